@@ -1,0 +1,28 @@
+"""What analyst, server and device agree on: the campaign, its bytes and their digest."""
+
+from geoveil.campaign.allocation import Allocation
+from geoveil.campaign.attribute import Attribute, Value
+from geoveil.campaign.codec import decode, digest, encode
+from geoveil.campaign.mechanisms import (
+    DebiasedLaplaceSpec,
+    LipschitzLaplaceSpec,
+    MechanismSpec,
+    SmoothSpec,
+)
+from geoveil.campaign.model import Campaign, Question, State
+
+__all__ = [
+    "Allocation",
+    "Attribute",
+    "Campaign",
+    "DebiasedLaplaceSpec",
+    "LipschitzLaplaceSpec",
+    "MechanismSpec",
+    "Question",
+    "SmoothSpec",
+    "State",
+    "Value",
+    "decode",
+    "digest",
+    "encode",
+]

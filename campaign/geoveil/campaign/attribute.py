@@ -1,0 +1,65 @@
+"""What each participant holds, and how it becomes the point that queries are asked of."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.gp.coordinates import AzimuthalEquidistant
+from geoveil.gp.errors import ParameterError, PrivateValueError
+
+Value = float | int | Sequence[float] | NDArray[np.float64]
+"""A number, a list of numbers, or (longitude, latitude) in degrees."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attribute:
+    """A metric space in which every participant has one point."""
+
+    name: str
+    """For example "household income" or "location"."""
+    unit: str
+    """Unit of distance, for example "dollar"; "metre" for places."""
+    coordinates: AzimuthalEquidistant | None = None
+    """For places, given as (longitude, latitude): their plane. None: values are used as they are."""
+
+    def __post_init__(self) -> None:
+        for field, value in (("attribute.name", self.name), ("attribute.unit", self.unit)):
+            if not isinstance(value, str) or not 1 <= len(value.strip()) == len(value) <= 64:
+                raise ParameterError(field, value, "1 to 64 characters without blanks around them")
+        if self.coordinates is not None and self.unit != "metre":
+            raise ParameterError("attribute.unit", self.unit, "'metre' for places on the Earth")
+
+    @property
+    def distortion(self) -> float:
+        """κ: how much longer a distance may be in the queries' coordinates than in truth."""
+        return 1.0 if self.coordinates is None else self.coordinates.distortion
+
+    def point(self, value: Value, dimension: int) -> NDArray[np.float64]:
+        """Return one participant's value in the coordinates of the queries.
+
+        Args:
+            value: what the participant holds.
+            dimension: of the queries.
+
+        Raises:
+            PrivateValueError: if it is no finite number (or numbers) of the kind asked for.
+        """
+        if self.coordinates is not None:
+            return self.coordinates.project(_numbers(value, 2, "a longitude and a latitude, in degrees"))
+        many = "a finite number" if dimension == 1 else f"{dimension} finite numbers"
+        return _numbers(value, dimension, f"{many}, in {self.unit}")
+
+
+def _numbers(value: Value, count: int, expected: str) -> NDArray[np.float64]:
+    """Return `count` finite numbers: shape () for one, else (count,)."""
+    if isinstance(value, (bool, str, bytes)):
+        raise PrivateValueError(expected)
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise PrivateValueError(expected) from None
+    if array.size != count or array.ndim > 1 or not np.isfinite(array).all():
+        raise PrivateValueError(expected)
+    return array.reshape(()) if count == 1 else array

@@ -1,0 +1,218 @@
+"""Campaigns to bytes and back. Bytes become a `Campaign` through its own constructor, no other way.
+
+The digest of a campaign is SHA-256 over its bytes as published. They must be exactly what this
+codec writes: a field it does not know could change what a report means, so it is refused.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
+from typing import Any
+
+from google.protobuf.message import DecodeError
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from geoveil.campaign.allocation import Allocation
+from geoveil.campaign.attribute import Attribute
+from geoveil.campaign.mechanisms import (
+    DebiasedLaplaceSpec,
+    LipschitzLaplaceSpec,
+    MechanismSpec,
+    SmoothSpec,
+)
+from geoveil.campaign.model import MOST_QUESTIONS, Campaign, Question
+from geoveil.gp import (
+    GaussianKernel,
+    GeoPrivacy,
+    ParameterError,
+    Query,
+    Threshold,
+    UnsupportedError,
+)
+from geoveil.gp.coordinates import AzimuthalEquidistant
+from geoveil.proto.v1 import campaign_pb2 as pb
+
+MOST_BYTES = 1 << 20
+"""A larger campaign is refused unread."""
+
+_PROFILES = MappingProxyType({"linear": pb.PROFILE_LINEAR, "smoothstep": pb.PROFILE_SMOOTHSTEP})
+_ALLOCATIONS = MappingProxyType(
+    {Allocation.PARTITION: pb.ALLOCATION_PARTITION, Allocation.SPLIT: pb.ALLOCATION_SPLIT}
+)
+
+# One row per kind: the class, how it is written, how it is read. A new kind is a new row.
+_QUERIES: Mapping[str, tuple[type[Query], Callable[[Any], Any], Callable[[Any], Query]]] = {
+    "threshold": (
+        Threshold,
+        lambda q: pb.Threshold(at=q.at, width=q.width, profile=_PROFILES[q.step]),
+        lambda m: Threshold(m.at, m.width, _name_of(_PROFILES, m.profile, "threshold.profile")),
+    ),
+    "gaussian_kernel": (
+        GaussianKernel,
+        lambda q: pb.GaussianKernel(center=q.center, bandwidth=q.bandwidth),
+        lambda m: GaussianKernel(tuple(m.center), m.bandwidth),
+    ),
+}
+_MECHANISMS: Mapping[
+    str, tuple[type[MechanismSpec], Callable[[Any], Any], Callable[[Any], MechanismSpec]]
+] = {
+    "debiased_laplace": (
+        DebiasedLaplaceSpec,
+        lambda s: pb.DebiasedLaplace(),
+        lambda m: DebiasedLaplaceSpec(),
+    ),
+    "lipschitz_laplace": (
+        LipschitzLaplaceSpec,
+        lambda s: pb.LipschitzLaplace(),
+        lambda m: LipschitzLaplaceSpec(),
+    ),
+    "smooth": (
+        SmoothSpec,
+        lambda s: pb.Smooth(beta_fraction=s.beta_fraction),
+        lambda m: SmoothSpec(m.beta_fraction),
+    ),
+}
+
+
+def digest(campaign: bytes) -> bytes:
+    """Return the 32 bytes that name a campaign's exact content."""
+    return hashlib.sha256(campaign).digest()
+
+
+def encode(campaign: Campaign) -> bytes:
+    """Return the canonical bytes of a campaign."""
+    message = pb.Campaign(
+        campaign_id=campaign.campaign_id,
+        title=campaign.title,
+        attribute=_encode_attribute(campaign.attribute),
+        privacy=pb.Privacy(epsilon=campaign.privacy.epsilon, per=campaign.privacy.per),
+        queries=[_encode_question(q) for q in campaign.questions],
+        mechanism=pb.Mechanism(**_encode_kind(_MECHANISMS, campaign.mechanism)),
+        allocation=_ALLOCATIONS[campaign.allocation],
+        grid=pb.Grid(step_exponent=campaign.grid_exponent),
+        opens=_encode_date(campaign.opens),
+        closes=_encode_date(campaign.closes),
+    )
+    return message.SerializeToString(deterministic=True)
+
+
+def decode(campaign: bytes) -> Campaign:
+    """Return the campaign that bytes describe.
+
+    Raises:
+        ParameterError: if the bytes are no campaign, or a field is out of range.
+        UnsupportedError: if they say something that this version does not know.
+    """
+    if len(campaign) > MOST_BYTES:
+        raise ParameterError("size of the campaign", len(campaign), f"at most {MOST_BYTES:,} bytes")
+    try:
+        message = pb.Campaign.FromString(campaign)
+    except DecodeError:
+        raise ParameterError("campaign", f"{len(campaign)} bytes", "a serialised Campaign") from None
+    if len(message.queries) > MOST_QUESTIONS:
+        raise ParameterError("number of queries", len(message.queries), f"1 to {MOST_QUESTIONS:,}")
+    attribute = _decode_attribute(message.attribute)
+    result = Campaign(
+        campaign_id=message.campaign_id,
+        title=message.title,
+        attribute=attribute,
+        privacy=_within("privacy", lambda: _decode_privacy(message.privacy, attribute.unit)),
+        questions=tuple(_decode_question(i, q) for i, q in enumerate(message.queries)),
+        mechanism=_within("mechanism", lambda: _decode_kind(_MECHANISMS, message.mechanism)),
+        allocation=_name_of(_ALLOCATIONS, message.allocation, "allocation"),
+        step_exponent=message.grid.step_exponent,
+        opens=_decode_date("opens", message.opens),
+        closes=_decode_date("closes", message.closes),
+    )
+    if encode(result) != campaign:
+        raise UnsupportedError(
+            "the campaign has fields that this version of geoveil does not know, or is not in"
+            " canonical form: update geoveil"
+        )
+    return result
+
+
+def _encode_attribute(attribute: Attribute) -> pb.Attribute:
+    message = pb.Attribute(name=attribute.name, unit=attribute.unit)
+    if attribute.coordinates is not None:
+        plane = attribute.coordinates
+        message.azimuthal_equidistant.CopyFrom(
+            pb.AzimuthalEquidistant(
+                longitude_deg=plane.longitude_deg,
+                latitude_deg=plane.latitude_deg,
+                radius_m=plane.radius_m,
+            )
+        )
+    return message
+
+
+def _decode_attribute(message: pb.Attribute) -> Attribute:
+    plane = None
+    if message.HasField("azimuthal_equidistant"):
+        m = message.azimuthal_equidistant
+        plane = _within(
+            "attribute", lambda: AzimuthalEquidistant(m.longitude_deg, m.latitude_deg, m.radius_m)
+        )
+    return Attribute(name=message.name, unit=message.unit, coordinates=plane)
+
+
+def _decode_privacy(message: pb.Privacy, unit: str) -> GeoPrivacy:
+    return GeoPrivacy(message.epsilon, message.per, unit)
+
+
+def _encode_question(question: Question) -> pb.Query:
+    return pb.Query(label=question.label, **_encode_kind(_QUERIES, question.query))
+
+
+def _decode_question(index: int, message: pb.Query) -> Question:
+    return _within(
+        f"queries[{index}]", lambda: Question(message.label, _decode_kind(_QUERIES, message))
+    )
+
+
+def _encode_kind(table: Mapping[str, tuple[type, Any, Any]], value: object) -> dict[str, Any]:
+    for name, (kind, write, _) in table.items():
+        if type(value) is kind:
+            return {name: write(value)}
+    raise UnsupportedError(f"{value!r} can't be part of a campaign; known are {', '.join(table)}")
+
+
+def _decode_kind(table: Mapping[str, tuple[type, Any, Callable[[Any], Any]]], message: Any) -> Any:
+    name = message.WhichOneof("kind")
+    if name not in table:
+        raise ParameterError("kind", name, "one of " + ", ".join(table))
+    return table[name][2](getattr(message, name))
+
+
+def _name_of(table: Mapping[Any, int], number: int, field: str) -> Any:
+    for name, known in table.items():
+        if known == number:
+            return name
+    raise ParameterError(field, number, f"one of {sorted(table.values())}")
+
+
+def _within(field: str, read: Callable[[], Any]) -> Any:
+    """Return read(), with the field's name before that of a parameter at fault."""
+    try:
+        return read()
+    except ParameterError as error:
+        raise ParameterError(f"{field}.{error.name}", error.value, error.expected) from None
+
+
+def _encode_date(date: datetime) -> Timestamp:
+    since = date.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
+    seconds = since // timedelta(seconds=1)
+    return Timestamp(seconds=seconds, nanos=(since - timedelta(seconds=seconds)).microseconds * 1000)
+
+
+def _decode_date(field: str, stamp: Timestamp) -> datetime:
+    try:
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(
+            seconds=stamp.seconds, microseconds=stamp.nanos // 1000
+        )
+    except OverflowError:
+        raise ParameterError(field, stamp.seconds, "a date between the years 1 and 9999") from None
+
+
+__all__ = ["MOST_BYTES", "decode", "digest", "encode"]

@@ -1,0 +1,156 @@
+"""A campaign: one public question put to many devices, and all they need to answer it."""
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+from functools import cached_property
+from math import ldexp
+
+from geoveil.campaign.allocation import Allocation
+from geoveil.campaign.attribute import Attribute
+from geoveil.campaign.mechanisms import DebiasedLaplaceSpec, MechanismSpec
+from geoveil.gp import GeoPrivacy, Mechanism, ParameterError, Query
+
+MOST_QUESTIONS = 10_000
+_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+
+
+class State(Enum):
+    """Whether a campaign takes reports."""
+
+    PENDING = "pending"
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One query of a campaign and the name of its row in tables."""
+
+    label: str
+    query: Query
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.label, str) or not 1 <= len(self.label) <= 100:
+            raise ParameterError("query.label", self.label, "1 to 100 characters")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Campaign:
+    """Everything public; validated as a whole when it is made, on the server and on the device.
+
+    Raises:
+        ParameterError: naming the field, its value and what is permitted.
+        UnsupportedError: if the mechanism has no proof for one of the queries.
+    """
+
+    campaign_id: str
+    """Lower-case letters, digits, "-" and "_"; 1 to 64 of them, the first a letter or digit."""
+    title: str
+    """One line that people read; 1 to 200 characters."""
+    attribute: Attribute
+    """What participants hold."""
+    privacy: GeoPrivacy
+    """The guarantee to each participant for the whole campaign, in the unit of the attribute."""
+    questions: tuple[Question, ...]
+    """1 to 10,000, all of one dimension, with distinct labels."""
+    opens: datetime
+    """With a time zone; reports are accepted from here on."""
+    closes: datetime
+    """With a time zone; reports are accepted until before it."""
+    mechanism: MechanismSpec = DebiasedLaplaceSpec()
+    """What perturbs an answer."""
+    allocation: Allocation = Allocation.PARTITION
+    """How the privacy is spent over the questions."""
+    step_exponent: int | None = None
+    """Of the public grid; by default the finest that a question's mechanism asks for."""
+
+    def __post_init__(self) -> None:
+        self._check_names()
+        self._check_questions()
+        self._check_dates()
+        if self.privacy.delta != 0 or self.privacy.unit != self.attribute.unit:
+            raise ParameterError(
+                "privacy", str(self.privacy), f"pure, over a distance in {self.attribute.unit}"
+            )
+        if self.step_exponent is None:
+            finest = min(self._build(q, None).step_exponent for q in self.questions)
+            object.__setattr__(self, "step_exponent", finest)
+        _ = self.mechanisms  # refuses what has no proof
+
+    @cached_property
+    def mechanisms(self) -> tuple[Mechanism, ...]:
+        """One per question, at the rate that one answer spends, in the queries' coordinates."""
+        if self.step_exponent is None or not -200 <= self.step_exponent <= 200:
+            raise ParameterError("grid.step_exponent", self.step_exponent, "an integer in [-200, 200]")
+        step = ldexp(1.0, self.step_exponent)
+        return tuple(self._build(q, step) for q in self.questions)
+
+    @property
+    def dimension(self) -> int:
+        """Coordinates of a point, the same for all questions."""
+        return self.questions[0].query.dimension
+
+    @property
+    def grid_exponent(self) -> int:
+        """The exponent of the public grid, resolved."""
+        assert self.step_exponent is not None  # __post_init__ sees to it
+        return self.step_exponent
+
+    @property
+    def answer_privacy(self) -> GeoPrivacy:
+        """What one answer spends, in true distances: its share of the campaign's privacy."""
+        return self.privacy.scaled(self.allocation.share(len(self.questions)))
+
+    def state(self, now: datetime, *, closed: bool = False) -> State:
+        """Return whether reports are taken at `now`, given whether its analyst closed it."""
+        if closed or now >= self.closes:
+            return State.CLOSED
+        return State.PENDING if now < self.opens else State.OPEN
+
+    def _build(self, question: Question, step: float | None) -> Mechanism:
+        privacy = self.answer_privacy
+        if self.attribute.distortion != 1:
+            privacy = privacy.scaled(1 / self.attribute.distortion)
+        return self.mechanism.build(question.query, privacy, step)
+
+    def _check_names(self) -> None:
+        if not isinstance(self.campaign_id, str) or not _ID.fullmatch(self.campaign_id):
+            raise ParameterError(
+                "campaign_id",
+                self.campaign_id,
+                "1 to 64 lower-case letters, digits, '-' and '_', the first a letter or digit",
+            )
+        if (
+            not isinstance(self.title, str)
+            or not 1 <= len(self.title.strip()) <= len(self.title) <= 200
+            or not self.title.isprintable()
+        ):
+            raise ParameterError("title", self.title, "one line of 1 to 200 characters")
+
+    def _check_questions(self) -> None:
+        if not 1 <= len(self.questions) <= MOST_QUESTIONS:
+            raise ParameterError(
+                "number of queries", len(self.questions), f"1 to {MOST_QUESTIONS:,}"
+            )
+        labels = [q.label for q in self.questions]
+        if len(set(labels)) != len(labels):
+            raise ParameterError("labels of the queries", labels, "distinct")
+        dimensions = {q.query.dimension for q in self.questions}
+        if len(dimensions) > 1:
+            raise ParameterError("dimensions of the queries", sorted(dimensions), "all the same")
+        plane = self.attribute.coordinates
+        if plane is not None and dimensions != {plane.dimension}:
+            raise ParameterError(
+                "dimension of the queries", self.dimension, f"{plane.dimension} for places"
+            )
+
+    def _check_dates(self) -> None:
+        for name, date in (("opens", self.opens), ("closes", self.closes)):
+            if date.tzinfo is None:
+                raise ParameterError(name, date.isoformat(), "a date with a time zone")
+        if not self.opens < self.closes:
+            raise ParameterError("closes", self.closes.isoformat(), f"after {self.opens.isoformat()}")
+        if self.closes - self.opens > timedelta(days=3660):
+            raise ParameterError("closes", self.closes.isoformat(), "within ten years of its opening")

@@ -1,0 +1,85 @@
+"""Checks that every constructor shares; each returns the checked value or raises `ParameterError`."""
+
+import math
+from collections.abc import Collection
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from geoveil.gp.errors import ParameterError, PrivateValueError
+
+_Choice = TypeVar("_Choice", bound=str)
+
+
+def real(name: str, value: object, expected: str = "a finite number") -> float:
+    """Return `value` as a float; refuse NaN, infinities, booleans and what is no number."""
+    if isinstance(value, (bool, str, bytes)):
+        raise ParameterError(name, value, expected)
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        raise ParameterError(name, value, expected) from None
+    if not math.isfinite(number):
+        raise ParameterError(name, value, expected)
+    return number
+
+
+def positive(name: str, value: object, unit: str = "") -> float:
+    """Return `value` as a finite float > 0."""
+    expected = f"a finite number{' of ' + unit if unit else ''} > 0"
+    number = real(name, value, expected)
+    if number <= 0:
+        raise ParameterError(name, value, expected)
+    return number
+
+
+def between(
+    name: str, value: object, low: float, high: float, *, low_open: bool = False, high_open: bool = False
+) -> float:
+    """Return `value` as a float in the interval from `low` to `high`."""
+    expected = f"a number in {'(' if low_open else '['}{low:g}, {high:g}{')' if high_open else ']'}"
+    number = real(name, value, expected)
+    if number < low or number > high or (low_open and number == low) or (high_open and number == high):
+        raise ParameterError(name, value, expected)
+    return number
+
+
+def non_negative(name: str, value: object) -> float:
+    """Return `value` as a float >= 0; infinity is permitted."""
+    expected = "a number >= 0 (infinity is permitted)"
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and value == math.inf:
+        return math.inf
+    number = real(name, value, expected)
+    if number < 0:
+        raise ParameterError(name, value, expected)
+    return number
+
+
+def choice(name: str, value: _Choice, permitted: Collection[str]) -> _Choice:
+    """Return `value` if it is one of `permitted`."""
+    if value not in permitted:
+        raise ParameterError(name, value, "one of " + ", ".join(repr(p) for p in permitted))
+    return value
+
+
+def points(x: ArrayLike, dimension: int) -> NDArray[np.float64]:
+    """Return private points as float64: any shape for dimension 1, else (..., dimension).
+
+    Raises:
+        PrivateValueError: if a coordinate is not finite or the shape does not fit.
+    """
+    expected = (
+        "finite numbers"
+        if dimension == 1
+        else f"finite coordinates of shape (n, {dimension}) or ({dimension},)"
+    )
+    try:
+        array = np.asarray(x, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise PrivateValueError(expected) from None
+    if dimension > 1 and (array.ndim == 0 or array.shape[-1] != dimension):
+        raise PrivateValueError(expected)
+    if not np.isfinite(array).all():
+        raise PrivateValueError(expected)
+    return array

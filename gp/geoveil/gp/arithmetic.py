@@ -1,0 +1,139 @@
+"""Two arithmetics for one set of formulas.
+
+Every formula that decides what a report is (a query, its smooth bound, a noise quantile, a
+debiased function) is written once, against `Arithmetic`. Evaluated with `FLOAT` it is vectorised
+float64, for simulation; evaluated with `geoveil.gp.exact.ball.BALL` it is ball arithmetic, which
+encloses the real number, for release [MATH §10].
+
+Parameters enter a formula through `constant`, never as a Python float that has been computed with:
+float arithmetic on parameters would be rounded before the ball arithmetic sees it.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Real: TypeAlias = Any
+"""A float64 array (or scalar), or a ball: what the arithmetic at hand computes with."""
+Exact: TypeAlias = float | int | Fraction
+"""A number that a double or a fraction holds exactly."""
+
+
+class Arithmetic(ABC):
+    """The operations that formulas use beyond + − × ÷ and unary minus."""
+
+    @abstractmethod
+    def constant(self, value: Exact) -> Real:
+        """Return an exactly known number."""
+
+    @abstractmethod
+    def exp(self, x: Real) -> Real:
+        """Return e^x."""
+
+    @abstractmethod
+    def log(self, x: Real) -> Real:
+        """Return the natural logarithm."""
+
+    @abstractmethod
+    def sqrt(self, x: Real) -> Real:
+        """Return the square root of x ≥ 0."""
+
+    @abstractmethod
+    def power(self, base: Real, exponent: Real) -> Real:
+        """Return base^exponent for base > 0."""
+
+    @abstractmethod
+    def minimum(self, x: Real, y: Real) -> Real:
+        """Return the smaller."""
+
+    @abstractmethod
+    def maximum(self, x: Real, y: Real) -> Real:
+        """Return the larger."""
+
+    @abstractmethod
+    def sign(self, x: Real) -> Real:
+        """Return −1, 0 or 1."""
+
+    @abstractmethod
+    def distance(self, x: Real, center: Sequence[float]) -> Real:
+        """Return the Euclidean distance of a point to a public centre."""
+
+    @abstractmethod
+    def piecewise(
+        self, x: Real, edges: Sequence[Real], branches: Sequence[Callable[[Real], Real]]
+    ) -> Real:
+        """Return branches[i](x) where edges[i−1] < x < edges[i]; at an edge, either side.
+
+        Args:
+            x: where to evaluate.
+            edges: increasing constants, one fewer than branches.
+            branches: functions that may disagree at the edges.
+        """
+
+    def absolute(self, x: Real) -> Real:
+        """Return |x|."""
+        return abs(x)
+
+    def clip(self, x: Real, low: Real, high: Real) -> Real:
+        """Return the point of [low, high] nearest to x."""
+        return self.minimum(self.maximum(x, low), high)
+
+
+class FloatArithmetic(Arithmetic):
+    """Vectorised float64. Rounded: never for what leaves a device."""
+
+    def constant(self, value: Exact) -> float:
+        """See `Arithmetic.constant`."""
+        return float(value)
+
+    def exp(self, x: Real) -> Real:
+        """See `Arithmetic.exp`."""
+        return np.exp(x)
+
+    def log(self, x: Real) -> Real:
+        """See `Arithmetic.log`."""
+        return np.log(x)
+
+    def sqrt(self, x: Real) -> Real:
+        """See `Arithmetic.sqrt`."""
+        return np.sqrt(x)
+
+    def power(self, base: Real, exponent: Real) -> Real:
+        """See `Arithmetic.power`."""
+        return np.power(base, exponent)
+
+    def minimum(self, x: Real, y: Real) -> Real:
+        """See `Arithmetic.minimum`."""
+        return np.minimum(x, y)
+
+    def maximum(self, x: Real, y: Real) -> Real:
+        """See `Arithmetic.maximum`."""
+        return np.maximum(x, y)
+
+    def sign(self, x: Real) -> Real:
+        """See `Arithmetic.sign`."""
+        return np.sign(x)
+
+    def distance(self, x: Real, center: Sequence[float]) -> Real:
+        """See `Arithmetic.distance`; x has shape (..., k)."""
+        squares = np.square(x[..., 0] - center[0])
+        for axis in range(1, len(center)):
+            squares = squares + np.square(x[..., axis] - center[axis])
+        return np.sqrt(squares)
+
+    def piecewise(
+        self, x: Real, edges: Sequence[Real], branches: Sequence[Callable[[Real], Real]]
+    ) -> Real:
+        """See `Arithmetic.piecewise`."""
+        x = np.asarray(x)
+        result = branches[-1](x)
+        for edge, branch in zip(reversed(edges), reversed(branches[:-1]), strict=True):
+            result = np.where(x < edge, branch(x), result)
+        return result
+
+
+FLOAT = FloatArithmetic()
+"""The float64 arithmetic."""

@@ -1,0 +1,59 @@
+"""Errors of the whole system.
+
+    GeoVeilError
+    ├── ParameterError (also ValueError)   a public parameter is wrong: names it, its value, what is permitted
+    ├── PrivateValueError (also ValueError) a private value is wrong: names what is permitted, never the value
+    └── UnsupportedError                    no mathematics behind the combination asked for: says why, and what to use
+
+No message ever holds a private value, an unperturbed result or a draw.
+"""
+
+
+class GeoVeilError(Exception):
+    """Root of every error that geoveil raises."""
+
+
+class ParameterError(GeoVeilError, ValueError):
+    """A public parameter is outside its permitted range.
+
+    Attributes:
+        name: the parameter.
+        value: what was given. Public by definition.
+        expected: the permitted range, with its unit.
+
+    Example:
+        >>> str(ParameterError("epsilon", -1, "a finite number > 0"))
+        'epsilon must be a finite number > 0, got epsilon=-1'
+    """
+
+    def __init__(self, name: str, value: object, expected: str) -> None:
+        super().__init__(name, value, expected)
+        self.name = name
+        self.value = value
+        self.expected = expected
+
+    def __str__(self) -> str:
+        return f"{self.name} must be {self.expected}, got {self.name}={self.value!r}"
+
+
+class PrivateValueError(GeoVeilError, ValueError):
+    """A private value can't be used: says what is permitted, and never repeats the value.
+
+    Attributes:
+        expected: what is permitted, with its unit.
+
+    Example:
+        >>> str(PrivateValueError("a finite number of dollars"))
+        'the value must be a finite number of dollars (the value itself is not shown)'
+    """
+
+    def __init__(self, expected: str) -> None:
+        super().__init__(expected)
+        self.expected = expected
+
+    def __str__(self) -> str:
+        return f"the value must be {self.expected} (the value itself is not shown)"
+
+
+class UnsupportedError(GeoVeilError):
+    """The combination asked for has no proof or no finite answer; the message says what has."""

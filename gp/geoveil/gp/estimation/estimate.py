@@ -1,0 +1,62 @@
+"""The mean of unbiased reports, with its standard error and interval [MATH §8]."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ldexp, sqrt
+from statistics import NormalDist
+
+from geoveil.gp import _validation
+from geoveil.gp.estimation.accumulator import Accumulator
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What the reports say of one query.
+
+    Attributes:
+        n: reports counted.
+        value: their mean; None while n < 1.
+        standard_error: s/√n, which holds noise and sampling together; None while n < 2.
+        confidence: of the interval, in (0, 1).
+        ci_low: lower end of the normal interval; None while n < 2.
+        ci_high: its upper end.
+    """
+
+    n: int
+    value: float | None
+    standard_error: float | None
+    confidence: float
+    ci_low: float | None
+    ci_high: float | None
+
+
+def estimate(sums: Accumulator, step_exponent: int, confidence: float = 0.95) -> Estimate:
+    """Return the mean of k·2^step_exponent over the reports, with a normal interval.
+
+    s/√n is conservative for people whose reports are independent but not identically distributed.
+
+    Args:
+        sums: exact sums of the integers k.
+        step_exponent: of the campaign's grid.
+        confidence: in (0, 1).
+
+    Raises:
+        ParameterError: if `confidence` is not in (0, 1).
+
+    Example:
+        >>> estimate(Accumulator.of([0, 4, 4, 8]), step_exponent=-2).value
+        1.0
+    """
+    confidence = _validation.between("confidence", confidence, 0, 1, low_open=True, high_open=True)
+    if sums.n == 0:
+        return Estimate(0, None, None, confidence, None, None)
+    step = ldexp(1.0, step_exponent)
+    value = float(Fraction(sums.total, sums.n)) * step
+    if sums.n == 1:
+        return Estimate(1, value, None, confidence, None, None)
+    spread = Fraction(
+        sums.n * sums.total_of_squares - sums.total * sums.total, sums.n * sums.n * (sums.n - 1)
+    )
+    error = sqrt(float(spread)) * step
+    margin = NormalDist().inv_cdf((1 + confidence) / 2) * error
+    return Estimate(sums.n, value, error, confidence, value - margin, value + margin)

@@ -1,0 +1,5 @@
+"""Release that is private on a real computer: lazy bits, balls, and one correctly rounded integer."""
+
+from geoveil.gp.exact.bits import RandomSource, SeededSource, SystemSource
+
+__all__ = ["RandomSource", "SeededSource", "SystemSource"]

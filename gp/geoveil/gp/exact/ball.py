@@ -1,0 +1,124 @@
+"""Ball arithmetic (Arb, through python-flint): every result encloses the real number.
+
+The working precision belongs to the process, in python-flint's context; `working_precision` sets it
+under a lock and restores it. If another user of python-flint changes it meanwhile, balls become
+wider or narrower, never wrong, and the caller's loop goes on until one integer remains.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from fractions import Fraction
+from functools import lru_cache
+
+from flint import arb, ctx, fmpq, fmpz
+
+from geoveil.gp.arithmetic import Arithmetic, Exact, Real
+
+_lock = threading.RLock()
+
+
+@contextmanager
+def working_precision(bits: int) -> Iterator[None]:
+    """Compute with `bits` of precision inside the block, alone among threads."""
+    with _lock:
+        before = ctx.prec
+        ctx.prec = bits
+        try:
+            yield
+        finally:
+            ctx.prec = before
+
+
+@lru_cache(maxsize=4096)
+def _constant(numerator: int, denominator: int, precision: int) -> arb:
+    """Return a public parameter as a ball; `precision` keys the cache."""
+    return arb(fmpq(numerator, denominator))
+
+
+class BallArithmetic(Arithmetic):
+    """Scalar balls. A point of dimension k > 1 is a sequence of k balls."""
+
+    def constant(self, value: Exact) -> arb:
+        """See `Arithmetic.constant`. For public parameters: it remembers them."""
+        if isinstance(value, int):
+            return _constant(value, 1, ctx.prec)
+        exact = value if isinstance(value, Fraction) else Fraction(value)
+        return _constant(exact.numerator, exact.denominator, ctx.prec)
+
+    def private(self, value: float) -> arb:
+        """Return a double, exactly, and remember nothing."""
+        return arb(value)
+
+    def uniform(self, numerator: int, count: int) -> arb:
+        """Return the ball of all numbers in [numerator, numerator + 1] / 2^count."""
+        scale = _power_of_two(-count - 1, ctx.prec)
+        return arb(fmpz(2 * numerator + 1), fmpz(1)) * scale
+
+    def exp(self, x: Real) -> Real:
+        """See `Arithmetic.exp`."""
+        return x.exp()
+
+    def log(self, x: Real) -> Real:
+        """See `Arithmetic.log`."""
+        return x.log()
+
+    def sqrt(self, x: Real) -> Real:
+        """See `Arithmetic.sqrt`. A radicand is never negative, whatever its ball says."""
+        return x.nonnegative_part().sqrt()
+
+    def power(self, base: Real, exponent: Real) -> Real:
+        """See `Arithmetic.power`."""
+        return base**exponent
+
+    def minimum(self, x: Real, y: Real) -> Real:
+        """See `Arithmetic.minimum`."""
+        return x.min(y)
+
+    def maximum(self, x: Real, y: Real) -> Real:
+        """See `Arithmetic.maximum`."""
+        return x.max(y)
+
+    def sign(self, x: Real) -> Real:
+        """See `Arithmetic.sign`: all of [−1, 1] where the ball meets 0."""
+        return x.sgn()
+
+    def distance(self, x: Real, center: Sequence[float]) -> Real:
+        """See `Arithmetic.distance`; x is a sequence of balls."""
+        total = arb(0)
+        for coordinate, public in zip(x, center, strict=True):
+            difference = coordinate - self.constant(public)
+            total += difference * difference
+        return self.sqrt(total)
+
+    def piecewise(
+        self, x: Real, edges: Sequence[Real], branches: Sequence[Callable[[Real], Real]]
+    ) -> Real:
+        """See `Arithmetic.piecewise`: the union over all branches that the ball meets."""
+        result: arb | None = None
+        for index, branch in enumerate(branches):
+            above = index == 0 or not x < edges[index - 1]
+            below = index == len(edges) or not x > edges[index]
+            if above and below:
+                value = branch(x)
+                result = value if result is None else result.union(value)
+        return result
+
+
+@lru_cache(maxsize=1024)
+def _power_of_two(exponent: int, precision: int) -> arb:
+    return arb(2) ** exponent
+
+
+def round_to_grid(value: arb, step_exponent: int) -> int | None:
+    """Return the integer k that every number y in the ball rounds to, y/step = k ± 1/2, if one."""
+    shifted = value * _power_of_two(-step_exponent, ctx.prec) + _HALF
+    if not shifted.is_finite():
+        return None
+    integer = shifted.floor().unique_fmpz()
+    return None if integer is None else int(integer)
+
+
+_HALF = arb(0.5)
+BALL = BallArithmetic()
+"""The ball arithmetic."""

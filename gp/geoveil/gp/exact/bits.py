@@ -1,0 +1,96 @@
+"""Where random bits come from, and a uniform number whose bits are drawn as they are needed."""
+
+import hashlib
+import secrets
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from geoveil.gp import _validation
+from geoveil.gp.errors import ParameterError
+
+
+class RandomSource(ABC):
+    """A stream of independent fair bits."""
+
+    is_secure: ClassVar[bool] = False
+    """Whether nobody can predict the bits; the client refuses a source for which it is false."""
+
+    @abstractmethod
+    def bits(self, count: int) -> int:
+        """Return the next `count` bits as an integer, the first bit drawn the most significant."""
+
+    def below(self, bound: int) -> int:
+        """Return a uniform integer in [0, bound), exactly: draws again instead of folding."""
+        if bound < 1:
+            raise ParameterError("bound", bound, "an integer >= 1")
+        count = (bound - 1).bit_length()
+        while (value := self.bits(count)) >= bound:
+            pass
+        return value
+
+
+class SystemSource(RandomSource):
+    """The operating system's generator."""
+
+    is_secure: ClassVar[bool] = True
+
+    def bits(self, count: int) -> int:
+        """See `RandomSource.bits`."""
+        return secrets.randbits(count)
+
+
+class SeededSource(RandomSource):
+    """Reproducible bits for tests: SHA-256 in counter mode. Never for a release to anyone.
+
+    Args:
+        seed: any integer.
+
+    Example:
+        >>> SeededSource(1).bits(16) == SeededSource(1).bits(16)
+        True
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = int(_validation.real("seed", seed)) if not isinstance(seed, int) else seed
+        self._counter = 0
+        self._pool = 0
+        self._left = 0
+
+    def bits(self, count: int) -> int:
+        """See `RandomSource.bits`."""
+        while self._left < count:
+            block = hashlib.sha256(f"{self._seed}/{self._counter}".encode()).digest()
+            self._pool = (self._pool << 256) | int.from_bytes(block)
+            self._left += 256
+            self._counter += 1
+        self._left -= count
+        value = self._pool >> self._left
+        self._pool &= (1 << self._left) - 1
+        return value
+
+
+class LazyUniform:
+    """A number U uniform in (0, 1) of which the leading bits are known.
+
+    U lies in [numerator, numerator + 1] / 2^count. The first 128 bits are drawn at once, before
+    whoever holds it looks at a private value.
+
+    Args:
+        source: where the bits come from.
+    """
+
+    FIRST = 128
+    MORE = 64
+
+    def __init__(self, source: RandomSource) -> None:
+        self._source = source
+        self.count = self.FIRST
+        self.numerator = source.bits(self.FIRST)
+
+    def refine(self) -> None:
+        """Draw more bits; those known stay as they are."""
+        self.numerator = (self.numerator << self.MORE) | self._source.bits(self.MORE)
+        self.count += self.MORE
+
+    def __repr__(self) -> str:
+        return f"LazyUniform({self.count} bits, not shown)"

@@ -1,0 +1,59 @@
+"""The release loop: refine until one integer on the public grid remains [MATH §10].
+
+For an ideal mechanism y = Y(U), with U uniform in (0, 1), the integer released is the correctly
+rounded y/step. It is a function of the ideal output alone, so it keeps the ideal guarantee: nothing
+depends on how doubles are spaced, nor on the precision at which the loop happens to stop.
+"""
+
+import math
+from collections.abc import Callable
+
+from geoveil.gp.arithmetic import Real
+from geoveil.gp.errors import GeoVeilError, ParameterError
+from geoveil.gp.exact.ball import BALL, round_to_grid, working_precision
+from geoveil.gp.exact.bits import LazyUniform
+
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+_GUARD_BITS = 32
+_MOST_BITS = 1 << 16
+
+
+def release_integer(
+    uniform: LazyUniform, evaluate: Callable[[Real], Real], step_exponent: int
+) -> int:
+    """Return the grid index of evaluate(U).
+
+    Args:
+        uniform: U, with its first bits drawn already.
+        evaluate: encloses the ideal output, given a ball that encloses U. It may have jumps.
+        step_exponent: the grid is the multiples of 2^step_exponent.
+
+    Returns:
+        The integer nearest to output/step, saturated at the ends of int64: as a function of
+        the output, saturation is part of the mechanism and costs no privacy.
+    """
+    while True:
+        with working_precision(uniform.count + _GUARD_BITS):
+            ball = evaluate(BALL.uniform(uniform.numerator, uniform.count))
+            integer = round_to_grid(ball, step_exponent)
+        if integer is not None:
+            return min(max(integer, INT64_MIN), INT64_MAX)
+        if uniform.count >= _MOST_BITS:
+            # A fair source gets here with probability below 2^-60000.
+            raise GeoVeilError("the random source is broken: its bits decide nothing")
+        uniform.refine()
+
+
+def step_exponent_of(step: float) -> int:
+    """Return e with step = 2^e.
+
+    Raises:
+        ParameterError: if step is not a power of two from 2^-200 to 2^200.
+    """
+    expected = "a power of two from 2^-200 to 2^200"
+    if not isinstance(step, (int, float)) or not math.isfinite(step) or step <= 0:
+        raise ParameterError("step", step, expected)
+    mantissa, exponent = math.frexp(step)
+    if mantissa != 0.5 or not -200 <= exponent - 1 <= 200:
+        raise ParameterError("step", step, expected)
+    return exponent - 1

@@ -1,0 +1,53 @@
+"""Mechanisms of the form f(x) + scale(x)·Z."""
+
+from abc import abstractmethod
+from fractions import Fraction
+
+import numpy as np
+
+from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
+from geoveil.gp.exact.ball import BALL
+from geoveil.gp.mechanisms.base import Array, Mechanism, exponent_below
+from geoveil.gp.noise.base import Noise
+
+_STEP_BITS = 40
+"""Rounding to 2^-40 of the largest scale adds 2^-80/12 of its square to the variance; the int64
+range then ends 2^23 scales away, where a heavy tail saturates."""
+
+ROUND_UP = 1 + Fraction(1, 2**50)
+"""Above the rounding of a few float operations on a public parameter."""
+
+
+class AdditiveMechanism(Mechanism):
+    """f(x) + scale(x)·Z."""
+
+    noise: Noise
+    """The family member Z; a subclass sets it."""
+
+    @property
+    @abstractmethod
+    def largest_scale(self) -> float:
+        """sup of scale(x)."""
+
+    @abstractmethod
+    def _scale(self, s: Real, ops: Arithmetic) -> Real:
+        """Return scale(x) for the scalar s."""
+
+    def _simulate(self, s: Array, rng: np.random.Generator) -> Array:
+        value = self.query.profile.value(s, FLOAT)
+        return np.asarray(value + self._scale(s, FLOAT) * self.noise.sample(rng, s.shape))
+
+    def _ideal(self, s: Real, u: Real) -> Real:
+        value = self.query.profile.value(s, BALL)
+        return value + self._scale(s, BALL) * self.noise.quantile(u, BALL)
+
+    def _variance(self, s: Array) -> Array:
+        scale = np.broadcast_to(self._scale(s, FLOAT), s.shape)
+        return np.asarray(np.square(scale) * self.noise.variance)
+
+    def _log_density(self, y: Array, s: Array) -> Array:
+        scale = self._scale(s, FLOAT)
+        return self.noise.logpdf((y - self.query.profile.value(s, FLOAT)) / scale) - np.log(scale)
+
+    def _default_step_exponent(self) -> int:
+        return exponent_below(self.largest_scale, _STEP_BITS)

@@ -1,0 +1,171 @@
+"""The contract of a mechanism: what one report about one query is.
+
+`simulate` is vectorised float64 for experiments; `release` is one exact integer for a person. Both
+come from the same formulas, in two arithmetics. Moments and densities are those of the ideal
+mechanism, per point.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from geoveil.gp import _validation
+from geoveil.gp.arithmetic import FLOAT, Real
+from geoveil.gp.errors import ParameterError, PrivateValueError
+from geoveil.gp.exact.ball import BALL
+from geoveil.gp.exact.bits import LazyUniform, RandomSource, SystemSource
+from geoveil.gp.exact.release import INT64_MAX, INT64_MIN, release_integer, step_exponent_of
+from geoveil.gp.privacy import GeoPrivacy, LocalPrivacy
+from geoveil.gp.queries.base import Query
+
+Array = NDArray[np.float64]
+
+
+class Mechanism(ABC):
+    """A randomised report about f(x).
+
+    Args:
+        query: f.
+        privacy: the guarantee, in the unit of x.
+        step: spacing of the public output grid, a power of two; by default fine enough that
+            rounding adds less than 0.01 % to the variance.
+    """
+
+    unbiased: bool = True
+    """Whether the mean of a report is f(x) for every x."""
+    _privacy_kind: ClassVar[type] = GeoPrivacy
+
+    def __init__(self, query: Query, privacy: GeoPrivacy | LocalPrivacy) -> None:
+        if not isinstance(query, Query):
+            raise ParameterError("query", query, "a Query, for example Threshold(at=..., width=...)")
+        if not isinstance(privacy, self._privacy_kind):
+            raise ParameterError("privacy", privacy, f"a {self._privacy_kind.__name__}")
+        self.query = query
+        self.privacy = privacy
+        self.step_exponent = 0
+
+    def _choose_step(self, step: float | None) -> None:
+        """Set the grid; a subclass calls this when it knows its scale."""
+        self.step_exponent = self._default_step_exponent() if step is None else step_exponent_of(step)
+
+    @property
+    def step(self) -> float:
+        """Spacing of the output grid: a release k stands for k·step."""
+        return math.ldexp(1.0, self.step_exponent)
+
+    @property
+    def grid_range(self) -> tuple[int, int]:
+        """The least and greatest integer that `release` can return."""
+        return INT64_MIN, INT64_MAX
+
+    def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Array:
+        """Return one float64 report per point. NOT private on a computer: for experiments.
+
+        Float noise has gaps and spacings that betray f(x) [MATH §10]; use `release` for people.
+
+        Args:
+            x: points, as `Query.value` takes them.
+            rng: a NumPy generator.
+
+        Returns:
+            An array of shape (n,).
+        """
+        return self._simulate(self._scalar(x), rng)
+
+    def release(self, x: ArrayLike, source: RandomSource | None = None) -> int:
+        """Return one exact, private report: the integer k that stands for k·step.
+
+        The ideal output, correctly rounded to the grid [MATH §10]; a post-processing of the ideal
+        mechanism, so its guarantee carries over exactly. The first 128 random bits are drawn
+        before the value is looked at.
+
+        Args:
+            x: one point: a number, or k coordinates.
+            source: random bits; the operating system's by default.
+
+        Raises:
+            PrivateValueError: if x is not one finite point.
+            UnsupportedError: if the noise has no closed-form quantile.
+        """
+        uniform = LazyUniform(SystemSource() if source is None else source)
+        scalar_of = self._private_scalar(x)
+        return release_integer(
+            uniform, lambda u: self._ideal(scalar_of(), u), self.step_exponent
+        )
+
+    def mean(self, x: ArrayLike) -> Array:
+        """Return the expected report at each point: f(x), as the mechanism is unbiased."""
+        return self.query.value(x)
+
+    def variance(self, x: ArrayLike) -> Array:
+        """Return the variance of the report at each point; infinite where it does not exist."""
+        return self._variance(self._scalar(x))
+
+    def log_density(self, y: ArrayLike, x: ArrayLike) -> Array:
+        """Return the log-density at output y given the point x, the two broadcast together.
+
+        Args:
+            y: outputs, shape broadcastable against (n,).
+            x: points, as `Query.value` takes them.
+        """
+        return self._log_density(np.asarray(y, dtype=np.float64), self._scalar(x))
+
+    @abstractmethod
+    def _simulate(self, s: Array, rng: np.random.Generator) -> Array:
+        """Return reports for the scalars s."""
+
+    @abstractmethod
+    def _ideal(self, s: Real, u: Real) -> Real:
+        """Enclose the ideal output for the scalar s and the uniform number U, as balls."""
+
+    @abstractmethod
+    def _variance(self, s: Array) -> Array:
+        """Return the variance at the scalars s."""
+
+    @abstractmethod
+    def _log_density(self, y: Array, s: Array) -> Array:
+        """Return the log-density of y at the scalars s."""
+
+    @abstractmethod
+    def _default_step_exponent(self) -> int:
+        """Return the exponent of the default step; a function of public parameters only."""
+
+    def _scalar(self, x: ArrayLike) -> Array:
+        points = _validation.points(x, self.query.dimension)
+        return np.asarray(self.query.scalar(points, FLOAT))
+
+    def _private_scalar(self, x: ArrayLike) -> "_PrivateScalar":
+        point = _validation.points(x, self.query.dimension)
+        expected_shape = () if self.query.dimension == 1 else (self.query.dimension,)
+        if point.shape != expected_shape and point.size == self.query.dimension:
+            point = point.reshape(expected_shape)
+        if point.shape != expected_shape:
+            raise PrivateValueError(f"one point of {self.query.dimension} finite coordinate(s)")
+        return _PrivateScalar(self.query, point.ravel().tolist())
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.query!r}, {self.privacy!r}, step=2**{self.step_exponent})"
+
+
+class _PrivateScalar:
+    """s(x) as a ball at the working precision of the moment; shows nothing of x."""
+
+    def __init__(self, query: Query, coordinates: Sequence[float]) -> None:
+        self._query = query
+        balls = [BALL.private(c) for c in coordinates]
+        self._point = balls if query.dimension > 1 else balls[0]
+
+    def __call__(self) -> Real:
+        return self._query.scalar(self._point, BALL)
+
+    def __repr__(self) -> str:
+        return "_PrivateScalar(not shown)"
+
+
+def exponent_below(scale: float, bits: int) -> int:
+    """Return the exponent of the power of two that is `bits` bits below `scale`."""
+    return math.frexp(scale)[1] - 1 - bits

@@ -1,0 +1,99 @@
+"""The contract of a noise family: a symmetric density h, decreasing away from 0.
+
+A family with a closed-form quantile writes it once, as the magnitude that a tail probability
+corresponds to, against `Arithmetic`: the same formula samples in float64 and releases in balls.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
+from geoveil.gp.errors import UnsupportedError
+from geoveil.gp.smooth.frontier import Frontier
+
+Array = NDArray[np.float64]
+
+
+class Noise(ABC):
+    """A standard noise variable Z; mechanisms scale it.
+
+    Everything is vectorised: arrays of any shape in, the same shape out.
+    """
+
+    has_closed_quantile: ClassVar[bool] = False
+    """Whether `magnitude` exists, which exact release needs."""
+
+    @abstractmethod
+    def logpdf(self, z: ArrayLike) -> Array:
+        """Return log h(z)."""
+
+    @abstractmethod
+    def survival(self, u: ArrayLike) -> Array:
+        """Return P[Z > u] for u ≥ 0, accurate in relative terms."""
+
+    @property
+    @abstractmethod
+    def variance(self) -> float:
+        """E[Z²]; infinite if the tail is too heavy."""
+
+    @abstractmethod
+    def score(self, u: ArrayLike) -> Array:
+        """Return ψ(u) = −(log h)'(u) for u > 0, in 1/(unit of Z)."""
+
+    @property
+    @abstractmethod
+    def dilation(self) -> float:
+        """Supremum of |uψ(u) − 1|: what a change of scale costs; infinite if unbounded."""
+
+    @property
+    @abstractmethod
+    def sliding(self) -> float:
+        """Supremum of ψ(u): what a shift costs, in 1/(unit of Z)."""
+
+    @property
+    def tuned(self) -> tuple[Frontier, float] | None:
+        """The frontier and β/ε that this noise uses up exactly, if it was made for one."""
+        return None
+
+    def magnitude(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
+        """Return the u ≥ 0 with P[Z > u] = p, for p in (0, 1/2]."""
+        raise UnsupportedError(
+            f"{self!r} has no closed-form quantile, so its exact release is not available:"
+            " use LaplacePareto or PowerLaw, which also have less variance"
+        )
+
+    def quantile(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
+        """Return z with P[Z ≤ z] = p in the arithmetic at hand, for p in (0, 1)."""
+        half = ops.constant(0.5)
+        tail = ops.minimum(p, 1 - p)
+        return ops.sign(p - half) * self.magnitude(tail, ops)
+
+    def pdf(self, z: ArrayLike) -> Array:
+        """Return h(z)."""
+        return np.exp(self.logpdf(z))
+
+    def cdf(self, z: ArrayLike) -> Array:
+        """Return P[Z ≤ z]."""
+        z = np.asarray(z, dtype=np.float64)
+        tail = self.survival(np.abs(z))
+        return np.where(z > 0, 1 - tail, tail)
+
+    def ppf(self, p: ArrayLike) -> Array:
+        """Return the quantile at p; NaN outside [0, 1], ±∞ at its ends."""
+        p = np.asarray(p, dtype=np.float64)
+        inside = (p > 0) & (p < 1)
+        z = self._ppf(np.where(inside, p, 0.5))
+        edge = np.where(p == 0, -math.inf, np.where(p == 1, math.inf, math.nan))
+        return np.where(inside, z, edge)
+
+    def sample(self, rng: np.random.Generator, size: int | tuple[int, ...] | None = None) -> Array:
+        """Return float64 draws. Not private on a computer: for simulation only [MATH §10]."""
+        return np.asarray(self._ppf(1 - rng.random(size)))
+
+    def _ppf(self, p: Array) -> Array:
+        """Return the quantile at p in (0, 1)."""
+        return np.asarray(self.quantile(p, FLOAT))

@@ -1,0 +1,63 @@
+"""Laplace noise: h ∝ e^{−|z|/b}."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from geoveil.gp import _validation
+from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
+from geoveil.gp.noise.base import Array, Noise
+
+
+@dataclass(frozen=True, slots=True)
+class Laplace(Noise):
+    """Double exponential noise.
+
+    Args:
+        scale: b > 0, the mean of |Z|.
+
+    Example:
+        >>> Laplace(2.0).variance
+        8.0
+    """
+
+    scale: float = 1.0
+
+    has_closed_quantile: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", _validation.positive("scale", self.scale))
+
+    def logpdf(self, z: ArrayLike) -> Array:
+        """See `Noise.logpdf`."""
+        return np.asarray(-np.abs(np.asarray(z)) / self.scale - math.log(2 * self.scale))
+
+    def survival(self, u: ArrayLike) -> Array:
+        """See `Noise.survival`."""
+        return np.asarray(np.exp(-np.asarray(u) / self.scale) / 2)
+
+    @property
+    def variance(self) -> float:
+        """See `Noise.variance`."""
+        return 2 * self.scale**2
+
+    def score(self, u: ArrayLike) -> Array:
+        """See `Noise.score`: constant."""
+        return np.full(np.shape(u), 1 / self.scale)
+
+    @property
+    def dilation(self) -> float:
+        """See `Noise.dilation`: uψ grows without bound."""
+        return math.inf
+
+    @property
+    def sliding(self) -> float:
+        """See `Noise.sliding`."""
+        return 1 / self.scale
+
+    def magnitude(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
+        """See `Noise.magnitude`: −b log 2p."""
+        return -ops.log(2 * p) * ops.constant(self.scale)

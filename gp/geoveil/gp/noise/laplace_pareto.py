@@ -1,0 +1,115 @@
+"""The best noise for the cross frontier: a Laplace core with a Pareto tail [MATH §4].
+
+ψ(u) = min(ε, (1+a)/u), a = ε/β, meets the constraint of the frontier with equality at every u, so h
+decays as fast as is allowed and every moment is least among symmetric unimodal noises.
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from geoveil.gp import _validation
+from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
+from geoveil.gp.noise.base import Array, Noise
+from geoveil.gp.smooth.frontier import Frontier
+
+
+@dataclass(frozen=True, slots=True)
+class LaplacePareto(Noise):
+    """h ∝ e^{−ε|u|} for |u| ≤ u₁ = (1+a)/ε, then e^{−(1+a)} (|u|/u₁)^{−(1+a)}.
+
+    Args:
+        epsilon: ε > 0, the decay of the core.
+        beta: β in (0, ε], the rate at which the scale may change. The mean of |Z| is finite for
+            β < ε, the variance for β < ε/2.
+
+    Example:
+        >>> round(LaplacePareto(epsilon=1.0, beta=0.2).variance, 4)
+        2.0535
+    """
+
+    epsilon: float = 1.0
+    beta: float = 0.3
+
+    has_closed_quantile: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", _validation.positive("epsilon", self.epsilon))
+        object.__setattr__(
+            self, "beta", _validation.between("beta", self.beta, 0, self.epsilon, low_open=True)
+        )
+
+    @property
+    def _a(self) -> float:
+        return self.epsilon / self.beta
+
+    @property
+    def knee(self) -> float:
+        """u₁, where the core ends."""
+        return (1 + self._a) / self.epsilon
+
+    @property
+    def _half_mass(self) -> float:
+        """∫₀^∞ of the unnormalised density: (1 + e^{−t}/a)/ε, t = 1 + a."""
+        return (1 + math.exp(-(1 + self._a)) / self._a) / self.epsilon
+
+    def logpdf(self, z: ArrayLike) -> Array:
+        """See `Noise.logpdf`."""
+        u = np.abs(np.asarray(z, dtype=np.float64))
+        t = 1 + self._a
+        core = -self.epsilon * np.minimum(u, self.knee)
+        tail = -t * np.log(np.maximum(u / self.knee, 1))
+        return np.asarray(core + tail - math.log(2 * self._half_mass))
+
+    def survival(self, u: ArrayLike) -> Array:
+        """See `Noise.survival`."""
+        u = np.asarray(u, dtype=np.float64)
+        a, t = self._a, 1 + self._a
+        tail = math.exp(-t) * self.knee / a * np.maximum(u / self.knee, 1) ** -a
+        core = (np.exp(-self.epsilon * np.minimum(u, self.knee)) - math.exp(-t)) / self.epsilon
+        return np.asarray((core + tail) / (2 * self._half_mass))
+
+    @property
+    def variance(self) -> float:
+        """See `Noise.variance`."""
+        a = self._a
+        if a <= 2:
+            return math.inf
+        t = 1 + a
+        decay = math.exp(-t)
+        moment = 2 - decay * (2 + 2 * t + t * t) + decay * t**3 / (a - 2)
+        return moment / (1 + decay / a) / self.epsilon**2
+
+    def score(self, u: ArrayLike) -> Array:
+        """See `Noise.score`."""
+        return np.minimum(self.epsilon, (1 + self._a) / np.asarray(u, dtype=np.float64))
+
+    @property
+    def dilation(self) -> float:
+        """See `Noise.dilation`: reached in the whole tail."""
+        return self._a
+
+    @property
+    def sliding(self) -> float:
+        """See `Noise.sliding`: reached in the whole core."""
+        return self.epsilon
+
+    @property
+    def tuned(self) -> tuple[Frontier, float]:
+        """See `Noise.tuned`."""
+        return (Frontier.CROSS, self.beta / self.epsilon)
+
+    def magnitude(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
+        """See `Noise.magnitude`: a logarithm in the core, a power in the tail, joined at the knee."""
+        epsilon = ops.constant(self.epsilon)
+        a = ops.constant(Fraction(self.epsilon) / Fraction(self.beta))
+        decay = ops.exp(-(1 + a))
+        mass = 2 * (1 + decay / a)  # in units of 1/ε, as is all below
+        knee_tail = decay * (1 + a) / a
+        p_knee = knee_tail / mass
+        core = -ops.log(mass * ops.maximum(p, p_knee) - knee_tail + decay) / epsilon
+        return core * ops.power(p_knee / ops.minimum(p, p_knee), 1 / a)

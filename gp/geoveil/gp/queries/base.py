@@ -1,0 +1,86 @@
+"""The contract of a query: f(x) = φ(s(x)), a profile φ of a 1-Lipschitz scalar s.
+
+Every query of the library has this shape: a signed distance to a region and a soft step; the
+distance to a centre and a bell. The scalar knows the geometry, the profile knows the mathematics of
+one dimension, and neither knows of the other.
+"""
+
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from geoveil.gp import _validation
+from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
+from geoveil.gp.queries.profiles.base import Profile
+from geoveil.gp.smooth.growth import DECAYS
+
+
+class Query(ABC):
+    """A function from points to numbers whose mean over people is wanted."""
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int:
+        """Number of coordinates of a point."""
+
+    @property
+    @abstractmethod
+    def profile(self) -> Profile:
+        """φ: what becomes of the scalar."""
+
+    @abstractmethod
+    def scalar(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
+        """Return s(x), 1-Lipschitz in the Euclidean metric; x is a checked point in `ops`."""
+
+    @property
+    def lipschitz(self) -> float:
+        """L = sup |f(x) − f(x')| / |x − x'|, in 1/(unit of x)."""
+        return self.profile.lipschitz
+
+    def value(self, x: ArrayLike) -> NDArray[np.float64]:
+        """Return f(x).
+
+        Args:
+            x: points; any shape for dimension 1, else (..., dimension).
+
+        Returns:
+            An array of shape (n,) for n points.
+
+        Raises:
+            PrivateValueError: if a coordinate is not finite or the shape does not fit.
+        """
+        points = _validation.points(x, self.dimension)
+        return self.profile.value(self.scalar(points, FLOAT), FLOAT)  # type: ignore[no-any-return]
+
+    def smooth_bound(
+        self, x: ArrayLike, beta: Exact, growth: str = "exponential", reach: float = 0.0
+    ) -> NDArray[np.float64]:
+        """Return B(x): at least the slope of f within `reach`, and smooth at rate `beta`.
+
+        B(x) = sup_y L_Λ(y)/g(β|x−y|) with L_Λ the largest slope of a chord of length ≤ Λ from y
+        [SGP Def. 9, Lemmas 3.1, 3.2]. Λ = 0 is the local slope and suffices for a pure
+        guarantee; Λ = ∞ is the seed paper's choice [MATH §2].
+
+        Args:
+            x: points; any shape for dimension 1, else (..., dimension).
+            beta: smoothness β > 0, in 1/(unit of x).
+            growth: "exponential", g(t) = e^t, or "linear", g(t) = 1 + t.
+            reach: Λ ≥ 0, in the unit of x.
+
+        Returns:
+            An array of shape (n,) for n points, in 1/(unit of x).
+
+        Raises:
+            ParameterError: if beta, growth or reach is out of range.
+            PrivateValueError: if a coordinate is not finite or the shape does not fit.
+            UnsupportedError: if the profile has no bound for this growth and reach.
+        """
+        _validation.positive("beta", beta)
+        _validation.choice("growth", growth, DECAYS)
+        _validation.non_negative("reach", reach)
+        points = _validation.points(x, self.dimension)
+        scalar = self.scalar(points, FLOAT)
+        return self.profile.smooth_bound(scalar, beta, FLOAT, growth=growth, reach=reach)  # type: ignore[no-any-return]
+

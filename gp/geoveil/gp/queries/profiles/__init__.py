@@ -1,0 +1,8 @@
+"""One-dimensional profiles φ: their slope, smooth bounds and debiased form."""
+
+from geoveil.gp.queries.profiles.base import Profile
+from geoveil.gp.queries.profiles.gaussian import Gaussian
+from geoveil.gp.queries.profiles.ramp import Ramp
+from geoveil.gp.queries.profiles.smoothstep import Smoothstep
+
+__all__ = ["Gaussian", "Profile", "Ramp", "Smoothstep"]

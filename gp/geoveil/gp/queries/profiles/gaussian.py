@@ -1,0 +1,186 @@
+"""The Gaussian bell: φ(s) = e^{−s²/2h²}, s a distance, extended evenly [SGP §4.3; MATH §2.2, §5.1].
+
+At reach ∞ the steepest chord from z touches the bell at w, and its slope is that of the bell at w;
+z and w lie on either side of the inflection h. Sliding z changes the slope L of the chord at the
+relative rate |1 − G(z)/L|/|z − w| (envelope theorem), G the slope of the bell, so the points where
+that rate equals β anchor the bound: one below h, one above. Lengths are in units of h.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
+from geoveil.gp.errors import UnsupportedError
+from geoveil.gp.queries.profiles.base import Array, Profile
+from geoveil.gp.smooth.growth import EXPONENTIAL
+
+_ROUND_UP = 1 + 1e-11
+"""Above the error of the touching points, so that the bound stays a bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gaussian(Profile):
+    """A bell of height 1.
+
+    Args:
+        bandwidth: h > 0, in the unit of s.
+    """
+
+    bandwidth: float
+
+    @property
+    def lipschitz(self) -> float:
+        """See `Profile.lipschitz`: e^{−1/2}/h, at s = h."""
+        return math.exp(-0.5) / self.bandwidth
+
+    @property
+    def feature(self) -> float:
+        """See `Profile.feature`."""
+        return self.bandwidth
+
+    @property
+    def knots(self) -> tuple[float, ...]:
+        """See `Profile.knots`: beyond 10h the bell is below 1e−21."""
+        return (-10 * self.bandwidth, 10 * self.bandwidth)
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """See `Profile.limits`."""
+        return (0.0, 0.0)
+
+    def value(self, s: Real, ops: Arithmetic = FLOAT) -> Real:
+        """See `Profile.value`."""
+        u = s / ops.constant(self.bandwidth)
+        return ops.exp(-(u * u) / 2)
+
+    def steepest_chord(self, z: Real, reach: float, ops: Arithmetic = FLOAT) -> Real:
+        """See `Profile.steepest_chord`: the local slope, or the slope where the chord touches."""
+        h = ops.constant(self.bandwidth)
+        u = z / h
+        if reach == 0:
+            return u * ops.exp(-(u * u) / 2) / h
+        _require_float(ops)
+        w = _touching_point(np.asarray(u))
+        return w * np.exp(-(w * w) / 2) / self.bandwidth * _ROUND_UP
+
+    def anchor(
+        self, z: Real, beta: Exact, ops: Arithmetic = FLOAT, *, growth: str, reach: float
+    ) -> Real:
+        """See `Profile.anchor`: z clipped to [c₋, c₊].
+
+        Reach 0: c∓ = (√(β²h⁴ + 4h²) ∓ βh²)/2, where the bell's log-slope changes at rate ±β.
+        """
+        if growth != EXPONENTIAL:
+            raise UnsupportedError(
+                "the Gaussian kernel has no smooth bound for linear growth: use exponential growth"
+            )
+        if reach == 0:
+            h = ops.constant(self.bandwidth)
+            bh2 = ops.constant(beta) * h * h
+            root = ops.sqrt(bh2 * bh2 + 4 * h * h)
+            # The difference of nearly equal numbers, written as a quotient.
+            return ops.clip(z, 2 * h * h / (root + bh2), (root + bh2) / 2)
+        _require_float(ops)
+        low, high = _chord_anchors(float(beta) * self.bandwidth)
+        return np.clip(z, low * self.bandwidth, high * self.bandwidth)
+
+    def debiased(self, v: Real, b: Exact, ops: Arithmetic = FLOAT) -> Real:
+        """See `Profile.debiased`: e^{−u²/2}(1 + c² − c²u²), u = v/h, c = b/h."""
+        h = ops.constant(self.bandwidth)
+        u2 = v / h * (v / h)
+        c = ops.constant(b) / h
+        return ops.exp(-u2 / 2) * (1 + c * c * (1 - u2))
+
+    def debiased_range(self, b: float) -> tuple[float, float]:
+        """See `Profile.debiased_range`: the least is at u² = 3 + 1/c², the greatest at 0."""
+        c2 = (b / self.bandwidth) ** 2
+        return (-2 * c2 * math.exp(-(3 + 1 / c2) / 2), 1 + c2)
+
+    def debiased_preimages(self, y: Array, b: float) -> tuple[Array, Array]:
+        """See `Profile.debiased_preimages`: up to four, ±u on the falling and the rising branch."""
+        c2 = (b / self.bandwidth) ** 2
+        low, high = self.debiased_range(b)
+        valley = math.sqrt(3 + 1 / c2)
+        y = np.asarray(y, dtype=np.float64)
+
+        def g(u: Array) -> Array:
+            return np.exp(-(u * u) / 2) * (1 + c2 * (1 - u * u))
+
+        def solve(start: float, end: float, rising: bool) -> Array:
+            left, right = np.full(y.shape, start), np.full(y.shape, end)
+            for _ in range(80):
+                middle = (left + right) / 2
+                go = (g(middle) < y) if rising else (g(middle) > y)
+                left, right = np.where(go, middle, left), np.where(go, right, middle)
+            return (left + right) / 2
+
+        falling = np.where((y > low) & (y < high), solve(0.0, valley, False), np.nan)
+        rising = np.where((y > low) & (y < 0), solve(valley, valley + 40, True), np.nan)
+        u = np.stack([falling, -falling, rising, -rising])
+        slope = np.abs(u * np.exp(-(u * u) / 2) * (1 + 3 * c2 - c2 * u * u)) / self.bandwidth
+        return u * self.bandwidth, slope
+
+
+def _require_float(ops: Arithmetic) -> None:
+    if ops is not FLOAT:
+        raise UnsupportedError(
+            "exact release of the Gaussian kernel needs reach=0, which suffices for ε-GP"
+        )
+
+
+def _touching_point(z: Array) -> Array:
+    """Return w with e^{−z²/2} = (1 + w(w−z)) e^{−w²/2}, w ≠ z, for z ≥ 0.
+
+    F(w) = 1 + w(w−z) − e^{(w²−z²)/2} has a double root at z and is monotone beyond 1 on the other
+    side, where the root is bisected. Near z = 1 all three roots meet and w − 1 ≈ −(z − 1)/2.
+    """
+    z = np.asarray(z, dtype=np.float64)
+    below = z < 1
+    left, right = np.where(below, 1.0, 0.0), np.where(below, 1.6, 1.0)
+    for _ in range(60):
+        w = (left + right) / 2
+        # F falls through its root for z < 1 and, as w decreases from 1, rises through it for z > 1.
+        with np.errstate(under="ignore"):
+            positive = 1 + w * (w - z) > np.exp((w * w - z * z) / 2)
+        left, right = np.where(positive, w, left), np.where(positive, right, w)
+    return np.where(np.abs(z - 1) < 1e-4, 1 - (z - 1) / 2, (left + right) / 2)
+
+
+def _chord_rate(z: float) -> float:
+    """Return |d log L∞/dz| in units of 1/h."""
+    w = float(_touching_point(np.asarray(z)))
+    chord = w * math.exp(-w * w / 2)
+    return (1 - z * math.exp(-z * z / 2) / chord) / abs(z - w)
+
+
+@lru_cache(maxsize=1)
+def _steepest_fall() -> tuple[float, float]:
+    """Return where above h the chord's slope falls fastest, and that rate."""
+    low, high = 1.0, 6.0
+    for _ in range(40):
+        grid = np.linspace(low, high, 9)[1:-1]
+        best = int(np.argmax([_chord_rate(float(z)) for z in grid]))
+        low, high = float(grid[max(best - 1, 0)]), float(grid[min(best + 1, 6)])
+    return (low + high) / 2, _chord_rate((low + high) / 2)
+
+
+@lru_cache(maxsize=256)
+def _chord_anchors(beta: float) -> tuple[float, float]:
+    """Return where L∞ changes at the relative rate β: below h (0 if it never does), and above (∞)."""
+
+    def solve(low: float, high: float, rising: bool) -> float:
+        for _ in range(60):
+            middle = (low + high) / 2
+            if (_chord_rate(middle) < beta) == rising:
+                low = middle
+            else:
+                high = middle
+        return (low + high) / 2
+
+    at, fastest = _steepest_fall()
+    below = 0.0 if _chord_rate(0.0) <= beta else solve(0.0, 1 - 1e-4, False)
+    above = math.inf if fastest <= beta else solve(1 + 1e-4, at, True)
+    return below, above

@@ -1,0 +1,127 @@
+"""The smoothstep: φ(s) = 3t² − 2t³, t = clip(1/2 + s/w, 0, 1) [MATH §2.1, §5.1].
+
+Its slope is Lipschitz, so the bias of noise before the function can be undone.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
+from geoveil.gp.queries.profiles.base import Array, Profile
+from geoveil.gp.smooth.growth import EXPONENTIAL
+
+
+@dataclass(frozen=True, slots=True)
+class Smoothstep(Profile):
+    """A cubic step from 0 at s = −w/2 to 1 at s = w/2, flat at both ends.
+
+    Args:
+        width: w > 0, in the unit of s.
+    """
+
+    width: float
+
+    @property
+    def lipschitz(self) -> float:
+        """See `Profile.lipschitz`: 3/(2w), at the centre."""
+        return 1.5 / self.width
+
+    @property
+    def feature(self) -> float:
+        """See `Profile.feature`."""
+        return self.width
+
+    @property
+    def knots(self) -> tuple[float, ...]:
+        """See `Profile.knots`."""
+        return (-self.width / 2, self.width / 2)
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """See `Profile.limits`."""
+        return (0.0, 1.0)
+
+    def value(self, s: Real, ops: Arithmetic = FLOAT) -> Real:
+        """See `Profile.value`."""
+        t = ops.clip(
+            s / ops.constant(self.width) + ops.constant(0.5), ops.constant(0), ops.constant(1)
+        )
+        return t * t * (3 - 2 * t)
+
+    def steepest_chord(self, z: Real, reach: float, ops: Arithmetic = FLOAT) -> Real:
+        """See `Profile.steepest_chord`.
+
+        Reach 0: (6/w)(1/4 − y²) with y = z/w. Reach ∞: the chord from inside the band touches φ at
+        t = 1/2 + y/2, where the slope is (3/2w)(1 − y²); from outside, at distance δw from the
+        band, it touches at the root t of 4t² − (3 − 6δ)t − 6δ = 0.
+        """
+        width = ops.constant(self.width)
+        y = z / width
+        half = ops.constant(0.5)
+        if reach == 0:
+            y = ops.minimum(y, half)
+            return 6 / width * (ops.constant(0.25) - y * y)
+        inside = ops.minimum(y, half)
+        delta = ops.maximum(y - half, ops.constant(0))
+        middle = 3 - 6 * delta
+        t = (middle + ops.sqrt(middle * middle + 96 * delta)) / 8
+        # At the edge of the band both forms give 9/(8w); below it δ = 0 and t = 3/4.
+        outside = 6 * t * (1 - t) / width
+        return outside + 3 / (2 * width) * (ops.constant(0.25) - inside * inside)
+
+    def anchor(
+        self, z: Real, beta: Exact, ops: Arithmetic = FLOAT, *, growth: str, reach: float
+    ) -> Real:
+        """See `Profile.anchor`: the root of a quadratic in each case.
+
+        The slope inside the band is proportional to q² − z² with q = w/2 at reach 0, w at
+        reach ∞. Exponential growth: c = (√(1 + β²q²) − 1)/β. Linear growth:
+        c = ((1 + βz) − √((1 + βz)² − β²q²))/β; where the root is not real, c = z.
+        """
+        rate = ops.constant(beta)
+        q = ops.constant(self.width) / (2 if reach == 0 else 1)
+        bq2 = rate * q * q
+        if growth == EXPONENTIAL:
+            return ops.minimum(z, bq2 / (ops.sqrt(1 + rate * bq2) + 1))
+        lead = 1 + rate * z
+        discriminant = lead * lead - rate * bq2
+        root = ops.sqrt(ops.maximum(discriminant, ops.constant(0)))
+        return ops.minimum(z, bq2 / (lead + root))
+
+    def debiased(self, v: Real, b: Exact, ops: Arithmetic = FLOAT) -> Real:
+        """See `Profile.debiased`: φ − (b/w)²(6 − 12t) inside the band, exactly 0 or 1 outside."""
+        width = ops.constant(self.width)
+        ratio = ops.constant(b) / width
+        lift = 6 * ratio * ratio
+
+        def inside(v: Real) -> Real:
+            t = v / width + ops.constant(0.5)
+            return t * t * (3 - 2 * t) - lift * (1 - 2 * t)
+
+        zero, one = ops.constant(0), ops.constant(1)
+        return ops.piecewise(
+            v, (-width / 2, width / 2), (lambda v: zero, inside, lambda v: one)
+        )
+
+    def debiased_range(self, b: float) -> tuple[float, float]:
+        """See `Profile.debiased_range`: g increases inside the band, from −6b²/w²."""
+        lift = 6 * (b / self.width) ** 2
+        return (-lift, 1 + lift)
+
+    def debiased_preimages(self, y: Array, b: float) -> tuple[Array, Array]:
+        """See `Profile.debiased_preimages`: at most one, as g increases inside the band.
+
+        With τ = 2t − 1 ∈ [−1, 1] and l = 6b²/w²: g = 1/2 + (3τ − τ³)/4 + lτ.
+        """
+        lift = 6 * (b / self.width) ** 2
+        low, high = self.debiased_range(b)
+        target = np.asarray(y, dtype=np.float64) - 0.5
+        left, right = np.full(target.shape, -1.0), np.full(target.shape, 1.0)
+        for _ in range(60):
+            middle = (left + right) / 2
+            short = (3 * middle - middle**3) / 4 + lift * middle < target
+            left, right = np.where(short, middle, left), np.where(short, right, middle)
+        tau = np.where((y > low) & (y < high), (left + right) / 2, np.nan)
+        slope = (0.75 * (1 - tau * tau) + lift) * 2 / self.width
+        return (tau * self.width / 2)[None], slope[None]

@@ -1,0 +1,1 @@
+"""The wire contract: protocol buffers and gRPC services, generated from the .proto files here."""

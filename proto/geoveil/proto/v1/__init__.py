@@ -1,0 +1,1 @@
+"""Version 1. A field never changes its meaning; new ones are added."""
