@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from geoveil.gp._validation import float_array
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.gp.errors import ParameterError, PrivateValueError
 
@@ -22,7 +23,7 @@ class Attribute:
     unit: str
     """Unit of distance, for example "dollar"; "metre" for places."""
     coordinates: AzimuthalEquidistant | None = None
-    """For places, given as (longitude, latitude): their plane. None: values are used as they are."""
+    """The plane of places given as (longitude, latitude); None if values are used as they are."""
 
     def __post_init__(self) -> None:
         for field, value in (("attribute.name", self.name), ("attribute.unit", self.unit)):
@@ -47,19 +48,16 @@ class Attribute:
             PrivateValueError: if it is no finite number (or numbers) of the kind asked for.
         """
         if self.coordinates is not None:
-            return self.coordinates.project(_numbers(value, 2, "a longitude and a latitude, in degrees"))
+            return self.coordinates.project(
+                _numbers(value, 2, "a longitude and a latitude, in degrees")
+            )
         many = "a finite number" if dimension == 1 else f"{dimension} finite numbers"
         return _numbers(value, dimension, f"{many}, in {self.unit}")
 
 
 def _numbers(value: Value, count: int, expected: str) -> NDArray[np.float64]:
     """Return `count` finite numbers: shape () for one, else (count,)."""
-    if isinstance(value, (bool, str, bytes)):
-        raise PrivateValueError(expected)
-    try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise PrivateValueError(expected) from None
-    if array.size != count or array.ndim > 1 or not np.isfinite(array).all():
+    array = None if isinstance(value, (bool, str, bytes)) else float_array(value)
+    if array is None or array.size != count or array.ndim > 1 or not np.isfinite(array).all():
         raise PrivateValueError(expected)
     return array.reshape(()) if count == 1 else array

@@ -7,6 +7,7 @@ codec writes: a field it does not know could change what a report means, so it i
 import hashlib
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -23,14 +24,18 @@ from geoveil.campaign.mechanisms import (
 )
 from geoveil.campaign.model import MOST_QUESTIONS, Campaign, Question
 from geoveil.gp import (
+    Disc,
     GaussianKernel,
     GeoPrivacy,
     ParameterError,
     Query,
+    Range,
     Threshold,
+    TwoWayThreshold,
     UnsupportedError,
 )
 from geoveil.gp.coordinates import AzimuthalEquidistant
+from geoveil.gp.queries import SoftIndicator
 from geoveil.proto.v1 import campaign_pb2 as pb
 
 MOST_BYTES = 1 << 20
@@ -41,12 +46,37 @@ _ALLOCATIONS = MappingProxyType(
     {Allocation.PARTITION: pb.ALLOCATION_PARTITION, Allocation.SPLIT: pb.ALLOCATION_SPLIT}
 )
 
+
+def _band(query: SoftIndicator) -> dict[str, Any]:
+    return {"width": query.width, "profile": _PROFILES[query.step]}
+
+
+def _profile(message: Any) -> str:
+    name: str = _name_of(_PROFILES, message.profile, "profile")
+    return name
+
+
 # One row per kind: the class, how it is written, how it is read. A new kind is a new row.
 _QUERIES: Mapping[str, tuple[type[Query], Callable[[Any], Any], Callable[[Any], Query]]] = {
     "threshold": (
         Threshold,
-        lambda q: pb.Threshold(at=q.at, width=q.width, profile=_PROFILES[q.step]),
-        lambda m: Threshold(m.at, m.width, _name_of(_PROFILES, m.profile, "threshold.profile")),
+        lambda q: pb.Threshold(at=q.at, **_band(q)),
+        lambda m: Threshold(m.at, m.width, _profile(m)),
+    ),
+    "range": (
+        Range,
+        lambda q: pb.Range(low=q.low, high=q.high, **_band(q)),
+        lambda m: Range(m.low, m.high, m.width, _profile(m)),
+    ),
+    "two_way_threshold": (
+        TwoWayThreshold,
+        lambda q: pb.TwoWayThreshold(first=q.at[0], second=q.at[1], **_band(q)),
+        lambda m: TwoWayThreshold((m.first, m.second), m.width, _profile(m)),
+    ),
+    "disc": (
+        Disc,
+        lambda q: pb.Disc(center=q.center, radius=q.radius, **_band(q)),
+        lambda m: Disc(tuple(m.center), m.radius, m.width, _profile(m)),
     ),
     "gaussian_kernel": (
         GaussianKernel,
@@ -97,8 +127,9 @@ def encode(campaign: Campaign) -> bytes:
     return message.SerializeToString(deterministic=True)
 
 
+@lru_cache(maxsize=128)
 def decode(campaign: bytes) -> Campaign:
-    """Return the campaign that bytes describe.
+    """Return the campaign that bytes describe; the same object for the same bytes.
 
     Raises:
         ParameterError: if the bytes are no campaign, or a field is out of range.
@@ -109,7 +140,9 @@ def decode(campaign: bytes) -> Campaign:
     try:
         message = pb.Campaign.FromString(campaign)
     except DecodeError:
-        raise ParameterError("campaign", f"{len(campaign)} bytes", "a serialised Campaign") from None
+        raise ParameterError(
+            "campaign", f"{len(campaign)} bytes", "a serialised Campaign"
+        ) from None
     if len(message.queries) > MOST_QUESTIONS:
         raise ParameterError("number of queries", len(message.queries), f"1 to {MOST_QUESTIONS:,}")
     attribute = _decode_attribute(message.attribute)
@@ -166,9 +199,8 @@ def _encode_question(question: Question) -> pb.Query:
 
 
 def _decode_question(index: int, message: pb.Query) -> Question:
-    return _within(
-        f"queries[{index}]", lambda: Question(message.label, _decode_kind(_QUERIES, message))
-    )
+    query = _within(f"queries[{index}]", lambda: _decode_kind(_QUERIES, message))
+    return Question(message.label, query)
 
 
 def _encode_kind(table: Mapping[str, tuple[type, Any, Any]], value: object) -> dict[str, Any]:
@@ -203,7 +235,9 @@ def _within(field: str, read: Callable[[], Any]) -> Any:
 def _encode_date(date: datetime) -> Timestamp:
     since = date.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
     seconds = since // timedelta(seconds=1)
-    return Timestamp(seconds=seconds, nanos=(since - timedelta(seconds=seconds)).microseconds * 1000)
+    return Timestamp(
+        seconds=seconds, nanos=(since - timedelta(seconds=seconds)).microseconds * 1000
+    )
 
 
 def _decode_date(field: str, stamp: Timestamp) -> datetime:

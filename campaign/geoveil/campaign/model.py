@@ -1,7 +1,7 @@
 """A campaign: one public question put to many devices, and all they need to answer it."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum
 from functools import cached_property
@@ -59,7 +59,7 @@ class Campaign:
     """With a time zone; reports are accepted from here on."""
     closes: datetime
     """With a time zone; reports are accepted until before it."""
-    mechanism: MechanismSpec = DebiasedLaplaceSpec()
+    mechanism: MechanismSpec = field(default_factory=DebiasedLaplaceSpec)
     """What perturbs an answer."""
     allocation: Allocation = Allocation.PARTITION
     """How the privacy is spent over the questions."""
@@ -83,7 +83,9 @@ class Campaign:
     def mechanisms(self) -> tuple[Mechanism, ...]:
         """One per question, at the rate that one answer spends, in the queries' coordinates."""
         if self.step_exponent is None or not -200 <= self.step_exponent <= 200:
-            raise ParameterError("grid.step_exponent", self.step_exponent, "an integer in [-200, 200]")
+            raise ParameterError(
+                "grid.step_exponent", self.step_exponent, "an integer in [-200, 200]"
+            )
         step = ldexp(1.0, self.step_exponent)
         return tuple(self._build(q, step) for q in self.questions)
 
@@ -151,6 +153,10 @@ class Campaign:
             if date.tzinfo is None:
                 raise ParameterError(name, date.isoformat(), "a date with a time zone")
         if not self.opens < self.closes:
-            raise ParameterError("closes", self.closes.isoformat(), f"after {self.opens.isoformat()}")
+            raise ParameterError(
+                "closes", self.closes.isoformat(), f"after {self.opens.isoformat()}"
+            )
         if self.closes - self.opens > timedelta(days=3660):
-            raise ParameterError("closes", self.closes.isoformat(), "within ten years of its opening")
+            raise ParameterError(
+                "closes", self.closes.isoformat(), "within ten years of its opening"
+            )

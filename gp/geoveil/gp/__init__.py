@@ -21,11 +21,12 @@ from geoveil.gp.noise import (
     StudentT,
 )
 from geoveil.gp.privacy import GeoPrivacy, LocalPrivacy
-from geoveil.gp.queries import GaussianKernel, Query, Threshold
+from geoveil.gp.queries import Disc, GaussianKernel, Query, Range, Threshold, TwoWayThreshold
 
 __all__ = [
     "NOISES",
     "DebiasedLaplace",
+    "Disc",
     "GaussianKernel",
     "GeneralizedCauchy",
     "GeoPrivacy",
@@ -44,10 +45,12 @@ __all__ = [
     "PrivateValueError",
     "Query",
     "RandomSource",
+    "Range",
     "SeededSource",
     "SmoothMechanism",
     "StudentT",
     "SystemSource",
     "Threshold",
+    "TwoWayThreshold",
     "UnsupportedError",
 ]

@@ -44,7 +44,9 @@ def laplace_expectation(
     width = min(scale, feature) / 2
     edges = np.concatenate(
         [
-            np.linspace(low, high, max(1, int(np.ceil((high - low) / width))) + 1)[: None if last else -1]
+            np.linspace(low, high, max(1, int(np.ceil((high - low) / width))) + 1)[
+                : None if last else -1
+            ]
             for low, high, last in zip(
                 knots[:-1], knots[1:], [False] * (len(knots) - 2) + [True], strict=True
             )

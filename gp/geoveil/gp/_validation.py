@@ -1,4 +1,4 @@
-"""Checks that every constructor shares; each returns the checked value or raises `ParameterError`."""
+"""Checks that every constructor shares: return the checked value, or raise `ParameterError`."""
 
 import math
 from collections.abc import Collection
@@ -25,22 +25,37 @@ def real(name: str, value: object, expected: str = "a finite number") -> float:
     return number
 
 
+LEAST, MOST = 1e-100, 1e100
+"""Range of positive parameters: their squares and quotients are still numbers."""
+
+
 def positive(name: str, value: object, unit: str = "") -> float:
-    """Return `value` as a finite float > 0."""
-    expected = f"a finite number{' of ' + unit if unit else ''} > 0"
+    """Return `value` as a float > 0, not absurdly small or large."""
+    expected = f"a finite number{' of ' + unit if unit else ''} > 0, in [{LEAST:g}, {MOST:g}]"
     number = real(name, value, expected)
-    if number <= 0:
+    if not LEAST <= number <= MOST:
         raise ParameterError(name, value, expected)
     return number
 
 
 def between(
-    name: str, value: object, low: float, high: float, *, low_open: bool = False, high_open: bool = False
+    name: str,
+    value: object,
+    low: float,
+    high: float,
+    *,
+    low_open: bool = False,
+    high_open: bool = False,
 ) -> float:
     """Return `value` as a float in the interval from `low` to `high`."""
     expected = f"a number in {'(' if low_open else '['}{low:g}, {high:g}{')' if high_open else ']'}"
     number = real(name, value, expected)
-    if number < low or number > high or (low_open and number == low) or (high_open and number == high):
+    if (
+        number < low
+        or number > high
+        or (low_open and number == low)
+        or (high_open and number == high)
+    ):
         raise ParameterError(name, value, expected)
     return number
 
@@ -63,6 +78,18 @@ def choice(name: str, value: _Choice, permitted: Collection[str]) -> _Choice:
     return value
 
 
+def float_array(x: ArrayLike) -> NDArray[np.float64] | None:
+    """Return x as float64, or None if it is no array of numbers.
+
+    NumPy's own error would quote the value; as nothing is raised here, no error of ours can hold on
+    to it as its context.
+    """
+    try:
+        return np.asarray(x, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
 def points(x: ArrayLike, dimension: int) -> NDArray[np.float64]:
     """Return private points as float64: any shape for dimension 1, else (..., dimension).
 
@@ -74,10 +101,9 @@ def points(x: ArrayLike, dimension: int) -> NDArray[np.float64]:
         if dimension == 1
         else f"finite coordinates of shape (n, {dimension}) or ({dimension},)"
     )
-    try:
-        array = np.asarray(x, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise PrivateValueError(expected) from None
+    array = float_array(x)
+    if array is None:
+        raise PrivateValueError(expected)
     if dimension > 1 and (array.ndim == 0 or array.shape[-1] != dimension):
         raise PrivateValueError(expected)
     if not np.isfinite(array).all():

@@ -58,8 +58,8 @@ class Arithmetic(ABC):
         """Return −1, 0 or 1."""
 
     @abstractmethod
-    def distance(self, x: Real, center: Sequence[float]) -> Real:
-        """Return the Euclidean distance of a point to a public centre."""
+    def coordinate(self, x: Real, axis: int) -> Real:
+        """Return one coordinate of a point of dimension k > 1."""
 
     @abstractmethod
     def piecewise(
@@ -76,6 +76,19 @@ class Arithmetic(ABC):
     def absolute(self, x: Real) -> Real:
         """Return |x|."""
         return abs(x)
+
+    def norm(self, components: Sequence[Real]) -> Real:
+        """Return the Euclidean length of a vector."""
+        squares = components[0] * components[0]
+        for component in components[1:]:
+            squares = squares + component * component
+        return self.sqrt(squares)
+
+    def distance(self, x: Real, center: Sequence[float]) -> Real:
+        """Return the Euclidean distance of a point of dimension k > 1 to a public centre."""
+        return self.norm(
+            [self.coordinate(x, axis) - self.constant(c) for axis, c in enumerate(center)]
+        )
 
     def clip(self, x: Real, low: Real, high: Real) -> Real:
         """Return the point of [low, high] nearest to x."""
@@ -117,12 +130,9 @@ class FloatArithmetic(Arithmetic):
         """See `Arithmetic.sign`."""
         return np.sign(x)
 
-    def distance(self, x: Real, center: Sequence[float]) -> Real:
-        """See `Arithmetic.distance`; x has shape (..., k)."""
-        squares = np.square(x[..., 0] - center[0])
-        for axis in range(1, len(center)):
-            squares = squares + np.square(x[..., axis] - center[axis])
-        return np.sqrt(squares)
+    def coordinate(self, x: Real, axis: int) -> Real:
+        """See `Arithmetic.coordinate`; x has shape (..., k)."""
+        return x[..., axis]
 
     def piecewise(
         self, x: Real, edges: Sequence[Real], branches: Sequence[Callable[[Real], Real]]

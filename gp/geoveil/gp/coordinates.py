@@ -32,10 +32,10 @@ class AzimuthalEquidistant:
     Distances in the plane are at most κ = t/sin t times true ones, t = radius/b with b the polar
     radius. Proof: along the geodesic from the centre lengths are kept; across it a circle of radius
     ρ has circumference 2π m(ρ), where m'' + Km = 0 for the Gaussian curvature K ≤ 1/b², so by
-    Sturm's comparison m(ρ) ≥ b sin(ρ/b), and ρ/m(ρ) ≤ t/sin t. A place at distance r > ρ is moved to
-    distance min(ρ, max(πb − r, 0)) at the same azimuth: along the geodesic this stretches nothing,
-    across it the same comparison bounds the stretch by κ; and all cut points of the centre lie at
-    r ≥ πb, where the map is constant. It is therefore κ-Lipschitz on the whole Earth.
+    Sturm's comparison m(ρ) ≥ b sin(ρ/b), and ρ/m(ρ) ≤ t/sin t. A place at distance r > ρ is
+    moved to distance min(ρ, max(πb − r, 0)) at the same azimuth: along the geodesic this stretches
+    nothing, across it the same comparison bounds the stretch by κ; and all cut points of the centre
+    lie at r ≥ πb, where the map is constant. It is therefore κ-Lipschitz on the whole Earth.
 
     Not covered: the projection is computed in doubles, so distances below about 10⁻⁸ m are not
     resolved; they are far below what a longitude in doubles, or any device, resolves.
@@ -47,8 +47,8 @@ class AzimuthalEquidistant:
 
     Example:
         >>> plane = AzimuthalEquidistant(longitude_deg=-73.98, latitude_deg=40.72, radius_m=60_000)
-        >>> plane.project([[-73.98, 40.72], [-73.98, 40.73]]).round(1).tolist()
-        [[0.0, 0.0], [-0.0, 1110.5]]
+        >>> plane.project([-73.97, 40.73]).round(1).tolist()
+        [844.8, 1110.5]
         >>> round(plane.distortion, 6)
         1.000015
     """
@@ -92,10 +92,9 @@ class AzimuthalEquidistant:
             UnsupportedError: if pyproj is not installed.
         """
         expected = "a longitude in [-180, 180] and a latitude in [-90, 90], in degrees"
-        try:
-            array = _validation.points(places, 2)
-        except PrivateValueError:
-            raise PrivateValueError(expected) from None
+        array = _validation.float_array(places)
+        if array is None or array.shape[-1:] != (2,) or not np.isfinite(array).all():
+            raise PrivateValueError(expected)
         longitude, latitude = array[..., 0], array[..., 1]
         if (np.abs(longitude) > 180).any() or (np.abs(latitude) > 90).any():
             raise PrivateValueError(expected)

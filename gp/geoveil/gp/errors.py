@@ -1,9 +1,11 @@
 """Errors of the whole system.
 
     GeoVeilError
-    ├── ParameterError (also ValueError)   a public parameter is wrong: names it, its value, what is permitted
-    ├── PrivateValueError (also ValueError) a private value is wrong: names what is permitted, never the value
-    └── UnsupportedError                    no mathematics behind the combination asked for: says why, and what to use
+    ├── ParameterError     a public parameter is wrong: names it, its value and what is permitted
+    ├── PrivateValueError  a private value is wrong: says what is permitted, never the value
+    └── UnsupportedError   no mathematics behind the combination: says why, and what to use
+
+The first two are also `ValueError`s.
 
 No message ever holds a private value, an unperturbed result or a draw.
 """

@@ -45,15 +45,14 @@ class GeoPrivacy:
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", _validation.positive("epsilon", self.epsilon))
         object.__setattr__(self, "per", _validation.positive("per", self.per, self.unit))
-        object.__setattr__(self, "delta", _validation.between("delta", self.delta, 0, 1, high_open=True))
+        object.__setattr__(
+            self, "delta", _validation.between("delta", self.delta, 0, 1, high_open=True)
+        )
         object.__setattr__(self, "reach", _validation.non_negative("reach", self.reach))
         if self.reach == 0:
             raise ParameterError("reach", self.reach, "a number > 0 (infinity is permitted)")
         if not isinstance(self.unit, str):
             raise ParameterError("unit", self.unit, "a string")
-        rate = self.epsilon / self.per
-        if not 0 < rate < math.inf:
-            raise ParameterError("epsilon/per", f"{self.epsilon}/{self.per}", "within the range of a double")
 
     @property
     def exact_rate(self) -> Fraction:

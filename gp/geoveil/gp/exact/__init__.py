@@ -1,4 +1,4 @@
-"""Release that is private on a real computer: lazy bits, balls, and one correctly rounded integer."""
+"""Release that is private on a real computer: lazy bits, balls, one correctly rounded integer."""
 
 from geoveil.gp.exact.bits import RandomSource, SeededSource, SystemSource
 

@@ -83,13 +83,9 @@ class BallArithmetic(Arithmetic):
         """See `Arithmetic.sign`: all of [−1, 1] where the ball meets 0."""
         return x.sgn()
 
-    def distance(self, x: Real, center: Sequence[float]) -> Real:
-        """See `Arithmetic.distance`; x is a sequence of balls."""
-        total = arb(0)
-        for coordinate, public in zip(x, center, strict=True):
-            difference = coordinate - self.constant(public)
-            total += difference * difference
-        return self.sqrt(total)
+    def coordinate(self, x: Real, axis: int) -> Real:
+        """See `Arithmetic.coordinate`; x is a sequence of balls."""
+        return x[axis]
 
     def piecewise(
         self, x: Real, edges: Sequence[Real], branches: Sequence[Callable[[Real], Real]]

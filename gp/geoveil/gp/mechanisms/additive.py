@@ -27,7 +27,7 @@ class AdditiveMechanism(Mechanism):
     @property
     @abstractmethod
     def largest_scale(self) -> float:
-        """sup of scale(x)."""
+        """Supremum of scale(x)."""
 
     @abstractmethod
     def _scale(self, s: Real, ops: Arithmetic) -> Real:
@@ -47,7 +47,11 @@ class AdditiveMechanism(Mechanism):
 
     def _log_density(self, y: Array, s: Array) -> Array:
         scale = self._scale(s, FLOAT)
-        return self.noise.logpdf((y - self.query.profile.value(s, FLOAT)) / scale) - np.log(scale)
+        standard = (y - self.query.profile.value(s, FLOAT)) / scale
+        return np.asarray(self.noise.logpdf(standard) - np.log(scale))
+
+    def _spread(self) -> float:
+        return self.largest_scale * 2.0**4  # of a heavy tail, saturates beyond 2^14 scales
 
     def _default_step_exponent(self) -> int:
         return exponent_below(self.largest_scale, _STEP_BITS)

@@ -24,6 +24,9 @@ from geoveil.gp.queries.base import Query
 
 Array = NDArray[np.float64]
 
+_FINEST_BITS = 52
+"""A grid finer than this, relative to the widest reports, would saturate."""
+
 
 class Mechanism(ABC):
     """A randomised report about f(x).
@@ -41,16 +44,28 @@ class Mechanism(ABC):
 
     def __init__(self, query: Query, privacy: GeoPrivacy | LocalPrivacy) -> None:
         if not isinstance(query, Query):
-            raise ParameterError("query", query, "a Query, for example Threshold(at=..., width=...)")
+            raise ParameterError(
+                "query", query, "a Query, for example Threshold(at=..., width=...)"
+            )
         if not isinstance(privacy, self._privacy_kind):
             raise ParameterError("privacy", privacy, f"a {self._privacy_kind.__name__}")
+        if isinstance(privacy, GeoPrivacy):
+            _require_comparable(query, privacy)
         self.query = query
         self.privacy = privacy
         self.step_exponent = 0
 
     def _choose_step(self, step: float | None) -> None:
         """Set the grid; a subclass calls this when it knows its scale."""
-        self.step_exponent = self._default_step_exponent() if step is None else step_exponent_of(step)
+        finest = exponent_below(max(1.0, self._spread()), _FINEST_BITS)
+        if step is None:
+            self.step_exponent = max(self._default_step_exponent(), finest)
+            return
+        self.step_exponent = step_exponent_of(step)
+        if self.step_exponent < finest:
+            raise ParameterError(
+                "step", step, f"at least 2^{finest}, so that the reports fit into 64 bits"
+            )
 
     @property
     def step(self) -> float:
@@ -93,9 +108,7 @@ class Mechanism(ABC):
         """
         uniform = LazyUniform(SystemSource() if source is None else source)
         scalar_of = self._private_scalar(x)
-        return release_integer(
-            uniform, lambda u: self._ideal(scalar_of(), u), self.step_exponent
-        )
+        return release_integer(uniform, lambda u: self._ideal(scalar_of(), u), self.step_exponent)
 
     def mean(self, x: ArrayLike) -> Array:
         """Return the expected report at each point: f(x), as the mechanism is unbiased."""
@@ -131,6 +144,10 @@ class Mechanism(ABC):
         """Return the log-density of y at the scalars s."""
 
     @abstractmethod
+    def _spread(self) -> float:
+        """Return the order of magnitude of the widest reports."""
+
+    @abstractmethod
     def _default_step_exponent(self) -> int:
         """Return the exponent of the default step; a function of public parameters only."""
 
@@ -148,7 +165,9 @@ class Mechanism(ABC):
         return _PrivateScalar(self.query, point.ravel().tolist())
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.query!r}, {self.privacy!r}, step=2**{self.step_exponent})"
+        return (
+            f"{type(self).__name__}({self.query!r}, {self.privacy!r}, step=2**{self.step_exponent})"
+        )
 
 
 class _PrivateScalar:
@@ -164,6 +183,15 @@ class _PrivateScalar:
 
     def __repr__(self) -> str:
         return "_PrivateScalar(not shown)"
+
+
+def _require_comparable(query: Query, privacy: GeoPrivacy) -> None:
+    """Refuse a noise scale that is out of all proportion to what the query resolves."""
+    ratio = privacy.rate * query.profile.feature
+    if not 1e-9 <= ratio <= 1e9:
+        raise ParameterError(
+            "width or bandwidth, in units of per/epsilon", ratio, "a number in [1e-09, 1e+09]"
+        )
 
 
 def exponent_below(scale: float, bits: int) -> int:

@@ -1,7 +1,8 @@
 """Laplace noise before the query, its bias removed exactly [MATH §5.1].
 
 For f = φ(s(x)) with s 1-Lipschitz, s(x) + Laplace(b), b = 1/ε, is ε-GP, and so is any function of
-it. The operator 1 − b²d²/dv² undoes Laplace smoothing: g = φ − b²φ'' has E[g(s + Laplace(b))] = φ(s).
+it. The operator 1 − b²d²/dv² undoes Laplace smoothing, so g = φ − b²φ'' has the mean
+E[g(s + Laplace(b))] = φ(s).
 """
 
 import math
@@ -25,8 +26,9 @@ the order of the range, so that rounding to 2^-24 of the range adds less than 10
 class DebiasedLaplace(Mechanism):
     """y = g(s(x) + Laplace(1/ε)): ε-GP, unbiased, and bounded.
 
-    The most accurate mechanism of the library for one query: within 1.04–1.30 × of the best any
-    unbiased ε-GP mechanism can do, for bands and bandwidths of at least two noise scales [MATH §5.1].
+    The most accurate mechanism of the library for one query: within 1.04–1.30 × of the best that
+    any unbiased ε-GP mechanism can do, for bands of at least two noise scales and bandwidths of
+    at least 1.4 [MATH §5.1].
 
     Args:
         query: a query whose profile has a Lipschitz slope: smoothstep indicators, the kernel.
@@ -43,7 +45,7 @@ class DebiasedLaplace(Mechanism):
         >>> m.range
         (-1.5, 2.5)
         >>> m.variance([100_000, 150_000]).round(6).tolist()
-        [0.705868, 0.002588]
+        [0.809951, 0.003152]
     """
 
     privacy: GeoPrivacy
@@ -121,6 +123,9 @@ class DebiasedLaplace(Mechanism):
                 result = np.where(y == profile.limits[0], np.log(noise.cdf(low - s)), result)
                 result = np.where(y == profile.limits[1], np.log(noise.cdf(s - high)), result)
         return np.asarray(result)
+
+    def _spread(self) -> float:
+        return max(map(abs, self.range))
 
     def _default_step_exponent(self) -> int:
         low, high = self.range

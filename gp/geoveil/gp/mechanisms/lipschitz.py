@@ -20,8 +20,8 @@ class LipschitzMechanism(AdditiveMechanism):
     Example:
         >>> from geoveil.gp import GeoPrivacy, Threshold
         >>> m = LipschitzMechanism(Threshold(at=0, width=16_000), GeoPrivacy(1.0, per=8000.0))
-        >>> float(m.variance(0.0))
-        0.5
+        >>> m.variance(0.0).round(6)
+        np.float64(0.5)
     """
 
     privacy: GeoPrivacy

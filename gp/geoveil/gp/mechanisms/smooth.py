@@ -37,7 +37,7 @@ class SmoothMechanism(AdditiveMechanism):
         >>> m.noise
         LaplacePareto(epsilon=1.0, beta=0.3)
         >>> m.variance([100_000, 150_000]).round(6).tolist()
-        [0.601259, 0.025803]
+        [0.601256, 0.025765]
     """
 
     privacy: GeoPrivacy

@@ -40,9 +40,7 @@ class GeneralizedCauchy(Noise):
 
     def _share(self, u: Array) -> Array:
         """Return 1/(1+u^γ) ∈ (0, 1], the complement of the t of the incomplete beta function."""
-        return np.asarray(
-            np.exp(-np.logaddexp(0, self.gamma * np.log(np.maximum(u, 1e-300))))
-        )
+        return np.asarray(np.exp(-np.logaddexp(0, self.gamma * np.log(np.maximum(u, 1e-300)))))
 
     def survival(self, u: ArrayLike) -> Array:
         """See `Noise.survival`: ½ I_{1/(1+u^γ)}(1 − 1/γ, 1/γ)."""

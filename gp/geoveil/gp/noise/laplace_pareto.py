@@ -104,7 +104,7 @@ class LaplacePareto(Noise):
         return (Frontier.CROSS, self.beta / self.epsilon)
 
     def magnitude(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
-        """See `Noise.magnitude`: a logarithm in the core, a power in the tail, joined at the knee."""
+        """See `Noise.magnitude`: a logarithm in the core, a power in the tail."""
         epsilon = ops.constant(self.epsilon)
         a = ops.constant(Fraction(self.epsilon) / Fraction(self.beta))
         decay = ops.exp(-(1 + a))

@@ -86,7 +86,7 @@ class PowerLaw(Noise):
         floor = (1 - 1 / a) ** a
         core = (2 - floor * (5 + 1 / a)) * a * a / ((a + 1) * (a + 2))
         tail = self._knee_density * (1 + 1 / a) * (5 - 1 / a) * a * a / ((a - 1) * (a - 2))
-        return (core + tail) / self.epsilon**3 / self._half_mass
+        return float((core + tail) / self.epsilon**3 / self._half_mass)
 
     def score(self, u: ArrayLike) -> Array:
         """See `Noise.score`."""

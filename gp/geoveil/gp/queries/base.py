@@ -5,7 +5,6 @@ distance to a centre and a bell. The scalar knows the geometry, the profile know
 one dimension, and neither knows of the other.
 """
 
-
 from abc import ABC, abstractmethod
 
 import numpy as np
@@ -83,4 +82,3 @@ class Query(ABC):
         points = _validation.points(x, self.dimension)
         scalar = self.scalar(points, FLOAT)
         return self.profile.smooth_bound(scalar, beta, FLOAT, growth=growth, reach=reach)  # type: ignore[no-any-return]
-

@@ -4,12 +4,14 @@ All of them are a soft step of a signed distance, positive inside the region; a 
 its distance [MATH §2.1].
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 from geoveil.gp import _validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
+from geoveil.gp.errors import ParameterError
 from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.profiles import Profile, Ramp, Smoothstep
 
@@ -19,17 +21,32 @@ STEPS: Mapping[str, Callable[[float], Profile]] = MappingProxyType(
 """Name of a soft step → its profile, given the width of the band."""
 
 
-@dataclass(frozen=True, slots=True)
-class Threshold(Query):
-    """The share of values above `at`: 0 below the band around it, 1 above.
+class SoftIndicator(Query):
+    """The share of points inside a region: a soft step of the signed distance to it.
+
+    f is 1/2 on the boundary, 0 from half the width outside and 1 from half the width inside.
+    """
+
+    width: float
+    step: str
+
+    @property
+    def profile(self) -> Profile:
+        """See `Query.profile`."""
+        return STEPS[self.step](self.width)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Threshold(SoftIndicator):
+    """The share of values above `at`.
 
     Args:
         at: the threshold T, in the unit of the values.
         width: width w > 0 of the band centred at T, in the same unit.
-        profile_name: given as `profile`, "linear" or "smoothstep".
+        profile: "linear" or "smoothstep".
 
     Raises:
-        ParameterError: if a parameter is not finite, the width not positive, or the profile unknown.
+        ParameterError: if a parameter is not finite, the width not positive, the profile unknown.
 
     Example:
         >>> q = Threshold(at=100_000, width=16_000, profile="linear")
@@ -44,20 +61,168 @@ class Threshold(Query):
     step: str
 
     def __init__(self, at: float, width: float, profile: str = "linear") -> None:
-        object.__setattr__(self, "at", _validation.real("at", at))
-        object.__setattr__(self, "width", _validation.positive("width", width))
-        object.__setattr__(self, "step", _validation.choice("profile", profile, STEPS))
+        _set(self, at=_validation.real("at", at), **_band(width, profile))
 
     @property
     def dimension(self) -> int:
         """See `Query.dimension`."""
         return 1
 
-    @property
-    def profile(self) -> Profile:
-        """See `Query.profile`."""
-        return STEPS[self.step](self.width)
-
     def scalar(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
         """See `Query.scalar`: x − T."""
         return x - ops.constant(self.at)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Range(SoftIndicator):
+    """The share of values between `low` and `high`.
+
+    Args:
+        low: lower end a, in the unit of the values.
+        high: upper end b > a.
+        width: width w of the bands at both ends, in (0, b − a].
+        profile: "linear" or "smoothstep".
+
+    Raises:
+        ParameterError: as `Threshold`; and if the ends are out of order or their bands overlap.
+
+    Example:
+        >>> Range(low=20_000, high=60_000, width=8_000).value([20_000, 40_000, 58_000])
+        array([0.5 , 1.  , 0.75])
+    """
+
+    low: float
+    high: float
+    width: float
+    step: str
+
+    def __init__(self, low: float, high: float, width: float, profile: str = "linear") -> None:
+        low = _validation.real("low", low)
+        high = _validation.real("high", high)
+        if not high > low:
+            raise ParameterError("high", high, f"greater than low={low:g}")
+        band = _band(width, profile)
+        if band["width"] > high - low:
+            raise ParameterError("width", width, f"at most high − low = {high - low:g}")
+        _set(self, low=low, high=high, **band)
+
+    @property
+    def dimension(self) -> int:
+        """See `Query.dimension`."""
+        return 1
+
+    def scalar(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
+        """See `Query.scalar`: the distance to the nearer end, positive between them."""
+        return ops.minimum(x - ops.constant(self.low), ops.constant(self.high) - x)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class TwoWayThreshold(SoftIndicator):
+    """The share of pairs with both values above their thresholds [SGP §4.2, App. C].
+
+    Args:
+        at: (T₁, T₂), in the common unit of the two values.
+        width: width w > 0 of the band, in the same unit.
+        profile: "linear" or "smoothstep".
+
+    Raises:
+        ParameterError: as `Threshold`; and if there are not exactly two thresholds.
+
+    Example:
+        >>> q = TwoWayThreshold(at=(0.0, 0.0), width=2.0)
+        >>> q.value([[5.0, 5.0], [5.0, 0.0], [-3.0, 5.0]])
+        array([1. , 0.5, 0. ])
+    """
+
+    at: tuple[float, float]
+    width: float
+    step: str
+
+    def __init__(self, at: tuple[float, float], width: float, profile: str = "linear") -> None:
+        if len(at) != 2:
+            raise ParameterError("at", at, "two thresholds (T1, T2)")
+        thresholds = tuple(_validation.real(f"at[{i}]", t) for i, t in enumerate(at))
+        _set(self, at=thresholds, **_band(width, profile))
+
+    @property
+    def dimension(self) -> int:
+        """See `Query.dimension`."""
+        return 2
+
+    def scalar(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
+        """See `Query.scalar`: a quadrant whose corner is rounded [MATH §2.1].
+
+        With u = x₁−T₁, v = x₂−T₂ and R = w(1/√2 + 1/2): R − √((R−u)₊² + (R−v)₊²), and min(u, v)
+        where both are beyond R.
+        """
+        radius = ops.constant(self.width) * (1 / ops.sqrt(ops.constant(2)) + ops.constant(0.5))
+        u = ops.coordinate(x, 0) - ops.constant(self.at[0])
+        v = ops.coordinate(x, 1) - ops.constant(self.at[1])
+        zero = ops.constant(0)
+        corner = ops.norm([ops.maximum(radius - u, zero), ops.maximum(radius - v, zero)])
+        return radius - corner + ops.maximum(ops.minimum(u, v) - radius, zero)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Disc(SoftIndicator):
+    """The share of points within `radius` of a centre, in any dimension k ≥ 2.
+
+    Args:
+        center: k ≥ 2 coordinates, in the unit of the points.
+        radius: r > 0, in the same unit.
+        width: width w of the band around the circle, in (0, 2r].
+        profile: "linear" or "smoothstep".
+
+    Raises:
+        ParameterError: as `Threshold`; and if the centre has fewer than two coordinates or the band
+            is wider than the disc.
+
+    Example:
+        >>> q = Disc(center=(0.0, 0.0), radius=1_000.0, width=500.0)
+        >>> q.value([[0.0, 0.0], [0.0, 1_000.0], [0.0, 1_125.0]])
+        array([1.  , 0.5 , 0.25])
+    """
+
+    center: tuple[float, ...]
+    radius: float
+    width: float
+    step: str
+
+    def __init__(
+        self,
+        center: Sequence[float],
+        radius: float,
+        width: float,
+        profile: str = "linear",
+    ) -> None:
+        coordinates = tuple(_validation.real(f"center[{i}]", c) for i, c in enumerate(center))
+        if len(coordinates) < 2:
+            raise ParameterError("center", center, "at least two coordinates; in one, use Range")
+        radius = _validation.positive("radius", radius)
+        band = _band(width, profile)
+        if band["width"] > 2 * radius:
+            raise ParameterError("width", width, f"at most the diameter {2 * radius:g}")
+        _set(self, center=coordinates, radius=radius, **band)
+
+    @property
+    def dimension(self) -> int:
+        """See `Query.dimension`."""
+        return len(self.center)
+
+    def scalar(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
+        """See `Query.scalar`: r − |x − c|."""
+        return ops.constant(self.radius) - ops.distance(x, self.center)
+
+
+def _band(width: float, profile: str) -> dict[str, Any]:
+    """Return the checked fields that all soft indicators share."""
+    return {
+        "width": _validation.positive("width", width),
+        "step": _validation.choice("profile", profile, STEPS),
+    }
+
+
+def _set(query: Query, **fields: Any) -> None:
+    """Fill the fields of a frozen query that has just been checked."""
+    for name, value in fields.items():
+        object.__setattr__(query, name, value)

@@ -20,7 +20,7 @@ class Frontier(Enum):
     """The set of (a, b) that a query attains."""
 
     CROSS = "cross"
-    """f and B never change at the same point: K = {(1,0), (0,1)}. Soft steps with a straight ramp."""
+    """f and B never change at the same point: K = {(1,0), (0,1)}. The straight ramp."""
     RECTANGLE = "rectangle"
     """K = [0,1]²: valid for every query, attained by the Gaussian kernel."""
 
@@ -57,15 +57,17 @@ def require_dilation(noise: Scored, beta_fraction: float) -> None:
     """Refuse a noise that no η makes private at this β."""
     if noise.dilation == math.inf:
         raise UnsupportedError(
-            f"{noise!r} has no power-law tail, so a data-dependent scale is not ε-GP for any beta > 0:"
-            " use LipschitzMechanism, or a noise of the families best for a frontier"
+            f"{noise!r} has no power-law tail, so a data-dependent scale is not ε-GP for any"
+            " beta > 0: use LipschitzMechanism, or a noise of the families best for a frontier"
         )
     # The comparison is in doubles: a noise tuned to this very fraction meets it with equality.
     if noise.tuned is not None and noise.tuned[1] == beta_fraction:
         return
     if beta_fraction * noise.dilation > 1:
         raise ParameterError(
-            "beta / rate", beta_fraction, f"in (0, {1 / noise.dilation:.6g}] for the noise {noise!r}"
+            "beta / rate",
+            beta_fraction,
+            f"in (0, {1 / noise.dilation:.6g}] for the noise {noise!r}",
         )
 
 
@@ -98,7 +100,9 @@ def paper_eta(noise: Scored, frontier: Frontier, beta_fraction: float) -> float:
     eta = (1 - noise.dilation * beta_fraction) / noise.sliding
     if eta <= 0:
         raise ParameterError(
-            "beta / rate", beta_fraction, f"in (0, {1 / noise.dilation:.6g}) for the paper's calibration"
+            "beta / rate",
+            beta_fraction,
+            f"in (0, {1 / noise.dilation:.6g}) for the paper's calibration",
         )
     return eta
 
@@ -124,7 +128,7 @@ def _rectangle_eta(noise: Scored, beta_fraction: float) -> float:
             fine = np.linspace(low, high, 65)
             at = int(np.argmin(slack(fine)))
             low, high = fine[max(at - 1, 0)], fine[min(at + 1, 64)]
-        best = min(best, float(np.min(slack(fine))))
+            best = min(best, float(slack(fine)[at]))
     if best <= 0:
         raise ParameterError(
             "beta / rate", beta_fraction, f"smaller: no scale of the noise {noise!r} is private"

@@ -237,22 +237,34 @@ class Query(google.protobuf.message.Message):
     LABEL_FIELD_NUMBER: builtins.int
     THRESHOLD_FIELD_NUMBER: builtins.int
     GAUSSIAN_KERNEL_FIELD_NUMBER: builtins.int
+    RANGE_FIELD_NUMBER: builtins.int
+    TWO_WAY_THRESHOLD_FIELD_NUMBER: builtins.int
+    DISC_FIELD_NUMBER: builtins.int
     label: builtins.str
     """Names the row of this query in tables and figures."""
     @property
     def threshold(self) -> global___Threshold: ...
     @property
     def gaussian_kernel(self) -> global___GaussianKernel: ...
+    @property
+    def range(self) -> global___Range: ...
+    @property
+    def two_way_threshold(self) -> global___TwoWayThreshold: ...
+    @property
+    def disc(self) -> global___Disc: ...
     def __init__(
         self,
         *,
         label: builtins.str = ...,
         threshold: global___Threshold | None = ...,
         gaussian_kernel: global___GaussianKernel | None = ...,
+        range: global___Range | None = ...,
+        two_way_threshold: global___TwoWayThreshold | None = ...,
+        disc: global___Disc | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["gaussian_kernel", b"gaussian_kernel", "kind", b"kind", "threshold", b"threshold"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["gaussian_kernel", b"gaussian_kernel", "kind", b"kind", "label", b"label", "threshold", b"threshold"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["threshold", "gaussian_kernel"] | None: ...
+    def HasField(self, field_name: typing.Literal["disc", b"disc", "gaussian_kernel", b"gaussian_kernel", "kind", b"kind", "range", b"range", "threshold", b"threshold", "two_way_threshold", b"two_way_threshold"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["disc", b"disc", "gaussian_kernel", b"gaussian_kernel", "kind", b"kind", "label", b"label", "range", b"range", "threshold", b"threshold", "two_way_threshold", b"two_way_threshold"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["threshold", "gaussian_kernel", "range", "two_way_threshold", "disc"] | None: ...
 
 global___Query = Query
 
@@ -278,6 +290,87 @@ class Threshold(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["at", b"at", "profile", b"profile", "width", b"width"]) -> None: ...
 
 global___Threshold = Threshold
+
+@typing.final
+class Range(google.protobuf.message.Message):
+    """The share of participants between two values, softened over bands at both."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    LOW_FIELD_NUMBER: builtins.int
+    HIGH_FIELD_NUMBER: builtins.int
+    WIDTH_FIELD_NUMBER: builtins.int
+    PROFILE_FIELD_NUMBER: builtins.int
+    low: builtins.float
+    high: builtins.float
+    width: builtins.float
+    profile: global___Profile.ValueType
+    def __init__(
+        self,
+        *,
+        low: builtins.float = ...,
+        high: builtins.float = ...,
+        width: builtins.float = ...,
+        profile: global___Profile.ValueType = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["high", b"high", "low", b"low", "profile", b"profile", "width", b"width"]) -> None: ...
+
+global___Range = Range
+
+@typing.final
+class TwoWayThreshold(google.protobuf.message.Message):
+    """The share of participants with two values, both above their thresholds. The
+    corner of the quadrant is rounded with radius width * (1/sqrt(2) + 1/2).
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    FIRST_FIELD_NUMBER: builtins.int
+    SECOND_FIELD_NUMBER: builtins.int
+    WIDTH_FIELD_NUMBER: builtins.int
+    PROFILE_FIELD_NUMBER: builtins.int
+    first: builtins.float
+    second: builtins.float
+    width: builtins.float
+    profile: global___Profile.ValueType
+    def __init__(
+        self,
+        *,
+        first: builtins.float = ...,
+        second: builtins.float = ...,
+        width: builtins.float = ...,
+        profile: global___Profile.ValueType = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["first", b"first", "profile", b"profile", "second", b"second", "width", b"width"]) -> None: ...
+
+global___TwoWayThreshold = TwoWayThreshold
+
+@typing.final
+class Disc(google.protobuf.message.Message):
+    """The share of participants within radius of a centre, softened over a band."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CENTER_FIELD_NUMBER: builtins.int
+    RADIUS_FIELD_NUMBER: builtins.int
+    WIDTH_FIELD_NUMBER: builtins.int
+    PROFILE_FIELD_NUMBER: builtins.int
+    radius: builtins.float
+    width: builtins.float
+    profile: global___Profile.ValueType
+    @property
+    def center(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.float]: ...
+    def __init__(
+        self,
+        *,
+        center: collections.abc.Iterable[builtins.float] | None = ...,
+        radius: builtins.float = ...,
+        width: builtins.float = ...,
+        profile: global___Profile.ValueType = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["center", b"center", "profile", b"profile", "radius", b"radius", "width", b"width"]) -> None: ...
+
+global___Disc = Disc
 
 @typing.final
 class GaussianKernel(google.protobuf.message.Message):

@@ -29,7 +29,7 @@ class Profile(ABC):
     @property
     @abstractmethod
     def lipschitz(self) -> float:
-        """sup |φ'|, in 1/(unit of s)."""
+        """Supremum of |φ'|, in 1/(unit of s)."""
 
     @property
     @abstractmethod

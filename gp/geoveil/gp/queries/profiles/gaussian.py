@@ -107,7 +107,7 @@ class Gaussian(Profile):
         y = np.asarray(y, dtype=np.float64)
 
         def g(u: Array) -> Array:
-            return np.exp(-(u * u) / 2) * (1 + c2 * (1 - u * u))
+            return np.asarray(np.exp(-(u * u) / 2) * (1 + c2 * (1 - u * u)))
 
         def solve(start: float, end: float, rising: bool) -> Array:
             left, right = np.full(y.shape, start), np.full(y.shape, end)
@@ -115,7 +115,7 @@ class Gaussian(Profile):
                 middle = (left + right) / 2
                 go = (g(middle) < y) if rising else (g(middle) > y)
                 left, right = np.where(go, middle, left), np.where(go, right, middle)
-            return (left + right) / 2
+            return np.asarray((left + right) / 2)
 
         falling = np.where((y > low) & (y < high), solve(0.0, valley, False), np.nan)
         rising = np.where((y > low) & (y < 0), solve(valley, valley + 40, True), np.nan)
@@ -169,7 +169,7 @@ def _steepest_fall() -> tuple[float, float]:
 
 @lru_cache(maxsize=256)
 def _chord_anchors(beta: float) -> tuple[float, float]:
-    """Return where L∞ changes at the relative rate β: below h (0 if it never does), and above (∞)."""
+    """Return where L∞ changes at the relative rate β: below h (or 0), and above it (or ∞)."""
 
     def solve(low: float, high: float, rising: bool) -> float:
         for _ in range(60):

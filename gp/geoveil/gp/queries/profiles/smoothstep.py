@@ -100,9 +100,7 @@ class Smoothstep(Profile):
             return t * t * (3 - 2 * t) - lift * (1 - 2 * t)
 
         zero, one = ops.constant(0), ops.constant(1)
-        return ops.piecewise(
-            v, (-width / 2, width / 2), (lambda v: zero, inside, lambda v: one)
-        )
+        return ops.piecewise(v, (-width / 2, width / 2), (lambda v: zero, inside, lambda v: one))
 
     def debiased_range(self, b: float) -> tuple[float, float]:
         """See `Profile.debiased_range`: g increases inside the band, from −6b²/w²."""
