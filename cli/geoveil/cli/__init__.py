@@ -1,0 +1,5 @@
+"""The `geoveil` command."""
+
+from geoveil.cli.app import main
+
+__all__ = ["main"]

@@ -1,0 +1,93 @@
+"""geoveil contribute: take part in a campaign with one's own value."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from geoveil.campaign import Campaign, decode
+from geoveil.cli.analyst import DEFAULT_SERVER, TIMEOUT_S, RootCertificates, Server
+from geoveil.cli.console import err, out, privacy_text
+from geoveil.client import TLS, Client, GrpcTransport, Policy, Transport
+from geoveil.gp import PrivateValueError
+from geoveil.proto.v1 import collector_pb2
+
+
+def contribute(
+    campaign_id: Annotated[str, typer.Argument(help="Of the campaign.")],
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Accept the privacy shown without being asked.")
+    ] = False,
+    state_dir: Annotated[
+        Path | None,
+        typer.Option(help="Where this device remembers what it sent; one per person."),
+    ] = None,
+    server: Server = DEFAULT_SERVER,
+    tls_roots: RootCertificates = None,
+) -> None:
+    """Perturb a value on this machine and send the result, once per campaign.
+
+    The value is read from standard input or asked for without echo; it is not an argument, because
+    the shell's history and the list of processes would keep it. Places: 'longitude,latitude'.
+    """
+    tls = None if tls_roots is None else TLS(root_certificates=tls_roots.read_bytes())
+    transport = GrpcTransport(server, tls=tls)
+    try:
+        _take_part(transport, campaign_id, yes, state_dir or _default_state())
+    finally:
+        transport.close()
+
+
+def _take_part(transport: Transport, campaign_id: str, yes: bool, state_dir: Path) -> None:
+    request = collector_pb2.GetCampaignRequest(campaign_id=campaign_id)
+    campaign = decode(transport.get_campaign(request, TIMEOUT_S).envelope.campaign)
+    err.print(f"[bold]{campaign.title}[/]")
+    err.print(f"Asks for: {campaign.attribute.name}, in {_kind(campaign)}.")
+    err.print(
+        f"Privacy: {privacy_text(campaign)}: values that far apart are at most"
+        f" e^{campaign.privacy.epsilon:g} times as likely to give the same report."
+    )
+    if not yes and not typer.confirm("Take part?", err=True):
+        raise typer.Exit(1)
+    policy = Policy(limits={campaign.attribute.name: campaign.privacy})
+    with Client(policy=policy, state_dir=state_dir, transport=transport) as client:
+        receipt = client.contribute(campaign_id, _read_value(campaign))
+    out.print(f"report {receipt.report_id} is counted; all that left this machine is:")
+    for answer in receipt.answers:
+        question = campaign.questions[answer.query_index]
+        perturbed = answer.value * campaign.mechanisms[answer.query_index].step
+        out.print(f"  {question.label}: {perturbed:.6f}, perturbed")
+
+
+def _kind(campaign: Campaign) -> str:
+    if campaign.attribute.coordinates is not None:
+        return "degrees: longitude,latitude"
+    return campaign.attribute.unit
+
+
+def _read_value(campaign: Campaign) -> float | list[float]:
+    """Return the numbers on standard input; PrivateValueError says only what is expected."""
+    if sys.stdin.isatty():
+        text = typer.prompt(f"{campaign.attribute.name} ({_kind(campaign)})", hide_input=True)
+    else:
+        text = sys.stdin.readline()
+    numbers = _parse(text)
+    if numbers is None:
+        kind = _kind(campaign)
+        raise PrivateValueError(f"a number, or numbers between commas, in {kind}")
+    return numbers if len(numbers) > 1 else numbers[0]
+
+
+def _parse(text: str) -> list[float] | None:
+    """Return the numbers, or None; an error of float() would quote the value."""
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        return None
+
+
+def _default_state() -> Path:
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "geoveil"

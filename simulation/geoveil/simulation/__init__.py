@@ -1,0 +1,5 @@
+"""Experiments on real populations."""
+
+from geoveil.simulation.populations import Population, collisions, household_incomes
+
+__all__ = ["Population", "collisions", "household_incomes"]

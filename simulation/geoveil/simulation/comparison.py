@@ -1,0 +1,93 @@
+"""What each mechanism makes of the same question, people and privacy: exact, not sampled."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.gp import (
+    DebiasedLaplace,
+    GeoPrivacy,
+    LipschitzMechanism,
+    LocalLaplace,
+    LocalPrivacy,
+    Mechanism,
+    Query,
+    SmoothMechanism,
+    StudentT,
+)
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One question under one guarantee, as its competitors are to answer it."""
+
+    soft: Query
+    """The query as geoveil asks it: with a Lipschitz slope."""
+    seed: Query
+    """The query as the seed paper asks it: the same steepest slope."""
+    privacy: GeoPrivacy
+    """In the coordinates of the queries."""
+    diameter: float
+    """Distance at which the paper compares with ε-LDP: ε_L = ε·diameter [MATH §12]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The error that one mechanism has on a population."""
+
+    mechanism: str
+    noise_variance: float
+    """Mean variance of one report's noise."""
+    sampling_variance: float
+    """Variance of the query over the population."""
+
+    def standard_error(self, n: int) -> float:
+        """Return the standard error of the mean of n reports of people drawn at random."""
+        return math.sqrt((self.noise_variance + self.sampling_variance) / n)
+
+
+COMPETITORS: Mapping[str, Callable[[Setting], Mechanism]] = MappingProxyType(
+    {
+        "DebiasedLaplace": lambda s: DebiasedLaplace(s.soft, s.privacy),
+        "Student-t": lambda s: SmoothMechanism(
+            s.seed,
+            s.privacy,
+            noise=StudentT(3),
+            beta=s.privacy.rate / 9,
+            reach=math.inf,
+            calibration="paper",
+        ),
+        "Lipschitz": lambda s: LipschitzMechanism(s.seed, s.privacy),
+        "ε-LDP": lambda s: LocalLaplace(s.seed, LocalPrivacy(s.privacy.at(s.diameter))),
+    }
+)
+"""Name → mechanism for a setting: what geoveil runs, the seed paper's, and two baselines."""
+
+
+def predict(setting: Setting, points: Array, weights: Array) -> list[Prediction]:
+    """Return the error of every competitor on a weighted population.
+
+    Args:
+        setting: question and guarantee.
+        points: in the coordinates of the queries, (n,) or (n, k).
+        weights: (n,), > 0.
+    """
+    predictions = []
+    for name, build in COMPETITORS.items():
+        mechanism = build(setting)
+        value = mechanism.query.value(points)
+        mean = np.average(value, weights=weights)
+        predictions.append(
+            Prediction(
+                name,
+                float(np.average(mechanism.variance(points), weights=weights)),
+                float(np.average(np.square(value - mean), weights=weights)),
+            )
+        )
+    return predictions

@@ -1,0 +1,161 @@
+"""The figure of the demonstration: what was asked, what came out, what others would need."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from geoveil.simulation.comparison import Prediction
+from geoveil.simulation.demo import BANDWIDTH_M, CITY, PLACES, Experiment
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+OURS, TRUTH, OTHERS = "#0b6e4f", "#222222", "#b0b7bd"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One question's truth, estimate and competitors."""
+
+    label: str
+    truth: float
+    estimate: float
+    ci_low: float
+    ci_high: float
+    n: int
+    predictions: Sequence[Prediction]
+
+
+def draw_demo(incomes: Experiment, places: Experiment, rows: Sequence[Row], file: Path) -> None:
+    """Write the figure as a PNG.
+
+    Args:
+        incomes: the experiment on incomes, one question.
+        places: the experiment on places.
+        rows: the incomes' row, then one per place.
+        file: where to.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(2, 2, figsize=(12.5, 9.5), constrained_layout=True)
+    _draw_incomes(axes[0, 0], incomes)
+    _draw_map(axes[0, 1], places)
+    _draw_estimates(axes[1, 0], rows)
+    _draw_competitors(axes[1, 1], rows)
+    figure.suptitle(
+        "Statistics from values that never left the device in the clear", fontsize=14, weight="bold"
+    )
+    figure.savefig(file, dpi=130)
+    plt.close(figure)
+
+
+def _draw_incomes(axes: "Axes", experiment: Experiment) -> None:
+    query = experiment.campaign.questions[0].query
+    population = experiment.population
+    axes.hist(
+        np.clip(population.values, -10_000, 300_000) / 1000,
+        bins=np.arange(-10, 301, 5).tolist(),
+        weights=population.weights / 1e6,
+        color=OTHERS,
+    )
+    axes.set_xlabel("household income, thousand dollars (the last bar holds all above)")
+    axes.set_ylabel("million households")
+    axes.set_title("(a) What is asked: the (softened) share above $100,000", loc="left")
+    twin = axes.twinx()
+    x = np.linspace(-10_000, 300_000, 1500)
+    twin.plot(x / 1000, query.value(x), color=OURS, lw=2)
+    twin.set_ylabel("how much an income counts", color=OURS)
+    twin.set_ylim(0, 1.08)
+    scale = experiment.campaign.privacy.per / 1000
+    twin.annotate(
+        "", (160, 0.55), (160 + scale, 0.55), arrowprops={"arrowstyle": "|-|", "mutation_scale": 4}
+    )
+    twin.text(162 + scale, 0.55, f"${scale:.0f},000: such incomes\nlook alike (ε = 1)", va="center")
+
+
+def _draw_map(axes: "Axes", experiment: Experiment) -> None:
+    sample = experiment.points[:20_000] / 1000
+    axes.plot(sample[:, 0], sample[:, 1], ",", color="#7d8790", alpha=0.6, rasterized=True)
+    for label, place in PLACES.items():
+        east, north = CITY.project(place) / 1000
+        axes.add_patch(_circle(east, north, BANDWIDTH_M / 1000, OURS))
+        left = east < 0  # the river side has room for names
+        axes.annotate(
+            label,
+            (east, north),
+            xytext=(-14 if left else 14, 0),
+            ha="right" if left else "left",
+            va="center",
+            textcoords="offset points",
+            fontsize=9,
+            weight="bold",
+            bbox={"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 1.5},
+        )
+    east, north = 8.0, -20.0
+    scale = experiment.campaign.privacy.per / 1000
+    axes.add_patch(_circle(east, north, scale, TRUTH))
+    axes.text(east + 1.2, north, "500 m: such places\nlook alike (ε = 1)", va="center", fontsize=9)
+    axes.set_aspect("equal")
+    axes.set_xlim(-28, 34)
+    axes.set_xlabel("km east of the centre")
+    axes.set_ylabel("km north of the centre")
+    axes.set_title("(b) What is asked: collisions within about 2 km", loc="left")
+
+
+def _circle(x: float, y: float, radius: float, colour: str) -> Any:
+    from matplotlib.patches import Circle
+
+    return Circle((x, y), radius, facecolor=colour, edgecolor=colour, alpha=0.55)
+
+
+def _draw_estimates(axes: "Axes", rows: Sequence[Row]) -> None:
+    for position, row in enumerate(rows):
+        low, high = (row.estimate - row.ci_low), (row.ci_high - row.estimate)
+        axes.errorbar(
+            row.estimate / row.truth,
+            position,
+            xerr=[[low / row.truth], [high / row.truth]],
+            fmt="o",
+            color=OURS,
+            capsize=4,
+            lw=2,
+            label="estimate, 95 % interval" if position == 0 else None,
+        )
+    axes.axvline(1.0, color=TRUTH, lw=1.2, label="truth")
+    axes.set_yticks(
+        range(len(rows)), [f"{row.label}\n{row.truth:.4f}, n = {row.n:,}" for row in rows]
+    )
+    axes.invert_yaxis()
+    axes.margins(y=0.15)
+    axes.set_xlabel("estimate ÷ truth")
+    axes.set_title("(c) What came out", loc="left")
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncol=2, frameon=False)
+
+
+def _draw_competitors(axes: "Axes", rows: Sequence[Row]) -> None:
+    names = [p.mechanism for p in rows[0].predictions]
+    colours = [OURS, "#7f8c8d", "#b0b7bd", "#d5d9dc"]
+    height = 0.8 / len(names)
+    for i, (name, colour) in enumerate(zip(names, colours, strict=True)):
+        ratio = [
+            row.predictions[i].noise_variance / row.predictions[0].noise_variance for row in rows
+        ]
+        where = np.arange(len(rows)) + (i - (len(names) - 1) / 2) * height
+        bars = axes.barh(where, ratio, height * 0.92, color=colour, label=name)
+        axes.bar_label(bars, [f"{r:.3g}×" for r in ratio], padding=3, fontsize=8)
+    axes.set_xscale("log")
+    largest = max(
+        p.noise_variance / r.predictions[0].noise_variance for r in rows for p in r.predictions
+    )
+    axes.set_xlim(0.5, 2.5 * largest)
+    axes.set_yticks(range(len(rows)), [row.label for row in rows])
+    axes.invert_yaxis()
+    axes.set_xlabel("variance of the noise at the same privacy, ÷ DebiasedLaplace (log)")
+    axes.set_title("(d) What other mechanisms would add", loc="left")
+    axes.legend(loc="upper center", bbox_to_anchor=(0.45, -0.12), ncol=4, frameon=False, fontsize=8)

@@ -1,0 +1,67 @@
+"""An aggregator in a process of its own, for experiments on one machine."""
+
+import asyncio
+import multiprocessing
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from geoveil.aggregator import Aggregator, Settings
+from geoveil.gp import GeoVeilError
+
+_START_S = 60.0
+
+
+@contextmanager
+def local_server(database: Path) -> Iterator[str]:
+    """Run an aggregator on a free port of the loopback; yield its address.
+
+    The process stops, gracefully, at the end of the block, and also if this process dies: it
+    watches the other end of a pipe.
+
+    Args:
+        database: SQLite file.
+
+    Raises:
+        GeoVeilError: if the server does not start.
+    """
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(database, theirs), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        if not ours.poll(_START_S):
+            raise GeoVeilError("the aggregator did not start within a minute")
+        yield _address(ours)
+    finally:
+        ours.close()
+        process.join(_START_S)
+        if process.is_alive():
+            process.terminate()
+
+
+def _address(pipe: "Connection[Any, Any]") -> str:
+    try:
+        return str(pipe.recv())
+    except EOFError:
+        raise GeoVeilError("the aggregator stopped before it was ready; see its messages") from None
+
+
+def _serve(database: Path, pipe: "Connection[Any, Any]") -> None:
+    asyncio.run(_run(database, pipe))
+
+
+async def _run(database: Path, pipe: "Connection[Any, Any]") -> None:
+    async with Aggregator(Settings(host="127.0.0.1", port=0, database=database)) as aggregator:
+        pipe.send(aggregator.address)
+        await asyncio.to_thread(_wait_for_end, pipe)
+
+
+def _wait_for_end(pipe: "Connection[Any, Any]") -> None:
+    try:
+        pipe.recv()
+    except (EOFError, OSError):
+        return

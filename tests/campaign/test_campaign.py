@@ -1,0 +1,276 @@
+"""A campaign is validated as a whole, and means the same after a trip through bytes."""
+
+import math
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from geoveil.campaign import (
+    Allocation,
+    Attribute,
+    Campaign,
+    DebiasedLaplaceSpec,
+    LipschitzLaplaceSpec,
+    Question,
+    SmoothSpec,
+    State,
+    decode,
+    digest,
+    encode,
+)
+from geoveil.gp import (
+    Disc,
+    GaussianKernel,
+    GeoPrivacy,
+    GeoVeilError,
+    ParameterError,
+    PrivateValueError,
+    Range,
+    SeededSource,
+    Threshold,
+    TwoWayThreshold,
+    UnsupportedError,
+)
+from geoveil.gp.coordinates import AzimuthalEquidistant
+from geoveil.proto.v1 import campaign_pb2 as pb
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def incomes(**changes):
+    fields = {
+        "campaign_id": "income",
+        "title": "Income above 100k",
+        "attribute": Attribute(name="household income", unit="dollar"),
+        "privacy": GeoPrivacy(1.0, 8_000.0, "dollar"),
+        "questions": (Question("above", Threshold(100_000, 24_000, "smoothstep")),),
+        "opens": NOW,
+        "closes": NOW + timedelta(days=30),
+    }
+    return Campaign(**(fields | changes))
+
+
+def places(**changes):
+    plane = AzimuthalEquidistant(-73.95, 40.72, 60_000.0)
+    fields = {
+        "campaign_id": "places",
+        "attribute": Attribute(name="location", unit="metre", coordinates=plane),
+        "privacy": GeoPrivacy(1.0, 500.0, "metre"),
+        "questions": tuple(
+            Question(f"q{i}", GaussianKernel((1000.0 * i, 0.0), 1500.0)) for i in range(4)
+        ),
+    }
+    return incomes(**(fields | changes))
+
+
+smooth = st.sampled_from(["smoothstep"])
+lengths = st.floats(50, 1e6)
+coordinates = st.floats(-1e9, 1e9)
+QUERIES = st.one_of(
+    st.builds(Threshold, coordinates, lengths, smooth),
+    st.builds(lambda low, w, p: Range(low, low + 3 * w + abs(low) * 1e-9, w, p),
+              st.floats(-1e6, 1e6), st.floats(1, 1e6), smooth),
+    st.builds(lambda a, b, w, p: TwoWayThreshold((a, b), w, p),
+              coordinates, coordinates, lengths, smooth),
+    st.builds(lambda c, r, p: Disc(c, r, r / 2, p), st.tuples(coordinates, coordinates),
+              lengths, smooth),
+    st.builds(GaussianKernel, st.tuples(coordinates, coordinates), lengths),
+    st.builds(GaussianKernel, coordinates, lengths),
+)  # fmt: skip
+
+
+@given(
+    QUERIES,
+    st.sampled_from([DebiasedLaplaceSpec(), LipschitzLaplaceSpec(), SmoothSpec(0.2)]),
+    st.sampled_from(list(Allocation)),
+    st.integers(1, 4),
+    st.datetimes(datetime(2000, 1, 1), datetime(2090, 1, 1)),
+)
+def test_bytes_bring_every_campaign_back(query, mechanism, allocation, count, opens):
+    opens = opens.replace(tzinfo=UTC)
+    campaign = incomes(
+        questions=tuple(Question(f"q{i}", query) for i in range(count)),
+        mechanism=mechanism,
+        allocation=allocation,
+        privacy=GeoPrivacy(1.0, 1e3, "dollar"),
+        opens=opens,
+        closes=opens + timedelta(days=1),
+        step_exponent=-20,
+    )
+    again = decode(encode(campaign))
+    assert again == campaign
+    assert encode(again) == encode(campaign)
+    assert [m.grid_range for m in again.mechanisms] == [m.grid_range for m in campaign.mechanisms]
+
+
+def test_places_come_back_and_are_calibrated_in_true_metres():
+    campaign = decode(encode(places()))
+    assert campaign == places()
+    kappa = campaign.attribute.distortion
+    assert kappa > 1
+    assert campaign.mechanisms[0].privacy.exact_rate <= Fraction(1, 500) / Fraction(kappa)
+
+
+def test_split_spends_no_more_than_the_campaign_promises():
+    campaign = incomes(
+        questions=tuple(Question(f"q{i}", Threshold(i, 1e5, "smoothstep")) for i in range(3)),
+        allocation=Allocation.SPLIT,
+    )
+    spent = sum(m.privacy.exact_rate for m in campaign.mechanisms)
+    assert spent <= campaign.privacy.exact_rate
+    assert float(spent) == pytest.approx(campaign.privacy.rate, rel=1e-14)
+
+
+def test_partition_draws_each_query_alike_and_split_all():
+    """Chi-square over 4 queries, n = 20,000, alpha = 1e-6: limit 30.66; a fold must fail."""
+    source = SeededSource(5)
+    drawn = [Allocation.PARTITION.draw(4, source)[0] for _ in range(20_000)]
+    folded = [source.bits(8) % 6 % 4 for _ in range(20_000)]
+
+    def statistic(sample):
+        return sum((sample.count(i) - 5_000) ** 2 / 5_000 for i in range(4))
+
+    assert statistic(drawn) < 30.66 < statistic(folded)
+    assert Allocation.SPLIT.draw(3, source) == (0, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("allocation", "indices", "sound"),
+    [
+        (Allocation.PARTITION, [0], True),
+        (Allocation.PARTITION, [2], True),
+        (Allocation.PARTITION, [3], False),
+        (Allocation.PARTITION, [], False),
+        (Allocation.PARTITION, [0, 1], False),
+        (Allocation.SPLIT, [0, 1, 2], True),
+        (Allocation.SPLIT, [0, 2, 1], False),
+        (Allocation.SPLIT, [0, 1], False),
+        (Allocation.SPLIT, [0, 0, 1], False),
+    ],
+)
+def test_allocation_admits_what_it_draws(allocation, indices, sound):
+    assert allocation.admits(indices, 3) is sound
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"campaign_id": "Income"}, "campaign_id"),
+        ({"campaign_id": "a" * 65}, "campaign_id"),
+        ({"campaign_id": ""}, "campaign_id"),
+        ({"title": " "}, "title"),
+        ({"title": "two\nlines"}, "title"),
+        ({"questions": ()}, "number of queries"),
+        ({"questions": (Question("x", Threshold(1, 1, "smoothstep")),) * 2}, "labels"),
+        ({"privacy": GeoPrivacy(1, 8000, "euro")}, "privacy"),
+        ({"privacy": GeoPrivacy(1, 8000, "dollar", delta=1e-6)}, "privacy"),
+        ({"opens": datetime(2026, 1, 1)}, "opens"),
+        ({"closes": NOW}, "closes"),
+        ({"closes": NOW + timedelta(days=4000)}, "closes"),
+        ({"step_exponent": 201}, "step_exponent"),
+        ({"step_exponent": 1}, "step"),
+    ],
+)
+def test_what_is_unsound_is_named(changes, named):
+    with pytest.raises(ParameterError, match=named):
+        incomes(**changes)
+
+
+def test_a_mechanism_without_a_proof_for_the_query_is_refused():
+    with pytest.raises(UnsupportedError, match="smoothstep"):
+        incomes(questions=(Question("above", Threshold(1e5, 2.4e4, "linear")),))
+
+
+def test_places_need_planar_queries_and_metres():
+    with pytest.raises(ParameterError, match="dimension"):
+        places(questions=(Question("q", Threshold(1, 1, "smoothstep")),))
+    with pytest.raises(ParameterError, match="metre"):
+        Attribute(name="location", unit="mile", coordinates=AzimuthalEquidistant(0, 0, 1.0))
+
+
+def test_state_follows_the_dates():
+    campaign = incomes()
+    assert campaign.state(NOW - timedelta(seconds=1)) is State.PENDING
+    assert campaign.state(NOW) is State.OPEN
+    assert campaign.state(campaign.closes) is State.CLOSED
+    assert campaign.state(NOW, closed=True) is State.CLOSED
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        True,
+        "31415",
+        b"31415",
+        None,
+        math.nan,
+        math.inf,
+        [31415.0, 2.0],
+        [[31415.0]],
+        [],
+        {},
+        10**400,
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_refused_without_being_shown(bad):
+    with pytest.raises(PrivateValueError) as caught:
+        incomes().attribute.point(bad, 1)
+    assert "31415" not in str(caught.value)
+    assert "dollar" in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_a_campaign_or_a_typed_error(data):
+    try:
+        campaign = decode(data)
+    except GeoVeilError:
+        return
+    assert encode(campaign) == data
+
+
+@given(st.data())
+def test_one_flipped_byte_is_a_typed_error_or_another_campaign(data):
+    original = encode(places())
+    index = data.draw(st.integers(0, len(original) - 1))
+    changed = bytearray(original)
+    changed[index] ^= data.draw(st.integers(1, 255))
+    try:
+        campaign = decode(bytes(changed))
+    except GeoVeilError:
+        return
+    assert campaign != places()
+    assert digest(bytes(changed)) != digest(original)
+
+
+def test_fields_from_the_future_are_refused():
+    message = pb.Campaign.FromString(encode(incomes()))
+    unknown = message.SerializeToString() + b"\xf8\x07\x01"  # field 127, varint 1
+    with pytest.raises(UnsupportedError, match="update geoveil"):
+        decode(unknown)
+
+
+def test_decoding_errors_name_the_field():
+    message = pb.Campaign.FromString(encode(incomes()))
+    message.privacy.epsilon = -1
+    with pytest.raises(ParameterError, match=r"privacy\.epsilon"):
+        decode(message.SerializeToString())
+    message = pb.Campaign.FromString(encode(incomes()))
+    message.queries[0].threshold.width = math.nan
+    with pytest.raises(ParameterError, match=r"queries\[0\]\.width"):
+        decode(message.SerializeToString())
+
+
+def test_an_oversized_campaign_is_refused_unread():
+    with pytest.raises(ParameterError, match="size"):
+        decode(b"\x00" * (1 << 21))
+
+
+def test_a_campaign_can_not_be_changed():
+    with pytest.raises(AttributeError):
+        incomes().title = "other"
+    assert replace(incomes(), title="other").title == "other"

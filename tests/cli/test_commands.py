@@ -1,0 +1,134 @@
+"""The commands a newcomer types, against a real server; and what they say when something fails."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from geoveil.cli.analyst import ServerError
+from geoveil.gp import ParameterError, PrivateValueError, UnsupportedError
+
+INCOME = [
+    "--attribute", "household income", "--unit", "dollar", "--epsilon", "1", "--per", "8000",
+]  # fmt: skip
+
+
+def test_a_threshold_from_creation_to_estimate(geoveil, tmp_path):
+    created = geoveil("campaign", "create", "Income above 100k", *INCOME, "--threshold", "100000")
+    assert created.exit_code == 0
+    assert "income-above-100k" in created.output
+    assert "ε = 1 per 8000 dollar" in created.output
+
+    for person, value in enumerate(["250000", "250000", "1000"]):
+        state = str(tmp_path / f"person-{person}")
+        arguments = ["contribute", "income-above-100k", "--yes", "--state-dir", state]
+        first = geoveil(*arguments, stdin=value)
+        assert first.exit_code == 0
+        assert "is counted" in first.output
+        assert value not in first.output
+        assert geoveil(*arguments, stdin="7").output == first.output  # one draw per campaign
+
+    shown = json.loads(geoveil("estimate", "income-above-100k", "--json").output)
+    (row,) = shown["estimates"]
+    assert row["n"] == 3
+    assert (row["epsilon"], row["per"], row["unit"]) == (1.0, 8000.0, "dollar")
+    assert row["ci_low"] < row["estimate"] < row["ci_high"]
+    assert "95 % interval" in geoveil("estimate", "income-above-100k").output
+
+    assert "3" in geoveil("campaign", "list").output
+    assert geoveil("campaign", "close", "income-above-100k").exit_code == 0
+    assert "closed" in geoveil("campaign", "list").output
+    again = json.loads(geoveil("estimate", "income-above-100k", "--json").output)
+    assert again == shown
+
+
+def test_places_split_over_all_queries(geoveil, tmp_path):
+    geoveil(
+        "campaign", "create", "Where people are", "--attribute", "location", "--epsilon", "1",
+        "--per", "500", "--place", "Times Square=-73.9855,40.7580", "--place", "-73.9176,40.8164",
+        "--split", "--id", "where",
+    )  # fmt: skip
+    sent = geoveil(
+        "contribute", "where", "--yes", "--state-dir", str(tmp_path / "s"), stdin="-73.98,40.75"
+    )
+    assert "Times Square" in sent.output
+    assert "-73.98" not in sent.output
+    shown = json.loads(geoveil("estimate", "where", "--json").output)
+    assert [row["n"] for row in shown["estimates"]] == [1, 1]
+    assert [row["standard_error"] for row in shown["estimates"]] == [None, None]
+    assert "needs n ≥ 2" in geoveil("estimate", "where").output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "named"),
+    [
+        (["campaign", "create", "x", *INCOME], ParameterError, "--threshold or --place"),
+        (["campaign", "create", "x", *INCOME, "--threshold", "nan"], ParameterError, "at must be"),
+        (["campaign", "create", "x", *INCOME, "--threshold", "1", "--width", "-1"],
+         ParameterError, "width must be"),
+        (["campaign", "create", "x", *INCOME, "--threshold", "1", "--mechanism", "magic"],
+         ParameterError, "debiased, smooth, lipschitz"),
+        (["campaign", "create", "x", *INCOME, "--threshold", "1", "--days", "0"],
+         ParameterError, "closes must be"),
+        (["campaign", "create", "x", *INCOME[:-1], "0", "--threshold", "1"],
+         ParameterError, "per must be"),
+        (["campaign", "create", "x", "--attribute", "location", "--epsilon", "1", "--per", "500",
+          "--place", "somewhere"], ParameterError, "longitude,latitude"),
+        (["estimate", "unknown"], ServerError, "no such campaign"),
+        (["campaign", "close", "unknown"], ServerError, "no such campaign"),
+        (["contribute", "unknown", "--yes"], Exception, "NOT_FOUND"),
+    ],
+)  # fmt: skip
+def test_what_goes_wrong_is_named(geoveil, arguments, kind, named):
+    with pytest.raises(kind, match=named):
+        geoveil(*arguments)
+
+
+def test_a_value_that_makes_no_sense_is_refused_without_being_shown(geoveil, tmp_path):
+    geoveil("campaign", "create", "Refused", *INCOME, "--threshold", "100000")
+    for value in ["secret-31415", "nan", "31415,2", "", "inf"]:
+        with pytest.raises(PrivateValueError) as caught:
+            geoveil(
+                "contribute", "refused", "--yes", "--state-dir", str(tmp_path / "s"), stdin=value
+            )
+        assert "31415" not in str(caught.value)
+    shown = json.loads(geoveil("estimate", "refused", "--json").output)
+    assert shown["estimates"][0]["n"] == 0
+
+
+def test_declining_sends_nothing(geoveil, tmp_path):
+    geoveil("campaign", "create", "Declined", *INCOME, "--threshold", "100000")
+    result = geoveil("contribute", "declined", "--state-dir", str(tmp_path / "s"), stdin="n\n")
+    assert result.exit_code == 1
+    assert not (tmp_path / "s").exists()
+
+
+def test_no_server_is_one_line_that_says_what_to_do():
+    result = subprocess.run(
+        [sys.executable, "-c", "from geoveil.cli import main; main()",
+         "estimate", "x", "--server", "127.0.0.1:1"],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert result.returncode == 1
+    assert "geoveil serve" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [[], ["serve"], ["campaign"], ["campaign", "create"], ["campaign", "list"],
+     ["campaign", "close"], ["contribute"], ["estimate"], ["demo"]],
+)  # fmt: skip
+def test_every_command_explains_itself(geoveil, command):
+    result = geoveil(*command, "--help", to_server=False)
+    assert result.exit_code == 0
+    assert "Usage" in result.output
+
+
+def test_linear_profile_is_not_offered_where_it_can_not_be_debiased():
+    from geoveil.campaign import DebiasedLaplaceSpec
+    from geoveil.gp import GeoPrivacy, Threshold
+
+    with pytest.raises(UnsupportedError, match="smoothstep"):
+        DebiasedLaplaceSpec().build(Threshold(1, 1, "linear"), GeoPrivacy(1, 1))
