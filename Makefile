@@ -1,0 +1,47 @@
+# Every target works on a fresh machine with Python >= 3.11 and make: it creates .venv and
+# installs what it needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+.DEFAULT_GOAL := help
+
+.PHONY: help demo test check format bench proto clean
+help:            ## show this
+	@sed -n 's/^\([a-z]*\): .*## /  make \1   /p' $(MAKEFILE_LIST)
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "geoveil needs Python >= 3.11, this is " + sys.version)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade pip
+
+# One stamp per set of extras: all < test < dev. A larger set serves the smaller targets too.
+$(VENV)/.stamp-%: pyproject.toml | $(BIN)/python
+	$(BIN)/pip install --quiet --editable '.[$*]'
+	@touch $@
+
+demo: $(VENV)/.stamp-all            ## the whole path once: real data, real server, 20,000 devices (~30 s)
+	$(BIN)/geoveil demo $(DEMO)
+
+test: $(VENV)/.stamp-test            ## all tests
+	$(BIN)/python -m pytest -n 2 -q $(TESTS)
+
+check: $(VENV)/.stamp-dev            ## format, lint, types, layers, generated code
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+	tools/check-protos.sh
+
+format: $(VENV)/.stamp-dev            ## format and fix what can be fixed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.stamp-test            ## speed, as ratios within one run
+	$(BIN)/python -m benchmarks
+
+proto:            ## generate the Python code of proto/
+	tools/protoc.sh
+
+clean:            ## remove what the other targets made
+	rm -rf $(VENV) .venv-proto .pytest_cache .mypy_cache .ruff_cache .hypothesis demo.png

@@ -1,0 +1,14 @@
+"""python -m benchmarks: run every benchmark and print one table each."""
+
+import argparse
+
+from benchmarks import release, simulate
+
+TABLES = {"simulate": simulate.table, "release": release.table}
+
+parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+parser.add_argument("names", nargs="*", help=f"some of {', '.join(TABLES)}; all by default")
+for name in parser.parse_args().names or TABLES:
+    if name not in TABLES:
+        parser.error(f"no benchmark is called {name!r}")
+    TABLES[name]()
