@@ -7,14 +7,19 @@ relative to sup |G|.
 """
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from geoveil.gp.noise.laplace import Laplace
 
 Array = NDArray[np.float64]
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 _BLOCK = 8192
+_NARROW = 1e-3
+"""Scale of the noise, relative to the feature, below which it is integrated point by point."""
 
 
 def laplace_expectation(
@@ -41,6 +46,9 @@ def laplace_expectation(
     Returns:
         An array of the shape of s.
     """
+    if scale < _NARROW * feature:
+        points = np.asarray(s, dtype=np.float64)
+        return _narrow(lambda v, _: function(v), points, scale, knots, left, right)
     width = min(scale, feature) / 2
     edges = np.concatenate(
         [
@@ -78,6 +86,91 @@ def laplace_expectation(
             ),
         )
     return result.reshape(points.shape)
+
+
+def laplace_variance(
+    function: Callable[[Array], Array],
+    mean: Array,
+    s: Array,
+    scale: float,
+    *,
+    knots: Sequence[float],
+    feature: float,
+    limits: tuple[float, float],
+) -> Array:
+    """Return the variance of function(s + scale·Z), whose mean is known.
+
+    Moments are taken about the nearer limit, or for narrow noise about the mean itself, where
+    E[g²] − mean² would be a difference of nearly equal numbers.
+
+    Args:
+        function: see `laplace_expectation`.
+        mean: E[function(s + scale·Z)], shape of s.
+        s: points, any shape.
+        scale: noise scale b > 0.
+        knots: see `laplace_expectation`.
+        feature: see `laplace_expectation`.
+        limits: values of `function` before the first knot and after the last.
+    """
+    if scale < _NARROW * feature:
+
+        def about_mean(v: Array, at: NDArray[np.intp]) -> Array:
+            return np.asarray(np.square(function(v) - mean.reshape(-1)[at]))
+
+        left, right = ((limit - mean.ravel()) ** 2 for limit in limits)
+        return _narrow(about_mean, s, scale, knots, left, right)
+    result = np.empty_like(s)
+    for limit, mask in zip(limits, (s <= 0, s > 0), strict=True):
+
+        def about_limit(v: Array, limit: float = limit) -> Array:
+            return np.asarray(np.square(function(v) - limit))
+
+        second = laplace_expectation(
+            about_limit,
+            s[mask],
+            scale,
+            knots=knots,
+            feature=feature,
+            left=(limits[0] - limit) ** 2,
+            right=(limits[1] - limit) ** 2,
+        )
+        result[mask] = second - np.square(mean[mask] - limit)
+    return np.maximum(result, 0.0)
+
+
+def _narrow(
+    function: Callable[[Array, NDArray[np.intp]], Array],
+    s: Array,
+    scale: float,
+    knots: Sequence[float],
+    left: float | Array,
+    right: float | Array,
+) -> Array:
+    """Return the expectation for noise so narrow that a mesh of its width would be too long.
+
+    Each point integrates outwards, both ways, over what lies between two knots; there the function
+    hardly changes within the noise, and what matters is where the noise ends at a knot. The second
+    argument of the function is the index of the point, with a trailing axis for the nodes.
+    """
+    flat = s.ravel()
+    index = np.arange(flat.size)[:, None]
+
+    def around(v: Array) -> Array:
+        return function(v, index)
+
+    # What is constant: beyond the first and the last knot.
+    result = left * Laplace(scale).cdf(knots[0] - flat)
+    result += right * Laplace(scale).cdf(flat - knots[-1])
+    reach = np.array([0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 40.0]) * scale
+    for low, high in pairwise(knots):
+        for sign in (1.0, -1.0):
+            near, far = np.sort([sign * (low - flat), sign * (high - flat)], axis=0)
+            start, end = np.maximum(near, 0.0), np.maximum(far, 0.0)
+            for inner, outer in pairwise(reach):
+                begin, stop = np.minimum(start + inner, end), np.minimum(start + outer, end)
+                bounds = np.sort([flat + sign * begin, flat + sign * stop], axis=0)
+                result += _panel(around, bounds[0], bounds[1], scale, flat)
+    return np.asarray(result).reshape(s.shape)
 
 
 def _panel(

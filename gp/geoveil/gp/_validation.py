@@ -25,8 +25,10 @@ def real(name: str, value: object, expected: str = "a finite number") -> float:
     return number
 
 
-LEAST, MOST = 1e-100, 1e100
-"""Range of positive parameters: their squares and quotients are still numbers."""
+LEAST, MOST = 1e-50, 1e50
+"""Range of positive parameters."""
+FARTHEST = 1e90
+"""Largest coordinate of a point. Squares of quotients of such numbers are still numbers."""
 
 
 def positive(name: str, value: object, unit: str = "") -> float:
@@ -96,16 +98,14 @@ def points(x: ArrayLike, dimension: int) -> NDArray[np.float64]:
     Raises:
         PrivateValueError: if a coordinate is not finite or the shape does not fit.
     """
-    expected = (
-        "finite numbers"
-        if dimension == 1
-        else f"finite coordinates of shape (n, {dimension}) or ({dimension},)"
-    )
+    expected = f"numbers from -{FARTHEST:g} to {FARTHEST:g}"
+    if dimension > 1:
+        expected = f"coordinates of shape (n, {dimension}) or ({dimension},), {expected}"
     array = float_array(x)
     if array is None:
         raise PrivateValueError(expected)
     if dimension > 1 and (array.ndim == 0 or array.shape[-1] != dimension):
         raise PrivateValueError(expected)
-    if not np.isfinite(array).all():
+    if not (np.abs(array) <= FARTHEST).all():  # NaN compares false
         raise PrivateValueError(expected)
     return array

@@ -22,6 +22,10 @@ Exact: TypeAlias = float | int | Fraction
 """A number that a double or a fraction holds exactly."""
 
 
+TINY = 2.3e-308
+"""Stands for positive numbers that float64 cannot tell from 0."""
+
+
 class Arithmetic(ABC):
     """The operations that formulas use beyond + − × ÷ and unary minus."""
 
@@ -77,6 +81,10 @@ class Arithmetic(ABC):
         """Return |x|."""
         return abs(x)
 
+    def positive(self, x: Real) -> Real:
+        """Return x, which is known to be > 0; floats have underflowed where they say 0."""
+        return x
+
     def norm(self, components: Sequence[Real]) -> Real:
         """Return the Euclidean length of a vector."""
         squares = components[0] * components[0]
@@ -129,6 +137,10 @@ class FloatArithmetic(Arithmetic):
     def sign(self, x: Real) -> Real:
         """See `Arithmetic.sign`."""
         return np.sign(x)
+
+    def positive(self, x: Real) -> Real:
+        """See `Arithmetic.positive`."""
+        return np.maximum(x, TINY)
 
     def coordinate(self, x: Real, axis: int) -> Real:
         """See `Arithmetic.coordinate`; x has shape (..., k)."""

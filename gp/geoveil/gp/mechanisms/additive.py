@@ -1,5 +1,6 @@
 """Mechanisms of the form f(x) + scale(x)·Z."""
 
+import math
 from abc import abstractmethod
 from fractions import Fraction
 
@@ -25,6 +26,11 @@ class AdditiveMechanism(Mechanism):
     """The family member Z; a subclass sets it."""
 
     @property
+    def unbiased(self) -> bool:
+        """See `Mechanism.unbiased`: true if the noise has a mean; it is symmetric."""
+        return self.noise.has_mean
+
+    @property
     @abstractmethod
     def largest_scale(self) -> float:
         """Supremum of scale(x)."""
@@ -42,16 +48,18 @@ class AdditiveMechanism(Mechanism):
         return value + self._scale(s, BALL) * self.noise.quantile(u, BALL)
 
     def _variance(self, s: Array) -> Array:
+        if self.noise.variance == math.inf:
+            return np.full(s.shape, math.inf)
         scale = np.broadcast_to(self._scale(s, FLOAT), s.shape)
         return np.asarray(np.square(scale) * self.noise.variance)
 
     def _log_density(self, y: Array, s: Array) -> Array:
-        scale = self._scale(s, FLOAT)
+        scale = FLOAT.positive(self._scale(s, FLOAT))
         standard = (y - self.query.profile.value(s, FLOAT)) / scale
         return np.asarray(self.noise.logpdf(standard) - np.log(scale))
 
     def _spread(self) -> float:
-        return self.largest_scale * 2.0**4  # of a heavy tail, saturates beyond 2^14 scales
+        return self.largest_scale * 2.0**13  # a heavy tail saturates beyond 2^15 scales
 
     def _default_step_exponent(self) -> int:
         return exponent_below(self.largest_scale, _STEP_BITS)

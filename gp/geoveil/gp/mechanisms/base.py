@@ -24,7 +24,7 @@ from geoveil.gp.queries.base import Query
 
 Array = NDArray[np.float64]
 
-_FINEST_BITS = 52
+_FINEST_BITS = 61
 """A grid finer than this, relative to the widest reports, would saturate."""
 
 
@@ -38,8 +38,6 @@ class Mechanism(ABC):
             rounding adds less than 0.01 % to the variance.
     """
 
-    unbiased: bool = True
-    """Whether the mean of a report is f(x) for every x."""
     _privacy_kind: ClassVar[type] = GeoPrivacy
 
     def __init__(self, query: Query, privacy: GeoPrivacy | LocalPrivacy) -> None:
@@ -62,10 +60,19 @@ class Mechanism(ABC):
             self.step_exponent = max(self._default_step_exponent(), finest)
             return
         self.step_exponent = step_exponent_of(step)
+        if self.step_exponent > 0:
+            # Where there is next to no noise, f is 0 or 1; between grid points a release of it
+            # would need more random bits than there are.
+            raise ParameterError("step", step, "at most 1, so that 0 and 1 lie on the grid")
         if self.step_exponent < finest:
             raise ParameterError(
                 "step", step, f"at least 2^{finest}, so that the reports fit into 64 bits"
             )
+
+    @property
+    @abstractmethod
+    def unbiased(self) -> bool:
+        """Whether the mean of a report is f(x) for every x."""
 
     @property
     def step(self) -> float:
@@ -111,8 +118,9 @@ class Mechanism(ABC):
         return release_integer(uniform, lambda u: self._ideal(scalar_of(), u), self.step_exponent)
 
     def mean(self, x: ArrayLike) -> Array:
-        """Return the expected report at each point: f(x), as the mechanism is unbiased."""
-        return self.query.value(x)
+        """Return the expected report at each point; NaN where it does not exist."""
+        value = self.query.value(x)
+        return value if self.unbiased else np.full_like(value, np.nan)
 
     def variance(self, x: ArrayLike) -> Array:
         """Return the variance of the report at each point; infinite where it does not exist."""
@@ -188,9 +196,9 @@ class _PrivateScalar:
 def _require_comparable(query: Query, privacy: GeoPrivacy) -> None:
     """Refuse a noise scale that is out of all proportion to what the query resolves."""
     ratio = privacy.rate * query.profile.feature
-    if not 1e-9 <= ratio <= 1e9:
+    if not 1e-8 <= ratio <= 1e8:
         raise ParameterError(
-            "width or bandwidth, in units of per/epsilon", ratio, "a number in [1e-09, 1e+09]"
+            "width or bandwidth, in units of per/epsilon", ratio, "a number in [1e-08, 1e+08]"
         )
 
 

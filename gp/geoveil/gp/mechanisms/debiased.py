@@ -9,9 +9,8 @@ import math
 
 import numpy as np
 
-from geoveil.gp._convolution import laplace_expectation
+from geoveil.gp._convolution import laplace_variance
 from geoveil.gp.arithmetic import FLOAT, Real
-from geoveil.gp.errors import ParameterError
 from geoveil.gp.exact.ball import BALL
 from geoveil.gp.mechanisms.base import Array, Mechanism, exponent_below
 from geoveil.gp.noise.laplace import Laplace
@@ -56,8 +55,11 @@ class DebiasedLaplace(Mechanism):
         self.scale = float(self._b)
         self.range = query.profile.debiased_range(self.scale)
         self._choose_step(step)
-        if self.step > 1:
-            raise ParameterError("step", step, "at most 1, so that 0 and 1 lie on the grid")
+
+    @property
+    def unbiased(self) -> bool:
+        """See `Mechanism.unbiased`."""
+        return True
 
     @property
     def grid_range(self) -> tuple[int, int]:
@@ -88,26 +90,15 @@ class DebiasedLaplace(Mechanism):
 
     def _variance(self, s: Array) -> Array:
         profile = self.query.profile
-        value = profile.value(s, FLOAT)
-        result = np.empty_like(s)
-        # Centred at the nearer limit: far from the band E[g²] − f² would cancel.
-        for limit, mask in zip(profile.limits, (s <= 0, s > 0), strict=True):
-            centre = float(limit)
-
-            def squared(v: Array, centre: float = centre) -> Array:
-                return np.asarray(np.square(self._g(v) - centre))
-
-            second = laplace_expectation(
-                squared,
-                s[mask],
-                self.scale,
-                knots=profile.knots,
-                feature=profile.feature,
-                left=(profile.limits[0] - centre) ** 2,
-                right=(profile.limits[1] - centre) ** 2,
-            )
-            result[mask] = second - np.square(value[mask] - centre)
-        return result
+        return laplace_variance(
+            self._g,
+            profile.value(s, FLOAT),
+            s,
+            self.scale,
+            knots=profile.knots,
+            feature=profile.feature,
+            limits=profile.limits,
+        )
 
     def _log_density(self, y: Array, s: Array) -> Array:
         """See `Mechanism.log_density`: with respect to length, plus a unit mass at each atom."""
@@ -128,8 +119,10 @@ class DebiasedLaplace(Mechanism):
         return max(map(abs, self.range))
 
     def _default_step_exponent(self) -> int:
+        # A wide band turns the noise into one of L·b, much less than the range.
         low, high = self.range
-        return min(exponent_below(high - low, _STEP_BITS), 0)
+        scale = min(high - low, self.query.lipschitz * self.scale)
+        return min(exponent_below(scale, _STEP_BITS), 0)
 
 
 _STANDARD = Laplace()

@@ -17,6 +17,9 @@ from geoveil.gp.smooth.frontier import Frontier
 
 Array = NDArray[np.float64]
 
+FAR_TAIL = 1e-12
+"""Tail probability below which quantiles are refined from their first order."""
+
 
 class Noise(ABC):
     """A standard noise variable Z; mechanisms scale it.
@@ -39,6 +42,11 @@ class Noise(ABC):
     @abstractmethod
     def variance(self) -> float:
         """E[Z²]; infinite if the tail is too heavy."""
+
+    @property
+    def has_mean(self) -> bool:
+        """Whether E|Z| is finite; the mean then is 0."""
+        return True
 
     @abstractmethod
     def score(self, u: ArrayLike) -> Array:
@@ -97,3 +105,25 @@ class Noise(ABC):
     def _ppf(self, p: Array) -> Array:
         """Return the quantile at p in (0, 1)."""
         return np.asarray(self.quantile(p, FLOAT))
+
+    # Families without a closed quantile get it from SciPy, which fails far out in the tails.
+
+    def _tail_magnitude(self, tail: Array) -> Array:
+        """Return the u whose survival is `tail`, to first order for a small tail."""
+        raise NotImplementedError
+
+    def _with_far_tail(self, p: Array, middle: Array) -> Array:
+        """Return the quantile: sign·middle, refined from the first order in the far tails."""
+        tail = np.minimum(p, 1 - p)
+        far = tail < FAR_TAIL
+        if far.any():
+            log_tail = np.log(tail[far])
+            log_u = np.log(self._tail_magnitude(tail[far]))
+            for _ in range(4):  # Newton on log survival as a function of log u
+                u = np.exp(log_u)
+                log_survival = np.log(self.survival(u))
+                hazard = np.exp(log_u + self.logpdf(u) - log_survival)
+                log_u += (log_survival - log_tail) / hazard
+            middle = np.array(middle)
+            middle[far] = np.exp(log_u)
+        return np.asarray(np.sign(p - 0.5) * middle)

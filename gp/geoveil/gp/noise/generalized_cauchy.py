@@ -7,8 +7,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from geoveil.gp import _validation
+from geoveil.gp.arithmetic import TINY
 from geoveil.gp.errors import ParameterError
-from geoveil.gp.noise.base import Array, Noise
+from geoveil.gp.noise.base import FAR_TAIL, Array, Noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,31 +35,50 @@ class GeneralizedCauchy(Noise):
         """See `Noise.logpdf`: the half-mass is (π/γ)/sin(π/γ)."""
         u = np.abs(np.asarray(z, dtype=np.float64))
         # log(1 + u^γ) without overflow.
-        log_power = self.gamma * np.log(np.maximum(u, 1e-300))
-        angle = math.pi / self.gamma
-        return np.asarray(-np.logaddexp(0, log_power) - math.log(2 * angle / math.sin(angle)))
+        log_power = self.gamma * np.log(np.maximum(u, TINY))
+        return np.asarray(-np.logaddexp(0, log_power) - math.log(self._mass))
 
-    def _share(self, u: Array) -> Array:
-        """Return 1/(1+u^γ) ∈ (0, 1], the complement of the t of the incomplete beta function."""
-        return np.asarray(np.exp(-np.logaddexp(0, self.gamma * np.log(np.maximum(u, 1e-300)))))
+    def _shares(self, u: Array) -> tuple[Array, Array]:
+        """Return w = u^γ/(1+u^γ) and 1 − w, each accurate in relative terms."""
+        log_power = self.gamma * np.log(np.maximum(u, TINY))
+        return np.exp(-np.logaddexp(0, -log_power)), np.exp(-np.logaddexp(0, log_power))
 
     def survival(self, u: ArrayLike) -> Array:
-        """See `Noise.survival`: ½ I_{1/(1+u^γ)}(1 − 1/γ, 1/γ)."""
+        """See `Noise.survival`: ½ I_{1−w}(1 − 1/γ, 1/γ) = ½ − ½ I_w(1/γ, 1 − 1/γ)."""
         from scipy import special
 
         u = np.asarray(u, dtype=np.float64)
-        return np.asarray(special.betainc(1 - 1 / self.gamma, 1 / self.gamma, self._share(u)) / 2)
+        k = 1 / self.gamma
+        near, far = self._shares(u)
+        inner = 0.5 - special.betainc(k, 1 - k, near) / 2
+        outer = special.betainc(1 - k, k, np.maximum(far, 1e-30)) / 2
+        # Beyond, the first order is exact to double precision, and SciPy underflows.
+        return np.where(u < 1, inner, np.where(far < 1e-30, self._far_survival(u), outer))
+
+    @property
+    def _mass(self) -> float:
+        angle = math.pi / self.gamma
+        return 2 * angle / math.sin(angle)
+
+    def _far_survival(self, u: Array) -> Array:
+        """Return u^{1−γ}/((γ−1)·mass), to which survival tends."""
+        log_power = (1 - self.gamma) * np.log(np.maximum(u, 1.0))
+        return np.asarray(np.exp(log_power) / ((self.gamma - 1) * self._mass))
+
+    def _tail_magnitude(self, tail: Array) -> Array:
+        """See `Noise._tail_magnitude`."""
+        return np.asarray((tail * self._mass * (self.gamma - 1)) ** (-1 / (self.gamma - 1)))
 
     def _ppf(self, p: Array) -> Array:
         """See `Noise._ppf`: the inverse of the incomplete beta function, from the nearer end."""
         from scipy import special
 
-        tail = np.minimum(p, 1 - p)
         k = 1 / self.gamma
-        share = special.betaincinv(1 - k, k, 2 * tail)
-        near = special.betaincinv(k, 1 - k, 1 - 2 * tail)
-        ratio = np.where(tail < 0.25, (1 - share) / np.maximum(share, 1e-300), near / (1 - near))
-        return np.asarray(np.sign(p - 0.5) * ratio**k)
+        near = special.betaincinv(k, 1 - k, np.abs(2 * p - 1))
+        far = special.betaincinv(1 - k, k, np.clip(2 * np.minimum(p, 1 - p), FAR_TAIL, 1))
+        with np.errstate(divide="ignore"):  # each end is computed where the other one is taken
+            ratio = np.where(near < 0.5, near / (1 - near), (1 - far) / far)
+        return self._with_far_tail(p, np.asarray(ratio**k))
 
     @property
     def variance(self) -> float:
@@ -69,8 +89,7 @@ class GeneralizedCauchy(Noise):
     def score(self, u: ArrayLike) -> Array:
         """See `Noise.score`: γw/u with w = u^γ/(1+u^γ)."""
         u = np.asarray(u, dtype=np.float64)
-        log_power = self.gamma * np.log(np.maximum(u, 1e-300))
-        return np.asarray(self.gamma * np.exp(-np.logaddexp(0, -log_power)) / u)
+        return np.asarray(self.gamma * self._shares(u)[0] / u)
 
     @property
     def dilation(self) -> float:

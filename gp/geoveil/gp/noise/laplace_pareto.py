@@ -84,6 +84,11 @@ class LaplacePareto(Noise):
         moment = 2 - decay * (2 + 2 * t + t * t) + decay * t**3 / (a - 2)
         return moment / (1 + decay / a) / self.epsilon**2
 
+    @property
+    def has_mean(self) -> bool:
+        """See `Noise.has_mean`: the tail is integrable for β < ε."""
+        return self.beta < self.epsilon
+
     def score(self, u: ArrayLike) -> Array:
         """See `Noise.score`."""
         return np.minimum(self.epsilon, (1 + self._a) / np.asarray(u, dtype=np.float64))
@@ -110,6 +115,6 @@ class LaplacePareto(Noise):
         decay = ops.exp(-(1 + a))
         mass = 2 * (1 + decay / a)  # in units of 1/ε, as is all below
         knee_tail = decay * (1 + a) / a
-        p_knee = knee_tail / mass
+        p_knee = ops.positive(knee_tail / mass)
         core = -ops.log(mass * ops.maximum(p, p_knee) - knee_tail + decay) / epsilon
         return core * ops.power(p_knee / ops.minimum(p, p_knee), 1 / a)

@@ -88,12 +88,18 @@ class PowerLaw(Noise):
         tail = self._knee_density * (1 + 1 / a) * (5 - 1 / a) * a * a / ((a - 1) * (a - 2))
         return float((core + tail) / self.epsilon**3 / self._half_mass)
 
+    @property
+    def has_mean(self) -> bool:
+        """See `Noise.has_mean`: the tail is integrable for β < ε."""
+        return self.beta < self.epsilon
+
     def score(self, u: ArrayLike) -> Array:
         """See `Noise.score`."""
         u = np.asarray(u, dtype=np.float64)
         knee = 1 / self.epsilon
-        inner = (self.epsilon - self.beta) / (1 - self.beta * np.minimum(u, knee))
-        return np.where(u <= knee, inner, (self.epsilon + self.beta) / (1 + self.beta * u))
+        flat = self.epsilon == self.beta  # h is constant up to the knee, where 1 − βu is 0
+        inner = (self.epsilon - self.beta) / (1 if flat else 1 - self.beta * np.minimum(u, knee))
+        return np.where(u < knee, inner, (self.epsilon + self.beta) / (1 + self.beta * u))
 
     @property
     def dilation(self) -> float:

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from geoveil.gp import _validation
 from geoveil.gp.errors import ParameterError
-from geoveil.gp.noise.base import Array, Noise
+from geoveil.gp.noise.base import FAR_TAIL, Array, Noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +35,37 @@ class StudentT(Noise):
         z = np.asarray(z, dtype=np.float64)
         nu = self.nu
         norm = math.lgamma((nu + 1) / 2) - math.lgamma(nu / 2) - math.log(nu * math.pi) / 2
-        return np.asarray(norm - (nu + 1) / 2 * np.log1p(z * z / nu))
+        # hypot instead of a square, which would overflow.
+        return np.asarray(norm - (nu + 1) * np.log(np.hypot(1, z / math.sqrt(nu))))
 
     def survival(self, u: ArrayLike) -> Array:
         """See `Noise.survival`."""
         from scipy import special
 
-        return np.asarray(special.stdtr(self.nu, -np.asarray(u, dtype=np.float64)))
+        u = np.asarray(u, dtype=np.float64)
+        # Beyond, the first order is exact to double precision, and SciPy underflows.
+        limit = 1e9 * self.nu
+        middle = special.stdtr(self.nu, -np.minimum(u, limit))
+        return np.where(u > limit, self._far_survival(np.maximum(u, limit)), middle)
+
+    @property
+    def _log_height(self) -> float:
+        """Logarithm of lim u^ν·survival(u) = h(0)·ν^{(ν−1)/2}."""
+        return float(self.logpdf(0.0)) + (self.nu - 1) / 2 * math.log(self.nu)
+
+    def _far_survival(self, u: Array) -> Array:
+        return np.asarray(np.exp(self._log_height - self.nu * np.log(u)))
+
+    def _tail_magnitude(self, tail: Array) -> Array:
+        """See `Noise._tail_magnitude`."""
+        return np.asarray(np.exp((self._log_height - np.log(tail)) / self.nu))
 
     def _ppf(self, p: Array) -> Array:
         """See `Noise._ppf`."""
         from scipy import special
 
-        return np.asarray(special.stdtrit(self.nu, p))
+        middle = special.stdtrit(self.nu, np.clip(p, FAR_TAIL, 1 - FAR_TAIL))
+        return self._with_far_tail(p, np.abs(middle))
 
     def sample(self, rng: np.random.Generator, size: int | tuple[int, ...] | None = None) -> Array:
         """See `Noise.sample`."""

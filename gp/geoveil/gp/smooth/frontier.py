@@ -119,7 +119,7 @@ def _rectangle_eta(noise: Scored, beta_fraction: float) -> float:
         with np.errstate(divide="ignore", over="ignore"):
             return np.asarray((1 - beta_fraction * np.abs(u * score - 1)) / score)
 
-    grid = np.logspace(-12, 12, 24_001)
+    grid = np.logspace(-12, 12, 24_001) / noise.sliding  # in units of the noise itself
     values = slack(grid)
     best = math.inf
     for index in np.argsort(values)[:8]:

@@ -5,18 +5,20 @@ The smooth bound has one shape for all profiles: with z = |s|,
     B = max( L_Λ(z), L_Λ(c) / g(β|z − c|) ),   c = anchor(z),
 
 where L_Λ is the steepest chord of length ≤ Λ and the anchor is where the supremum over all other
-points is attained. A profile supplies L_Λ and its anchor. Since every candidate is a lower bound of
-the supremum, an anchor can be taken without asking whether it is the winner.
+points is attained. A profile supplies L_Λ and, where there is a closed form, its anchor. Since
+every candidate is a lower bound of the supremum, an anchor can be taken without asking whether it
+is the winner. Where there is no closed form, `smooth.envelope` finds the anchors.
 """
 
-import math
 from abc import ABC, abstractmethod
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
 from geoveil.gp.errors import UnsupportedError
+from geoveil.gp.smooth.envelope import ENVELOPES, Envelope
 from geoveil.gp.smooth.frontier import Frontier
 from geoveil.gp.smooth.growth import DECAYS, EXPONENTIAL
 
@@ -52,13 +54,17 @@ class Profile(ABC):
 
     @abstractmethod
     def steepest_chord(self, z: Real, reach: float, ops: Arithmetic = FLOAT) -> Real:
-        """Return L_Λ(z) for z ≥ 0; reach 0 or ∞."""
+        """Return L_Λ(z) for z ≥ 0: the steepest chord of length ≤ Λ from z; the slope for Λ = 0."""
 
     @abstractmethod
     def anchor(
         self, z: Real, beta: Exact, ops: Arithmetic = FLOAT, *, growth: str, reach: float
-    ) -> Real:
-        """Return the c ≥ 0 that maximises L_Λ(c)/g(β|z−c|), for z ≥ 0; reach 0 or ∞."""
+    ) -> Real | None:
+        """Return the c ≥ 0 that maximises L_Λ(c)/g(β|z−c|), for z ≥ 0; None if none is known."""
+
+    @abstractmethod
+    def landmarks(self, reach: float) -> tuple[float, ...]:
+        """Return the points ≥ 0 where L_Λ changes its behaviour, its peak among them."""
 
     def frontier(self, growth: str, reach: float) -> Frontier:
         """Return which rates of change f and B attain together; the rectangle holds for all."""
@@ -74,13 +80,15 @@ class Profile(ABC):
         reach: float = 0.0,
     ) -> Real:
         """Return B(s): see the module docstring and `Query.smooth_bound`."""
-        if 0 < reach < math.inf:
-            raise UnsupportedError(
-                f"no smooth bound at the finite reach {reach:g}: use reach=0 for a pure guarantee,"
-                " or reach=inf, whose bound is valid for every finite reach"
-            )
         z = ops.absolute(s)
         c = self.anchor(z, beta, ops, growth=growth, reach=reach)
+        if c is None:
+            if ops is not FLOAT:
+                raise UnsupportedError(
+                    f"exact release with {self!r} needs reach=0 and exponential growth,"
+                    " which suffice for ε-GP"
+                )
+            return _envelope(self, float(beta), growth, reach)(z)
         decay = DECAYS[growth](ops, ops.constant(beta) * ops.absolute(z - c))
         bound = self.steepest_chord(c, reach, ops) * decay
         # At reach 0 the anchor already is z wherever z is the best.
@@ -113,3 +121,13 @@ class Profile(ABC):
             f"{self!r} has no bounded debiased form, because its slope jumps:"
             " use the smoothstep profile"
         )
+
+
+@lru_cache(maxsize=256)
+def _envelope(profile: Profile, beta: float, growth: str, reach: float) -> Envelope:
+    return ENVELOPES[growth](
+        lambda z: np.asarray(profile.steepest_chord(z, reach)),
+        beta,
+        profile.landmarks(reach),
+        profile.feature,
+    )

@@ -13,7 +13,6 @@ from functools import lru_cache
 import numpy as np
 
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
-from geoveil.gp.errors import UnsupportedError
 from geoveil.gp.queries.profiles.base import Array, Profile
 from geoveil.gp.smooth.growth import EXPONENTIAL
 
@@ -62,28 +61,33 @@ class Gaussian(Profile):
         u = z / h
         if reach == 0:
             return u * ops.exp(-(u * u) / 2) / h
-        _require_float(ops)
-        w = _touching_point(np.asarray(u))
-        return w * np.exp(-(w * w) / 2) / self.bandwidth * _ROUND_UP
+        w = _touching_point(np.asarray(u, dtype=np.float64))
+        if reach == math.inf:
+            return w * np.exp(-(w * w) / 2) / self.bandwidth * _ROUND_UP
+        span = reach / self.bandwidth
+        end = np.clip(w, u - span, u + span)
+        return _chord(np.minimum(end, u), np.maximum(end, u)) / self.bandwidth * _ROUND_UP
+
+    def landmarks(self, reach: float) -> tuple[float, ...]:
+        """See `Profile.landmarks`: top, inflection, and where chords reach the top and the side."""
+        h = self.bandwidth
+        return (0.0, h) if reach == math.inf else (0.0, h, reach, reach + h)
 
     def anchor(
         self, z: Real, beta: Exact, ops: Arithmetic = FLOAT, *, growth: str, reach: float
-    ) -> Real:
+    ) -> Real | None:
         """See `Profile.anchor`: z clipped to [c₋, c₊].
 
         Reach 0: c∓ = (√(β²h⁴ + 4h²) ∓ βh²)/2, where the bell's log-slope changes at rate ±β.
         """
-        if growth != EXPONENTIAL:
-            raise UnsupportedError(
-                "the Gaussian kernel has no smooth bound for linear growth: use exponential growth"
-            )
+        if growth != EXPONENTIAL or 0 < reach < math.inf or (reach > 0 and ops is not FLOAT):
+            return None
         if reach == 0:
             h = ops.constant(self.bandwidth)
             bh2 = ops.constant(beta) * h * h
             root = ops.sqrt(bh2 * bh2 + 4 * h * h)
             # The difference of nearly equal numbers, written as a quotient.
             return ops.clip(z, 2 * h * h / (root + bh2), (root + bh2) / 2)
-        _require_float(ops)
         low, high = _chord_anchors(float(beta) * self.bandwidth)
         return np.clip(z, low * self.bandwidth, high * self.bandwidth)
 
@@ -124,22 +128,25 @@ class Gaussian(Profile):
         return u * self.bandwidth, slope
 
 
-def _require_float(ops: Arithmetic) -> None:
-    if ops is not FLOAT:
-        raise UnsupportedError(
-            "exact release of the Gaussian kernel needs reach=0, which suffices for ε-GP"
-        )
+def _chord(low: Array, high: Array) -> Array:
+    """Return (e^{−low²/2} − e^{−high²/2})/(high − low), and its limit where they are equal."""
+    length, middle = high - low, (high + low) / 2
+    rise = np.divide(-np.expm1(-length * middle), length, out=middle.copy(), where=length > 0)
+    return np.asarray(np.exp(-low * low / 2) * rise)
 
 
 def _touching_point(z: Array) -> Array:
     """Return w with e^{−z²/2} = (1 + w(w−z)) e^{−w²/2}, w ≠ z, for z ≥ 0.
 
     F(w) = 1 + w(w−z) − e^{(w²−z²)/2} has a double root at z and is monotone beyond 1 on the other
-    side, where the root is bisected. Near z = 1 all three roots meet and w − 1 ≈ −(z − 1)/2.
+    side, where the root is bisected: for z > 1 between (1 − e^{(1−z²)/2})/z and min(1, 2/z), as
+    w(z − w) < 1. Near z = 1 all three roots meet and w − 1 ≈ −(z − 1)/2.
     """
     z = np.asarray(z, dtype=np.float64)
     below = z < 1
-    left, right = np.where(below, 1.0, 0.0), np.where(below, 1.6, 1.0)
+    beyond = np.maximum(z, 1.0)
+    left = np.where(below, 1.0, -np.expm1((1 - beyond * beyond) / 2) / beyond)
+    right = np.where(below, 1.6, np.minimum(1.0, 2 / beyond))
     for _ in range(60):
         w = (left + right) / 2
         # F falls through its root for z < 1 and, as w decreases from 1, rises through it for z > 1.

@@ -1,5 +1,6 @@
 """The linear soft step: φ(s) = clip(1/2 + s/w, 0, 1) [SGP §4.1; MATH §2.1]."""
 
+import math
 from dataclasses import dataclass
 
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
@@ -47,17 +48,32 @@ class Ramp(Profile):
         return ops.clip(t, ops.constant(0), ops.constant(1))
 
     def steepest_chord(self, z: Real, reach: float, ops: Arithmetic = FLOAT) -> Real:
-        """See `Profile.steepest_chord`: within the band 1/w; beyond it 1/(d + w) at reach ∞.
+        """See `Profile.steepest_chord`: 1/w inside the band.
 
-        At reach 0 it is only asked for inside the band, where the anchor lies.
+        From a distance d beyond it the best chord ends at u = min(Λ, d + w) and has the slope
+        (u − d)/(wu). At reach 0 it is only asked for inside the band, where the anchor lies.
         """
         width = ops.constant(self.width)
         if reach == 0:
             return 1 / width
-        return 1 / (width + ops.maximum(z - width / 2, ops.constant(0)))
+        zero = ops.constant(0)
+        d = ops.maximum(z - width / 2, zero)
+        if reach == math.inf:
+            return 1 / (width + d)
+        u = ops.minimum(ops.constant(reach), d + width)
+        return ops.maximum(u - d, zero) / (width * u)
 
     def anchor(
         self, z: Real, beta: Exact, ops: Arithmetic = FLOAT, *, growth: str, reach: float
-    ) -> Real:
+    ) -> Real | None:
         """See `Profile.anchor`: the nearest point of the band, for either growth."""
+        if 0 < reach < math.inf:
+            return None
         return ops.minimum(z, ops.constant(self.width) / 2)
+
+    def landmarks(self, reach: float) -> tuple[float, ...]:
+        """See `Profile.landmarks`: the band's edge, and where chords begin to reach across it."""
+        edge = self.width / 2
+        if reach == math.inf:
+            return (0.0, edge)
+        return (0.0, edge, edge + reach, edge + max(reach - self.width, 0.0))

@@ -3,6 +3,7 @@
 Its slope is Lipschitz, so the bias of noise before the function can be undone.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,8 +55,11 @@ class Smoothstep(Profile):
 
         Reach 0: (6/w)(1/4 − y²) with y = z/w. Reach ∞: the chord from inside the band touches φ at
         t = 1/2 + y/2, where the slope is (3/2w)(1 − y²); from outside, at distance δw from the
-        band, it touches at the root t of 4t² − (3 − 6δ)t − 6δ = 0.
+        band, it touches at t = 1 − v, v the smaller root of 4v² − (5 + 6δ)v + 1 = 0. At a finite
+        reach the chord ends there or, if that is too far, at distance Λ.
         """
+        if 0 < reach < math.inf:
+            return self._chord_within(np.asarray(z) / self.width, reach / self.width)
         width = ops.constant(self.width)
         y = z / width
         half = ops.constant(0.5)
@@ -64,21 +68,42 @@ class Smoothstep(Profile):
             return 6 / width * (ops.constant(0.25) - y * y)
         inside = ops.minimum(y, half)
         delta = ops.maximum(y - half, ops.constant(0))
-        middle = 3 - 6 * delta
-        t = (middle + ops.sqrt(middle * middle + 96 * delta)) / 8
-        # At the edge of the band both forms give 9/(8w); below it δ = 0 and t = 3/4.
-        outside = 6 * t * (1 - t) / width
+        lead = 5 + 6 * delta
+        v = 2 / (lead + ops.sqrt(lead * lead - 16))
+        # At the edge of the band both forms give 9/(8w); below it δ = 0 and v = 1/4.
+        outside = 6 * v * (1 - v) / width
         return outside + 3 / (2 * width) * (ops.constant(0.25) - inside * inside)
+
+    def _chord_within(self, y: Array, reach: float) -> Array:
+        """Return L_Λ at y = z/w for Λ/w = reach: the chord from 1/2 − y up to t."""
+        start = 0.5 - y
+        inside = np.maximum(start, 0.0)
+        lead = 5 - 6 * np.minimum(start, 0.0)
+        touch = 1 - 2 / (lead + np.sqrt(lead * lead - 16)) - inside / 2
+        t = np.maximum(np.minimum(start + reach, touch), 0.0)
+        # (φ(t) − φ(inside))/(t − inside) without the division; from outside the way is longer.
+        slope = 3 * (t + inside) - 2 * (t * t + t * inside + inside * inside)
+        share = np.divide(t - inside, t - start, out=np.ones_like(t), where=start < 0)
+        return np.asarray(slope * share / self.width)
+
+    def landmarks(self, reach: float) -> tuple[float, ...]:
+        """See `Profile.landmarks`: centre, band's edge, and where chords reach across it."""
+        edge = self.width / 2
+        if reach == math.inf:
+            return (0.0, edge)
+        return (0.0, edge, edge + reach, edge + max(reach - self.width, 0.0))
 
     def anchor(
         self, z: Real, beta: Exact, ops: Arithmetic = FLOAT, *, growth: str, reach: float
-    ) -> Real:
+    ) -> Real | None:
         """See `Profile.anchor`: the root of a quadratic in each case.
 
         The slope inside the band is proportional to q² − z² with q = w/2 at reach 0, w at
         reach ∞. Exponential growth: c = (√(1 + β²q²) − 1)/β. Linear growth:
         c = ((1 + βz) − √((1 + βz)² − β²q²))/β; where the root is not real, c = z.
         """
+        if 0 < reach < math.inf:
+            return None
         rate = ops.constant(beta)
         q = ops.constant(self.width) / (2 if reach == 0 else 1)
         bq2 = rate * q * q

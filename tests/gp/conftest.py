@@ -1,0 +1,55 @@
+"""Fixtures of the tests of geoveil.gp: the oracles, and bits that a test chooses."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from geoveil.gp import RandomSource
+
+
+def _load_oracles() -> ModuleType:
+    name = "geoveil_gp_oracles"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name("oracles.py"))
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
+    return sys.modules[name]
+
+
+@pytest.fixture(scope="session")
+def oracles() -> ModuleType:
+    """The module oracles.py of this folder."""
+    return _load_oracles()
+
+
+class FixedBits(RandomSource):
+    """Bits that the test chose, the first one the most significant; says how many were drawn."""
+
+    def __init__(self, value: int, count: int) -> None:
+        assert 0 <= value < 1 << count
+        self.value = value
+        self.count = count
+        self.draws: list[int] = []
+
+    @property
+    def drawn(self) -> int:
+        """Number of bits drawn so far."""
+        return sum(self.draws)
+
+    def bits(self, count: int) -> int:
+        left = self.count - self.drawn - count
+        assert left >= 0, "the release wanted more bits than the test supplied"
+        self.draws.append(count)
+        return (self.value >> left) & ((1 << count) - 1)
+
+
+@pytest.fixture(scope="session")
+def fixed_bits() -> type[FixedBits]:
+    """The class FixedBits."""
+    return FixedBits

@@ -1,0 +1,271 @@
+"""One contract for every family of the registry, against quadrature in mpmath and scipy.stats."""
+
+import math
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+import pytest
+import scipy.stats
+
+from geoveil.gp import (
+    NOISES,
+    GeneralizedCauchy,
+    Laplace,
+    LaplacePareto,
+    Noise,
+    PowerLaw,
+    StudentT,
+    UnsupportedError,
+)
+
+CASES: dict[str, list[Noise]] = {
+    "laplace": [Laplace(), Laplace(2.5), Laplace(1e-4)],
+    "generalized-cauchy": [GeneralizedCauchy(g) for g in (3.1, 4.0, 6.5, 12.0)],
+    "student-t": [StudentT(nu) for nu in (2.2, 3.0, 7.5, 40.0)],
+    "laplace-pareto": [
+        LaplacePareto(e, e * b)
+        for e, b in ((1, 0.3), (1, 0.05), (3.7, 0.45), (1, 0.5), (0.2, 0.8), (1, 1), (1, 1e-3))
+    ],
+    "power-law": [
+        PowerLaw(e, e * b)
+        for e, b in ((1, 0.15), (1, 0.05), (3.7, 0.45), (1, 0.5), (0.2, 0.8), (1, 1), (1, 1e-3))
+    ],
+}
+NOISY = [noise for family in CASES.values() for noise in family]
+DEEP = (1e-100, 1e-60, 1e-30, 1e-12, 1e-6)
+MIDDLE = (0.01, 0.2, 0.25, 0.3, 0.45, 0.499, 0.5 - 1e-5, 0.5 - 1e-9)
+DRAWS = 20_000
+
+
+def rounding(noise: Noise) -> float:
+    """Error of a quantile near 0, in its own unit: a power 1/a of a double loses log₂ a bits."""
+    ratio = noise.epsilon / noise.beta if isinstance(noise, PowerLaw) else 1.0
+    return 1e-15 * max(1.0, ratio)
+
+
+def test_every_registered_family_has_cases() -> None:
+    assert set(CASES) == set(NOISES)
+    for name, family in CASES.items():
+        assert {type(noise) for noise in family} == {NOISES[name]}
+
+
+@pytest.mark.parametrize("noise", NOISY, ids=repr)
+class TestContract:
+    """What every family promises."""
+
+    def test_density_is_normalised_symmetric_and_right(self, oracles: Any, noise: Noise) -> None:
+        scale = oracles.noise_break(noise)
+        points = np.array([0.0, 1e-12, 1e-3, 0.1, 0.5, 0.999, 1, 1.001, 2, 7, 40, 1e3, 1e8]) * scale
+        with mp.workdps(20):
+            expected = [float(oracles.noise_logpdf(noise, u)) for u in points]
+        np.testing.assert_allclose(noise.logpdf(points), expected, rtol=2e-13, atol=2e-13)
+        np.testing.assert_array_equal(noise.logpdf(-points), noise.logpdf(points))
+        np.testing.assert_allclose(noise.pdf(points), np.exp(expected), rtol=1e-11)
+        assert np.all(np.diff(noise.logpdf(points)) <= 0)
+        assert noise.logpdf(np.zeros((2, 3))).shape == (2, 3)
+
+    def test_cdf_is_the_integral_of_the_density(self, oracles: Any, noise: Noise) -> None:
+        scale = oracles.noise_break(noise)
+        points = np.array([0.0, 1e-9, 1e-5, 1e-3, 0.02, 0.3, 0.99, 1.01, 3, 30, 500]) * scale
+        with mp.workdps(18):
+            survival = [oracles.noise_survival(noise, float(u)) for u in points]
+            upper = [float(1 - p) for p in survival]
+        tails = np.array([float(p) for p in survival])
+        np.testing.assert_allclose(noise.cdf(points), upper, rtol=0, atol=1e-10)
+        # In the lower tail the error is relative.
+        np.testing.assert_allclose(noise.survival(points), tails, rtol=1e-10, atol=1e-290)
+        np.testing.assert_allclose(noise.cdf(-points), tails, rtol=1e-10, atol=1e-290)
+        # Near 0 what counts is the distance from one half.
+        with mp.workdps(18):
+            small = np.array([1e-9, 1e-5, 1e-3, 0.02]) * scale
+            gain = [
+                float(oracles.noise_integral(noise, 0, 0, u) / (2 * oracles.noise_half_mass(noise)))
+                for u in small
+            ]
+        np.testing.assert_allclose(noise.cdf(small) - 0.5, gain, rtol=1e-9, atol=rounding(noise))
+        assert float(noise.cdf(0.0)) == pytest.approx(0.5, rel=4e-16, abs=0)
+
+    def test_quantile_inverts_the_cdf(self, noise: Noise) -> None:
+        p = np.array([*DEEP, *MIDDLE])
+        z = noise.ppf(p)
+        assert np.all(z < 0)
+        assert np.all(np.diff(z) > 0)
+        # Rounding z moves log F by z·h/F·2^-53, which is all the error there may be.
+        np.testing.assert_allclose(noise.cdf(z), p, rtol=1e-12)
+        upper = np.array([0.6, 0.75, 0.99, 1 - 1e-6, 1 - 1e-12])
+        np.testing.assert_allclose(
+            1 - noise.cdf(noise.ppf(upper)), 1 - upper, rtol=1e-12, atol=2e-16
+        )
+        dyadic = np.array([2.0**-40, 0.125, 0.375])
+        np.testing.assert_allclose(noise.ppf(1 - dyadic), -noise.ppf(dyadic), rtol=1e-13)
+        assert float(noise.ppf(0.5)) == 0
+
+    def test_quantile_of_the_smallest_probabilities(self, noise: Noise) -> None:
+        p = np.array([1e-200, 1e-300])
+        np.testing.assert_allclose(noise.cdf(noise.ppf(p)), p, rtol=1e-11)
+
+    def test_quantile_after_cdf(self, oracles: Any, noise: Noise) -> None:
+        scale = oracles.noise_break(noise)
+        z = -np.array([1e-6, 1e-3, 0.1, 0.7, 1, 1.3, 4, 20, 300]) * scale
+        z = z[noise.cdf(z) > 1e-300]
+        np.testing.assert_allclose(
+            noise.ppf(noise.cdf(z)), z, rtol=1e-12, atol=rounding(noise) * scale
+        )
+
+    def test_quantile_at_and_beyond_the_ends(self, noise: Noise) -> None:
+        np.testing.assert_array_equal(
+            noise.ppf([0.0, 1.0, -0.1, 1.1, math.nan]),
+            [-math.inf, math.inf, math.nan, math.nan, math.nan],
+        )
+        assert noise.ppf(np.full((2, 2), 0.3)).shape == (2, 2)
+
+    def test_closed_quantile_or_a_refusal(self, oracles: Any, noise: Noise) -> None:
+        if not noise.has_closed_quantile:
+            with pytest.raises(UnsupportedError, match="LaplacePareto or PowerLaw"):
+                noise.magnitude(0.25)
+            return
+        with mp.workdps(30):
+            for p in (*DEEP, *MIDDLE):
+                expected = float(oracles.magnitude(noise, mp.mpf(p)))
+                slack = rounding(noise) * oracles.noise_break(noise)
+                ours = float(noise.magnitude(p))
+                assert ours == pytest.approx(expected, rel=1e-12, abs=slack)
+
+    def test_variance_is_the_second_moment(self, oracles: Any, noise: Noise) -> None:
+        if math.isinf(noise.variance):
+            # u² h(u) still weighs as much at every larger scale.
+            with mp.workdps(15):
+                near, far = (oracles.noise_integral(noise, 2, u, 10 * u) for u in (1e6, 1e12))
+            assert far >= near * 0.999
+            return
+        assert noise.variance == pytest.approx(
+            float(oracles.noise_variance(noise)), rel=1e-10, abs=0
+        )
+
+    def test_score_is_the_slope_of_the_log_density(self, oracles: Any, noise: Noise) -> None:
+        u = np.array([1e-3, 0.05, 0.4, 0.97, 1.03, 2.5, 30, 1e4]) * oracles.noise_break(noise)
+        with mp.workdps(30):
+            expected = [
+                -float(mp.diff(lambda v: oracles.log_kernel(noise, v), v, h=v * mp.mpf(10) ** -9))
+                for v in map(mp.mpf, u)
+            ]
+        np.testing.assert_allclose(noise.score(u), expected, rtol=1e-9, atol=1e-12)
+        step = 1e-4 * u
+        numerical = -(noise.logpdf(u + step) - noise.logpdf(u - step)) / (2 * step)
+        np.testing.assert_allclose(noise.score(u), numerical, rtol=1e-5, atol=1e-6)
+
+    def test_dilation_and_sliding_are_suprema(self, oracles: Any, noise: Noise) -> None:
+        scale = oracles.noise_break(noise)
+        u = np.concatenate([np.logspace(-9, 13, 30_001), np.logspace(-1, 1, 20_001)]) * scale
+        # From the oracle's density, by differences: u·ψ = −d log h/d log u.
+        grid = np.logspace(-6, 7, 6001) * scale
+        slopes = -np.diff(oracles.float_log_kernel(noise, grid)) / np.diff(np.log(grid))
+        middle = np.sqrt(grid[1:] * grid[:-1])
+        assert np.max(slopes / middle) == pytest.approx(noise.sliding, rel=6e-3, abs=0)
+        psi = noise.score(u)
+        assert np.max(psi) <= noise.sliding * (1 + 1e-12)
+        assert np.max(psi) >= noise.sliding * (1 - 1e-6)
+        if math.isinf(noise.dilation):
+            assert np.max(slopes) > 1e5
+            return
+        dilation = np.max(np.abs(u * psi - 1))
+        assert dilation <= noise.dilation * (1 + 1e-12)
+        assert dilation >= noise.dilation * (1 - 1e-6)
+        assert np.max(np.abs(slopes - 1)) == pytest.approx(noise.dilation, rel=6e-3, abs=0)
+
+    def test_samples_follow_the_law_and_no_other_scale(self, oracles: Any, noise: Noise) -> None:
+        sample = noise.sample(np.random.default_rng(20_240_601), DRAWS)
+        assert sample.shape == (DRAWS,)
+        assert sample.dtype == np.float64
+        cdf, limit = oracles.noise_cdf(noise), oracles.ks_limit(DRAWS)
+        distance = oracles.ks_distance(sample, cdf)
+        assert distance <= limit, f"n={DRAWS}, distance {distance}, limit {limit}"
+        for factor in (1.3, 1 / 1.3):
+            assert oracles.ks_distance(sample * factor, cdf) > limit, "the control must fail"
+        # A repeated or truncated stream is told as well.
+        assert np.unique(sample).size > 0.999 * DRAWS
+
+    def test_sample_shapes_and_reproducibility(self, noise: Noise) -> None:
+        assert noise.sample(np.random.default_rng(1), (3, 2)).shape == (3, 2)
+        assert noise.sample(np.random.default_rng(1)).shape == ()
+        np.testing.assert_array_equal(
+            noise.sample(np.random.default_rng(1), 5), noise.sample(np.random.default_rng(1), 5)
+        )
+
+
+@pytest.mark.parametrize(
+    ("noise", "law"),
+    [
+        (Laplace(2.5), scipy.stats.laplace(scale=2.5)),
+        (StudentT(3.0), scipy.stats.t(3.0)),
+        (StudentT(7.5), scipy.stats.t(7.5)),
+        # 1/(1+z⁴) on the positive half-line: z⁴ is a beta-prime variable.
+        (GeneralizedCauchy(4.0), None),
+    ],
+    ids=["laplace", "student-t-3", "student-t-7.5", "generalized-cauchy-4"],
+)
+def test_against_published_laws(noise: Noise, law: Any) -> None:
+    z = np.array([-300.0, -20, -3, -1, -0.2, 0, 0.4, 1, 2, 9])
+    if law is not None:
+        np.testing.assert_allclose(noise.cdf(z), law.cdf(z), rtol=1e-11)
+        np.testing.assert_allclose(noise.logpdf(z), law.logpdf(z), rtol=1e-11)
+        return
+    # MATH §10: the closed form for γ = 4.
+    root = math.sqrt(2)
+    with mp.workdps(30):
+        for point in z:
+            x = mp.mpf(float(point))
+            log_term = mp.log((x * x + root * x + 1) / (x * x - root * x + 1))
+            angle = 2 * (mp.atan(root * x + 1) + mp.atan(root * x - 1))
+            expected = float(mp.mpf(1) / 2 + (log_term + angle) / (4 * mp.pi))
+            assert float(noise.cdf(point)) == pytest.approx(expected, abs=1e-13)
+
+
+def test_tail_probability_and_half_mass_of_laplace_pareto() -> None:
+    """MATH §4: q = e^{−t}(t/a)/(1 + e^{−t}/a) is the mass beyond the knee."""
+    for epsilon, fraction in ((1.0, 0.3), (2.0, 0.7), (1.0, 0.05)):
+        noise = LaplacePareto(epsilon, fraction * epsilon)
+        a = epsilon / noise.beta
+        t = 1 + a
+        q = math.exp(-t) * (t / a) / (1 + math.exp(-t) / a)
+        assert noise.knee == pytest.approx(t / epsilon, rel=1e-15, abs=0)
+        assert 2 * float(noise.survival(noise.knee)) == pytest.approx(q, rel=1e-13, abs=0)
+
+
+def test_small_beta_tends_to_laplace() -> None:
+    """β → 0 gives Laplace(1/ε); also where e^{−ε/β} is no longer a double."""
+    p = np.array([1e-10, 1e-3, 0.2, 0.4, 0.7, 0.999])
+    for beta in (1e-2, 1e-3, 1e-5, 1e-8):
+        noise = LaplacePareto(2.0, 2.0 * beta)
+        np.testing.assert_allclose(noise.ppf(p), Laplace(0.5).ppf(p), rtol=1e-9)
+        assert noise.variance == pytest.approx(0.5, rel=1e-9, abs=0)
+
+
+def test_moments_end_where_beta_says() -> None:
+    for family in (LaplacePareto, PowerLaw):
+        assert math.isfinite(family(1.0, 0.4999).variance)
+        assert family(1.0, 0.5).variance == math.inf
+        assert family(1.0, 1.0).variance == math.inf
+
+
+@pytest.mark.parametrize("family", [LaplacePareto, PowerLaw])
+def test_beta_next_to_epsilon(family: type[Any]) -> None:
+    """The limit β = ε is continuous: the last double below it gives the same law."""
+    at, below = family(3.0, 3.0), family(3.0, math.nextafter(3.0, 0))
+    p = np.array([1e-9, 0.01, 0.2, 0.4, 0.5, 0.6, 0.99])
+    np.testing.assert_allclose(below.ppf(p), at.ppf(p), rtol=1e-12)
+    z = np.array([0.0, 0.1, 1 / 3, 0.4, 5.0])
+    np.testing.assert_allclose(below.logpdf(z), at.logpdf(z), rtol=1e-12)
+    np.testing.assert_allclose(below.cdf(z), at.cdf(z), rtol=1e-12)
+
+
+@pytest.mark.parametrize("factor", [1e-12, 1e-3, 1e6, 1e15])
+def test_epsilon_is_a_scale(factor: float) -> None:
+    p = np.array([1e-9, 0.01, 0.2, 0.4, 0.6])
+    for family, beta in ((LaplacePareto, 0.3), (PowerLaw, 0.15)):
+        unit, scaled = family(1.0, beta), family(factor, beta * factor)
+        np.testing.assert_allclose(scaled.ppf(p) * factor, unit.ppf(p), rtol=1e-12)
+        assert scaled.variance * factor**2 == pytest.approx(unit.variance, rel=1e-12, abs=0)
+        assert scaled.sliding == pytest.approx(factor, rel=1e-12, abs=0)
+        assert scaled.dilation == pytest.approx(1 / beta, rel=1e-12, abs=0)

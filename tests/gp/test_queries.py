@@ -1,0 +1,246 @@
+"""f, L and B of every query against definitions: mpmath values, and suprema over grids of pairs."""
+
+import itertools
+import math
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+from geoveil.gp import GaussianKernel, Query, Threshold
+
+INFINITY = math.inf
+BETA_SIZES = (1e-3, 0.1, 0.3, 1.0, 3.0, 12.0)
+SIZES = (16_000.0, 0.37, 3e-3)
+MAKERS = {
+    "linear": lambda size: Threshold(at=0.0, width=size, profile="linear"),
+    "smoothstep": lambda size: Threshold(at=0.0, width=size, profile="smoothstep"),
+    "kernel": lambda size: GaussianKernel(center=0.0, bandwidth=size),
+}
+SUPPORTED = [
+    (name, growth, reach)
+    for name, growth, reach in itertools.product(MAKERS, ("exponential", "linear"), (0.0, INFINITY))
+    if not (name == "kernel" and growth == "linear")
+]
+
+
+def probes(size: float) -> np.ndarray:
+    """Points in, at the edge of, near, and far from where f varies, on both sides."""
+    near = np.linspace(-3, 3, 25)
+    edges = np.array([-0.5, 0.5, np.nextafter(0.5, 1), -1, 1, 1 - 1e-4, 1 + 1e-4, 1 + 1e-7])
+    far = np.array([-4.5, 5.0, 7.0, -11.0, 30.0, 150.0])
+    return np.concatenate([near, edges, far]) * size
+
+
+@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("size", SIZES)
+def test_value_is_the_profile_of_the_scalar(oracles: Any, name: str, size: float) -> None:
+    query = MAKERS[name](size)
+    points = probes(size)
+    with mp.workdps(30):
+        expected = [float(oracles.value(query, oracles.scalar(query, float(x)))) for x in points]
+    np.testing.assert_allclose(query.value(points), expected, rtol=2e-13, atol=1e-15)
+
+
+def test_value_of_shifted_and_planar_queries(oracles: Any) -> None:
+    threshold = Threshold(at=100_000, width=16_000, profile="smoothstep")
+    planar = GaussianKernel(center=(300.0, -200.0, 50.0), bandwidth=120.0)
+    points = np.random.default_rng(5).normal(size=(40, 3)) * 150 + np.asarray(planar.center)
+    with mp.workdps(30):
+        for x in (91_999.0, 92_000.0, 96_000.5, 100_000.0, 107_999.0, 1e15, -1e15):
+            expected = float(oracles.value(threshold, oracles.scalar(threshold, x)))
+            assert float(threshold.value(x)) == pytest.approx(expected, rel=1e-13, abs=1e-16)
+        expected_planar = [
+            float(oracles.value(planar, oracles.scalar(planar, list(map(float, x)))))
+            for x in points
+        ]
+    np.testing.assert_allclose(planar.value(points), expected_planar, rtol=1e-12)
+
+
+def test_value_keeps_the_shape() -> None:
+    threshold, planar = MAKERS["linear"](1.0), GaussianKernel((0.0, 0.0), 1.0)
+    assert threshold.value(0.25).shape == ()
+    assert threshold.value(np.zeros((3, 4))).shape == (3, 4)
+    assert threshold.value([]).shape == (0,)
+    assert planar.value((0.0, 1.0)).shape == ()
+    assert planar.value(np.zeros((5, 2))).shape == (5,)
+    assert planar.value(np.zeros((0, 2))).shape == (0,)
+    assert planar.smooth_bound(np.zeros((5, 2)), 1.0).shape == (5,)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("size", SIZES)
+def test_lipschitz_constant_is_the_steepest_slope(oracles: Any, name: str, size: float) -> None:
+    query = MAKERS[name](size)
+    with mp.workdps(30):
+        assert query.lipschitz == pytest.approx(float(oracles.lipschitz(query)), rel=1e-15, abs=0)
+    s = np.linspace(-3, 3, 60_001) * size
+    steepest = np.max(np.abs(np.diff(oracles.float_value(query, s))) / np.diff(s))
+    assert steepest <= query.lipschitz * (1 + 1e-9)
+    assert steepest >= query.lipschitz * (1 - 1e-6)
+
+
+@pytest.mark.parametrize(("name", "growth", "reach"), SUPPORTED)
+@pytest.mark.parametrize("beta_size", BETA_SIZES)
+def test_bound_is_the_supremum(
+    oracles: Any, name: str, growth: str, reach: float, beta_size: float
+) -> None:
+    for size in SIZES:
+        query = MAKERS[name](size)
+        beta, points = beta_size / size, probes(size)
+        brute = oracles.brute_force_bound(query, points, beta, growth, reach)
+        ours = query.smooth_bound(points, beta, growth=growth, reach=reach)
+        assert np.all(ours >= brute * (1 - 1e-9)), "below the definition"
+        # A grid of step 16/3000 misses a smooth maximum by a few 1e-6.
+        assert np.all(ours <= brute * (1 + 2e-5)), "above the definition"
+
+
+@pytest.mark.parametrize("reach", [0.0, INFINITY])
+def test_brute_force_tells_a_wrong_bound(oracles: Any, reach: float) -> None:
+    """Control: the bound of a β one per cent off, or of the other reach, is told apart."""
+    query, points = MAKERS["kernel"](1.0), probes(1.0)
+    brute = oracles.brute_force_bound(query, points, 0.5, "exponential", reach)
+    assert np.any(query.smooth_bound(points, 0.505, reach=reach) < brute * (1 - 1e-4))
+    assert np.any(query.smooth_bound(points, 0.495, reach=reach) > brute * (1 + 1e-4))
+    other = query.smooth_bound(points, 0.5, reach=INFINITY - reach if reach == 0 else 0.0)
+    assert np.max(np.abs(other / brute - 1)) > 1e-2
+
+
+@pytest.mark.parametrize(("name", "growth", "reach"), SUPPORTED)
+@pytest.mark.parametrize("beta_size", BETA_SIZES)
+def test_bound_is_smooth(name: str, growth: str, reach: float, beta_size: float) -> None:
+    query = MAKERS[name](2.5)
+    beta = beta_size / 2.5
+    rng = np.random.default_rng(11)
+    x = np.concatenate(
+        [np.linspace(-8, 8, 700), rng.normal(size=200) * 3, 1 + np.logspace(-9, -2, 60), [40.0]]
+    )
+    x = np.sort(np.concatenate([x, -x])) * 2.5
+    bound = query.smooth_bound(x, beta, growth=growth, reach=reach)
+    t = beta * np.abs(x[:, None] - x[None, :])
+    log_growth = t if growth == "exponential" else np.log1p(t)
+    excess = np.log(bound)[:, None] - np.log(bound)[None, :] - log_growth
+    assert np.max(excess) <= 1e-11
+
+
+@pytest.mark.parametrize(("name", "growth", "reach"), SUPPORTED)
+def test_bound_far_from_the_band(oracles: Any, name: str, growth: str, reach: float) -> None:
+    """Still the supremum where f has long been constant: the noise must not vanish."""
+    query = MAKERS[name](1.0)
+    for distance in (1e2, 1e4, 1e6, 1e8, 1e12):
+        beta = 3 / distance if reach == 0 else 0.4
+        brute = float(oracles.brute_force_bound(query, [distance], beta, growth, reach)[0])
+        for x in (distance, -distance):
+            ours = float(query.smooth_bound(x, beta, growth=growth, reach=reach))
+            assert ours >= brute * (1 - 1e-9)
+            assert ours <= brute * (1 + 2e-5)
+
+
+@pytest.mark.parametrize("reach", [0.0, INFINITY])
+@pytest.mark.parametrize("beta_h", [0.003, 0.3, 1.0])
+def test_planar_kernel_against_pairs_in_the_plane(
+    oracles: Any, reach: float, beta_h: float
+) -> None:
+    """The reduction to the distance from the centre: pairs of points of the plane itself."""
+    query = GaussianKernel(center=(10.0, -4.0), bandwidth=2.0)
+    beta = beta_h / 2.0
+    axis = np.linspace(-5, 5, 41) * 2.0
+    plane = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2) + np.asarray(query.center)
+    radius = np.linalg.norm(plane - np.asarray(query.center), axis=1)
+    f = np.exp(-(radius**2) / 8)
+    gap = np.linalg.norm(plane[:, None, :] - plane[None, :, :], axis=2)
+    steepest = radius / 4 * f
+    if reach:
+        chord = np.abs(f[:, None] - f[None, :]) / np.where(gap == 0, 1.0, gap)
+        steepest = np.maximum(steepest, chord.max(axis=1))
+    brute = np.max(steepest[None, :] * np.exp(-beta * gap), axis=1)
+    ours = query.smooth_bound(plane, beta, reach=reach)
+    assert np.all(ours >= brute * (1 - 1e-9))
+    # The steepest point may lie between points of a grid this coarse.
+    assert np.all(ours <= brute * 1.2)
+    assert np.median(ours / brute) <= 1.02
+
+
+@pytest.mark.parametrize("beta_h", [1e-3, 0.1, 0.3, 1.0, 3.0])
+def test_kernel_bound_at_infinite_reach_to_nine_digits(oracles: Any, beta_h: float) -> None:
+    query = GaussianKernel(center=0.0, bandwidth=2.0)
+    with mp.workdps(30):
+        for r in (0.0, 0.2, 0.7, 1.3, 2.4, 4.0):
+            reference = float(oracles.kernel_bound_everywhere(mp.mpf(beta_h), mp.mpf(r)))
+            ours = float(query.smooth_bound(2.0 * r, beta_h / 2.0, reach=INFINITY)) * 2.0
+            assert ours == pytest.approx(reference, rel=1e-9, abs=0)
+            assert ours >= reference * (1 - 1e-13)
+
+
+def test_kernel_at_its_centre_touches_where_lambert_says(oracles: Any) -> None:
+    """At r = 0, w² = −2 W₋₁(−½ e^{−1/2}) − 1; it is B(0) where β is too large to look elsewhere."""
+    with mp.workdps(30):
+        w = mp.sqrt(-2 * mp.lambertw(-mp.exp(-mp.mpf(1) / 2) / 2, -1).real - 1)
+        chord = float((1 - mp.exp(-w * w / 2)) / w)
+    assert float(w) == pytest.approx(1.585, abs=5e-4)
+    query = GaussianKernel(center=(0.0, 0.0), bandwidth=1.0)
+    assert float(query.smooth_bound((0.0, 0.0), 3.0, reach=INFINITY)) == pytest.approx(
+        chord, rel=1e-10, abs=0
+    )
+    # With β → 0 the bound is L everywhere.
+    flat = float(query.smooth_bound((0.0, 0.0), 1e-9, reach=INFINITY))
+    assert flat == pytest.approx(math.exp(-0.5), rel=1e-8, abs=0)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("beta_size", [1e-3, 0.3, 3.0])
+def test_closed_forms_that_release_is_checked_with(
+    oracles: Any, name: str, beta_size: float
+) -> None:
+    """Ties the 200-digit formulas of the release tests to the brute force above."""
+    query = MAKERS[name](1.0)
+    reaches = (0.0,) if name == "kernel" else (0.0, INFINITY)
+    points = [0.0, 0.2, 0.45, 0.5, 0.6, 1.0, 1.7, 4.0]
+    for reach in reaches:
+        brute = oracles.brute_force_bound(query, points, beta_size, "exponential", reach)
+        with mp.workdps(40):
+            ours = [
+                float(oracles.bound(query, mp.mpf(s), mp.mpf(beta_size), reach)) for s in points
+            ]
+        np.testing.assert_allclose(ours, brute, rtol=2e-5)
+
+
+@pytest.mark.parametrize("x", [1e15, -1e15, 1e90, -1e90])
+@pytest.mark.parametrize("name", MAKERS)
+def test_extreme_points_have_a_value_and_a_bound(name: str, x: float) -> None:
+    """A point may be any double up to 1e90; warnings are errors here."""
+    query: Query = MAKERS[name](1000.0)
+    low, high = {"kernel": (0.0, 0.0)}.get(name, (0.0, 1.0))
+    assert float(query.value(x)) == (high if x > 0 else low)
+    for reach in (0.0, INFINITY):
+        assert 0 <= float(query.smooth_bound(x, 1e-4, reach=reach)) <= query.lipschitz
+
+
+@pytest.mark.parametrize("beta", [0.05, 0.5, 3.0])
+@pytest.mark.parametrize("reach", [0.1, 0.7, 3.0, 20.0])
+@pytest.mark.parametrize("growth", ["exponential", "linear"])
+@pytest.mark.parametrize("name", MAKERS)
+def test_bound_at_a_finite_reach(
+    oracles: Any, name: str, growth: str, reach: float, beta: float
+) -> None:
+    """Sound, and tight to the resolution of the brute force; linear growth of the kernel too."""
+    query = MAKERS[name](1.0)
+    points = [0.0, 0.3, 0.5, 0.8, 1.0, 1.7, 3.0, 6.0, 12.0]
+    brute = oracles.brute_force_bound(query, points, beta, growth, reach)
+    ours = query.smooth_bound(points, beta, growth=growth, reach=reach)
+    assert np.all(ours >= np.asarray(brute) * (1 - 1e-9))
+    # Where the chord just fails to reach the band the slope is 0, up to the rounding of points.
+    near = np.asarray(brute) > 1e-12
+    np.testing.assert_allclose(ours[near], np.asarray(brute)[near], rtol=3e-5)
+
+
+@pytest.mark.parametrize("reach", [0.0, 1.0, INFINITY])
+def test_kernel_with_linear_growth(oracles: Any, reach: float) -> None:
+    query = MAKERS["kernel"](1.0)
+    points = [0.0, 0.4, 1.0, 1.6, 4.0, 15.0]
+    for beta in (0.1, 1.0):
+        brute = oracles.brute_force_bound(query, points, beta, "linear", reach)
+        ours = query.smooth_bound(points, beta, growth="linear", reach=reach)
+        assert np.all(ours >= np.asarray(brute) * (1 - 1e-9))
+        np.testing.assert_allclose(ours, brute, rtol=3e-5)
