@@ -3,11 +3,11 @@
 Run: python examples/estimate_in_process.py
 """
 
+import numpy as np
+
 from geoveil.gp import DebiasedLaplace, GeoPrivacy, Threshold
 from geoveil.gp.estimation import Accumulator, estimate
 from geoveil.simulation import household_incomes
-
-import numpy as np
 
 PARTICIPANTS = 5_000
 

@@ -1,0 +1,24 @@
+"""What the log may say of an unexpected exception: where it happened, never with what."""
+
+import traceback
+
+
+def traceback_without_values(error: BaseException) -> str:
+    """Return the traceback of an exception and of its causes, without their messages.
+
+    The message of a foreign exception may quote the data it choked on, which may be a report.
+    """
+    chain: list[BaseException] = []
+    current: BaseException | None = error
+    while current is not None and current not in chain:
+        chain.append(current)
+        current = current.__cause__ or current.__context__
+    parts = []
+    for link in reversed(chain):
+        kind = type(link)
+        frames = "".join(traceback.format_tb(link.__traceback__))
+        parts.append(
+            f"Traceback (most recent call last):\n{frames}"
+            f"{kind.__module__}.{kind.__qualname__} (message not shown)\n"
+        )
+    return "while handling or because of it:\n".join(parts)

@@ -1,0 +1,149 @@
+"""The contract of a store: campaigns, reports counted once, exact sums.
+
+A store is synchronous and used by the one thread that opened it. Several may be open on the same
+database, in one process or in many.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from types import TracebackType
+from typing import Self
+
+from geoveil.aggregator.reports import PackedReport, count_answers, unpack
+from geoveil.gp.estimation import Accumulator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignRecord:
+    """A campaign as published, and its standing."""
+
+    campaign_id: str
+    published: bytes
+    """The bytes whose SHA-256 is the digest."""
+    queries: int
+    """How many; at least 1."""
+    closed: bool = False
+    """Whether its analyst closed it."""
+    reports: int = 0
+    """Counted so far."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Submission:
+    """Validated reports to one campaign, counted together."""
+
+    campaign_id: str
+    reports: Sequence[PackedReport]
+    admit: bool
+    """Whether the campaign's dates allow new reports. Known ones are recognised in any case."""
+
+    @property
+    def weight(self) -> int:
+        """Answers held, at least 1."""
+        return max(1, count_answers(self.reports))
+
+
+class Outcome(Enum):
+    """What the store did with a report."""
+
+    ACCEPTED = "accepted"
+    DUPLICATE = "duplicate"
+    ID_CONFLICT = "id conflict"
+    NOT_OPEN = "not open"
+
+
+class Store(ABC):
+    """See the module. Every method either does all it says, durably, or nothing.
+
+    Raises:
+        ServiceError: CAMPAIGN_NOT_FOUND for an unknown campaign, STORE_UNAVAILABLE if the database
+            can't be reached or written, DATABASE_UNUSABLE on opening what is not ours.
+    """
+
+    @abstractmethod
+    def create_campaign(self, record: CampaignRecord) -> None:
+        """Publish a campaign; the same bytes again change nothing.
+
+        Raises:
+            ServiceError: CAMPAIGN_ID_TAKEN if the id has other bytes.
+        """
+
+    @abstractmethod
+    def close_campaign(self, campaign_id: str) -> None:
+        """Take no new reports from now on; idempotent."""
+
+    @abstractmethod
+    def get_campaign(self, campaign_id: str) -> CampaignRecord:
+        """Return one campaign."""
+
+    @abstractmethod
+    def list_campaigns(self) -> list[CampaignRecord]:
+        """Return all campaigns, in order of creation."""
+
+    @abstractmethod
+    def commit(self, batch: Sequence[Submission]) -> list[list[Outcome]]:
+        """Count reports, in one transaction: their rows and the sums, or neither.
+
+        A report counts if its id is new to its campaign, its submission is admitted and the
+        campaign is not closed. The first of several with one id wins.
+
+        Returns:
+            One outcome per report, in the order and shape of the batch.
+        """
+
+    @abstractmethod
+    def totals(self, campaign_id: str) -> list[Accumulator]:
+        """Return the exact sums of one moment, one per query of the campaign."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release the database; idempotent. Nothing else may be called afterwards."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def judge(
+    reports: Iterable[tuple[PackedReport, bool]], stored: Mapping[int, bool]
+) -> tuple[list[Outcome], list[PackedReport]]:
+    """Decide on the reports of one campaign, in order.
+
+    Args:
+        reports: each with whether it is admitted if it is new.
+        stored: position of a report whose id is stored → whether its answers are the same.
+
+    Returns:
+        One outcome per report, and the reports to be stored.
+    """
+    outcomes = []
+    fresh: dict[bytes, PackedReport] = {}
+    for position, (report, admitted) in enumerate(reports):
+        same = stored.get(position)
+        if same is None and report.report_id in fresh:
+            same = fresh[report.report_id].answers == report.answers
+        if same is not None:
+            outcomes.append(Outcome.DUPLICATE if same else Outcome.ID_CONFLICT)
+        elif admitted:
+            fresh[report.report_id] = report
+            outcomes.append(Outcome.ACCEPTED)
+        else:
+            outcomes.append(Outcome.NOT_OPEN)
+    return outcomes, list(fresh.values())
+
+
+def tally(reports: Iterable[PackedReport]) -> dict[int, Accumulator]:
+    """Return the exact sums of reports by query index."""
+    values: dict[int, list[int]] = {}
+    for index, value in unpack(b"".join(answers for _, answers in reports)):
+        values.setdefault(index, []).append(value)
+    return {index: Accumulator.of(of_query) for index, of_query in values.items()}

@@ -1,0 +1,257 @@
+"""Campaigns, clocks and running servers that the tests of the aggregator share."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from geoveil.aggregator import Aggregator, Service, Settings, SQLiteStore, Store, Writer
+from geoveil.aggregator.reader import Reader
+from geoveil.campaign import (
+    Allocation,
+    Attribute,
+    Campaign,
+    LipschitzLaplaceSpec,
+    MechanismSpec,
+    Question,
+    digest,
+    encode,
+)
+from geoveil.gp import GeoPrivacy, Threshold
+from geoveil.proto.v1 import analyst_pb2, campaign_pb2, collector_pb2, report_pb2
+from geoveil.proto.v1.analyst_pb2_grpc import AnalystStub
+from geoveil.proto.v1.collector_pb2_grpc import CollectorStub
+
+OPENS = datetime(2030, 1, 1, tzinfo=UTC)
+CLOSES = datetime(2030, 2, 1, tzinfo=UTC)
+
+
+class Clock:
+    """A clock that stands where a test puts it."""
+
+    def __init__(self) -> None:
+        self.opens = OPENS
+        self.closes = CLOSES
+        self.now = OPENS + timedelta(days=10)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+@dataclass(frozen=True)
+class Published:
+    """A campaign, its bytes and their digest."""
+
+    campaign: Campaign
+    published: bytes
+    digest: bytes
+
+    @property
+    def campaign_id(self) -> str:
+        return self.campaign.campaign_id
+
+
+def _publish(
+    campaign_id: str = "income",
+    *,
+    queries: int = 3,
+    allocation: Allocation = Allocation.PARTITION,
+    mechanism: MechanismSpec | None = None,
+    title: str = "Household income",
+) -> Published:
+    """Return a campaign; by default its answers may be any 64-bit integers."""
+    campaign = Campaign(
+        campaign_id=campaign_id,
+        title=title,
+        attribute=Attribute(name="household income", unit="dollar"),
+        privacy=GeoPrivacy(1.0, 8000.0, "dollar"),
+        questions=tuple(
+            Question(f"above {i}", Threshold(1000.0 * i, 16_000.0, "smoothstep"))
+            for i in range(1, queries + 1)
+        ),
+        opens=OPENS,
+        closes=CLOSES,
+        mechanism=mechanism or LipschitzLaplaceSpec(),
+        allocation=allocation,
+    )
+    published = encode(campaign)
+    return Published(campaign, published, digest(published))
+
+
+@pytest.fixture
+def publish() -> Callable[..., Published]:
+    return _publish
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    return tmp_path / "reports.sqlite"
+
+
+@pytest.fixture
+def store(database: Path) -> Iterator[SQLiteStore]:
+    """A second pair of eyes on the database of a service or server under test."""
+    with SQLiteStore(database) as opened:
+        yield opened
+
+
+@dataclass
+class RunningService:
+    service: Service
+    writer: Writer
+    reader: Reader
+
+
+ServiceStarter = Callable[..., Awaitable[RunningService]]
+
+
+@pytest.fixture
+async def start_service(database: Path, clock: Clock) -> AsyncIterator[ServiceStarter]:
+    """Starts services on the test's database, stopped when the test ends."""
+    async with AsyncExitStack() as stack:
+
+        async def start(
+            open_store: Callable[[], Store] | None = None, **changes: Any
+        ) -> RunningService:
+            settings = Settings(database=database, **changes)
+            opener = open_store or (lambda: SQLiteStore(database))
+            writer = Writer(
+                opener, queue_limit=settings.queue_limit, commit_limit=settings.commit_limit
+            )
+            reader = Reader(lambda: SQLiteStore(database))
+            for part in (writer, reader):
+                await part.start()
+                stack.push_async_callback(part.stop)
+            return RunningService(Service(writer, reader, settings, clock), writer, reader)
+
+        yield start
+
+
+class Wire:
+    """A client of a running server; speaks the wire contract and nothing else."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self.channel = channel
+        self.collector = CollectorStub(channel)
+        self.analyst = AnalystStub(channel)
+
+    async def create(self, campaign: Published) -> bytes:
+        envelope = campaign_pb2.CampaignEnvelope(campaign=campaign.published)
+        request = analyst_pb2.CreateCampaignRequest(envelope=envelope)
+        return (await self.analyst.CreateCampaign(request)).campaign_digest
+
+    async def submit(self, campaign: Published, *reports: report_pb2.Report) -> list[Any]:
+        request = collector_pb2.SubmitReportsRequest(
+            campaign_id=campaign.campaign_id, campaign_digest=campaign.digest, reports=reports
+        )
+        return list((await self.collector.SubmitReports(request, timeout=30)).results)
+
+    async def sums(self, campaign: Published) -> list[tuple[int, int, int]]:
+        request = analyst_pb2.GetEstimateRequest(campaign_id=campaign.campaign_id)
+        response = await self.analyst.GetEstimate(request, timeout=30)
+        return [(e.n, int(e.sum), int(e.sum_of_squares)) for e in response.estimates]
+
+
+@pytest.fixture
+def wire_of() -> type[Wire]:
+    return Wire
+
+
+@pytest.fixture
+def wire_report() -> Callable[..., report_pb2.Report]:
+    """Returns a function (number, *(query, value)) -> report whose id is the number."""
+
+    def make(number: int, *answers: tuple[int, int]) -> report_pb2.Report:
+        return report_pb2.Report(
+            report_id=number.to_bytes(16, "big"),
+            answers=[report_pb2.Answer(query_index=q, value=v) for q, v in answers],
+        )
+
+    return make
+
+
+@dataclass
+class RunningServer:
+    aggregator: Aggregator
+    address: str
+    wire: Wire
+
+
+ServerStarter = Callable[..., Awaitable[RunningServer]]
+
+
+@pytest.fixture
+async def start_server(database: Path, clock: Clock) -> AsyncIterator[ServerStarter]:
+    """Starts servers on the test's database, stopped when the test ends."""
+    async with AsyncExitStack() as stack:
+
+        async def start(
+            open_store: Callable[[], Store] | None = None, **changes: Any
+        ) -> RunningServer:
+            settings = Settings(**{"database": database, "port": 0, "grace_s": 0.5, **changes})
+            aggregator = Aggregator(settings, clock=clock, open_store=open_store)
+            address = await aggregator.start()
+            stack.push_async_callback(aggregator.stop)
+            channel = await stack.enter_async_context(grpc.aio.insecure_channel(address))
+            return RunningServer(aggregator, address, Wire(channel))
+
+        yield start
+
+
+_PROGRAM = """
+import sys
+from datetime import datetime
+from pathlib import Path
+import asyncio
+from geoveil.aggregator import Settings, serve
+
+settings = Settings(database=Path(sys.argv[1]), port=0, commit_limit=int(sys.argv[3]))
+now = datetime.fromisoformat(sys.argv[2])
+asyncio.run(serve(settings, clock=lambda: now, started=lambda address: print(address, flush=True)))
+"""
+
+
+@dataclass
+class ServerProcess:
+    process: asyncio.subprocess.Process
+    address: str
+
+
+@pytest.fixture
+async def start_process(
+    database: Path, clock: Clock
+) -> AsyncIterator[Callable[..., Awaitable[ServerProcess]]]:
+    """Starts servers in processes of their own, which a test may kill."""
+    started: list[asyncio.subprocess.Process] = []
+
+    async def start(commit_limit: int = 16_384) -> ServerProcess:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-W", "error", "-c", _PROGRAM),
+            *(str(database), clock.now.isoformat(), str(commit_limit)),
+            stdout=asyncio.subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        started.append(process)
+        assert process.stdout is not None
+        address = (await asyncio.wait_for(process.stdout.readline(), 60)).decode().strip()
+        return ServerProcess(process, address)
+
+    yield start
+    for process in started:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()

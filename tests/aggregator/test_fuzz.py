@@ -1,0 +1,185 @@
+"""Thousands of wrong messages over a real connection.
+
+Fails if one of them gets INTERNAL or UNKNOWN, if one that was refused changed anything, if the
+state is not exactly what the messages that were taken ask for, or if the server does not serve
+afterwards.
+"""
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from google.protobuf.message import Message
+
+from geoveil.proto.v1 import analyst_pb2, campaign_pb2, collector_pb2, report_pb2
+
+ACCEPTED = report_pb2.REPORT_STATUS_ACCEPTED
+PERMITTED = {
+    grpc.StatusCode.OK,
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.NOT_FOUND,
+    grpc.StatusCode.ALREADY_EXISTS,
+    grpc.StatusCode.FAILED_PRECONDITION,
+}
+MESSAGES = 3000
+
+
+def mutated(message: bytes, rng: Random) -> bytes:
+    """Return the message with a few bytes changed, added, removed or repeated; or only noise."""
+    if rng.random() < 0.05:
+        return rng.randbytes(rng.randrange(200))
+    data = bytearray(message)
+    for _ in range(rng.choice([1, 1, 1, 2, 3, 8])):
+        at = rng.randrange(len(data) + 1)
+        kind = rng.randrange(5)
+        if kind == 0 and at < len(data):
+            data[at] ^= 1 << rng.randrange(8)
+        elif kind == 1 and at < len(data):
+            data[at] = rng.choice([0, 1, 0x7F, 0x80, 0xFF])
+        elif kind == 2:
+            data[at:at] = rng.randbytes(rng.randrange(1, 12))
+        elif kind == 3:
+            del data[at : at + rng.randrange(1, 20)]
+        else:
+            data[at:at] = data[at : at + rng.randrange(1, 40)]
+    return bytes(data)
+
+
+def contents(database: Path) -> list[list[tuple[Any, ...]]]:
+    """Return every row of every table."""
+    with closing(sqlite3.connect(database)) as connection:
+        tables = ("geoveil_schema", "campaign", "report", "query_sum")
+        return [connection.execute(f"SELECT * FROM {table}").fetchall() for table in tables]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_mutated_messages(
+    start_server: Any,
+    publish: Callable[..., Any],
+    wire_report: Callable[..., Any],
+    database: Path,
+    seed: int,
+) -> None:
+    rng = Random(seed)
+    wire = (await start_server()).wire
+    campaign, closed = publish(), publish("closed")
+    for one in (campaign, closed):
+        await wire.create(one)
+    await wire.analyst.CloseCampaign(analyst_pb2.CloseCampaignRequest(campaign_id="closed"))
+    batch = [wire_report(n, (n % 3, 2**n)) for n in range(4)]
+    envelope = campaign_pb2.CampaignEnvelope(campaign=publish("new").published)
+    seeds: list[tuple[str, Message, type[Message]]] = [
+        (
+            "Collector/SubmitReports",
+            collector_pb2.SubmitReportsRequest(
+                campaign_id=one.campaign_id, campaign_digest=one.digest, reports=batch
+            ),
+            collector_pb2.SubmitReportsResponse,
+        )
+        for one in (campaign, closed)
+    ] + [
+        (
+            "Collector/GetCampaign",
+            collector_pb2.GetCampaignRequest(campaign_id="income"),
+            collector_pb2.GetCampaignResponse,
+        ),
+        (
+            "Analyst/CreateCampaign",
+            analyst_pb2.CreateCampaignRequest(envelope=envelope),
+            analyst_pb2.CreateCampaignResponse,
+        ),
+        (
+            "Analyst/GetEstimate",
+            analyst_pb2.GetEstimateRequest(campaign_id="income", confidence=0.9),
+            analyst_pb2.GetEstimateResponse,
+        ),
+        (
+            "Analyst/CloseCampaign",
+            analyst_pb2.CloseCampaignRequest(campaign_id="closed"),
+            analyst_pb2.CloseCampaignResponse,
+        ),
+        (
+            "Analyst/ListCampaigns",
+            analyst_pb2.ListCampaignsRequest(),
+            analyst_pb2.ListCampaignsResponse,
+        ),
+    ]
+    seen: set[grpc.StatusCode] = set()
+    taken: dict[bytes, list[tuple[int, int]]] = {}
+    created = ["income", "closed"]
+    before = contents(database)
+    for _ in range(MESSAGES):
+        method, message, response_type = rng.choice(seeds)
+        data = mutated(message.SerializeToString(), rng)
+        status, response = await call(wire, method, data, response_type)
+        seen.add(status)
+        assert status in PERMITTED, (method, data)
+        if isinstance(response, collector_pb2.SubmitReportsResponse):
+            reports = collector_pb2.SubmitReportsRequest.FromString(data).reports
+            for report, result in zip(reports, response.results, strict=True):
+                if result.status == ACCEPTED:
+                    assert report.report_id not in taken
+                    taken[report.report_id] = [(a.query_index, a.value) for a in report.answers]
+        if isinstance(response, analyst_pb2.CreateCampaignResponse):
+            request = analyst_pb2.CreateCampaignRequest.FromString(data)
+            name = campaign_pb2.Campaign.FromString(request.envelope.campaign).campaign_id
+            created += [] if name in created else [name]
+        if rng.random() < 0.05:  # a refusal leaves no trace
+            before = contents(database)
+            await refused_changes_nothing(wire, rng, database, before)
+    assert seen == PERMITTED
+    assert taken, "no mutated report was sound: the state was not put to the test"
+    listed = (await wire.analyst.ListCampaigns(analyst_pb2.ListCampaignsRequest())).campaigns
+    names = [campaign_pb2.Campaign.FromString(c.envelope.campaign).campaign_id for c in listed]
+    assert names == created
+    expected = [[v for a in taken.values() for i, v in a if i == query] for query in range(3)]
+    assert await wire.sums(campaign) == [(len(v), sum(v), sum(x * x for x in v)) for v in expected]
+    assert await wire.sums(closed) == [(0, 0, 0)] * 3
+    (result,) = await wire.submit(campaign, wire_report(10**9, (0, 1)))
+    assert result.status == ACCEPTED
+
+
+async def call(
+    wire: Any, method: str, data: bytes, response_type: type[Message]
+) -> tuple[grpc.StatusCode, Message | None]:
+    multicallable = wire.channel.unary_unary(
+        f"/geoveil.proto.v1.{method}", response_deserializer=response_type.FromString
+    )
+    try:
+        return grpc.StatusCode.OK, await multicallable(data, timeout=30)
+    except grpc.aio.AioRpcError as error:
+        return error.code(), None
+
+
+async def refused_changes_nothing(
+    wire: Any, rng: Random, database: Path, before: list[list[tuple[Any, ...]]]
+) -> None:
+    """Send what can't be taken to every method that changes anything."""
+    noise = report_pb2.Report(report_id=rng.randbytes(16), answers=[report_pb2.Answer(value=1)])
+    requests = [
+        (
+            "Collector/SubmitReports",
+            collector_pb2.SubmitReportsRequest(
+                campaign_id="income", campaign_digest=rng.randbytes(32), reports=[noise]
+            ),
+        ),
+        (
+            "Analyst/CreateCampaign",
+            analyst_pb2.CreateCampaignRequest(
+                envelope=campaign_pb2.CampaignEnvelope(campaign=rng.randbytes(50))
+            ),
+        ),
+        ("Analyst/CloseCampaign", analyst_pb2.CloseCampaignRequest(campaign_id="nobody's")),
+    ]
+    for method, request in requests:
+        status, _ = await call(
+            wire, method, request.SerializeToString(), analyst_pb2.CloseCampaignResponse
+        )
+        assert status is not grpc.StatusCode.OK
+    assert contents(database) == before

@@ -1,0 +1,30 @@
+"""What `geoveil.aggregator` exports, and that its parts keep their distance from gRPC."""
+
+import subprocess
+import sys
+
+import geoveil.aggregator
+
+
+def test_every_exported_name_exists_once() -> None:
+    names = geoveil.aggregator.__all__
+    assert len(set(names)) == len(names)
+    for name in names:
+        assert getattr(geoveil.aggregator, name) is not None
+
+
+def test_domain_modules_do_not_import_grpc() -> None:
+    modules = ("service", "store", "writer", "reader", "admission", "errors", "config")
+    # The package itself exports the server, so its modules are loaded without it.
+    program = f"""
+import importlib, sys, types
+import geoveil.gp
+package = types.ModuleType("geoveil.aggregator")
+package.__path__ = {list(geoveil.aggregator.__path__)!r}
+sys.modules["geoveil.aggregator"] = package
+for name in {modules!r}:
+    importlib.import_module("geoveil.aggregator." + name)
+assert "grpc" not in sys.modules
+"""
+    path = f"import sys; sys.path[:] = {sys.path!r}\n"
+    subprocess.run([sys.executable, "-c", path + program], check=True)

@@ -1,0 +1,93 @@
+"""Packing, hiding and admitting single reports."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from geoveil.aggregator.admission import Admission
+from geoveil.aggregator.reports import (
+    PackedReport,
+    Reason,
+    Report,
+    Result,
+    Status,
+    count_answers,
+    pack,
+    unpack,
+)
+from geoveil.campaign import Allocation, DebiasedLaplaceSpec
+
+ID = bytes(range(16))
+ANSWER = st.tuples(st.integers(0, 2**32 - 1), st.integers(-(2**63), 2**63 - 1))
+
+
+@given(st.lists(ANSWER, min_size=1, max_size=50))
+def test_packing_loses_nothing(answers: list[tuple[int, int]]) -> None:
+    packed = pack(answers)
+    assert list(unpack(packed)) == answers
+    assert count_answers([PackedReport(ID, packed)] * 2) == 2 * len(answers)
+    # An independent writer of the same form.
+    assert packed == b"".join(
+        index.to_bytes(4, "little") + value.to_bytes(8, "little", signed=True)
+        for index, value in answers
+    )
+
+
+def test_representations_hide_reports() -> None:
+    shown = repr(
+        [
+            Report(b"id-id-id-id-id-i", [(77, 4711)]),
+            PackedReport(b"id-id-id-id-id-i", b"4711"),
+            Result(Status.REJECTED, Reason.OUT_OF_RANGE, "4711"),
+        ]
+    )
+    assert "4711" not in shown
+    assert "id-id" not in shown
+    assert "77" not in shown
+
+
+def test_partition_admits_one_answer(publish: Callable[..., Any]) -> None:
+    admission = Admission(publish(queries=3).campaign)
+    for index in range(3):
+        assert admission.fault(Report(ID, [(index, -5)])) is None
+    for wrong in ([], [(3, 0)], [(2**32 - 1, 0)], [(0, 0), (1, 0)], [(0, 0), (0, 0)]):
+        fault = admission.fault(Report(ID, wrong))
+        assert fault is not None
+        assert fault.reason is Reason.WRONG_ANSWERS
+        assert "one number from 0 to 2" in fault.detail
+
+
+def test_split_admits_all_answers_in_order(publish: Callable[..., Any]) -> None:
+    admission = Admission(publish(queries=3, allocation=Allocation.SPLIT).campaign)
+    assert admission.fault(Report(ID, [(0, 1), (1, 2), (2, 3)])) is None
+    for wrong in ([], [0], [0, 1], [0, 2, 1], [0, 1, 2, 3], [0, 1, 1], list(range(10_000))):
+        fault = admission.fault(Report(ID, [(index, 0) for index in wrong]))
+        assert fault is not None
+        assert fault.reason is Reason.WRONG_ANSWERS
+        assert "all the numbers from 0 to 2, in order" in fault.detail
+        assert len(fault.detail) < 200  # 10,000 of them fit a response
+
+
+@pytest.mark.parametrize("length", [0, 1, 15, 17, 1000])
+def test_ids_have_16_bytes(publish: Callable[..., Any], length: int) -> None:
+    fault = Admission(publish().campaign).fault(Report(bytes(length), [(0, 0)]))
+    assert fault is not None
+    assert fault.reason is Reason.MALFORMED_ID
+    assert f"must be 16 bytes, got length of report_id={length}" in fault.detail
+
+
+def test_answers_stay_within_what_the_mechanism_can_produce(publish: Callable[..., Any]) -> None:
+    campaign = publish(mechanism=DebiasedLaplaceSpec()).campaign
+    low, high = campaign.mechanisms[1].grid_range
+    admission = Admission(campaign)
+    for value in (low, 0, high):
+        assert admission.fault(Report(ID, [(1, value)])) is None
+    for value in (low - 1, high + 1, 2**63 - 1, -(2**63)):
+        fault = admission.fault(Report(ID, [(1, value)]))
+        assert fault is not None
+        assert fault.reason is Reason.OUT_OF_RANGE
+        assert str(value) in fault.detail
+        assert f"from {low} to {high}" in fault.detail

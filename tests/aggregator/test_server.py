@@ -1,0 +1,281 @@
+"""The wire contract, over real connections to a port that the operating system chooses."""
+
+import asyncio
+import logging
+import shutil
+import sqlite3
+import subprocess
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from geoveil.aggregator import Code, ServiceError, SQLiteStore
+from geoveil.gp import ParameterError
+from geoveil.proto.v1 import analyst_pb2, campaign_pb2, collector_pb2, report_pb2
+
+ACCEPTED = report_pb2.REPORT_STATUS_ACCEPTED
+DUPLICATE = report_pb2.REPORT_STATUS_DUPLICATE
+REJECTED = report_pb2.REPORT_STATUS_REJECTED
+
+
+async def refused(status: grpc.StatusCode, call: Any) -> str:
+    """Return the text of a refusal."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    assert caught.value.code() is status
+    return caught.value.details() or ""
+
+
+def what(results: list[report_pb2.ReportResult]) -> list[int]:
+    """Return the status of each report, or minus the reason why it was rejected."""
+    return [-r.reason if r.status == REJECTED else r.status for r in results]
+
+
+async def test_the_way_of_a_campaign(
+    start_server: Any, publish: Callable[..., Any], wire_report: Callable[..., Any]
+) -> None:
+    wire = (await start_server()).wire
+    campaign = publish()
+    assert await wire.create(campaign) == campaign.digest
+    fetched = await wire.collector.GetCampaign(
+        collector_pb2.GetCampaignRequest(campaign_id="income")
+    )
+    assert fetched.envelope.campaign == campaign.published
+    assert fetched.state == campaign_pb2.CAMPAIGN_STATE_OPEN
+    results = await wire.submit(campaign, wire_report(1, (0, 2**62)), wire_report(2, (0, -3)))
+    assert what(results) == [ACCEPTED, ACCEPTED]
+    assert all(r.reason == 0 and r.detail == "" for r in results)
+    assert await wire.sums(campaign) == [(2, 2**62 - 3, 2**124 + 9), (0, 0, 0), (0, 0, 0)]
+    await wire.analyst.CloseCampaign(analyst_pb2.CloseCampaignRequest(campaign_id="income"))
+    listed = await wire.analyst.ListCampaigns(analyst_pb2.ListCampaignsRequest())
+    (summary,) = listed.campaigns
+    assert summary.envelope.campaign == campaign.published
+    assert summary.state == campaign_pb2.CAMPAIGN_STATE_CLOSED
+    assert summary.reports == 2
+
+
+async def test_estimates_leave_out_what_there_is_not(
+    start_server: Any, publish: Callable[..., Any], wire_report: Callable[..., Any]
+) -> None:
+    wire = (await start_server()).wire
+    campaign = publish()
+    await wire.create(campaign)
+    await wire.submit(campaign, *[wire_report(n, (min(n, 1), 5)) for n in range(3)])
+    request = analyst_pb2.GetEstimateRequest(campaign_id="income", confidence=0.5)
+    response = await wire.analyst.GetEstimate(request)
+    one, two, none = response.estimates
+    assert [e.label for e in response.estimates] == ["above 1", "above 2", "above 3"]
+    assert [e.n for e in response.estimates] == [1, 2, 0]
+    optional = ("value", "standard_error", "ci_low", "ci_high")
+    present = [[e.HasField(name) for name in optional] for e in (one, two, none)]
+    assert present == [[True, False, False, False], [True] * 4, [False] * 4]
+    assert one.confidence == 0.5
+    defaults = await wire.analyst.GetEstimate(analyst_pb2.GetEstimateRequest(campaign_id="income"))
+    assert defaults.estimates[0].confidence == 0.95
+
+
+async def test_sending_again_counts_once_even_across_restarts(
+    start_server: Any, publish: Callable[..., Any], wire_report: Callable[..., Any]
+) -> None:
+    campaign = publish()
+    batch = [wire_report(n, (n % 3, n)) for n in range(50)]
+    first = await start_server()
+    await first.wire.create(campaign)
+    assert what(await first.wire.submit(campaign, *batch, batch[7])) == [ACCEPTED] * 50 + [
+        DUPLICATE
+    ]
+    assert what(await first.wire.submit(campaign, *batch)) == [DUPLICATE] * 50
+    before = await first.wire.sums(campaign)
+    await first.aggregator.stop()
+    second = await start_server()
+    assert what(await second.wire.submit(campaign, *batch)) == [DUPLICATE] * 50
+    conflict = what(await second.wire.submit(campaign, wire_report(7, (0, 7))))
+    assert conflict == [-report_pb2.REJECTION_REASON_ID_CONFLICT]
+    assert await second.wire.sums(campaign) == before
+    assert [n for n, _, _ in before] == [17, 17, 16]
+
+
+async def test_rejections_name_the_field_the_value_and_what_is_permitted(
+    start_server: Any, publish: Callable[..., Any], wire_report: Callable[..., Any]
+) -> None:
+    wire = (await start_server()).wire
+    campaign = publish()
+    await wire.create(campaign)
+    good = wire_report(1, (0, 5))
+    bad_id = report_pb2.Report(report_id=b"x", answers=good.answers)
+    results = await wire.submit(
+        campaign, bad_id, wire_report(2, (9, 5)), good, wire_report(1, (0, 6))
+    )
+    assert what(results) == [
+        -report_pb2.REJECTION_REASON_MALFORMED_ID,
+        -report_pb2.REJECTION_REASON_WRONG_ANSWERS,
+        ACCEPTED,
+        -report_pb2.REJECTION_REASON_ID_CONFLICT,
+    ]
+    assert results[0].detail == ("length of report_id must be 16 bytes, got length of report_id=1")
+    assert "one number from 0 to 2" in results[1].detail
+    assert results[3].detail
+
+
+@pytest.mark.parametrize("side", ["pending", "past"])
+async def test_new_reports_are_taken_between_the_dates(
+    start_server: Any,
+    publish: Callable[..., Any],
+    wire_report: Callable[..., Any],
+    clock: Any,
+    side: str,
+) -> None:
+    day = timedelta(days=1)
+    clock.now = {"pending": clock.opens - day, "past": clock.closes + day}[side]
+    state = {
+        "pending": campaign_pb2.CAMPAIGN_STATE_PENDING,
+        "past": campaign_pb2.CAMPAIGN_STATE_CLOSED,
+    }[side]
+    wire = (await start_server()).wire
+    campaign = publish()
+    await wire.create(campaign)
+    request = collector_pb2.GetCampaignRequest(campaign_id="income")
+    assert (await wire.collector.GetCampaign(request)).state == state
+    results = await wire.submit(campaign, wire_report(1, (0, 5)))
+    assert what(results) == [-report_pb2.REJECTION_REASON_NOT_OPEN]
+
+
+async def test_whole_requests_are_refused_with_their_status(
+    start_server: Any, publish: Callable[..., Any], wire_report: Callable[..., Any]
+) -> None:
+    wire = (await start_server(max_batch=100)).wire
+    campaign, other = publish(), publish(title="Another title")
+    good = wire_report(1, (0, 5))
+    status = grpc.StatusCode
+    assert "no such campaign" in await refused(status.NOT_FOUND, wire.submit(campaign, good))
+    await wire.create(campaign)
+    await refused(status.FAILED_PRECONDITION, wire.submit(other, good))
+    await refused(status.ALREADY_EXISTS, wire.create(other))
+    for count in (0, 101):
+        text = await refused(status.INVALID_ARGUMENT, wire.submit(campaign, *[good] * count))
+        assert f"1 to 100, got number of reports={count}" in text
+    envelope = campaign_pb2.CampaignEnvelope(campaign=b"\xff")
+    request = analyst_pb2.CreateCampaignRequest(envelope=envelope)
+    await refused(status.INVALID_ARGUMENT, wire.analyst.CreateCampaign(request))
+    asked = analyst_pb2.GetEstimateRequest(campaign_id="income", confidence=1.5)
+    text = await refused(status.INVALID_ARGUMENT, wire.analyst.GetEstimate(asked))
+    assert text == "confidence must be a number in (0, 1), got confidence=1.5"
+    assert await wire.sums(campaign) == [(0, 0, 0)] * 3
+
+
+async def test_malformed_and_oversized_messages(
+    start_server: Any, publish: Callable[..., Any]
+) -> None:
+    wire = (await start_server(max_message_bytes=4096)).wire
+    await wire.create(publish())
+    submit = wire.channel.unary_unary("/geoveil.proto.v1.Collector/SubmitReports")
+    for malformed in (b"\xff", b"\x0a\xff", b"\x0a\x02\xff\xfe", bytes(10)):
+        text = await refused(grpc.StatusCode.INVALID_ARGUMENT, submit(malformed))
+        assert f"{len(malformed)} bytes" in text
+    await refused(grpc.StatusCode.RESOURCE_EXHAUSTED, submit(b"\x12\x88\x27" + bytes(5000)))
+    unknown = wire.channel.unary_unary("/geoveil.proto.v1.Collector/Nothing")
+    await refused(grpc.StatusCode.UNIMPLEMENTED, unknown(b""))
+
+
+async def test_defects_are_logged_without_contents_and_told_without_details(
+    start_server: Any,
+    publish: Callable[..., Any],
+    wire_report: Callable[..., Any],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wire = (await start_server()).wire
+    campaign = publish()
+    await wire.create(campaign)
+
+    def broken(answers: list[tuple[int, int]]) -> bytes:
+        raise ValueError(f"can't pack {answers}")
+
+    monkeypatch.setattr("geoveil.aggregator.service.pack", broken)
+    with caplog.at_level(logging.DEBUG):
+        call = wire.submit(campaign, wire_report(123_456_789, (0, 4711)))
+        assert await refused(grpc.StatusCode.INTERNAL, call) == "internal error"
+    assert "defect in /geoveil.proto.v1.Collector/SubmitReports" in caplog.text
+    assert "in broken" in caplog.text
+    assert "builtins.ValueError" in caplog.text
+    for content in ("4711", "123456789", repr((123_456_789).to_bytes(16, "big")), "127.0.0.1"):
+        assert content not in caplog.text
+
+
+async def test_a_port_in_use_is_refused_and_leaves_nothing_open(start_server: Any) -> None:
+    port = int((await start_server()).address.rpartition(":")[2])
+    with pytest.raises(ParameterError, match="free, and one of this machine"):
+        await start_server(port=port)
+
+
+async def test_a_database_of_another_version_refuses_to_start(
+    start_server: Any, database: Path
+) -> None:
+    SQLiteStore(database).close()
+    with sqlite3.connect(database) as other:
+        other.execute("UPDATE geoveil_schema SET version = 99")
+    other.close()
+    with pytest.raises(ServiceError) as caught:
+        await start_server()
+    assert caught.value.code is Code.DATABASE_UNUSABLE
+
+
+async def test_a_failed_commit_is_unavailable_and_can_be_sent_again(
+    start_server: Any,
+    publish: Callable[..., Any],
+    wire_report: Callable[..., Any],
+    database: Path,
+) -> None:
+    full = True
+
+    class Moody(SQLiteStore):
+        def commit(self, batch: Any) -> Any:
+            if full:
+                raise ServiceError(Code.STORE_UNAVAILABLE, "database or disk is full")
+            return super().commit(batch)
+
+    wire = (await start_server(lambda: Moody(database))).wire
+    campaign = publish()
+    await wire.create(campaign)
+    good = wire_report(1, (0, 5))
+    text = await refused(grpc.StatusCode.UNAVAILABLE, wire.submit(campaign, good))
+    assert "disk" not in text
+    assert await wire.sums(campaign) == [(0, 0, 0)] * 3
+    full = False
+    assert what(await wire.submit(campaign, good)) == [ACCEPTED]
+    assert (await wire.sums(campaign))[0] == (1, 5, 25)
+
+
+@pytest.fixture
+def tls(tmp_path: Path) -> dict[str, Path]:
+    """The files of a certificate for this machine."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("needs openssl to make a certificate")
+    files = {"tls_key": tmp_path / "key.pem", "tls_certificate": tmp_path / "certificate.pem"}
+    make = (
+        "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -subj /CN=test"
+    )
+    command = [openssl, *make.split(), "-addext", "subjectAltName=IP:127.0.0.1"]
+    command += ["-keyout", str(files["tls_key"]), "-out", str(files["tls_certificate"])]
+    subprocess.run(command, check=True, capture_output=True)
+    return files
+
+
+async def test_tls(
+    start_server: Any, publish: Callable[..., Any], tls: dict[str, Path], wire_of: Any
+) -> None:
+    server = await start_server(**tls)
+    trusted = grpc.ssl_channel_credentials(
+        await asyncio.to_thread(tls["tls_certificate"].read_bytes)
+    )
+    async with grpc.aio.secure_channel(server.address, trusted) as channel:
+        assert await wire_of(channel).create(publish())
+    await refused(grpc.StatusCode.UNAVAILABLE, server.wire.create(publish()))
+    with pytest.raises(ParameterError, match="tls_key must be a file to read"):
+        await start_server(**{**tls, "tls_key": Path("missing.pem")})

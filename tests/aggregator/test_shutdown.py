@@ -1,0 +1,188 @@
+"""Health, and stopping without losing what was acknowledged.
+
+Fails if an acknowledged report is not in the database after the stop, if any report is counted
+twice, if a request in progress is cut off within the grace, or if the server takes requests while
+it says that it does not serve.
+"""
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from geoveil.aggregator import SQLiteStore
+from geoveil.gp.estimation import Accumulator
+from geoveil.proto.v1 import report_pb2
+
+ACCEPTED = report_pb2.REPORT_STATUS_ACCEPTED
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+SERVICES = ("", "geoveil.proto.v1.Collector", "geoveil.proto.v1.Analyst")
+PATIENCE_S = 60
+"""After which a test that hangs fails."""
+
+
+class HeldStore(SQLiteStore):
+    """Commits when the test lets it."""
+
+    entered = threading.Event()
+    released = threading.Event()
+
+    def commit(self, batch: Any) -> Any:
+        self.entered.set()
+        assert self.released.wait(PATIENCE_S)
+        return super().commit(batch)
+
+
+@pytest.fixture
+def held(database: Path) -> type[HeldStore]:
+    class Held(HeldStore):
+        entered = threading.Event()
+        released = threading.Event()
+
+        def __init__(self) -> None:
+            super().__init__(database)
+
+    return Held
+
+
+class Load:
+    """Clients that send one report after the other, report n with the answer n, until refused."""
+
+    def __init__(self, wire: Any, campaign: Any, wire_report: Callable[..., Any]) -> None:
+        self._wire = wire
+        self._campaign = campaign
+        self._report = wire_report
+        self._numbers = iter(range(1_000_000))
+        self.sent: set[int] = set()
+        self.acknowledged: set[int] = set()
+        self.refusals: set[grpc.StatusCode] = set()
+        self._progress = asyncio.Condition()
+
+    async def client(self) -> None:
+        for number in self._numbers:
+            self.sent.add(number)
+            try:
+                (result,) = await self._wire.submit(
+                    self._campaign, self._report(number, (0, number))
+                )
+            except grpc.aio.AioRpcError as error:
+                self.refusals.add(error.code())
+                return
+            assert result.status == ACCEPTED
+            self.acknowledged.add(number)
+            async with self._progress:
+                self._progress.notify_all()
+
+    async def until(self, acknowledged: int) -> None:
+        async with self._progress:
+            await asyncio.wait_for(
+                self._progress.wait_for(lambda: len(self.acknowledged) >= acknowledged), PATIENCE_S
+            )
+
+
+async def test_every_service_is_healthy_until_the_stop_and_requests_in_progress_finish(
+    start_server: Any, publish: Callable[..., Any], wire_report: Callable[..., Any], held: Any
+) -> None:
+    server = await start_server(held, grace_s=PATIENCE_S)
+    wire, campaign = server.wire, publish()
+    await wire.create(campaign)
+    health = health_pb2_grpc.HealthStub(wire.channel)
+    for name in SERVICES:
+        answer = await health.Check(health_pb2.HealthCheckRequest(service=name))
+        assert answer.status == SERVING
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await health.Check(health_pb2.HealthCheckRequest(service="unknown"))
+    assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+    watches = [health.Watch(health_pb2.HealthCheckRequest(service=name)) for name in SERVICES]
+    assert [(await watch.read()).status for watch in watches] == [SERVING] * 3
+
+    in_progress = asyncio.create_task(wire.submit(campaign, wire_report(1, (0, 5))))
+    assert await asyncio.to_thread(held.entered.wait, PATIENCE_S)
+    stopping = asyncio.create_task(server.aggregator.stop())
+    assert [(await watch.read()).status for watch in watches] == [NOT_SERVING] * 3
+    for watch in watches:
+        watch.cancel()
+    async with grpc.aio.insecure_channel(server.address) as late:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await health_pb2_grpc.HealthStub(late).Check(health_pb2.HealthCheckRequest())
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert not in_progress.done()
+    held.released.set()
+    (result,) = await asyncio.wait_for(in_progress, PATIENCE_S)
+    assert result.status == ACCEPTED
+    await asyncio.wait_for(stopping, PATIENCE_S)
+    await server.aggregator.stop()
+
+
+async def test_what_waits_is_written_even_if_its_client_lost_patience(
+    start_server: Any,
+    publish: Callable[..., Any],
+    wire_report: Callable[..., Any],
+    held: Any,
+    store: SQLiteStore,
+) -> None:
+    server = await start_server(held, grace_s=0)
+    wire, campaign = server.wire, publish()
+    await wire.create(campaign)
+    first = asyncio.create_task(wire.submit(campaign, wire_report(1, (0, 5))))
+    assert await asyncio.to_thread(held.entered.wait, PATIENCE_S)
+    stopping = asyncio.create_task(server.aggregator.stop())
+    with pytest.raises(grpc.aio.AioRpcError):
+        await first
+    held.released.set()
+    await asyncio.wait_for(stopping, PATIENCE_S)
+    assert store.totals("income")[0] == Accumulator.of([5])
+
+
+async def test_a_graceful_stop_under_load_loses_nothing(
+    start_server: Any, publish: Callable[..., Any], wire_report: Callable[..., Any]
+) -> None:
+    first, campaign = await start_server(grace_s=PATIENCE_S), publish()
+    await first.wire.create(campaign)
+    load = Load(first.wire, campaign, wire_report)
+    clients = [asyncio.create_task(load.client()) for _ in range(20)]
+    await load.until(acknowledged=300)
+    await first.aggregator.stop()
+    await asyncio.wait_for(asyncio.gather(*clients), PATIENCE_S)
+    # gRPC cancels what it had received but not begun. Clients send again after either.
+    assert load.refusals <= {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED}
+
+    second = await start_server()
+    counted, total, squares = (await second.wire.sums(campaign))[0]
+    # Refused before they were begun, so nothing that was not acknowledged was counted.
+    assert counted == len(load.acknowledged)
+    assert total == sum(load.acknowledged)
+    assert squares == sum(n * n for n in load.acknowledged)
+    everything = [wire_report(n, (0, n)) for n in load.sent]
+    await second.wire.submit(campaign, *everything)
+    assert (await second.wire.sums(campaign))[0][:2] == (len(load.sent), sum(load.sent))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_signals_stop_a_process_that_then_ends_well(
+    start_process: Any,
+    publish: Callable[..., Any],
+    wire_report: Callable[..., Any],
+    wire_of: Any,
+    store: SQLiteStore,
+    number: int,
+) -> None:
+    server, campaign = await start_process(), publish()
+    async with grpc.aio.insecure_channel(server.address) as channel:
+        wire = wire_of(channel)
+        await wire.create(campaign)
+        load = Load(wire, campaign, wire_report)
+        clients = [asyncio.create_task(load.client()) for _ in range(5)]
+        await load.until(acknowledged=50)
+        server.process.send_signal(number)
+        await asyncio.wait_for(asyncio.gather(*clients), PATIENCE_S)
+    assert await asyncio.wait_for(server.process.wait(), PATIENCE_S) == 0
+    assert store.totals("income")[0] == Accumulator.of(load.acknowledged)

@@ -1,0 +1,203 @@
+"""The contract of a store, run for every implementation."""
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from geoveil.aggregator import Code, ServiceError, SQLiteStore, Store
+from geoveil.aggregator.reports import PackedReport, pack
+from geoveil.aggregator.store import CampaignRecord, Outcome, Submission
+from geoveil.gp.estimation import Accumulator
+
+ACCEPTED, DUPLICATE = Outcome.ACCEPTED, Outcome.DUPLICATE
+ID_CONFLICT, NOT_OPEN = Outcome.ID_CONFLICT, Outcome.NOT_OPEN
+Opener = Callable[[], Store]
+
+
+def record(
+    campaign_id: str = "a", published: bytes = b"a's bytes", queries: int = 3
+) -> CampaignRecord:
+    return CampaignRecord(campaign_id=campaign_id, published=published, queries=queries)
+
+
+def report(number: int, *answers: tuple[int, int]) -> PackedReport:
+    return PackedReport(number.to_bytes(16, "big"), pack(answers))
+
+
+def submission(*reports: PackedReport, to: str = "a", admit: bool = True) -> Submission:
+    return Submission(to, reports, admit)
+
+
+class StoreContract(ABC):
+    """What every store must do. A subclass says how one is opened."""
+
+    @pytest.fixture
+    @abstractmethod
+    def open_store(self, tmp_path: Path) -> Opener:
+        """Return a function that opens the test's database."""
+
+    @pytest.fixture
+    def store(self, open_store: Opener) -> Iterator[Store]:
+        with open_store() as opened:
+            opened.create_campaign(record())
+            yield opened
+
+    def test_campaigns_come_back_in_order_of_creation(self, store: Store) -> None:
+        others = [record("z", b"z", 1), record("b", b"b", 10_000)]
+        for other in others:
+            store.create_campaign(other)
+        assert store.list_campaigns() == [record(), *others]
+        assert store.get_campaign("b") == others[1]
+
+    def test_creating_again_changes_nothing(self, store: Store) -> None:
+        store.close_campaign("a")
+        store.create_campaign(record())
+        assert [c.closed for c in store.list_campaigns()] == [True]
+
+    def test_an_id_is_taken_by_its_bytes(self, store: Store) -> None:
+        with pytest.raises(ServiceError) as caught:
+            store.create_campaign(record(published=b"other bytes"))
+        assert caught.value.code is Code.CAMPAIGN_ID_TAKEN
+        assert store.list_campaigns() == [record()]
+
+    def test_unknown_campaigns_are_not_found(self, store: Store) -> None:
+        calls: list[Callable[[], object]] = [
+            lambda: store.get_campaign("b"),
+            lambda: store.close_campaign("b"),
+            lambda: store.totals("b"),
+            lambda: store.commit([submission(report(1, (0, 5)), to="b")]),
+        ]
+        for call in calls:
+            with pytest.raises(ServiceError) as caught:
+                call()
+            assert caught.value.code is Code.CAMPAIGN_NOT_FOUND
+
+    def test_a_failed_batch_leaves_no_trace(self, store: Store) -> None:
+        batch = [submission(report(1, (0, 5))), submission(report(2, (0, 5)), to="unknown")]
+        with pytest.raises(ServiceError):
+            store.commit(batch)
+        assert store.totals("a") == [Accumulator()] * 3
+        assert store.get_campaign("a").reports == 0
+        assert store.commit(batch[:1]) == [[ACCEPTED]]
+
+    def test_a_report_counts_once(self, store: Store, open_store: Opener) -> None:
+        batch = [submission(report(1, (0, 5)), report(2, (2, -7)))]
+        assert store.commit(batch) == [[ACCEPTED, ACCEPTED]]
+        assert store.commit(batch) == [[DUPLICATE, DUPLICATE]]
+        with open_store() as reopened:
+            assert reopened.commit(batch) == [[DUPLICATE, DUPLICATE]]
+            assert reopened.totals("a") == [
+                Accumulator(1, 5, 25),
+                Accumulator(),
+                Accumulator(1, -7, 49),
+            ]
+            assert reopened.get_campaign("a").reports == 2
+
+    def test_an_id_twice_in_one_batch(self, store: Store) -> None:
+        same, other = report(1, (0, 5)), report(1, (0, 6))
+        batch = [submission(same, same, other), submission(other, same)]
+        assert store.commit(batch) == [[ACCEPTED, DUPLICATE, ID_CONFLICT], [ID_CONFLICT, DUPLICATE]]
+        assert store.totals("a")[0] == Accumulator(1, 5, 25)
+
+    def test_other_answers_conflict(self, store: Store) -> None:
+        store.commit([submission(report(1, (0, 5)))])
+        others = [(0, 6)], [(1, 5)], [(0, 5), (1, 5)]
+        for answers in others:
+            assert store.commit([submission(report(1, *answers))]) == [[ID_CONFLICT]]
+        assert store.totals("a") == [Accumulator(1, 5, 25), Accumulator(), Accumulator()]
+
+    @pytest.mark.parametrize("by_analyst", [True, False])
+    def test_known_reports_are_recognised_when_new_ones_are_not_taken(
+        self, store: Store, by_analyst: bool
+    ) -> None:
+        store.commit([submission(report(1, (0, 5)))])
+        if by_analyst:
+            store.close_campaign("a")
+            store.close_campaign("a")
+        late = submission(report(1, (0, 5)), report(1, (0, 6)), report(2, (0, 5)), admit=by_analyst)
+        assert store.commit([late]) == [[DUPLICATE, ID_CONFLICT, NOT_OPEN]]
+        assert store.totals("a")[0] == Accumulator(1, 5, 25)
+        assert store.get_campaign("a").reports == 1
+
+    def test_late_then_in_time_in_one_batch(self, store: Store) -> None:
+        batch = [submission(report(1, (0, 5)), admit=False), submission(report(1, (0, 5)))]
+        assert store.commit(batch) == [[NOT_OPEN], [ACCEPTED]]
+
+    def test_campaigns_do_not_share_ids(self, store: Store) -> None:
+        store.create_campaign(record("b", b"b"))
+        batch = [
+            submission(report(1, (0, 5))),
+            submission(report(1, (0, 6)), to="b"),
+            submission(report(2, (0, 7)), report(1, (0, 5))),
+        ]
+        assert store.commit(batch) == [[ACCEPTED], [ACCEPTED], [ACCEPTED, DUPLICATE]]
+        assert store.totals("a")[0] == Accumulator.of([5, 7])
+        assert store.totals("b")[0] == Accumulator.of([6])
+
+    def test_sums_are_exact_beyond_64_bits(self, store: Store) -> None:
+        low, high = -(2**63), 2**63 - 1
+        values = [high] * 5 + [low] * 7
+        for number, value in enumerate(values):
+            assert store.commit([submission(report(number, (1, value)))]) == [[ACCEPTED]]
+        sums = store.totals("a")[1]
+        assert (sums.n, sums.total) == (12, 5 * high + 7 * low)
+        assert sums.total_of_squares == 5 * high**2 + 7 * low**2
+        assert sums.total_of_squares > 2**128
+
+    def test_reports_with_many_answers(self, store: Store) -> None:
+        store.create_campaign(record("wide", b"w", queries=1000))
+        batch = [report(n, *[(q, n * q) for q in range(1000)]) for n in range(5)]
+        assert store.commit([submission(*batch, to="wide")]) == [[ACCEPTED] * 5]
+        expected = [Accumulator.of([n * q for n in range(5)]) for q in range(1000)]
+        assert store.totals("wide") == expected
+
+    def test_large_batches_with_everything_in_them(self, store: Store) -> None:
+        rng = Random(20300115)
+        known: dict[int, tuple[int, int]] = {}
+        for _ in range(3):
+            batch, expected = [], []
+            for _ in range(5000):
+                number, answer = rng.randrange(9000), (rng.randrange(3), rng.randrange(-2, 3))
+                batch.append(report(number, answer))
+                if number not in known:
+                    known[number] = answer
+                    expected.append(ACCEPTED)
+                else:
+                    expected.append(DUPLICATE if known[number] == answer else ID_CONFLICT)
+            assert {ACCEPTED, DUPLICATE, ID_CONFLICT} == set(expected)
+            assert store.commit([submission(*batch)]) == [expected]
+        totals = [Accumulator.of(v for q, v in known.values() if q == i) for i in range(3)]
+        assert store.totals("a") == totals
+        assert store.get_campaign("a").reports == len(known)
+
+    def test_two_writers_count_each_report_once(self, store: Store, open_store: Opener) -> None:
+        outcomes: list[Outcome] = []
+
+        def write() -> None:
+            with open_store() as mine:
+                for start in range(0, 300, 10):
+                    batch = submission(*[report(n, (0, n)) for n in range(start, start + 10)])
+                    outcomes.extend(mine.commit([batch])[0])
+
+        threads = [threading.Thread(target=write) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(outcomes.count(o) for o in (ACCEPTED, DUPLICATE)) == [300, 300]
+        assert store.totals("a")[0] == Accumulator.of(range(300))
+
+    def test_closing_twice_is_harmless(self, open_store: Opener) -> None:
+        opened = open_store()
+        opened.close()
+        opened.close()
+
+
+class TestSQLiteStore(StoreContract):
+    @pytest.fixture
+    def open_store(self, tmp_path: Path) -> Opener:
+        return lambda: SQLiteStore(tmp_path / "reports.sqlite")

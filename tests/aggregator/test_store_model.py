@@ -1,0 +1,124 @@
+"""Any sequence of calls to a store, against a dict and a loop."""
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from geoveil.aggregator import Code, ServiceError, SQLiteStore
+from geoveil.aggregator.reports import PackedReport, pack
+from geoveil.aggregator.store import CampaignRecord, Outcome, Submission
+
+QUERIES = 2
+CAMPAIGNS = st.sampled_from(["a", "b"])
+EXTREMES = [-(2**63), -1, 0, 1, 2**62, 2**63 - 1]
+# Few ids and values, so that duplicates and conflicts are common.
+REPORTS = st.lists(
+    st.tuples(
+        st.integers(0, 12),
+        st.lists(
+            st.tuples(st.integers(0, QUERIES - 1), st.sampled_from(EXTREMES)),
+            min_size=1,
+            max_size=2,
+        ),
+    ),
+    min_size=1,
+    max_size=8,
+)
+BATCHES = st.lists(st.tuples(CAMPAIGNS, REPORTS, st.booleans()), min_size=1, max_size=4)
+
+
+class StoreModel(RuleBasedStateMachine):
+    @initialize()
+    def begin(self) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = Path(self.folder.name) / "reports.sqlite"
+        self.store = SQLiteStore(self.path)
+        self.campaigns: dict[str, bytes] = {}
+        self.closed: set[str] = set()
+        self.counted: dict[tuple[str, int], list[tuple[int, int]]] = {}
+
+    @rule(campaign=CAMPAIGNS, published=st.sampled_from([b"1", b"2"]))
+    def create(self, campaign: str, published: bytes) -> None:
+        record = CampaignRecord(campaign_id=campaign, published=published, queries=QUERIES)
+        if self.campaigns.setdefault(campaign, published) == published:
+            self.store.create_campaign(record)
+            return
+        with pytest.raises(ServiceError) as caught:
+            self.store.create_campaign(record)
+        assert caught.value.code is Code.CAMPAIGN_ID_TAKEN
+
+    @rule(campaign=CAMPAIGNS)
+    def close(self, campaign: str) -> None:
+        if campaign in self.campaigns:
+            self.store.close_campaign(campaign)
+            self.closed.add(campaign)
+
+    @precondition(lambda self: self.campaigns)
+    @rule(batch=BATCHES)
+    def commit(
+        self, batch: list[tuple[str, list[tuple[int, list[tuple[int, int]]]], bool]]
+    ) -> None:
+        batch = [entry for entry in batch if entry[0] in self.campaigns]
+        submissions, expected = [], []
+        for campaign, reports, admit in batch:
+            packed = [PackedReport(n.to_bytes(16, "big"), pack(a)) for n, a in reports]
+            submissions.append(Submission(campaign, packed, admit))
+            expected.append([self.judge(campaign, n, a, admit) for n, a in reports])
+        assert self.store.commit(submissions) == expected
+
+    def judge(self, campaign: str, n: int, answers: list[tuple[int, int]], admit: bool) -> Outcome:
+        if (campaign, n) in self.counted:
+            same = self.counted[campaign, n] == answers
+            return Outcome.DUPLICATE if same else Outcome.ID_CONFLICT
+        if not admit or campaign in self.closed:
+            return Outcome.NOT_OPEN
+        self.counted[campaign, n] = answers
+        return Outcome.ACCEPTED
+
+    @rule()
+    def reopen(self) -> None:
+        self.store.close()
+        self.store = SQLiteStore(self.path)
+
+    @invariant()
+    def campaigns_agree(self) -> None:
+        assert [
+            (c.campaign_id, c.published, c.closed, c.reports) for c in self.store.list_campaigns()
+        ] == [
+            (name, published, name in self.closed, sum(c == name for c, _ in self.counted))
+            for name, published in self.campaigns.items()
+        ]
+
+    @invariant()
+    def sums_agree(self) -> None:
+        for campaign in self.campaigns:
+            totals = self.store.totals(campaign)
+            assert len(totals) == QUERIES
+            for query, sums in enumerate(totals):
+                values = [
+                    value
+                    for (name, _), answers in self.counted.items()
+                    for index, value in answers
+                    if (name, index) == (campaign, query)
+                ]
+                assert sums.n == len(values)
+                assert sums.total == sum(values)
+                assert sums.total_of_squares == sum(v * v for v in values)
+
+    def teardown(self) -> None:
+        self.store.close()
+        self.folder.cleanup()
+
+
+TestStoreModel = StoreModel.TestCase
+TestStoreModel.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)

@@ -1,0 +1,277 @@
+"""Group commit, back-pressure, failure and drain, with a store whose commits a test holds back."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from geoveil.aggregator import Code, ServiceError, SQLiteStore, Writer
+from geoveil.aggregator.reports import PackedReport, pack
+from geoveil.aggregator.store import CampaignRecord, Outcome, Submission
+from geoveil.gp.estimation import Accumulator
+
+PATIENCE_S = 30
+"""After which a test that hangs fails."""
+
+
+class HeldStore(SQLiteStore):
+    """Commits when the test lets it, and as the test wants it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.entered = threading.Semaphore(0)
+        self.released = threading.Semaphore(0)
+        self.failure: Exception | None = None
+        self.sizes: list[int] = []
+        self.create_campaign(CampaignRecord(campaign_id="a", published=b"a", queries=1))
+
+    def commit(self, batch: Sequence[Submission]) -> list[list[Outcome]]:
+        self.sizes.append(len(batch))
+        self.entered.release()
+        assert self.released.acquire(timeout=PATIENCE_S)
+        if self.failure is not None:
+            raise self.failure
+        return super().commit(batch)
+
+    async def wait_until_entered(self) -> None:
+        assert await asyncio.to_thread(self.entered.acquire, timeout=PATIENCE_S)
+
+    def release(self, times: int = 1000) -> None:
+        self.released.release(times)
+
+
+def submission(number: int, reports: int = 1) -> Submission:
+    return Submission(
+        "a",
+        [
+            PackedReport((number * 10_000 + i).to_bytes(16, "big"), pack([(0, number)]))
+            for i in range(reports)
+        ],
+        True,
+    )
+
+
+class Held:
+    def __init__(self, writer: Writer, store: HeldStore) -> None:
+        self.writer = writer
+        self.store = store
+
+    def submit(self, number: int, reports: int = 1) -> "asyncio.Task[list[Outcome]]":
+        return asyncio.create_task(self.writer.submit(submission(number, reports)))
+
+    async def occupy(self) -> "asyncio.Task[list[Outcome]]":
+        """Let the writer begin a transaction, which then waits for `release`."""
+        task = self.submit(0)
+        await self.store.wait_until_entered()
+        return task
+
+    async def sums(self) -> Accumulator:
+        return (await self.writer.call(lambda store: store.totals("a")))[0]
+
+
+Starter = Callable[..., Awaitable[Held]]
+
+
+@pytest.fixture
+async def start(database: Path) -> AsyncIterator[Starter]:
+    async with AsyncExitStack() as stack:
+
+        async def started(**changes: Any) -> Held:
+            stores: list[HeldStore] = []
+
+            def open_store() -> HeldStore:
+                stores.append(HeldStore(database))
+                return stores[0]
+
+            limits = {"queue_limit": 1000, "commit_limit": 1000, **changes}
+            writer = Writer(open_store, **limits)
+            await writer.start()
+            held = Held(writer, stores[0])
+
+            async def stop() -> None:
+                held.store.release()
+                await writer.stop()
+
+            stack.push_async_callback(stop)
+            return held
+
+        yield started
+
+
+async def settled(tasks: Sequence["asyncio.Task[list[Outcome]]"]) -> list[Any]:
+    gathered = asyncio.gather(*tasks, return_exceptions=True)
+    return await asyncio.wait_for(gathered, PATIENCE_S)
+
+
+async def queued() -> None:
+    """Let tasks that were just made run up to their first wait."""
+    await asyncio.sleep(0)
+
+
+async def test_what_comes_during_a_transaction_shares_the_next(start: Starter) -> None:
+    held = await start()
+    tasks = [await held.occupy(), *[held.submit(n) for n in range(1, 101)]]
+    await queued()
+    held.store.release()
+    assert await settled(tasks) == [[Outcome.ACCEPTED]] * 101
+    assert held.store.sizes == [1, 100]
+    assert await held.sums() == Accumulator.of(range(101))
+
+
+async def test_transactions_have_a_size(start: Starter) -> None:
+    held = await start(commit_limit=10)
+    first = await held.occupy()
+    tasks = [held.submit(n, reports=4) for n in range(1, 6)] + [held.submit(6, reports=25)]
+    await queued()
+    held.store.release()
+    assert [len(outcomes) for outcomes in await settled([first, *tasks])] == [1, 4, 4, 4, 4, 4, 25]
+    assert held.store.sizes == [1, 2, 2, 1, 1]  # the last is larger than the limit, and goes alone
+
+
+async def test_answers_go_to_whom_they_belong(start: Starter) -> None:
+    held = await start()
+    first = await held.occupy()
+    tasks = [held.submit(1), held.submit(1), held.submit(2, 3)]
+    await queued()
+    held.store.release()
+    accepted, duplicate = Outcome.ACCEPTED, Outcome.DUPLICATE
+    assert await settled([first, *tasks]) == [[accepted], [accepted], [duplicate], [accepted] * 3]
+
+
+async def test_a_full_queue_refuses_and_recovers(start: Starter) -> None:
+    held = await start(queue_limit=10)
+    first = await held.occupy()
+    tasks = [held.submit(1, reports=6), held.submit(2, reports=4)]
+    await queued()
+    with pytest.raises(ServiceError) as caught:
+        await held.writer.submit(submission(3))
+    assert caught.value.code is Code.QUEUE_FULL
+    held.store.release()
+    await settled([first, *tasks])
+    assert await held.writer.submit(submission(3)) == [Outcome.ACCEPTED]
+    assert await held.sums() == Accumulator.of([0, *[1] * 6, *[2] * 4, 3])
+
+
+async def test_an_empty_queue_takes_anything(start: Starter) -> None:
+    held = await start(queue_limit=10, commit_limit=10)
+    held.store.release()
+    assert await held.writer.submit(submission(1, reports=50)) == [Outcome.ACCEPTED] * 50
+
+
+async def test_the_queue_is_measured_in_answers(start: Starter) -> None:
+    held = await start(queue_limit=10)
+    first = await held.occupy()
+    wide = PackedReport(b"\xff" * 16, pack([(0, 1)] * 9))
+    tasks = [asyncio.create_task(held.writer.submit(Submission("a", [wide], True)))]
+    await queued()
+    with pytest.raises(ServiceError):
+        await held.writer.submit(submission(1, reports=2))
+    tasks.append(held.submit(2))
+    held.store.release()
+    assert await settled([first, *tasks]) == [[Outcome.ACCEPTED]] * 3
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [ServiceError(Code.STORE_UNAVAILABLE, "disk full"), RuntimeError("report 4711 is cursed")],
+)
+async def test_a_failed_transaction_fails_all_who_wait_and_no_more(
+    start: Starter, failure: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    held = await start()
+    held.store.failure = failure
+    tasks = [await held.occupy()]
+    held.store.release(1)
+    tasks += [held.submit(n) for n in range(1, 51)]
+    await held.store.wait_until_entered()
+    with caplog.at_level(logging.DEBUG):
+        held.store.release(1)
+        errors = await settled(tasks)
+    assert {(type(e), e.code) for e in errors} == {(ServiceError, Code.STORE_UNAVAILABLE)}
+    assert len(errors) == 51
+    assert "4711" not in caplog.text
+    assert "transaction of" in caplog.text
+    assert await held.sums() == Accumulator()
+    held.store.failure = None
+    held.store.release()
+    again = await settled([held.submit(n) for n in range(51)])
+    assert again == [[Outcome.ACCEPTED]] * 51
+    assert await held.sums() == Accumulator.of(range(51))
+
+
+async def test_who_goes_away_is_counted_and_delays_nobody(start: Starter) -> None:
+    held = await start()
+    first = await held.occupy()
+    gone, stays = held.submit(1), held.submit(2)
+    await queued()
+    gone.cancel()
+    held.store.release()
+    assert await settled([first, stays]) == [[Outcome.ACCEPTED]] * 2
+    assert gone.cancelled()
+    assert await held.sums() == Accumulator.of([0, 1, 2])
+
+
+async def test_calls_go_before_what_waits(start: Starter) -> None:
+    held = await start()
+    first = await held.occupy()
+    late = held.submit(1)
+    await queued()
+    close = asyncio.create_task(held.writer.call(lambda store: store.close_campaign("a")))
+    await queued()
+    held.store.release()
+    assert await settled([first, late]) == [[Outcome.ACCEPTED], [Outcome.NOT_OPEN]]
+    await close
+
+
+async def test_calls_raise_what_they_raise(start: Starter) -> None:
+    held = await start()
+    with pytest.raises(ServiceError) as caught:
+        await held.writer.call(lambda store: store.close_campaign("unknown"))
+    assert caught.value.code is Code.CAMPAIGN_NOT_FOUND
+
+
+async def test_stop_writes_all_that_waits(start: Starter, database: Path) -> None:
+    held = await start(commit_limit=10)
+    tasks = [await held.occupy(), *[held.submit(n) for n in range(1, 101)]]
+    await queued()
+    stop = asyncio.create_task(held.writer.stop())
+    await queued()
+    with pytest.raises(ServiceError) as caught:
+        await held.writer.submit(submission(999))
+    assert caught.value.code is Code.STOPPING
+    with pytest.raises(ServiceError):
+        await held.writer.call(lambda store: store.totals("a"))
+    held.store.release()
+    assert await settled(tasks) == [[Outcome.ACCEPTED]] * 101
+    await stop
+    await held.writer.stop()
+    with SQLiteStore(database) as reopened:
+        assert reopened.totals("a") == [Accumulator.of(range(101))]
+
+
+async def test_waiting_for_more_ends_when_there_is_enough_or_no_more_to_come(
+    start: Starter,
+) -> None:
+    held = await start(commit_limit=3, latency_s=1000 * PATIENCE_S)
+    held.store.release()
+    tasks = [held.submit(n) for n in range(3)]
+    assert await settled(tasks) == [[Outcome.ACCEPTED]] * 3
+    assert held.store.sizes == [3]
+    last = held.submit(3)
+    await queued()
+    await asyncio.wait_for(held.writer.stop(), PATIENCE_S)
+    assert await last == [Outcome.ACCEPTED]
+
+
+async def test_start_raises_what_opening_raises(tmp_path: Path) -> None:
+    missing = tmp_path / "missing" / "reports.sqlite"
+    writer = Writer(lambda: SQLiteStore(missing), queue_limit=1, commit_limit=1)
+    with pytest.raises(ServiceError) as caught:
+        await writer.start()
+    assert caught.value.code is Code.DATABASE_UNUSABLE
+    await writer.stop()

@@ -1,0 +1,171 @@
+"""Many devices, few requests."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from geoveil.campaign import Campaign, encode
+from geoveil.client import (
+    Contribution,
+    Contributor,
+    InMemoryCollector,
+    InMemoryTransport,
+    Policy,
+    Rejection,
+    Status,
+    Transport,
+    TransportError,
+    gather,
+)
+from geoveil.gp import GeoPrivacy
+from geoveil.proto.v1 import collector_pb2, report_pb2
+
+FOUR_MIB = 4 * 1024 * 1024
+
+
+def contribution(number: int, *, campaign_id: str = "c", answers: int = 1) -> Contribution:
+    report = report_pb2.Report(
+        report_id=number.to_bytes(16),
+        answers=[report_pb2.Answer(query_index=i, value=-(2**63)) for i in range(answers)],
+    )
+    return Contribution(
+        campaign_id=campaign_id,
+        digest=campaign_id.encode() * 32,
+        report=report.SerializeToString(),
+        privacy=GeoPrivacy(1, 1, "metre"),
+    )
+
+
+def numbers(batch: Any) -> list[int]:
+    return [int.from_bytes(r.report_id) for r in batch.request().reports]
+
+
+def test_nothing_makes_no_request() -> None:
+    assert list(gather([])) == []
+
+
+@pytest.mark.parametrize(
+    ("count", "sizes"),
+    [(1, [1]), (10_000, [10_000]), (10_001, [10_000, 1]), (20_000, [10_000] * 2)],
+)
+def test_at_most_ten_thousand_reports(count: int, sizes: list[int]) -> None:
+    batches = list(gather(contribution(i) for i in range(count)))
+    assert [len(b.contributions) for b in batches] == sizes
+    assert [n for b in batches for n in numbers(b)] == list(range(count))
+
+
+def test_at_most_four_mebibytes() -> None:
+    batches = list(gather(contribution(i, answers=10_000) for i in range(50)))
+    sizes = [b.request().ByteSize() for b in batches]
+    assert max(sizes) <= FOUR_MIB
+    assert [n for b in batches for n in numbers(b)] == list(range(50))
+    # Not by being timid: all but the last are full to within one report.
+    one = contribution(1, answers=10_000)
+    assert len(sizes) > 1
+    assert min(sizes[:-1]) > FOUR_MIB - len(one.report) - 6 * 50
+
+
+def test_each_request_is_for_one_campaign() -> None:
+    mixed = [contribution(i, campaign_id="ab"[i % 2]) for i in range(10)]
+    batches = {b.campaign_id: b for b in gather(mixed)}
+    assert numbers(batches["a"]) == [0, 2, 4, 6, 8]
+    assert numbers(batches["b"]) == [1, 3, 5, 7, 9]
+    assert batches["a"].request().campaign_digest == b"a" * 32
+    assert [c.report for c in batches["a"].contributions] == [c.report for c in mixed[::2]]
+
+
+def test_batches_come_as_they_fill() -> None:
+    read = 0
+
+    def endless() -> Any:
+        nonlocal read
+        while True:
+            yield contribution(read)
+            read += 1
+
+    batches = gather(endless())
+    assert len(next(batches).contributions) == 10_000
+    assert read == 10_000  # the one that did not fit any more
+
+
+def result(status: int, **more: Any) -> report_pb2.ReportResult:
+    return report_pb2.ReportResult(status=status, **more)  # type: ignore[arg-type]
+
+
+def test_results_are_read_in_order() -> None:
+    (batch,) = gather(contribution(i) for i in range(3))
+    outcomes = batch.outcomes(
+        collector_pb2.SubmitReportsResponse(
+            results=[result(1), result(3, reason=4, detail="answer = 9"), result(2)]
+        )
+    )
+    assert [o.status for o in outcomes] == [
+        Status.ACKNOWLEDGED,
+        Status.REJECTED,
+        Status.ACKNOWLEDGED,
+    ]
+    assert [o.rejection for o in outcomes] == [None, Rejection("OUT_OF_RANGE", "answer = 9"), None]
+
+
+@pytest.mark.parametrize("statuses", [[], [1, 1], [1, 1, 1, 1], [1, 0, 1], [1, 9, 1]])
+def test_results_that_break_the_contract_prove_nothing(statuses: list[int]) -> None:
+    (batch,) = gather(contribution(i) for i in range(3))
+    response = collector_pb2.SubmitReportsResponse(results=[result(s) for s in statuses])
+    with pytest.raises(TransportError, match="INTERNAL: the server gave"):
+        batch.outcomes(response)
+
+
+def test_many_devices_share_a_transport(
+    campaign: Campaign, policy: Policy, collector: InMemoryCollector
+) -> None:
+    """What a kiosk does: one contributor, many values, few requests, every report counted once."""
+    transport: Transport = InMemoryTransport(collector)
+    contributor = Contributor(policy=policy)
+    fetched = transport.get_campaign(collector_pb2.GetCampaignRequest(campaign_id="income"), 1.0)
+    accepted = contributor.accept("income", fetched.envelope.campaign)
+    assert fetched.envelope.campaign == encode(campaign)
+    for batch in gather(contributor.prepare(accepted, 1000.0 * i) for i in range(300)):
+        for _ in range(2):  # sent again, as after a lost answer
+            outcomes = batch.outcomes(transport.submit_reports(batch.request(), 1.0))
+            assert {o.status for o in outcomes} == {Status.ACKNOWLEDGED}
+    assert len(collector.reports("income")) == 300
+
+
+def test_the_collector_of_tests_refuses_what_the_real_one_refuses(
+    campaign: Campaign, collector: InMemoryCollector, make_source: Callable[[int], Any]
+) -> None:
+    low, high = campaign.mechanisms[0].grid_range
+    answer = report_pb2.Answer(query_index=0, value=high)
+    ident = bytes(16)
+
+    def submit(*reports: report_pb2.Report, digest: bytes | None = None) -> list[tuple[int, int]]:
+        request = collector_pb2.SubmitReportsRequest(
+            campaign_id="income",
+            campaign_digest=good if digest is None else digest,
+            reports=reports,
+        )
+        return [(r.status, r.reason) for r in collector(request).results]
+
+    from geoveil.campaign import digest
+
+    good = digest(encode(campaign))
+    report = report_pb2.Report
+    assert submit(report(report_id=ident, answers=[answer])) == [(1, 0)]
+    assert submit(report(report_id=ident, answers=[answer])) == [(2, 0)]
+    wrong = [
+        (report(report_id=b"short", answers=[answer]), 1),
+        (report(report_id=ident, answers=[report_pb2.Answer(value=low)]), 2),
+        (report(report_id=bytes([1] * 16)), 3),
+        (report(report_id=bytes([1] * 16), answers=[answer, answer]), 3),
+        (report(report_id=bytes([1] * 16), answers=[report_pb2.Answer(query_index=1)]), 3),
+        (report(report_id=bytes([1] * 16), answers=[report_pb2.Answer(value=high + 1)]), 4),
+        (report(report_id=bytes([1] * 16), answers=[report_pb2.Answer(value=low - 1)]), 4),
+    ]
+    assert submit(*(r for r, _ in wrong)) == [(3, reason) for _, reason in wrong]
+    collector.close("income")
+    assert submit(report(report_id=bytes([2] * 16), answers=[answer])) == [(3, 5)]
+    assert submit(report(report_id=ident, answers=[answer])) == [(2, 0)]
+    with pytest.raises(TransportError, match="FAILED_PRECONDITION"):
+        submit(report(report_id=ident, answers=[answer]), digest=bytes(32))
+    assert len(collector.reports("income")) == 1
