@@ -447,9 +447,10 @@ def _chords(query: Any, points: tuple[float, ...], reach: float) -> tuple[Array,
     """Return points y and the steepest chord from each to a point of a fine grid within reach."""
     size = feature(query)
     span = 8.0 if kind(query) == "kernel" else 2.0
-    span += reach / size if reach < math.inf else 0.0
     grid = np.concatenate([np.linspace(-span, span, 3001), [-0.5, 0.5]]) * size
     y = np.concatenate([grid, points])
+    if reach < math.inf:  # from as far as chords reach back
+        y = np.concatenate([y, np.linspace(-1, 1, 3001) * (span * size + reach)])
     steepest, rise, f_y = float_slope(query, y), float_value(query, grid), float_value(query, y)
     for start in range(0, y.size, 512):
         part = slice(start, start + 512)
