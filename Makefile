@@ -29,7 +29,7 @@ check: $(VENV)/.stamp-dev            ## format, lint, types, layers, generated c
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
 	tools/check-protos.sh
 
