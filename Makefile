@@ -14,10 +14,13 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip
 
-# One stamp per set of extras: all < test < dev. A larger set serves the smaller targets too.
+# One stamp per set of extras; a larger set holds the smaller ones.
+HOLDS_all := all
+HOLDS_test := all test
+HOLDS_dev := all test dev
 $(VENV)/.stamp-%: pyproject.toml | $(BIN)/python
 	$(BIN)/pip install --quiet --editable '.[$*]'
-	@touch $@
+	@touch $(HOLDS_$*:%=$(VENV)/.stamp-%)
 
 demo: $(VENV)/.stamp-all            ## the whole path once: real data, real server, 20,000 devices (~30 s)
 	$(BIN)/geoveil demo $(DEMO)

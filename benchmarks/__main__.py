@@ -2,9 +2,14 @@
 
 import argparse
 
-from benchmarks import release, simulate
+from benchmarks import release, simulate, startup, submit
 
-TABLES = {"simulate": simulate.table, "release": release.table}
+TABLES = {
+    "simulate": simulate.table,
+    "release": release.table,
+    "startup": startup.table,
+    "submit": submit.table,
+}
 
 parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
 parser.add_argument("names", nargs="*", help=f"some of {', '.join(TABLES)}; all by default")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from geoveil.gp import ParameterError
-from geoveil.gp._validation import between
+from geoveil.gp.validation import between
 
 MOST_REPORTS = 10_000
 """In one request: a bound of the wire contract."""

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import signal
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -54,8 +55,8 @@ class Aggregator:
     ) -> None:
         self._settings = settings
         if open_store is None:
-            open_store = lambda: SQLiteStore(  # noqa: E731
-                settings.database, busy_timeout_s=settings.busy_timeout_s
+            open_store = partial(
+                SQLiteStore, settings.database, busy_timeout_s=settings.busy_timeout_s
             )
         self._writer = Writer(
             open_store,

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.gp._validation import float_array
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.gp.errors import ParameterError, PrivateValueError
+from geoveil.gp.validation import float_array
 
 Value = float | int | Sequence[float] | NDArray[np.float64]
 """A number, a list of numbers, or (longitude, latitude) in degrees."""

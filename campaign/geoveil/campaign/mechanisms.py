@@ -11,7 +11,7 @@ from geoveil.gp import (
     Query,
     SmoothMechanism,
 )
-from geoveil.gp._validation import between
+from geoveil.gp.validation import between
 
 
 class MechanismSpec(ABC):

@@ -18,7 +18,7 @@ from geoveil.cli import records
 from geoveil.cli.analyst import Analyst
 from geoveil.cli.console import err, number, out
 from geoveil.client import GrpcAioTransport, Policy
-from geoveil.gp import _validation
+from geoveil.gp import validation
 from geoveil.simulation.comparison import Prediction
 from geoveil.simulation.demo import Experiment, experiments
 from geoveil.simulation.fleet import run_fleet
@@ -43,7 +43,7 @@ def demo(
     Starts an aggregator, creates two campaigns, lets every simulated device perturb the value of a
     real household or collision and submit it, and compares the estimates with the truth.
     """
-    _validation.between("devices", devices, 40, 10_000_000)
+    validation.between("devices", devices, 40, 10_000_000)
     started = time.monotonic()
     rng = np.random.default_rng(seed)
     asked = experiments()

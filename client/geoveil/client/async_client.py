@@ -110,6 +110,6 @@ class AsyncClient:
                     step = steps.send(result)
             raise ClientClosed
         except StopIteration as done:
-            return done.value  # type: ignore[no-any-return]
+            return done.value  # type: ignore[no-any-return]  # what the steps return
         finally:
             steps.close()

@@ -36,13 +36,15 @@ class InMemoryTransport:
         self, request: collector_pb2.GetCampaignRequest, timeout_s: float
     ) -> collector_pb2.GetCampaignResponse:
         """See `Transport.get_campaign`."""
-        return self._handler(request)  # type: ignore[no-any-return]
+        response: collector_pb2.GetCampaignResponse = self._handler(request)
+        return response
 
     def submit_reports(
         self, request: collector_pb2.SubmitReportsRequest, timeout_s: float
     ) -> collector_pb2.SubmitReportsResponse:
         """See `Transport.submit_reports`."""
-        return self._handler(request)  # type: ignore[no-any-return]
+        response: collector_pb2.SubmitReportsResponse = self._handler(request)
+        return response
 
     @property
     def aio(self) -> "InMemoryAsyncTransport":
@@ -60,13 +62,15 @@ class InMemoryAsyncTransport:
         self, request: collector_pb2.GetCampaignRequest, timeout_s: float
     ) -> collector_pb2.GetCampaignResponse:
         """See `Transport.get_campaign`."""
-        return self._handler(request)  # type: ignore[no-any-return]
+        response: collector_pb2.GetCampaignResponse = self._handler(request)
+        return response
 
     async def submit_reports(
         self, request: collector_pb2.SubmitReportsRequest, timeout_s: float
     ) -> collector_pb2.SubmitReportsResponse:
         """See `Transport.submit_reports`."""
-        return self._handler(request)  # type: ignore[no-any-return]
+        response: collector_pb2.SubmitReportsResponse = self._handler(request)
+        return response
 
 
 @dataclass(slots=True)

@@ -33,7 +33,7 @@ from geoveil.client.journal import Entry, Journal, MemoryJournal, Status
 from geoveil.client.policy import Policy
 from geoveil.client.retry import RETRYABLE, Deadline, Timing, pauses
 from geoveil.gp import RandomSource
-from geoveil.gp._validation import positive
+from geoveil.gp.validation import positive
 from geoveil.proto.v1 import campaign_pb2, collector_pb2
 
 _Result = TypeVar("_Result")
@@ -117,7 +117,8 @@ class Session:
                 if error.code == "FAILED_PRECONDITION":
                     yield from self._check_unchanged(entry, deadline)
                 raise DeliveryFailed(entry.receipt(), error) from error
-        return entry.receipt()  # type: ignore[no-any-return]
+        receipt: Receipt = entry.receipt()
+        return receipt
 
     def flush(self) -> Steps[FlushResult]:
         """Send what is pending; what fails stays pending."""
@@ -150,7 +151,7 @@ class Session:
                 raise CampaignNotFound(campaign_id) from error
             raise
         published = response.envelope.campaign
-        accepted = yield self._local(
+        accepted: AcceptedCampaign = yield self._local(
             lambda: self._contributor.accept(campaign_id, published), len(published) > _QUICK_BYTES
         )
         if response.state in _NOT_OPEN:
@@ -158,7 +159,7 @@ class Session:
         if len(self._campaigns) >= _MOST_CAMPAIGNS:
             self._campaigns.clear()
         self._campaigns[campaign_id] = accepted
-        return accepted  # type: ignore[no-any-return]
+        return accepted
 
     def _deliver(self, entry: Entry, deadline: Deadline) -> Steps[Entry]:
         made = entry.contribution
@@ -168,12 +169,12 @@ class Session:
             lambda io, seconds: io.transport.submit_reports(request, seconds), deadline
         )
         (outcome,) = batch.outcomes(response)
-        settled = yield self._local(
+        settled: Entry = yield self._local(
             lambda: self._journal.settle(
                 made.campaign_id, outcome.status, self._timing.now(), outcome.rejection
             )
         )
-        return settled  # type: ignore[no-any-return]
+        return settled
 
     def _check_unchanged(self, entry: Entry, deadline: Deadline) -> Steps[None]:
         """Look whether the server shows another campaign now; if it can't be asked, say nothing."""

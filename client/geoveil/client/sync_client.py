@@ -133,6 +133,6 @@ class Client:
                     step = steps.send(result)
             raise ClientClosed
         except StopIteration as done:
-            return done.value  # type: ignore[no-any-return]
+            return done.value  # type: ignore[no-any-return]  # what the steps return
         finally:
             steps.close()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.gp import _validation
+from geoveil.gp import validation
 from geoveil.gp.errors import PrivateValueError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -59,9 +59,9 @@ class AzimuthalEquidistant:
 
     def __post_init__(self) -> None:
         checked = {
-            "longitude_deg": _validation.between("longitude_deg", self.longitude_deg, -180, 180),
-            "latitude_deg": _validation.between("latitude_deg", self.latitude_deg, -90, 90),
-            "radius_m": _validation.between("radius_m", self.radius_m, 0, 5_000_000, low_open=True),
+            "longitude_deg": validation.between("longitude_deg", self.longitude_deg, -180, 180),
+            "latitude_deg": validation.between("latitude_deg", self.latitude_deg, -90, 90),
+            "radius_m": validation.between("radius_m", self.radius_m, 0, 5_000_000, low_open=True),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -92,7 +92,7 @@ class AzimuthalEquidistant:
             UnsupportedError: if pyproj is not installed.
         """
         expected = "a longitude in [-180, 180] and a latitude in [-90, 90], in degrees"
-        array = _validation.float_array(places)
+        array = validation.float_array(places)
         if array is None or array.shape[-1:] != (2,) or not np.isfinite(array).all():
             raise PrivateValueError(expected)
         longitude, latitude = array[..., 0], array[..., 1]
@@ -112,7 +112,7 @@ class AzimuthalEquidistant:
 
     def unproject(self, points: ArrayLike) -> NDArray[np.float64]:
         """Return (longitude, latitude) in degrees of points of the plane, shape (n, 2) or (2,)."""
-        array = _validation.points(points, 2)
+        array = validation.points(points, 2)
         shape = array.shape[:-1]
         longitude, latitude, _ = _geodesics().fwd(
             np.full(shape, self.longitude_deg),

@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from geoveil.gp import _validation
+from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError
 
 
@@ -43,12 +43,12 @@ class GeoPrivacy:
     reach: float = math.inf
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", _validation.positive("epsilon", self.epsilon))
-        object.__setattr__(self, "per", _validation.positive("per", self.per, self.unit))
+        object.__setattr__(self, "epsilon", validation.positive("epsilon", self.epsilon))
+        object.__setattr__(self, "per", validation.positive("per", self.per, self.unit))
         object.__setattr__(
-            self, "delta", _validation.between("delta", self.delta, 0, 1, high_open=True)
+            self, "delta", validation.between("delta", self.delta, 0, 1, high_open=True)
         )
-        object.__setattr__(self, "reach", _validation.non_negative("reach", self.reach))
+        object.__setattr__(self, "reach", validation.non_negative("reach", self.reach))
         if self.reach == 0:
             raise ParameterError("reach", self.reach, "a number > 0 (infinity is permitted)")
         if not isinstance(self.unit, str):
@@ -70,11 +70,11 @@ class GeoPrivacy:
         Stated for distances up to `reach`; a guarantee with delta = 0 then holds for every
         distance, by a walk in small steps [MATH §1].
         """
-        return self.rate * _validation.non_negative("distance", distance)
+        return self.rate * validation.non_negative("distance", distance)
 
     def scaled(self, factor: float | Fraction) -> "GeoPrivacy":
         """Return the guarantee whose rate is `factor` > 0 times this one, never more."""
-        _validation.positive("factor", factor)
+        validation.positive("factor", factor)
         exact = Fraction(self.epsilon) * Fraction(factor)
         epsilon = float(exact)
         if Fraction(epsilon) > exact:
@@ -107,11 +107,11 @@ class LocalPrivacy:
     epsilon: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", _validation.positive("epsilon", self.epsilon))
+        object.__setattr__(self, "epsilon", validation.positive("epsilon", self.epsilon))
 
     def at(self, distance: float) -> float:
         """Return how distinguishable (nats) two values may be: epsilon, unless they are equal."""
-        return self.epsilon if _validation.non_negative("distance", distance) > 0 else 0.0
+        return self.epsilon if validation.non_negative("distance", distance) > 0 else 0.0
 
     def __str__(self) -> str:
         return f"ε = {self.epsilon:g} between any two values"

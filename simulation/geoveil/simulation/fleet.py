@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 
 from geoveil.campaign import Value
 from geoveil.client import AsyncClient, AsyncTransport, Policy
-from geoveil.gp import _validation
+from geoveil.gp import validation
 from geoveil.proto.v1 import collector_pb2
 
 
@@ -58,7 +58,7 @@ async def run_fleet(
     Raises:
         GeoVeilError: whatever stops a device; the others are stopped too.
     """
-    _validation.positive("concurrency", concurrency)
+    validation.positive("concurrency", concurrency)
     shared = _FetchOnce(transport)
     waiting = iter(values)
     acknowledged = 0

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.gp import _validation
+from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError
 
 Array = NDArray[np.float64]
@@ -51,9 +51,9 @@ def black_box_bound(
     Raises:
         ParameterError: if there are too few samples or a number is out of range.
     """
-    _validation.positive("distance", distance)
-    _validation.between("delta", delta, 0, 1, high_open=True)
-    _validation.between(
+    validation.positive("distance", distance)
+    validation.between("delta", delta, 0, 1, high_open=True)
+    validation.between(
         "failure_probability", failure_probability, 0, 1, low_open=True, high_open=True
     )
     pair = [np.asarray(s, dtype=np.float64).ravel() for s in (sample, other)]

@@ -5,7 +5,7 @@ from fractions import Fraction
 from math import ldexp, sqrt
 from statistics import NormalDist
 
-from geoveil.gp import _validation
+from geoveil.gp import validation
 from geoveil.gp.estimation.accumulator import Accumulator
 
 
@@ -47,7 +47,7 @@ def estimate(sums: Accumulator, step_exponent: int, confidence: float = 0.95) ->
         >>> estimate(Accumulator.of([0, 4, 4, 8]), step_exponent=-2).value
         1.0
     """
-    confidence = _validation.between("confidence", confidence, 0, 1, low_open=True, high_open=True)
+    confidence = validation.between("confidence", confidence, 0, 1, low_open=True, high_open=True)
     if sums.n == 0:
         return Estimate(0, None, None, confidence, None, None)
     step = ldexp(1.0, step_exponent)

@@ -5,7 +5,7 @@ import secrets
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-from geoveil.gp import _validation
+from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError
 
 
@@ -51,7 +51,7 @@ class SeededSource(RandomSource):
     """
 
     def __init__(self, seed: int) -> None:
-        self._seed = int(_validation.real("seed", seed)) if not isinstance(seed, int) else seed
+        self._seed = int(validation.real("seed", seed)) if not isinstance(seed, int) else seed
         self._counter = 0
         self._pool = 0
         self._left = 0

@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.gp import _validation
+from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Real
 from geoveil.gp.errors import ParameterError, PrivateValueError
 from geoveil.gp.exact.ball import BALL
@@ -160,11 +160,11 @@ class Mechanism(ABC):
         """Return the exponent of the default step; a function of public parameters only."""
 
     def _scalar(self, x: ArrayLike) -> Array:
-        points = _validation.points(x, self.query.dimension)
+        points = validation.points(x, self.query.dimension)
         return np.asarray(self.query.scalar(points, FLOAT))
 
     def _private_scalar(self, x: ArrayLike) -> "_PrivateScalar":
-        point = _validation.points(x, self.query.dimension)
+        point = validation.points(x, self.query.dimension)
         expected_shape = () if self.query.dimension == 1 else (self.query.dimension,)
         if point.shape != expected_shape and point.size == self.query.dimension:
             point = point.reshape(expected_shape)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.gp import _validation
+from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
@@ -50,7 +50,7 @@ class PlanarLaplace:
         Returns:
             An array of the shape of x.
         """
-        points = _validation.points(x, self.dimension)
+        points = validation.points(x, self.dimension)
         scale = 1 / self.privacy.rate
         if self.dimension == 1:
             return points + rng.laplace(scale=scale, size=points.shape)
@@ -61,8 +61,8 @@ class PlanarLaplace:
 
     def log_density(self, y: ArrayLike, x: ArrayLike) -> Array:
         """Return the log-density of the perturbed point y given x, the two broadcast together."""
-        y = _validation.points(y, self.dimension)
-        x = _validation.points(x, self.dimension)
+        y = validation.points(y, self.dimension)
+        x = validation.points(x, self.dimension)
         k, rate = self.dimension, self.privacy.rate
         difference = np.abs(y - x) if k == 1 else np.linalg.norm(y - x, axis=-1)
         norm = k * math.log(rate) + math.lgamma(k / 2) - math.lgamma(k)
@@ -119,5 +119,5 @@ class PointEstimator:
         """Return one number per perturbed point, shape (n,)."""
         if self.undo == 0:
             return self.query.value(points)
-        scalar = self.query.scalar(_validation.points(points, 1))
+        scalar = self.query.scalar(validation.points(points, 1))
         return np.asarray(self.query.profile.debiased(scalar, self.undo))

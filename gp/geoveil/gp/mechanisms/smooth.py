@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 
-from geoveil.gp import _validation
+from geoveil.gp import validation
 from geoveil.gp.arithmetic import Arithmetic, Real
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.mechanisms.additive import AdditiveMechanism
@@ -54,8 +54,8 @@ class SmoothMechanism(AdditiveMechanism):
         step: float | None = None,
     ) -> None:
         super().__init__(query, privacy)
-        _validation.choice("calibration", calibration, CALIBRATIONS)
-        self.reach = _validation.non_negative("reach", reach)
+        validation.choice("calibration", calibration, CALIBRATIONS)
+        self.reach = validation.non_negative("reach", reach)
         self.calibration = calibration
         self.frontier = query.profile.frontier(EXPONENTIAL, self.reach)
         fraction = self._beta_fraction(privacy, beta)
@@ -71,7 +71,7 @@ class SmoothMechanism(AdditiveMechanism):
     def _beta_fraction(self, privacy: GeoPrivacy, beta: float | None) -> float:
         if beta is None:
             return self.frontier.default_beta_fraction
-        _validation.positive("beta", beta)
+        validation.positive("beta", beta)
         if beta > privacy.rate:
             raise ParameterError(
                 "beta", beta, f"in (0, {privacy.rate:g}], at most the rate of {privacy}"

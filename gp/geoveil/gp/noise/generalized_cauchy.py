@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from geoveil.gp import _validation
+from geoveil.gp import validation
 from geoveil.gp.arithmetic import TINY
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.noise.base import FAR_TAIL, Array, Noise
@@ -27,7 +27,7 @@ class GeneralizedCauchy(Noise):
     gamma: float = 4.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "gamma", _validation.real("gamma", self.gamma))
+        object.__setattr__(self, "gamma", validation.real("gamma", self.gamma))
         if self.gamma <= 3:
             raise ParameterError("gamma", self.gamma, "a finite number > 3, for a finite variance")
 

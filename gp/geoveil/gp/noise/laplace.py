@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from geoveil.gp import _validation
+from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.noise.base import Array, Noise
 
@@ -29,7 +29,7 @@ class Laplace(Noise):
     has_closed_quantile: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", _validation.positive("scale", self.scale))
+        object.__setattr__(self, "scale", validation.positive("scale", self.scale))
 
     def logpdf(self, z: ArrayLike) -> Array:
         """See `Noise.logpdf`."""

@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from geoveil.gp import _validation
+from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.noise.base import Array, Noise
 from geoveil.gp.smooth.frontier import Frontier
@@ -39,9 +39,9 @@ class PowerLaw(Noise):
     has_closed_quantile: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", _validation.positive("epsilon", self.epsilon))
+        object.__setattr__(self, "epsilon", validation.positive("epsilon", self.epsilon))
         object.__setattr__(
-            self, "beta", _validation.between("beta", self.beta, 0, self.epsilon, low_open=True)
+            self, "beta", validation.between("beta", self.beta, 0, self.epsilon, low_open=True)
         )
 
     @property

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from geoveil.gp import _validation
+from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.noise.base import FAR_TAIL, Array, Noise
 
@@ -26,7 +26,7 @@ class StudentT(Noise):
     nu: float = 3.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "nu", _validation.real("nu", self.nu))
+        object.__setattr__(self, "nu", validation.real("nu", self.nu))
         if self.nu <= 2:
             raise ParameterError("nu", self.nu, "a finite number > 2, for a finite variance")
 

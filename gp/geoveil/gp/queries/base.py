@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.gp import _validation
+from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
 from geoveil.gp.queries.profiles.base import Profile
 from geoveil.gp.smooth.growth import DECAYS
@@ -50,8 +50,8 @@ class Query(ABC):
         Raises:
             PrivateValueError: if a coordinate is not finite or the shape does not fit.
         """
-        points = _validation.points(x, self.dimension)
-        return self.profile.value(self.scalar(points, FLOAT), FLOAT)  # type: ignore[no-any-return]
+        points = validation.points(x, self.dimension)
+        return np.asarray(self.profile.value(self.scalar(points, FLOAT), FLOAT))
 
     def smooth_bound(
         self, x: ArrayLike, beta: Exact, growth: str = "exponential", reach: float = 0.0
@@ -76,9 +76,10 @@ class Query(ABC):
             PrivateValueError: if a coordinate is not finite or the shape does not fit.
             UnsupportedError: if the profile has no bound for this growth and reach.
         """
-        _validation.positive("beta", beta)
-        _validation.choice("growth", growth, DECAYS)
-        _validation.non_negative("reach", reach)
-        points = _validation.points(x, self.dimension)
+        validation.positive("beta", beta)
+        validation.choice("growth", growth, DECAYS)
+        validation.non_negative("reach", reach)
+        points = validation.points(x, self.dimension)
         scalar = self.scalar(points, FLOAT)
-        return self.profile.smooth_bound(scalar, beta, FLOAT, growth=growth, reach=reach)  # type: ignore[no-any-return]
+        bound = self.profile.smooth_bound(scalar, beta, FLOAT, growth=growth, reach=reach)
+        return np.asarray(bound)

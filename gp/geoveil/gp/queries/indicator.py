@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from geoveil.gp import _validation
+from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.queries.base import Query
@@ -61,7 +61,7 @@ class Threshold(SoftIndicator):
     step: str
 
     def __init__(self, at: float, width: float, profile: str = "linear") -> None:
-        _set(self, at=_validation.real("at", at), **_band(width, profile))
+        _set(self, at=validation.real("at", at), **_band(width, profile))
 
     @property
     def dimension(self) -> int:
@@ -97,8 +97,8 @@ class Range(SoftIndicator):
     step: str
 
     def __init__(self, low: float, high: float, width: float, profile: str = "linear") -> None:
-        low = _validation.real("low", low)
-        high = _validation.real("high", high)
+        low = validation.real("low", low)
+        high = validation.real("high", high)
         if not high > low:
             raise ParameterError("high", high, f"greater than low={low:g}")
         band = _band(width, profile)
@@ -141,7 +141,7 @@ class TwoWayThreshold(SoftIndicator):
     def __init__(self, at: tuple[float, float], width: float, profile: str = "linear") -> None:
         if len(at) != 2:
             raise ParameterError("at", at, "two thresholds (T1, T2)")
-        thresholds = tuple(_validation.real(f"at[{i}]", t) for i, t in enumerate(at))
+        thresholds = tuple(validation.real(f"at[{i}]", t) for i, t in enumerate(at))
         _set(self, at=thresholds, **_band(width, profile))
 
     @property
@@ -195,10 +195,10 @@ class Disc(SoftIndicator):
         width: float,
         profile: str = "linear",
     ) -> None:
-        coordinates = tuple(_validation.real(f"center[{i}]", c) for i, c in enumerate(center))
+        coordinates = tuple(validation.real(f"center[{i}]", c) for i, c in enumerate(center))
         if len(coordinates) < 2:
             raise ParameterError("center", center, "at least two coordinates; in one, use Range")
-        radius = _validation.positive("radius", radius)
+        radius = validation.positive("radius", radius)
         band = _band(width, profile)
         if band["width"] > 2 * radius:
             raise ParameterError("width", width, f"at most the diameter {2 * radius:g}")
@@ -217,8 +217,8 @@ class Disc(SoftIndicator):
 def _band(width: float, profile: str) -> dict[str, Any]:
     """Return the checked fields that all soft indicators share."""
     return {
-        "width": _validation.positive("width", width),
-        "step": _validation.choice("profile", profile, STEPS),
+        "width": validation.positive("width", width),
+        "step": validation.choice("profile", profile, STEPS),
     }
 
 

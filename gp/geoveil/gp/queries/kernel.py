@@ -1,9 +1,9 @@
 """The Gaussian kernel: density estimates at a place [SGP §4.3]."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from geoveil.gp import _validation
+from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.queries.base import Query
@@ -30,19 +30,16 @@ class GaussianKernel(Query):
     center: tuple[float, ...]
     bandwidth: float
 
-    def __init__(self, center: float | Sequence[float], bandwidth: float) -> None:
-        try:
-            coordinates = tuple(center)  # type: ignore[arg-type]
-        except TypeError:
-            coordinates = (center,)  # type: ignore[assignment]
+    def __init__(self, center: float | Iterable[float], bandwidth: float) -> None:
+        coordinates = tuple(center) if isinstance(center, Iterable) else (center,)
         if not coordinates:
             raise ParameterError("center", center, "at least one coordinate")
         object.__setattr__(
             self,
             "center",
-            tuple(_validation.real(f"center[{i}]", c) for i, c in enumerate(coordinates)),
+            tuple(validation.real(f"center[{i}]", c) for i, c in enumerate(coordinates)),
         )
-        object.__setattr__(self, "bandwidth", _validation.positive("bandwidth", bandwidth))
+        object.__setattr__(self, "bandwidth", validation.positive("bandwidth", bandwidth))
 
     @property
     def dimension(self) -> int:

@@ -17,7 +17,7 @@ def real(name: str, value: object, expected: str = "a finite number") -> float:
     if isinstance(value, (bool, str, bytes)):
         raise ParameterError(name, value, expected)
     try:
-        number = float(value)  # type: ignore[arg-type]
+        number = float(value)  # type: ignore[arg-type]  # what is no number raises, below
     except (TypeError, ValueError, OverflowError):
         raise ParameterError(name, value, expected) from None
     if not math.isfinite(number):
