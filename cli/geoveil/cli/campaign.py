@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from geoveil.campaign import (
@@ -124,7 +125,8 @@ def list_(server: Server = DEFAULT_SERVER, tls_roots: RootCertificates = None) -
     """List all campaigns."""
     with Analyst(server, tls_roots) as analyst:
         summaries = analyst.list()
-    table = Table("id", "title", "state", "privacy", "closes", "reports")
+    table = Table("id", "title", "state", "privacy", "closes (UTC)", "reports", box=SIMPLE_HEAD)
+    table.columns[0].no_wrap = True  # it has to be typed
     for summary in summaries:
         campaign = decode(summary.envelope.campaign)
         state = campaign_pb2.CampaignState.Name(summary.state).removeprefix("CAMPAIGN_STATE_")
@@ -133,7 +135,7 @@ def list_(server: Server = DEFAULT_SERVER, tls_roots: RootCertificates = None) -
             campaign.title,
             state.lower(),
             privacy_text(campaign),
-            f"{campaign.closes:%Y-%m-%d %H:%M} UTC",
+            f"{campaign.closes:%Y-%m-%d %H:%M}",
             f"{summary.reports:,}",
         )
     out.print(table)

@@ -54,7 +54,7 @@ def _take_part(transport: Transport, campaign_id: str, yes: bool, state_dir: Pat
     policy = Policy(limits={campaign.attribute.name: campaign.privacy})
     with Client(policy=policy, state_dir=state_dir, transport=transport) as client:
         receipt = client.contribute(campaign_id, _read_value(campaign))
-    out.print(f"report {receipt.report_id} is counted; all that left this machine is:")
+    out.print(f"counted: report {receipt.report_id}. All that left this machine:", soft_wrap=True)
     for answer in receipt.answers:
         question = campaign.questions[answer.query_index]
         perturbed = answer.value * campaign.mechanisms[answer.query_index].step

@@ -18,7 +18,7 @@ from geoveil.cli import records
 from geoveil.cli.analyst import Analyst
 from geoveil.cli.console import err, number, out
 from geoveil.client import GrpcAioTransport, Policy
-from geoveil.gp import validation
+from geoveil.gp import ParameterError, validation
 from geoveil.simulation.comparison import Prediction
 from geoveil.simulation.demo import Experiment, experiments
 from geoveil.simulation.fleet import run_fleet
@@ -44,6 +44,9 @@ def demo(
     real household or collision and submit it, and compares the estimates with the truth.
     """
     validation.between("devices", devices, 40, 10_000_000)
+    for file in filter(None, (figure, json_file)):
+        if not file.parent.is_dir():
+            raise ParameterError("file", str(file), "in a directory that exists")
     started = time.monotonic()
     rng = np.random.default_rng(seed)
     asked = experiments()

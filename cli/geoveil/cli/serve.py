@@ -6,8 +6,6 @@ from typing import Annotated
 
 import typer
 
-from geoveil.cli.console import err
-
 
 def serve(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
@@ -40,4 +38,4 @@ def serve(
         tls_key=tls_key,
         grace_s=grace_s,
     )
-    run(settings, started=lambda address: err.print(f"geoveil aggregator at {address}"))
+    run(settings)

@@ -2,6 +2,7 @@
 
 import asyncio
 import multiprocessing
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
@@ -51,6 +52,8 @@ def _address(pipe: "Connection[Any, Any]") -> str:
 
 
 def _serve(database: Path, pipe: "Connection[Any, Any]") -> None:
+    # Ctrl-C reaches every process of a terminal; this one stops when its parent has.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     asyncio.run(_run(database, pipe))
 
 
