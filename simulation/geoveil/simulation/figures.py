@@ -156,6 +156,6 @@ def _draw_competitors(axes: "Axes", rows: Sequence[Row]) -> None:
     axes.set_xlim(0.5, 2.5 * largest)
     axes.set_yticks(range(len(rows)), [row.label for row in rows])
     axes.invert_yaxis()
-    axes.set_xlabel("variance of the noise at the same privacy, ÷ DebiasedLaplace (log)")
+    axes.set_xlabel("variance of the noise ÷ that of DebiasedLaplace (log)")
     axes.set_title("(d) What other mechanisms would add", loc="left")
     axes.legend(loc="upper center", bbox_to_anchor=(0.45, -0.12), ncol=4, frameon=False, fontsize=8)
