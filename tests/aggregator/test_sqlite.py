@@ -5,8 +5,6 @@ import os
 import sqlite3
 import subprocess
 import sys
-import threading
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -188,16 +186,28 @@ def test_errors_and_logs_hide_reports(
     assert store.totals("a") == [Accumulator(1, 4711, 4711**2)]
 
 
-def test_a_store_stays_on_the_thread_that_opened_it(store: SQLiteStore) -> None:
-    caught: list[Exception] = []
+WRONG_THREAD = """
+import sys, threading
+from pathlib import Path
+from geoveil.aggregator import ServiceError, SQLiteStore
 
-    def use(function: Callable[[], object]) -> None:
-        try:
-            function()
-        except ServiceError as error:
-            caught.append(error)
+store = SQLiteStore(Path(sys.argv[1]))
 
-    thread = threading.Thread(target=use, args=(store.list_campaigns,))
-    thread.start()
-    thread.join()
-    assert len(caught) == 1
+def use():
+    try:
+        store.list_campaigns()
+    except ServiceError as error:
+        print(error.code.name)
+
+thread = threading.Thread(target=use)
+thread.start()
+thread.join()
+"""
+
+
+def test_a_store_stays_on_the_thread_that_opened_it(database: Path) -> None:
+    """In a process of its own: the wrong thread spoils the connection, and nobody can close it."""
+    command = [sys.executable, "-c", WRONG_THREAD, str(database)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    assert done.stdout == "STORE_UNAVAILABLE\n"
