@@ -12,14 +12,14 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
-from geoveil.gp.noise.base import Array, Noise
+from geoveil.gp.noise.base import Array
+from geoveil.gp.noise.tuned import TunedNoise
 from geoveil.gp.smooth.frontier import Frontier
 
 
 @dataclass(frozen=True, slots=True)
-class LaplacePareto(Noise):
+class LaplacePareto(TunedNoise):
     """h ∝ e^{−ε|u|} for |u| ≤ u₁ = (1+a)/ε, then e^{−(1+a)} (|u|/u₁)^{−(1+a)}.
 
     Args:
@@ -35,17 +35,7 @@ class LaplacePareto(Noise):
     epsilon: float = 1.0
     beta: float = 0.3
 
-    has_closed_quantile: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", validation.positive("epsilon", self.epsilon))
-        object.__setattr__(
-            self, "beta", validation.between("beta", self.beta, 0, self.epsilon, low_open=True)
-        )
-
-    @property
-    def _a(self) -> float:
-        return self.epsilon / self.beta
+    frontier: ClassVar[Frontier] = Frontier.CROSS
 
     @property
     def knee(self) -> float:
@@ -84,29 +74,9 @@ class LaplacePareto(Noise):
         moment = 2 - decay * (2 + 2 * t + t * t) + decay * t**3 / (a - 2)
         return moment / (1 + decay / a) / self.epsilon**2
 
-    @property
-    def has_mean(self) -> bool:
-        """See `Noise.has_mean`: the tail is integrable for β < ε."""
-        return self.beta < self.epsilon
-
     def score(self, u: ArrayLike) -> Array:
         """See `Noise.score`."""
         return np.minimum(self.epsilon, (1 + self._a) / np.asarray(u, dtype=np.float64))
-
-    @property
-    def dilation(self) -> float:
-        """See `Noise.dilation`: reached in the whole tail."""
-        return self._a
-
-    @property
-    def sliding(self) -> float:
-        """See `Noise.sliding`: reached in the whole core."""
-        return self.epsilon
-
-    @property
-    def tuned(self) -> tuple[Frontier, float]:
-        """See `Noise.tuned`."""
-        return (Frontier.CROSS, self.beta / self.epsilon)
 
     def magnitude(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
         """See `Noise.magnitude`: a logarithm in the core, a power in the tail."""

@@ -11,14 +11,14 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
-from geoveil.gp.noise.base import Array, Noise
+from geoveil.gp.noise.base import Array
+from geoveil.gp.noise.tuned import TunedNoise
 from geoveil.gp.smooth.frontier import Frontier
 
 
 @dataclass(frozen=True, slots=True)
-class PowerLaw(Noise):
+class PowerLaw(TunedNoise):
     """h ∝ (1−β|u|)^{a−1} for |u| ≤ 1/ε, then k(1+β|u|)^{−(a+1)}, a = ε/β.
 
     k = (1−1/a)^{a−1} (1+1/a)^{a+1} makes h continuous.
@@ -36,17 +36,7 @@ class PowerLaw(Noise):
     epsilon: float = 1.0
     beta: float = 0.15
 
-    has_closed_quantile: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", validation.positive("epsilon", self.epsilon))
-        object.__setattr__(
-            self, "beta", validation.between("beta", self.beta, 0, self.epsilon, low_open=True)
-        )
-
-    @property
-    def _a(self) -> float:
-        return self.epsilon / self.beta
+    frontier: ClassVar[Frontier] = Frontier.RECTANGLE
 
     @property
     def _knee_density(self) -> float:
@@ -88,11 +78,6 @@ class PowerLaw(Noise):
         tail = self._knee_density * (1 + 1 / a) * (5 - 1 / a) * a * a / ((a - 1) * (a - 2))
         return float((core + tail) / self.epsilon**3 / self._half_mass)
 
-    @property
-    def has_mean(self) -> bool:
-        """See `Noise.has_mean`: the tail is integrable for β < ε."""
-        return self.beta < self.epsilon
-
     def score(self, u: ArrayLike) -> Array:
         """See `Noise.score`."""
         u = np.asarray(u, dtype=np.float64)
@@ -100,21 +85,6 @@ class PowerLaw(Noise):
         flat = self.epsilon == self.beta  # h is constant up to the knee, where 1 − βu is 0
         inner = (self.epsilon - self.beta) / (1 if flat else 1 - self.beta * np.minimum(u, knee))
         return np.where(u < knee, inner, (self.epsilon + self.beta) / (1 + self.beta * u))
-
-    @property
-    def dilation(self) -> float:
-        """See `Noise.dilation`: the limit of the tail."""
-        return self._a
-
-    @property
-    def sliding(self) -> float:
-        """See `Noise.sliding`: reached at the knee, from either side."""
-        return self.epsilon
-
-    @property
-    def tuned(self) -> tuple[Frontier, float]:
-        """See `Noise.tuned`."""
-        return (Frontier.RECTANGLE, self.beta / self.epsilon)
 
     def magnitude(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
         """See `Noise.magnitude`: a power on either side of the knee, joined there."""

@@ -4,39 +4,22 @@ import math
 from dataclasses import dataclass
 
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
-from geoveil.gp.queries.profiles.base import Profile
+from geoveil.gp.queries.profiles.step import Step
 from geoveil.gp.smooth.frontier import Frontier
 
 
 @dataclass(frozen=True, slots=True)
-class Ramp(Profile):
+class Ramp(Step):
     """A straight ramp from 0 at s = −w/2 to 1 at s = w/2.
 
     Args:
         width: w > 0, in the unit of s.
     """
 
-    width: float
-
     @property
     def lipschitz(self) -> float:
         """See `Profile.lipschitz`: 1/w."""
         return 1 / self.width
-
-    @property
-    def feature(self) -> float:
-        """See `Profile.feature`."""
-        return self.width
-
-    @property
-    def knots(self) -> tuple[float, ...]:
-        """See `Profile.knots`."""
-        return (-self.width / 2, self.width / 2)
-
-    @property
-    def limits(self) -> tuple[float, float]:
-        """See `Profile.limits`."""
-        return (0.0, 1.0)
 
     def frontier(self, growth: str, reach: float) -> Frontier:
         """See `Profile.frontier`: B is constant where f varies, and f where B varies."""
@@ -70,10 +53,3 @@ class Ramp(Profile):
         if 0 < reach < math.inf:
             return None
         return ops.minimum(z, ops.constant(self.width) / 2)
-
-    def landmarks(self, reach: float) -> tuple[float, ...]:
-        """See `Profile.landmarks`: the band's edge, and where chords begin to reach across it."""
-        edge = self.width / 2
-        if reach == math.inf:
-            return (0.0, edge)
-        return (0.0, edge, edge + reach, edge + max(reach - self.width, 0.0))

@@ -9,39 +9,23 @@ from dataclasses import dataclass
 import numpy as np
 
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
-from geoveil.gp.queries.profiles.base import Array, Profile
+from geoveil.gp.queries.profiles.base import Array
+from geoveil.gp.queries.profiles.step import Step
 from geoveil.gp.smooth.growth import EXPONENTIAL
 
 
 @dataclass(frozen=True, slots=True)
-class Smoothstep(Profile):
+class Smoothstep(Step):
     """A cubic step from 0 at s = −w/2 to 1 at s = w/2, flat at both ends.
 
     Args:
         width: w > 0, in the unit of s.
     """
 
-    width: float
-
     @property
     def lipschitz(self) -> float:
         """See `Profile.lipschitz`: 3/(2w), at the centre."""
         return 1.5 / self.width
-
-    @property
-    def feature(self) -> float:
-        """See `Profile.feature`."""
-        return self.width
-
-    @property
-    def knots(self) -> tuple[float, ...]:
-        """See `Profile.knots`."""
-        return (-self.width / 2, self.width / 2)
-
-    @property
-    def limits(self) -> tuple[float, float]:
-        """See `Profile.limits`."""
-        return (0.0, 1.0)
 
     def value(self, s: Real, ops: Arithmetic = FLOAT) -> Real:
         """See `Profile.value`."""
@@ -85,13 +69,6 @@ class Smoothstep(Profile):
         slope = 3 * (t + inside) - 2 * (t * t + t * inside + inside * inside)
         share = np.divide(t - inside, t - start, out=np.ones_like(t), where=start < 0)
         return np.asarray(slope * share / self.width)
-
-    def landmarks(self, reach: float) -> tuple[float, ...]:
-        """See `Profile.landmarks`: centre, band's edge, and where chords reach across it."""
-        edge = self.width / 2
-        if reach == math.inf:
-            return (0.0, edge)
-        return (0.0, edge, edge + reach, edge + max(reach - self.width, 0.0))
 
     def anchor(
         self, z: Real, beta: Exact, ops: Arithmetic = FLOAT, *, growth: str, reach: float

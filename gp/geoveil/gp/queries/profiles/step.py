@@ -1,0 +1,39 @@
+"""What the soft steps share: a band of width w, 0 before it and 1 after it [MATH §2.1]."""
+
+import math
+from dataclasses import dataclass
+
+from geoveil.gp.queries.profiles.base import Profile
+
+
+@dataclass(frozen=True, slots=True)
+class Step(Profile):
+    """A step from 0 at s = −w/2 to 1 at s = w/2.
+
+    Args:
+        width: w > 0, in the unit of s.
+    """
+
+    width: float
+
+    @property
+    def feature(self) -> float:
+        """See `Profile.feature`."""
+        return self.width
+
+    @property
+    def knots(self) -> tuple[float, ...]:
+        """See `Profile.knots`."""
+        return (-self.width / 2, self.width / 2)
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """See `Profile.limits`."""
+        return (0.0, 1.0)
+
+    def landmarks(self, reach: float) -> tuple[float, ...]:
+        """See `Profile.landmarks`: centre, the band's edge, and where chords reach across it."""
+        edge = self.width / 2
+        if reach == math.inf:
+            return (0.0, edge)
+        return (0.0, edge, edge + reach, edge + max(reach - self.width, 0.0))
