@@ -30,7 +30,7 @@ class Settings:
     """File of the SQLite database; made if absent. Not shared over a network file system."""
     host: str = "127.0.0.1"
     """Address to listen on: a name, IPv4 or IPv6."""
-    port: int = 50051
+    port: int = 7717
     """Port to listen on; 0 lets the operating system choose."""
     tls_certificate: Path | None = None
     """PEM file with the chain of certificates. None: no encryption."""
