@@ -242,6 +242,20 @@ def test_small_beta_tends_to_laplace() -> None:
         assert noise.variance == pytest.approx(0.5, rel=1e-9, abs=0)
 
 
+@pytest.mark.parametrize("beta", [1e-6, 1e-9, 1e-12, 1e-16, 1e-20, 1e-40])
+def test_small_beta_of_the_power_law(beta: float) -> None:
+    """(1 − βu)^{ε/β} → e^{−εu}, to first order in β, whose powers must not cancel in float64."""
+    noise, limit = PowerLaw(2.0, 2.0 * beta), Laplace(0.5)
+    p = np.array([1e-10, 1e-3, 0.2, 0.4, 0.4999, 0.7, 0.999])
+    z = np.array([-30.0, -3.0, -0.7, -1e-3, 1e-3, 0.4, 0.7, 9.0])
+    slack = 1e-12 + 1e4 * beta
+    np.testing.assert_allclose(noise.ppf(p), limit.ppf(p), rtol=slack)
+    np.testing.assert_allclose(noise.cdf(z), limit.cdf(z), rtol=slack)
+    np.testing.assert_allclose(noise.logpdf(z), limit.logpdf(z), rtol=slack, atol=slack)
+    np.testing.assert_allclose(noise.score(np.abs(z)), 2.0, rtol=slack)
+    assert noise.variance == pytest.approx(0.5, rel=slack, abs=0)
+
+
 def test_moments_end_where_beta_says() -> None:
     for family in (LaplacePareto, PowerLaw):
         assert math.isfinite(family(1.0, 0.4999).variance)

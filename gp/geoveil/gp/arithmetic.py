@@ -42,6 +42,14 @@ class Arithmetic(ABC):
         """Return the natural logarithm."""
 
     @abstractmethod
+    def expm1(self, x: Real) -> Real:
+        """Return e^x − 1, accurate for small x."""
+
+    @abstractmethod
+    def log1p(self, x: Real) -> Real:
+        """Return log(1 + x), accurate for small x."""
+
+    @abstractmethod
     def sqrt(self, x: Real) -> Real:
         """Return the square root of x ≥ 0."""
 
@@ -117,6 +125,14 @@ class FloatArithmetic(Arithmetic):
     def log(self, x: Real) -> Real:
         """See `Arithmetic.log`."""
         return np.log(x)
+
+    def expm1(self, x: Real) -> Real:
+        """See `Arithmetic.expm1`."""
+        return np.expm1(x)
+
+    def log1p(self, x: Real) -> Real:
+        """See `Arithmetic.log1p`."""
+        return np.log1p(x)
 
     def sqrt(self, x: Real) -> Real:
         """See `Arithmetic.sqrt`."""

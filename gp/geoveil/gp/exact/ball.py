@@ -63,6 +63,14 @@ class BallArithmetic(Arithmetic):
         """See `Arithmetic.log`."""
         return x.log()
 
+    def expm1(self, x: Real) -> Real:
+        """See `Arithmetic.expm1`."""
+        return x.expm1()
+
+    def log1p(self, x: Real) -> Real:
+        """See `Arithmetic.log1p`."""
+        return x.log1p()
+
     def sqrt(self, x: Real) -> Real:
         """See `Arithmetic.sqrt`. A radicand is never negative, whatever its ball says."""
         return x.nonnegative_part().sqrt()

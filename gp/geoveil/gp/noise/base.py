@@ -11,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.errors import UnsupportedError
 from geoveil.gp.smooth.frontier import Frontier
@@ -43,10 +44,31 @@ class Noise(ABC):
     def variance(self) -> float:
         """E[Z²]; infinite if the tail is too heavy."""
 
+    def absolute_moment(self, order: float) -> float:
+        """Return E|Z|^order; infinite if the tail is too heavy.
+
+        Args:
+            order: ≥ 0; the signed moments of odd order are 0 where they exist.
+
+        Raises:
+            ParameterError: if the order is not a finite number ≥ 0.
+        """
+        order = validation.between("order", order, 0, 1e6)
+        return self._absolute_moment(order) if order < self.tail_exponent else math.inf
+
+    @property
+    def tail_exponent(self) -> float:
+        """The order at and beyond which absolute moments are infinite."""
+        return math.inf
+
+    @abstractmethod
+    def _absolute_moment(self, order: float) -> float:
+        """Return E|Z|^order for an order below the tail exponent."""
+
     @property
     def has_mean(self) -> bool:
         """Whether E|Z| is finite; the mean then is 0."""
-        return True
+        return self.tail_exponent > 1
 
     @abstractmethod
     def score(self, u: ArrayLike) -> Array:

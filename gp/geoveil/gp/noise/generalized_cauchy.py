@@ -83,8 +83,17 @@ class GeneralizedCauchy(Noise):
     @property
     def variance(self) -> float:
         """See `Noise.variance`."""
+        return self.absolute_moment(2)
+
+    @property
+    def tail_exponent(self) -> float:
+        """See `Noise.tail_exponent`: γ − 1."""
+        return self.gamma - 1
+
+    def _absolute_moment(self, order: float) -> float:
+        """See `Noise.absolute_moment`: sin(π/γ)/sin((p+1)π/γ)."""
         angle = math.pi / self.gamma
-        return math.sin(angle) / math.sin(3 * angle)
+        return math.sin(angle) / math.sin((order + 1) * angle)
 
     def score(self, u: ArrayLike) -> Array:
         """See `Noise.score`: γw/u with w = u^γ/(1+u^γ)."""

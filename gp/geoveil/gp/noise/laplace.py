@@ -44,6 +44,10 @@ class Laplace(Noise):
         """See `Noise.variance`."""
         return 2 * self.scale**2
 
+    def _absolute_moment(self, order: float) -> float:
+        """See `Noise.absolute_moment`: b^p Γ(p+1)."""
+        return math.exp(order * math.log(self.scale) + math.lgamma(order + 1))
+
     def score(self, u: ArrayLike) -> Array:
         """See `Noise.score`: constant."""
         return np.full(np.shape(u), 1 / self.scale)

@@ -74,6 +74,16 @@ class LaplacePareto(TunedNoise):
         moment = 2 - decay * (2 + 2 * t + t * t) + decay * t**3 / (a - 2)
         return moment / (1 + decay / a) / self.epsilon**2
 
+    def _absolute_moment(self, order: float) -> float:
+        """See `Noise.absolute_moment`: an incomplete gamma function and a power."""
+        from scipy import special
+
+        a, t = self._a, 1 + self._a
+        core = special.gammainc(order + 1, t) * math.exp(math.lgamma(order + 1))
+        tail = math.exp(-t + (order + 1) * math.log(t)) / (a - order)
+        mass = self._half_mass * self.epsilon
+        return float((core + tail) / mass / self.epsilon**order)
+
     def score(self, u: ArrayLike) -> Array:
         """See `Noise.score`."""
         return np.minimum(self.epsilon, (1 + self._a) / np.asarray(u, dtype=np.float64))

@@ -41,7 +41,7 @@ class PowerLaw(TunedNoise):
     @property
     def _knee_density(self) -> float:
         """(1−1/a)^{a−1}, the unnormalised density at the knee; 1 for a = 1."""
-        return math.exp(_x_log_y(self._a - 1, 1 - 1 / self._a))
+        return math.exp(_x_log1p_y(self._a - 1, -1 / self._a))
 
     @property
     def _half_mass(self) -> float:
@@ -53,7 +53,7 @@ class PowerLaw(TunedNoise):
         a = self._a
         u = np.abs(np.asarray(z, dtype=np.float64))
         knee = 1 / self.epsilon
-        inner = _x_log_y(a - 1, 1 - self.beta * np.minimum(u, knee))
+        inner = _x_log1p_y(a - 1, -self.beta * np.minimum(u, knee))
         tail = (a + 1) * (np.log1p(self.beta * np.maximum(u, knee)) - math.log1p(1 / a))
         return np.asarray(inner - tail - math.log(2 * self._half_mass))
 
@@ -62,9 +62,11 @@ class PowerLaw(TunedNoise):
         a = self._a
         u = np.asarray(u, dtype=np.float64)
         knee = 1 / self.epsilon
-        core = (1 - self.beta * np.minimum(u, knee)) ** a - (1 - 1 / a) ** a
-        reach = (1 + self.beta * np.maximum(u, knee)) / (1 + 1 / a)
-        tail = self._knee_density * (1 + 1 / a) * reach**-a
+        with np.errstate(divide="ignore"):  # log 0 where the core is flat
+            core = np.exp(a * np.log1p(-self.beta * np.minimum(u, knee)))
+        core = np.where(u < knee, core - self._knee_density * (1 - 1 / a), 0.0)
+        reach = np.log1p(self.beta * np.maximum(u, knee)) - math.log1p(1 / a)
+        tail = self._knee_density * (1 + 1 / a) * np.exp(-a * reach)
         return np.asarray((core + tail) / self.epsilon / (2 * self._half_mass))
 
     @property
@@ -73,10 +75,20 @@ class PowerLaw(TunedNoise):
         a = self._a
         if a <= 2:
             return math.inf
-        floor = (1 - 1 / a) ** a
+        floor = self._knee_density * (1 - 1 / a)
         core = (2 - floor * (5 + 1 / a)) * a * a / ((a + 1) * (a + 2))
         tail = self._knee_density * (1 + 1 / a) * (5 - 1 / a) * a * a / ((a - 1) * (a - 2))
         return float((core + tail) / self.epsilon**3 / self._half_mass)
+
+    def _absolute_moment(self, order: float) -> float:
+        """See `Noise.absolute_moment`: incomplete beta functions of the variable βu."""
+        from scipy import special
+
+        a, p = self._a, order
+        core = special.betainc(p + 1, a, 1 / a) * special.beta(p + 1, a)
+        tail = special.betainc(a - p, p + 1, 1 / (1 + 1 / a)) * special.beta(a - p, p + 1)
+        tail *= self._knee_density * (1 + 1 / a) ** (a + 1)
+        return float((core + tail) / self._half_mass / self.beta ** (p + 1))
 
     def score(self, u: ArrayLike) -> Array:
         """See `Noise.score`."""
@@ -92,25 +104,18 @@ class PowerLaw(TunedNoise):
         beta = ops.constant(self.beta)
         ratio = Fraction(self.epsilon) / Fraction(self.beta)
         a = ops.constant(ratio)
-        if ratio == 1:  # the core is flat: h ∝ 1 up to 1/ε
-            knee_density, core_floor = ops.constant(1), ops.constant(0)
-        else:
-            knee_density = ops.power(1 - 1 / a, a - 1)
-            core_floor = knee_density * (1 - 1 / a)
+        flat = ratio == 1  # h is constant up to the knee, where the core's survival is 0
+        knee_density = ops.constant(1) if flat else ops.exp((a - 1) * ops.log1p(-1 / a))
         mass = 2 * (1 + 2 / a * knee_density)  # in units of 1/ε, as is all below
-        knee_tail = knee_density * (1 + 1 / a)
-        p_knee = knee_tail / mass
-        core = mass * ops.maximum(p, p_knee) - knee_tail + core_floor
-        inner = (1 - _root(ops, core, a, ratio)) / beta
-        stretch = ops.power(p_knee / ops.minimum(p, p_knee), 1 / a)
-        return inner + (1 / beta + 1 / epsilon) * (stretch - 1)
+        p_knee = knee_density * (1 + 1 / a) / mass
+        # (1−βu)^a of the core, from its value (1−1/a)^a at the knee.
+        core = mass * (ops.maximum(p, p_knee) - p_knee) + knee_density * (1 - 1 / a)
+        # Powers as expm1 and log, which keep their accuracy for small β.
+        inner = 1 - core if flat else -ops.expm1(ops.log(core) / a)
+        stretch = ops.expm1(ops.log(p_knee / ops.minimum(p, p_knee)) / a)
+        return inner / beta + (1 / beta + 1 / epsilon) * stretch
 
 
-def _root(ops: Arithmetic, base: Real, a: Real, ratio: Fraction) -> Real:
-    """Return base^{1/a}; base may be 0 only for a = 1, where it is base itself."""
-    return base if ratio == 1 else ops.power(base, 1 / a)
-
-
-def _x_log_y(x: float, y: Array | float) -> Array | float:
-    """Return x·log y, and 0 for x = 0."""
-    return 0.0 * y if x == 0 else x * np.log(y)
+def _x_log1p_y(x: float, y: Array | float) -> Array | float:
+    """Return x·log(1+y), and 0 for x = 0."""
+    return 0.0 * y if x == 0 else x * np.log1p(y)

@@ -76,6 +76,17 @@ class StudentT(Noise):
         """See `Noise.variance`."""
         return self.nu / (self.nu - 2)
 
+    @property
+    def tail_exponent(self) -> float:
+        """See `Noise.tail_exponent`: ν."""
+        return self.nu
+
+    def _absolute_moment(self, order: float) -> float:
+        """See `Noise.absolute_moment`: ν^{p/2} Γ((p+1)/2) Γ((ν−p)/2) / (√π Γ(ν/2))."""
+        gammas = math.lgamma((order + 1) / 2) + math.lgamma((self.nu - order) / 2)
+        norm = math.log(math.pi) / 2 + math.lgamma(self.nu / 2)
+        return math.exp(order / 2 * math.log(self.nu) + gammas - norm)
+
     def score(self, u: ArrayLike) -> Array:
         """See `Noise.score`."""
         u = np.asarray(u, dtype=np.float64)

@@ -29,9 +29,9 @@ class TunedNoise(Noise):
         return self.epsilon / self.beta
 
     @property
-    def has_mean(self) -> bool:
-        """See `Noise.has_mean`: the tail is integrable for β < ε."""
-        return self.beta < self.epsilon
+    def tail_exponent(self) -> float:
+        """See `Noise.tail_exponent`: ε/β."""
+        return self._a
 
     @property
     def dilation(self) -> float:
