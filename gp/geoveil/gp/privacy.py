@@ -43,6 +43,8 @@ class GeoPrivacy:
     reach: float = math.inf
 
     def __post_init__(self) -> None:
+        if not isinstance(self.unit, str):
+            raise ParameterError("unit", self.unit, "a string")
         object.__setattr__(self, "epsilon", validation.positive("epsilon", self.epsilon))
         object.__setattr__(self, "per", validation.positive("per", self.per, self.unit))
         object.__setattr__(
@@ -51,8 +53,6 @@ class GeoPrivacy:
         object.__setattr__(self, "reach", validation.non_negative("reach", self.reach))
         if self.reach == 0:
             raise ParameterError("reach", self.reach, "a number > 0 (infinity is permitted)")
-        if not isinstance(self.unit, str):
-            raise ParameterError("unit", self.unit, "a string")
 
     @property
     def exact_rate(self) -> Fraction:
@@ -74,8 +74,10 @@ class GeoPrivacy:
 
     def scaled(self, factor: float | Fraction) -> "GeoPrivacy":
         """Return the guarantee whose rate is `factor` > 0 times this one, never more."""
-        validation.positive("factor", factor)
-        exact = Fraction(self.epsilon) * Fraction(factor)
+        number = validation.positive("factor", factor)
+        exact = Fraction(self.epsilon) * (
+            factor if isinstance(factor, Fraction) else Fraction(number)
+        )
         epsilon = float(exact)
         if Fraction(epsilon) > exact:
             epsilon = math.nextafter(epsilon, 0)

@@ -1,7 +1,7 @@
 """Checks that every constructor shares: return the checked value, or raise `ParameterError`."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import TypeVar
 
 import numpy as np
@@ -73,9 +73,24 @@ def non_negative(name: str, value: object) -> float:
     return number
 
 
+def numbers(name: str, value: object) -> tuple[float, ...]:
+    """Return an iterable of finite numbers as a tuple."""
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        raise ParameterError(name, value, "a sequence of finite numbers")
+    return tuple(real(f"{name}[{i}]", number) for i, number in enumerate(value))
+
+
+def outputs(y: ArrayLike) -> NDArray[np.float64]:
+    """Return public outputs as float64, any shape."""
+    array = float_array(y)
+    if array is None:
+        raise ParameterError("y", y, "numbers")
+    return array
+
+
 def choice(name: str, value: _Choice, permitted: Collection[str]) -> _Choice:
     """Return `value` if it is one of `permitted`."""
-    if value not in permitted:
+    if not isinstance(value, str) or value not in permitted:
         raise ParameterError(name, value, "one of " + ", ".join(repr(p) for p in permitted))
     return value
 
@@ -87,7 +102,9 @@ def float_array(x: ArrayLike) -> NDArray[np.float64] | None:
     to it as its context.
     """
     try:
-        return np.asarray(x, dtype=np.float64)
+        array = np.asarray(x)
+        # Neither text that looks like numbers, nor complex numbers less their imaginary part.
+        return array.astype(np.float64) if array.dtype.kind in "biufO" else None
     except (TypeError, ValueError, OverflowError):
         return None
 

@@ -21,12 +21,16 @@ class RandomSource(ABC):
 
     def below(self, bound: int) -> int:
         """Return a uniform integer in [0, bound), exactly: draws again instead of folding."""
-        if bound < 1:
-            raise ParameterError("bound", bound, "an integer >= 1")
+        _require_integer("bound", bound, 1)
         count = (bound - 1).bit_length()
         while (value := self.bits(count)) >= bound:
             pass
         return value
+
+
+def _require_integer(name: str, value: object, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ParameterError(name, value, f"an integer >= {least}")
 
 
 class SystemSource(RandomSource):
@@ -36,6 +40,7 @@ class SystemSource(RandomSource):
 
     def bits(self, count: int) -> int:
         """See `RandomSource.bits`."""
+        _require_integer("count", count, 0)
         return secrets.randbits(count)
 
 
@@ -58,6 +63,7 @@ class SeededSource(RandomSource):
 
     def bits(self, count: int) -> int:
         """See `RandomSource.bits`."""
+        _require_integer("count", count, 0)
         while self._left < count:
             block = hashlib.sha256(f"{self._seed}/{self._counter}".encode()).digest()
             self._pool = (self._pool << 256) | int.from_bytes(block)

@@ -8,6 +8,7 @@ depends on how doubles are spaced, nor on the precision at which the loop happen
 import math
 from collections.abc import Callable
 
+from geoveil.gp import validation
 from geoveil.gp.arithmetic import Real
 from geoveil.gp.errors import GeoVeilError, ParameterError
 from geoveil.gp.exact.ball import BALL, round_to_grid, working_precision
@@ -51,9 +52,7 @@ def step_exponent_of(step: float) -> int:
         ParameterError: if step is not a power of two from 2^-200 to 2^200.
     """
     expected = "a power of two from 2^-200 to 2^200"
-    if not isinstance(step, (int, float)) or not math.isfinite(step) or step <= 0:
-        raise ParameterError("step", step, expected)
-    mantissa, exponent = math.frexp(step)
+    mantissa, exponent = math.frexp(validation.real("step", step, expected))
     if mantissa != 0.5 or not -200 <= exponent - 1 <= 200:
         raise ParameterError("step", step, expected)
     return exponent - 1

@@ -96,6 +96,8 @@ class Mechanism(ABC):
         Returns:
             An array of shape (n,).
         """
+        if not isinstance(rng, np.random.Generator):
+            raise ParameterError("rng", rng, "a numpy.random.Generator")
         return self._simulate(self._scalar(x), rng)
 
     def release(self, x: ArrayLike, source: RandomSource | None = None) -> int:
@@ -113,7 +115,10 @@ class Mechanism(ABC):
             PrivateValueError: if x is not one finite point.
             UnsupportedError: if the noise has no closed-form quantile.
         """
-        uniform = LazyUniform(SystemSource() if source is None else source)
+        source = SystemSource() if source is None else source
+        if not isinstance(source, RandomSource):
+            raise ParameterError("source", source, "a RandomSource, or None for the system's")
+        uniform = LazyUniform(source)
         scalar_of = self._private_scalar(x)
         return release_integer(uniform, lambda u: self._ideal(scalar_of(), u), self.step_exponent)
 
@@ -133,7 +138,7 @@ class Mechanism(ABC):
             y: outputs, shape broadcastable against (n,).
             x: points, as `Query.value` takes them.
         """
-        return self._log_density(np.asarray(y, dtype=np.float64), self._scalar(x))
+        return self._log_density(validation.outputs(y), self._scalar(x))
 
     @abstractmethod
     def _simulate(self, s: Array, rng: np.random.Generator) -> Array:

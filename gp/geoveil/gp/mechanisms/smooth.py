@@ -71,7 +71,7 @@ class SmoothMechanism(AdditiveMechanism):
     def _beta_fraction(self, privacy: GeoPrivacy, beta: float | None) -> float:
         if beta is None:
             return self.frontier.default_beta_fraction
-        validation.positive("beta", beta)
+        beta = validation.positive("beta", beta)
         if beta > privacy.rate:
             raise ParameterError(
                 "beta", beta, f"in (0, {privacy.rate:g}], at most the rate of {privacy}"

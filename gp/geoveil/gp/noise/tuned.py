@@ -21,7 +21,7 @@ class TunedNoise(Noise):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", validation.positive("epsilon", self.epsilon))
-        beta = validation.between("beta", self.beta, 0, self.epsilon, low_open=True)
+        beta = validation.between("beta", self.beta, validation.LEAST, self.epsilon)
         object.__setattr__(self, "beta", beta)
 
     @property

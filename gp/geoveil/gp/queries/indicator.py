@@ -139,9 +139,9 @@ class TwoWayThreshold(SoftIndicator):
     step: str
 
     def __init__(self, at: tuple[float, float], width: float, profile: str = "linear") -> None:
-        if len(at) != 2:
+        thresholds = validation.numbers("at", at)
+        if len(thresholds) != 2:
             raise ParameterError("at", at, "two thresholds (T1, T2)")
-        thresholds = tuple(validation.real(f"at[{i}]", t) for i, t in enumerate(at))
         _set(self, at=thresholds, **_band(width, profile))
 
     @property
@@ -195,7 +195,7 @@ class Disc(SoftIndicator):
         width: float,
         profile: str = "linear",
     ) -> None:
-        coordinates = tuple(validation.real(f"center[{i}]", c) for i, c in enumerate(center))
+        coordinates = validation.numbers("center", center)
         if len(coordinates) < 2:
             raise ParameterError("center", center, "at least two coordinates; in one, use Range")
         radius = validation.positive("radius", radius)

@@ -31,14 +31,11 @@ class GaussianKernel(Query):
     bandwidth: float
 
     def __init__(self, center: float | Iterable[float], bandwidth: float) -> None:
-        coordinates = tuple(center) if isinstance(center, Iterable) else (center,)
+        iterable = isinstance(center, Iterable)
+        coordinates = validation.numbers("center", center if iterable else (center,))
         if not coordinates:
             raise ParameterError("center", center, "at least one coordinate")
-        object.__setattr__(
-            self,
-            "center",
-            tuple(validation.real(f"center[{i}]", c) for i, c in enumerate(coordinates)),
-        )
+        object.__setattr__(self, "center", coordinates)
         object.__setattr__(self, "bandwidth", validation.positive("bandwidth", bandwidth))
 
     @property
