@@ -1,7 +1,7 @@
 """How an app takes part in a campaign, and how it tests that without a network.
 
-`answer` is what the app ships. `InMemoryCollector` stands in for the server; in production leave out
-`transport` and name the server: Client("collector.example:443", tls=TLS(), ...).
+`answer` is what the app ships. `InMemoryCollector` stands in for the server; in production leave
+out `transport` and name the server: Client("collector.example:443", tls=TLS(), ...).
 
 Run: python examples/embed_the_client.py
 """

@@ -15,9 +15,13 @@ import mpmath as mp
 import numpy as np
 from numpy.typing import NDArray
 
+from geoveil.gp import Laplace
+
 Array = NDArray[np.float64]
 ALPHA = 1e-6
 """Failure probability of every statistical test."""
+STANDARD_LAPLACE = Laplace(1.0)
+"""Names a law whose quantile is wanted; its mathematics is not used."""
 
 
 def exact(value: float | int | Fraction) -> Any:
@@ -303,12 +307,31 @@ def feature(query: Any) -> float:
 
 
 def scalar(query: Any, x: Any) -> Any:
-    """Return s(x) in mpmath: x − T, or the distance to the centre."""
-    if hasattr(query, "at"):
-        return exact(x) - exact(query.at)
-    point = x if isinstance(x, (tuple, list)) else (x,)
-    squares = [(exact(p) - exact(c)) ** 2 for p, c in zip(point, query.center, strict=True)]
+    """Return s(x) in mpmath: the signed distance of a region, or the distance to a centre."""
+    point = [exact(p) for p in (x if isinstance(x, (tuple, list)) else (x,))]
+    return _SCALARS[type(query).__name__](query, point)
+
+
+def _from_centre(query: Any, point: list[Any]) -> Any:
+    squares = [(p - exact(c)) ** 2 for p, c in zip(point, query.center, strict=True)]
     return mp.sqrt(mp.fsum(squares))
+
+
+def _quadrant(query: Any, point: list[Any]) -> Any:
+    u, v = (p - exact(t) for p, t in zip(point, query.at, strict=True))
+    r = exact(query.width) * (1 / mp.sqrt(2) + mp.mpf(1) / 2)
+    if u <= r and v <= r:
+        return r - mp.hypot(r - u, r - v)
+    return min(u, v)
+
+
+_SCALARS: dict[str, Callable[[Any, list[Any]], Any]] = {
+    "Threshold": lambda q, point: point[0] - exact(q.at),
+    "Range": lambda q, point: min(point[0] - exact(q.low), exact(q.high) - point[0]),
+    "TwoWayThreshold": _quadrant,
+    "Disc": lambda q, point: exact(q.radius) - _from_centre(q, point),
+    "GaussianKernel": _from_centre,
+}
 
 
 def value(query: Any, s: Any) -> Any:

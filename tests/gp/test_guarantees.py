@@ -89,7 +89,7 @@ def audit(mechanism: Mechanism, x: np.ndarray, y: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("choice", CHOICES)
-@pytest.mark.parametrize("reach", [0.0, math.inf])
+@pytest.mark.parametrize("reach", [0.0, 5.0, math.inf])
 @pytest.mark.parametrize("name", MAKERS)
 def test_smooth_mechanism(name: str, reach: float, choice: str) -> None:
     noise, fraction, calibration = CHOICES[choice]

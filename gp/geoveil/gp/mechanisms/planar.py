@@ -37,8 +37,9 @@ class PlanarLaplace:
     def __post_init__(self) -> None:
         if not isinstance(self.privacy, GeoPrivacy):
             raise ParameterError("privacy", self.privacy, "a GeoPrivacy")
-        if not isinstance(self.dimension, int) or self.dimension < 1:
-            raise ParameterError("dimension", self.dimension, "an integer >= 1")
+        number = self.dimension
+        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+            raise ParameterError("dimension", number, "an integer >= 1")
 
     def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Array:
         """Return perturbed points. NOT private on a computer: for experiments [MATH §10].
@@ -86,6 +87,8 @@ class PlanarLaplace:
             ParameterError: if the dimensions differ.
             UnsupportedError: if no debiased form is available.
         """
+        if not isinstance(query, Query):
+            raise ParameterError("query", query, "a Query, for example GaussianKernel(...)")
         if query.dimension != self.dimension:
             raise ParameterError("query.dimension", query.dimension, f"{self.dimension}")
         if debias:

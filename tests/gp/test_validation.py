@@ -1,0 +1,409 @@
+"""Every public constructor and call refuses what it can't use, by name; private values stay unseen.
+
+A public parameter that is wrong raises ParameterError with the parameter's name; a private value
+raises PrivateValueError, whose text never holds the value, in whatever form it was given.
+"""
+
+import copy
+import math
+import pickle
+import traceback
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from geoveil.gp import (
+    DebiasedLaplace,
+    Disc,
+    GaussianKernel,
+    GeneralizedCauchy,
+    GeoPrivacy,
+    GeoVeilError,
+    Laplace,
+    LaplacePareto,
+    LipschitzMechanism,
+    LocalLaplace,
+    LocalPrivacy,
+    Mechanism,
+    ParameterError,
+    PlanarLaplace,
+    PowerLaw,
+    PrivateValueError,
+    Query,
+    Range,
+    SeededSource,
+    SmoothMechanism,
+    StudentT,
+    SystemSource,
+    Threshold,
+    TwoWayThreshold,
+    UnsupportedError,
+)
+from geoveil.gp.exact.bits import LazyUniform
+
+UNIT = GeoPrivacy(1.0, per=1.0)
+RAMP, STEP = Threshold(0.0, 2.0), Threshold(0.0, 2.0, "smoothstep")
+BELL = GaussianKernel((0.0, 0.0), 2.0)
+NOT_NUMBERS: list[Any] = [math.nan, math.inf, -math.inf, None, "1", b"1", True, 1j, [1.0], object()]
+NOT_POSITIVE = [*NOT_NUMBERS, 0, -1.0, 0.0, -0.0, 10**400, 5e-324, np.array([1.0, 2.0])]
+NOT_CHOICES: list[Any] = ["", "other", None, 3, ["linear"], {}]
+
+Call = Callable[[Any], Any]
+POSITIVE: dict[str, tuple[Call, str]] = {
+    "GeoPrivacy.epsilon": (lambda v: GeoPrivacy(v, per=1.0), "epsilon"),
+    "GeoPrivacy.per": (lambda v: GeoPrivacy(1.0, per=v, unit="metre"), "per"),
+    "GeoPrivacy.scaled": (UNIT.scaled, "factor"),
+    "LocalPrivacy.epsilon": (LocalPrivacy, "epsilon"),
+    "Threshold.width": (lambda v: Threshold(0.0, v), "width"),
+    "Range.width": (lambda v: Range(0.0, 9.0, v), "width"),
+    "TwoWayThreshold.width": (lambda v: TwoWayThreshold((0.0, 0.0), v), "width"),
+    "Disc.width": (lambda v: Disc((0.0, 0.0), 9.0, v), "width"),
+    "Disc.radius": (lambda v: Disc((0.0, 0.0), v, 1.0), "radius"),
+    "GaussianKernel.bandwidth": (lambda v: GaussianKernel(0.0, v), "bandwidth"),
+    "Query.smooth_bound.beta": (lambda v: RAMP.smooth_bound(0.0, v), "beta"),
+    "Laplace.scale": (Laplace, "scale"),
+    "GeneralizedCauchy.gamma": (GeneralizedCauchy, "gamma"),
+    "StudentT.nu": (StudentT, "nu"),
+    "LaplacePareto.epsilon": (lambda v: LaplacePareto(v, 0.1), "epsilon"),
+    "LaplacePareto.beta": (lambda v: LaplacePareto(1.0, v), "beta"),
+    "PowerLaw.epsilon": (lambda v: PowerLaw(v, 0.1), "epsilon"),
+    "PowerLaw.beta": (lambda v: PowerLaw(1.0, v), "beta"),
+}
+# None and infinity mean something here: the best β, the default grid, an unbounded reach.
+NOT_POSITIVE_OR_NONE = [v for v in NOT_POSITIVE if v is not None]
+OPTIONAL: dict[str, tuple[Call, str]] = {
+    "SmoothMechanism.beta": (lambda v: SmoothMechanism(RAMP, UNIT, beta=v), "beta"),
+    "SmoothMechanism.step": (lambda v: SmoothMechanism(RAMP, UNIT, step=v), "step"),
+    "LipschitzMechanism.step": (lambda v: LipschitzMechanism(RAMP, UNIT, step=v), "step"),
+    "LocalLaplace.step": (lambda v: LocalLaplace(RAMP, LocalPrivacy(1.0), step=v), "step"),
+    "DebiasedLaplace.step": (lambda v: DebiasedLaplace(STEP, UNIT, step=v), "step"),
+}
+REAL: dict[str, tuple[Call, str]] = {
+    "Threshold.at": (lambda v: Threshold(v, 1.0), "at"),
+    "Range.low": (lambda v: Range(v, 9.0, 1.0), "low"),
+    "Range.high": (lambda v: Range(0.0, v, 1.0), "high"),
+    "TwoWayThreshold.at": (lambda v: TwoWayThreshold((0.0, v), 1.0), "at[1]"),
+    "Disc.center": (lambda v: Disc((0.0, v), 9.0, 1.0), "center[1]"),
+    "GaussianKernel.center": (lambda v: GaussianKernel((0.0, v), 1.0), "center[1]"),
+}
+NON_NEGATIVE: dict[str, tuple[Call, str]] = {
+    "GeoPrivacy.reach": (lambda v: GeoPrivacy(1.0, per=1.0, reach=v), "reach"),
+    "GeoPrivacy.at": (UNIT.at, "distance"),
+    "LocalPrivacy.at": (LocalPrivacy(1.0).at, "distance"),
+    "Query.smooth_bound.reach": (lambda v: RAMP.smooth_bound(0.0, 1.0, reach=v), "reach"),
+    "SmoothMechanism.reach": (lambda v: SmoothMechanism(RAMP, UNIT, reach=v), "reach"),
+}
+CHOICES: dict[str, tuple[Call, str]] = {
+    "Threshold.profile": (lambda v: Threshold(0.0, 1.0, v), "profile"),
+    "Disc.profile": (lambda v: Disc((0.0, 0.0), 2.0, 1.0, v), "profile"),
+    "Query.smooth_bound.growth": (lambda v: RAMP.smooth_bound(0.0, 1.0, growth=v), "growth"),
+    "SmoothMechanism.calibration": (
+        lambda v: SmoothMechanism(RAMP, UNIT, calibration=v),
+        "calibration",
+    ),
+}
+OBJECTS: dict[str, tuple[Call, str]] = {
+    "SmoothMechanism.query": (lambda v: SmoothMechanism(v, UNIT), "query"),
+    "SmoothMechanism.privacy": (lambda v: SmoothMechanism(RAMP, v), "privacy"),
+    "LipschitzMechanism.query": (lambda v: LipschitzMechanism(v, UNIT), "query"),
+    "LipschitzMechanism.privacy": (lambda v: LipschitzMechanism(RAMP, v), "privacy"),
+    "DebiasedLaplace.query": (lambda v: DebiasedLaplace(v, UNIT), "query"),
+    "DebiasedLaplace.privacy": (lambda v: DebiasedLaplace(STEP, v), "privacy"),
+    "LocalLaplace.privacy": (lambda v: LocalLaplace(RAMP, v), "privacy"),
+    "PlanarLaplace.privacy": (PlanarLaplace, "privacy"),
+    "PlanarLaplace.estimator": (PlanarLaplace(UNIT, 1).estimator, "query"),
+    "Mechanism.release.source": (
+        lambda v: SmoothMechanism(RAMP, UNIT).release(0.0, v if v is not None else 0),
+        "source",
+    ),
+    "Mechanism.simulate.rng": (lambda v: SmoothMechanism(RAMP, UNIT).simulate(0.0, v), "rng"),
+}
+DIMENSION: dict[str, tuple[Call, str]] = {
+    "PlanarLaplace.dimension": (lambda v: PlanarLaplace(UNIT, v), "dimension"),
+}
+NOT_OBJECTS: list[Any] = [None, 1.0, "x", object(), Threshold]
+
+
+def refused(call: Call, value: Any, name: str) -> None:
+    with pytest.raises(ParameterError) as caught:
+        call(value)
+    assert name in caught.value.name
+    assert name in str(caught.value)
+    assert isinstance(caught.value, ValueError)
+    assert isinstance(caught.value, GeoVeilError)
+
+
+def rows(table: dict[str, tuple[Call, str]], values: list[Any]) -> list[Any]:
+    return [
+        pytest.param(call, value, name, id=f"{label}={value!r:.40}".split(" at 0x")[0])
+        for label, (call, name) in table.items()
+        for value in values
+    ]
+
+
+@pytest.mark.parametrize(
+    ("call", "value", "name"),
+    rows(POSITIVE, NOT_POSITIVE)
+    + rows(OPTIONAL, NOT_POSITIVE_OR_NONE)
+    + rows(REAL, NOT_NUMBERS)
+    + rows(NON_NEGATIVE, [v for v in NOT_NUMBERS if v != math.inf] + [-1.0, -5e-324])
+    + rows(CHOICES, NOT_CHOICES)
+    + rows(DIMENSION, [*NOT_NUMBERS, 0, -1, 2.0, 2.5])
+    + rows(OBJECTS, NOT_OBJECTS),
+)
+def test_wrong_public_parameters_are_named(call: Call, value: Any, name: str) -> None:
+    refused(call, value, name)
+
+
+WRONG: list[tuple[Call, Any, str]] = [
+    (lambda v: GeoPrivacy(1.0, per=1.0, unit=v), 5, "unit"),
+    (lambda v: GeoPrivacy(1.0, per=1.0, unit=v), None, "unit"),
+    (lambda v: GeoPrivacy(1.0, per=1.0, delta=v), 1.0, "delta"),
+    (lambda v: GeoPrivacy(1.0, per=1.0, delta=v), -0.1, "delta"),
+    (lambda v: GeoPrivacy(1.0, per=1.0, delta=v), math.nan, "delta"),
+    (lambda v: GeoPrivacy(1.0, per=1.0, reach=v), 0.0, "reach"),
+    (GeneralizedCauchy, 3.0, "gamma"),
+    (GeneralizedCauchy, 2.0, "gamma"),
+    (StudentT, 2.0, "nu"),
+    (StudentT, 1.0, "nu"),
+    (lambda v: LaplacePareto(1.0, v), math.nextafter(1.0, 2.0), "beta"),
+    (lambda v: PowerLaw(1.0, v), math.nextafter(1.0, 2.0), "beta"),
+    (lambda v: SmoothMechanism(RAMP, UNIT, beta=v), math.nextafter(1.0, 2.0), "beta"),
+    (lambda v: SmoothMechanism(RAMP, UNIT, step=v), 0.3, "step"),
+    (lambda v: SmoothMechanism(RAMP, UNIT, step=v), 2.0**-201, "step"),
+    (lambda v: SmoothMechanism(RAMP, UNIT, step=v), 2.0**-150, "step"),
+    (lambda v: SmoothMechanism(RAMP, UNIT, step=v), 2.0**201, "step"),
+    (lambda v: SmoothMechanism(RAMP, UNIT, step=v), 2.0, "step"),
+    (lambda v: DebiasedLaplace(STEP, UNIT, step=v), 2.0, "step"),
+    (lambda v: DebiasedLaplace(STEP, UNIT, step=v), 2.0**-100, "step"),
+    (lambda v: SmoothMechanism(RAMP, UNIT, noise=v), "student", "noise"),
+    (lambda v: SmoothMechanism(RAMP, UNIT, noise=v), StudentT, "noise"),
+    (lambda v: SmoothMechanism(RAMP, v), LocalPrivacy(1.0), "privacy"),
+    (lambda v: LocalLaplace(RAMP, v), UNIT, "privacy"),
+    (lambda v: Range(v, 1.0, 0.5), 1.0, "high"),
+    (lambda v: Range(0.0, 1.0, v), 1.5, "width"),
+    (lambda v: Disc((0.0, 0.0), 1.0, v), 2.5, "width"),
+    (lambda v: Disc(v, 1.0, 1.0), (0.0,), "center"),
+    (lambda v: Disc(v, 1.0, 1.0), (), "center"),
+    (lambda v: Disc(v, 1.0, 1.0), 5.0, "center"),
+    (lambda v: TwoWayThreshold(v, 1.0), (0.0,), "at"),
+    (lambda v: TwoWayThreshold(v, 1.0), (0.0, 1.0, 2.0), "at"),
+    (lambda v: TwoWayThreshold(v, 1.0), 5.0, "at"),
+    (lambda v: GaussianKernel(v, 1.0), (), "center"),
+    (lambda v: GaussianKernel(v, 1.0), None, "center"),
+    (lambda v: GaussianKernel(v, 1.0), "ab", "center"),
+    (lambda v: GaussianKernel(v, 1.0), [[0.0, 1.0]], "center"),
+    (lambda v: PlanarLaplace(UNIT, v).estimator(RAMP), 2, "dimension"),
+    (SeededSource, math.nan, "seed"),
+    (SeededSource, "x", "seed"),
+    (SeededSource(1).bits, -1, "count"),
+    (SystemSource().bits, -1, "count"),
+    (SystemSource().below, 0, "bound"),
+    (SystemSource().below, 2.5, "bound"),
+    (lambda v: SmoothMechanism(RAMP, UNIT).log_density(v, 0.0), "a", "y"),
+    # Noise out of all proportion to what the query resolves.
+    (lambda v: SmoothMechanism(RAMP, v), GeoPrivacy(1e-30, per=1.0), "width"),
+    (lambda v: DebiasedLaplace(STEP, v), GeoPrivacy(1e30, per=1.0), "width"),
+]
+
+
+@pytest.mark.parametrize(
+    ("call", "value", "name"),
+    WRONG,
+    ids=[f"{name}={value!r:.30}" for _, value, name in WRONG],
+)
+def test_wrong_combinations_are_named(call: Call, value: Any, name: str) -> None:
+    refused(call, value, name)
+
+
+SECRET = 31_415.926_5
+SECRET_DIGITS = "31415"
+PRIVATE_SCALARS: list[Any] = [
+    f"about {SECRET}",
+    "three-31415",
+    {"income": SECRET},
+    {SECRET},
+    complex(SECRET, 1.0),
+    np.array([complex(SECRET, 1.0)]),
+    31_415 * 10**400,
+    [SECRET, math.nan],
+    [SECRET, math.inf],
+    [[SECRET], [1.0, 2.0]],
+    [SECRET, None],
+    [SECRET, "x"],
+    -math.inf,
+    math.nan,
+    None,
+    object(),
+]
+TOO_MANY: list[Any] = [[SECRET, SECRET], [], [[SECRET, 1.0], [2.0, 3.0]], np.zeros((0,))]
+PRIVATE_POINTS: list[Any] = [
+    SECRET,
+    [SECRET],
+    [SECRET, 1.0, 2.0],
+    [SECRET, math.nan],
+    [SECRET, -math.inf],
+    [SECRET, "x"],
+    [[SECRET, 1.0, 2.0]],
+    f"POINT ({SECRET} 1)",
+    [],
+    None,
+    31_415 * 10**400,
+]
+MECHANISMS: list[Mechanism] = [
+    SmoothMechanism(RAMP, UNIT),
+    SmoothMechanism(STEP, UNIT, noise=StudentT(3), beta=0.1),
+    LipschitzMechanism(STEP, UNIT),
+    DebiasedLaplace(STEP, UNIT),
+    LocalLaplace(RAMP, LocalPrivacy(1.0)),
+]
+PLANAR: list[Mechanism] = [SmoothMechanism(BELL, UNIT), DebiasedLaplace(BELL, UNIT)]
+
+
+def keeps_the_secret(call: Call, value: Any) -> None:
+    with pytest.raises(PrivateValueError) as caught:
+        call(value)
+    error: BaseException | None = caught.value
+    assert "not shown" in str(error)
+    assert SECRET_DIGITS not in "".join(traceback.format_exception(caught.value))
+    while error is not None:
+        held = getattr(error, "__dict__", {})
+        assert SECRET_DIGITS not in f"{error!s} {error!r} {error.args!r} {held!r}"
+        error = error.__cause__ or error.__context__
+
+
+def uses_of(query: Query, mechanisms: list[Mechanism]) -> list[Call]:
+    uses: list[Call] = [query.value, lambda x: query.smooth_bound(x, 0.5)]
+    for mechanism in mechanisms:
+        uses += [mechanism.mean, mechanism.variance, mechanism.release]
+        uses.append(lambda x, m=mechanism: m.simulate(x, np.random.default_rng(1)))
+        uses.append(lambda x, m=mechanism: m.log_density(0.5, x))
+    return uses
+
+
+@pytest.mark.parametrize("value", PRIVATE_SCALARS, ids=range(len(PRIVATE_SCALARS)))
+def test_wrong_private_values_are_never_shown(value: Any) -> None:
+    for use in uses_of(RAMP, MECHANISMS):
+        keeps_the_secret(use, value)
+    keeps_the_secret(lambda x: PlanarLaplace(UNIT, 1).simulate(x, np.random.default_rng(1)), value)
+
+
+@pytest.mark.parametrize("value", PRIVATE_POINTS, ids=range(len(PRIVATE_POINTS)))
+def test_wrong_private_points_are_never_shown(value: Any) -> None:
+    for use in uses_of(BELL, PLANAR):
+        keeps_the_secret(use, value)
+    keeps_the_secret(lambda x: PlanarLaplace(UNIT, 2).simulate(x, np.random.default_rng(1)), value)
+
+
+@pytest.mark.parametrize("value", TOO_MANY, ids=range(len(TOO_MANY)))
+def test_a_release_is_of_one_point(value: Any) -> None:
+    for mechanism in (*MECHANISMS, *PLANAR):
+        if mechanism.query.dimension == 2 and np.shape(value) == (2,):
+            continue
+        if isinstance(mechanism, SmoothMechanism) and isinstance(mechanism.noise, StudentT):
+            continue
+        keeps_the_secret(mechanism.release, value)
+
+
+def test_unsupported_combinations_say_what_has_a_proof() -> None:
+    for call, word in (
+        (lambda: DebiasedLaplace(RAMP, UNIT), "smoothstep"),
+        (lambda: SmoothMechanism(RAMP, UNIT, noise=Laplace()), "LipschitzMechanism"),
+        (lambda: PlanarLaplace(UNIT, 1).estimator(RAMP, debias=True), "smoothstep"),
+        (lambda: StudentT(3).magnitude(0.1), "LaplacePareto"),
+    ):
+        with pytest.raises(UnsupportedError, match=word):
+            call()
+
+
+def test_nothing_that_is_shown_is_private(fixed_bits: Any) -> None:
+    """repr, str and state of mechanisms after use, and of what a release works with."""
+    source = SeededSource(31_415)
+    for mechanism in MECHANISMS + PLANAR:
+        x = SECRET if mechanism.query.dimension == 1 else (SECRET, SECRET)
+        before = repr(vars(mechanism))
+        released: list[int] = []
+        if not isinstance(getattr(mechanism, "noise", None), StudentT):
+            released = [mechanism.release(x, source), mechanism.release(x, source)]
+        mechanism.simulate([x], np.random.default_rng(1))
+        mechanism.variance([x])
+        shown = f"{mechanism!r} {mechanism!s} {vars(mechanism)!r}"
+        assert SECRET_DIGITS not in shown
+        assert repr(vars(mechanism)) == before, "a mechanism remembers nothing"
+        assert all(str(k) not in shown for k in released if abs(k) > 99)
+        held = mechanism._private_scalar(x)
+        assert SECRET_DIGITS not in f"{held!r} {held!s} {[held]!r}"
+    uniform = LazyUniform(fixed_bits(0xDEADBEEF << 96, 128))
+    assert str(uniform.numerator) not in repr(uniform)
+    assert "deadbeef" not in repr(uniform).lower()
+    assert "128 bits" in repr(uniform)
+    assert "31415" not in f"{source!r} {source!s}"
+
+
+def test_value_types_are_frozen_comparable_and_copyable() -> None:
+    values: list[Any] = [
+        UNIT,
+        LocalPrivacy(2.0),
+        RAMP,
+        BELL,
+        Range(0.0, 3.0, 1.0),
+        TwoWayThreshold((0.0, 1.0), 2.0),
+        Disc((0.0, 0.0), 3.0, 1.0),
+        Laplace(2.0),
+        GeneralizedCauchy(4),
+        StudentT(3),
+        LaplacePareto(1.0, 0.3),
+        PowerLaw(1.0, 0.2),
+        PlanarLaplace(UNIT, 2),
+    ]
+    for value in values:
+        assert copy.deepcopy(value) == value
+        assert pickle.loads(pickle.dumps(value)) == value
+        assert hash(copy.deepcopy(value)) == hash(value)
+        field = next(iter(value.__dataclass_fields__))
+        with pytest.raises(AttributeError):
+            setattr(value, field, 1.0)
+    assert len(set(values)) == len(values)
+
+
+def test_guarantees_state_their_unit() -> None:
+    privacy = GeoPrivacy(epsilon=1.5, per=8000, unit="dollar", delta=1e-6, reach=1e5)
+    assert str(privacy) == "ε = 1.5 per 8000 dollar, δ = 1e-06, up to 100000 dollar"
+    assert str(LocalPrivacy(0.5)) == "ε = 0.5 between any two values"
+    assert privacy.rate == 1.5 / 8000
+    assert privacy.exact_rate == Fraction(1.5) / 8000
+    assert privacy.at(4000) == 0.75
+    assert privacy.at(0) == 0
+    assert LocalPrivacy(0.5).at(0) == 0
+    assert LocalPrivacy(0.5).at(math.inf) == 0.5
+
+
+@pytest.mark.parametrize("factor", [1 / 3, 0.1, Fraction(1, 7), 3, 1e-9])
+def test_a_scaled_guarantee_never_owes_an_ulp(factor: Any) -> None:
+    """m parts of ε/m spend at most ε, exactly."""
+    privacy = GeoPrivacy(epsilon=1.1, per=3.7)
+    part = privacy.scaled(factor)
+    assert part.exact_rate <= privacy.exact_rate * Fraction(factor)
+    assert float(part.exact_rate) == pytest.approx(privacy.rate * float(factor), rel=1e-15, abs=0)
+
+
+@pytest.mark.parametrize("kind", [int, np.float64, np.float32, np.int64, Fraction])
+def test_numbers_of_any_kind_are_numbers(kind: Any) -> None:
+    """A parameter may be any real number; what comes of it does not depend on its type."""
+    one = kind(1)
+    privacy = GeoPrivacy(one, per=one)
+    assert privacy == UNIT
+    assert Threshold(one, one) == Threshold(1.0, 1.0)
+    for mechanism in (
+        SmoothMechanism(RAMP, privacy, beta=one),
+        SmoothMechanism(RAMP, privacy, beta=one, noise=LaplacePareto(one, one)),
+    ):
+        assert mechanism.beta == 1.0
+        assert mechanism.release(0.3, SeededSource(5)) == SmoothMechanism(
+            RAMP, UNIT, beta=1.0
+        ).release(0.3, SeededSource(5))
+    assert RAMP.smooth_bound(0.0, one) == RAMP.smooth_bound(0.0, 1.0)
+    assert privacy.scaled(one) == UNIT
