@@ -14,7 +14,7 @@ _Choice = TypeVar("_Choice", bound=str)
 
 def real(name: str, value: object, expected: str = "a finite number") -> float:
     """Return `value` as a float; refuse NaN, infinities, booleans and what is no number."""
-    if isinstance(value, (bool, str, bytes)):
+    if isinstance(value, (bool, np.bool_, str, bytes)):
         raise ParameterError(name, value, expected)
     try:
         number = float(value)  # type: ignore[arg-type]  # what is no number raises, below

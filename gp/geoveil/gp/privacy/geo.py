@@ -1,0 +1,287 @@
+"""Geo-privacy: how distinguishable two values are, by the distance between them."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from geoveil.gp import validation
+from geoveil.gp.errors import ParameterError, UnsupportedError
+from geoveil.gp.privacy import rounding
+from geoveil.gp.privacy.local import LocalPrivacy
+
+
+@dataclass(frozen=True, slots=True)
+class GeoPrivacy:
+    """Two values `per` apart are at most `epsilon`-distinguishable.
+
+    Args:
+        epsilon: log-ratio of probabilities (nats) that two values `per` apart may reach, > 0.
+        per: a distance > 0, in `unit`.
+        unit: the unit of `per`; empty if the caller keeps track of it.
+        delta: additive slack in [0, 1).
+        reach: largest distance Λ > 0, in `unit`, at which the guarantee is stated.
+
+    Raises:
+        ParameterError: if a parameter is NaN, infinite (`reach` may be), or out of range.
+
+    Example:
+        >>> p = GeoPrivacy(epsilon=1.0, per=8000.0, unit="dollar")
+        >>> p.rate
+        0.000125
+        >>> p.at(4000)
+        0.5
+        >>> print(p)
+        ε = 1 per 8000 dollar
+        >>> print(p.split(2))
+        ε = 0.5 per 8000 dollar
+        >>> print(p.local(diameter=100_000))
+        ε = 12.5 between any two values
+    """
+
+    epsilon: float
+    per: float
+    unit: str = ""
+    delta: float = 0.0
+    reach: float = math.inf
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.unit, str):
+            raise ParameterError("unit", self.unit, "a string")
+        object.__setattr__(self, "epsilon", validation.positive("epsilon", self.epsilon))
+        object.__setattr__(self, "per", validation.positive("per", self.per, self.unit))
+        object.__setattr__(
+            self, "delta", validation.between("delta", self.delta, 0, 1, high_open=True)
+        )
+        object.__setattr__(self, "reach", validation.non_negative("reach", self.reach))
+        if self.reach == 0:
+            raise ParameterError("reach", self.reach, "a number > 0 (infinity is permitted)")
+
+    @classmethod
+    def per_factor(cls, epsilon: float, factor: float | Fraction, unit: str = "") -> "GeoPrivacy":
+        """Return the guarantee under which values a `factor` apart are `epsilon`-distinguishable.
+
+        It is a guarantee for natural logarithms, in which a ratio is a distance; `LogScale` turns
+        values into them. ln factor is rounded up, so that values a factor apart are never more
+        than `epsilon`-distinguishable.
+
+        Args:
+            epsilon: log-ratio of probabilities (nats), > 0.
+            factor: a ratio > 1.
+            unit: the unit of the values before the logarithm.
+
+        Raises:
+            ParameterError: if a parameter is NaN, infinite or out of range.
+
+        Example:
+            >>> p = GeoPrivacy.per_factor(1.0, factor=2, unit="dollar")
+            >>> print(p)
+            ε = 1 per 0.693147 log dollar
+            >>> round(p.at(math.log(4)), 6)
+            2.0
+        """
+        if not isinstance(unit, str):
+            raise ParameterError("unit", unit, "a string")
+        expected = f"a finite number > 1, at most {validation.MOST:g}"
+        number = validation.real("factor", factor, expected)
+        if not 1 < number <= validation.MOST:
+            raise ParameterError("factor", factor, expected)
+        per = rounding.log_up(rounding.exact(factor, number))
+        return cls(epsilon, per, f"log {unit}".rstrip())
+
+    @property
+    def exact_rate(self) -> Fraction:
+        """ε/per as an exact fraction: exact release must not owe an ulp."""
+        return Fraction(self.epsilon) / Fraction(self.per)
+
+    @property
+    def rate(self) -> float:
+        """ε per unit of distance, as the nearest double to `exact_rate`."""
+        return self.epsilon / self.per
+
+    def at(self, distance: float | Fraction) -> float:
+        """Return how distinguishable (nats) two values `distance` apart may be, rounded up.
+
+        Stated for distances up to `reach`; a guarantee with delta = 0 then holds for every
+        distance, by a walk in small steps [MATH §1]. With delta > 0 it holds with the slack
+        `delta_at(distance)`.
+        """
+        number = validation.non_negative("distance", distance)
+        if number == math.inf:
+            return math.inf
+        return rounding.round_up(self.exact_rate * rounding.exact(distance, number))
+
+    def delta_at(self, distance: float | Fraction) -> float:
+        """Return the slack that goes with `at(distance)`, for two values `distance` apart.
+
+        It is δ up to the reach Λ. For a distance d beyond it, with m = ⌈d/Λ⌉, it grows to
+
+            δ·(1 + Σ_{k=1}^{m−1} e^{ε(d−kΛ)}),
+
+        by group privacy. Proof: walk straight from x to x' by a first step of d − (m−1)Λ and m−1
+        steps of Λ; let Pᵢ be the law of the report after i steps and sᵢ the distance walked. Then
+        Pᵢ(S) ≤ e^{ε(sᵢ₊₁−sᵢ)} Pᵢ₊₁(S) + δ, hence P₀(S) ≤ e^{εd} P_m(S) + δ·Σ_{i<m} e^{εsᵢ}, and
+        sᵢ = d − (m−i)Λ for i ≥ 1. No other walk gives less: if n steps are at most Λ long each,
+        then n ≥ m and s_{n−k} ≥ d − kΛ.
+
+        Returns:
+            The slack, rounded up; 1 where nothing is promised, 0 for equal values.
+
+        Example:
+            >>> p = GeoPrivacy(epsilon=1, per=10, unit="metre", delta=1e-6, reach=10)
+            >>> p.at(20), round(p.delta_at(20), 9)
+            (2.0, 3.718e-06)
+        """
+        number = validation.non_negative("distance", distance)
+        if self.delta == 0 or number == math.inf:
+            return 0.0 if self.delta == 0 else 1.0
+        walked, reach = rounding.exact(distance, number), self.reach
+        if walked <= reach:
+            return self.delta if walked > 0 else 0.0
+        step = Fraction(reach)
+        whole_steps = math.ceil(walked / step) - 1
+        return rounding.geometric_up(
+            Fraction(self.delta),
+            self.exact_rate * (walked - whole_steps * step),
+            self.exact_rate * step,
+            whole_steps,
+        )
+
+    def scaled(self, factor: float | Fraction) -> "GeoPrivacy":
+        """Return the guarantee whose rate is `factor` > 0 times this one, never more."""
+        exact = rounding.exact(factor, validation.positive("factor", factor))
+        epsilon = rounding.round_down(Fraction(self.epsilon) * exact)
+        return GeoPrivacy(epsilon, self.per, self.unit, self.delta, self.reach)
+
+    def split(self, parts: int) -> "GeoPrivacy":
+        """Return the guarantee that `parts` releases may each have: together at most this one.
+
+        Rate and slack are divided, and rounded down.
+
+        Raises:
+            ParameterError: if parts is not an integer >= 1, or more than epsilon can be split into.
+
+        Example:
+            >>> week = GeoPrivacy(epsilon=1.0, per=8000, unit="dollar")
+            >>> day = week.split(7)
+            >>> day.repeated(7).exact_rate <= week.exact_rate
+            True
+        """
+        epsilon = rounding.share("parts", self.epsilon, parts)
+        delta = rounding.round_down(Fraction(self.delta) / parts)
+        return GeoPrivacy(epsilon, self.per, self.unit, delta, self.reach)
+
+    def repeated(self, times: int) -> "GeoPrivacy":
+        """Return what `times` releases with this guarantee promise together; see `compose`.
+
+        Raises:
+            ParameterError: if times is not an integer >= 1.
+            UnsupportedError: if the slacks add up to 1 or more.
+
+        Example:
+            >>> print(GeoPrivacy(epsilon=0.25, per=8000, unit="dollar").repeated(12))
+            ε = 3 per 8000 dollar
+        """
+        rounding.require_count("times", times)
+        return self._together((self,), times)
+
+    def in_unit(self, unit: str, factor: float | Fraction) -> "GeoPrivacy":
+        """Return the same guarantee in another unit.
+
+        Args:
+            unit: its name.
+            factor: how many of it make one of the present unit, > 0; a Fraction where a double
+                would be rounded.
+
+        Returns:
+            The guarantee, exact where doubles can hold it. Otherwise distances are rounded down,
+            so that it promises less, by no more than an ulp.
+
+        Raises:
+            ParameterError: if the name is empty or the factor not a finite number > 0.
+
+        Example:
+            >>> walk = GeoPrivacy(epsilon=1.0, per=8, unit="kilometre")
+            >>> print(walk.in_unit("metre", 1000))
+            ε = 1 per 8000 metre
+        """
+        if not isinstance(unit, str) or not unit:
+            raise ParameterError("unit", unit, "the name of a unit")
+        exact = rounding.exact(factor, validation.positive("factor", factor))
+        per = rounding.round_down(Fraction(self.per) * exact)
+        reach = self.reach
+        if reach < math.inf:
+            reach = rounding.round_down(Fraction(reach) * exact)
+        return GeoPrivacy(self.epsilon, per, unit, self.delta, reach)
+
+    def stated_per(self, distance: float) -> "GeoPrivacy":
+        """Return the same guarantee stated per another distance; epsilon is rounded up.
+
+        Args:
+            distance: the new `per` > 0, in the same unit.
+
+        Raises:
+            ParameterError: if the distance is not a finite number > 0.
+
+        Example:
+            >>> print(GeoPrivacy(epsilon=1.0, per=8000, unit="dollar").stated_per(1000))
+            ε = 0.125 per 1000 dollar
+        """
+        per = validation.positive("distance", distance, self.unit)
+        epsilon = rounding.round_up(self.exact_rate * Fraction(per))
+        return GeoPrivacy(epsilon, per, self.unit, self.delta, self.reach)
+
+    def local(self, diameter: float | Fraction) -> LocalPrivacy:
+        """Return what this promises to values of which no two are further apart than `diameter`.
+
+        Any two of them are at most rate·diameter distinguishable: ε-LDP, the discrete metric.
+
+        Args:
+            diameter: largest distance > 0 between two possible values, in `unit`.
+
+        Raises:
+            ParameterError: if the diameter is not a finite number > 0.
+            UnsupportedError: if delta > 0: `LocalPrivacy` has no slack.
+
+        Example:
+            >>> GeoPrivacy(epsilon=1.0, per=8000, unit="dollar").local(diameter=100_000)
+            LocalPrivacy(epsilon=12.5)
+        """
+        if self.delta > 0:
+            raise UnsupportedError(
+                f"{self} has a slack, and LocalPrivacy has none; at(diameter) and"
+                " delta_at(diameter) say what is promised between any two values"
+            )
+        number = validation.positive("diameter", diameter, self.unit)
+        return LocalPrivacy(rounding.round_up(self.exact_rate * rounding.exact(diameter, number)))
+
+    @classmethod
+    def _together(cls, guarantees: Sequence["GeoPrivacy"], times: int = 1) -> "GeoPrivacy":
+        """Return the composition of `times` releases of each; see `compose`."""
+        first = guarantees[0]
+        for index, guarantee in enumerate(guarantees):
+            if guarantee.unit != first.unit:
+                raise ParameterError(
+                    f"guarantees[{index}].unit",
+                    guarantee.unit,
+                    f"{first.unit!r}, that of guarantees[0]; in_unit converts",
+                )
+        delta = rounding.round_up(times * sum((Fraction(g.delta) for g in guarantees), Fraction(0)))
+        if delta >= 1:
+            raise UnsupportedError(
+                f"the slacks δ add up to {delta:g}, and with 1 or more nothing is promised; use"
+                " fewer releases, or a smaller delta"
+            )
+        rate = times * sum((g.exact_rate for g in guarantees), Fraction(0))
+        reach = min((g.reach for g in guarantees if g.delta > 0), default=math.inf)
+        return cls(
+            rounding.round_up(rate * Fraction(first.per)), first.per, first.unit, delta, reach
+        )
+
+    def __str__(self) -> str:
+        parts = [f"ε = {self.epsilon:g} per {self.per:g} {self.unit}".rstrip()]
+        if self.delta:
+            parts.append(f"δ = {self.delta:g}")
+        if self.reach < math.inf:
+            parts.append(f"up to {self.reach:g} {self.unit}".rstrip())
+        return ", ".join(parts)

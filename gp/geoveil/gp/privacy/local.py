@@ -1,0 +1,69 @@
+"""Local privacy: geo-privacy in the discrete metric, where all distances are 1 [MATH §1]."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from geoveil.gp import validation
+from geoveil.gp.privacy.rounding import require_count, round_up, share
+
+
+@dataclass(frozen=True, slots=True)
+class LocalPrivacy:
+    """ε-LDP: any two values, however far apart, are at most `epsilon`-distinguishable.
+
+    It is geo-privacy in the discrete metric, where all distances are 1; ε has no unit.
+    `GeoPrivacy.local` gives it for values from a domain of known diameter.
+
+    Args:
+        epsilon: log-ratio of probabilities (nats) that any two values may reach, > 0.
+
+    Raises:
+        ParameterError: if epsilon is not a finite number > 0.
+
+    Example:
+        >>> LocalPrivacy(epsilon=1.0).at(8000)
+        1.0
+    """
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", validation.positive("epsilon", self.epsilon))
+
+    def at(self, distance: float) -> float:
+        """Return how distinguishable (nats) two values may be: epsilon, unless they are equal."""
+        return self.epsilon if validation.non_negative("distance", distance) > 0 else 0.0
+
+    def repeated(self, times: int) -> "LocalPrivacy":
+        """Return what `times` releases with this guarantee promise together; see `compose`.
+
+        Raises:
+            ParameterError: if times is not an integer >= 1.
+
+        Example:
+            >>> print(LocalPrivacy(0.25).repeated(12))
+            ε = 3 between any two values
+        """
+        require_count("times", times)
+        return self._together((self,), times)
+
+    def split(self, parts: int) -> "LocalPrivacy":
+        """Return the guarantee that `parts` releases may each have: together at most this one.
+
+        Raises:
+            ParameterError: if parts is not an integer >= 1, or more than epsilon can be split into.
+
+        Example:
+            >>> print(LocalPrivacy(1.0).split(4))
+            ε = 0.25 between any two values
+        """
+        return LocalPrivacy(share("parts", self.epsilon, parts))
+
+    @classmethod
+    def _together(cls, guarantees: Sequence["LocalPrivacy"], times: int = 1) -> "LocalPrivacy":
+        """Return the composition of `times` releases of each; see `compose`."""
+        return cls(round_up(times * sum((Fraction(g.epsilon) for g in guarantees), Fraction(0))))
+
+    def __str__(self) -> str:
+        return f"ε = {self.epsilon:g} between any two values"

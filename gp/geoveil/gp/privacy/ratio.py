@@ -1,0 +1,90 @@
+"""Values that people compare by ratio: "twice the income" rather than "8000 dollars more"."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from geoveil.gp import validation
+from geoveil.gp.errors import ParameterError
+
+
+@dataclass(frozen=True, slots=True)
+class LogScale:
+    """Turns values > 0 into their logarithms, in which a ratio is a distance.
+
+    With `GeoPrivacy.per_factor(epsilon, factor)` on the logarithms, two values a factor r apart are
+    at most ε·ln r/ln factor distinguishable: at most ε at r = `factor`, be they small or large.
+
+    Values below `floor`, also 0 and negative ones, count as `floor`. To refuse them would tell that
+    somebody has such a value. max(·, floor) moves no two logarithms further apart, so the guarantee
+    holds; and values below the floor are not told apart at all.
+
+    Not covered: logarithms are computed in doubles, within 10⁻¹² of the true ones, so that r above
+    means r·e^(2·10⁻¹²). The guarantee itself is about the doubles, and exact.
+
+    Everything else is in the units of logarithms: thresholds, widths, bandwidths. A mean of
+    logarithms is the logarithm of the geometric mean.
+
+    Args:
+        floor: the least value that is told from smaller ones, > 0, in the unit of the values. Fix
+            it without looking at private values.
+
+    Raises:
+        ParameterError: if the floor is not a finite number > 0.
+
+    Example:
+        Who earns more than 100,000? Softened from a factor 1/1.2 to 1.2 around it.
+
+        >>> import math
+        >>> from geoveil.gp import DebiasedLaplace, GeoPrivacy, Threshold
+        >>> scale = LogScale(floor=1_000)
+        >>> incomes = scale.to_log([0, 50_000, 100_000, 200_000])
+        >>> incomes.round(3).tolist()
+        [6.908, 10.82, 11.513, 12.206]
+        >>> q = Threshold(at=math.log(100_000), width=2 * math.log(1.2), profile="smoothstep")
+        >>> q.value(incomes).round(3).tolist()
+        [0.0, 0.0, 0.5, 1.0]
+        >>> privacy = GeoPrivacy.per_factor(1.0, factor=2, unit="dollar")
+        >>> report = DebiasedLaplace(q, privacy).release(incomes[1])
+    """
+
+    floor: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "floor", validation.positive("floor", self.floor))
+
+    def to_log(self, values: ArrayLike) -> NDArray[np.float64]:
+        """Return the natural logarithms of private values, those below the floor raised to it.
+
+        Args:
+            values: numbers in the unit of the floor, any shape.
+
+        Returns:
+            Logarithms, in the same shape, each within 10⁻¹² of the true one.
+
+        Raises:
+            PrivateValueError: if a value is not a finite number.
+        """
+        return np.asarray(np.log(np.maximum(validation.points(values, 1), self.floor)))
+
+    def from_log(self, logarithms: ArrayLike) -> NDArray[np.float64]:
+        """Return the values that public logarithms stand for; infinity beyond the doubles.
+
+        Args:
+            logarithms: reports or estimates, any shape. The exponential of an unbiased estimate is
+                not unbiased.
+
+        Raises:
+            ParameterError: if they are not numbers, or NaN.
+
+        Example:
+            >>> LogScale(floor=1.0).from_log([0.0, 11.512925464970229]).round(6).tolist()
+            [1.0, 100000.0]
+        """
+        array = validation.float_array(logarithms)
+        if array is None or np.isnan(array).any():
+            raise ParameterError("logarithms", logarithms, "numbers (infinity is permitted)")
+        # A noisy logarithm may be far beyond the doubles: that is no fault of the caller.
+        with np.errstate(over="ignore", under="ignore"):
+            return np.asarray(np.exp(array))
