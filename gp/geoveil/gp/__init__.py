@@ -9,6 +9,7 @@ from geoveil.gp.mechanisms import (
     Mechanism,
     PlanarLaplace,
     PointEstimator,
+    RadialLaplace,
     SmoothMechanism,
 )
 from geoveil.gp.noise import (
@@ -20,22 +21,40 @@ from geoveil.gp.noise import (
     PowerLaw,
     StudentT,
 )
-from geoveil.gp.privacy import GeoPrivacy, LocalPrivacy
-from geoveil.gp.queries import Disc, GaussianKernel, Query, Range, Threshold, TwoWayThreshold
+from geoveil.gp.privacy import GeoPrivacy, LocalPrivacy, LogScale, compose
+from geoveil.gp.queries import (
+    Disc,
+    FormulaProfile,
+    Gaussian,
+    GaussianKernel,
+    Linear,
+    Profile,
+    Query,
+    Radial,
+    Ramp,
+    Range,
+    Smoothstep,
+    Threshold,
+    TwoWayThreshold,
+)
 
 __all__ = [
     "NOISES",
     "DebiasedLaplace",
     "Disc",
+    "FormulaProfile",
+    "Gaussian",
     "GaussianKernel",
     "GeneralizedCauchy",
     "GeoPrivacy",
     "GeoVeilError",
     "Laplace",
     "LaplacePareto",
+    "Linear",
     "LipschitzMechanism",
     "LocalLaplace",
     "LocalPrivacy",
+    "LogScale",
     "Mechanism",
     "Noise",
     "ParameterError",
@@ -43,14 +62,20 @@ __all__ = [
     "PointEstimator",
     "PowerLaw",
     "PrivateValueError",
+    "Profile",
     "Query",
+    "Radial",
+    "RadialLaplace",
+    "Ramp",
     "RandomSource",
     "Range",
     "SeededSource",
     "SmoothMechanism",
+    "Smoothstep",
     "StudentT",
     "SystemSource",
     "Threshold",
     "TwoWayThreshold",
     "UnsupportedError",
+    "compose",
 ]

@@ -5,6 +5,7 @@ from geoveil.gp.mechanisms.debiased import DebiasedLaplace
 from geoveil.gp.mechanisms.lipschitz import LipschitzMechanism
 from geoveil.gp.mechanisms.local import LocalLaplace
 from geoveil.gp.mechanisms.planar import PlanarLaplace, PointEstimator
+from geoveil.gp.mechanisms.radial import RadialLaplace
 from geoveil.gp.mechanisms.smooth import SmoothMechanism
 
 __all__ = [
@@ -14,5 +15,6 @@ __all__ = [
     "Mechanism",
     "PlanarLaplace",
     "PointEstimator",
+    "RadialLaplace",
     "SmoothMechanism",
 ]

@@ -3,12 +3,21 @@
 from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.indicator import Disc, Range, SoftIndicator, Threshold, TwoWayThreshold
 from geoveil.gp.queries.kernel import GaussianKernel
+from geoveil.gp.queries.profiles import FormulaProfile, Gaussian, Profile, Ramp, Smoothstep
+from geoveil.gp.queries.projected import Linear, Radial
 
 __all__ = [
     "Disc",
+    "FormulaProfile",
+    "Gaussian",
     "GaussianKernel",
+    "Linear",
+    "Profile",
     "Query",
+    "Radial",
+    "Ramp",
     "Range",
+    "Smoothstep",
     "SoftIndicator",
     "Threshold",
     "TwoWayThreshold",

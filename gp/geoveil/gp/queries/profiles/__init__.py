@@ -1,8 +1,9 @@
 """One-dimensional profiles φ: their slope, smooth bounds and debiased form."""
 
 from geoveil.gp.queries.profiles.base import Profile
+from geoveil.gp.queries.profiles.formula import FormulaProfile
 from geoveil.gp.queries.profiles.gaussian import Gaussian
 from geoveil.gp.queries.profiles.ramp import Ramp
 from geoveil.gp.queries.profiles.smoothstep import Smoothstep
 
-__all__ = ["Gaussian", "Profile", "Ramp", "Smoothstep"]
+__all__ = ["FormulaProfile", "Gaussian", "Profile", "Ramp", "Smoothstep"]

@@ -1,6 +1,6 @@
-"""The contract of a profile φ: R → R.
+"""Profiles whose smooth bound has a closed form, or nearly.
 
-The smooth bound has one shape for all profiles: with z = |s|,
+The bound has one shape for all of them: with z = |s|,
 
     B = max( L_Λ(z), L_Λ(c) / g(β|z − c|) ),   c = anchor(z),
 
@@ -10,47 +10,20 @@ every candidate is a lower bound of the supremum, an anchor can be taken without
 is the winner. Where there is no closed form, `smooth.envelope` finds the anchors.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
 from geoveil.gp.errors import UnsupportedError
+from geoveil.gp.queries.profiles.base import Profile
 from geoveil.gp.smooth.envelope import ENVELOPES, Envelope
-from geoveil.gp.smooth.frontier import Frontier
 from geoveil.gp.smooth.growth import DECAYS, EXPONENTIAL
 
-Array = NDArray[np.float64]
 
-
-class Profile(ABC):
-    """A bounded function of a signed distance s, with |φ'| symmetric in s."""
-
-    @property
-    @abstractmethod
-    def lipschitz(self) -> float:
-        """Supremum of |φ'|, in 1/(unit of s)."""
-
-    @property
-    @abstractmethod
-    def feature(self) -> float:
-        """Length over which φ varies, in the unit of s."""
-
-    @property
-    @abstractmethod
-    def knots(self) -> tuple[float, ...]:
-        """Increasing; φ is smooth between them and equals its limits outside."""
-
-    @property
-    @abstractmethod
-    def limits(self) -> tuple[float, float]:
-        """φ(−∞) and φ(∞)."""
-
-    @abstractmethod
-    def value(self, s: Real, ops: Arithmetic = FLOAT) -> Real:
-        """Return φ(s)."""
+class AnchoredProfile(Profile):
+    """A profile with |φ'| symmetric in s, rising to one peak and falling again."""
 
     @abstractmethod
     def steepest_chord(self, z: Real, reach: float, ops: Arithmetic = FLOAT) -> Real:
@@ -65,10 +38,6 @@ class Profile(ABC):
     @abstractmethod
     def landmarks(self, reach: float) -> tuple[float, ...]:
         """Return the points ≥ 0 where L_Λ changes its behaviour, its peak among them."""
-
-    def frontier(self, growth: str, reach: float) -> Frontier:
-        """Return which rates of change f and B attain together; the rectangle holds for all."""
-        return Frontier.RECTANGLE
 
     def smooth_bound(
         self,
@@ -94,37 +63,9 @@ class Profile(ABC):
         # At reach 0 the anchor already is z wherever z is the best.
         return bound if reach == 0 else ops.maximum(bound, self.steepest_chord(z, reach, ops))
 
-    # Noise before the function: g = φ − b²φ'' has E[g(s + Laplace(b))] = φ(s) [MATH §5.1].
-
-    def debiased(self, v: Real, b: Exact, ops: Arithmetic = FLOAT) -> Real:
-        """Return g(v) for the noisy scalar v and the noise scale b."""
-        raise self._not_debiasable()
-
-    def debiased_range(self, b: float) -> tuple[float, float]:
-        """Return the least and the greatest value of g."""
-        raise self._not_debiasable()
-
-    def debiased_preimages(self, y: Array, b: float) -> tuple[Array, Array]:
-        """Return all v with g(v) = y where g is not constant, and |g'(v)| there.
-
-        Args:
-            y: values, shape (...).
-            b: noise scale.
-
-        Returns:
-            Two arrays of shape (m, ...); v is NaN where there are fewer than m solutions.
-        """
-        raise self._not_debiasable()
-
-    def _not_debiasable(self) -> UnsupportedError:
-        return UnsupportedError(
-            f"{self!r} has no bounded debiased form, because its slope jumps:"
-            " use the smoothstep profile"
-        )
-
 
 @lru_cache(maxsize=256)
-def _envelope(profile: Profile, beta: float, growth: str, reach: float) -> Envelope:
+def _envelope(profile: AnchoredProfile, beta: float, growth: str, reach: float) -> Envelope:
     return ENVELOPES[growth](
         lambda z: np.asarray(profile.steepest_chord(z, reach)),
         beta,

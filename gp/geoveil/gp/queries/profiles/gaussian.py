@@ -13,7 +13,8 @@ from functools import lru_cache
 import numpy as np
 
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
-from geoveil.gp.queries.profiles.base import Array, Profile
+from geoveil.gp.queries.profiles.anchored import AnchoredProfile
+from geoveil.gp.queries.profiles.base import Array
 from geoveil.gp.smooth.growth import EXPONENTIAL
 
 _ROUND_UP = 1 + 1e-11
@@ -21,7 +22,7 @@ _ROUND_UP = 1 + 1e-11
 
 
 @dataclass(frozen=True, slots=True)
-class Gaussian(Profile):
+class Gaussian(AnchoredProfile):
     """A bell of height 1.
 
     Args:
@@ -100,6 +101,8 @@ class Gaussian(Profile):
 
     def debiased_range(self, b: float) -> tuple[float, float]:
         """See `Profile.debiased_range`: the least is at u² = 3 + 1/c², the greatest at 0."""
+        if b == 0:
+            return self.bounds
         c2 = (b / self.bandwidth) ** 2
         return (-2 * c2 * math.exp(-(3 + 1 / c2) / 2), 1 + c2)
 
@@ -107,7 +110,7 @@ class Gaussian(Profile):
         """See `Profile.debiased_preimages`: up to four, ±u on the falling and the rising branch."""
         c2 = (b / self.bandwidth) ** 2
         low, high = self.debiased_range(b)
-        valley = math.sqrt(3 + 1 / c2)
+        valley = math.sqrt(3 + 1 / c2) if b else 40.0
         y = np.asarray(y, dtype=np.float64)
 
         def g(u: Array) -> Array:

@@ -3,7 +3,10 @@
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
+from geoveil.gp.queries.profiles.base import Array
 from geoveil.gp.queries.profiles.step import Step
 from geoveil.gp.smooth.frontier import Frontier
 
@@ -53,3 +56,11 @@ class Ramp(Step):
         if 0 < reach < math.inf:
             return None
         return ops.minimum(z, ops.constant(self.width) / 2)
+
+    def debiased_preimages(self, y: Array, b: float) -> tuple[Array, Array]:
+        """See `Profile.debiased_preimages`: there is no g but φ itself."""
+        if b != 0:
+            raise self._not_debiasable()
+        y = np.asarray(y, dtype=np.float64)
+        v = np.where((y > 0) & (y < 1), (y - 0.5) * self.width, np.nan)
+        return v[None], np.full((1, *y.shape), 1 / self.width)

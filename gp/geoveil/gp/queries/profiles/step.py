@@ -3,11 +3,11 @@
 import math
 from dataclasses import dataclass
 
-from geoveil.gp.queries.profiles.base import Profile
+from geoveil.gp.queries.profiles.anchored import AnchoredProfile
 
 
 @dataclass(frozen=True, slots=True)
-class Step(Profile):
+class Step(AnchoredProfile):
     """A step from 0 at s = −w/2 to 1 at s = w/2.
 
     Args:
@@ -30,6 +30,11 @@ class Step(Profile):
     def limits(self) -> tuple[float, float]:
         """See `Profile.limits`."""
         return (0.0, 1.0)
+
+    @property
+    def plateaus(self) -> tuple[tuple[float, float, float], ...]:
+        """See `Profile.plateaus`."""
+        return ((-math.inf, -self.width / 2, 0.0), (self.width / 2, math.inf, 1.0))
 
     def landmarks(self, reach: float) -> tuple[float, ...]:
         """See `Profile.landmarks`: centre, the band's edge, and where chords reach across it."""

@@ -1,0 +1,57 @@
+"""Laplace noise on the distance, plugged into the query: the seed's GP_rad [SGP §5; MATH §6]."""
+
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from geoveil.gp._convolution import laplace_expectation
+from geoveil.gp.mechanisms.base import Array
+from geoveil.gp.mechanisms.scalar import ScalarLaplace
+
+_UNDONE = Fraction(0)
+
+
+class RadialLaplace(ScalarLaplace):
+    """y = φ(s(x) + Laplace(1/ε)): ε-GP, and biased for every query that is not linear.
+
+    A baseline. The bias does not shrink with n; `DebiasedLaplace` adds the same noise and has none.
+
+    Args:
+        query: a kernel, or any other query: its scalar is perturbed, a distance or a signed one.
+        privacy: the guarantee, in the unit of x.
+        step: see `Mechanism`; at most 1, so that 0 and 1 lie on the grid.
+
+    Example:
+        >>> from geoveil.gp import GaussianKernel, GeoPrivacy
+        >>> q = GaussianKernel(center=(0.0, 0.0), bandwidth=1000.0)
+        >>> m = RadialLaplace(q, GeoPrivacy(epsilon=1.0, per=500.0))
+        >>> m.mean([[0.0, 0.0]]).round(3).tolist(), q.value([[0.0, 0.0]]).tolist()
+        ([0.842], [1.0])
+    """
+
+    @property
+    def unbiased(self) -> bool:
+        """See `Mechanism.unbiased`."""
+        return False
+
+    @property
+    def _undo(self) -> Fraction:
+        return _UNDONE
+
+    def mean(self, x: ArrayLike) -> Array:
+        """See `Mechanism.mean`: φ smoothed by the noise."""
+        return self._mean(self._scalar(x))
+
+    def _mean(self, s: Array) -> Array:
+        profile = self.query.profile
+        left, right = profile.limits
+        return laplace_expectation(
+            self._g,
+            np.asarray(s),
+            self.scale,
+            knots=profile.knots,
+            feature=profile.feature,
+            left=left,
+            right=right,
+        )

@@ -1,0 +1,113 @@
+"""Laplace noise on the scalar of a query: y = g(s(x) + Laplace(b)), b = 1/ε [MATH §5.1, §6].
+
+For f = φ(s(x)) with s 1-Lipschitz, s(x) + Laplace(b) is ε-GP, and so is any function of it. Two
+functions are of use: g = φ, which leaves a bias, and g = φ − b²φ'', which leaves none.
+"""
+
+import math
+from abc import abstractmethod
+from fractions import Fraction
+
+import numpy as np
+
+from geoveil.gp._convolution import laplace_variance
+from geoveil.gp.arithmetic import FLOAT, Real
+from geoveil.gp.exact.ball import BALL
+from geoveil.gp.mechanisms.base import Array, Mechanism, exponent_below
+from geoveil.gp.noise.laplace import Laplace
+from geoveil.gp.privacy import GeoPrivacy
+from geoveil.gp.queries.base import Query
+
+_STEP_BITS = 24
+"""On a plateau the output is constant; elsewhere the standard deviation is of the order of the
+range, so that rounding to 2^-24 of the range adds less than 10^-12 of it."""
+
+
+class ScalarLaplace(Mechanism):
+    """y = g(s(x) + Laplace(1/ε)), ε-GP and bounded."""
+
+    privacy: GeoPrivacy
+
+    def __init__(self, query: Query, privacy: GeoPrivacy, *, step: float | None = None) -> None:
+        super().__init__(query, privacy)
+        self._b = 1 / privacy.exact_rate
+        self.scale = float(self._b)
+        self.range = query.profile.debiased_range(float(self._undo))
+        self._choose_step(step)
+
+    @property
+    @abstractmethod
+    def _undo(self) -> Fraction:
+        """Scale of the noise that g undoes."""
+
+    @property
+    def grid_range(self) -> tuple[int, int]:
+        """See `Mechanism.grid_range`: the range of g, rounded outwards."""
+        low, high = self.range
+        slack = 1e-12 * (high - low)
+        return math.floor((low - slack) / self.step), math.ceil((high + slack) / self.step)
+
+    @property
+    def atoms(self) -> tuple[float, ...]:
+        """Outputs of positive probability: what the profile is where it is constant."""
+        return tuple(sorted({level for _, _, level in self.query.profile.plateaus}))
+
+    def _g(self, v: Array) -> Array:
+        return np.asarray(self.query.profile.debiased(v, self._undo, FLOAT))
+
+    def _simulate(self, s: Array, rng: np.random.Generator) -> Array:
+        return self._g(s + self.scale * rng.laplace(size=s.shape))
+
+    def _ideal(self, s: Real, u: Real) -> Real:
+        v = s + BALL.constant(self._b) * _STANDARD.quantile(u, BALL)
+        return self.query.profile.debiased(v, self._undo, BALL)
+
+    def _mean(self, s: Array) -> Array:
+        """Return the expected report at the scalars s."""
+        return np.asarray(self.query.profile.value(s, FLOAT))
+
+    def _variance(self, s: Array) -> Array:
+        profile = self.query.profile
+        return laplace_variance(
+            self._g,
+            self._mean(s),
+            s,
+            self.scale,
+            knots=profile.knots,
+            feature=profile.feature,
+            limits=profile.limits,
+        )
+
+    def _log_density(self, y: Array, s: Array) -> Array:
+        """See `Mechanism.log_density`: with respect to length, plus a unit mass at each atom."""
+        y, s = np.broadcast_arrays(y, s)
+        v, slope = self.query.profile.debiased_preimages(y, float(self._undo))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            terms = np.exp(-np.abs(v - s) / self.scale) / (2 * self.scale * slope)
+            result = np.log(np.nansum(np.where(np.isnan(v), np.nan, terms), axis=0))
+            for atom in self.atoms:
+                result = np.where(y == atom, np.log(self._mass(atom, s)), result)
+        return np.asarray(result)
+
+    def _mass(self, atom: float, s: Array) -> Array:
+        """Return the probability of an atom: that the noise leads onto a plateau of its height."""
+        noise, total = Laplace(self.scale), np.zeros(s.shape)
+        for low, high, level in self.query.profile.plateaus:
+            if level == atom:
+                # From the side on which both tails are small, where nothing cancels.
+                left = np.where(s < low, noise.cdf(s - low) - noise.cdf(s - high), 0.0)
+                right = np.where(s >= low, noise.cdf(high - s) - noise.cdf(low - s), 0.0)
+                total += left + right
+        return total
+
+    def _spread(self) -> float:
+        return max(map(abs, self.range))
+
+    def _default_step_exponent(self) -> int:
+        # A wide band turns the noise into one of L·b, much less than the range.
+        low, high = self.range
+        scale = min(high - low, self.query.lipschitz * self.scale)
+        return min(exponent_below(scale, _STEP_BITS), 0)
+
+
+_STANDARD = Laplace()

@@ -1,0 +1,104 @@
+"""The contract of a profile φ: R → R, what becomes of the scalar of a query."""
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
+from geoveil.gp.errors import UnsupportedError
+from geoveil.gp.smooth.frontier import Frontier
+from geoveil.gp.smooth.growth import EXPONENTIAL
+
+Array = NDArray[np.float64]
+
+
+class Profile(ABC):
+    """A bounded function of a scalar s, in the unit of the points."""
+
+    @property
+    @abstractmethod
+    def lipschitz(self) -> float:
+        """Supremum of |φ'|, in 1/(unit of s)."""
+
+    @property
+    @abstractmethod
+    def feature(self) -> float:
+        """Length over which φ varies, in the unit of s."""
+
+    @property
+    @abstractmethod
+    def knots(self) -> tuple[float, ...]:
+        """Increasing; φ is smooth between them and equals its limits outside."""
+
+    @property
+    @abstractmethod
+    def limits(self) -> tuple[float, float]:
+        """φ(−∞) and φ(∞)."""
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Numbers that φ never leaves."""
+        return (0.0, 1.0)
+
+    @property
+    def plateaus(self) -> tuple[tuple[float, float, float], ...]:
+        """(low, high, φ) of the intervals on which φ is constant."""
+        return ()
+
+    def on_ray(self) -> "Profile":
+        """Return the profile for a scalar that is never negative, such as a distance."""
+        return self
+
+    @abstractmethod
+    def value(self, s: Real, ops: Arithmetic = FLOAT) -> Real:
+        """Return φ(s)."""
+
+    def frontier(self, growth: str, reach: float) -> Frontier:
+        """Return which rates of change f and B attain together; the rectangle holds for all."""
+        return Frontier.RECTANGLE
+
+    @abstractmethod
+    def smooth_bound(
+        self,
+        s: Real,
+        beta: Exact,
+        ops: Arithmetic = FLOAT,
+        *,
+        growth: str = EXPONENTIAL,
+        reach: float = 0.0,
+    ) -> Real:
+        """Return B(s): see `Query.smooth_bound`."""
+
+    # Noise before the function: g = φ − b²φ'' has E[g(s + Laplace(b))] = φ(s) [MATH §5.1].
+    # With b = 0 it is φ itself, and the noise leaves a bias.
+
+    def debiased(self, v: Real, b: Exact, ops: Arithmetic = FLOAT) -> Real:
+        """Return g(v) for the noisy scalar v and the noise scale b ≥ 0."""
+        if b == 0:
+            return self.value(v, ops)
+        raise self._not_debiasable()
+
+    def debiased_range(self, b: float) -> tuple[float, float]:
+        """Return the least and the greatest value of g."""
+        if b == 0:
+            return self.bounds
+        raise self._not_debiasable()
+
+    @abstractmethod
+    def debiased_preimages(self, y: Array, b: float) -> tuple[Array, Array]:
+        """Return all v with g(v) = y where g is not constant, and |g'(v)| there.
+
+        Args:
+            y: values, shape (...).
+            b: noise scale ≥ 0.
+
+        Returns:
+            Two arrays of shape (m, ...); v is NaN where there are fewer than m solutions.
+        """
+
+    def _not_debiasable(self) -> UnsupportedError:
+        return UnsupportedError(
+            f"{self!r} has no bounded debiased form, because its slope jumps:"
+            " use the smoothstep profile"
+        )

@@ -1,0 +1,120 @@
+"""Queries of one number that a point gives: its distance to a place, or its part in a direction.
+
+Both reduce any dimension to one [SGP Lemma 4.8], so that every profile will do, one's own included.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from geoveil.gp import validation
+from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
+from geoveil.gp.errors import ParameterError
+from geoveil.gp.queries.base import Query
+from geoveil.gp.queries.profiles import Profile
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Radial(Query):
+    """f(x) = φ(|x − center|).
+
+    Args:
+        profile: φ, a function of a distance ≥ 0: a `FormulaProfile`, or one of the library.
+        center: k coordinates, or one number for k = 1, in the unit of the points.
+
+    Raises:
+        ParameterError: if there is no profile, or a coordinate is not finite.
+
+    Example:
+        >>> from geoveil.gp import FormulaProfile
+        >>> walk = FormulaProfile(lambda u, ops: ops.exp(-u), scale=500.0)
+        >>> near_the_station = Radial(walk, center=(0.0, 0.0))
+        >>> near_the_station.value([[0.0, 0.0], [300.0, 400.0]]).round(4)
+        array([1.    , 0.3679])
+    """
+
+    profile: Profile
+    center: tuple[float, ...]
+
+    def __init__(self, profile: Profile, center: float | Iterable[float]) -> None:
+        object.__setattr__(self, "profile", _profile(profile).on_ray())
+        object.__setattr__(self, "center", _coordinates("center", center))
+
+    @property
+    def dimension(self) -> int:
+        """See `Query.dimension`."""
+        return len(self.center)
+
+    def scalar(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
+        """See `Query.scalar`: the distance to the centre."""
+        if self.dimension == 1:
+            return ops.absolute(x - ops.constant(self.center[0]))
+        return ops.distance(x, self.center)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Linear(Query):
+    """f(x) = φ(⟨direction, x⟩/|direction| − offset).
+
+    Args:
+        profile: φ, a function of a signed length: a `FormulaProfile`, or one of the library.
+        direction: k numbers, not all 0, or one number for k = 1; only its direction counts.
+        offset: where φ has its 0 along the direction, in the unit of the points.
+
+    Raises:
+        ParameterError: if there is no profile, a number is not finite, or the direction is 0.
+
+    Example:
+        >>> from geoveil.gp import FormulaProfile
+        >>> capped = FormulaProfile(lambda u, ops: u, scale=200_000.0, extent=1.0)
+        >>> mean_income = Linear(capped, direction=1.0)
+        >>> mean_income.value([50_000.0, 900_000.0])
+        array([0.25, 1.  ])
+    """
+
+    profile: Profile
+    direction: tuple[float, ...]
+    offset: float
+
+    def __init__(
+        self, profile: Profile, direction: float | Iterable[float], offset: float = 0.0
+    ) -> None:
+        components = _coordinates("direction", direction)
+        largest = max(map(abs, components))
+        if not validation.LEAST <= largest <= validation.MOST:
+            raise ParameterError("direction", direction, "a vector that is not 0, below 1e+50")
+        object.__setattr__(self, "profile", _profile(profile))
+        object.__setattr__(self, "direction", components)
+        object.__setattr__(self, "offset", validation.real("offset", offset))
+
+    @property
+    def dimension(self) -> int:
+        """See `Query.dimension`."""
+        return len(self.direction)
+
+    def scalar(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
+        """See `Query.scalar`: 1-Lipschitz, as the direction is divided by its length."""
+        weights = [ops.constant(w) for w in self.direction]
+        if self.dimension == 1:
+            along = x * ops.constant(float(np.sign(self.direction[0])))
+        else:
+            along = sum(
+                (ops.coordinate(x, i) * w for i, w in enumerate(weights)), start=ops.constant(0)
+            ) / ops.norm(weights)
+        return along - ops.constant(self.offset)
+
+
+def _profile(profile: Profile) -> Profile:
+    if not isinstance(profile, Profile):
+        raise ParameterError(
+            "profile", profile, "a Profile, for example FormulaProfile(formula, scale=...)"
+        )
+    return profile
+
+
+def _coordinates(name: str, value: float | Iterable[float]) -> tuple[float, ...]:
+    numbers = validation.numbers(name, value if isinstance(value, Iterable) else (value,))
+    if not numbers:
+        raise ParameterError(name, value, "at least one number")
+    return numbers

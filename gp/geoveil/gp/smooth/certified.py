@@ -1,0 +1,151 @@
+"""Smooth bounds certified from cells, where there is no closed form [SGP Lemma 4.8; MATH §2.2].
+
+With M_j an upper bound of L_Λ on cell j, B(u) = max_j M_j/g(β·dist(u, cell j)) is at least L_Λ and
+smooth, as every term is: a distance is 1-Lipschitz and g(s+t) ≤ g(s)g(t). All rounding is upwards.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
+from geoveil.gp.errors import UnsupportedError
+from geoveil.gp.smooth.growth import EXPONENTIAL, LINEAR
+
+Array = NDArray[np.float64]
+
+_BLOCK = 256
+
+
+class CertifiedBound(ABC):
+    """B as a function of u, found once and evaluated at many points.
+
+    Args:
+        edges: of the cells, (m + 1,), from `chords.reached`.
+        steepest: upper bounds of L_Λ on the cells, (m,).
+        beta: β > 0, in 1/(unit of u).
+    """
+
+    everywhere: ClassVar[bool]
+    """Whether the cells must cover the line, beyond where φ is constant too."""
+
+    def __init__(self, edges: Array, steepest: Array, beta: float) -> None:
+        self.edges, self.steepest, self.beta = edges, steepest, beta
+        self._prepare()
+
+    @abstractmethod
+    def _prepare(self) -> None:
+        """Find B at the edges."""
+
+    @abstractmethod
+    def __call__(self, u: Real, ops: Arithmetic = FLOAT) -> Real:
+        """Return B(u)."""
+
+
+class ExponentialBound(CertifiedBound):
+    """g(t) = e^t: what lies beyond an edge counts as the bound at that edge.
+
+    On cell i, B(u) = max(M_i, B_i e^{−β(u−u_i)}, B_{i+1} e^{−β(u_{i+1}−u)}). Kept as logarithms, so
+    that nothing underflows: a bound of 0 would be no noise.
+    """
+
+    everywhere = False
+
+    def _prepare(self) -> None:
+        with np.errstate(divide="ignore"):
+            self._inside = np.nextafter(np.log(self.steepest), math.inf)
+        inside = np.concatenate([[-math.inf], self._inside, [-math.inf]])
+        node = np.maximum(inside[:-1], inside[1:])
+        fall = np.nextafter(self.beta * np.diff(self.edges) * (1 - 1e-15), 0)
+        for i in range(1, len(node)):
+            node[i] = max(node[i], _less(node[i - 1], fall[i - 1]))
+        for i in range(len(node) - 2, -1, -1):
+            node[i] = max(node[i], _less(node[i + 1], fall[i]))
+        self._node = node
+        # The cells −1 and n lie beyond the ends, where φ is constant.
+        self._cells = np.concatenate([[-math.inf], self._inside, [-math.inf]])
+
+    def __call__(self, u: Real, ops: Arithmetic = FLOAT) -> Real:
+        """See `CertifiedBound.__call__`."""
+        return self._floats(np.asarray(u)) if ops is FLOAT else self._ball(u, ops)
+
+    def _floats(self, u: Array) -> Array:
+        index = np.searchsorted(self.edges, u, side="right")
+        low, high = np.maximum(index - 1, 0), np.minimum(index, len(self.edges) - 1)
+        from_left = self._node[low] - self.beta * np.abs(u - self.edges[low])
+        from_right = self._node[high] - self.beta * np.abs(self.edges[high] - u)
+        return np.asarray(np.exp(np.maximum(self._cells[index], np.maximum(from_left, from_right))))
+
+    def _ball(self, u: Real, ops: Arithmetic) -> Real:
+        """Return the union over the cells that the ball meets."""
+        first = int(np.searchsorted(self.edges, float(u.lower()), side="left"))
+        last = int(np.searchsorted(self.edges, float(u.upper()), side="right"))
+        result = None
+        # One cell more on either side than the rounded ends say: B is continuous, so that an
+        # edge needs no care.
+        for index in range(max(first - 1, 0), min(last + 1, len(self.edges)) + 1):
+            low, high = max(index - 1, 0), min(index, len(self.edges) - 1)
+            if (index > 0 and u < ops.constant(float(self.edges[low]))) or (
+                index < len(self.edges) and u > ops.constant(float(self.edges[high]))
+            ):
+                continue
+            value = self._on_cell(u, index, low, high, ops)
+            result = value if result is None else result.union(value)
+        return ops.exp(result)
+
+    def _on_cell(self, u: Real, index: int, low: int, high: int, ops: Arithmetic) -> Real:
+        beta = ops.constant(self.beta)
+        from_left, from_right = (
+            ops.constant(float(self._node[i]))
+            - beta * ops.absolute(u - ops.constant(float(self.edges[i])))
+            for i in (low, high)
+        )
+        best = ops.maximum(from_left, from_right)
+        inside = float(self._cells[index])
+        return best if inside == -math.inf else ops.maximum(best, ops.constant(inside))
+
+
+def _less(value: float, fall: float) -> float:
+    """Return value − fall, rounded up but not above value."""
+    return min(math.nextafter(value - fall, math.inf), value)
+
+
+class LinearBound(CertifiedBound):
+    """g(t) = 1 + t: v = 1/B at the edges, linear between them.
+
+    Smooth at all points if it is at the edges. For u < u' on cells left and right of nodes a and b
+    v(u') is a mean of the v_b ≤ v_a(1 + β(u_b − u_a)), so v(u') ≤ v_a(1 + β(u' − u_a)) for either
+    end a of u's cell. If v rises on that cell, the mean of the right sides over a is at most
+    v(u)(1 + β(u' − u)), as v_a and u' − u_a move against each other; if it falls, take the end
+    where v_a ≤ v(u).
+    """
+
+    everywhere = True
+
+    def _prepare(self) -> None:
+        low, high = self.edges[:-1], self.edges[1:]
+        best = np.empty(len(self.edges))
+        for start in range(0, len(best), _BLOCK):
+            u = self.edges[start : start + _BLOCK, None]
+            distance = np.maximum(np.maximum(low - u, u - high), 0)
+            best[start : start + _BLOCK] = (self.steepest / (1 + self.beta * distance)).max(axis=1)
+        self._inverse = 1 / best
+
+    def __call__(self, u: Real, ops: Arithmetic = FLOAT) -> Real:
+        """See `CertifiedBound.__call__`."""
+        if ops is not FLOAT:
+            raise UnsupportedError(
+                "exact release with a profile of one's own needs exponential growth"
+            )
+        return np.asarray((1 + 1e-12) / np.interp(u, self.edges, self._inverse))
+
+
+BOUNDS: Mapping[str, type[CertifiedBound]] = MappingProxyType(
+    {EXPONENTIAL: ExponentialBound, LINEAR: LinearBound}
+)
+"""Name of a growth function → its certified bound."""

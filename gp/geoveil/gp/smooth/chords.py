@@ -1,0 +1,120 @@
+"""Steepest chords between cells: an upper bound of L_Λ on each of them."""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.gp.smooth.cells import Cells
+
+Array = NDArray[np.float64]
+
+_MERGE_RELATIVE, _MERGE_ABSOLUTE = 0.01, 1e-7
+"""Neighbours are joined while their slopes together spread by no more than this."""
+_LONGEST = 1 / 32
+"""Length of the longest cells near 0."""
+_FAR = 1e145
+"""Farther from 0 than any point of a campaign, in any unit."""
+_BLOCK = 128
+
+
+def reached(cells: Cells, reach: float, *, everywhere: bool) -> tuple[Array, Array]:
+    """Return edges (m + 1,) and upper bounds of L_Λ (m,) between them.
+
+    Args:
+        cells: enclosures on an interval, beyond which φ is constant.
+        reach: Λ ≥ 0.
+        everywhere: whether to go on beyond the ends to all of the line, whatever the reach.
+    """
+    if reach == 0 and not everywhere:
+        return cells.edges, cells.steepest
+    edges, slope = outspread(cells, math.inf if everywhere else reach)
+    return edges, steepest_chords(edges, slope, reach)
+
+
+def outspread(cells: Cells, reach: float) -> tuple[Array, Array]:
+    """Return the edges (m + 1,) and slopes (2, m) of fewer cells, and of some beyond the ends.
+
+    Args:
+        cells: enclosures on an interval, beyond which φ is constant.
+        reach: how far chords reach, which says how far out cells are needed; ∞ for all the line.
+    """
+    slope, edges = _merged(cells)
+    low, high = float(edges[0]), float(edges[-1])
+    right = _outwards(high - low, reach)
+    # A ray starts at 0, and nothing is to the left of it.
+    left = right if low < 0 else right[:0]
+    flat_left, flat_right = np.zeros((2, len(left))), np.zeros((2, len(right)))
+    return (
+        np.concatenate([low - left[::-1], edges, high + right]),
+        np.concatenate([flat_left, slope, flat_right], axis=1),
+    )
+
+
+def steepest_chords(edges: Array, slope: Array, reach: float) -> Array:
+    """Return the largest slope of a chord of length ≤ reach from each cell, shape (n,).
+
+    A chord from cell i to cell j rises by at most the integral of the upper bounds of φ' between
+    its ends. Per length that is a quotient of linear functions of the two ends, so it is greatest
+    at a corner of the two cells.
+    """
+    low, high = slope
+    length = np.diff(edges)
+    best = np.abs(slope).max(axis=0)
+    if reach == 0:
+        return np.asarray(best)
+    for bound in (high, -low):
+        rise = np.concatenate([[0.0], np.cumsum(bound * length)])
+        varied = np.concatenate([[0], np.cumsum(bound != 0)])
+        slack = 1e-15 * float(np.abs(bound * length).sum())
+        for start in range(0, len(length), _BLOCK):
+            i = np.arange(start, min(start + _BLOCK, len(length)))[:, None]
+            j = np.arange(start + 1, len(length))[None, :]
+            gap = edges[j] - edges[i + 1]
+            near = (j > i) & (gap <= reach)
+            # Where φ is constant there is nothing to round, and it must count as nothing.
+            between = rise[j] - rise[i + 1] + slack * (varied[j] > varied[i + 1])
+            chord = np.zeros(near.shape)
+            for first in (0.0, 1.0):
+                for last in (0.0, 1.0):
+                    span = gap + first * length[i] + last * length[j]
+                    total = between + first * (bound * length)[i] + last * (bound * length)[j]
+                    with np.errstate(divide="ignore", invalid="ignore"):
+                        quotient = np.where(near & (span > 0), total / span, 0.0)
+                    chord = np.maximum(chord, quotient)
+            best[i[:, 0]] = np.maximum(best[i[:, 0]], chord.max(axis=1, initial=0.0))
+            best[j[0]] = np.maximum(best[j[0]], chord.max(axis=0, initial=0.0))
+    return np.asarray(best * (1 + 1e-12))
+
+
+def _merged(cells: Cells) -> tuple[Array, Array]:
+    """Return slopes (2, m) and edges (m + 1,) of cells that are neither long nor needlessly short.
+
+    The bound of a long one would be that of its best end.
+    """
+    tolerance = _MERGE_ABSOLUTE * cells.lipschitz
+    slopes: list[tuple[float, float]] = []
+    edges = [float(cells.edges[0])]
+    start = edges[0]
+    for low, high, end in zip(*cells.slope.tolist(), cells.edges[1:].tolist(), strict=True):
+        longest = _LONGEST * max(1.0, abs(end) / 4)
+        if slopes and end - start <= longest:
+            joined = min(low, slopes[-1][0]), max(high, slopes[-1][1])
+            if joined[1] - joined[0] <= _MERGE_RELATIVE * max(map(abs, joined)) + tolerance:
+                slopes[-1], edges[-1] = joined, end
+                continue
+        start = edges[-1]
+        parts = math.ceil((end - start) / longest)
+        edges += np.linspace(start, end, parts + 1)[1:].tolist()
+        slopes += [(low, high)] * parts
+        start = edges[-2]
+    return np.array(slopes).T, np.array(edges)
+
+
+def _outwards(size: float, reach: float) -> Array:
+    """Return growing distances from an end, up to where no chord reaches."""
+    near = size * 2.0**-12 * 1.05 ** np.arange(500)
+    distances = np.concatenate([near, near[-1] * 2.0 ** np.arange(1, 480)])
+    end = min(reach, _FAR)
+    distances = np.append(distances[distances < end], end)
+    return distances if math.isfinite(end) else distances[:-1]
