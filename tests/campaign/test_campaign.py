@@ -28,6 +28,7 @@ from geoveil.gp import (
     GeoPrivacy,
     GeoVeilError,
     ParameterError,
+    Polygon,
     PrivateValueError,
     Range,
     SeededSource,
@@ -67,6 +68,14 @@ def places(**changes):
     return incomes(**(fields | changes))
 
 
+def district(x, y, size):
+    """Return a square with a hole, and a triangle beside it."""
+    square = [(x + a * size, y + b * size) for a, b in ((0, 0), (4, 0), (4, 4), (0, 4))]
+    hole = [(x + a * size, y + b * size) for a, b in ((1, 1), (3, 1), (3, 3), (1, 3))]
+    triangle = [(x + a * size, y + b * size) for a, b in ((6, 0), (9, 0), (6, 5))]
+    return [(square, [hole]), (triangle, [])]
+
+
 smooth = st.sampled_from(["smoothstep"])
 lengths = st.floats(50, 1e6)
 coordinates = st.floats(-1e9, 1e9)
@@ -78,6 +87,8 @@ QUERIES = st.one_of(
               coordinates, coordinates, lengths, smooth),
     st.builds(lambda c, r, p: Disc(c, r, r / 2, p), st.tuples(coordinates, coordinates),
               lengths, smooth),
+    st.builds(lambda x, y, w, p: Polygon(district(x, y, w), w, p),
+              st.floats(-1e6, 1e6), st.floats(-1e6, 1e6), lengths, smooth),
     st.builds(GaussianKernel, st.tuples(coordinates, coordinates), lengths),
     st.builds(GaussianKernel, coordinates, lengths),
 )  # fmt: skip
@@ -274,3 +285,15 @@ def test_a_campaign_can_not_be_changed():
     with pytest.raises(AttributeError):
         incomes().title = "other"
     assert replace(incomes(), title="other").title == "other"
+
+
+def test_a_polygon_with_half_a_point_is_refused_by_name():
+    question = Question("district", Polygon(district(0.0, 0.0, 1e3), 1e3, "smoothstep"))
+    message = pb.Campaign.FromString(encode(places(questions=(question,))))
+    assert decode(message.SerializeToString(deterministic=True)).questions[0] == question
+    message.queries[0].polygon.parts[1].rings[0].coordinates.append(7.0)
+    with pytest.raises(ParameterError, match=r"parts\[1\]\.rings\[0\]\.coordinates"):
+        decode(message.SerializeToString(deterministic=True))
+    del message.queries[0].polygon.parts[:]
+    with pytest.raises(ParameterError, match=r"queries\[0\]"):
+        decode(message.SerializeToString(deterministic=True))

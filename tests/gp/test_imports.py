@@ -5,7 +5,7 @@ import subprocess
 import sys
 import textwrap
 
-HEAVY = ("scipy", "matplotlib", "pyproj", "grpc", "pandas", "sqlalchemy", "mpmath")
+HEAVY = ("scipy", "matplotlib", "pyproj", "shapely", "grpc", "pandas", "sqlalchemy", "mpmath")
 
 
 def loaded_after(code: str) -> set[str]:

@@ -5,9 +5,10 @@ codec writes: a field it does not know could change what a report means, so it i
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
@@ -28,6 +29,7 @@ from geoveil.gp import (
     GaussianKernel,
     GeoPrivacy,
     ParameterError,
+    Polygon,
     Query,
     Range,
     Threshold,
@@ -56,6 +58,27 @@ def _profile(message: Any) -> str:
     return name
 
 
+def _parts(query: Polygon) -> list[pb.PolygonPart]:
+    return [
+        pb.PolygonPart(rings=[pb.PolygonRing(coordinates=chain.from_iterable(r)) for r in part])
+        for part in query.parts
+    ]
+
+
+def _polygon(message: Any) -> Polygon:
+    parts = [
+        [_ring(f"parts[{i}].rings[{j}]", ring.coordinates) for j, ring in enumerate(part.rings)]
+        for i, part in enumerate(message.parts)
+    ]
+    return Polygon(parts, message.width, _profile(message))
+
+
+def _ring(field: str, numbers: Sequence[float]) -> list[tuple[float, float]]:
+    if len(numbers) % 2:
+        raise ParameterError(f"{field}.coordinates", f"{len(numbers)} numbers", "pairs x, y")
+    return list(zip(numbers[::2], numbers[1::2], strict=True))
+
+
 # One row per kind: the class, how it is written, how it is read. A new kind is a new row.
 _QUERIES: Mapping[str, tuple[type[Query], Callable[[Any], Any], Callable[[Any], Query]]] = {
     "threshold": (
@@ -77,6 +100,11 @@ _QUERIES: Mapping[str, tuple[type[Query], Callable[[Any], Any], Callable[[Any], 
         Disc,
         lambda q: pb.Disc(center=q.center, radius=q.radius, **_band(q)),
         lambda m: Disc(tuple(m.center), m.radius, m.width, _profile(m)),
+    ),
+    "polygon": (
+        Polygon,
+        lambda q: pb.Polygon(parts=_parts(q), **_band(q)),
+        _polygon,
     ),
     "gaussian_kernel": (
         GaussianKernel,

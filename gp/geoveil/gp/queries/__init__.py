@@ -3,6 +3,7 @@
 from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.indicator import Disc, Range, SoftIndicator, Threshold, TwoWayThreshold
 from geoveil.gp.queries.kernel import GaussianKernel
+from geoveil.gp.queries.polygon import Polygon
 from geoveil.gp.queries.profiles import FormulaProfile, Gaussian, Profile, Ramp, Smoothstep
 from geoveil.gp.queries.projected import Linear, Radial
 
@@ -12,6 +13,7 @@ __all__ = [
     "Gaussian",
     "GaussianKernel",
     "Linear",
+    "Polygon",
     "Profile",
     "Query",
     "Radial",

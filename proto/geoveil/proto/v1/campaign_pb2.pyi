@@ -240,6 +240,7 @@ class Query(google.protobuf.message.Message):
     RANGE_FIELD_NUMBER: builtins.int
     TWO_WAY_THRESHOLD_FIELD_NUMBER: builtins.int
     DISC_FIELD_NUMBER: builtins.int
+    POLYGON_FIELD_NUMBER: builtins.int
     label: builtins.str
     """Names the row of this query in tables and figures."""
     @property
@@ -252,6 +253,8 @@ class Query(google.protobuf.message.Message):
     def two_way_threshold(self) -> global___TwoWayThreshold: ...
     @property
     def disc(self) -> global___Disc: ...
+    @property
+    def polygon(self) -> global___Polygon: ...
     def __init__(
         self,
         *,
@@ -261,10 +264,11 @@ class Query(google.protobuf.message.Message):
         range: global___Range | None = ...,
         two_way_threshold: global___TwoWayThreshold | None = ...,
         disc: global___Disc | None = ...,
+        polygon: global___Polygon | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["disc", b"disc", "gaussian_kernel", b"gaussian_kernel", "kind", b"kind", "range", b"range", "threshold", b"threshold", "two_way_threshold", b"two_way_threshold"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["disc", b"disc", "gaussian_kernel", b"gaussian_kernel", "kind", b"kind", "label", b"label", "range", b"range", "threshold", b"threshold", "two_way_threshold", b"two_way_threshold"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["threshold", "gaussian_kernel", "range", "two_way_threshold", "disc"] | None: ...
+    def HasField(self, field_name: typing.Literal["disc", b"disc", "gaussian_kernel", b"gaussian_kernel", "kind", b"kind", "polygon", b"polygon", "range", b"range", "threshold", b"threshold", "two_way_threshold", b"two_way_threshold"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["disc", b"disc", "gaussian_kernel", b"gaussian_kernel", "kind", b"kind", "label", b"label", "polygon", b"polygon", "range", b"range", "threshold", b"threshold", "two_way_threshold", b"two_way_threshold"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["threshold", "gaussian_kernel", "range", "two_way_threshold", "disc", "polygon"] | None: ...
 
 global___Query = Query
 
@@ -371,6 +375,68 @@ class Disc(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["center", b"center", "profile", b"profile", "radius", b"radius", "width", b"width"]) -> None: ...
 
 global___Disc = Disc
+
+@typing.final
+class Polygon(google.protobuf.message.Message):
+    """The share of participants inside a polygon of the plane, softened over a band."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PARTS_FIELD_NUMBER: builtins.int
+    WIDTH_FIELD_NUMBER: builtins.int
+    PROFILE_FIELD_NUMBER: builtins.int
+    width: builtins.float
+    profile: global___Profile.ValueType
+    @property
+    def parts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___PolygonPart]:
+        """One part or several that do not overlap."""
+
+    def __init__(
+        self,
+        *,
+        parts: collections.abc.Iterable[global___PolygonPart] | None = ...,
+        width: builtins.float = ...,
+        profile: global___Profile.ValueType = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["parts", b"parts", "profile", b"profile", "width", b"width"]) -> None: ...
+
+global___Polygon = Polygon
+
+@typing.final
+class PolygonPart(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RINGS_FIELD_NUMBER: builtins.int
+    @property
+    def rings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___PolygonRing]:
+        """The outer ring, then the holes."""
+
+    def __init__(
+        self,
+        *,
+        rings: collections.abc.Iterable[global___PolygonRing] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["rings", b"rings"]) -> None: ...
+
+global___PolygonPart = PolygonPart
+
+@typing.final
+class PolygonRing(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    COORDINATES_FIELD_NUMBER: builtins.int
+    @property
+    def coordinates(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.float]:
+        """x1, y1, x2, y2, ... in campaign coordinates; the last point joins the first."""
+
+    def __init__(
+        self,
+        *,
+        coordinates: collections.abc.Iterable[builtins.float] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["coordinates", b"coordinates"]) -> None: ...
+
+global___PolygonRing = PolygonRing
 
 @typing.final
 class GaussianKernel(google.protobuf.message.Message):

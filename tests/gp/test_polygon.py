@@ -1,0 +1,595 @@
+"""The polygon: its distance by brute force at 60 digits, its bound over pairs of points."""
+
+import copy
+import math
+import os
+import pickle
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+import pytest
+import shapely
+from flint import arb
+
+from geoveil.gp import (
+    DebiasedLaplace,
+    GeoPrivacy,
+    LipschitzMechanism,
+    Mechanism,
+    ParameterError,
+    PrivateValueError,
+    SmoothMechanism,
+    UnsupportedError,
+)
+from geoveil.gp.exact.ball import BALL, working_precision
+from geoveil.gp.queries import _rings
+from geoveil.gp.queries.polygon import Polygon
+
+PRIVACY = GeoPrivacy(epsilon=0.5, per=2.0)
+RATE = 0.25
+INFINITY = math.inf
+
+
+def box(x0: float, y0: float, x1: float, y1: float) -> list[tuple[float, float]]:
+    return [(x0, y0), (x1, y0), (x1, y1), (x0, y1)]
+
+
+def star(count: int, radius: float, seed: int, center: float = 0.0) -> list[tuple[float, float]]:
+    rng = np.random.default_rng(seed)
+    angle = np.arange(count) * 2 * np.pi / count
+    length = radius * rng.uniform(0.3, 1.0, size=count)
+    return [
+        (float(center + r * math.cos(a)), float(center + r * math.sin(a)))
+        for a, r in zip(angle, length, strict=True)
+    ]
+
+
+REGIONS: dict[str, Any] = {
+    "square": box(0, 0, 10, 10),
+    "square with a hole": [box(0, 0, 10, 10), box(3, 3, 7, 6)],
+    "islands": [
+        [box(-9, -9, 4, 4), box(-6, -6, 1, 1), box(2, -8, 3, -6)],
+        [box(-4, -4, -1, -2)],
+        [[(6, 6), (14, 5), (7, 9)]],
+    ],
+    "comb": [(0, 0), (9, 0), (9, 7), (8, 7), (8, 1), (6, 1), (6, 7), (4, 1), (3, 7), (0, 1)],
+    "splinter": [(-10.0, 0.1), (11.0, 0.3), (-10.0, 0.1 + 2**-30)],
+    "clockwise star": star(31, 12.0, 1)[::-1],
+    "mercator": star(17, 12.0, 2, center=8_237_642.0),
+}
+PROFILES = ("linear", "smoothstep")
+
+
+def make(region: str, width: float = 5.0, profile: str = "linear") -> Polygon:
+    return Polygon(REGIONS[region], width, profile)
+
+
+def edges(query: Polygon) -> list[tuple[Any, Any]]:
+    return [
+        (ring[i - 1], ring[i]) for part in query.parts for ring in part for i in range(len(ring))
+    ]
+
+
+def around(query: Polygon, count: int, seed: int) -> np.ndarray:
+    """Points of all sizes around a region; its corners; points on and next to its edges."""
+    rng = np.random.default_rng(seed)
+    start, end = (np.array(points) for points in zip(*edges(query), strict=True))
+    points = rng.normal(size=(count, 2)) * 10.0 ** rng.uniform(-0.5, 1.7, size=(count, 1))
+    points += start.mean(axis=0)
+    along = rng.uniform(size=(len(start), 1))
+    near = start + along * (end - start)
+    far = np.array([[1e9, -1e9], [-1e15, 3.0], [1e90, 1e90]])
+    return np.concatenate([points, start, (start + end) / 2, near, near + 1e-7, far])
+
+
+def signed_distance(query: Polygon, x: Any) -> Any:
+    """Return s(x) in mpmath: the least distance to an edge; inside by the angles the rings turn."""
+    px, py = mp.mpf(x[0]), mp.mpf(x[1])
+    least = mp.inf
+    inside = False
+    for part in query.parts:
+        for ring in part:
+            turned = mp.mpf(0)
+            for i in range(len(ring)):
+                ax, ay = mp.mpf(ring[i - 1][0]) - px, mp.mpf(ring[i - 1][1]) - py
+                bx, by = mp.mpf(ring[i][0]) - px, mp.mpf(ring[i][1]) - py
+                ex, ey = (mp.mpf(b) - mp.mpf(a) for a, b in zip(ring[i - 1], ring[i], strict=True))
+                t = min(max(-(ax * ex + ay * ey) / (ex * ex + ey * ey), mp.mpf(0)), mp.mpf(1))
+                least = min(least, mp.hypot(ax + t * ex, ay + t * ey))
+                turned += mp.atan2(ax * by - ay * bx, ax * bx + ay * by)
+            inside ^= abs(turned) > mp.pi
+    return least if inside else -least
+
+
+def exact_square(query: Polygon, x: Any) -> Fraction:
+    """Return the squared distance to the boundary as a fraction."""
+    px, py = map(Fraction, x)
+    squares = []
+    for a, b in edges(query):
+        (ax, ay), (bx, by) = map(Fraction, a), map(Fraction, b)
+        ex, ey = bx - ax, by - ay
+        t = ((px - ax) * ex + (py - ay) * ey) / (ex * ex + ey * ey)
+        t = min(max(t, Fraction(0)), Fraction(1))
+        squares.append((px - ax - t * ex) ** 2 + (py - ay - t * ey) ** 2)
+    return min(squares)
+
+
+def as_ball(query: Polygon, x: Any) -> arb:
+    return query.scalar([BALL.private(float(c)) for c in x], BALL)
+
+
+def ends(ball: arb) -> tuple[Any, Any]:
+    """Return the ends of a ball in mpmath, at its working precision, rounded outwards."""
+    middle, radius = (
+        mp.ldexp(mp.mpf(int(m)), int(e))
+        for m, e in (ball.mid().man_exp(), ball.rad().man_exp())  # both are exact
+    )
+    slack = abs(middle) * mp.mpf(2) ** (4 - mp.mp.prec)
+    return middle - radius - slack, middle + radius + slack
+
+
+@pytest.mark.parametrize("region", REGIONS)
+class TestDistance:
+    def test_in_floats(self, region: str) -> None:
+        query = make(region)
+        points = around(query, 120, 1)
+        ours = query.scalar(points)
+        with mp.workdps(40):
+            expected = np.array([float(signed_distance(query, x)) for x in points.tolist()])
+        # A double near 8·10⁶ is known to 1e-9.
+        size = max(abs(c) for part in query.parts for ring in part for p in ring for c in p)
+        np.testing.assert_allclose(ours, expected, rtol=1e-14, atol=1e-15 * size)
+
+    def test_in_balls(self, region: str) -> None:
+        query = make(region)
+        with mp.workdps(400), working_precision(200):
+            for x in around(query, 60, 2).tolist():
+                low, high = ends(as_ball(query, x))
+                expected = signed_distance(query, x)
+                assert low <= expected <= high
+                assert high - low <= abs(expected) * mp.mpf(2) ** -190
+
+    def test_in_balls_of_several_points(self, region: str) -> None:
+        """A point known only to some digits: every point of the ball has its distance in ours."""
+        query = make(region)
+        rng = np.random.default_rng(3)
+        with mp.workdps(400), working_precision(100):
+            for x in around(query, 20, 3)[:-3:5].tolist():
+                radius = 10.0 ** rng.uniform(-6, 0)
+                ball = query.scalar([arb(c, radius) for c in x], BALL)
+                low, high = ends(ball)
+                for corner in rng.uniform(-1, 1, size=(4, 2)):
+                    inside = [
+                        mp.mpf(c) + radius * mp.mpf(u) for c, u in zip(x, corner, strict=True)
+                    ]
+                    assert low <= signed_distance(query, inside) <= high
+                assert high - low <= 5 * radius
+
+    def test_squared_distance_is_exact(self, region: str) -> None:
+        """Zero on the boundary and nowhere else, wherever a double happens to lie."""
+        query = make(region)
+        for x in around(query, 40, 4).tolist():
+            square = exact_square(query, x)
+            with working_precision(300):
+                ball = as_ball(query, x)
+                assert (ball == 0) == (square == 0)
+                assert (ball * ball).overlaps(arb(square.numerator) / square.denominator)
+        for corner, _ in edges(query):
+            assert as_ball(query, corner) == 0
+            assert query.scalar(np.array(corner)) == 0
+
+    def test_against_shapely(self, region: str) -> None:
+        query = make(region)
+        points = around(query, 20_000, 5)[:20_000]
+        geometry = _rings.geometry(query.parts)
+        distance = shapely.distance(shapely.boundary(geometry), shapely.points(points))
+        expected = np.where(shapely.covers(geometry, shapely.points(points)), distance, -distance)
+        np.testing.assert_allclose(query.scalar(points), expected, rtol=1e-13, atol=1e-8)
+
+    def test_pairs_of_points(self, region: str) -> None:
+        """s is 1-Lipschitz, in floats up to rounding and in balls without an exception."""
+        query = make(region)
+        points = around(query, 600, 6)[:-3]
+        gap = np.linalg.norm(points[:, None, :] - points[None, :, :], axis=2)
+        s = query.scalar(points)
+        slack = 1e-15 * np.abs(points).max()
+        assert np.all(np.abs(s[:, None] - s[None, :]) <= gap + 10 * slack)
+        close = np.abs(s[:, None] - s[None, :]) / np.where(gap == 0, INFINITY, gap)
+        assert close.max() >= 0.99, "not the distance to the boundary"
+        rng = np.random.default_rng(7)
+        with working_precision(200):
+            for x in points[::29].tolist():
+                y = [c + float(d) for c, d in zip(x, rng.normal(size=2) * 1e-3, strict=True)]
+                dx, dy = arb(x[0]) - arb(y[0]), arb(x[1]) - arb(y[1])
+                rise = abs(as_ball(query, x) - as_ball(query, y))
+                assert not rise > (dx * dx + dy * dy).sqrt()
+
+
+def test_a_box_has_a_closed_form() -> None:
+    query = Polygon(box(-3.0, 1.0, 5.0, 7.0), width=1.0)
+    points = np.random.default_rng(8).uniform(-12, 16, size=(5000, 2))
+    u = np.abs(points - [1.0, 4.0]) - [4.0, 3.0]
+    outside = np.linalg.norm(np.maximum(u, 0), axis=1)
+    expected = -(outside + np.minimum(u.max(axis=1), 0))
+    np.testing.assert_allclose(query.scalar(points), expected, rtol=1e-13, atol=1e-14)
+
+
+def test_rays_through_corners() -> None:
+    """Lattice points beside a lattice polygon: the ray to the right meets corners and edges."""
+    rng = random.Random(9)
+    met = 0
+    for _ in range(60):
+        rings = [[(rng.randrange(7), rng.randrange(7)) for _ in range(rng.choice([3, 4, 5, 7]))]]
+        region = shapely.Polygon(rings[0])
+        if not region.is_valid:
+            continue
+        met += 1
+        query = Polygon(rings[0], width=1.0)
+        for x in range(-1, 8):
+            for y in range(-1, 8):
+                point = shapely.Point(x, y)
+                side = int(region.contains(point)) - int(not region.covers(point))
+                ball = as_ball(query, (x, y))
+                assert (ball > 0, ball < 0, ball == 0) == (side > 0, side < 0, side == 0)
+                assert float(np.sign(query.scalar(np.array([x, y])))) == side
+    assert met >= 20
+
+
+def test_many_points_and_edges_take_the_short_way() -> None:
+    """Blocks of points that are compared with few edges: the same as every edge for each point."""
+    query = Polygon(star(900, 1000.0, 10), width=5.0)
+    rng = np.random.default_rng(10)
+    points = np.concatenate(
+        [
+            rng.normal(size=(3000, 2)) * 600,
+            np.repeat([[123.0, 45.0], [1e9, 1e9]], 400, axis=0),
+            rng.normal(size=(300, 2)) * 10.0 ** rng.uniform(-9, 90, size=(300, 1)),
+        ]
+    )
+    rng.shuffle(points)
+    start, end = (np.array(p) for p in zip(*edges(query), strict=True))
+    vector = end - start
+    offset = points[:, None, :] - start
+    t = np.clip((offset * vector).sum(axis=2) / (vector**2).sum(axis=1), 0, 1)
+    gap = offset - t[..., None] * vector
+    expected = np.hypot(gap[..., 0], gap[..., 1]).min(axis=1)
+    np.testing.assert_allclose(np.abs(query.scalar(points)), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_corners_of_every_size() -> None:
+    """From 1e-300 to 1e50: neither an overflow nor a division by zero; warnings are errors."""
+    points = np.array([[0.0, 0.0], [1e-301, 1e-302], [1e40, -1e30], [-1e90, 1e90], [5e-324, 0.0]])
+    for ring in (
+        [(0.0, 0.0), (1e-300, 0.0), (0.0, 1.0)],
+        [(-1e50, -1e50), (1e50, -1e50), (1e50, 1e50)],
+        [(-1e-30, -1e-30), (1e-30, 0.0), (0.0, 1e-30)],
+    ):
+        query = Polygon(ring, width=1.0)
+        ours = query.scalar(points)
+        with mp.workdps(450), working_precision(200):
+            for x, s in zip(points.tolist(), ours, strict=True):
+                low, high = ends(as_ball(query, x))
+                expected = signed_distance(query, x)
+                assert low <= expected <= high
+                assert float(s) == pytest.approx(float(expected), rel=1e-13, abs=1e-16 * 1e50)
+        for reach in (0.0, INFINITY):
+            bound = query.smooth_bound(points, 0.1, reach=reach)
+            assert np.all((bound >= 0) & (bound <= query.lipschitz))
+
+
+@pytest.mark.parametrize("growth", ["exponential", "linear"])
+@pytest.mark.parametrize("reach", [0.0, 1.5, 6.0, INFINITY])
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("region", ["square", "square with a hole", "clockwise star"])
+class TestBound:
+    def brute(
+        self, oracles: Any, query: Polygon, line: np.ndarray, beta: float, growth: str, reach: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return points of the plane, those of `line` first, and sup_y L_Λ(y)/g(β|x−y|) there."""
+        axis = np.linspace(-6, 16, 22)
+        plane = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2) + 1e-3
+        points = np.concatenate([line, plane])
+        start, end = (np.array(p) for p in zip(*edges(query), strict=True))
+        vector = end - start
+        offset = points[:, None, :] - start
+        t = np.clip((offset * vector).sum(axis=2) / (vector**2).sum(axis=1), 0, 1)
+        s = np.linalg.norm(offset - t[..., None] * vector, axis=2).min(axis=1)
+        s *= np.where(shapely.contains_xy(_rings.geometry(query.parts), points), 1, -1)
+        f = oracles.float_value(query, s)
+        gap = np.linalg.norm(points[:, None, :] - points[None, :, :], axis=2)
+        steepest = oracles.float_slope(query, s)
+        if reach:
+            chord = np.abs(f[:, None] - f[None, :]) / np.maximum(gap, 1e-3)
+            within = np.where(gap <= reach * (1 + 1e-12), chord, 0.0)
+            steepest = np.maximum(steepest, within.max(axis=1))
+        t = beta * gap
+        decay = np.exp(-t) if growth == "exponential" else 1 / (1 + t)
+        return points, np.max(steepest * decay, axis=1)
+
+    def test_bound(
+        self, oracles: Any, region: str, profile: str, reach: float, growth: str
+    ) -> None:
+        query = make(region, 2.0, profile)
+        # Straight out of the left side of the square, across the band, in steps of 1/64.
+        line = np.stack([np.arange(-6, 2.01, 1 / 64), np.full(513, 5.0)], axis=1)
+        for beta in (0.1, 0.7):
+            points, brute = self.brute(oracles, query, line, beta, growth, reach)
+            ours = query.smooth_bound(points, beta, growth=growth, reach=reach)
+            assert np.all(ours >= brute * (1 - 1e-9))
+            if region != "clockwise star":
+                # Here the way to the nearest edge goes on into a region wider than the band.
+                outside = slice(0, 449)
+                assert np.all(ours[outside] <= brute[outside] * (1 + 1e-3))
+                # Control: a β five per cent too large is told apart.
+                wrong = query.smooth_bound(points, beta * 1.05, growth=growth, reach=reach)
+                if reach == 0:
+                    assert np.any(wrong[outside] < brute[outside] * (1 - 1e-3))
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("region", ["islands", "comb", "mercator"])
+class TestMechanisms:
+    def mechanisms(self, query: Polygon) -> list[Mechanism]:
+        found: list[Mechanism] = [
+            SmoothMechanism(query, PRIVACY),
+            SmoothMechanism(query, PRIVACY, reach=INFINITY, beta=0.6 * RATE),
+            LipschitzMechanism(query, PRIVACY),
+        ]
+        return [*found, DebiasedLaplace(query, PRIVACY)] if query.step == "smoothstep" else found
+
+    def test_guarantee(self, region: str, profile: str) -> None:
+        query = make(region, 3.0, profile)
+        rng = np.random.default_rng(11)
+        here = around(query, 500, 11)[:-3]
+        step = rng.normal(size=here.shape)
+        length = 10 ** rng.uniform(-2, 1.3, size=len(here)) / RATE
+        there = here + length[:, None] * step / np.linalg.norm(step, axis=1, keepdims=True)
+        gap = np.linalg.norm(there - here, axis=1)
+        for mechanism in self.mechanisms(query):
+            if isinstance(mechanism, DebiasedLaplace):
+                low, high = mechanism.range
+                y = np.concatenate([np.linspace(low, high, 40)[1:-1], mechanism.atoms])[:, None]
+            else:
+                y = np.concatenate([-np.logspace(-4, 4, 40), np.logspace(-4, 4, 40)])[:, None]
+            ratio = mechanism.log_density(y, here) - mechanism.log_density(y, there)
+            worst = np.max(np.abs(ratio) / gap)
+            rounding = 1e-6 if region == "mercator" else 1e-9
+            assert worst <= RATE * (1 + rounding)
+            assert worst >= 0.5 * RATE
+
+    def test_release(self, oracles: Any, fixed_bits: Any, region: str, profile: str) -> None:
+        """The rounded ideal output at 100 digits for the same bits; corners and edges included."""
+        query = make(region, 3.0, profile)
+        smooth, _, lipschitz, *debiased = self.mechanisms(query)
+        points = around(query, 12, 12).tolist()
+        for seed, x in enumerate([*points[:20], *points[-5:]]):
+            value = random.Random(seed).getrandbits(1024)
+            with mp.workdps(150):
+                s = signed_distance(query, x)
+                f = oracles.value(query, s)
+                z = oracles.quantile(smooth.noise, value, 1024)  # type: ignore[attr-defined]
+                beta = mp.mpf(RATE) * oracles.exact(smooth.noise.beta)  # type: ignore[attr-defined]
+                y = f + oracles.bound(query, s, beta) / mp.mpf(RATE) * z
+                expected = oracles.round_to_grid(y, smooth.step)
+                assert smooth.release(x, fixed_bits(value, 1024)) == expected
+                unit = oracles.quantile(oracles.STANDARD_LAPLACE, value, 1024)
+                scale = oracles.lipschitz(query) / mp.mpf(RATE)
+                # Its scale may be rounded up by less than 2^-48.
+                ends = [
+                    oracles.round_to_grid(f + scale * k * unit, lipschitz.step)
+                    for k in (1, 1 + mp.mpf(2) ** -48)
+                ]
+                assert min(ends) <= lipschitz.release(x, fixed_bits(value, 1024)) <= max(ends)
+                for mechanism in debiased:
+                    y = oracles.debiased(query, s + unit / RATE, 1 / mp.mpf(RATE))
+                    expected = oracles.round_to_grid(y, mechanism.step)
+                    assert mechanism.release(x, fixed_bits(value, 1024)) == expected
+
+
+OUTER, HOLE, OTHER = box(0, 0, 10, 10), box(3, 3, 7, 6), box(20, 0, 24, 4)
+
+
+def closed(ring: list[Any]) -> list[Any]:
+    return [*ring, ring[0]]
+
+
+SAME: dict[str, list[Any]] = {
+    "one ring": [
+        OUTER,
+        tuple(OUTER),
+        closed(OUTER),
+        [OUTER[0], *closed(OUTER)],
+        np.array(OUTER),
+        [OUTER],
+        (OUTER, []),
+        [(OUTER, [])],
+        [[OUTER]],
+        shapely.Polygon(OUTER),
+        shapely.MultiPolygon([shapely.Polygon(OUTER)]),
+        {"type": "Polygon", "coordinates": [closed(OUTER)]},
+    ],
+    "a hole": [
+        [OUTER, HOLE],
+        (OUTER, [HOLE]),
+        [(OUTER, [HOLE])],
+        [[OUTER, HOLE]],
+        [np.array(OUTER), np.array(closed(HOLE))],
+        shapely.Polygon(OUTER, [HOLE]),
+        {"type": "Polygon", "coordinates": [closed(OUTER), closed(HOLE)]},
+    ],
+    "two parts": [
+        [(OUTER, [HOLE]), (OTHER, [])],
+        [[OUTER, HOLE], [OTHER]],
+        [(OUTER, [HOLE]), OTHER],
+        shapely.MultiPolygon([shapely.Polygon(OUTER, [HOLE]), shapely.Polygon(OTHER)]),
+        {"type": "MultiPolygon", "coordinates": [[closed(OUTER), closed(HOLE)], [closed(OTHER)]]},
+    ],
+}
+
+
+@pytest.mark.parametrize("region", SAME)
+def test_ways_to_write_a_region(region: str) -> None:
+    queries = [Polygon(shape, 2, "smoothstep") for shape in SAME[region]]
+    rings = {
+        "one ring": [[OUTER]],
+        "a hole": [[OUTER, HOLE]],
+        "two parts": [[OUTER, HOLE], [OTHER]],
+    }
+    expected = tuple(tuple(tuple(ring) for ring in part) for part in rings[region])
+    for query in queries:
+        assert query.parts == expected
+        assert query == queries[0]
+        assert hash(query) == hash(queries[0])
+        numbers = [c for part in query.parts for ring in part for p in ring for c in p]
+        assert {type(c) for c in numbers} == {float}
+    assert queries[0].width == 2.0
+    assert Polygon(queries[0].parts, 2.0, "smoothstep") == queries[0]
+    assert Polygon(OUTER, 2.0) != queries[0]
+    assert Polygon(OTHER, 2.0, "smoothstep") != queries[0]
+    for other in (copy.deepcopy(queries[0]), pickle.loads(pickle.dumps(queries[0]))):
+        assert other == queries[0]
+        assert float(other.value((5.0, 9.0))) == float(queries[0].value((5.0, 9.0)))
+    with pytest.raises(AttributeError):
+        queries[0].width = 3.0  # type: ignore[misc]
+
+
+def test_parts_may_touch_at_a_point() -> None:
+    query = Polygon([[box(0, 0, 4, 4)], [box(4, 4, 8, 8)]], width=1.0)
+    np.testing.assert_array_equal(query.value([[4, 4], [3, 3], [5, 5], [3, 5]]), [0.5, 1, 1, 0])
+
+
+def test_a_width_beyond_the_polygon_is_permitted() -> None:
+    query = Polygon(box(0, 0, 2, 2), width=40.0)
+    assert float(query.value((1.0, 1.0))) == 0.5 + 1 / 40
+    assert query.lipschitz == 1 / 40
+
+
+NESTING = (
+    None, 5, 5.0, True, "square", b"square", [], (), [[]], [1, 2, 3], [[[OUTER]]], [[[[[OUTER]]]]],
+    {"type": "Polygon"}, {"type": "Polygon", "coordinates": []}, {"coordinates": [OUTER]},
+    {"type": "LineString", "coordinates": OUTER}, {"type": "Feature", "geometry": None},
+    shapely.Point(0, 0), shapely.LinearRing(OUTER), shapely.Polygon(), shapely.MultiPolygon(),
+    shapely.MultiPoint(OUTER), shapely.GeometryCollection([shapely.Polygon(OUTER)]),
+    shapely.Polygon, np.array(3.0), np.zeros((0, 2)), np.zeros((2, 2, 2, 2, 2)), iter(OUTER),
+    {"type": "MultiPolygon", "coordinates": [[closed(OUTER)], []]},
+)  # fmt: skip
+RINGS = (
+    OUTER[:2], closed(OUTER[:2]), [(1, 1)] * 5, np.zeros((4, 3)), [(0, 0), (1, 0), (1, 1, 5)],
+    [(0, 0), (1, 0), (1,)], [(0, 0), (1, 0), 5], [(0, 0), (1, 0), "ab"], [(0, 0), (1, 0), None],
+    [OUTER, 5], [OUTER, [5]], [OUTER, [[]]], [OUTER, HOLE[:2]], [OUTER, [HOLE, HOLE[:2]]],
+    [[OUTER, HOLE], None], [[OUTER], "ab"], [[OUTER], [5]],
+    shapely.Polygon([(0, 0, 1), (1, 0, 1), (1, 1, 1)]),
+)  # fmt: skip
+NUMBERS = (math.nan, math.inf, -math.inf, 1e51, -1e300, 10**400, True, "1", None, 1j, [1.0])
+INVALID = (
+    [(0, 0), (1, 0), (2, 0)], [(0, 0), (2, 0), (1, 0), (3, 0)], [(0, 0), (2, 2), (2, 0), (0, 2)],
+    [(0, 0), (4, 0), (4, 4), (2, 0)], [(0, 0), (0, 4), (0, 1), (2, 1)],
+    [OUTER, box(20, 20, 21, 21)], [OUTER, box(8, 8, 12, 9)], [OUTER, OUTER], [OUTER, HOLE, HOLE],
+    [OUTER, HOLE, box(4, 4, 5, 5)], [[OUTER], [HOLE]], [[OUTER], [box(9, 9, 12, 12)]],
+    [[OUTER], [OUTER]], [[OUTER], [box(10, 0, 12, 10)]],
+    shapely.Polygon([(0, 0), (2, 2), (2, 0), (0, 2)]),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(len(NESTING)))
+def test_what_is_no_region_is_refused(number: int) -> None:
+    with pytest.raises(ParameterError, match="region") as caught:
+        Polygon(NESTING[number], 1.0)
+    assert caught.value.name.startswith("region")
+
+
+@pytest.mark.parametrize("number", range(len(RINGS)))
+def test_what_is_no_ring_is_refused_and_named(number: int) -> None:
+    with pytest.raises(ParameterError) as caught:
+        Polygon(RINGS[number], 1.0)
+    assert caught.value.name.startswith("region")
+
+
+@pytest.mark.parametrize("number", NUMBERS, ids=repr)
+def test_what_is_no_coordinate_is_refused_and_named(number: Any) -> None:
+    hole = [(3, 3), (7, number), (7, 6)]
+    for region, name in (
+        ([*OUTER, (number, 4.0)], "region[4][0]"),
+        ([OUTER, hole], "region[1][1][1]"),
+        ((OUTER, [hole]), "region[1][0][1][1]"),
+        ([[OTHER], [OUTER, hole]], "region[1][1][1][1]"),
+    ):
+        with pytest.raises(ParameterError) as caught:
+            Polygon(region, 1.0)
+        assert caught.value.name == name
+
+
+@pytest.mark.parametrize("number", range(len(INVALID)))
+def test_what_is_no_valid_polygon_is_refused(number: int) -> None:
+    with pytest.raises(ParameterError, match="region must be a valid polygon"):
+        Polygon(INVALID[number], 1.0)
+
+
+def test_other_parameters_are_refused() -> None:
+    for width in (0.0, -1.0, math.nan, math.inf, True, "5", None, 1e-51):
+        with pytest.raises(ParameterError, match="width"):
+            Polygon(OUTER, width)  # type: ignore[arg-type]
+    for profile in ("cubic", "", None, 3):
+        with pytest.raises(ParameterError, match="profile"):
+            Polygon(OUTER, 1.0, profile)  # type: ignore[arg-type]
+
+
+def test_points_and_shapes() -> None:
+    query = make("islands")
+    assert query.dimension == 2
+    assert query.value((0.0, 1.0)).shape == ()
+    assert query.value(np.zeros((5, 2))).shape == (5,)
+    assert query.value(np.zeros((3, 4, 2))).shape == (3, 4)
+    assert query.value(np.zeros((0, 2))).shape == (0,)
+    assert query.smooth_bound(np.zeros((5, 2)), 1.0).shape == (5,)
+    assert query.smooth_bound((0.0, 1.0), 1.0, reach=INFINITY).shape == ()
+    points = np.random.default_rng(13).normal(size=(60, 2)) * 9
+    one_by_one = [float(query.value(x)) for x in points]
+    np.testing.assert_allclose(query.value(points), one_by_one, rtol=1e-13, atol=1e-14)
+    np.testing.assert_array_equal(query.value(points[::-1]), query.value(points)[::-1])
+    strided = np.repeat(points, 2, axis=1)[:, ::2]
+    np.testing.assert_array_equal(query.value(np.asfortranarray(strided)), query.value(points))
+    for bad in (1.0, [1.0, 2.0, 3.0], [[math.nan, 0.0]], [1e91, 0.0], "here", [[0.0], [1.0]]):
+        with pytest.raises(PrivateValueError):
+            query.value(bad)
+
+
+def test_without_shapely_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    _rings.geometry.cache_clear()
+    monkeypatch.setitem(sys.modules, "shapely", None)
+    with pytest.raises(UnsupportedError, match=r"pip install 'geoveil\[geo\]'"):
+        Polygon(OUTER, 1.0)
+    with pytest.raises(ParameterError):  # what is wrong without it is still said
+        Polygon(OUTER[:2], 1.0)
+
+
+RUNS: dict[str, tuple[Callable[[str], str], str]] = {
+    "import": (lambda code: code, "False"),
+    "a polygon": (lambda code: f"{code}; Polygon([(0, 0), (1, 0), (1, 1)], 1.0)", "True"),
+}
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_shapely_is_loaded_with_the_first_polygon(run: str) -> None:
+    """A device without polygons does not pay for it; the second run is the control."""
+    code, expected = RUNS[run]
+    report = "import sys; print('shapely' in sys.modules)"
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            code("from geoveil.gp.queries.polygon import Polygon") + "\n" + report,
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+    )
+    assert done.stdout.strip() == expected
