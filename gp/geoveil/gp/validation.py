@@ -123,6 +123,7 @@ def points(x: ArrayLike, dimension: int) -> NDArray[np.float64]:
         raise PrivateValueError(expected)
     if dimension > 1 and (array.ndim == 0 or array.shape[-1] != dimension):
         raise PrivateValueError(expected)
-    if not (np.abs(array) <= FARTHEST).all():  # NaN compares false
+    # The extremes need no array of their own. NaN is either of them, and compares false.
+    if array.size and not (array.min() >= -FARTHEST and array.max() <= FARTHEST):
         raise PrivateValueError(expected)
     return array

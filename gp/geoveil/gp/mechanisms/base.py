@@ -24,6 +24,8 @@ from geoveil.gp.queries.base import Query
 
 Array = NDArray[np.float64]
 
+_BLOCK = 1 << 14
+"""Points that are simulated together: what they need stays in the processor's cache."""
 _FINEST_BITS = 61
 """A grid finer than this, relative to the widest reports, would saturate."""
 
@@ -98,7 +100,15 @@ class Mechanism(ABC):
         """
         if not isinstance(rng, np.random.Generator):
             raise ParameterError("rng", rng, "a numpy.random.Generator")
-        return self._simulate(self._scalar(x), rng)
+        points = validation.points(x, self.query.dimension)
+        inner = points.shape[points.ndim if self.query.dimension == 1 else -1 :]
+        shape = points.shape[: points.ndim - len(inner)]
+        flat = points.reshape(-1, *inner)
+        reports = np.empty(len(flat))
+        for start in range(0, len(flat), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            reports[block] = self._simulate(np.asarray(self.query.scalar(flat[block])), rng)
+        return reports.reshape(shape)
 
     def release(self, x: ArrayLike, source: RandomSource | None = None) -> int:
         """Return one exact, private report: the integer k that stands for k·step.
