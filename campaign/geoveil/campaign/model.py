@@ -113,8 +113,8 @@ class Campaign:
 
     def _build(self, question: Question, step: float | None) -> Mechanism:
         privacy = self.answer_privacy
-        if self.attribute.distortion != 1:
-            privacy = privacy.scaled(1 / self.attribute.distortion)
+        if self.attribute.coordinates is not None:
+            privacy = self.attribute.coordinates.privacy(privacy)
         return self.mechanism.build(question.query, privacy, step)
 
     def _check_names(self) -> None:

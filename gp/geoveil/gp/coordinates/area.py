@@ -1,0 +1,181 @@
+"""Where a projection is asked to be good: a disc, onto which all other places are moved."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from geoveil.gp import validation
+from geoveil.gp.coordinates import earth, outline
+
+_STEPS = 32
+"""On the way from the centre to the pole: the latitude reached is exact to 0.003°."""
+
+
+@dataclass(frozen=True, slots=True)
+class Area:
+    """The places within a geodesic distance of a centre (WGS 84).
+
+    A place outside is moved onto the disc: from distance r to distance min(ρ, max(πb − r, 0)) at
+    the same azimuth, with ρ = radius and b the polar radius. Inside, nothing moves.
+
+    The move brings no two places farther apart. Proof: along the geodesic from the centre it
+    stretches nothing. Across it, an angle dα at the centre is m(r) dα wide at distance r, where
+    m'' + Km = 0 and m(0) = 0 for the Gaussian curvature K ≤ 1/b², so by Sturm's comparison
+    m(r)/sin(r/b) does not decrease on (0, πb). A place that moves has an image at r' ≤ ρ < πb/2
+    with r' ≤ r ≤ πb − r'; hence sin(r/b) ≥ sin(r'/b), and m(r) ≥ m(r'). All cut points of the
+    centre lie at r ≥ πb, where the map is constant. So a shortest path becomes a path in the disc
+    that is no longer.
+
+    It follows that a projection whose local scale is at most κ on the disc, applied to the moved
+    places, is κ-Lipschitz on the whole Earth: it takes that path, all of which lies in the disc, to
+    one at most κ times as long. The disc need not be convex.
+
+    Args:
+        longitude_deg: of the centre, in [−180, 180].
+        latitude_deg: of the centre, in [−90, 90].
+        radius_m: ρ, in (0, 5,000,000] metres.
+
+    Raises:
+        ParameterError: if a parameter is not finite or out of range.
+
+    Example:
+        >>> fiji = Area(longitude_deg=179.0, latitude_deg=-17.5, radius_m=300_000)
+        >>> fiji.contract([[-179.5, -17.0], [170.0, -17.0]]).round(2).tolist()
+        [[-179.5, -17.0], [176.18, -17.39]]
+    """
+
+    longitude_deg: float
+    latitude_deg: float
+    radius_m: float
+
+    def __post_init__(self) -> None:
+        checked = {
+            "longitude_deg": validation.between("longitude_deg", self.longitude_deg, -180, 180),
+            "latitude_deg": validation.between("latitude_deg", self.latitude_deg, -90, 90),
+            "radius_m": validation.between("radius_m", self.radius_m, 0, 5_000_000, low_open=True),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def of_box(cls, west_deg: float, south_deg: float, east_deg: float, north_deg: float) -> "Area":
+        """Return a disc that contains a box of longitudes and latitudes.
+
+        Args:
+            west_deg: in [−180, 180].
+            south_deg: in [−90, 90].
+            east_deg: in [−180, 180]; less than `west_deg` if the box crosses the antimeridian.
+            north_deg: in (south_deg, 90].
+
+        Raises:
+            ParameterError: if a side is out of range, the box empty, 180° wide or more, or no disc
+                of 5,000 km around its centre contains it.
+            UnsupportedError: if pyproj is not installed.
+
+        Example:
+            >>> Area.of_box(-74.26, 40.49, -73.69, 40.92)
+            Area(longitude_deg=-73.975, latitude_deg=40.705, radius_m=33975.0)
+        """
+        return cls(*outline.disc_around([outline.box(west_deg, south_deg, east_deg, north_deg)]))
+
+    @classmethod
+    def of_polygon(cls, polygon: object) -> "Area":
+        """Return a disc that contains a polygon or multipolygon of longitudes and latitudes.
+
+        Its edges are straight in longitude and latitude [RFC 7946 §3.1.1].
+
+        Args:
+            polygon: of shapely, or anything else with a `__geo_interface__`, or a GeoJSON mapping.
+                One that crosses the antimeridian is cut there, or has longitudes beyond ±180.
+
+        Raises:
+            ParameterError: if it is none or empty, 180° wide or more, has a vertex that is no
+                longitude and latitude, or no disc of 5,000 km around its centre contains it.
+            UnsupportedError: if pyproj is not installed.
+
+        Example:
+            >>> triangle = [(178.0, -19.0), (182.0, -19.0), (180.0, -16.0), (178.0, -19.0)]
+            >>> Area.of_polygon({"type": "Polygon", "coordinates": [triangle]})
+            Area(longitude_deg=180.0, latitude_deg=-17.5, radius_m=269153.0)
+        """
+        return cls(*outline.disc_around(outline.rings(polygon)))
+
+    @property
+    def highest_latitude_deg(self) -> float:
+        """At least |latitude| of any place in the area; above 90 if a pole may lie in it.
+
+        Any path from latitude φ to φ' is at least as long as the arc of meridian between them. On
+        the way to the pole a radian is longer and longer, so each step is at most as wide as its
+        length over M(φ) where it begins.
+        """
+        latitude = abs(self.latitude_deg)
+        step = self.radius_m / _STEPS
+        for _ in range(_STEPS):
+            latitude += math.degrees(step / earth.meridional_radius(latitude))
+        return latitude
+
+    def polar(self, places: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return azimuth (degrees, clockwise from north) and distance of contracted places.
+
+        Args:
+            places: (longitude, latitude) in degrees, shape (..., 2).
+
+        Raises:
+            PrivateValueError: if a place is no longitude and latitude.
+            UnsupportedError: if pyproj is not installed.
+        """
+        azimuth, distance = self._seen_from_centre(earth.places_array(places))
+        return azimuth, self._drawn_in(distance)
+
+    def contract(self, places: ArrayLike) -> NDArray[np.float64]:
+        """Return the places of the area that stand for places anywhere.
+
+        Args:
+            places: (longitude, latitude) in degrees, shape (..., 2).
+
+        Returns:
+            An array of the same shape. A place inside is returned as it came.
+
+        Raises:
+            PrivateValueError: if a place is no longitude and latitude.
+            UnsupportedError: if pyproj is not installed.
+        """
+        array = earth.places_array(places)
+        azimuth, distance = self._seen_from_centre(array)
+        moved = self._reach(azimuth, self._drawn_in(distance))
+        return np.where((distance <= self.radius_m)[..., None], array, moved)
+
+    def edge(self, count: int) -> NDArray[np.float64]:
+        """Return `count` places on the edge, evenly spaced in azimuth, shape (count, 2)."""
+        azimuth_deg = np.linspace(0.0, 360.0, count, endpoint=False)
+        return self._reach(azimuth_deg, np.full(count, self.radius_m))
+
+    def _drawn_in(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
+        folded = np.maximum(math.pi * earth.POLAR_RADIUS_M - distance, 0.0)
+        return np.minimum(np.minimum(distance, self.radius_m), folded)
+
+    def _seen_from_centre(
+        self, places: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        flat = places.reshape(-1, 2)
+        azimuth, _, distance = earth.geodesics().inv(
+            np.full(len(flat), self.longitude_deg),
+            np.full(len(flat), self.latitude_deg),
+            np.ascontiguousarray(flat[:, 0]),
+            np.ascontiguousarray(flat[:, 1]),
+        )
+        shape = places.shape[:-1]
+        return np.asarray(azimuth).reshape(shape), np.asarray(distance).reshape(shape)
+
+    def _reach(
+        self, azimuth_deg: NDArray[np.float64], distance: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        longitude, latitude, _ = earth.geodesics().fwd(
+            np.full(distance.size, self.longitude_deg),
+            np.full(distance.size, self.latitude_deg),
+            azimuth_deg.ravel(),
+            distance.ravel(),
+        )
+        return np.stack([longitude, latitude], axis=-1).reshape(*distance.shape, 2)

@@ -1,0 +1,102 @@
+"""The contract of a projection: how much it stretches, and what ε means on either side of it."""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from geoveil.gp.privacy import GeoPrivacy
+from geoveil.gp.privacy.rounding import round_down, round_up
+
+
+class Projection(ABC):
+    """A κ-Lipschitz map from places on the Earth to a plane, in metres.
+
+    Every place on the Earth has an image, those outside the area included: a refusal would tell the
+    server where somebody is not.
+    """
+
+    @property
+    def dimension(self) -> int:
+        """Coordinates in the plane: 2."""
+        return 2
+
+    @property
+    @abstractmethod
+    def distortion(self) -> float:
+        """κ: an upper bound of plane over true distance, for all pairs of places."""
+
+    @abstractmethod
+    def project(self, places: ArrayLike) -> NDArray[np.float64]:
+        """Return the points of places.
+
+        Args:
+            places: (longitude, latitude) in degrees, shape (n, 2) or (2,).
+
+        Returns:
+            Metres east and north, an array of the same shape.
+
+        Raises:
+            PrivateValueError: if a place is no longitude and latitude.
+            UnsupportedError: if pyproj is not installed.
+        """
+
+    @abstractmethod
+    def unproject(self, points: ArrayLike) -> NDArray[np.float64]:
+        """Return the places of points; inverts `project` inside the area.
+
+        Args:
+            points: metres east and north, shape (n, 2) or (2,).
+
+        Returns:
+            (longitude, latitude) in degrees, an array of the same shape.
+
+        Raises:
+            PrivateValueError: if a point is not finite, or no place lies there.
+            UnsupportedError: if pyproj is not installed.
+        """
+
+    def privacy(self, true: GeoPrivacy) -> GeoPrivacy:
+        """Return what to calibrate with in the plane, so that `true` holds on the Earth.
+
+        Two places d apart have points at most κd apart. Rate ε/κ over plane distances is therefore
+        at most ε over true ones, and places within Λ have points within κΛ. Both are rounded in the
+        safe direction.
+
+        Args:
+            true: the promise, over true distances.
+
+        Example:
+            >>> from geoveil.gp.coordinates import Area, SphericalMercator
+            >>> plane = SphericalMercator(Area(-73.95, 40.7, radius_m=20_000))
+            >>> print(plane.privacy(GeoPrivacy(epsilon=1.0, per=500.0, unit="metre")))
+            ε = 0.755106 per 500 metre
+        """
+        kappa = Fraction(self.distortion)
+        reach = true.reach
+        if reach < math.inf:
+            reach = round_up(Fraction(reach) * kappa)
+        return replace(true.scaled(1 / kappa), reach=reach)
+
+    def true_privacy(self, plane: GeoPrivacy) -> GeoPrivacy:
+        """Return what a guarantee over plane distances is worth over true ones.
+
+        The inverse of `privacy`: rate κε within Λ/κ, rounded in the safe direction.
+
+        Args:
+            plane: a guarantee over distances in the plane.
+
+        Example:
+            >>> from geoveil.gp.coordinates import Area, SphericalMercator
+            >>> plane = SphericalMercator(Area(-73.95, 40.7, radius_m=20_000))
+            >>> print(plane.true_privacy(GeoPrivacy(epsilon=1.0, per=500.0, unit="metre")))
+            ε = 1.32432 per 500 metre
+        """
+        kappa = Fraction(self.distortion)
+        reach = plane.reach
+        if reach < math.inf:
+            reach = round_down(Fraction(reach) / kappa)
+        return replace(plane, epsilon=round_up(Fraction(plane.epsilon) * kappa), reach=reach)

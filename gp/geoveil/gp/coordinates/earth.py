@@ -1,0 +1,72 @@
+"""The ellipsoid WGS 84: its radii, its geodesics, and places on it as people give them."""
+
+import math
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from geoveil.gp import validation
+from geoveil.gp.errors import PrivateValueError, UnsupportedError
+
+if TYPE_CHECKING:
+    from pyproj import Geod
+
+EQUATORIAL_RADIUS_M = 6_378_137.0
+"""Semi-major axis a: exact by definition."""
+POLAR_RADIUS_M = 6_356_752.3
+"""Semi-minor axis b, rounded down. The Gaussian curvature is at most 1/b², as on the equator."""
+LARGEST_RADIUS_M = 6_399_593.7
+"""a²/b, rounded up, the radius of curvature at the poles. None is larger anywhere."""
+ECCENTRICITY_SQUARED = (2 - 1 / 298.257223563) / 298.257223563
+"""e² = f(2 − f) with the flattening f of WGS 84."""
+
+NEEDS_PYPROJ = "places on the Earth need pyproj: pip install 'geoveil[geo]'"
+
+
+def meridional_radius(latitude_deg: float) -> float:
+    """Return M(φ) in metres: a step dφ along the meridian is M dφ long. Least on the equator."""
+    w = 1 - ECCENTRICITY_SQUARED * math.sin(math.radians(latitude_deg)) ** 2
+    return EQUATORIAL_RADIUS_M * (1 - ECCENTRICITY_SQUARED) / (w * math.sqrt(w))
+
+
+def parallel_radius(latitude_deg: float) -> float:
+    """Return N(φ) cos φ in metres, the radius of the circle of latitude φ."""
+    phi = math.radians(latitude_deg)
+    w = 1 - ECCENTRICITY_SQUARED * math.sin(phi) ** 2
+    return EQUATORIAL_RADIUS_M * math.cos(phi) / math.sqrt(w)
+
+
+def places_array(places: ArrayLike) -> NDArray[np.float64]:
+    """Return private (longitude, latitude) pairs in degrees as float64, shape (..., 2).
+
+    Raises:
+        PrivateValueError: if one is no longitude and latitude.
+    """
+    expected = "a longitude in [-180, 180] and a latitude in [-90, 90], in degrees"
+    array = validation.float_array(places)
+    if array is None or array.shape[-1:] != (2,) or not np.isfinite(array).all():
+        raise PrivateValueError(expected)
+    if (np.abs(array) > (180.0, 90.0)).any():
+        raise PrivateValueError(expected)
+    return array
+
+
+def wrapped(longitude_deg: float) -> float:
+    """Return the same meridian as a longitude in [−180, 180]."""
+    return math.remainder(longitude_deg, 360.0)
+
+
+@lru_cache(maxsize=1)
+def geodesics() -> "Geod":
+    """Return the solver of geodesics on WGS 84.
+
+    Raises:
+        UnsupportedError: if pyproj is not installed.
+    """
+    try:
+        from pyproj import Geod
+    except ImportError:
+        raise UnsupportedError(NEEDS_PYPROJ) from None
+    return Geod(ellps="WGS84")

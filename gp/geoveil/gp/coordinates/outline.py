@@ -1,0 +1,140 @@
+"""A disc around what is drawn in longitudes and latitudes: a box, a polygon, several polygons.
+
+Why a disc that contains the outlines contains what they enclose: everything drawn is less than 180°
+wide, so the antipode of the centre is not enclosed. An enclosed place outside the disc could be
+joined to that antipode outside the disc, without crossing an outline; so there is none.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.gp import validation
+from geoveil.gp.coordinates import earth
+from geoveil.gp.errors import ParameterError
+
+Ring = NDArray[np.float64]
+"""Vertices (longitude, latitude) in degrees, shape (n, 2); the last is joined to the first."""
+
+_TOO_WIDE = "less than 180° of longitude wide (around a pole, give a centre and a radius instead)"
+_FINENESS = 1e-3
+"""Spacing of the places tried on an outline, in parts of the diagonal."""
+
+
+def box(west_deg: float, south_deg: float, east_deg: float, north_deg: float) -> Ring:
+    """Return the outline of a box; `Area.of_box` documents the arguments."""
+    west = validation.between("west_deg", west_deg, -180, 180)
+    south = validation.between("south_deg", south_deg, -90, 90)
+    east = validation.between("east_deg", east_deg, -180, 180)
+    north = validation.between("north_deg", north_deg, -90, 90)
+    if not north > south:
+        raise ParameterError("north_deg", north_deg, f"greater than south_deg={south:g}")
+    if east <= west:
+        east += 360
+    if not east - west < 180:
+        raise ParameterError("east_deg", east_deg, f"east of west_deg={west:g}, {_TOO_WIDE}")
+    return np.array([(west, south), (east, south), (east, north), (west, north)])
+
+
+def rings(polygon: object) -> list[Ring]:
+    """Return the outer outlines of a polygon or multipolygon; `Area.of_polygon` documents it."""
+    geometry: Any = getattr(polygon, "__geo_interface__", polygon)
+    expected = "a Polygon or MultiPolygon of longitudes in [-360, 360] and latitudes in [-90, 90]"
+    kind = geometry.get("type") if isinstance(geometry, Mapping) else None
+    if kind not in ("Polygon", "MultiPolygon"):
+        raise ParameterError("polygon", polygon, expected)
+    coordinates: Any = geometry.get("coordinates")
+    parts: Any = [coordinates] if kind == "Polygon" else coordinates
+    if not _is_filled(parts) or not all(_is_filled(part) for part in parts):
+        raise ParameterError("polygon", polygon, f"{expected}, not empty")
+    outlines = []
+    for part in parts:
+        outline = validation.float_array(part[0])
+        if outline is None or outline.ndim != 2 or len(outline) < 3 or outline.shape[1] < 2:
+            raise ParameterError("polygon", polygon, f"{expected}, with three vertices or more")
+        if not (np.abs(outline[:, :2]) <= (360.0, 90.0)).all():  # NaN compares false
+            raise ParameterError("polygon", polygon, expected)
+        size = np.ptp(outline[:, :2], axis=0)
+        if not (size > 0).all():
+            raise ParameterError("polygon", polygon, f"{expected}, with an inside")
+        if not size[0] < 180:
+            raise ParameterError(
+                "polygon",
+                polygon,
+                f"{_TOO_WIDE}; across the antimeridian, cut in two or with longitudes beyond 180",
+            )
+        outlines.append(outline[:, :2])  # a third coordinate is a height
+    return outlines
+
+
+def disc_around(outlines: Sequence[Ring]) -> tuple[float, float, float]:
+    """Return longitude, latitude and radius of a disc around the middle of the bounding box.
+
+    The distance from the centre grows no faster than the way along an outline. So the farthest
+    place is at most half a spacing farther than the farthest of the places tried, which include all
+    vertices. A step of Δλ, Δφ radians is at most R √(Δφ² + (Δλ cos φ₀)²) long, with R the largest
+    radius of curvature and φ₀ the latitude nearest to the equator.
+
+    Raises:
+        ParameterError: if the outlines together are 180° wide or more.
+        UnsupportedError: if pyproj is not installed.
+    """
+    outlines = _side_by_side(outlines)
+    everything = np.concatenate(outlines)
+    low, high = everything.min(axis=0), everything.max(axis=0)
+    middle = (low + high) / 2
+    nearest_to_equator = max(low[1], -high[1], 0.0)
+    weights = np.radians([math.cos(math.radians(nearest_to_equator)), 1.0])
+    spacing = _FINENESS * float(np.hypot(*((high - low) * weights)))
+    tried = np.concatenate([_walk(outline, weights, spacing) for outline in outlines])
+    centre = earth.wrapped(float(middle[0])), float(middle[1])
+    _, _, distance = earth.geodesics().inv(
+        np.full(len(tried), centre[0]),
+        np.full(len(tried), centre[1]),
+        np.ascontiguousarray(tried[:, 0]),
+        np.ascontiguousarray(tried[:, 1]),
+    )
+    farthest = float(np.max(distance)) + earth.LARGEST_RADIUS_M * spacing / 2
+    return *centre, float(math.ceil(farthest + 1e-6))
+
+
+def _side_by_side(outlines: Sequence[Ring]) -> list[Ring]:
+    """Return the outlines from west to east, moved by whole turns so as to be narrowest together.
+
+    The narrowest range begins where one of them does; those before it come a turn later.
+    """
+    west = np.array([outline[:, 0].min() for outline in outlines])
+    turns = -360.0 * np.floor(west / 360)
+    order = np.argsort(west + turns)
+    west, turns = (west + turns)[order], turns[order]
+    east = west + [np.ptp(outlines[i][:, 0]) for i in order]
+    from_here = np.maximum.accumulate(east[::-1])[::-1]
+    before = np.concatenate([[-math.inf], np.maximum.accumulate(east)[:-1] + 360])
+    widths = np.maximum(from_here, before) - west
+    first = int(np.argmin(widths))
+    if not widths[first] < 180:
+        raise ParameterError("polygon", f"{widths[first]:g}° wide", _TOO_WIDE)
+    turns[:first] += 360
+    turns -= turns[first]
+    return [outlines[i] + np.array([turn, 0.0]) for i, turn in zip(order, turns, strict=True)]
+
+
+def _walk(outline: Ring, weights: NDArray[np.float64], spacing: float) -> NDArray[np.float64]:
+    """Return the vertices and places between them, at most `spacing` apart."""
+    step = np.roll(outline, -1, axis=0) - outline
+    count = np.maximum(np.ceil(np.linalg.norm(step * weights, axis=1) / spacing), 1).astype(int)
+    edge = np.repeat(np.arange(len(outline)), count)
+    before = np.repeat(np.cumsum(count) - count, count)
+    share = (np.arange(len(edge)) - before) / count[edge]
+    return np.asarray(outline[edge] + share[:, None] * step[edge])
+
+
+def _is_filled(sequence: object) -> bool:
+    return (
+        isinstance(sequence, (Sequence, np.ndarray))
+        and not isinstance(sequence, (str, bytes))
+        and len(sequence) > 0
+    )
