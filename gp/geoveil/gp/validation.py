@@ -104,7 +104,7 @@ def float_array(x: ArrayLike) -> NDArray[np.float64] | None:
     try:
         array = np.asarray(x)
         # Neither text that looks like numbers, nor complex numbers less their imaginary part.
-        return array.astype(np.float64) if array.dtype.kind in "biufO" else None
+        return array.astype(np.float64, copy=False) if array.dtype.kind in "biufO" else None
     except (TypeError, ValueError, OverflowError):
         return None
 
