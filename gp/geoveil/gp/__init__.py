@@ -1,5 +1,6 @@
 """The mathematics of geoveil: queries, noise, mechanisms, exact release, estimates. No I/O."""
 
+from geoveil.gp.deconvolution import SmoothedRegion
 from geoveil.gp.errors import GeoVeilError, ParameterError, PrivateValueError, UnsupportedError
 from geoveil.gp.exact import RandomSource, SeededSource, SystemSource
 from geoveil.gp.mechanisms import (
@@ -73,6 +74,7 @@ __all__ = [
     "Range",
     "SeededSource",
     "SmoothMechanism",
+    "SmoothedRegion",
     "Smoothstep",
     "StudentT",
     "SystemSource",

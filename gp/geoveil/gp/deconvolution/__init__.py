@@ -1,0 +1,23 @@
+"""Unbiased estimates from points that were perturbed before the question was known [MATH §5.2].
+
+A family of queries registers its estimator with `point_estimator`; importing this package imports
+all of them.
+"""
+
+from geoveil.gp.deconvolution.base import PlugIn, PointEstimator, point_estimator
+from geoveil.gp.deconvolution.disc import DiscEstimator
+from geoveil.gp.deconvolution.kernel import KernelEstimator
+from geoveil.gp.deconvolution.line import ProfileEstimator, RangeEstimator
+from geoveil.gp.deconvolution.region import RegionEstimator, SmoothedRegion
+
+__all__ = [
+    "DiscEstimator",
+    "KernelEstimator",
+    "PlugIn",
+    "PointEstimator",
+    "ProfileEstimator",
+    "RangeEstimator",
+    "RegionEstimator",
+    "SmoothedRegion",
+    "point_estimator",
+]

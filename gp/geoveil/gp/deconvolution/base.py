@@ -1,0 +1,147 @@
+"""The contract of an estimator from perturbed points, and the registry of those known.
+
+A query is answered from points x̃ = x + N, N with density ∝ e^{−|N|/b}, by averaging a function of
+x̃. Plugging x̃ into f itself estimates the mean of f(x + N), which is not f(x), however many
+points there are. The debiased function g = (1 − b²Δ)^{(k+1)/2} f has E[g(x + N)] = f(x), because
+the characteristic function of N is (1 + b²|t|²)^{−(k+1)/2} [MATH §5.2].
+"""
+
+from abc import ABC, abstractmethod
+from functools import singledispatch
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from geoveil.gp import validation
+from geoveil.gp.errors import ParameterError, UnsupportedError
+from geoveil.gp.queries.base import Query
+
+Array = NDArray[np.float64]
+
+
+class PointEstimator(ABC):
+    """A function of a perturbed point whose mean estimates the mean of a query.
+
+    Args:
+        dimension: k, number of coordinates of a point.
+        scale: noise scale b = 1/ε > 0, in the unit of the points.
+        debias: whether the noise is undone.
+    """
+
+    def __init__(self, dimension: int, scale: float, debias: bool) -> None:
+        self.dimension = dimension
+        self.scale = scale
+        self._debias = debias
+
+    @property
+    def unbiased(self) -> bool:
+        """Whether its mean over the noise is f(x)."""
+        return self._debias
+
+    def value(self, points: ArrayLike) -> Array:
+        """Return one number per perturbed point.
+
+        Args:
+            points: perturbed points; any shape for k = 1, else (..., k).
+
+        Returns:
+            An array of shape (n,) for n points; average it.
+
+        Raises:
+            PrivateValueError: if a coordinate is not finite or the shape does not fit.
+        """
+        return self._value(validation.points(points, self.dimension))
+
+    def mean(self, x: ArrayLike) -> Array:
+        """Return the expectation over the noise at true points x: f(x), if it is unbiased.
+
+        Args:
+            x: points; any shape for k = 1, else (..., k).
+
+        Raises:
+            PrivateValueError: if a coordinate is not finite or the shape does not fit.
+            UnsupportedError: if the query has no quadrature here (a biased estimator only).
+        """
+        return self._mean(validation.points(x, self.dimension))
+
+    def variance(self, x: ArrayLike) -> Array:
+        """Return the variance over the noise at true points x.
+
+        Args:
+            x: points; any shape for k = 1, else (..., k).
+
+        Raises:
+            PrivateValueError: if a coordinate is not finite or the shape does not fit.
+            UnsupportedError: if the query has no quadrature here (a biased estimator only).
+        """
+        return self._variance(validation.points(x, self.dimension))
+
+    @abstractmethod
+    def _value(self, points: Array) -> Array:
+        """Return the value at checked points."""
+
+    @abstractmethod
+    def _mean(self, x: Array) -> Array:
+        """Return the expectation at checked points."""
+
+    @abstractmethod
+    def _variance(self, x: Array) -> Array:
+        """Return the variance at checked points."""
+
+
+class PlugIn(PointEstimator):
+    """Any query, fed with the perturbed point: biased."""
+
+    def __init__(self, query: Query, scale: float) -> None:
+        super().__init__(query.dimension, scale, debias=False)
+        self.query = query
+
+    def __repr__(self) -> str:
+        return f"PlugIn({self.query!r}, scale={self.scale!r})"
+
+    def _value(self, points: Array) -> Array:
+        return self.query.value(points)
+
+    def _mean(self, x: Array) -> Array:
+        raise self._no_quadrature()
+
+    def _variance(self, x: Array) -> Array:
+        raise self._no_quadrature()
+
+    def _no_quadrature(self) -> UnsupportedError:
+        return UnsupportedError(
+            f"the moments of {self.query!r} over the noise have no quadrature here: simulate them,"
+            " or estimate without bias from a SmoothedRegion"
+        )
+
+
+@singledispatch
+def point_estimator(query: object, scale: float, debias: bool) -> PointEstimator:
+    """Return the estimator for a query; a family registers its own for its type.
+
+    Args:
+        query: f.
+        scale: noise scale b = 1/ε > 0, in the unit of the points.
+        debias: whether to undo the noise.
+
+    Raises:
+        ParameterError: if `query` is no query.
+        UnsupportedError: if there is no unbiased estimator with a finite variance here.
+    """
+    raise ParameterError("query", query, "a Query or a SmoothedRegion")
+
+
+@point_estimator.register
+def any_query(query: Query, scale: float, debias: bool) -> PointEstimator:
+    """Return the estimator of a query that has no debiased form: it can be plugged in.
+
+    Raises:
+        UnsupportedError: if `debias` is wanted.
+    """
+    if debias:
+        raise UnsupportedError(
+            f"{query!r} has no debiased form from points in {query.dimension} dimensions: use"
+            " SmoothedRegion for a region in two, DebiasedLaplace on the query, or debias=False and"
+            " accept the bias"
+        )
+    return PlugIn(query, scale)

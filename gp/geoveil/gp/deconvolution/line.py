@@ -1,0 +1,164 @@
+"""Estimators from perturbed numbers, k = 1: g = f − b²f'' [MATH §5.1, §5.2].
+
+A threshold and a kernel are a profile of x − T, and so is a radial query whose profile goes on
+smoothly, and evenly, through the centre. A range has two ends: with φ the step,
+f(x) = φ(x − low) + φ(high − x) − 1, and where one of the two varies the other is 1. So it is the
+sum of two estimators, less 1, and (g_low − 1)(g_high − 1) = 0 everywhere.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.gp._convolution import laplace_expectation, laplace_variance
+from geoveil.gp.deconvolution.base import PlugIn, PointEstimator, any_query, point_estimator
+from geoveil.gp.errors import UnsupportedError
+from geoveil.gp.queries.indicator import Range, Threshold
+from geoveil.gp.queries.profiles import Profile
+from geoveil.gp.queries.projected import Linear, Radial
+
+Array = NDArray[np.float64]
+
+
+class ProfileEstimator(PointEstimator):
+    """A profile φ of s = ±x − offset, its noise undone or not.
+
+    Args:
+        profile: φ.
+        offset: in the unit of x.
+        scale: noise scale b > 0, in the unit of x.
+        debias: whether to undo the noise.
+        sign: 1 or −1, that of x in s.
+
+    Raises:
+        UnsupportedError: if φ has a slope that jumps and `debias` is wanted.
+    """
+
+    def __init__(
+        self, profile: Profile, offset: float, scale: float, debias: bool, sign: float = 1.0
+    ) -> None:
+        super().__init__(1, scale, debias)
+        if debias:
+            profile.debiased_range(scale)  # refuses where there is no form
+        self.profile = profile
+        self.offset = offset
+        self.sign = sign
+
+    def __repr__(self) -> str:
+        return (
+            f"ProfileEstimator({self.profile!r}, offset={self.offset!r}, scale={self.scale!r},"
+            f" debias={self._debias}, sign={self.sign!r})"
+        )
+
+    def _value(self, points: Array) -> Array:
+        return self._function(self._scalar(points))
+
+    def _scalar(self, x: Array) -> Array:
+        return np.asarray(self.sign * x - self.offset)
+
+    def _function(self, s: Array) -> Array:
+        if self._debias:
+            return np.asarray(self.profile.debiased(s, self.scale))
+        return np.asarray(self.profile.value(s))
+
+    def _mean(self, x: Array) -> Array:
+        if self._debias:
+            return np.asarray(self.profile.value(self._scalar(x)))
+        left, right = self.profile.limits
+        return laplace_expectation(
+            self._function,
+            self._scalar(x),
+            self.scale,
+            knots=self.profile.knots,
+            feature=self.profile.feature,
+            left=left,
+            right=right,
+        )
+
+    def _variance(self, x: Array) -> Array:
+        return laplace_variance(
+            self._function,
+            self._mean(x),
+            self._scalar(x),
+            self.scale,
+            knots=self.profile.knots,
+            feature=self.profile.feature,
+            limits=self.profile.limits,
+        )
+
+
+class RangeEstimator(PointEstimator):
+    """Two thresholds: above the low end and not above the high end.
+
+    Args:
+        query: the range.
+        scale: noise scale b > 0, in the unit of x.
+        debias: whether to undo the noise.
+
+    Raises:
+        UnsupportedError: as `ProfileEstimator`.
+    """
+
+    def __init__(self, query: Range, scale: float, debias: bool) -> None:
+        super().__init__(1, scale, debias)
+        self.query = query
+        self._low = ProfileEstimator(query.profile, query.low, scale, debias)
+        self._high = ProfileEstimator(query.profile, -query.high, scale, debias, sign=-1.0)
+
+    def __repr__(self) -> str:
+        return f"RangeEstimator({self.query!r}, scale={self.scale!r}, debias={self._debias})"
+
+    def _value(self, points: Array) -> Array:
+        return self._low._value(points) + (self._high._value(points) - 1)
+
+    def _mean(self, x: Array) -> Array:
+        return self._low._mean(x) + (self._high._mean(x) - 1)
+
+    def _variance(self, x: Array) -> Array:
+        """See `PointEstimator`: the covariance is −(1 − E g_low)(1 − E g_high)."""
+        covariance = -(1 - self._low._mean(x)) * (1 - self._high._mean(x))
+        total = self._low._variance(x) + self._high._variance(x) + 2 * covariance
+        return np.asarray(np.maximum(total, 0.0))
+
+
+@point_estimator.register
+def _(query: Threshold, scale: float, debias: bool) -> PointEstimator:
+    return ProfileEstimator(query.profile, query.at, scale, debias)
+
+
+@point_estimator.register
+def _(query: Range, scale: float, debias: bool) -> PointEstimator:
+    return RangeEstimator(query, scale, debias)
+
+
+@point_estimator.register
+def _(query: Linear, scale: float, debias: bool) -> PointEstimator:
+    if query.dimension > 1:
+        return any_query(query, scale, debias)
+    sign = float(np.sign(query.direction[0]))
+    return ProfileEstimator(query.profile, query.offset, scale, debias, sign)
+
+
+def radial_on_the_line(query: Radial, scale: float, debias: bool) -> PointEstimator:
+    """Return the estimator of φ(|x − c|) for k = 1.
+
+    Raises:
+        UnsupportedError: if `debias` is wanted and φ(|s|) has a corner at 0.
+    """
+    if _is_even(query.profile, scale if debias else 0.0):
+        return ProfileEstimator(query.profile, query.center[0], scale, debias)
+    if debias:
+        raise UnsupportedError(
+            f"{query!r} has no bounded debiased form, because its slope jumps at the centre: use"
+            " DebiasedLaplace on the query, or a profile that is flat there"
+        )
+    return PlugIn(query, scale)
+
+
+def _is_even(profile: Profile, b: float) -> bool:
+    """Return whether φ(−s) = φ(s) and, for b > 0, φ' is continuous at 0: then g is even too."""
+    profile.debiased_range(b)  # refuses where there is no form
+    s = profile.feature * np.array([1e-4, 1e-2, 0.2, 1.0])
+    return all(
+        np.allclose(profile.debiased(-s, c), profile.debiased(s, c), rtol=1e-9, atol=1e-12)
+        for c in {0.0, b}
+    )

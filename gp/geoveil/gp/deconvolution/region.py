@@ -1,0 +1,212 @@
+"""Regions of the plane with an edge smooth enough for the noise to be undone [MATH §5.2]."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from geoveil.gp import validation
+from geoveil.gp.deconvolution.base import PointEstimator, point_estimator
+from geoveil.gp.deconvolution.raster import Field, Grid, Spectrum, region_spectrum
+from geoveil.gp.errors import ParameterError
+from geoveil.gp.queries.base import Query
+from geoveil.gp.queries.indicator import Disc, SoftIndicator
+from geoveil.gp.queries.polygon import Polygon
+
+Array = NDArray[np.float64]
+Bounds = tuple[float, float, float, float]
+
+_CELLS_PER_BANDWIDTH = 8
+_REGION = (
+    "a soft indicator in two dimensions, what Polygon takes, or a callable that returns the signed"
+    " distances of points (n, 2) to its boundary, shape (n,), positive inside"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class SmoothedRegion:
+    """f: the indicator of a region of the plane, convolved with a Gaussian of deviation h.
+
+    f(x) is the probability that x, moved by a Gaussian, lies inside. Unlike the soft indicators it
+    is smooth in every direction, corners included, so that planar Laplace noise can be undone.
+
+    The region is rasterised with cells of h/8, those at the boundary divided by 8 once more. So f,
+    and the mean of its estimator, are those of a region slightly different from the true one. The
+    difference measured is below 1e-6 at straight edges; a corner misjudges parts of h/64, which
+    weigh 8e-6, and boxes at any angle, slivers and discs stay below 3e-5, whatever the noise.
+
+    Args:
+        region: what is inside, a soft indicator in two dimensions (the set where its signed
+            distance is positive, whatever its band); what `Polygon` takes, such as a shapely
+            polygon or GeoJSON; or a callable: signed distances of points (n, 2), shape (n,),
+            1-Lipschitz, positive inside.
+        bandwidth: h > 0, in the unit of the points.
+        bounds: (x₀, y₀, x₁, y₁), in the same unit; the region ends there. Discs and polygons have
+            their own.
+
+    Raises:
+        ParameterError: if the bandwidth is not positive, the bounds are missing or out of order, or
+            the region is none of these.
+
+    Example:
+        >>> from geoveil.gp import Disc, GeoPrivacy, PlanarLaplace
+        >>> q = SmoothedRegion(Disc((0.0, 0.0), radius=1000.0, width=100.0), bandwidth=400.0)
+        >>> q.value([[0.0, 0.0], [1000.0, 0.0]]).round(4).tolist()
+        [0.9561, 0.4184]
+        >>> estimator = PlanarLaplace(GeoPrivacy(1.0, per=200.0)).estimator(q, debias=True)
+        >>> estimator.value([[900.0, 0.0], [1500.0, 700.0]]).round(3).tolist()
+        [0.593, -0.01]
+    """
+
+    region: Any
+    bandwidth: float
+    bounds: Bounds | None = None
+    _distance: Callable[[Array], Any] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bandwidth", validation.positive("bandwidth", self.bandwidth))
+        distance, own = _distance_and_bounds(self.region)
+        if self.bounds is None and own is None:
+            raise ParameterError("bounds", None, "(x0, y0, x1, y1), as this region has none")
+        bounds = validation.numbers("bounds", own if self.bounds is None else self.bounds)
+        if len(bounds) != 4 or not (bounds[0] < bounds[2] and bounds[1] < bounds[3]):
+            raise ParameterError("bounds", self.bounds, "(x0, y0, x1, y1), x0 < x1 and y0 < y1")
+        object.__setattr__(self, "bounds", bounds)
+        object.__setattr__(self, "_distance", distance)
+
+    @property
+    def dimension(self) -> int:
+        """Number of coordinates of a point: 2."""
+        return 2
+
+    def signed_distance(self, points: ArrayLike) -> Array:
+        """Return a signed distance to the region within its bounds, for points (n, 2)."""
+        at = validation.points(points, 2)
+        s = self._checked(at)
+        assert self.bounds is not None
+        x0, y0, x1, y1 = self.bounds
+        x, y = at[..., 0], at[..., 1]
+        return np.asarray(np.minimum.reduce([s, x - x0, x1 - x, y - y0, y1 - y]))
+
+    def value(self, x: ArrayLike) -> Array:
+        """Return f(x).
+
+        Args:
+            x: points, (n, 2).
+
+        Raises:
+            PrivateValueError: if a coordinate is not finite or the shape does not fit.
+        """
+        return self._field(validation.points(x, 2))
+
+    @cached_property
+    def _field(self) -> Field:
+        grid = self.grid(0.0)
+        return Field(grid, self.spectrum(grid))
+
+    def grid(self, scale: float) -> Grid:
+        """Return the grid for a noise scale b ≥ 0.
+
+        Its margin is 12h + 20b. Beyond, g and the chance that noise brings a point back to the
+        region have fallen by e^{−20}, and are taken for 0.
+        """
+        margin = 12 * self.bandwidth + 20 * scale
+        assert self.bounds is not None
+        return Grid.around(self.bounds, self.bandwidth / _CELLS_PER_BANDWIDTH, margin)
+
+    def spectrum(self, grid: Grid) -> Spectrum:
+        """Return the Fourier transform of f on the frequencies of a grid."""
+        kx, ky = (k * self.bandwidth for k in grid.frequencies())
+        bell = np.exp(-kx * kx / 2) * np.exp(-ky * ky / 2)
+        assert self.bounds is not None
+        return np.asarray(region_spectrum(self.signed_distance, self.bounds, grid) * bell)
+
+    def _checked(self, at: Array) -> Array:
+        returned = np.asarray(self._distance(at))
+        s = validation.float_array(returned)
+        if s is None or returned.dtype == bool or s.shape != at.shape[:-1] or np.isnan(s).any():
+            raise ParameterError("region", self.region, _REGION)
+        return s
+
+
+class RegionEstimator(PointEstimator):
+    """A smoothed region, the noise undone or not.
+
+    The variance is E[g²] − mean², all by the fast Fourier transform: g² times the transform of the
+    noise. Its absolute error is about 1e-5 of its largest value.
+
+    Args:
+        query: the region.
+        scale: noise scale b > 0, in the unit of the points.
+        debias: whether to undo the noise.
+
+    Raises:
+        UnsupportedError: if the raster would be too large.
+    """
+
+    def __init__(self, query: SmoothedRegion, scale: float, debias: bool) -> None:
+        super().__init__(2, scale, debias)
+        self.query = query
+        self._grid = query.grid(scale)
+        self._smooth = query.spectrum(self._grid)
+        kx, ky = (k * scale for k in self._grid.frequencies())
+        self._noise = (1 + kx * kx + ky * ky) ** -1.5
+        self._g = Field(self._grid, self._spectrum)
+
+    def __repr__(self) -> str:
+        return f"RegionEstimator({self.query!r}, scale={self.scale!r}, debias={self._debias})"
+
+    @property
+    def _spectrum(self) -> Spectrum:
+        return np.asarray(self._smooth / self._noise if self._debias else self._smooth)
+
+    @property
+    def _average(self) -> Spectrum:
+        """The transform of the mean over the noise."""
+        return np.asarray(self._smooth if self._debias else self._smooth * self._noise)
+
+    def _value(self, points: Array) -> Array:
+        return self._g(points)
+
+    def _mean(self, x: Array) -> Array:
+        return self._means(x)
+
+    def _variance(self, x: Array) -> Array:
+        return np.maximum(self._variances(x), 0.0)
+
+    @cached_property
+    def _means(self) -> Field:
+        return Field(self._grid, self._average)
+
+    @cached_property
+    def _variances(self) -> Field:
+        grid = self._grid
+        squares = grid.transform(grid.inverse(self._spectrum) ** 2)
+        second = grid.inverse(squares * self._noise)
+        return Field(grid, grid.transform(second - grid.inverse(self._average) ** 2))
+
+
+@point_estimator.register
+def _(query: SmoothedRegion, scale: float, debias: bool) -> PointEstimator:
+    return RegionEstimator(query, scale, debias)
+
+
+def _distance_and_bounds(region: Any) -> tuple[Callable[[Array], Any], Bounds | None]:
+    """Return the signed distance to a region, and its bounds if it knows them."""
+    if isinstance(region, Disc) and region.dimension == 2:
+        (x, y), r = region.center, region.radius
+        return region.scalar, (x - r, y - r, x + r, y + r)
+    if isinstance(region, Polygon):
+        corners = np.array([corner for part in region.parts for corner in part[0]])
+        (x0, y0), (x1, y1) = corners.min(axis=0).tolist(), corners.max(axis=0).tolist()
+        return region.scalar, (x0, y0, x1, y1)
+    if isinstance(region, SoftIndicator) and region.dimension == 2:
+        return region.scalar, None
+    if callable(region):
+        return region, None
+    if isinstance(region, Query):
+        raise ParameterError("region", region, _REGION)
+    return _distance_and_bounds(Polygon(region, width=1.0))  # refuses what is none
