@@ -7,6 +7,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 import scipy.stats
+from flint import arb
 
 from geoveil.gp import (
     NOISES,
@@ -16,8 +17,8 @@ from geoveil.gp import (
     Noise,
     PowerLaw,
     StudentT,
-    UnsupportedError,
 )
+from geoveil.gp.exact.ball import BALL, working_precision
 
 CASES: dict[str, list[Noise]] = {
     "laplace": [Laplace(), Laplace(2.5), Laplace(1e-4)],
@@ -120,17 +121,31 @@ class TestContract:
         )
         assert noise.ppf(np.full((2, 2), 0.3)).shape == (2, 2)
 
-    def test_closed_quantile_or_a_refusal(self, oracles: Any, noise: Noise) -> None:
-        if not noise.has_closed_quantile:
-            with pytest.raises(UnsupportedError, match="LaplacePareto or PowerLaw"):
-                noise.magnitude(0.25)
-            return
+    def test_magnitude_has_the_tail_that_was_asked_for(self, oracles: Any, noise: Noise) -> None:
         with mp.workdps(30):
             for p in (*DEEP, *MIDDLE):
+                ours = float(noise.magnitude(p))
+                if isinstance(noise, (StudentT, GeneralizedCauchy)):
+                    again = float(oracles.noise_survival(noise, ours))
+                    assert again == pytest.approx(p, rel=1e-10)
+                    continue
                 expected = float(oracles.magnitude(noise, mp.mpf(p)))
                 slack = rounding(noise) * oracles.noise_break(noise)
-                ours = float(noise.magnitude(p))
                 assert ours == pytest.approx(expected, rel=1e-12, abs=slack)
+
+    def test_magnitude_in_balls_encloses_the_root(self, oracles: Any, noise: Noise) -> None:
+        """The tail beyond both ends of the ball, by quadrature, is on either side of p."""
+        with mp.workdps(40), working_precision(100):
+            for p in ("1e-30", "1e-3", "0.2499", "0.2501", "0.49", "0.4999999"):
+                ball = noise.magnitude(arb(p), BALL)
+                low, high = (
+                    mp.mpf(str(end.mid().str(60, radius=False)))
+                    for end in (ball.lower(), ball.upper())
+                )
+                assert 0 < (high - low) / low < mp.mpf("1e-18")
+                wide = mp.mpf("1e-18")
+                assert oracles.noise_survival(noise, low * (1 - wide)) > mp.mpf(p)
+                assert oracles.noise_survival(noise, high * (1 + wide)) < mp.mpf(p)
 
     def test_variance_is_the_second_moment(self, oracles: Any, noise: Noise) -> None:
         if math.isinf(noise.variance):

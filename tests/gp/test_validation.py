@@ -303,8 +303,6 @@ def test_a_release_is_of_one_point(value: Any) -> None:
     for mechanism in (*MECHANISMS, *PLANAR):
         if mechanism.query.dimension == 2 and np.shape(value) == (2,):
             continue
-        if isinstance(mechanism, SmoothMechanism) and isinstance(mechanism.noise, StudentT):
-            continue
         keeps_the_secret(mechanism.release, value)
 
 
@@ -313,7 +311,6 @@ def test_unsupported_combinations_say_what_has_a_proof() -> None:
         (lambda: DebiasedLaplace(RAMP, UNIT), "smoothstep"),
         (lambda: SmoothMechanism(RAMP, UNIT, noise=Laplace()), "LipschitzMechanism"),
         (lambda: PlanarLaplace(UNIT, 1).estimator(RAMP, debias=True), "smoothstep"),
-        (lambda: StudentT(3).magnitude(0.1), "LaplacePareto"),
     ):
         with pytest.raises(UnsupportedError, match=word):
             call()

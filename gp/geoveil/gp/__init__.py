@@ -4,6 +4,7 @@ from geoveil.gp.deconvolution import SmoothedRegion
 from geoveil.gp.errors import GeoVeilError, ParameterError, PrivateValueError, UnsupportedError
 from geoveil.gp.exact import RandomSource, SeededSource, SystemSource
 from geoveil.gp.mechanisms import (
+    ApproximateLaplace,
     DebiasedLaplace,
     LipschitzMechanism,
     LocalLaplace,
@@ -11,7 +12,9 @@ from geoveil.gp.mechanisms import (
     PlanarLaplace,
     PointEstimator,
     RadialLaplace,
+    RandomizedResponse,
     SmoothMechanism,
+    VectorSmoothMechanism,
 )
 from geoveil.gp.noise import (
     NOISES,
@@ -42,6 +45,7 @@ from geoveil.gp.queries import (
 
 __all__ = [
     "NOISES",
+    "ApproximateLaplace",
     "DebiasedLaplace",
     "Disc",
     "FormulaProfile",
@@ -71,6 +75,7 @@ __all__ = [
     "RadialLaplace",
     "Ramp",
     "RandomSource",
+    "RandomizedResponse",
     "Range",
     "SeededSource",
     "SmoothMechanism",
@@ -81,5 +86,6 @@ __all__ = [
     "Threshold",
     "TwoWayThreshold",
     "UnsupportedError",
+    "VectorSmoothMechanism",
     "compose",
 ]

@@ -55,6 +55,11 @@ class BallArithmetic(Arithmetic):
         scale = _power_of_two(-count - 1, ctx.prec)
         return arb(fmpz(2 * numerator + 1), fmpz(1)) * scale
 
+    def turn(self, u: Real) -> tuple[Real, Real]:
+        """Return the cosine and sine of u full turns."""
+        sine, cosine = (2 * u).sin_cos_pi()
+        return cosine, sine
+
     def exp(self, x: Real) -> Real:
         """See `Arithmetic.exp`."""
         return x.exp()

@@ -6,7 +6,7 @@ depends on how doubles are spaced, nor on the precision at which the loop happen
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import Real
@@ -22,27 +22,37 @@ _MOST_BITS = 1 << 16
 def release_integer(
     uniform: LazyUniform, evaluate: Callable[[Real], Real], step_exponent: int
 ) -> int:
-    """Return the grid index of evaluate(U).
+    """Return the grid index of evaluate(U): `release_integers` for one number."""
+    return release_integers([uniform], lambda balls: [evaluate(balls[0])], step_exponent)[0]
+
+
+def release_integers(
+    uniforms: Sequence[LazyUniform],
+    evaluate: Callable[[list[Real]], Sequence[Real]],
+    step_exponent: int,
+) -> tuple[int, ...]:
+    """Return the grid indices of all numbers in evaluate(U₁, U₂, …), which share their randomness.
 
     Args:
-        uniform: U, with its first bits drawn already.
-        evaluate: encloses the ideal output, given a ball that encloses U. It may have jumps.
+        uniforms: the U, with their first bits drawn already.
+        evaluate: encloses the ideal outputs, given balls that enclose the U. They may have jumps.
         step_exponent: the grid is the multiples of 2^step_exponent.
 
     Returns:
-        The integer nearest to output/step, saturated at the ends of int64: as a function of
-        the output, saturation is part of the mechanism and costs no privacy.
+        The integers nearest to output/step, saturated at the ends of int64: as a function of the
+        output, saturation is part of the mechanism and costs no privacy.
     """
     while True:
-        with working_precision(uniform.count + _GUARD_BITS):
-            ball = evaluate(BALL.uniform(uniform.numerator, uniform.count))
-            integer = round_to_grid(ball, step_exponent)
-        if integer is not None:
-            return min(max(integer, INT64_MIN), INT64_MAX)
-        if uniform.count >= _MOST_BITS:
+        with working_precision(uniforms[0].count + _GUARD_BITS):
+            balls = evaluate([BALL.uniform(u.numerator, u.count) for u in uniforms])
+            integers = [round_to_grid(ball, step_exponent) for ball in balls]
+        if None not in integers:
+            return tuple(min(max(k, INT64_MIN), INT64_MAX) for k in integers if k is not None)
+        if uniforms[0].count >= _MOST_BITS:
             # A fair source gets here with probability below 2^-60000.
             raise GeoVeilError("the random source is broken: its bits decide nothing")
-        uniform.refine()
+        for uniform in uniforms:
+            uniform.refine()
 
 
 def step_exponent_of(step: float) -> int:

@@ -50,14 +50,15 @@ class Mechanism(ABC):
         if not isinstance(privacy, self._privacy_kind):
             raise ParameterError("privacy", privacy, f"a {self._privacy_kind.__name__}")
         if isinstance(privacy, GeoPrivacy):
-            _require_comparable(query, privacy)
+            require_comparable(query, privacy)
         self.query = query
         self.privacy = privacy
         self.step_exponent = 0
 
     def _choose_step(self, step: float | None) -> None:
         """Set the grid; a subclass calls this when it knows its scale."""
-        finest = exponent_below(max(1.0, self._spread()), _FINEST_BITS)
+        values = map(abs, self.query.profile.bounds)
+        finest = exponent_below(max(1.0, self._spread(), *values), _FINEST_BITS)
         if step is None:
             self.step_exponent = max(self._default_step_exponent(), finest)
             return
@@ -208,7 +209,7 @@ class _PrivateScalar:
         return "_PrivateScalar(not shown)"
 
 
-def _require_comparable(query: Query, privacy: GeoPrivacy) -> None:
+def require_comparable(query: Query, privacy: GeoPrivacy) -> None:
     """Refuse a noise scale that is out of all proportion to what the query resolves."""
     ratio = privacy.rate * query.profile.feature
     if not 1e-8 <= ratio <= 1e8:

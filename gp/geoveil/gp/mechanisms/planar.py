@@ -7,14 +7,24 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geoveil.gp import validation
+from geoveil.gp.arithmetic import Real
 from geoveil.gp.deconvolution import PointEstimator, SmoothedRegion, point_estimator
-from geoveil.gp.errors import ParameterError
+from geoveil.gp.errors import ParameterError, PrivateValueError, UnsupportedError
+from geoveil.gp.exact.ball import BALL
+from geoveil.gp.exact.bits import LazyUniform, RandomSource, SystemSource
+from geoveil.gp.exact.planar import DIMENSIONS, planar_noise, uniforms_needed
+from geoveil.gp.exact.release import release_integers, step_exponent_of
+from geoveil.gp.mechanisms.base import exponent_below
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
 
 __all__ = ["PlanarLaplace", "PointEstimator"]
 
 Array = NDArray[np.float64]
+
+_STEP_BITS = 20
+"""Rounding to 2^-20 of the scale adds less than 10^-13 to the variance; the range of int64 then
+ends 2^43 scales from the origin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +35,23 @@ class PlanarLaplace:
 
     Args:
         privacy: the guarantee, in the unit of the points.
-        dimension: k ≥ 1.
+        dimension: k ≥ 1; points are released in 1, 2 and 3.
+        step: spacing of the public grid of released coordinates, a power of two in the unit of the
+            points; by default 2^-20 of 1/ε, rounded to one.
 
     Example:
-        >>> from geoveil.gp import GeoPrivacy
+        >>> from geoveil.gp import GeoPrivacy, SeededSource
         >>> z = PlanarLaplace(GeoPrivacy(1.0, per=500.0, unit="metre"), dimension=2)
+        >>> k = z.release((120.0, -40.0), SeededSource(1))
+        >>> [round(coordinate * z.step) for coordinate in k]
+        [0, 0]
         >>> z.simulate([[0.0, 0.0], [10.0, 20.0]], np.random.default_rng(1)).shape
         (2, 2)
     """
 
     privacy: GeoPrivacy
     dimension: int = 2
+    step: float = 0.0
 
     def __post_init__(self) -> None:
         if not isinstance(self.privacy, GeoPrivacy):
@@ -43,6 +59,44 @@ class PlanarLaplace:
         number = self.dimension
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             raise ParameterError("dimension", number, "an integer >= 1")
+        exponent = exponent_below(1 / self.privacy.rate, _STEP_BITS)
+        if self.step != 0.0:  # the default
+            exponent = step_exponent_of(self.step)
+        object.__setattr__(self, "step", math.ldexp(1.0, exponent))
+
+    def release(self, x: ArrayLike, source: RandomSource | None = None) -> tuple[int, ...]:
+        """Return one exact, private point: integers k that stand for the coordinates k·step.
+
+        Each coordinate of the ideal point, correctly rounded to the grid [MATH §10]: a
+        post-processing of the ideal mechanism. Coordinates that do not fit into 64 bits become the
+        largest that do. The first 128 bits of every random number are drawn before the point is
+        looked at.
+
+        Args:
+            x: one point: a number, or k coordinates.
+            source: random bits; the operating system's by default.
+
+        Raises:
+            PrivateValueError: if x is not one finite point.
+            UnsupportedError: in more than three dimensions.
+        """
+        if self.dimension not in DIMENSIONS:
+            raise UnsupportedError(f"points are released in {DIMENSIONS} dimensions")
+        source = SystemSource() if source is None else source
+        if not isinstance(source, RandomSource):
+            raise ParameterError("source", source, "a RandomSource, or None for the system's")
+        uniforms = [LazyUniform(source) for _ in range(uniforms_needed(self.dimension))]
+        coordinates = validation.points(x, self.dimension).ravel().tolist()
+        if len(coordinates) != self.dimension:
+            raise PrivateValueError(f"one point of {self.dimension} finite coordinate(s)")
+        scale = 1 / self.privacy.exact_rate
+
+        def ideal(u: list[Real]) -> list[Real]:
+            b = BALL.constant(scale)
+            noise = planar_noise(u)
+            return [BALL.private(c) + b * n for c, n in zip(coordinates, noise, strict=True)]
+
+        return release_integers(uniforms, ideal, step_exponent_of(self.step))
 
     def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Array:
         """Return perturbed points. NOT private on a computer: for experiments [MATH §10].

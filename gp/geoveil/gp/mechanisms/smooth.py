@@ -94,7 +94,7 @@ class SmoothMechanism(AdditiveMechanism):
         return self.query.lipschitz / self.eta
 
     def _scale(self, s: Real, ops: Arithmetic) -> Real:
-        bound = self.query.profile.smooth_bound(
+        bound = self.query.profile.noise_bound(
             s, self._beta, ops, growth=EXPONENTIAL, reach=self.reach
         )
         return bound / ops.constant(self._eta)

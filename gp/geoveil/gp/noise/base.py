@@ -6,14 +6,12 @@ corresponds to, against `Arithmetic`: the same formula samples in float64 and re
 
 import math
 from abc import ABC, abstractmethod
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
-from geoveil.gp.errors import UnsupportedError
 from geoveil.gp.smooth.frontier import Frontier
 
 Array = NDArray[np.float64]
@@ -27,9 +25,6 @@ class Noise(ABC):
 
     Everything is vectorised: arrays of any shape in, the same shape out.
     """
-
-    has_closed_quantile: ClassVar[bool] = False
-    """Whether `magnitude` exists, which exact release needs."""
 
     @abstractmethod
     def logpdf(self, z: ArrayLike) -> Array:
@@ -89,12 +84,9 @@ class Noise(ABC):
         """The frontier and β/ε that this noise uses up exactly, if it was made for one."""
         return None
 
+    @abstractmethod
     def magnitude(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
         """Return the u ≥ 0 with P[Z > u] = p, for p in (0, 1/2]."""
-        raise UnsupportedError(
-            f"{self!r} has no closed-form quantile, so its exact release is not available:"
-            " use LaplacePareto or PowerLaw, which also have less variance"
-        )
 
     def quantile(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
         """Return z with P[Z ≤ z] = p in the arithmetic at hand, for p in (0, 1)."""

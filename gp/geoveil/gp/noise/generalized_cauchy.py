@@ -4,16 +4,19 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from flint import arb
 from numpy.typing import ArrayLike
 
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import TINY
 from geoveil.gp.errors import ParameterError
-from geoveil.gp.noise.base import FAR_TAIL, Array, Noise
+from geoveil.gp.exact.ball import BALL
+from geoveil.gp.noise.base import FAR_TAIL, Array
+from geoveil.gp.noise.inversion import InvertedNoise
 
 
 @dataclass(frozen=True, slots=True)
-class GeneralizedCauchy(Noise):
+class GeneralizedCauchy(InvertedNoise):
     """The noise of smooth sensitivity as first published.
 
     Args:
@@ -109,3 +112,20 @@ class GeneralizedCauchy(Noise):
     def sliding(self) -> float:
         """See `Noise.sliding`."""
         return float((self.gamma - 1) ** ((self.gamma - 1) / self.gamma))
+
+    def ball_tail(self, u: arb) -> arb:
+        """See `InvertedNoise.ball_tail`: as `survival`."""
+        k = 1 / BALL.constant(self.gamma)
+        far = 1 / (1 + u ** BALL.constant(self.gamma))
+        return far.beta_lower(1 - k, k, True) / 2
+
+    def ball_center(self, u: arb) -> arb:
+        """See `InvertedNoise.ball_center`: ½ I(1/γ, 1 − 1/γ) at u^γ/(1+u^γ)."""
+        k = 1 / BALL.constant(self.gamma)
+        power = u ** BALL.constant(self.gamma)
+        return (power / (1 + power)).beta_lower(k, 1 - k, True) / 2
+
+    def ball_density(self, u: arb) -> arb:
+        """See `InvertedNoise.ball_density`."""
+        k = 1 / BALL.constant(self.gamma)
+        return k.sin_pi() / (2 * k * arb.pi()) / (1 + u ** BALL.constant(self.gamma))

@@ -4,15 +4,18 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from flint import arb
 from numpy.typing import ArrayLike
 
 from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError
-from geoveil.gp.noise.base import FAR_TAIL, Array, Noise
+from geoveil.gp.exact.ball import BALL
+from geoveil.gp.noise.base import FAR_TAIL, Array
+from geoveil.gp.noise.inversion import InvertedNoise
 
 
 @dataclass(frozen=True, slots=True)
-class StudentT(Noise):
+class StudentT(InvertedNoise):
     """The noise that the seed paper runs, with ν = 3.
 
     Args:
@@ -101,3 +104,20 @@ class StudentT(Noise):
     def sliding(self) -> float:
         """See `Noise.sliding`: reached at u = √ν."""
         return (self.nu + 1) / (2 * math.sqrt(self.nu))
+
+    def ball_tail(self, u: arb) -> arb:
+        """See `InvertedNoise.ball_tail`: ½ I(ν/2, ½) at ν/(ν+u²)."""
+        nu = BALL.constant(self.nu)
+        return (nu / (nu + u * u)).beta_lower(nu / 2, BALL.constant(0.5), True) / 2
+
+    def ball_center(self, u: arb) -> arb:
+        """See `InvertedNoise.ball_center`: ½ I(½, ν/2) at u²/(ν+u²)."""
+        nu = BALL.constant(self.nu)
+        return (u * u / (nu + u * u)).beta_lower(BALL.constant(0.5), nu / 2, True) / 2
+
+    def ball_density(self, u: arb) -> arb:
+        """See `InvertedNoise.ball_density`."""
+        nu = BALL.constant(self.nu)
+        half = BALL.constant(0.5)
+        norm = ((nu + 1) / 2).gamma() / ((nu / 2).gamma() * (nu * arb.pi()).sqrt())
+        return norm * (1 + u * u / nu) ** (-(nu + 1) * half)

@@ -17,7 +17,6 @@ class TunedNoise(Noise):
 
     frontier: ClassVar[Frontier]
     """What the noise was made for."""
-    has_closed_quantile: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", validation.positive("epsilon", self.epsilon))

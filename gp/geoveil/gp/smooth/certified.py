@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
-from geoveil.gp.errors import UnsupportedError
 from geoveil.gp.smooth.growth import EXPONENTIAL, LINEAR
 
 Array = NDArray[np.float64]
@@ -31,6 +30,10 @@ class CertifiedBound(ABC):
         beta: β > 0, in 1/(unit of u).
     """
 
+    tightness: ClassVar[float]
+    """How much steeper one end of a cell may be than the other, where there is a choice."""
+    negligible: ClassVar[float]
+    """Slopes below this fraction of the largest count only very far out."""
     everywhere: ClassVar[bool]
     """Whether the cells must cover the line, beyond where φ is constant too."""
 
@@ -55,6 +58,8 @@ class ExponentialBound(CertifiedBound):
     """
 
     everywhere = False
+    tightness = 1.0005
+    negligible = 1e-20
 
     def _prepare(self) -> None:
         with np.errstate(divide="ignore"):
@@ -126,6 +131,8 @@ class LinearBound(CertifiedBound):
     """
 
     everywhere = True
+    tightness = 1.005  # the work is quadratic in the number of cells
+    negligible = 1e-4
 
     def _prepare(self) -> None:
         low, high = self.edges[:-1], self.edges[1:]
@@ -138,11 +145,25 @@ class LinearBound(CertifiedBound):
 
     def __call__(self, u: Real, ops: Arithmetic = FLOAT) -> Real:
         """See `CertifiedBound.__call__`."""
-        if ops is not FLOAT:
-            raise UnsupportedError(
-                "exact release with a profile of one's own needs exponential growth"
-            )
-        return np.asarray((1 + 1e-12) / np.interp(u, self.edges, self._inverse))
+        if ops is FLOAT:
+            return np.asarray((1 + 1e-12) / np.interp(u, self.edges, self._inverse))
+        return self._ball(u, ops)
+
+    def _ball(self, u: Real, ops: Arithmetic) -> Real:
+        """Return the largest term itself, of which the interpolation is an upper bound."""
+        low, high = self.edges[:-1], self.edges[1:]
+        at, spread = float(u.mid()), float(u.rad())
+        distance = np.maximum(np.maximum(low - at, at - high), 0)
+        terms = self.steepest / (1 + self.beta * distance)
+        # All terms that may be the largest somewhere on the ball, rounding included.
+        rivals = terms >= terms.max() * (1 - 1e-9 - 4 * self.beta * spread)
+        result = None
+        for i in np.flatnonzero(rivals):
+            first, last = (ops.constant(float(edges[i])) for edges in (low, high))
+            away = ops.maximum(ops.maximum(first - u, u - last), ops.constant(0))
+            term = ops.constant(float(self.steepest[i])) / (1 + ops.constant(self.beta) * away)
+            result = term if result is None else ops.maximum(result, term)
+        return result
 
 
 BOUNDS: Mapping[str, type[CertifiedBound]] = MappingProxyType(

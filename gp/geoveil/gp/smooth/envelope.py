@@ -114,7 +114,7 @@ class LinearEnvelope(Envelope):
         # The anchor moves steadily between its neighbours or, where two rivals change places,
         # jumps: then it is near one of them.
         pad = 2 * (self.mesh[index + 1] - self.mesh[index])
-        best = np.zeros(z.shape)
+        best = np.maximum(self._value(z, left), self._value(z, right))
         for low, high in ((left, left), (right, right), np.sort([left, right], axis=0)):
             anchor = _golden(lambda y: self._value(z, y), np.maximum(low - pad, 0.0), high + pad)
             best = np.maximum(best, self._value(z, anchor))

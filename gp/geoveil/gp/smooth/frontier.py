@@ -7,6 +7,7 @@ everywhere is the calibration. Rates are in units of ε here: ε = 1 and β is t
 """
 
 import math
+from collections.abc import Callable
 from enum import Enum
 from typing import Protocol
 
@@ -112,13 +113,26 @@ CALIBRATIONS = {"exact": exact_eta, "paper": paper_eta}
 
 
 def _rectangle_eta(noise: Scored, beta_fraction: float) -> float:
-    """Minimise (1 − β|uψ−1|)/ψ over u > 0: a fine grid, then shrinking grids around its minima."""
+    """Minimise (1 − β|uψ−1|)/ψ over u > 0."""
 
     def slack(u: NDArray[np.float64]) -> NDArray[np.float64]:
         score = noise.score(u)
         with np.errstate(divide="ignore", over="ignore"):
             return np.asarray((1 - beta_fraction * np.abs(u * score - 1)) / score)
 
+    best = least_slack(slack, noise)
+    if best <= 0:
+        raise ParameterError(
+            "beta / rate", beta_fraction, f"smaller: no scale of the noise {noise!r} is private"
+        )
+    # Down by far more than the rounding of doubles, so that the guarantee is never exceeded.
+    return best * (1 - 1e-12)
+
+
+def least_slack(
+    slack: Callable[[NDArray[np.float64]], NDArray[np.float64]], noise: Scored
+) -> float:
+    """Return the minimum of a function of u > 0: a fine grid, then shrinking ones at its minima."""
     grid = np.logspace(-12, 12, 24_001) / noise.sliding  # in units of the noise itself
     values = slack(grid)
     best = math.inf
@@ -126,12 +140,8 @@ def _rectangle_eta(noise: Scored, beta_fraction: float) -> float:
         low, high = grid[max(index - 1, 0)], grid[min(index + 1, len(grid) - 1)]
         for _ in range(12):
             fine = np.linspace(low, high, 65)
-            at = int(np.argmin(slack(fine)))
+            found = slack(fine)
+            at = int(np.argmin(found))
             low, high = fine[max(at - 1, 0)], fine[min(at + 1, 64)]
-            best = min(best, float(slack(fine)[at]))
-    if best <= 0:
-        raise ParameterError(
-            "beta / rate", beta_fraction, f"smaller: no scale of the noise {noise!r} is private"
-        )
-    # Down by far more than the rounding of doubles, so that the guarantee is never exceeded.
-    return best * (1 - 1e-12)
+            best = min(best, float(found[at]))
+    return best

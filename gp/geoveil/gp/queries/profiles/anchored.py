@@ -11,15 +11,21 @@ is the winner. Where there is no closed form, `smooth.envelope` finds the anchor
 """
 
 from abc import abstractmethod
+from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
 
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
-from geoveil.gp.errors import UnsupportedError
-from geoveil.gp.queries.profiles.base import Profile
+from geoveil.gp.privacy.rounding import round_down
+from geoveil.gp.queries.profiles.base import Array, Profile
+from geoveil.gp.smooth.certified import BOUNDS, CertifiedBound
 from geoveil.gp.smooth.envelope import ENVELOPES, Envelope
 from geoveil.gp.smooth.growth import DECAYS, EXPONENTIAL
+from geoveil.gp.smooth.tabulated import tabulate
+
+_PLAUSIBLE = 1.01
+"""How far the bound by cells may be above that by anchors, if these were found."""
 
 
 class AnchoredProfile(Profile):
@@ -39,6 +45,10 @@ class AnchoredProfile(Profile):
     def landmarks(self, reach: float) -> tuple[float, ...]:
         """Return the points ≥ 0 where L_Λ changes its behaviour, its peak among them."""
 
+    @abstractmethod
+    def has_anchor(self, growth: str, reach: float) -> bool:
+        """Return whether `anchor` is known exactly, in every arithmetic."""
+
     def smooth_bound(
         self,
         s: Real,
@@ -52,16 +62,30 @@ class AnchoredProfile(Profile):
         z = ops.absolute(s)
         c = self.anchor(z, beta, ops, growth=growth, reach=reach)
         if c is None:
+            above = _table(self, round_down(Fraction(beta)), growth, reach)(z, ops)
             if ops is not FLOAT:
-                raise UnsupportedError(
-                    f"exact release with {self!r} needs reach=0 and exponential growth,"
-                    " which suffice for ε-GP"
-                )
-            return _envelope(self, float(beta), growth, reach)(z)
+                return above
+            # The anchors are searched for, and a search can fail; the cells can't.
+            tight = _envelope(self, float(beta), growth, reach)(z)
+            return np.where(tight * _PLAUSIBLE >= above, np.minimum(tight, above), above)
         decay = DECAYS[growth](ops, ops.constant(beta) * ops.absolute(z - c))
         bound = self.steepest_chord(c, reach, ops) * decay
         # At reach 0 the anchor already is z wherever z is the best.
         return bound if reach == 0 else ops.maximum(bound, self.steepest_chord(z, reach, ops))
+
+    def noise_bound(
+        self,
+        s: Real,
+        beta: Exact,
+        ops: Arithmetic = FLOAT,
+        *,
+        growth: str = EXPONENTIAL,
+        reach: float = 0.0,
+    ) -> Real:
+        """See `Profile.noise_bound`: in closed form, else from cells, at most 1 % above."""
+        if self.has_anchor(growth, reach):
+            return self.smooth_bound(s, beta, ops, growth=growth, reach=reach)
+        return _table(self, round_down(Fraction(beta)), growth, reach)(ops.absolute(s), ops)
 
 
 @lru_cache(maxsize=256)
@@ -72,3 +96,19 @@ def _envelope(profile: AnchoredProfile, beta: float, growth: str, reach: float) 
         profile.landmarks(reach),
         profile.feature,
     )
+
+
+@lru_cache(maxsize=64)
+def _cells(profile: AnchoredProfile, reach: float, growth: str) -> tuple[Array, Array]:
+    return tabulate(
+        lambda z: np.asarray(profile.steepest_chord(z, reach)),
+        profile.landmarks(reach),
+        profile.feature,
+        tightness=BOUNDS[growth].tightness,
+        negligible=BOUNDS[growth].negligible,
+    )
+
+
+@lru_cache(maxsize=256)
+def _table(profile: AnchoredProfile, beta: float, growth: str, reach: float) -> CertifiedBound:
+    return BOUNDS[growth](*_cells(profile, reach, growth), beta)

@@ -70,6 +70,21 @@ class Profile(ABC):
     ) -> Real:
         """Return B(s): see `Query.smooth_bound`."""
 
+    def noise_bound(
+        self,
+        s: Real,
+        beta: Exact,
+        ops: Arithmetic = FLOAT,
+        *,
+        growth: str = EXPONENTIAL,
+        reach: float = 0.0,
+    ) -> Real:
+        """Return what mechanisms scale their noise with: the same B in every arithmetic.
+
+        It is `smooth_bound`, or a little above where that is a number found in float64.
+        """
+        return self.smooth_bound(s, beta, ops, growth=growth, reach=reach)
+
     # Noise before the function: g = φ − b²φ'' has E[g(s + Laplace(b))] = φ(s) [MATH §5.1].
     # With b = 0 it is φ itself, and the noise leaves a bias.
 

@@ -57,7 +57,7 @@ class Gaussian(AnchoredProfile):
         return ops.exp(-(u * u) / 2)
 
     def steepest_chord(self, z: Real, reach: float, ops: Arithmetic = FLOAT) -> Real:
-        """See `Profile.steepest_chord`: the local slope, or the slope where the chord touches."""
+        """See `AnchoredProfile.steepest_chord`: the slope, here or where the chord touches."""
         h = ops.constant(self.bandwidth)
         u = z / h
         if reach == 0:
@@ -70,14 +70,18 @@ class Gaussian(AnchoredProfile):
         return _chord(np.minimum(end, u), np.maximum(end, u)) / self.bandwidth * _ROUND_UP
 
     def landmarks(self, reach: float) -> tuple[float, ...]:
-        """See `Profile.landmarks`: top, inflection, and where chords reach the top and the side."""
+        """See `AnchoredProfile.landmarks`: top and inflection, and where chords reach them."""
         h = self.bandwidth
         return (0.0, h) if reach == math.inf else (0.0, h, reach, reach + h)
+
+    def has_anchor(self, growth: str, reach: float) -> bool:
+        """See `AnchoredProfile.has_anchor`: at reach ∞ the anchors are found in float64 only."""
+        return growth == EXPONENTIAL and reach == 0
 
     def anchor(
         self, z: Real, beta: Exact, ops: Arithmetic = FLOAT, *, growth: str, reach: float
     ) -> Real | None:
-        """See `Profile.anchor`: z clipped to [c₋, c₊].
+        """See `AnchoredProfile.anchor`: z clipped to [c₋, c₊].
 
         Reach 0: c∓ = (√(β²h⁴ + 4h²) ∓ βh²)/2, where the bell's log-slope changes at rate ±β.
         """
@@ -134,7 +138,7 @@ class Gaussian(AnchoredProfile):
 def _chord(low: Array, high: Array) -> Array:
     """Return (e^{−low²/2} − e^{−high²/2})/(high − low), and its limit where they are equal."""
     length, middle = high - low, (high + low) / 2
-    rise = np.divide(-np.expm1(-length * middle), length, out=middle.copy(), where=length > 0)
+    rise = np.divide(-np.expm1(-length * middle), length, out=np.array(middle), where=length > 0)
     return np.asarray(np.exp(-low * low / 2) * rise)
 
 

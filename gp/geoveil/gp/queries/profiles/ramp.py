@@ -34,7 +34,7 @@ class Ramp(Step):
         return ops.clip(t, ops.constant(0), ops.constant(1))
 
     def steepest_chord(self, z: Real, reach: float, ops: Arithmetic = FLOAT) -> Real:
-        """See `Profile.steepest_chord`: 1/w inside the band.
+        """See `AnchoredProfile.steepest_chord`: 1/w inside the band.
 
         From a distance d beyond it the best chord ends at u = min(Λ, d + w) and has the slope
         (u − d)/(wu). At reach 0 it is only asked for inside the band, where the anchor lies.
@@ -49,11 +49,15 @@ class Ramp(Step):
         u = ops.minimum(ops.constant(reach), d + width)
         return ops.maximum(u - d, zero) / (width * u)
 
+    def has_anchor(self, growth: str, reach: float) -> bool:
+        """See `AnchoredProfile.has_anchor`."""
+        return not 0 < reach < math.inf
+
     def anchor(
         self, z: Real, beta: Exact, ops: Arithmetic = FLOAT, *, growth: str, reach: float
     ) -> Real | None:
-        """See `Profile.anchor`: the nearest point of the band, for either growth."""
-        if 0 < reach < math.inf:
+        """See `AnchoredProfile.anchor`: the nearest point of the band, for either growth."""
+        if not self.has_anchor(growth, reach):
             return None
         return ops.minimum(z, ops.constant(self.width) / 2)
 

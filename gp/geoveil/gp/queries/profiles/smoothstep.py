@@ -35,7 +35,7 @@ class Smoothstep(Step):
         return t * t * (3 - 2 * t)
 
     def steepest_chord(self, z: Real, reach: float, ops: Arithmetic = FLOAT) -> Real:
-        """See `Profile.steepest_chord`.
+        """See `AnchoredProfile.steepest_chord`.
 
         Reach 0: (6/w)(1/4 − y²) with y = z/w. Reach ∞: the chord from inside the band touches φ at
         t = 1/2 + y/2, where the slope is (3/2w)(1 − y²); from outside, at distance δw from the
@@ -70,16 +70,20 @@ class Smoothstep(Step):
         share = np.divide(t - inside, t - start, out=np.ones_like(t), where=start < 0)
         return np.asarray(slope * share / self.width)
 
+    def has_anchor(self, growth: str, reach: float) -> bool:
+        """See `AnchoredProfile.has_anchor`."""
+        return not 0 < reach < math.inf
+
     def anchor(
         self, z: Real, beta: Exact, ops: Arithmetic = FLOAT, *, growth: str, reach: float
     ) -> Real | None:
-        """See `Profile.anchor`: the root of a quadratic in each case.
+        """See `AnchoredProfile.anchor`: the root of a quadratic in each case.
 
         The slope inside the band is proportional to q² − z² with q = w/2 at reach 0, w at
         reach ∞. Exponential growth: c = (√(1 + β²q²) − 1)/β. Linear growth:
         c = ((1 + βz) − √((1 + βz)² − β²q²))/β; where the root is not real, c = z.
         """
-        if 0 < reach < math.inf:
+        if not self.has_anchor(growth, reach):
             return None
         rate = ops.constant(beta)
         q = ops.constant(self.width) / (2 if reach == 0 else 1)

@@ -37,7 +37,7 @@ class Step(AnchoredProfile):
         return ((-math.inf, -self.width / 2, 0.0), (self.width / 2, math.inf, 1.0))
 
     def landmarks(self, reach: float) -> tuple[float, ...]:
-        """See `Profile.landmarks`: centre, the band's edge, and where chords reach across it."""
+        """See `AnchoredProfile.landmarks`: centre, edge, and where chords reach across."""
         edge = self.width / 2
         if reach == math.inf:
             return (0.0, edge)

@@ -1,0 +1,317 @@
+"""Several queries answered together under one guarantee [SGP Cor. 3.2; MATH §3].
+
+The seed adds independent noise to every coordinate, scaled to one smooth bound of the ℓ1 slope.
+"""
+
+import math
+from collections.abc import Iterable
+from fractions import Fraction
+from functools import partial
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from geoveil.gp import validation
+from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
+from geoveil.gp.errors import ParameterError, PrivateValueError
+from geoveil.gp.exact.ball import BALL
+from geoveil.gp.exact.bits import LazyUniform, RandomSource, SystemSource
+from geoveil.gp.exact.release import INT64_MAX, INT64_MIN, release_integer, step_exponent_of
+from geoveil.gp.mechanisms.base import exponent_below
+from geoveil.gp.mechanisms.lipschitz import LipschitzMechanism
+from geoveil.gp.mechanisms.vector_calibration import best_vector_noise, vector_eta
+from geoveil.gp.noise import Noise
+from geoveil.gp.privacy import GeoPrivacy
+from geoveil.gp.queries.base import Query
+from geoveil.gp.smooth.frontier import CALIBRATIONS
+from geoveil.gp.smooth.growth import EXPONENTIAL
+
+Array = NDArray[np.float64]
+
+_DEFAULT_SHARE = 0.1
+_STEP_BITS = 40
+_TAIL_BITS = 13
+_FINEST_BITS = 61
+
+
+class VectorSmoothMechanism:
+    """One report per query, y_j = f_j(x) + (B(x)/η)·Z_j: together ε-GP, and unbiased.
+
+    B(x) = Σ_j B_j(x), a sum of β-smooth bounds, is β-smooth and bounds the ℓ1 slope Σ_j |∇f_j|.
+    The Z_j are independent.
+
+    Proof of the exact calibration. On the segment from x to x', at unit speed, and with
+    u_j = |y_j − f_j|η/B, w(u) = uψ(u), the log-density of the m reports changes at most at the rate
+
+        bβ·|Σ_j (w(u_j) − 1)| + η Σ_j a_j ψ(u_j),   a_j = |∇f_j|/B, Σ_j a_j ≤ 1, b ≤ 1,
+
+    since each factor h((y_j − f_j)η/B)·η/B contributes as in one dimension [MATH §3]. The second
+    term is at most ηψ at the u_j with the largest score; call it u. The other w(u_i) − 1 lie
+    between −1, as h decreases, and the dilation D of the noise. So the rate is at most
+
+        β·max((m−1)D + w(u) − 1, (m−1) + 1 − w(u)) + ηψ(u),
+
+    and the largest η for which that is at most ε for all u > 0 makes the reports ε-GP. The bound
+    is attained, by a kernel beside queries that hardly vary.
+    The paper's calibration takes the suprema apart: ε = mDβ + sliding·η [SGP Cor. 3.2].
+
+    When to use it: for many queries far apart. Measured for m thresholds at gaps of g·m/ε, a band
+    of 2/ε and people uniform over all of them, against m `SmoothMechanism`s with the rate/m each
+    (variance summed over the reports): for g = 3 and m ≤ 10 dividing the rate is 1.6 to 4.4 times
+    better; from m = 10 and g = 30 on this mechanism is, 1.1 (linear) to 3.1 times (smoothstep), and
+    for m = 30 and g = 100 4.4 to 13 times. The reason: the noise of the divided rate grows with m²
+    but only for the queries nearby, here all m reports have the same noise, and B sums what a
+    slower decay, β ∝ 1/m, leaves of all bounds. With one query asked m times dividing is 1.5 times
+    better.
+
+    Args:
+        queries: m ≥ 1 queries of the same dimension.
+        privacy: the guarantee of all reports together; it holds for every delta and reach.
+        noise: the family of Z_j; by default, for m > 1, the `LaplacePareto(1, φ)` whose φ makes
+            the variance least at this β (less than Student-t, generalized Cauchy and power-law
+            noise have for mβ ≤ 0.1 of the rate); for m = 1 `PowerLaw(1, β/rate)`, which is best.
+        beta: smoothness of B, in 1/(unit of x); by default 0.1 of the rate/m.
+        reach: Λ of the bounds: 0, which suffices, or ∞, the seed paper's.
+        calibration: "exact" or "paper", see above (Student-t and generalized Cauchy only).
+        step: spacing of the output grid of all reports, a power of two, at most 1.
+
+    Raises:
+        ParameterError: if a parameter is out of range, beta too large for the noise included.
+        UnsupportedError: if the noise can't be private with a data-dependent scale.
+
+    Example:
+        >>> from geoveil.gp import GeoPrivacy, Threshold
+        >>> grid = [Threshold(at=50_000 * (j + 1), width=16_000) for j in range(4)]
+        >>> m = VectorSmoothMechanism(grid, GeoPrivacy(1.0, per=8000.0))
+        >>> m.noise
+        LaplacePareto(epsilon=1.0, beta=0.31)
+        >>> m.simulate([48_000, 60_000], np.random.default_rng(1)).shape
+        (2, 4)
+    """
+
+    def __init__(
+        self,
+        queries: Iterable[Query],
+        privacy: GeoPrivacy,
+        *,
+        noise: Noise | None = None,
+        beta: float | None = None,
+        reach: float = 0.0,
+        calibration: str = "exact",
+        step: float | None = None,
+    ) -> None:
+        self.queries = _checked(queries, privacy)
+        self.privacy = privacy
+        validation.choice("calibration", calibration, CALIBRATIONS)
+        self.reach = validation.non_negative("reach", reach)
+        self.calibration = calibration
+        fraction = self._beta_fraction(beta)
+        self.noise = best_vector_noise(self.size, fraction) if noise is None else noise
+        if not isinstance(self.noise, Noise):
+            raise ParameterError("noise", noise, "a Noise, for example StudentT(3)")
+        eta_fraction = vector_eta(self.noise, self.size, fraction, calibration)
+        # Exact numbers, from the double that the noise was made for: B, η and Z fit together.
+        self._beta = Fraction(fraction) * privacy.exact_rate
+        self._eta = Fraction(eta_fraction) * privacy.exact_rate
+        self.step_exponent = self._chosen_step(step)
+
+    def _beta_fraction(self, beta: float | None) -> float:
+        if beta is None:
+            return _DEFAULT_SHARE / self.size
+        most = self.privacy.rate / self.size
+        beta = validation.positive("beta", beta)
+        if beta > most:
+            raise ParameterError("beta", beta, f"in (0, {most:g}], at most the rate over m")
+        return min(float(Fraction(beta) / self.privacy.exact_rate), 1.0)
+
+    def _chosen_step(self, step: float | None) -> int:
+        """Return the exponent of the grid, by the rules of `Mechanism`."""
+        values = [abs(bound) for query in self.queries for bound in query.profile.bounds]
+        widest = max(1.0, *values, math.ldexp(self.largest_scale, _TAIL_BITS))
+        finest = exponent_below(widest, _FINEST_BITS)
+        if step is None:
+            return max(exponent_below(self.largest_scale, _STEP_BITS), finest)
+        exponent = step_exponent_of(step)
+        if exponent > 0:
+            raise ParameterError("step", step, "at most 1, so that 0 and 1 lie on the grid")
+        if exponent < finest:
+            raise ParameterError(
+                "step", step, f"at least 2^{finest}, so that the reports fit into 64 bits"
+            )
+        return exponent
+
+    @property
+    def size(self) -> int:
+        """m: number of queries, and of reports."""
+        return len(self.queries)
+
+    @property
+    def dimension(self) -> int:
+        """Number of coordinates of a point."""
+        return self.queries[0].dimension
+
+    @property
+    def beta(self) -> float:
+        """Smoothness β of the bound, in 1/(unit of x)."""
+        return float(self._beta)
+
+    @property
+    def eta(self) -> float:
+        """η: the noise is scaled by B(x)/η; in 1/(unit of x)."""
+        return float(self._eta)
+
+    @property
+    def step(self) -> float:
+        """Spacing of the output grid: a released k stands for k·step."""
+        return math.ldexp(1.0, self.step_exponent)
+
+    @property
+    def grid_range(self) -> tuple[int, int]:
+        """The least and greatest integer that `release` can return."""
+        return INT64_MIN, INT64_MAX
+
+    @property
+    def largest_scale(self) -> float:
+        """At least the supremum of B(x)/η: the sum of the Lipschitz constants over η."""
+        return sum(query.lipschitz for query in self.queries) / self.eta
+
+    @property
+    def unbiased(self) -> bool:
+        """Whether the mean of the reports is f(x) for every x: whether the noise has a mean."""
+        return self.noise.has_mean
+
+    def smooth_bound(self, x: ArrayLike) -> Array:
+        """Return B(x) = Σ_j B_j(x), shape (n,), in 1/(unit of x)."""
+        return np.asarray(self._bound(self._scalars(x), FLOAT))
+
+    def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Array:
+        """Return float64 reports. NOT private on a computer: for experiments [MATH §10].
+
+        Args:
+            x: n points, as `Query.value` takes them.
+            rng: a NumPy generator.
+
+        Returns:
+            An array of shape (n, m).
+        """
+        if not isinstance(rng, np.random.Generator):
+            raise ParameterError("rng", rng, "a numpy.random.Generator")
+        scalars = self._scalars(x)
+        value = self._value(scalars)
+        return np.asarray(value + self._scale(scalars) * self.noise.sample(rng, value.shape))
+
+    def release(self, x: ArrayLike, source: RandomSource | None = None) -> tuple[int, ...]:
+        """Return m exact, private reports: integers k_j that stand for k_j·step.
+
+        Each is the ideal report, correctly rounded to the grid [MATH §10]. The first 128 random
+        bits of every coordinate are drawn before the value is looked at.
+
+        Args:
+            x: one point: a number, or k coordinates.
+            source: random bits; the operating system's by default.
+
+        Raises:
+            PrivateValueError: if x is not one finite point.
+            UnsupportedError: if the noise has no closed-form quantile.
+        """
+        source = SystemSource() if source is None else source
+        if not isinstance(source, RandomSource):
+            raise ParameterError("source", source, "a RandomSource, or None for the system's")
+        uniforms = [LazyUniform(source) for _ in self.queries]
+        coordinates = validation.points(x, self.dimension).ravel().tolist()
+        if len(coordinates) != self.dimension:
+            raise PrivateValueError(f"one point of {self.dimension} finite coordinate(s)")
+
+        scales: dict[int, Real] = {}
+
+        def scalar(query: Query) -> Real:
+            balls = [BALL.private(c) for c in coordinates]
+            return query.scalar(balls if self.dimension > 1 else balls[0], BALL)
+
+        def ideal(index: int, u: Real) -> Real:
+            # One sum over all queries for each working precision, which the bits known decide.
+            known = uniforms[index].count
+            if known not in scales:
+                bound = self._bound([scalar(query) for query in self.queries], BALL)
+                scales[known] = bound / BALL.constant(self._eta)
+            query = self.queries[index]
+            value = query.profile.value(scalar(query), BALL)
+            return value + scales[known] * self.noise.quantile(u, BALL)
+
+        return tuple(
+            release_integer(uniform, partial(ideal, index), self.step_exponent)
+            for index, uniform in enumerate(uniforms)
+        )
+
+    def mean(self, x: ArrayLike) -> Array:
+        """Return the expected reports, shape (n, m); NaN where they do not exist."""
+        value = self._value(self._scalars(x))
+        return value if self.unbiased else np.full_like(value, np.nan)
+
+    def variance(self, x: ArrayLike) -> Array:
+        """Return the variance of each report, shape (n, m): the same for all m."""
+        scale = self._scale(self._scalars(x))
+        shape = (*scale.shape[:-1], self.size)
+        if self.noise.variance == math.inf:
+            return np.full(shape, math.inf)
+        return np.array(np.broadcast_to(np.square(scale) * self.noise.variance, shape))
+
+    def log_density(self, y: ArrayLike, x: ArrayLike) -> Array:
+        """Return the joint log-density at the reports y given the point x.
+
+        Args:
+            y: reports, shape (..., m).
+            x: points, as `Query.value` takes them; (...) is broadcast against (n,).
+        """
+        reports = validation.outputs(y)
+        if reports.ndim == 0 or reports.shape[-1] != self.size:
+            raise ParameterError("y", f"shape {reports.shape}", f"an array (..., {self.size})")
+        scalars = self._scalars(x)
+        scale = FLOAT.positive(self._scale(scalars))
+        standard = (reports - self._value(scalars)) / scale
+        logs = self.noise.logpdf(standard) - np.log(scale)
+        return np.asarray(logs.sum(axis=-1))
+
+    def _scalars(self, x: ArrayLike) -> list[Real]:
+        points = validation.points(x, self.dimension)
+        return [np.asarray(query.scalar(points, FLOAT)) for query in self.queries]
+
+    def _value(self, scalars: list[Real]) -> Array:
+        pairs = zip(self.queries, scalars, strict=True)
+        return np.stack([query.profile.value(s, FLOAT) for query, s in pairs], axis=-1)
+
+    def _scale(self, scalars: list[Real]) -> Array:
+        """Return B(x)/η with an axis of length 1 for the reports."""
+        return np.asarray(self._bound(scalars, FLOAT) / float(self._eta))[..., None]
+
+    def _bound(self, scalars: list[Real], ops: Arithmetic) -> Real:
+        total = ops.constant(0)
+        for query, s in zip(self.queries, scalars, strict=True):
+            total = total + query.profile.noise_bound(
+                s, self._beta, ops, growth=EXPONENTIAL, reach=self.reach
+            )
+        return total
+
+    def __repr__(self) -> str:
+        return f"VectorSmoothMechanism({self.size} queries, {self.privacy!r}, step={self.step!r})"
+
+
+def _checked(queries: Iterable[Query], privacy: GeoPrivacy) -> tuple[Query, ...]:
+    """Return the queries as a tuple; refuse what no mechanism takes, and mixed dimensions."""
+    expected = "at least one Query, all of the same dimension"
+    if not isinstance(queries, Iterable):
+        raise ParameterError("queries", queries, expected)
+    found = tuple(queries)
+    if not found:
+        raise ParameterError("queries", found, expected)
+    for index, query in enumerate(found):
+        if not isinstance(query, Query):
+            raise ParameterError(f"queries[{index}]", query, "a Query, for example Threshold(...)")
+        LipschitzMechanism(query, privacy)  # makes the checks that all mechanisms share
+        if query.dimension != found[0].dimension:
+            raise ParameterError(
+                f"queries[{index}].dimension",
+                query.dimension,
+                f"{found[0].dimension}, as the first",
+            )
+    return found

@@ -1,0 +1,549 @@
+"""Several queries together: the guarantee of all reports at once, by brute force and by definition.
+
+On a line the supremum over pairs of |log-ratio|/|x−x'| is the supremum over neighbours. Outputs are
+placed where they count: f(x) + (B(x)/η)·z, every coordinate of z over many magnitudes.
+"""
+
+import itertools
+import math
+import random
+from collections.abc import Callable
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+from geoveil.gp import (
+    Disc,
+    FormulaProfile,
+    GaussianKernel,
+    GeneralizedCauchy,
+    GeoPrivacy,
+    Laplace,
+    LaplacePareto,
+    Linear,
+    LocalPrivacy,
+    Noise,
+    ParameterError,
+    PowerLaw,
+    PrivateValueError,
+    Query,
+    SeededSource,
+    SmoothMechanism,
+    StudentT,
+    Threshold,
+    UnsupportedError,
+)
+from geoveil.gp.mechanisms.vector import VectorSmoothMechanism
+from geoveil.gp.mechanisms.vector_calibration import best_vector_noise, vector_eta
+
+Array = np.ndarray
+PRIVACY = GeoPrivacy(epsilon=0.9, per=3.6)
+RATE = 0.25
+TOLERANCE = 1 + 1e-9
+SETS: dict[str, Callable[[], list[Query]]] = {
+    "one kernel twice": lambda: [GaussianKernel(0.0, 9.0), GaussianKernel(0.0, 9.0)],
+    "kernel, hardly another": lambda: [GaussianKernel(0.0, 9.0), Threshold(0.0, 1e5)],
+    "kernels side by side": lambda: [GaussianKernel(-6.0, 9.0), GaussianKernel(6.0, 4.0)],
+    "kernel and ramp": lambda: [GaussianKernel(0.0, 9.0), Threshold(5.0, 9.0)],
+    "ramps": lambda: [Threshold(-20.0, 6.0), Threshold(20.0, 9.0)],
+    "steps": lambda: [Threshold(-2.0, 6.0, "smoothstep"), Threshold(8.0, 60.0, "smoothstep")],
+    "three": lambda: [Threshold(0.0, 9.0, "smoothstep"), GaussianKernel(3.0, 9.0), Threshold(0, 5)],
+}
+# Name → (noise, mβ/ε, calibration); None is the default.
+CHOICES: dict[str, tuple[Noise | None, float | None, str]] = {
+    "default": (None, None, "exact"),
+    "small beta": (None, 0.01, "exact"),
+    "large beta": (None, 0.45, "exact"),
+    "student, exact": (StudentT(3), 0.2, "exact"),
+    "student, paper": (StudentT(3), 0.2, "paper"),
+    "cauchy, paper": (GeneralizedCauchy(4), 0.2, "paper"),
+    "power-law": (PowerLaw(1.0, 0.3), 0.2, "exact"),
+}
+
+
+def made(queries: list[Query], choice: str, reach: float = 0.0) -> VectorSmoothMechanism:
+    noise, share, calibration = CHOICES[choice]
+    return VectorSmoothMechanism(
+        queries,
+        PRIVACY,
+        noise=noise,
+        beta=None if share is None else share * RATE / len(queries),
+        reach=reach,
+        calibration=calibration,
+    )
+
+
+def path(mechanism: VectorSmoothMechanism) -> Array:
+    """A line through all the queries, with clusters where f or B may have a kink."""
+    kinks = [0.0]
+    for query in mechanism.queries:
+        if isinstance(query, Threshold):
+            kinks += [query.at, query.at - query.width / 2, query.at + query.width / 2]
+        elif isinstance(query, GaussianKernel):
+            h = query.bandwidth
+            root = math.hypot(mechanism.beta * h * h, 2 * h)
+            for r in ((root - mechanism.beta * h * h) / 2, (root + mechanism.beta * h * h) / 2):
+                kinks += [query.center[0] - r, query.center[0] + r]
+    near = np.linspace(-1, 1, 9) * 0.02 / RATE
+    x = np.unique(np.concatenate([np.linspace(-70, 70, 121), *(k + near for k in kinks)]))
+    return x[np.concatenate([[True], np.diff(x) > 1e-4 / RATE])]
+
+
+def log_density(y: Array, f: Array, scale: Array, noise: Noise) -> Array:
+    """Joint log-density of reports y (outputs, m) at points (n, m): the definition."""
+    standard = (y[:, None, :] - f[None]) / scale[:, None]
+    return np.asarray(noise.logpdf(standard).sum(axis=-1) - f.shape[1] * np.log(scale))
+
+
+def steepest(x: Array, queries: list[Query], noise: Noise, scale: Array) -> float:
+    """sup |Δ log p|/|Δx| over neighbours and outputs, for a noise scale at each point."""
+    f = np.stack([query.value(x) for query in queries], axis=-1)
+    unit = noise.knee if isinstance(noise, LaplacePareto) else 1 / noise.sliding
+    some = [1e-5, 0.03, 0.5, 1 - 1e-6, 1 + 1e-6, 1.8, 30.0, 1e4]
+    some = some if len(queries) < 3 else [1e-5, 0.5, 1 - 1e-6, 1 + 1e-6, 1e4]
+    signed = [sign * v * unit for v in some for sign in (1, -1)]
+    z = np.array(list(itertools.product(signed, repeat=len(queries))))
+    worst = 0.0
+    for index in np.linspace(0, x.size - 1, 16).astype(int):
+        logs = log_density(f[index] + scale[index] * z, f, scale, noise)
+        worst = max(worst, float(np.max(np.abs(np.diff(logs, axis=1)) / np.diff(x))))
+    return worst
+
+
+def audit(mechanism: VectorSmoothMechanism, **changes: float) -> float:
+    x = path(mechanism)
+    scale = mechanism.smooth_bound(x) / changes.get("eta", mechanism.eta)
+    return steepest(x, list(mechanism.queries), mechanism.noise, scale)
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("name", SETS)
+def test_all_reports_together_are_private(name: str, choice: str) -> None:
+    for reach in (0.0, math.inf) if choice == "default" else (0.0,):
+        mechanism = made(SETS[name](), choice, reach)
+        worst = audit(mechanism)
+        assert worst <= RATE * TOLERANCE
+        if name == "kernel, hardly another" and mechanism.calibration == "exact" and reach == 0:
+            assert worst >= 0.97 * RATE, "more noise than needed"
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_log_density_is_that_of_the_formula(oracles: Any, name: str) -> None:
+    """The audits above audit the mechanism: f, B, noise and normalisation from the oracles."""
+    mechanism = made(SETS[name](), "default")
+    m = mechanism.size
+    with mp.workdps(25):
+        beta, eta = mp.mpf(mechanism.beta), mp.mpf(mechanism.eta)
+        for x in (-40.0, -4.5, 0.0, 3.3, 17.0):
+            s = [oracles.scalar(query, x) for query in mechanism.queries]
+            pairs = list(zip(mechanism.queries, s, strict=True))
+            scale = mp.fsum(oracles.bound(q, v, beta) for q, v in pairs) / eta
+            for z in itertools.product((-300.0, 0.0, 0.7), repeat=m):
+                y = [
+                    float(oracles.value(q, v) + scale * w)
+                    for (q, v), w in zip(pairs, z, strict=True)
+                ]
+                expected = mp.fsum(
+                    oracles.noise_logpdf(mechanism.noise, (w - oracles.value(q, v)) / scale)
+                    - mp.log(scale)
+                    for (q, v), w in zip(pairs, y, strict=True)
+                )
+                ours = float(mechanism.log_density(y, x))
+                assert ours == pytest.approx(float(expected), rel=1e-11, abs=1e-10)
+    assert mechanism.log_density(np.zeros((5, 1, m)), np.zeros(7)).shape == (5, 7)
+    assert mechanism.log_density(np.zeros(m), 0.0).shape == ()
+
+
+class Peaked:
+    """h ∝ (1 + |z|)^{−3}: its score is largest at 0, where the scale counts with the other sign."""
+
+    dilation, sliding, tuned = 2.0, 3.0, None
+
+    def score(self, u: Array) -> Array:
+        return 3.0 / (1.0 + u)
+
+
+SCORES: dict[str, Callable[[Any, Array], Array]] = {
+    "StudentT": lambda n, u: (n.nu + 1) * u / (n.nu + u * u),
+    "GeneralizedCauchy": lambda n, u: n.gamma * u ** (n.gamma - 1) / (1 + u**n.gamma),
+    "LaplacePareto": lambda n, u: np.minimum(n.epsilon, (1 + n.epsilon / n.beta) / u),
+    "Peaked": lambda n, u: 3 - 3 * u / (1 + u),
+    "PowerLaw": lambda n, u: np.where(
+        u * n.epsilon < 1,
+        (n.epsilon - n.beta) / np.where(u * n.epsilon < 1, 1 - n.beta * u, 1.0),
+        (n.epsilon + n.beta) / (1 + n.beta * u),
+    ),
+}
+
+
+def brute_force_eta(noise: Noise, size: int, fraction: float) -> float:
+    """Largest η with β|Σ(u_jψ−1)| + η max ψ(u_j) ≤ 1 for all u ∈ grid^m, by extremes of the sum.
+
+    Given the coordinate with the largest score, the others' sum is extreme when each is: m − 1
+    coordinates at one same point of the grid, each point tried.
+    """
+    u = np.concatenate([np.logspace(-6, 6, 701), np.linspace(0.2, 9, 801), [1.0]])
+    u = np.append(u, noise.knee) if isinstance(noise, LaplacePareto) else u
+    score = SCORES[type(noise).__name__](noise, u)
+    change = u * score - 1
+    total = np.abs(change[:, None] + (size - 1) * change[None, :])
+    largest = np.maximum(score[:, None], score[None, :]) if size > 1 else score[:, None]
+    return float(np.min((1 - fraction * total) / largest))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 10])
+@pytest.mark.parametrize(
+    "noise",
+    [
+        StudentT(3),
+        StudentT(4),
+        GeneralizedCauchy(4),
+        LaplacePareto(1, 0.31),
+        PowerLaw(1, 0.3),
+        Peaked(),
+    ],
+    ids=lambda noise: type(noise).__name__,
+)
+def test_exact_eta(noise: Any, size: int) -> None:
+    for share in (1e-3, 0.1, 0.2):
+        expected = brute_force_eta(noise, size, share / size)
+        eta = vector_eta(noise, size, share / size, "exact")
+        assert eta <= expected * (1 + 1e-9), "not private"
+        assert eta >= expected * (1 - 2e-4), "more noise than needed"
+
+
+def test_closed_forms_of_eta() -> None:
+    """LaplacePareto: 1 − mβ/φ. PowerLaw: 1 − (m−1)β/φ."""
+    for size, beta, phi in ((2, 0.05, 0.31), (7, 0.01, 0.2), (100, 1e-3, 0.45)):
+        eta = vector_eta(LaplacePareto(1, phi), size, beta, "exact")
+        assert eta == pytest.approx(1 - size * beta / phi, rel=1e-9, abs=0)
+        eta = vector_eta(PowerLaw(1, phi), size, beta, "exact")
+        assert eta == pytest.approx(1 - (size - 1) * beta / phi, rel=1e-9, abs=0)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_paper_eta(size: int) -> None:
+    """ε = mDβ + sliding·η [SGP Cor. 3.2]; D = γ−1 or ν."""
+    for noise, dilation, sliding in (
+        (GeneralizedCauchy(4), 3.0, 3**0.75),
+        (StudentT(3), 3.0, 2 / math.sqrt(3)),
+    ):
+        eta = vector_eta(noise, size, 0.2 / size, "paper")
+        assert dilation * 0.2 + sliding * eta == pytest.approx(1, rel=1e-11, abs=0)
+        assert eta < vector_eta(noise, size, 0.2 / size, "exact")
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 10, 100])
+def test_default_noise_has_the_least_variance_of_the_families(size: int) -> None:
+    """As documented, for mβ ≤ 0.1 of the rate."""
+    for share in (0.01, 0.05, 0.1):
+        fraction = share / size
+        ours = best_vector_noise(size, fraction)
+        assert isinstance(ours, LaplacePareto)
+        least = ours.variance / vector_eta(ours, size, fraction, "exact") ** 2
+        others: list[Noise] = [StudentT(3), StudentT(4), StudentT(6), GeneralizedCauchy(4)]
+        others += [PowerLaw(1, phi / 50) for phi in range(8, 24)]
+        others += [LaplacePareto(1, ours.beta + shift) for shift in (-0.02, -0.01, 0.01, 0.02)]
+        for other in others:
+            eta = vector_eta(other, size, fraction, "exact")
+            assert other.variance / eta**2 > least
+
+
+def test_one_query_is_the_smooth_mechanism(fixed_bits: Any) -> None:
+    """The same noise, η, grid, and the same integer for the same bits, refinements included."""
+    query = GaussianKernel((3.0, 1.0), 9.0)
+    beta = 0.15 * RATE
+    single = SmoothMechanism(query, PRIVACY, beta=beta)
+    vector = VectorSmoothMechanism([query], PRIVACY, beta=beta)
+    assert vector.noise == single.noise
+    assert (vector.eta, vector.step) == (single.eta, single.step)
+    rng = random.Random(3)
+    for _ in range(100):
+        value = rng.getrandbits(2048) >> rng.choice([0, 5, 200])
+        x = (rng.gauss(0, 10), rng.gauss(0, 10))
+        assert vector.release(x, fixed_bits(value, 2048)) == (
+            single.release(x, fixed_bits(value, 2048)),
+        )
+
+
+class TestControls:
+    """What must fail the audit above: each of these was a plausible mistake."""
+
+    def test_noise_scaled_down(self) -> None:
+        mechanism = made(SETS["one kernel twice"](), "default")
+        assert audit(mechanism, eta=mechanism.eta / 0.9) > 1.02 * RATE
+
+    def test_the_eta_of_one_query(self) -> None:
+        mechanism = made(SETS["one kernel twice"](), "student, exact")
+        eta = vector_eta(mechanism.noise, 1, mechanism.beta / RATE, "exact") * RATE
+        assert audit(mechanism, eta=eta) > 1.05 * RATE
+
+    def test_the_largest_bound_instead_of_the_sum(self) -> None:
+        mechanism = made(SETS["one kernel twice"](), "default")
+        x = path(mechanism)
+        bounds = [q.smooth_bound(x, mechanism.beta) for q in mechanism.queries]
+        scale = np.max(bounds, axis=0) / mechanism.eta
+        queries = list(mechanism.queries)
+        assert steepest(x, queries, mechanism.noise, scale) > 1.2 * RATE
+        scale = np.sum(bounds, axis=0) / mechanism.eta
+        assert steepest(x, queries, mechanism.noise, scale) <= RATE * TOLERANCE
+
+    def test_beta_not_divided(self) -> None:
+        mechanism = made(SETS["one kernel twice"](), "student, exact")
+        x = path(mechanism)
+        bound = np.sum([q.smooth_bound(x, 4 * mechanism.beta) for q in mechanism.queries], axis=0)
+        queries = list(mechanism.queries)
+        assert steepest(x, queries, mechanism.noise, bound / mechanism.eta) > 1.2 * RATE
+
+
+@pytest.mark.parametrize("choice", ["default", "student, exact"])
+@pytest.mark.parametrize("name", SETS)
+def test_moments(oracles: Any, name: str, choice: str) -> None:
+    mechanism = made(SETS[name](), choice)
+    x = np.array([-60.0, -4.4, 0.0, 2.0, 21.0, 90.0])
+    with mp.workdps(25):
+        beta, eta = mp.mpf(mechanism.beta), mp.mpf(mechanism.eta)
+        noise = oracles.noise_variance(mechanism.noise)
+        for row, point in enumerate(x.tolist()):
+            s = [oracles.scalar(query, point) for query in mechanism.queries]
+            pairs = list(zip(mechanism.queries, s, strict=True))
+            scale = mp.fsum(oracles.bound(q, v, beta) for q, v in pairs) / eta
+            expected: Any = [float(oracles.value(q, v)) for q, v in pairs]
+            np.testing.assert_allclose(mechanism.mean(x)[row], expected, rtol=1e-12)
+            np.testing.assert_allclose(
+                mechanism.variance(x)[row], float(noise * scale**2), rtol=1e-9
+            )
+    shape = (x.size, mechanism.size)
+    assert mechanism.mean(x).shape == mechanism.variance(x).shape == shape
+    assert mechanism.variance(0.0).shape == (mechanism.size,)
+    assert mechanism.unbiased
+
+
+def test_simulated_reports_have_the_law_and_are_independent(oracles: Any) -> None:
+    """n = 100,000, seed 4, α = 1e-6 for each of the coordinates and for each pair."""
+    mechanism = made(SETS["three"](), "default")
+    x = np.tile([0.0, 3.0, -15.0, 40.0], 25_000)
+    reports = mechanism.simulate(x, np.random.default_rng(4))
+    assert reports.shape == (100_000, 3)
+    scale = mechanism.smooth_bound(x)[:, None] / mechanism.eta
+    z = (reports - mechanism.mean(x)) / scale
+    cdf, limit = oracles.noise_cdf(mechanism.noise), oracles.ks_limit(x.size)
+    for j in range(3):
+        assert oracles.ks_distance(z[:, j], cdf) <= limit
+        assert oracles.ks_distance(1.05 * z[:, j], cdf) > limit
+    # Signs of independent symmetric variables agree half of the time (Hoeffding).
+    slack = math.sqrt(math.log(2 / oracles.ALPHA) / (2 * x.size))
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        assert abs(np.mean(z[:, i] * z[:, j] > 0) - 0.5) <= slack
+        # And so do magnitudes: above the median both, a quarter of the time.
+        big = np.abs(z) > np.median(np.abs(z), axis=0)
+        assert abs(np.mean(big[:, i] == big[:, j]) - 0.5) <= slack + 0.002
+    assert abs(np.mean(z[:, 0] * z[:, 0] > 0) - 0.5) > slack
+
+
+def expected_integers(
+    oracles: Any, mechanism: VectorSmoothMechanism, x: Any, numerators: list[int]
+) -> list[int]:
+    """The rounded ideal reports for U_j in the middle of [k, k+1]/2^128, at 150 digits."""
+    with mp.workdps(150):
+        beta, eta = oracles.exact(mechanism._beta), oracles.exact(mechanism._eta)
+        assert (float(beta), float(eta)) == (mechanism.beta, mechanism.eta)
+        s = [oracles.scalar(query, x) for query in mechanism.queries]
+        pairs = list(zip(mechanism.queries, s, strict=True))
+        scale = mp.fsum(oracles.bound(q, v, beta, mechanism.reach) for q, v in pairs) / eta
+        return [
+            oracles.round_to_grid(
+                oracles.value(q, v) + scale * oracles.quantile(mechanism.noise, k, 128),
+                mechanism.step,
+            )
+            for (q, v), k in zip(pairs, numerators, strict=True)
+        ]
+
+
+PLANE: list[Query] = [
+    GaussianKernel((0.0, 0.0), 9.0),
+    Disc((5.0, 5.0), 20.0, 6.0),
+    GaussianKernel((30.0, 0.0), 4.0),
+]
+
+
+@pytest.mark.parametrize("name", [*SETS, "plane"])
+def test_release_is_the_rounded_ideal_output(oracles: Any, fixed_bits: Any, name: str) -> None:
+    queries = PLANE if name == "plane" else SETS[name]()
+    mechanism = made(queries, "default")
+    m, rng = mechanism.size, random.Random(31)
+    for _ in range(12):
+        x: Any = rng.gauss(0, 12)
+        if name == "plane":
+            x = (x, rng.gauss(0, 12))
+        numerators = [rng.getrandbits(128) >> rng.choice([0, 0, 2, 9]) for _ in range(m)]
+        value = 0
+        for numerator in numerators:
+            value = value << 128 | numerator
+        source = fixed_bits(value << 512, 128 * m + 512)
+        released = mechanism.release(x, source)
+        assert isinstance(released, tuple)
+        assert source.draws == [128] * m, "128 bits settle these"
+        assert list(released) == expected_integers(oracles, mechanism, x, numerators)
+
+
+def test_far_reach_is_released_too(oracles: Any, fixed_bits: Any) -> None:
+    mechanism = made(
+        [Threshold(-20.0, 6.0), Threshold(20.0, 9.0, "smoothstep")], "default", math.inf
+    )
+    for x in (-17.5, 0.0, 60.0):
+        numerators = [random.Random(5).getrandbits(128), random.Random(6).getrandbits(128)]
+        source = fixed_bits((numerators[0] << 128 | numerators[1]) << 512, 768)
+        assert list(mechanism.release(x, source)) == expected_integers(
+            oracles, mechanism, x, numerators
+        )
+
+
+def test_more_bits_for_one_coordinate_leave_the_others_alone(oracles: Any, fixed_bits: Any) -> None:
+    """U_0 within 2^-128 of 0 needs more bits and saturates; U_1 and U_2 keep theirs."""
+    mechanism = made(SETS["three"](), "default")
+    others = [random.Random(7).getrandbits(128), random.Random(8).getrandbits(128)]
+    value = others[0] << 128 | others[1]
+    source = fixed_bits(value << 1024 | random.Random(9).getrandbits(1024), 3 * 128 + 1024)
+    released = mechanism.release(2.0, source)
+    assert released[0] == mechanism.grid_range[0] == -(2**63)
+    assert list(released[1:]) == expected_integers(oracles, mechanism, 2.0, [1, *others])[1:]
+    assert source.draws[:3] == [128] * 3
+    assert source.draws[3:]
+    assert set(source.draws[3:]) == {64}
+
+
+def test_bits_are_drawn_before_the_value_is_looked_at(fixed_bits: Any) -> None:
+    mechanism = made(SETS["three"](), "default")
+    source = fixed_bits(random.Random(1).getrandbits(2048), 2048)
+    seen: list[list[int]] = []
+
+    class Watched:
+        def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+            seen.append(list(source.draws))
+            return np.asarray(7.0)
+
+    mechanism.release(Watched(), source)  # type: ignore[arg-type]
+    assert seen[0] == [128] * 3
+    for bad in (math.nan, [1.0, 2.0], "secret-4", None):
+        source = fixed_bits(0, 2048)
+        with pytest.raises(PrivateValueError) as caught:
+            mechanism.release(bad, source)  # type: ignore[arg-type]
+        assert source.draws == [128] * 3
+        assert "secret" not in str(caught.value)
+
+
+def slope_of_two(u: Any, ops: Any) -> Any:
+    return 1 + 2 * u
+
+
+def test_formulas_of_ones_own() -> None:
+    """Beside queries of the library, values beyond [0, 1] included; also the grid knows those."""
+    profile = FormulaProfile(slope_of_two, scale=20.0, extent=1.0)
+    queries: list[Query] = [Linear(profile, direction=1.0), GaussianKernel(0.0, 9.0)]
+    mechanism = made(queries, "default")
+    x = np.linspace(-60, 60, 241)
+    scale = np.sqrt(mechanism.variance(x)[:, 0] / mechanism.noise.variance)
+    assert 0.2 * RATE <= steepest(x, queries, mechanism.noise, scale) <= RATE * TOLERANCE
+    assert steepest(x, queries, mechanism.noise, scale / 10) > RATE
+    huge = FormulaProfile(lambda u, ops: 1e9 * u, scale=20.0, extent=1.0)
+    little = VectorSmoothMechanism([Linear(huge, 1.0)] * 2, GeoPrivacy(1e6, per=1.0))
+    assert 1e9 / little.step <= 2**62
+    assert little.release(20.0, SeededSource(1))[0] * little.step == pytest.approx(1e9, rel=1e-3)
+
+
+def total_variances(name: str, m: int, gap: float) -> tuple[float, float]:
+    """Summed over reports, mean over people uniform on the grid: together, and rate/m each."""
+    privacy = GeoPrivacy(1.0, per=1.0)
+    queries = [Threshold(gap * (j + 1), 2.0, name) for j in range(m)]
+    x = (np.arange(4000) + 0.5) / 4000 * gap * (m + 1)
+    together = VectorSmoothMechanism(queries, privacy).variance(x).sum(axis=1).mean()
+    split = sum(SmoothMechanism(q, privacy.scaled(1 / m)).variance(x).mean() for q in queries)
+    return float(together), float(split)
+
+
+@pytest.mark.parametrize(
+    ("m", "g", "linear", "smoothstep"),
+    [(4, 3, 1 / 4.4, 1 / 1.9), (10, 3, 1 / 4.4, 1 / 1.6), (10, 30, 1.1, 3.1), (30, 100, 4.4, 13)],
+)
+def test_against_dividing_the_rate(m: int, g: int, linear: float, smoothstep: float) -> None:
+    """The numbers of the docstring: split variance over the variance together."""
+    for name, documented in (("linear", linear), ("smoothstep", smoothstep)):
+        together, split = total_variances(name, m, g * m)
+        assert split / together == pytest.approx(documented, rel=0.05)
+
+
+def test_one_query_asked_often_is_better_divided() -> None:
+    for m in (2, 4, 10):
+        query = GaussianKernel(0.0, 2.0)
+        privacy = GeoPrivacy(1.0, per=1.0)
+        together = VectorSmoothMechanism([query] * m, privacy).variance(2.0)
+        split = SmoothMechanism(query, privacy.scaled(1 / m)).variance(2.0)
+        assert float(together[0] / split) == pytest.approx(1.5, rel=0.05)
+
+
+def test_bad_input_is_refused_by_name() -> None:
+    queries = SETS["ramps"]()
+    bad_queries: list[Any] = [None, 3, queries[0], [], (), "queries"]
+    for bad in bad_queries:
+        with pytest.raises(ParameterError, match="queries"):
+            VectorSmoothMechanism(bad, PRIVACY)
+    with pytest.raises(ParameterError, match=r"queries\[1\]"):
+        VectorSmoothMechanism([queries[0], None], PRIVACY)  # type: ignore[list-item]
+    with pytest.raises(ParameterError, match=r"queries\[1\]\.dimension"):
+        VectorSmoothMechanism([queries[0], PLANE[0]], PRIVACY)
+    for privacy in (None, 1.0, LocalPrivacy(1.0)):
+        with pytest.raises(ParameterError, match="privacy"):
+            VectorSmoothMechanism(queries, privacy)  # type: ignore[arg-type]
+    for beta in (math.nan, math.inf, 0, -1.0, True, "1", RATE, 0.51 * RATE):
+        with pytest.raises(ParameterError, match="beta"):
+            VectorSmoothMechanism(queries, PRIVACY, beta=beta)  # type: ignore[arg-type]
+    for share, noise in ((1 / 3, StudentT(3)), (0.4, StudentT(3)), (0.5, None), (0.16, PowerLaw())):
+        for calibration in ("exact", "paper"):
+            with pytest.raises((ParameterError, UnsupportedError)):
+                VectorSmoothMechanism(
+                    queries, PRIVACY, noise=noise, beta=share / 2 * RATE, calibration=calibration
+                )
+    for reach in (math.nan, -1.0, True, "far"):
+        with pytest.raises(ParameterError, match="reach"):
+            VectorSmoothMechanism(queries, PRIVACY, reach=reach)  # type: ignore[arg-type]
+    for calibration in ("", "Exact", None):
+        with pytest.raises(ParameterError, match="calibration"):
+            VectorSmoothMechanism(queries, PRIVACY, calibration=calibration)  # type: ignore[arg-type]
+    for step in (0.3, 2.0, math.nan, 2.0**-150, True):
+        with pytest.raises(ParameterError, match="step"):
+            VectorSmoothMechanism(queries, PRIVACY, step=step)
+    with pytest.raises(ParameterError, match="noise"):
+        VectorSmoothMechanism(queries, PRIVACY, noise="student")  # type: ignore[arg-type]
+    for calibration in ("exact", "paper"):
+        with pytest.raises(UnsupportedError, match="power-law tail"):
+            VectorSmoothMechanism(queries, PRIVACY, noise=Laplace(), calibration=calibration)
+    with pytest.raises(UnsupportedError, match="paper"):
+        VectorSmoothMechanism(queries, PRIVACY, calibration="paper")
+
+
+class NoQuantile(StudentT):
+    """A noise that nobody inverted."""
+
+    def quantile(self, p: Any, ops: Any = None) -> Any:
+        raise UnsupportedError(f"{type(self).__name__} has no closed-form quantile")
+
+
+def test_bad_calls_are_refused_by_name() -> None:
+    mechanism = made(SETS["ramps"](), "default")
+    with pytest.raises(ParameterError, match="rng"):
+        mechanism.simulate([1.0], 7)  # type: ignore[arg-type]
+    with pytest.raises(ParameterError, match="source"):
+        mechanism.release(1.0, 7)  # type: ignore[arg-type]
+    for y in (0.0, [1.0, 2.0, 3.0], "ab", [[1.0], [2.0]]):
+        with pytest.raises(ParameterError, match="y must"):
+            mechanism.log_density(y, 1.0)  # type: ignore[arg-type]
+    for call in (mechanism.mean, mechanism.variance, mechanism.smooth_bound):
+        with pytest.raises(PrivateValueError):
+            call(math.nan)
+    without = VectorSmoothMechanism(SETS["ramps"](), PRIVACY, noise=NoQuantile(3.0), beta=0.02)
+    with pytest.raises(UnsupportedError, match="quantile"):
+        without.release(1.0, SeededSource(1))
+    assert "Threshold" not in repr(mechanism)
