@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from geoveil.cli import campaign, contribute, demo, estimate, serve
+from geoveil.cli import audit, campaign, contribute, demo, estimate, serve
 from geoveil.cli.console import fail
 from geoveil.gp import GeoVeilError
 
@@ -22,6 +22,7 @@ app.add_typer(campaign.app, name="campaign")
 app.command("contribute")(contribute.contribute)
 app.command("estimate")(estimate.estimate)
 app.command("demo")(demo.demo)
+app.command("audit")(audit.audit)
 
 
 def _show_version(asked: bool) -> None:

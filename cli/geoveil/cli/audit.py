@@ -1,0 +1,128 @@
+"""geoveil audit: does every mechanism keep what it promises?"""
+
+import json
+import math
+from collections.abc import Sequence
+from textwrap import fill
+from typing import Annotated
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
+from rich.table import Table
+
+from geoveil.cli.console import err, number, out
+from geoveil.gp import audit as auditor
+from geoveil.gp.audit import FAILURE_PROBABILITY, Verdict
+
+_WIDTHS = (22, 15)
+"""Of the first two columns, so that the table fits into 80."""
+
+
+def audit(
+    mechanism: Annotated[
+        str | None, typer.Option(help="Only the rows of this one, e.g. SmoothMechanism.")
+    ] = None,
+    faults: Annotated[
+        bool, typer.Option("--faults", help="Audit four faulty mechanisms: all must be caught.")
+    ] = False,
+    samples: Annotated[
+        int, typer.Option(help="Reports drawn at each point of a pair, for the black box.")
+    ] = 100_000,
+    seed: Annotated[int, typer.Option(help="The same seed draws the same reports.")] = 1,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON instead, with the points and outputs.")
+    ] = False,
+) -> None:
+    """Try to refute the guarantee of every mechanism: from its densities, and from samples.
+
+    All numbers are fractions of the ε that a mechanism promises; above 1 it is broken. Status 0: no
+    promise was refuted (with --faults: every faulty mechanism was caught). Status 1 otherwise.
+
+    Examples: geoveil audit; geoveil audit --mechanism DebiasedLaplace; geoveil audit --faults
+    """
+    cases = auditor.faults() if faults else auditor.catalogue()
+    if mechanism is not None:
+        cases = auditor.named(cases, mechanism)
+    pairs = auditor.pair_count(cases)
+    with err.status(f"auditing {len(cases)} rows"):
+        verdicts = auditor.audit(cases, samples=samples, seed=seed)
+    good = all(v.caught if faults else v.keeps for v in verdicts)
+    if as_json:
+        report = {
+            "faults": faults,
+            "samples": samples,
+            "seed": seed,
+            "pairs": pairs,
+            "failure_probability": FAILURE_PROBABILITY,
+            "rows": [verdict.to_json() for verdict in verdicts],
+        }
+        typer.echo(json.dumps(report, indent=2, allow_nan=False))
+    else:
+        _print_table(verdicts, faults)
+        out.print(
+            "1 is all of the promised ε. Exact: the largest log-ratio of densities that was found,"
+            " over the ε promised at that distance; with a δ, the ε needed besides it. Black box:"
+            f" at least so much is lost, as {samples:,} reports at each of two points prove; all of"
+            f" these bounds, at {pairs} pairs of points, hold at once with probability"
+            f" 1 − {FAILURE_PROBABILITY:g}."
+        )
+        out.print(_conclusion(verdicts, faults))
+    if not good:
+        raise typer.Exit(1)
+
+
+def _print_table(verdicts: Sequence[Verdict], faults: bool) -> None:
+    headers = ("mechanism", "query", "promise", "exact", "black box", "verdict")
+    table = Table(*headers, box=SIMPLE_HEAD, padding=0)
+    for column in (*table.columns[:2], *table.columns[3:]):
+        column.no_wrap = True
+    for column in table.columns[3:]:
+        column.justify = "right"
+    for verdict in verdicts:
+        name = escape(verdict.mechanism)
+        if verdict.variant:
+            variant = verdict.variant.replace("reach ", "reach\N{NO-BREAK SPACE}")
+            name += f"\n[dim]{escape(fill(variant, _WIDTHS[0]))}[/]"
+        table.add_row(
+            name,
+            escape(fill(verdict.query, _WIDTHS[1])),
+            escape(verdict.privacy),
+            _fraction(verdict.exact.fraction),
+            _fraction(verdict.black_box.fraction),
+            _word(verdict, faults),
+        )
+    out.print(table)
+
+
+def _word(verdict: Verdict, faults: bool) -> str:
+    if faults:
+        return "[green]caught[/]" if verdict.caught else "[bold red]missed[/]"
+    return "[green]keeps[/]" if verdict.keeps else "[bold red]exceeds[/]"
+
+
+def _fraction(value: float) -> str:
+    return "∞" if value == math.inf else number(value, 3)
+
+
+def _conclusion(verdicts: Sequence[Verdict], faults: bool) -> str:
+    if faults:
+        caught = sum(verdict.caught for verdict in verdicts)
+        return (
+            f"{caught} of {len(verdicts)} faulty mechanisms were caught from their reports alone."
+            " Status 0 means all of them: this auditor can fail a mechanism."
+        )
+    lines = [f"{sum(v.keeps for v in verdicts)} of {len(verdicts)} keep their promise."]
+    for verdict in verdicts:
+        if not verdict.keeps:
+            witness = verdict.exact
+            lines.append(
+                f"[bold red]{escape(verdict.mechanism)}[/], {escape(verdict.query)}: look at output"
+                f" {_numbers(witness.y)} for {_numbers(witness.x)} and {_numbers(witness.other)}"
+            )
+    return "\n".join(lines)
+
+
+def _numbers(point: tuple[float, ...]) -> str:
+    text = ", ".join(f"{coordinate:.6g}" for coordinate in point)
+    return text if len(point) == 1 else f"({text})"

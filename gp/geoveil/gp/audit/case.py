@@ -1,0 +1,127 @@
+"""What is audited: a mechanism, and the points, outputs and pairs at which to look."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from geoveil.gp.privacy import GeoPrivacy, LocalPrivacy
+from geoveil.gp.queries.base import Query
+
+Array = NDArray[np.float64]
+Pair = tuple[Array, Array]
+
+
+class Audited(Protocol):
+    """What both auditors together need of a mechanism."""
+
+    @property
+    def privacy(self) -> GeoPrivacy | LocalPrivacy:
+        """The guarantee that it states."""
+        ...
+
+    def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Array:
+        """Return one report per point."""
+        ...
+
+    def log_density(self, y: ArrayLike, x: ArrayLike) -> Array:
+        """Return the log-density at output y given the point x, the two broadcast together."""
+        ...
+
+
+def first_number(reports: Array) -> Array:
+    """Return the first number of every report, (n,): all of it, where a report is one number."""
+    return reports.reshape(len(reports), -1)[:, 0]
+
+
+def all_numbers_added(reports: Array) -> Array:
+    """Return the sum of every report, (n,), for (n, m)."""
+    return np.asarray(reports.sum(axis=-1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One row of the audit. All of its numbers are public and synthetic."""
+
+    name: str
+    """The mechanism's class."""
+    variant: str
+    """Its noise, calibration and reach, where there is a choice."""
+    query: str
+    """What it answers."""
+    mechanism: Audited = field(repr=False)
+    """The mechanism; its `privacy` is the promise that it is held to."""
+    path: Array = field(repr=False)
+    """Points for the exact auditor, (n,) or (n, k), neighbours close together."""
+    outputs: Array = field(repr=False)
+    """Outputs for the exact auditor, (m,) or (m, j); increasing where δ > 0."""
+    pairs: tuple[Pair, ...] = field(repr=False)
+    """Pairs of points for the black-box auditor, at several distances."""
+    statistic: Callable[[Array], Array] = field(default=first_number, repr=False)
+    """What the black-box auditor looks at; any function of a report is a sound choice."""
+
+
+_PATH = tuple((np.arange(-320, 321) / 40).tolist())
+_PAIRS = ((-0.2, 0.2), (0.2, 0.6), (0.0, 1.5), (1.0, 3.0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """A query, a guarantee, and a line of points through the place where the query varies."""
+
+    name: str
+    query: Query
+    privacy: GeoPrivacy
+    origin: tuple[float, ...]
+    """Where the line starts to count, in the unit of the points; it follows the first axis."""
+    path: tuple[float, ...] = field(default=_PATH, repr=False)
+    """Steps along the line, in units of `privacy.per`."""
+    pairs: tuple[tuple[float, float], ...] = _PAIRS
+    """Pairs of such steps."""
+
+    def points(self, steps: ArrayLike) -> Array:
+        """Return the points so many `per` from the origin: (n,), or (n, k) for k > 1."""
+        along = np.asarray(steps, dtype=np.float64) * self.privacy.per
+        if len(self.origin) == 1:
+            return along + self.origin[0]
+        direction = np.eye(len(self.origin))[0]
+        return np.asarray(np.asarray(self.origin) + along[..., None] * direction)
+
+    def case(
+        self,
+        mechanism: Audited,
+        outputs: ArrayLike,
+        variant: str = "",
+        *,
+        name: str | None = None,
+        statistic: Callable[[Array], Array] = first_number,
+    ) -> Case:
+        """Return a row for a mechanism that answers the query; its name is that of its class."""
+        return Case(
+            name=type(mechanism).__name__ if name is None else name,
+            variant=variant,
+            query=self.name,
+            mechanism=mechanism,
+            path=self.points(self.path),
+            outputs=np.asarray(outputs, dtype=np.float64),
+            pairs=tuple((self.points(a), self.points(b)) for a, b in self.pairs),
+            statistic=statistic,
+        )
+
+
+def additive_outputs(scale: float) -> Array:
+    """Return outputs for f + scale(x)·Z: dense around 0 and 1, and 10⁵ scales into the tails.
+
+    Args:
+        scale: the largest, > 0.
+    """
+    spread = scale * np.geomspace(1e-5, 1e5, 121)
+    around = np.concatenate([-spread[::-1], [0.0], spread])
+    return np.unique(np.concatenate([around, 1 + around, np.linspace(-scale, 1 + scale, 81)]))
+
+
+def bounded_outputs(low: float, high: float, atoms: tuple[float, ...] = ()) -> Array:
+    """Return outputs strictly between two bounds, and the atoms exactly."""
+    return np.unique(np.concatenate([np.linspace(low, high, 62)[1:-1], atoms]))

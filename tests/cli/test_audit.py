@@ -1,0 +1,110 @@
+"""geoveil audit: the table, its status, and that it can fail."""
+
+import json
+import re
+
+import pytest
+
+from geoveil.gp import ParameterError
+from geoveil.gp import audit as auditor
+
+
+@pytest.fixture
+def run(geoveil):
+    return lambda *arguments: geoveil("audit", *arguments, to_server=False)
+
+
+def test_the_table_of_one_mechanism(run):
+    result = run("--mechanism", "LipschitzMechanism", "--samples", "2000")
+    assert result.exit_code == 0
+    assert "ε = 1 per 8000 dollar" in result.output
+    assert result.output.count("keeps") == 3
+    assert "3 of 3 keep their promise" in result.output
+    assert "2,000 reports" in result.output
+    assert "1e-06" in result.output
+    assert "PlanarLaplace" not in result.output
+
+
+def test_json_holds_every_row_and_how_it_was_made(run):
+    result = run("--json", "--samples", "1000", "--seed", "5")
+    assert result.exit_code == 0
+    shown = json.loads(result.output)
+    rows = shown.pop("rows")
+    cases = auditor.catalogue()
+    assert shown == {
+        "faults": False,
+        "samples": 1000,
+        "seed": 5,
+        "pairs": auditor.pair_count(cases),
+        "failure_probability": 1e-6,
+    }
+    assert [row["mechanism"] for row in rows] == [case.name for case in cases]
+    for row in rows:
+        assert row["keeps"]
+        assert row["privacy"].startswith("ε = 1 ")
+        assert 0 <= row["black_box"]["fraction"] <= 1
+        assert row["exact"]["fraction"] <= 1 + 1e-6
+        assert row["exact"]["x"] != row["exact"]["other"]
+        assert row["exact"]["y"]
+
+
+def test_faults_are_caught_and_that_is_status_0(run):
+    result = run("--faults")
+    assert result.exit_code == 0
+    assert len(re.findall(r" caught +\n", result.output)) == 4
+    for fault in ("noise × 0.7", "β doubled", "|∇f| for B", "feet for metres"):
+        assert fault in result.output
+    assert "4 of 4 faulty mechanisms were caught" in result.output
+    assert all(row["caught"] for row in json.loads(run("--faults", "--json").output)["rows"])
+
+
+def test_too_few_samples_miss_a_fault_and_that_is_status_1(run):
+    result = run("--faults", "--samples", "1000")
+    assert result.exit_code == 1
+    assert "missed" in result.output
+    assert "4 of 4" not in result.output
+
+
+def test_a_broken_promise_is_status_1_with_its_witness(run, monkeypatch):
+    monkeypatch.setattr(auditor, "catalogue", auditor.faults)
+    result = run("--mechanism", "LipschitzMechanism")
+    assert result.exit_code == 1
+    assert "exceeds" in result.output
+    assert "0 of 1 keep their promise" in result.output
+    assert re.search(
+        r"look at output -?[\d.]+ for \(-?[\d.]+, 0\) and \(-?[\d.]+, 0\)", result.output
+    )
+    assert run("--mechanism", "LipschitzMechanism", "--json").exit_code == 1
+
+
+def test_an_unknown_mechanism_is_refused_with_the_permitted_ones(run):
+    with pytest.raises(ParameterError, match="one of 'SmoothMechanism', 'LipschitzMechanism'"):
+        run("--mechanism", "Magic")
+    with pytest.raises(ParameterError, match="one of 'SmoothMechanism', 'LipschitzMechanism', got"):
+        run("--faults", "--mechanism", "DebiasedLaplace")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--samples", "999"], "samples must be an integer in"),
+        (["--samples", "100000000"], "samples must be an integer in"),
+        (["--seed", "-1"], "seed must be an integer in"),
+    ],
+)
+def test_numbers_out_of_range_are_named(run, arguments, named):
+    with pytest.raises(ParameterError, match=named):
+        run(*arguments)
+
+
+def test_the_help_explains_and_its_examples_run(run):
+    shown = run("--help")
+    assert shown.exit_code == 0
+    text = " ".join(shown.output.partition("Options")[0].split())
+    assert "Status 0" in text
+    examples = re.findall(r"geoveil audit(?: --[a-z]+(?: [A-Z]\w+)?)*", text)
+    assert "geoveil audit" in examples
+    assert len(examples) >= 3
+    for example in examples:
+        if example != "geoveil audit":  # run above, with fewer samples
+            assert run(*example.split()[2:]).exit_code == 0
