@@ -18,6 +18,7 @@ $(BIN)/python:
 HOLDS_all := all
 HOLDS_test := all test
 HOLDS_dev := all test dev
+HOLDS_bench := all test bench
 $(VENV)/.stamp-%: pyproject.toml | $(BIN)/python
 	$(BIN)/pip install --quiet --editable '.[$*]'
 	@touch $(HOLDS_$*:%=$(VENV)/.stamp-%)
@@ -40,7 +41,7 @@ format: $(VENV)/.stamp-dev            ## format and fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(VENV)/.stamp-test            ## speed, as ratios within one run
+bench: $(VENV)/.stamp-bench           ## speed, as ratios within one run
 	$(BIN)/python -m benchmarks
 
 proto:            ## generate the Python code of proto/

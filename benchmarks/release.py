@@ -1,49 +1,96 @@
-"""Exact release of one report, against the same report in 50-digit mpmath."""
+"""Exact release of one report, against OpenDP's Laplace and the same report in 50-digit mpmath."""
+
+from collections.abc import Callable
+from typing import Any
 
 import mpmath
 
 from benchmarks.timing import medians, show
 from geoveil.gp import (
     DebiasedLaplace,
+    FormulaProfile,
     GaussianKernel,
+    GeneralizedCauchy,
     GeoPrivacy,
     LipschitzMechanism,
+    LocalPrivacy,
+    PlanarLaplace,
+    Polygon,
+    Radial,
+    RandomizedResponse,
+    Range,
     SmoothMechanism,
+    StudentT,
     SystemSource,
     Threshold,
 )
 
-N = 2_000
+N = 1_000
+INCOME, PLACE = 101_000.0, (300.0, 400.0)
+
+
+def contestants() -> dict[str, tuple[Any, Any]]:
+    """Return name → (mechanism, point)."""
+    income, place = GeoPrivacy(1.0, 8_000.0, "dollar"), GeoPrivacy(1.0, 500.0, "metre")
+    ramp = Threshold(100_000, 16_000)
+    kernel = GaussianKernel((0.0, 0.0), 1_000.0)
+    star = [(900.0 + 50 * i % 7, 800.0 * i) for i in range(25)] + [(-900.0, 20_000.0 - 1e3)]
+    walk = Radial(FormulaProfile(lambda u, ops: ops.exp(-u), scale=500.0), (0.0, 0.0))
+    beta = income.rate / 9
+    return {
+        "Lipschitz-Laplace, Threshold": (LipschitzMechanism(ramp, income), INCOME),
+        "LaplacePareto, Threshold": (SmoothMechanism(ramp, income), INCOME),
+        "LaplacePareto, Range": (SmoothMechanism(Range(9e4, 2e5, 16_000), income), INCOME),
+        "DebiasedLaplace, Threshold": (
+            DebiasedLaplace(Threshold(100_000, 24_000, "smoothstep"), income),
+            INCOME,
+        ),
+        "randomised response, Threshold": (RandomizedResponse(ramp, LocalPrivacy(1.0)), INCOME),
+        "PowerLaw, GaussianKernel": (SmoothMechanism(kernel, place), PLACE),
+        "DebiasedLaplace, GaussianKernel": (DebiasedLaplace(kernel, place), PLACE),
+        "DebiasedLaplace, formula": (DebiasedLaplace(walk, place), PLACE),
+        "LaplacePareto, Polygon of 26": (SmoothMechanism(Polygon(star, 500.0), place), PLACE),
+        "planar Laplace": (PlanarLaplace(place, 2), PLACE),
+        "Student-t ν=3, Threshold": (
+            SmoothMechanism(ramp, income, noise=StudentT(3), beta=beta),
+            INCOME,
+        ),
+        "Student-t ν=2.5, Threshold": (
+            SmoothMechanism(ramp, income, noise=StudentT(2.5), beta=beta),
+            INCOME,
+        ),
+        "generalized Cauchy γ=4, Threshold": (
+            SmoothMechanism(ramp, income, noise=GeneralizedCauchy(4), beta=beta),
+            INCOME,
+        ),
+    }
 
 
 def table() -> None:
-    """Print microseconds per release."""
-    income_privacy = GeoPrivacy(1.0, 8_000.0, "dollar")
-    place_privacy = GeoPrivacy(1.0, 500.0, "metre")
-    ramp = Threshold(100_000, 16_000)
-    kernel = GaussianKernel((0.0, 0.0), 1_000.0)
-    contestants = {
-        "Lipschitz-Laplace, Threshold": (LipschitzMechanism(ramp, income_privacy), 101_000.0),
-        "LaplacePareto, Threshold": (SmoothMechanism(ramp, income_privacy), 101_000.0),
-        "DebiasedLaplace, Threshold": (
-            DebiasedLaplace(Threshold(100_000, 24_000, "smoothstep"), income_privacy),
-            101_000.0,
-        ),
-        "PowerLaw, GaussianKernel": (SmoothMechanism(kernel, place_privacy), (300.0, 400.0)),
-        "DebiasedLaplace, GaussianKernel": (
-            DebiasedLaplace(kernel, place_privacy),
-            (300.0, 400.0),
-        ),
+    """Print microseconds per release: the median over single calls, as a device makes them."""
+    runs: dict[str, Callable[[], object]] = {"mpmath, 50 digits": _mpmath_laplace}
+    scalar_laplace = _opendp_laplace()
+    if scalar_laplace is not None:
+        runs = {"OpenDP, make_laplace": scalar_laplace} | runs
+    reference = next(iter(runs))
+    runs |= {
+        name: (lambda m=mechanism, x=point: [m.release(x) for _ in range(N)])
+        for name, (mechanism, point) in contestants().items()
     }
-    reference = "mpmath, 50 digits"
-    times = medians(
-        {reference: _mpmath_laplace}
-        | {
-            name: (lambda m=mechanism, x=point: [m.release(x) for _ in range(N)])
-            for name, (mechanism, point) in contestants.items()
-        }
-    )
-    show("exact release, one core", "µs per report", 1e6 / N, times, reference)
+    show("exact release, one core", "µs per report", 1e6 / N, medians(runs), reference)
+
+
+def _opendp_laplace() -> Callable[[], object] | None:
+    """Return N draws of OpenDP's Laplace mechanism on a float, if OpenDP is installed."""
+    try:
+        import opendp.prelude as dp
+    except ImportError:
+        print("OpenDP is not installed: pip install opendp, to compare with it")
+        return None
+    dp.enable_features("contrib")
+    domain, metric = dp.atom_domain(T=float, nan=False), dp.absolute_distance(T=float)
+    laplace = dp.m.make_laplace(domain, metric, 8_000.0)
+    return lambda: [laplace(INCOME) for _ in range(N)]
 
 
 def _mpmath_laplace() -> None:
@@ -54,5 +101,5 @@ def _mpmath_laplace() -> None:
             u = mpmath.mpf(source.bits(128) + 1) / 2**128
             sign = 1 if u > 0.5 else -1
             noise = -sign * mpmath.log(2 * min(u, 1 - u))
-            value = mpmath.mpf(101_000 - 100_000) / 16_000 + mpmath.mpf("0.5")
+            value = mpmath.mpf(INCOME - 100_000) / 16_000 + mpmath.mpf("0.5")
             mpmath.nint((value + noise / 2) * 2**40)
