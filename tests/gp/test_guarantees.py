@@ -66,8 +66,8 @@ def points(query: Query, beta: float) -> np.ndarray:
     near = np.linspace(-1, 1, 21) * 0.02 / RATE
     clusters = [sign * k + near for k in kinks for sign in (1, -1)]
     x = np.unique(np.concatenate([np.linspace(-span, span, 500), *clusters]))
-    # Closer neighbours would measure rounding.
-    return x[np.concatenate([[True], np.diff(x) > 1e-4 / RATE])]
+    # Closer neighbours would measure rounding: of log-densities near −1000, to 1e-13 or so.
+    return x[np.concatenate([[True], np.diff(x) > 1e-3 / RATE])]
 
 
 def outputs(f: np.ndarray, scale: np.ndarray, noise: Noise) -> np.ndarray:

@@ -205,8 +205,8 @@ WRONG: list[tuple[Call, Any, str]] = [
     (SystemSource().below, 2.5, "bound"),
     (lambda v: SmoothMechanism(RAMP, UNIT).log_density(v, 0.0), "a", "y"),
     # Noise out of all proportion to what the query resolves.
-    (lambda v: SmoothMechanism(RAMP, v), GeoPrivacy(1e-30, per=1.0), "width"),
-    (lambda v: DebiasedLaplace(STEP, v), GeoPrivacy(1e30, per=1.0), "width"),
+    (lambda v: SmoothMechanism(RAMP, v), GeoPrivacy(1e-30, per=1.0), "privacy.per"),
+    (lambda v: DebiasedLaplace(STEP, v), GeoPrivacy(1e30, per=1.0), "privacy.per"),
 ]
 
 

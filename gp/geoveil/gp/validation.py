@@ -103,8 +103,8 @@ def float_array(x: ArrayLike) -> NDArray[np.float64] | None:
     """
     try:
         array = np.asarray(x)
-        # Neither text that looks like numbers, nor complex numbers less their imaginary part.
-        return array.astype(np.float64, copy=False) if array.dtype.kind in "biufO" else None
+        # Neither text that looks like numbers, nor truth values, nor complex numbers less a part.
+        return array.astype(np.float64, copy=False) if array.dtype.kind in "iufO" else None
     except (TypeError, ValueError, OverflowError):
         return None
 

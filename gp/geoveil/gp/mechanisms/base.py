@@ -26,6 +26,8 @@ Array = NDArray[np.float64]
 
 _BLOCK = 1 << 14
 """Points that are simulated together: what they need stays in the processor's cache."""
+_MOST_RATIO = 1e8
+"""Between the noise scale and the length over which a query varies, either way."""
 _FINEST_BITS = 61
 """A grid finer than this, relative to the widest reports, would saturate."""
 
@@ -211,10 +213,13 @@ class _PrivateScalar:
 
 def require_comparable(query: Query, privacy: GeoPrivacy) -> None:
     """Refuse a noise scale that is out of all proportion to what the query resolves."""
-    ratio = privacy.rate * query.profile.feature
-    if not 1e-8 <= ratio <= 1e8:
+    unit = privacy.epsilon * query.profile.feature
+    if not unit / _MOST_RATIO <= privacy.per <= unit * _MOST_RATIO:
         raise ParameterError(
-            "width or bandwidth, in units of per/epsilon", ratio, "a number in [1e-08, 1e+08]"
+            "privacy.per",
+            privacy.per,
+            f"a distance in [{unit / _MOST_RATIO:g}, {unit * _MOST_RATIO:g}] for"
+            f" epsilon={privacy.epsilon:g} and a query that varies over {query.profile.feature:g}",
         )
 
 
