@@ -19,9 +19,11 @@ from hypothesis import strategies as st
 
 from geoveil.gp import (
     DebiasedLaplace,
+    FormulaProfile,
     GaussianKernel,
     GeneralizedCauchy,
     GeoPrivacy,
+    Linear,
     LipschitzMechanism,
     LocalLaplace,
     LocalPrivacy,
@@ -453,3 +455,13 @@ def test_a_far_reach_is_released_at_the_bound_it_simulates(
         y = float(query.value(x)) + scale * z
         k = mechanism.release(x, SeededSource(seed))
         assert abs(y - k * mechanism.step) <= mechanism.step / 2 + 1e-12 * abs(y)
+
+
+def test_a_grid_between_two_points_of_which_f_is_constant_is_refused() -> None:
+    """There a release would draw bits for ever, or not, depending on the value."""
+    level = Linear(FormulaProfile(lambda u, ops: u / 3, scale=1.0, extent=1.5), direction=1.0)
+    with pytest.raises(ParameterError, match="odd half"):
+        SmoothMechanism(level, GeoPrivacy(1.0, per=1.0), step=1.0)
+    for step in (0.5, None):
+        mechanism = SmoothMechanism(level, GeoPrivacy(1.0, per=1.0), step=step)
+        assert mechanism.release(1e30, SeededSource(1)) * mechanism.step == 0.5

@@ -26,6 +26,8 @@ Array = NDArray[np.float64]
 
 _BLOCK = 1 << 14
 """Points that are simulated together: what they need stays in the processor's cache."""
+_TORN = 2.0**-20
+"""Distance from the middle between two grid points that noise of any size gets away from."""
 _MOST_RATIO = 1e8
 """Between the noise scale and the length over which a query varies, either way."""
 _FINEST_BITS = 61
@@ -62,17 +64,34 @@ class Mechanism(ABC):
         values = map(abs, self.query.profile.bounds)
         finest = exponent_below(max(1.0, self._spread(), *values), _FINEST_BITS)
         if step is None:
-            self.step_exponent = max(self._default_step_exponent(), finest)
+            exponent = max(self._default_step_exponent(), finest)
+            # A level that lies between two points of this grid does not on all finer ones.
+            finer = range(exponent, max(finest, exponent - 64) - 1, -1)
+            self.step_exponent = next((e for e in finer if not self._is_torn(e)), exponent)
             return
         self.step_exponent = step_exponent_of(step)
         if self.step_exponent > 0:
-            # Where there is next to no noise, f is 0 or 1; between grid points a release of it
-            # would need more random bits than there are.
             raise ParameterError("step", step, "at most 1, so that 0 and 1 lie on the grid")
         if self.step_exponent < finest:
             raise ParameterError(
                 "step", step, f"at least 2^{finest}, so that the reports fit into 64 bits"
             )
+        if self._is_torn(self.step_exponent):
+            raise ParameterError(
+                "step",
+                step,
+                "a step of which no level of the query is an odd half: try a finer one",
+            )
+
+    def _is_torn(self, exponent: int) -> bool:
+        """Return whether f is constant somewhere at the middle between two grid points.
+
+        Where there is next to no noise, a release there would need more random bits than there are.
+        """
+        profile = self.query.profile
+        levels = {*profile.limits, *(level for _, _, level in profile.plateaus)}
+        shares = [math.ldexp(level, -exponent) % 1.0 for level in levels]
+        return any(abs(share - 0.5) < _TORN for share in shares)
 
     @property
     @abstractmethod

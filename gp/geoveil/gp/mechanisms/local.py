@@ -11,10 +11,10 @@ from geoveil.gp.queries.base import Query
 
 
 class LocalLaplace(AdditiveMechanism):
-    """f(x) + Lap(1/ε) for f in [0, 1]: ε-LDP, the baseline that ignores distance.
+    """f(x) + Lap(range of f/ε): ε-LDP, the baseline that ignores distance.
 
     Args:
-        query: f; every query of the library has values in [0, 1].
+        query: f, with `Profile.bounds`: [0, 1] for all but formulas of one's own.
         privacy: the guarantee between any two points.
         step: see `Mechanism`.
 
@@ -30,12 +30,14 @@ class LocalLaplace(AdditiveMechanism):
     def __init__(self, query: Query, privacy: LocalPrivacy, *, step: float | None = None) -> None:
         super().__init__(query, privacy)
         self.noise = Laplace()
+        low, high = query.profile.bounds
+        self._exact_scale = (Fraction(high) - Fraction(low)) / Fraction(privacy.epsilon)
         self._choose_step(step)
 
     @property
     def largest_scale(self) -> float:
-        """See `AdditiveMechanism.largest_scale`: 1/ε."""
-        return 1 / self.privacy.epsilon
+        """See `AdditiveMechanism.largest_scale`: (sup f − inf f)/ε."""
+        return float(self._exact_scale)
 
     def _scale(self, s: Real, ops: Arithmetic) -> Real:
-        return ops.constant(1 / Fraction(self.privacy.epsilon))
+        return ops.constant(self._exact_scale)

@@ -20,14 +20,14 @@ class RadialLaplace(ScalarLaplace):
     Args:
         query: a kernel, or any other query: its scalar is perturbed, a distance or a signed one.
         privacy: the guarantee, in the unit of x.
-        step: see `Mechanism`; at most 1, so that 0 and 1 lie on the grid.
+        step: see `Mechanism`.
 
     Example:
         >>> from geoveil.gp import GaussianKernel, GeoPrivacy
         >>> q = GaussianKernel(center=(0.0, 0.0), bandwidth=1000.0)
         >>> m = RadialLaplace(q, GeoPrivacy(epsilon=1.0, per=500.0))
         >>> m.mean([[0.0, 0.0]]).round(3).tolist(), q.value([[0.0, 0.0]]).tolist()
-        ([0.842], [1.0])
+        ([0.843], [1.0])
     """
 
     @property
@@ -45,7 +45,7 @@ class RadialLaplace(ScalarLaplace):
 
     def _mean(self, s: Array) -> Array:
         profile = self.query.profile
-        left, right = profile.limits
+        left, right = self._limits()
         return laplace_expectation(
             self._g,
             np.asarray(s),

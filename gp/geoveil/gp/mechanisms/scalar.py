@@ -33,6 +33,9 @@ class ScalarLaplace(Mechanism):
         self._b = 1 / privacy.exact_rate
         self.scale = float(self._b)
         self.range = query.profile.debiased_range(float(self._undo))
+        self._plateaus = tuple(
+            (low, high, self._level(low, high)) for low, high, _ in query.profile.plateaus
+        )
         self._choose_step(step)
 
     @property
@@ -50,10 +53,28 @@ class ScalarLaplace(Mechanism):
     @property
     def atoms(self) -> tuple[float, ...]:
         """Outputs of positive probability: what the profile is where it is constant."""
-        return tuple(sorted({level for _, _, level in self.query.profile.plateaus}))
+        return tuple(sorted({level for _, _, level in self._plateaus}))
 
     def _g(self, v: Array) -> Array:
         return np.asarray(self.query.profile.debiased(v, self._undo, FLOAT))
+
+    def _level(self, low: float, high: float) -> float:
+        """Return g on a plateau of φ."""
+        away = self.query.profile.feature
+        if low == -math.inf:
+            inside = high - away
+        elif high == math.inf:
+            inside = low + away
+        else:
+            inside = (low + high) / 2
+        return float(self._g(np.asarray(inside)))
+
+    def _limits(self) -> tuple[float, float]:
+        """Return g before the first knot and after the last."""
+        knots = self.query.profile.knots
+        width = knots[-1] - knots[0]
+        left, right = self._g(np.array([knots[0] - width, knots[-1] + width])).tolist()
+        return left, right
 
     def _simulate(self, s: Array, rng: np.random.Generator) -> Array:
         return self._g(s + self.scale * rng.laplace(size=s.shape))
@@ -75,7 +96,7 @@ class ScalarLaplace(Mechanism):
             self.scale,
             knots=profile.knots,
             feature=profile.feature,
-            limits=profile.limits,
+            limits=self._limits(),
         )
 
     def _log_density(self, y: Array, s: Array) -> Array:
@@ -92,7 +113,7 @@ class ScalarLaplace(Mechanism):
     def _mass(self, atom: float, s: Array) -> Array:
         """Return the probability of an atom: that the noise leads onto a plateau of its height."""
         noise, total = Laplace(self.scale), np.zeros(s.shape)
-        for low, high, level in self.query.profile.plateaus:
+        for low, high, level in self._plateaus:
             if level == atom:
                 # From the side on which both tails are small, where nothing cancels.
                 left = np.where(s < low, noise.cdf(s - low) - noise.cdf(s - high), 0.0)

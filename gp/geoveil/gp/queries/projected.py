@@ -34,12 +34,17 @@ class Radial(Query):
         array([1.    , 0.3679])
     """
 
-    profile: Profile
+    curve: Profile
     center: tuple[float, ...]
 
     def __init__(self, profile: Profile, center: float | Iterable[float]) -> None:
-        object.__setattr__(self, "profile", _profile(profile).on_ray())
+        object.__setattr__(self, "curve", _profile(profile).on_ray())
         object.__setattr__(self, "center", _coordinates("center", center))
+
+    @property
+    def profile(self) -> Profile:
+        """See `Query.profile`."""
+        return self.curve
 
     @property
     def dimension(self) -> int:
@@ -73,7 +78,7 @@ class Linear(Query):
         array([0.25, 1.  ])
     """
 
-    profile: Profile
+    curve: Profile
     direction: tuple[float, ...]
     offset: float
 
@@ -84,9 +89,14 @@ class Linear(Query):
         largest = max(map(abs, components))
         if not validation.LEAST <= largest <= validation.MOST:
             raise ParameterError("direction", direction, "a vector that is not 0, below 1e+50")
-        object.__setattr__(self, "profile", _profile(profile))
+        object.__setattr__(self, "curve", _profile(profile))
         object.__setattr__(self, "direction", components)
         object.__setattr__(self, "offset", validation.real("offset", offset))
+
+    @property
+    def profile(self) -> Profile:
+        """See `Query.profile`."""
+        return self.curve
 
     @property
     def dimension(self) -> int:
@@ -114,7 +124,8 @@ def _profile(profile: Profile) -> Profile:
 
 
 def _coordinates(name: str, value: float | Iterable[float]) -> tuple[float, ...]:
-    numbers = validation.numbers(name, value if isinstance(value, Iterable) else (value,))
+    several = isinstance(value, Iterable) and not (isinstance(value, np.ndarray) and not value.ndim)
+    numbers = validation.numbers(name, value if several else (value,))
     if not numbers:
         raise ParameterError(name, value, "at least one number")
     return numbers

@@ -29,10 +29,15 @@ _TIGHT = 1.005
 _NEGLIGIBLE = 1e-13
 """Slopes below this fraction of the largest need no tight cells."""
 _FINEST = 2.0**-9
-"""Cells are not cut below this length, or this fraction of their distance from 0."""
+"""Below this length, or this fraction of their distance from 0, cells need to be tight only beside
+the steepest slope around them."""
+_LOOSE = 1.02
+"""How tight, if they are no candidate for the steepest of all."""
+_MOST = 60_000
+"""Enclosures that are worth while."""
 _KNOT = 1e-10
 """Width to which the meeting point of two pieces is located."""
-_CORNER = 1e-6
+CORNER = 1e-6
 """A smaller jump of the slope, relative to the largest slope, is none."""
 
 
@@ -75,7 +80,7 @@ def enclose(formula: Formula, low: float, high: float) -> Cells:
         high: beyond it φ is constant.
 
     Raises:
-        ParameterError: if φ jumps, its slope is not bounded, or it is constant.
+        ParameterError: if φ jumps, its slope is not bounded, it is constant, or it fails.
     """
     with working_precision(_PRECISION):
         return _Search(formula).cells(low, high)
@@ -86,21 +91,28 @@ class _Search:
 
     def __init__(self, formula: Formula) -> None:
         self._formula = formula
+        self._left = _MOST
+        self._steepest = 0.0  # the largest slope that is known to be attained
 
     def cells(self, low: float, high: float) -> Cells:
         edges = _first_cut(low, high)
-        # A slope that is attained: what is small beside it may stay uncertain.
-        slopes = [_gentlest(self._on(u, u)[0]) for u in edges]
-        steepest = max(u for u in slopes if u < math.inf)
-        stack = [(a, b, *self._on(a, b)) for a, b in pairwise(edges)][::-1]
+        self._attained(edges)
+        # Each with the slope attained around it, once it is short.
+        stack: list[tuple[float, float, float | None]] = [
+            (a, b, None) for a, b in reversed(list(pairwise(edges)))
+        ]
         found: list[tuple[float, float, Jet]] = []
         knots: list[tuple[float, float]] = []
         while stack:
-            a, b, j, undecided = stack.pop()
-            if self._coarse(a, b, j, steepest, undecided):
+            a, b, around = stack.pop()
+            j, undecided = self._on(a, b)
+            if around is None and b - a <= _FINEST * _unit(a, b) and not self._enough(j):
+                around = self._attained(np.linspace(a, b, 9).tolist())
+            if self._coarse(a, b, j, undecided, around):
                 middle = (a + b) / 2
-                stack.append((middle, b, *self._on(middle, b)))
-                stack.append((a, middle, *self._on(a, middle)))
+                if around is not None:
+                    around = max(around, self._attained([middle]))
+                stack += [(middle, b, around), (a, middle, around)]
                 continue
             found.append((a, b, j))
             if undecided:
@@ -109,21 +121,39 @@ class _Search:
 
     def _on(self, low: float, high: float) -> tuple[Jet, bool]:
         """Return the jet on a cell, and whether several pieces meet in it."""
-        return enclosure(self._formula, arb((low + high) / 2, (high - low) / 2))
+        self._left -= 1
+        if self._left < 0:
+            raise ParameterError("formula", f"too intricate near {low:g}", FORMULA)
+        return enclosure(self._formula, arb(low).union(arb(high)) if low < high else arb(low))
 
-    def _coarse(self, low: float, high: float, j: Jet, steepest: float, undecided: bool) -> bool:
+    def _attained(self, points: list[float]) -> float:
+        """Return a slope that φ attains at one of the points; what is less may stay uncertain."""
+        slope = max(_gentlest(self._on(u, u)[0]) for u in points)
+        self._steepest = max(self._steepest, slope)
+        return slope
+
+    def _enough(self, j: Jet, around: float = 0.0) -> bool:
+        """Return whether the largest slope of a short cell is known well enough."""
+        most, attained = _steepest(j), max(_gentlest(j), around)
+        known = most <= _NEGLIGIBLE * self._steepest or most <= _TIGHT * _gentlest(j)
+        return known or most <= min(_LOOSE * attained, _TIGHT * self._steepest)
+
+    def _coarse(
+        self, low: float, high: float, j: Jet, undecided: bool, around: float | None
+    ) -> bool:
         """Return whether the cell has to be cut."""
-        length, unit = high - low, max(1.0, abs(low), abs(high))
+        short = high - low <= _FINEST * _unit(low, high)
+        cuttable = high - low > _KNOT * _unit(low, high)
         if undecided:
-            return length > _KNOT * unit
-        if not j.slope.is_finite():
-            if length <= _FINEST * unit:
-                raise ParameterError("formula", f"an unbounded slope near {low:g}", FORMULA)
+            return cuttable
+        most = _steepest(j)
+        if most == math.inf:
+            if not cuttable:
+                raise ParameterError("formula", f"no bounded slope near {low:g}", FORMULA)
             return True
-        most, least = _steepest(j), _gentlest(j)
-        if most <= _TIGHT * least or most <= _NEGLIGIBLE * steepest:
+        if most <= _TIGHT * _gentlest(j) or most <= _NEGLIGIBLE * self._steepest:
             return False
-        return length > _FINEST * unit
+        return cuttable and not (short and self._enough(j, around or 0.0))
 
     def _assemble(
         self, found: list[tuple[float, float, Jet]], knots: list[tuple[float, float]]
@@ -137,7 +167,7 @@ class _Search:
             raise ParameterError("formula", "a constant", "one that varies")
         if not steepest < math.inf:
             at = found[int(np.argmax(np.abs(slope).max(axis=0)))][0]
-            raise ParameterError("formula", f"an unbounded slope near {at:g}", FORMULA)
+            raise ParameterError("formula", f"no bounded slope near {at:g}", FORMULA)
         low, high = found[0][0], found[-1][1]
         inner = [(a, b) for a, b in knots if a > low and b < high]
         jumps = {(a + b) / 2: self._jump(a, b) for a, b in inner}
@@ -148,7 +178,7 @@ class _Search:
             slope,
             curvature,
             tuple((a + b) / 2 for a, b in inner),
-            tuple(sorted(at for at, jump in jumps.items() if abs(jump) > _CORNER * steepest)),
+            tuple(sorted(at for at, jump in jumps.items() if abs(jump) > CORNER * steepest)),
             (self._at(low), self._at(high)),
         )
 
@@ -170,6 +200,10 @@ def _first_cut(low: float, high: float) -> list[float]:
     return [low, *line[(line > low) & (line < high)].tolist(), high]
 
 
+def _unit(low: float, high: float) -> float:
+    return max(1.0, abs(low), abs(high))
+
+
 def _parts(j: Jet) -> tuple[Real, Real, Real]:
     return j.value, j.slope, j.curvature
 
@@ -188,10 +222,11 @@ def _bounds(ball: arb) -> tuple[float, float]:
     """Return doubles below and above all of a ball."""
     if not ball.is_finite():
         return -math.inf, math.inf
-    low, high = float(ball.lower()), float(ball.upper())
-    # Conversion rounds to the nearest double; what is exactly 0 stays 0.
-    return (math.nextafter(low, -math.inf) if low else 0.0), (
-        math.nextafter(high, math.inf) if high else 0.0
+    # Conversion rounds to the nearest double; only what is exactly 0 may become 0.
+    low, high = ball.lower(), ball.upper()
+    return (
+        0.0 if low == 0 else math.nextafter(float(low), -math.inf),
+        0.0 if high == 0 else math.nextafter(float(high), math.inf),
     )
 
 

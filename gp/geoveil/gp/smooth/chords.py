@@ -56,7 +56,7 @@ def steepest_chords(edges: Array, slope: Array, reach: float) -> Array:
 
     A chord from cell i to cell j rises by at most the integral of the upper bounds of φ' between
     its ends. Per length that is a quotient of linear functions of the two ends, so it is greatest
-    at a corner of the two cells.
+    at a corner of what the two cells and the reach leave of the pairs of ends.
     """
     low, high = slope
     length = np.diff(edges)
@@ -66,22 +66,31 @@ def steepest_chords(edges: Array, slope: Array, reach: float) -> Array:
     for bound in (high, -low):
         rise = np.concatenate([[0.0], np.cumsum(bound * length)])
         varied = np.concatenate([[0], np.cumsum(bound != 0)])
-        slack = 1e-15 * float(np.abs(bound * length).sum())
+        # Each sum is rounded by at most 2^-53 of it, each product likewise.
+        slack = 2.0**-51 * float(np.abs(rise).max())
         for start in range(0, len(length), _BLOCK):
             i = np.arange(start, min(start + _BLOCK, len(length)))[:, None]
             j = np.arange(start + 1, len(length))[None, :]
             gap = edges[j] - edges[i + 1]
             near = (j > i) & (gap <= reach)
             # Where φ is constant there is nothing to round, and it must count as nothing.
-            between = rise[j] - rise[i + 1] + slack * (varied[j] > varied[i + 1])
+            between = rise[j] - rise[i + 1] + slack * (varied[j] - varied[i + 1])
+            left = np.maximum(reach - gap, 0.0)
+            first, last = np.minimum(length[i], left), np.minimum(length[j], left)
+            corners = (
+                (0.0, 0.0),
+                (first, 0.0),
+                (0.0, last),
+                (first, np.minimum(last, left - first)),
+                (np.minimum(first, left - last), last),
+            )
             chord = np.zeros(near.shape)
-            for first in (0.0, 1.0):
-                for last in (0.0, 1.0):
-                    span = gap + first * length[i] + last * length[j]
-                    total = between + first * (bound * length)[i] + last * (bound * length)[j]
-                    with np.errstate(divide="ignore", invalid="ignore"):
-                        quotient = np.where(near & (span > 0), total / span, 0.0)
-                    chord = np.maximum(chord, quotient)
+            for a, b in corners[: 4 if reach == math.inf else 5]:
+                span = gap + a + b
+                total = between + a * bound[i] + b * bound[j]
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    quotient = np.where(near & (span > 0), total / span, 0.0)
+                chord = np.maximum(chord, quotient)
             best[i[:, 0]] = np.maximum(best[i[:, 0]], chord.max(axis=1, initial=0.0))
             best[j[0]] = np.maximum(best[j[0]], chord.max(axis=0, initial=0.0))
     return np.asarray(best * (1 + 1e-12))
@@ -113,8 +122,9 @@ def _merged(cells: Cells) -> tuple[Array, Array]:
 
 def _outwards(size: float, reach: float) -> Array:
     """Return growing distances from an end, up to where no chord reaches."""
-    near = size * 2.0**-12 * 1.05 ** np.arange(500)
-    distances = np.concatenate([near, near[-1] * 2.0 ** np.arange(1, 480)])
+    near = size * 2.0**-12 * 1.02 ** np.arange(640)
+    far = near[-1] * 1.2 ** np.arange(1, 30)
+    distances = np.concatenate([near, far, far[-1] * 2.0 ** np.arange(1, 480)])
     end = min(reach, _FAR)
     distances = np.append(distances[distances < end], end)
     return distances if math.isfinite(end) else distances[:-1]

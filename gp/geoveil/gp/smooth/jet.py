@@ -8,6 +8,7 @@ numbers enclose all that the formula does on an interval, which makes bounds cer
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ class Jet:
 
     def __mul__(self, other: Any) -> "Jet":
         if other is self:  # a square is never negative, which two factors could not know
-            return _chain(self, self.value**2, 2 * self.value, 2)
+            return _chain(self, _square(self.value), 2 * self.value, 2)
         o = jet(other)
         return Jet(
             self.value * o.value,
@@ -72,7 +73,8 @@ class Jet:
             return jet(self.value * 0 + 1)
         first = exponent * self.value ** (exponent - 1)
         second = exponent * (exponent - 1) * self.value ** max(exponent - 2, 0)
-        return _chain(self, self.value**exponent, first, second)
+        value = _square(self.value ** (exponent // 2)) if exponent % 2 == 0 else None
+        return _chain(self, self.value**exponent if value is None else value, first, second)
 
     __radd__ = __add__
     __rmul__ = __mul__
@@ -81,6 +83,11 @@ class Jet:
 def jet(x: Any) -> Jet:
     """Return x as a jet: what is not one is a constant."""
     return x if isinstance(x, Jet) else Jet(x, 0, 0)
+
+
+def _square(x: Real) -> Real:
+    """Return x², which no ball may forget is ≥ 0."""
+    return (x * x).nonnegative_part() if isinstance(x, arb) else x * x
 
 
 def _chain(x: Jet, value: Real, first: Real, second: Real) -> Jet:
@@ -104,48 +111,57 @@ class JetArithmetic(Arithmetic):
 
     def exp(self, x: Real) -> Real:
         """See `Arithmetic.exp`."""
-        x = jet(x)
+        x = self._jet(x)
         e = self.base.exp(x.value)
         return _chain(x, e, e, e)
 
     def log(self, x: Real) -> Real:
         """See `Arithmetic.log`."""
-        x = jet(x)
+        x = self._jet(x)
         return _chain(x, self.base.log(x.value), 1 / x.value, -1 / x.value**2)
 
     def expm1(self, x: Real) -> Real:
         """See `Arithmetic.expm1`."""
-        x = jet(x)
+        x = self._jet(x)
         e = self.base.exp(x.value)
         return _chain(x, self.base.expm1(x.value), e, e)
 
     def log1p(self, x: Real) -> Real:
         """See `Arithmetic.log1p`."""
-        x = jet(x)
+        x = self._jet(x)
         inverse = 1 / (1 + x.value)
         return _chain(x, self.base.log1p(x.value), inverse, -(inverse**2))
 
     def sqrt(self, x: Real) -> Real:
         """See `Arithmetic.sqrt`."""
-        x = jet(x)
+        x = self._jet(x)
         root = self.base.sqrt(x.value)
         return _chain(x, root, 1 / (2 * root), -1 / (4 * root * root * root))
 
     def power(self, base: Real, exponent: Real) -> Real:
-        """See `Arithmetic.power`."""
-        return self.exp(jet(exponent) * self.log(base))
+        """See `Arithmetic.power`: a constant exponent ≥ 1 has a slope where the base is 0 too."""
+        if isinstance(exponent, Jet):
+            return self.exp(exponent * self.log(base))
+        x, p = self._jet(base), self._jet(exponent).value
+        first = p * self._power(x.value, p - 1)
+        return _chain(x, self._power(x.value, p), first, p * (p - 1) * self._power(x.value, p - 2))
 
     def minimum(self, x: Real, y: Real) -> Real:
         """See `Arithmetic.minimum`."""
-        return self._choose(jet(x), jet(y))
+        return self._choose(self._jet(x), self._jet(y))
 
     def maximum(self, x: Real, y: Real) -> Real:
         """See `Arithmetic.maximum`."""
-        return -self._choose(-jet(x), -jet(y))
+        return -self._choose(-self._jet(x), -self._jet(y))
 
     def absolute(self, x: Real) -> Real:
         """See `Arithmetic.absolute`."""
         return self.maximum(x, -x)
+
+    def positive(self, x: Real) -> Real:
+        """See `Arithmetic.positive`."""
+        x = self._jet(x)
+        return Jet(self.base.positive(x.value), x.slope, x.curvature)
 
     def sign(self, x: Real) -> Real:
         """Refuse: it jumps."""
@@ -159,7 +175,7 @@ class JetArithmetic(Arithmetic):
         self, x: Real, edges: Sequence[Real], branches: Sequence[Callable[[Real], Real]]
     ) -> Real:
         """See `Arithmetic.piecewise`."""
-        x = jet(x)
+        x, edges = self._jet(x), [self._jet(edge).value for edge in edges]
         result = jet(branches[-1](x))
         for edge, branch, after in zip(
             reversed(edges), reversed(branches[:-1]), reversed(branches[1:]), strict=True
@@ -167,6 +183,13 @@ class JetArithmetic(Arithmetic):
             result = self._before(x, edge, branch, result)
             self._join(x, edge, branch, after)
         return result
+
+    def _jet(self, x: Any) -> Jet:
+        """Return x as a jet of numbers of the base."""
+        return Jet(self.base.constant(x), 0, 0) if isinstance(x, (int, float, Fraction)) else jet(x)
+
+    def _power(self, base: Real, exponent: Real) -> Real:
+        return self.base.power(base, exponent)
 
     @abstractmethod
     def _choose(self, x: Jet, y: Jet) -> Jet:
@@ -217,7 +240,7 @@ class BallJets(JetArithmetic):
         self.taken: list[bool] = []
 
     def _choose(self, x: Jet, y: Jet) -> Jet:
-        if x.value < y.value:
+        if x.value <= y.value:  # at all points of the ball, a tie included
             return x
         if y.value < x.value:
             return y
@@ -228,6 +251,12 @@ class BallJets(JetArithmetic):
         if x.value > edge or (not x.value < edge and self._second()):
             return after
         return jet(branch(x))
+
+    def _power(self, base: Real, exponent: Real) -> Real:
+        if exponent > 0 and base.contains(0) and base.is_finite():
+            # Increasing from 0. A base is never negative, whatever its ball says.
+            return BALL.constant(0).union(BALL.power(arb(base.upper()), exponent))
+        return BALL.power(base, exponent)
 
     def _second(self) -> bool:
         """Return which of two pieces to take, and take note of it."""
@@ -240,9 +269,10 @@ class BallJets(JetArithmetic):
     ) -> None:
         if x.value < edge or x.value > edge:
             return
-        jump = _ball(jet(before(edge)).value) - _ball(jet(after(edge)).value)
+        jump = _ball(jet(after(edge)).value) - _ball(jet(before(edge)).value)
         if not jump.contains(0):
-            raise ParameterError("formula", f"a jump at {float(edge.mid()):g}", FORMULA)
+            size, at = float(jump.mid()), float(edge.mid())
+            raise ParameterError("formula", f"a jump of {size:g} at {at:g}", FORMULA)
 
 
 def enclosure(formula: Callable[[Real, Arithmetic], Real], u: arb) -> tuple[Jet, bool]:
@@ -272,7 +302,11 @@ def _union(x: Jet, y: Jet) -> Jet:
 
 
 def _ball(x: Real) -> arb:
-    return x if isinstance(x, arb) else BALL.constant(x)
+    if isinstance(x, arb):
+        return x
+    if isinstance(x, (int, float, Fraction)):
+        return BALL.constant(x)
+    raise TypeError(f"it returned a {type(x).__name__}, not a number of its arithmetic")
 
 
 FLOAT_JETS = FloatJets()

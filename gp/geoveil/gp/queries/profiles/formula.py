@@ -14,10 +14,11 @@ import numpy as np
 
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
-from geoveil.gp.errors import ParameterError, UnsupportedError
+from geoveil.gp.errors import GeoVeilError, ParameterError, UnsupportedError
+from geoveil.gp.privacy.rounding import round_down
 from geoveil.gp.queries.profiles.base import Array, Profile
 from geoveil.gp.queries.profiles.preimages import preimages
-from geoveil.gp.smooth.cells import Cells, Formula, enclose
+from geoveil.gp.smooth.cells import CORNER, Cells, Formula, enclose
 from geoveil.gp.smooth.certified import BOUNDS, CertifiedBound
 from geoveil.gp.smooth.chords import reached
 from geoveil.gp.smooth.growth import EXPONENTIAL
@@ -25,6 +26,9 @@ from geoveil.gp.smooth.jet import FLOAT_JETS, Jet, enclosure, jet
 
 _SETTLED = 1e-9
 """A profile that differs from its limit by less counts as having reached it, in moments."""
+_FLOAT_ERROR = 1e-6
+"""Error of float64 that is no reason to refuse a formula, relative to its range."""
+_WRITTEN = "a hashable function of (u, ops), made of + - * / ** and the functions of ops"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -33,14 +37,17 @@ class FormulaProfile(Profile):
 
     Args:
         formula: a function of (u, ops) that uses + − × ÷, integer powers and the functions of
-            `ops`, an `Arithmetic`: ops.exp, log, sqrt, minimum, maximum, clip, absolute,
-            piecewise, constant. It must be continuous, with a bounded slope.
+            `ops`, an `Arithmetic`: ops.exp, log, sqrt, power, minimum, maximum, clip, absolute,
+            piecewise, constant. It must be continuous, with a bounded slope, and always do the
+            same: what it looks up elsewhere must not change afterwards. Doubles are taken at
+            their word, so pieces that meet at a third need ops.constant(Fraction(1, 3)).
         scale: the unit of u, > 0, in the unit of the points.
         extent: |u| from which φ keeps its value, in [0.001, 1e6].
         ray: whether s is never negative; `Radial` sets it.
 
     Raises:
-        ParameterError: if a number is out of range, or the formula jumps, is too steep or constant.
+        ParameterError: if a number is out of range, or the formula fails, jumps, is constant, or
+            no bound of its slope is found.
 
     Example:
         >>> def epanechnikov(u, ops):
@@ -64,7 +71,29 @@ class FormulaProfile(Profile):
         object.__setattr__(self, "extent", validation.between("extent", self.extent, 1e-3, 1e6))
         if not isinstance(self.ray, bool):
             raise ParameterError("ray", self.ray, "True or False")
-        _ = self._cells  # a formula that does not qualify is refused here
+        try:  # a formula that does not qualify is refused here
+            cells = self._cells
+            self._require_floats(cells)
+        except GeoVeilError:
+            raise
+        except (TypeError, ValueError, AttributeError, ArithmeticError, LookupError) as error:
+            raise ParameterError("formula", f"one that fails: {error}", _WRITTEN) from error
+
+    def _require_floats(self, cells: Cells) -> None:
+        """Check that float64 finds the same numbers as ball arithmetic."""
+        j = self._jet(cells.edges, FLOAT)
+        value = np.broadcast_to(np.asarray(j.value, dtype=np.float64), cells.edges.shape)
+        low, high = self.bounds
+        expected = np.clip(value[1:], *cells.value)
+        wrong = ~(np.abs(value[1:] - expected) <= _FLOAT_ERROR * (high - low))
+        wrong |= ~np.isfinite(np.broadcast_to(j.slope, cells.edges.shape)[1:])
+        if wrong.any():
+            at = float(cells.edges[1:][wrong][0])
+            raise ParameterError(
+                "formula",
+                f"one that float64 cannot evaluate at {at:g}",
+                "a formula that stays accurate in float64, or has a smaller extent",
+            )
 
     @property
     def _cells(self) -> Cells:
@@ -117,7 +146,7 @@ class FormulaProfile(Profile):
             inside = low if math.isfinite(low) else high
             level = float(self.value(np.asarray(inside * scale)))
             found.append((low * scale, high * scale, level))
-            if self.ray and self._start_slope == 0:
+            if self.ray:
                 found.append((-high * scale, -low * scale, level))
         return tuple(found)
 
@@ -127,11 +156,7 @@ class FormulaProfile(Profile):
 
     def value(self, s: Real, ops: Arithmetic = FLOAT) -> Real:
         """See `Profile.value`."""
-        u = s / ops.constant(self.scale)
-        extent = ops.constant(self.extent)
-        if self.ray:
-            return self.formula(ops.minimum(ops.absolute(u), extent), ops)
-        return self.formula(ops.clip(u, -extent, extent), ops)
+        return self._at(self._inside(s / ops.constant(self.scale), ops), ops)
 
     def smooth_bound(
         self,
@@ -143,7 +168,7 @@ class FormulaProfile(Profile):
         reach: float = 0.0,
     ) -> Real:
         """See `Profile.smooth_bound`."""
-        rate = _rounded_down(Fraction(beta) * Fraction(self.scale))
+        rate = round_down(Fraction(beta) * Fraction(self.scale))
         bound = _bound(
             self.formula, self.extent, self.ray, rate, growth, reach / self.scale * (1 + 1e-15)
         )
@@ -153,47 +178,57 @@ class FormulaProfile(Profile):
     def debiased(self, v: Real, b: Exact, ops: Arithmetic = FLOAT) -> Real:
         """See `Profile.debiased`. On a ray φ is extended to v < 0 [MATH §5.1].
 
-        The even extension has a corner at 0 of twice the slope φ'(0+). With 2φ'(0+) v e^{v/b} added
-        for v < 0 it has none, and (1 − b²d²)(2φ'(0+) v e^{v/b}) = −4bφ'(0+) e^{v/b}.
+        If φ'(0+) = 0 the even extension φ(−v) will do, else it has a corner at 0. The odd one,
+        2φ(0) − φ(−v), has the same value and slope on both sides, and for it g is
+        2φ(0) − g(−v): bounded, and constant wherever φ is.
         """
         if b == 0:
             return self.value(v, ops)
         u, c = v / ops.constant(self.scale), ops.constant(b) / ops.constant(self.scale)
-        if not self.ray:
+        if not self._odd:
             return self._undone(u, c, ops)
+        zero = ops.constant(0)
+        twice = 2 * self._at(zero, ops)
 
         def mirrored(u: Real) -> Real:
-            corner = 4 * c * self._slope_at(ops.constant(0), ops)
-            return self._undone(-u, c, ops) - corner * ops.exp(ops.minimum(u, ops.constant(0)) / c)
+            return twice - self._undone(-u, c, ops)
 
-        return ops.piecewise(u, (ops.constant(0),), (mirrored, partial(self._undone, c=c, ops=ops)))
+        return ops.piecewise(u, (zero,), (mirrored, partial(self._undone, c=c, ops=ops)))
 
     def _undone(self, u: Real, c: Real, ops: Arithmetic) -> Real:
-        """Return φ − c²φ'' at u, in units of the scale."""
+        """Return φ − c²φ'' at u, in units of the scale; on a ray, at |u|."""
         extent = ops.constant(self.extent)
+        first, last = (self._at(self._inside(end, ops), ops) for end in (-extent, extent))
 
         def inside(u: Real) -> Real:
-            j = self._jet(ops.clip(u, -extent, extent), ops)
+            j = self._jet(self._inside(u, ops), ops)
             return j.value - c * c * j.curvature
 
-        ends = [self.formula(end, ops) for end in (-extent, extent)] if not self.ray else [0, 0]
-        if self.ray:
-            last = self.formula(extent, ops)
-            return ops.piecewise(u, (extent,), (inside, lambda u: last))
-        return ops.piecewise(u, (-extent, extent), (lambda u: ends[0], inside, lambda u: ends[1]))
+        return ops.piecewise(u, (-extent, extent), (lambda u: first, inside, lambda u: last))
+
+    def _inside(self, u: Real, ops: Arithmetic) -> Real:
+        """Return the point of the formula's interval whose value φ has at u."""
+        extent = ops.constant(self.extent)
+        return ops.minimum(ops.absolute(u), extent) if self.ray else ops.clip(u, -extent, extent)
+
+    def _at(self, u: Real, ops: Arithmetic) -> Real:
+        if ops is not FLOAT:
+            return self._jet(u, ops).value  # by the very lines that were certified
+        with np.errstate(all="ignore"):
+            return self.formula(u, FLOAT)
 
     def _jet(self, u: Real, ops: Arithmetic) -> Jet:
         if ops is not FLOAT:
             return enclosure(self.formula, u)[0]
-        return jet(self.formula(Jet(u, 1.0, 0.0), FLOAT_JETS))
-
-    def _slope_at(self, u: Real, ops: Arithmetic) -> Real:
-        return self._jet(u, ops).slope
+        # A number may overflow on the way, or belong to a piece that is not taken.
+        with np.errstate(all="ignore"):
+            return jet(self.formula(Jet(u, 1.0, 0.0), FLOAT_JETS))
 
     @property
-    def _start_slope(self) -> float:
-        """φ'(0+) of a ray."""
-        return float(self._slope_at(0.0, FLOAT))
+    def _odd(self) -> bool:
+        """Whether a ray has a slope at 0, and needs the odd extension."""
+        slope = float(self._jet(1e-9, FLOAT).slope)  # beyond a meeting of pieces at 0
+        return self.ray and abs(slope) > CORNER * self._cells.lipschitz
 
     def debiased_range(self, b: float) -> tuple[float, float]:
         """See `Profile.debiased_range`: certified, from the cells."""
@@ -211,9 +246,11 @@ class FormulaProfile(Profile):
             )
         low = float((cells.value[0] - c2 * cells.curvature[1]).min())
         high = float((cells.value[1] - c2 * cells.curvature[0]).max())
-        corner = -4 * b / self.scale * self._start_slope if self.ray else 0.0
         low, high = min(low, *cells.limits), max(high, *cells.limits)
-        return low + min(corner, 0.0), high + max(corner, 0.0)
+        if not self._odd:
+            return low, high
+        twice = 2 * float(self._at(0.0, FLOAT))
+        return min(low, twice - high), max(high, twice - low)
 
     def debiased_preimages(self, y: Array, b: float) -> tuple[Array, Array]:
         """See `Profile.debiased_preimages`: by bisection between the edges of the cells."""
@@ -232,22 +269,19 @@ class FormulaProfile(Profile):
 
     def __repr__(self) -> str:
         name = getattr(self.formula, "__name__", type(self.formula).__name__)
-        return f"FormulaProfile({name}, scale={self.scale:g}, extent={self.extent:g})"
-
-
-def _rounded_down(exact: Fraction) -> float:
-    number = float(exact)
-    return number if Fraction(number) <= exact else math.nextafter(number, 0)
+        ray = ", ray=True" if self.ray else ""
+        return f"FormulaProfile({name}, scale={self.scale:g}, extent={self.extent:g}{ray})"
 
 
 def _settled(cells: Cells) -> tuple[float, float]:
-    """Return the ends of the interval beyond which φ is as good as its limits."""
+    """Return the ends of the interval beyond which φ is as good as its limits, and smooth."""
     span = float(cells.value[1].max() - cells.value[0].min())
     moving = [
         np.flatnonzero(np.abs(cells.value - limit).max(axis=0) > _SETTLED * span)
         for limit in cells.limits
     ]
-    return float(cells.edges[moving[0][0]]), float(cells.edges[moving[1][-1] + 1])
+    low, high = cells.edges[moving[0][0]], cells.edges[moving[1][-1] + 1]
+    return float(min([low, *cells.knots[:1]])), float(max([high, *cells.knots[-1:]]))
 
 
 @lru_cache(maxsize=64)
@@ -267,4 +301,5 @@ def _bound(
     formula: Formula, extent: float, ray: bool, beta: float, growth: str, reach: float
 ) -> CertifiedBound:
     kind = BOUNDS[growth]
-    return kind(*_reached(formula, extent, ray, reach, kind.everywhere), beta)
+    everywhere = kind.everywhere or reach == math.inf
+    return kind(*_reached(formula, extent, ray, reach, everywhere), beta)
