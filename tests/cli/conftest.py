@@ -6,6 +6,9 @@ from typer.testing import CliRunner
 from geoveil.cli.app import app
 from geoveil.simulation.local_server import local_server
 
+# A dumb terminal has 80 columns whatever it says.
+WIDE = {"COLUMNS": "120", "TERM": "xterm"}
+
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory):
@@ -20,7 +23,7 @@ def geoveil(server):
     def run(*arguments, stdin=None, to_server=True):
         more = ["--server", server] if to_server else []
         return CliRunner().invoke(
-            app, [*arguments, *more], input=stdin, catch_exceptions=False, env={"COLUMNS": "120"}
+            app, [*arguments, *more], input=stdin, catch_exceptions=False, env=WIDE
         )
 
     return run
