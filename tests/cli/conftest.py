@@ -4,10 +4,8 @@ import pytest
 from typer.testing import CliRunner
 
 from geoveil.cli.app import app
+from geoveil.cli.console import err, out
 from geoveil.simulation.local_server import local_server
-
-# A dumb terminal has 80 columns whatever it says.
-WIDE = {"COLUMNS": "120", "TERM": "xterm"}
 
 
 @pytest.fixture(scope="session")
@@ -17,13 +15,13 @@ def server(tmp_path_factory):
 
 
 @pytest.fixture
-def geoveil(server):
-    """Run the command; return the result. Errors are raised as they are."""
+def geoveil(server, monkeypatch):
+    """Run the command on a wide terminal; return the result. Errors are raised as they are."""
+    for console in (out, err):  # made at import, with the width of that moment
+        monkeypatch.setattr(console, "width", 120)
 
     def run(*arguments, stdin=None, to_server=True):
         more = ["--server", server] if to_server else []
-        return CliRunner().invoke(
-            app, [*arguments, *more], input=stdin, catch_exceptions=False, env=WIDE
-        )
+        return CliRunner().invoke(app, [*arguments, *more], input=stdin, catch_exceptions=False)
 
     return run
