@@ -2,11 +2,14 @@
 
 import json
 import re
+from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from geoveil.gp import ParameterError
 from geoveil.gp import audit as auditor
+from geoveil.gp.audit import attacks
 
 
 @pytest.fixture
@@ -106,5 +109,74 @@ def test_the_help_explains_and_its_examples_run(run):
     assert "geoveil audit" in examples
     assert len(examples) >= 3
     for example in examples:
-        if example != "geoveil audit":  # run above, with fewer samples
+        if example not in ("geoveil audit", "geoveil audit --attack"):  # above, with fewer samples
             assert run(*example.split()[2:]).exit_code == 0
+
+
+def test_attacks_succeed_on_floats_and_fail_on_release(run, monkeypatch):
+    few = partial(attacks.attack_outputs, reachable_samples=60, spacing_samples=3000)
+    monkeypatch.setattr(attacks, "attack_outputs", few)
+    result = run("--attack", "--samples", "20", "--json")
+    shown = json.loads(result.output)
+    assert (shown["attack"], shown["timing_samples"], shown["failure_probability"]) == (
+        True,
+        20,
+        1e-6,
+    )
+    outputs = [row for row in shown["rows"] if row["attack"] != "timing"]
+    times = [row for row in shown["rows"] if row["attack"] == "timing"]
+    assert len(outputs) == 8
+    assert len(times) >= 8
+    for row in outputs:
+        assert row["succeeds"] == (row["path"] == "simulate")
+        assert row["as_it_must"]
+    assert result.exit_code == (0 if all(row["as_it_must"] for row in times) else 1)
+
+
+@pytest.fixture
+def canned(monkeypatch):
+    """Replace the attacks by rows of our own; return the two of outputs."""
+    floats, exact = (
+        attacks.OutputAttack("precision", "M", path, path == "simulate", 0.1, guesses, 0.5)
+        for path, guesses in (
+            ("simulate", attacks.Guesses(500, 0, 1000, 1e-6)),
+            ("release", attacks.Guesses(500, 490, 1000, 1e-6)),
+        )
+    )
+    leak = attacks.TimingAttack("M", 400, None, 1e-30, 1e-9, {"0": 2e-5, "10": 3e-5})
+    hidden = replace(leak, floor=9e-5, p_value=0.2)
+
+    def use(*rows, times=(leak, hidden)):
+        monkeypatch.setattr(attacks, "attack_outputs", lambda **_: rows)
+        monkeypatch.setattr(attacks, "attack_times", lambda **_: times)
+
+    use(floats, exact)
+    return use, floats, exact, hidden
+
+
+def test_the_table_of_attacks(run, canned):
+    result = run("--attack")
+    assert result.exit_code == 0
+    assert "succeeds, as it must" in result.output
+    assert "succeeds: pace it" in result.output
+    assert "medians from 20.0 to 30.0 µs" in result.output
+    assert "75.0% of guesses" in result.output
+    assert "52.5% are permitted" in result.output
+    assert "4 of 4 attacks ended as they must" in result.output
+
+
+def test_an_attack_that_ends_otherwise_is_status_1(run, canned):
+    use, floats, exact, hidden = canned
+    use(floats, replace(exact, guesses=floats.guesses))
+    assert run("--attack").exit_code == 1
+    assert "3 of 4" in run("--attack").output
+    use(replace(floats, guesses=exact.guesses), exact)
+    assert run("--attack").exit_code == 1
+    use(floats, exact, times=(replace(hidden, p_value=1e-20),))
+    assert run("--attack", "--json").exit_code == 1
+
+
+@pytest.mark.parametrize("other", [["--faults"], ["--mechanism", "PlanarLaplace"]])
+def test_attacks_are_run_alone(run, other):
+    with pytest.raises(ParameterError, match="alone, without"):
+        run("--attack", *other)

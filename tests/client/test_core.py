@@ -1,6 +1,7 @@
 """The private part, against the mechanisms' formulas in mpmath and the bits that were drawn."""
 
 import math
+import time
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -298,3 +299,21 @@ def test_the_campaign_is_the_one_published(contributor: Contributor, campaign: C
     accepted = contributor.accept("income", encode(campaign))
     assert accepted.campaign == decode(encode(campaign))
     assert accepted.digest == digest(encode(campaign))
+
+
+def test_a_floor_hides_how_long_a_report_took(policy: Policy, make_campaign: Any) -> None:
+    published = encode(make_campaign())
+    floor = 0.02
+    contributor = Contributor(policy=policy, floor_s=floor)
+    accepted = contributor.accept("income", published)
+    for value in (100_000.0, 1e15, "not a number"):
+        start = time.perf_counter()
+        if isinstance(value, str):
+            with pytest.raises(PrivateValueError):
+                contributor.prepare(accepted, value)
+        else:
+            contributor.prepare(accepted, value)
+        assert time.perf_counter() - start >= floor
+    for wrong in (0.0, -1.0, math.nan, 61.0, "1", True):
+        with pytest.raises(ParameterError, match="floor_s"):
+            Contributor(policy=policy, floor_s=wrong)  # type: ignore[arg-type]

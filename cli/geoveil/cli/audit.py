@@ -11,9 +11,11 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
+from geoveil.cli.attack import run_attacks
 from geoveil.cli.console import err, number, out
 from geoveil.gp import audit as auditor
 from geoveil.gp.audit import FAILURE_PROBABILITY, Verdict
+from geoveil.gp.errors import ParameterError
 
 _WIDTHS = (22, 15)
 """Of the first two columns, so that the table fits into 80."""
@@ -26,9 +28,17 @@ def audit(
     faults: Annotated[
         bool, typer.Option("--faults", help="Audit four faulty mechanisms: all must be caught.")
     ] = False,
+    attack: Annotated[
+        bool,
+        typer.Option("--attack", help="Attack float noise, exact release and its time."),
+    ] = False,
     samples: Annotated[
-        int, typer.Option(help="Reports drawn at each point of a pair, for the black box.")
-    ] = 100_000,
+        int | None,
+        typer.Option(
+            help="Reports drawn at each point of a pair, for the black box; 100,000 by default."
+            " With --attack: releases timed at each place, 400 by default."
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="The same seed draws the same reports.")] = 1,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON instead, with the points and outputs.")
@@ -39,8 +49,20 @@ def audit(
     All numbers are fractions of the ε that a mechanism promises; above 1 it is broken. Status 0: no
     promise was refuted (with --faults: every faulty mechanism was caught). Status 1 otherwise.
 
-    Examples: geoveil audit; geoveil audit --mechanism DebiasedLaplace; geoveil audit --faults
+    With --attack, three attacks on the computer instead of the mathematics: which outputs can be
+    reached, how finely they are spaced, and how long a release takes. Status 0: the first two
+    succeed on float noise and fail on release, and a floor under its time hides what time tells.
+
+    Examples: geoveil audit; geoveil audit --mechanism DebiasedLaplace; geoveil audit --faults;
+    geoveil audit --attack
     """
+    if attack:
+        if faults or mechanism is not None:
+            raise ParameterError("--attack", True, "alone, without --faults and --mechanism")
+        if not run_attacks(samples, seed, as_json):
+            raise typer.Exit(1)
+        return
+    samples = 100_000 if samples is None else samples
     cases = auditor.faults() if faults else auditor.catalogue()
     if mechanism is not None:
         cases = auditor.named(cases, mechanism)

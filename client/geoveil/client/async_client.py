@@ -59,6 +59,7 @@ class AsyncClient:
         timeout_s: float = 10.0,
         transport: AsyncTransport | None = None,
         source: RandomSource | None = None,
+        release_floor_s: float | None = None,
         timing: Timing | None = None,
     ) -> None:
         timing = timing or Timing()
@@ -66,7 +67,12 @@ class AsyncClient:
         if transport is None:
             transport = self._own = GrpcAioTransport(target, tls=tls)
         self._session = Session(
-            policy=policy, state_dir=state_dir, timeout_s=timeout_s, source=source, timing=timing
+            policy=policy,
+            state_dir=state_dir,
+            timeout_s=timeout_s,
+            source=source,
+            floor_s=release_floor_s,
+            timing=timing,
         )
         self._effects = _Awaited(transport, timing.sleep_async)
         self._closed = False

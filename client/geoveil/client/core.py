@@ -15,7 +15,9 @@ from geoveil.gp import (
     PrivateValueError,
     RandomSource,
     SystemSource,
+    paced,
 )
+from geoveil.gp.validation import between
 from geoveil.proto.v1 import report_pb2
 
 REPORT_ID_BYTES = 16
@@ -36,12 +38,19 @@ class Contributor:
     Args:
         policy: what the app permits.
         source: random bits; the operating system's by default.
+        floor_s: least time, in seconds, that making a report takes; see `geoveil.gp.paced`.
 
     Raises:
-        ParameterError: if the bits of the source can be predicted.
+        ParameterError: if the bits of the source can be predicted, or the floor is out of range.
     """
 
-    def __init__(self, *, policy: Policy, source: RandomSource | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        policy: Policy,
+        source: RandomSource | None = None,
+        floor_s: float | None = None,
+    ) -> None:
         if not isinstance(policy, Policy):
             raise ParameterError("policy", policy, "a Policy, which says what the app permits")
         self._policy = policy
@@ -52,6 +61,12 @@ class Contributor:
                 type(source).__name__,
                 "a RandomSource whose bits nobody can predict (is_secure), as SystemSource",
             )
+        self._floor_s = None if floor_s is None else between("floor_s", floor_s, 1e-6, 60)
+
+    @property
+    def waits(self) -> bool:
+        """Whether `prepare` takes at least a stated time."""
+        return self._floor_s is not None
 
     def accept(self, campaign_id: str, published: bytes) -> AcceptedCampaign:
         """Return the campaign that `published` describes, if it may be answered.
@@ -87,6 +102,11 @@ class Contributor:
         Raises:
             PrivateValueError: if the value is not of the kind that the campaign asks about.
         """
+        if self._floor_s is None:
+            return self._prepare(accepted, value)
+        return paced(lambda: self._prepare(accepted, value), self._floor_s)
+
+    def _prepare(self, accepted: AcceptedCampaign, value: Value) -> Contribution:
         campaign = accepted.campaign
         point = _point(campaign, value)
         indices = campaign.allocation.draw(len(campaign.questions), self._source)

@@ -90,11 +90,12 @@ class Session:
         state_dir: str | os.PathLike[str] | None,
         timeout_s: float,
         source: RandomSource | None,
+        floor_s: float | None,
         timing: Timing,
     ) -> None:
         self._timeout_s = positive("timeout_s", timeout_s, "seconds")
         self._timing = timing
-        self._contributor = Contributor(policy=policy, source=source)
+        self._contributor = Contributor(policy=policy, source=source, floor_s=floor_s)
         self._journal = _journal(state_dir)
         self._campaigns: dict[str, AcceptedCampaign] = {}
 
@@ -106,7 +107,8 @@ class Session:
         entry = yield self._local(lambda: self._journal.find(campaign_id))
         if entry is None:
             accepted = yield from self._campaign(campaign_id, deadline)
-            slow = len(accepted.campaign.questions) > _QUICK_QUESTIONS
+            many = len(accepted.campaign.questions) > _QUICK_QUESTIONS
+            slow = many or self._contributor.waits
             entry = yield self._local(lambda: self._draw(accepted, value), slow)
             # Another process may have been faster, with other bytes from the server.
             _check_unchanged(entry, accepted.digest)

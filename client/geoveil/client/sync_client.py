@@ -44,6 +44,8 @@ class Client:
         timeout_s: for all tries of one call together, in seconds.
         transport: used instead of gRPC to `target`, and left open by `close`.
         source: random bits; the operating system's by default.
+        release_floor_s: least time, in seconds, that making a report takes, so that nobody who
+            times the app learns how long it took for this value; a few milliseconds will do.
         timing: the clocks; for tests.
 
     Raises:
@@ -62,6 +64,7 @@ class Client:
         timeout_s: float = 10.0,
         transport: Transport | None = None,
         source: RandomSource | None = None,
+        release_floor_s: float | None = None,
         timing: Timing | None = None,
     ) -> None:
         timing = timing or Timing()
@@ -69,7 +72,12 @@ class Client:
         if transport is None:
             transport = self._own = GrpcTransport(target, tls=tls)
         self._session = Session(
-            policy=policy, state_dir=state_dir, timeout_s=timeout_s, source=source, timing=timing
+            policy=policy,
+            state_dir=state_dir,
+            timeout_s=timeout_s,
+            source=source,
+            floor_s=release_floor_s,
+            timing=timing,
         )
         self._effects = _Blocking(transport, timing.sleep)
         self._closed = False

@@ -1,8 +1,14 @@
 """The mathematics of geoveil: queries, noise, mechanisms, exact release, estimates. No I/O."""
 
 from geoveil.gp.deconvolution import SmoothedRegion
-from geoveil.gp.errors import GeoVeilError, ParameterError, PrivateValueError, UnsupportedError
-from geoveil.gp.exact import RandomSource, SeededSource, SystemSource
+from geoveil.gp.errors import (
+    GeoVeilError,
+    NotPrivateWarning,
+    ParameterError,
+    PrivateValueError,
+    UnsupportedError,
+)
+from geoveil.gp.exact import RandomSource, SeededSource, SystemSource, paced
 from geoveil.gp.mechanisms import (
     ApproximateLaplace,
     DebiasedLaplace,
@@ -63,6 +69,7 @@ __all__ = [
     "LogScale",
     "Mechanism",
     "Noise",
+    "NotPrivateWarning",
     "ParameterError",
     "PlanarLaplace",
     "PointEstimator",
@@ -88,4 +95,5 @@ __all__ = [
     "UnsupportedError",
     "VectorSmoothMechanism",
     "compose",
+    "paced",
 ]

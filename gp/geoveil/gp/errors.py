@@ -4,6 +4,7 @@
     ├── ParameterError     a public parameter is wrong: names it, its value and what is permitted
     ├── PrivateValueError  a private value is wrong: says what is permitted, never the value
     └── UnsupportedError   no mathematics behind the combination: says why, and what to use
+    NotPrivateWarning      a simulation was made where people's values may be
 
 The first two are also `ValueError`s.
 
@@ -59,3 +60,7 @@ class PrivateValueError(GeoVeilError, ValueError):
 
 class UnsupportedError(GeoVeilError):
     """The combination asked for has no proof or no finite answer; the message says what has."""
+
+
+class NotPrivateWarning(UserWarning):
+    """`simulate` was called in a process that holds the device's SDK; `release` is for people."""

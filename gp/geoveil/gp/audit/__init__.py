@@ -2,6 +2,7 @@
 
 `exact_rate`, `exact_epsilon` and `black_box_bound` audit whatever has a density or samples. `audit`
 runs them on a table of rows: the `catalogue` of the library's mechanisms, or the `faults`.
+`attacks` go for the computer: which floats are reachable, how they are spaced, what time tells.
 """
 
 from geoveil.gp.audit.black_box import Bound, black_box_bound

@@ -19,6 +19,7 @@ from geoveil.gp.errors import ParameterError, PrivateValueError
 from geoveil.gp.exact.ball import BALL
 from geoveil.gp.exact.bits import LazyUniform, RandomSource, SystemSource
 from geoveil.gp.exact.release import INT64_MAX, INT64_MIN, release_integer, step_exponent_of
+from geoveil.gp.mechanisms.simulated import Simulated, warn_on_device
 from geoveil.gp.privacy import GeoPrivacy, LocalPrivacy
 from geoveil.gp.queries.base import Query
 
@@ -108,10 +109,11 @@ class Mechanism(ABC):
         """The least and greatest integer that `release` can return."""
         return INT64_MIN, INT64_MAX
 
-    def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Array:
+    def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Simulated:
         """Return one float64 report per point. NOT private on a computer: for experiments.
 
-        Float noise has gaps and spacings that betray f(x) [MATH §10]; use `release` for people.
+        Float noise has gaps and spacings that betray f(x) [MATH §10]; `geoveil audit --attack`
+        shows how. Use `release` for people; where the device's SDK is loaded, this warns once.
 
         Args:
             x: points, as `Query.value` takes them.
@@ -122,6 +124,7 @@ class Mechanism(ABC):
         """
         if not isinstance(rng, np.random.Generator):
             raise ParameterError("rng", rng, "a numpy.random.Generator")
+        warn_on_device()
         points = validation.points(x, self.query.dimension)
         inner = points.shape[points.ndim if self.query.dimension == 1 else -1 :]
         shape = points.shape[: points.ndim - len(inner)]
@@ -130,7 +133,7 @@ class Mechanism(ABC):
         for start in range(0, len(flat), _BLOCK):
             block = slice(start, start + _BLOCK)
             reports[block] = self._simulate(np.asarray(self.query.scalar(flat[block])), rng)
-        return reports.reshape(shape)
+        return Simulated(reports.reshape(shape))
 
     def release(self, x: ArrayLike, source: RandomSource | None = None) -> int:
         """Return one exact, private report: the integer k that stands for k·step.

@@ -15,6 +15,7 @@ from geoveil.gp.exact.bits import LazyUniform, RandomSource, SystemSource
 from geoveil.gp.exact.planar import DIMENSIONS, planar_noise, uniforms_needed
 from geoveil.gp.exact.release import release_integers, step_exponent_of
 from geoveil.gp.mechanisms.base import exponent_below
+from geoveil.gp.mechanisms.simulated import Simulated, warn_on_device
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
 
@@ -39,12 +40,15 @@ class PlanarLaplace:
         step: spacing of the public grid of released coordinates, a power of two in the unit of the
             points; by default 2^-20 of 1/ε, rounded to one.
 
+    Raises:
+        ParameterError: if a parameter is out of range, or the step is not from 2^-200 to 2^200.
+
     Example:
         >>> from geoveil.gp import GeoPrivacy, SeededSource
         >>> z = PlanarLaplace(GeoPrivacy(1.0, per=500.0, unit="metre"), dimension=2)
         >>> k = z.release((120.0, -40.0), SeededSource(1))
         >>> [round(coordinate * z.step) for coordinate in k]
-        [0, 0]
+        [1185, 1342]
         >>> z.simulate([[0.0, 0.0], [10.0, 20.0]], np.random.default_rng(1)).shape
         (2, 2)
     """
@@ -60,9 +64,11 @@ class PlanarLaplace:
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             raise ParameterError("dimension", number, "an integer >= 1")
         exponent = exponent_below(1 / self.privacy.rate, _STEP_BITS)
-        if self.step != 0.0:  # the default
+        if isinstance(self.step, bool) or self.step != 0.0:  # the default
             exponent = step_exponent_of(self.step)
+        # A scale beyond all grids is refused here, not when somebody's point is to be released.
         object.__setattr__(self, "step", math.ldexp(1.0, exponent))
+        step_exponent_of(self.step)
 
     def release(self, x: ArrayLike, source: RandomSource | None = None) -> tuple[int, ...]:
         """Return one exact, private point: integers k that stand for the coordinates k·step.
@@ -98,8 +104,10 @@ class PlanarLaplace:
 
         return release_integers(uniforms, ideal, step_exponent_of(self.step))
 
-    def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Array:
+    def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Simulated:
         """Return perturbed points. NOT private on a computer: for experiments [MATH §10].
+
+        Use `release` for people; where the device's SDK is loaded, this warns once.
 
         Args:
             x: points, (n, k), or (n,) for k = 1.
@@ -108,14 +116,15 @@ class PlanarLaplace:
         Returns:
             An array of the shape of x.
         """
+        warn_on_device()
         points = validation.points(x, self.dimension)
         scale = 1 / self.privacy.rate
         if self.dimension == 1:
-            return points + rng.laplace(scale=scale, size=points.shape)
+            return Simulated(points + rng.laplace(scale=scale, size=points.shape))
         direction = rng.standard_normal(points.shape)
         direction /= np.linalg.norm(direction, axis=-1, keepdims=True)
         radius = rng.gamma(self.dimension, scale, size=points.shape[:-1])
-        return points + radius[..., None] * direction
+        return Simulated(points + radius[..., None] * direction)
 
     def log_density(self, y: ArrayLike, x: ArrayLike) -> Array:
         """Return the log-density of the perturbed point y given x, the two broadcast together."""

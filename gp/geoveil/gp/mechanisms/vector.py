@@ -19,6 +19,7 @@ from geoveil.gp.exact.bits import LazyUniform, RandomSource, SystemSource
 from geoveil.gp.exact.release import INT64_MAX, INT64_MIN, release_integer, step_exponent_of
 from geoveil.gp.mechanisms.base import exponent_below
 from geoveil.gp.mechanisms.lipschitz import LipschitzMechanism
+from geoveil.gp.mechanisms.simulated import Simulated, warn_on_device
 from geoveil.gp.mechanisms.vector_calibration import best_vector_noise, vector_eta
 from geoveil.gp.noise import Noise
 from geoveil.gp.privacy import GeoPrivacy
@@ -184,8 +185,10 @@ class VectorSmoothMechanism:
         """Return B(x) = Σ_j B_j(x), shape (n,), in 1/(unit of x)."""
         return np.asarray(self._bound(self._scalars(x), FLOAT))
 
-    def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Array:
+    def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Simulated:
         """Return float64 reports. NOT private on a computer: for experiments [MATH §10].
+
+        Use `release` for people; where the device's SDK is loaded, this warns once.
 
         Args:
             x: n points, as `Query.value` takes them.
@@ -196,9 +199,11 @@ class VectorSmoothMechanism:
         """
         if not isinstance(rng, np.random.Generator):
             raise ParameterError("rng", rng, "a numpy.random.Generator")
+        warn_on_device()
         scalars = self._scalars(x)
         value = self._value(scalars)
-        return np.asarray(value + self._scale(scalars) * self.noise.sample(rng, value.shape))
+        noise = self.noise.sample(rng, value.shape)
+        return Simulated(np.asarray(value + self._scale(scalars) * noise))
 
     def release(self, x: ArrayLike, source: RandomSource | None = None) -> tuple[int, ...]:
         """Return m exact, private reports: integers k_j that stand for k_j·step.

@@ -1,0 +1,170 @@
+"""From how many uniform numbers could this input have led to exactly this output?
+
+Noise on a computer is a function of a uniform number with finitely many bits. The adversary runs
+the mechanism's own code with numbers of their choice, and finds those that lead to an output by
+bisection, since reports rise with the number. What they count is the probability of the output,
+exactly: of all numbers with 53 bits for `simulate`, of intervals for `release`.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.gp.exact.bits import LazyUniform, RandomSource, SeededSource
+from geoveil.gp.mechanisms.additive import AdditiveMechanism
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_FLOAT_BITS = 53
+_GRID_BITS = 62
+"""Leading bits that are searched. On the default grid an integer has up to 2^21 such numbers."""
+_WIDE = 1 << 24
+"""So far around where floats put an output its numbers are looked for first."""
+_NEAR = 64
+"""So far around the first number others are tried: float noise does not rise strictly."""
+
+
+class Path(ABC):
+    """One way to make reports, as the adversary sees it."""
+
+    name: str
+    """Of the method: simulate or release."""
+    must_break: bool
+    """Whether attacks must succeed: on floats they do."""
+    bits: int
+    """Of the uniform numbers that are searched: j stands for j/2^bits."""
+    count_error: int
+    """By how much a count of preimages may be off, as a measure of all uniform numbers."""
+
+    def __init__(self, mechanism: AdditiveMechanism) -> None:
+        self.mechanism = mechanism
+
+    @abstractmethod
+    def draw(self, x: float, count: int, seed: int) -> NDArray[Any]:
+        """Return independent outputs for one point, (count,); the same seed draws the same."""
+
+    @abstractmethod
+    def reach(self, x: float, numbers: Integers) -> NDArray[Any]:
+        """Return the outputs that uniform numbers lead to, in the shape of `numbers`."""
+
+    @abstractmethod
+    def preimages(self, x: float, outputs: NDArray[Any]) -> Integers:
+        """Return from how many uniform numbers x leads to exactly each output, (n,)."""
+
+    def first(
+        self,
+        x: float,
+        outputs: NDArray[Any],
+        *,
+        above: bool = False,
+        between: tuple[Integers, Integers] | None = None,
+    ) -> Integers:
+        """Return the least number that leads to the output or above it, or only above it.
+
+        Args:
+            x: one point.
+            outputs: (n,).
+            above: whether an output must be exceeded.
+            between: numbers that are known to be at most and at least the answers.
+        """
+        if between is None:
+            between = np.ones(outputs.shape, np.int64), np.full(outputs.shape, 2**self.bits - 1)
+        low, high = between
+        while (low < high).any():
+            middle = low + (high - low) // 2
+            reached = self.reach(x, middle)
+            enough = reached > outputs if above else reached >= outputs
+            high = np.where(enough, middle, high)
+            low = np.where(enough, low, np.minimum(middle + 1, high))
+        return high
+
+
+class FloatPath(Path):
+    """`simulate`: float64 noise from a uniform number with 53 bits.
+
+    Args:
+        mechanism: of one value per report, on points of dimension 1.
+    """
+
+    name = "simulate"
+    must_break = True
+    count_error = 0
+    bits = _FLOAT_BITS
+
+    def draw(self, x: float, count: int, seed: int) -> Array:
+        """See `Path.draw`."""
+        return self.mechanism.simulate(np.full(count, x), np.random.default_rng(seed))
+
+    def reach(self, x: float, numbers: Integers) -> Array:
+        """See `Path.reach`."""
+        flat = numbers.ravel()
+        found = self.mechanism.simulate(np.full(flat.shape, x), _Chosen(flat / 2.0**self.bits))
+        return np.asarray(found.reshape(numbers.shape))
+
+    def preimages(self, x: float, outputs: NDArray[Any]) -> Integers:
+        """See `Path.preimages`: of the numbers next to the first one."""
+        near = self.first(x, outputs)[:, None] + np.arange(-_NEAR, _NEAR + 1)
+        inside = (near >= 1) & (near < 2**self.bits)
+        same = self.reach(x, np.clip(near, 1, 2**self.bits - 1)) == outputs[:, None]
+        return np.asarray((same & inside).sum(axis=1))
+
+
+class GridPath(Path):
+    """`release`: an integer on a public grid, from as many random bits as it takes.
+
+    Args:
+        mechanism: as for `FloatPath`.
+    """
+
+    name = "release"
+    must_break = False
+    count_error = 1
+    bits = _GRID_BITS
+
+    def draw(self, x: float, count: int, seed: int) -> Integers:
+        """See `Path.draw`."""
+        source = SeededSource(seed)
+        return np.array([self.mechanism.release(x, source) for _ in range(count)], np.int64)
+
+    def reach(self, x: float, numbers: Integers) -> Integers:
+        """See `Path.reach`."""
+        found = [self.mechanism.release(x, _Leading(j)) for j in numbers.ravel().tolist()]
+        return np.array(found, np.int64).reshape(numbers.shape)
+
+    def preimages(self, x: float, outputs: NDArray[Any]) -> Integers:
+        """See `Path.preimages`: release never falls as the number rises; they are an interval."""
+        near = FloatPath(self.mechanism).first(x, outputs * self.mechanism.step)
+        near <<= self.bits - FloatPath.bits
+        most = 2**self.bits - 1
+        low, high = np.clip(near - _WIDE, 1, most), np.clip(near + _WIDE, 1, most)
+        around = (self.reach(x, low) < outputs).all() and (self.reach(x, high) > outputs).all()
+        between = (low, high) if around else None
+        start = self.first(x, outputs, between=between)
+        return self.first(x, outputs, above=True, between=between) - start
+
+
+class _Chosen(np.random.Generator):
+    """A generator that returns the uniform numbers that it was told to, in their order."""
+
+    def __init__(self, uniform: Array) -> None:
+        super().__init__(np.random.PCG64(0))
+        self._left = 1 - uniform  # a sample is the quantile at 1 − random()
+
+    def random(self, size: Any = None, *_: Any, **__: Any) -> Any:
+        count = int(np.prod(size))
+        given, self._left = self._left[:count], self._left[count:]
+        return given.reshape(size)
+
+
+class _Leading(RandomSource):
+    """Bits that begin with the number that was chosen, and go on with zeros."""
+
+    def __init__(self, number: int) -> None:
+        self._next = number << (LazyUniform.FIRST - _GRID_BITS)
+
+    def bits(self, count: int) -> int:
+        given, self._next = self._next, 0
+        return given
