@@ -82,7 +82,10 @@ class AnchoredProfile(Profile):
         growth: str = EXPONENTIAL,
         reach: float = 0.0,
     ) -> Real:
-        """See `Profile.noise_bound`: in closed form, else from cells, at most 1 % above."""
+        """See `Profile.noise_bound`: in closed form, else from cells, at most 1 % above.
+
+        From 100,000 features away the cells are longer: 2 %, and beyond ten million a factor of 2.
+        """
         if self.has_anchor(growth, reach):
             return self.smooth_bound(s, beta, ops, growth=growth, reach=reach)
         return _table(self, round_down(Fraction(beta)), growth, reach)(ops.absolute(s), ops)

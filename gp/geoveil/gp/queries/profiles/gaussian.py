@@ -19,6 +19,8 @@ from geoveil.gp.smooth.growth import EXPONENTIAL
 
 _ROUND_UP = 1 + 1e-11
 """Above the error of the touching points, so that the bound stays a bound."""
+_FLAT = 2e-4
+"""Below this βh the anchors are closer to h than the rate of change can be told from 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +185,13 @@ def _steepest_fall() -> tuple[float, float]:
 
 @lru_cache(maxsize=256)
 def _chord_anchors(beta: float) -> tuple[float, float]:
-    """Return where L∞ changes at the relative rate β: below h (or 0), and above it (or ∞)."""
+    """Return where L∞ changes at the relative rate β: below h (or 0), and above it (or ∞).
+
+    Near h, log L∞ ≈ −(z − 1)²/4, so that the anchors tend to 1 ∓ 2β; there the rate is a difference
+    of nearly equal numbers, and off by O(β²) they miss the supremum by O(β⁴).
+    """
+    if beta < _FLAT:
+        return 1 - 2 * beta, 1 + 2 * beta
 
     def solve(low: float, high: float, rising: bool) -> float:
         for _ in range(60):
