@@ -109,6 +109,18 @@ def float_array(x: ArrayLike) -> NDArray[np.float64] | None:
         return None
 
 
+def point(x: ArrayLike, dimension: int) -> list[float]:
+    """Return the coordinates of one private point.
+
+    Raises:
+        PrivateValueError: if it is not one finite point of that dimension.
+    """
+    coordinates = points(x, dimension).ravel().tolist()
+    if len(coordinates) != dimension:
+        raise PrivateValueError(f"one point of {dimension} finite coordinate(s)")
+    return [float(c) for c in coordinates]
+
+
 def points(x: ArrayLike, dimension: int) -> NDArray[np.float64]:
     """Return private points as float64: any shape for dimension 1, else (..., dimension).
 

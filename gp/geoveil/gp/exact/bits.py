@@ -44,6 +44,15 @@ class SystemSource(RandomSource):
         return secrets.randbits(count)
 
 
+def chosen_source(source: RandomSource | None) -> RandomSource:
+    """Return the source that was given, or the system's for None."""
+    if source is None:
+        return SystemSource()
+    if not isinstance(source, RandomSource):
+        raise ParameterError("source", source, "a RandomSource, or None for the system's")
+    return source
+
+
 class SeededSource(RandomSource):
     """Reproducible bits for tests: SHA-256 in counter mode. Never for a release to anyone.
 

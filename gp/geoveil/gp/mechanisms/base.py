@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Real
-from geoveil.gp.errors import ParameterError, PrivateValueError
+from geoveil.gp.errors import ParameterError
 from geoveil.gp.exact.ball import BALL
-from geoveil.gp.exact.bits import LazyUniform, RandomSource, SystemSource
+from geoveil.gp.exact.bits import LazyUniform, RandomSource, chosen_source
 from geoveil.gp.exact.release import INT64_MAX, INT64_MIN, release_integer, step_exponent_of
 from geoveil.gp.mechanisms.simulated import Simulated, warn_on_device
 from geoveil.gp.privacy import GeoPrivacy, LocalPrivacy
@@ -150,11 +150,8 @@ class Mechanism(ABC):
             PrivateValueError: if x is not one finite point.
             UnsupportedError: if the noise has no closed-form quantile.
         """
-        source = SystemSource() if source is None else source
-        if not isinstance(source, RandomSource):
-            raise ParameterError("source", source, "a RandomSource, or None for the system's")
-        uniform = LazyUniform(source)
-        scalar_of = self._private_scalar(x)
+        uniform = LazyUniform(chosen_source(source))
+        scalar_of = _PrivateScalar(self.query, validation.point(x, self.query.dimension))
         return release_integer(uniform, lambda u: self._ideal(scalar_of(), u), self.step_exponent)
 
     def mean(self, x: ArrayLike) -> Array:
@@ -202,15 +199,6 @@ class Mechanism(ABC):
     def _scalar(self, x: ArrayLike) -> Array:
         points = validation.points(x, self.query.dimension)
         return np.asarray(self.query.scalar(points, FLOAT))
-
-    def _private_scalar(self, x: ArrayLike) -> "_PrivateScalar":
-        point = validation.points(x, self.query.dimension)
-        expected_shape = () if self.query.dimension == 1 else (self.query.dimension,)
-        if point.shape != expected_shape and point.size == self.query.dimension:
-            point = point.reshape(expected_shape)
-        if point.shape != expected_shape:
-            raise PrivateValueError(f"one point of {self.query.dimension} finite coordinate(s)")
-        return _PrivateScalar(self.query, point.ravel().tolist())
 
     def __repr__(self) -> str:
         return (

@@ -9,9 +9,9 @@ from numpy.typing import ArrayLike, NDArray
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import Real
 from geoveil.gp.deconvolution import PointEstimator, SmoothedRegion, point_estimator
-from geoveil.gp.errors import ParameterError, PrivateValueError, UnsupportedError
+from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.exact.ball import BALL
-from geoveil.gp.exact.bits import LazyUniform, RandomSource, SystemSource
+from geoveil.gp.exact.bits import LazyUniform, RandomSource, chosen_source
 from geoveil.gp.exact.planar import DIMENSIONS, planar_noise, uniforms_needed
 from geoveil.gp.exact.release import release_integers, step_exponent_of
 from geoveil.gp.mechanisms.base import exponent_below
@@ -88,13 +88,9 @@ class PlanarLaplace:
         """
         if self.dimension not in DIMENSIONS:
             raise UnsupportedError(f"points are released in {DIMENSIONS} dimensions")
-        source = SystemSource() if source is None else source
-        if not isinstance(source, RandomSource):
-            raise ParameterError("source", source, "a RandomSource, or None for the system's")
+        source = chosen_source(source)
         uniforms = [LazyUniform(source) for _ in range(uniforms_needed(self.dimension))]
-        coordinates = validation.points(x, self.dimension).ravel().tolist()
-        if len(coordinates) != self.dimension:
-            raise PrivateValueError(f"one point of {self.dimension} finite coordinate(s)")
+        coordinates = validation.point(x, self.dimension)
         scale = 1 / self.privacy.exact_rate
 
         def ideal(u: list[Real]) -> list[Real]:

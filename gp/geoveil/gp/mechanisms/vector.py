@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
-from geoveil.gp.errors import ParameterError, PrivateValueError
+from geoveil.gp.errors import ParameterError
 from geoveil.gp.exact.ball import BALL
-from geoveil.gp.exact.bits import LazyUniform, RandomSource, SystemSource
+from geoveil.gp.exact.bits import LazyUniform, RandomSource, chosen_source
 from geoveil.gp.exact.release import INT64_MAX, INT64_MIN, release_integer, step_exponent_of
 from geoveil.gp.mechanisms.base import exponent_below
 from geoveil.gp.mechanisms.lipschitz import LipschitzMechanism
@@ -219,13 +219,9 @@ class VectorSmoothMechanism:
             PrivateValueError: if x is not one finite point.
             UnsupportedError: if the noise has no closed-form quantile.
         """
-        source = SystemSource() if source is None else source
-        if not isinstance(source, RandomSource):
-            raise ParameterError("source", source, "a RandomSource, or None for the system's")
+        source = chosen_source(source)
         uniforms = [LazyUniform(source) for _ in self.queries]
-        coordinates = validation.points(x, self.dimension).ravel().tolist()
-        if len(coordinates) != self.dimension:
-            raise PrivateValueError(f"one point of {self.dimension} finite coordinate(s)")
+        coordinates = validation.point(x, self.dimension)
 
         scales: dict[int, Real] = {}
 
