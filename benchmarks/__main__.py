@@ -2,13 +2,15 @@
 
 import argparse
 
-from benchmarks import release, simulate, startup, submit
+from benchmarks import kde, release, scale, simulate, startup, submit
 
 TABLES = {
     "simulate": simulate.table,
     "release": release.table,
+    "scale": scale.table,
     "startup": startup.table,
     "submit": submit.table,
+    "kde": kde.table,
 }
 
 parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)

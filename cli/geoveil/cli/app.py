@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from geoveil.cli import audit, campaign, contribute, demo, estimate, serve
+from geoveil.cli import audit, campaign, contribute, demo, estimate, serve, simulate
 from geoveil.cli.console import fail
 from geoveil.gp import GeoVeilError
 
@@ -23,6 +23,7 @@ app.command("contribute")(contribute.contribute)
 app.command("estimate")(estimate.estimate)
 app.command("demo")(demo.demo)
 app.command("audit")(audit.audit)
+app.add_typer(simulate.app, name="simulate")
 
 
 def _show_version(asked: bool) -> None:

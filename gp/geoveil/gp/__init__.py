@@ -12,6 +12,7 @@ from geoveil.gp.exact import RandomSource, SeededSource, SystemSource, paced
 from geoveil.gp.mechanisms import (
     ApproximateLaplace,
     DebiasedLaplace,
+    LinearProgramMechanism,
     LipschitzMechanism,
     LocalLaplace,
     Mechanism,
@@ -63,6 +64,7 @@ __all__ = [
     "Laplace",
     "LaplacePareto",
     "Linear",
+    "LinearProgramMechanism",
     "LipschitzMechanism",
     "LocalLaplace",
     "LocalPrivacy",

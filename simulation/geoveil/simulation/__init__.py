@@ -1,5 +1,21 @@
 """Experiments on real populations."""
 
-from geoveil.simulation.populations import Population, collisions, household_incomes
+from geoveil.simulation.populations import (
+    LogNormalPopulation,
+    People,
+    Population,
+    PopulationFileError,
+    collisions,
+    household_incomes,
+    incomes_and_debts,
+)
 
-__all__ = ["Population", "collisions", "household_incomes"]
+__all__ = [
+    "LogNormalPopulation",
+    "People",
+    "Population",
+    "PopulationFileError",
+    "collisions",
+    "household_incomes",
+    "incomes_and_debts",
+]

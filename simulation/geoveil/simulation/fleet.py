@@ -9,7 +9,7 @@ from geoveil.gp import validation
 from geoveil.proto.v1 import collector_pb2
 
 
-class _FetchOnce:
+class FetchOnce:
     """An `AsyncTransport` that asks for each campaign once; the rest goes through."""
 
     def __init__(self, transport: AsyncTransport) -> None:
@@ -59,7 +59,7 @@ async def run_fleet(
         GeoVeilError: whatever stops a device; the others are stopped too.
     """
     validation.positive("concurrency", concurrency)
-    shared = _FetchOnce(transport)
+    shared = FetchOnce(transport)
     waiting = iter(values)
     acknowledged = 0
 

@@ -23,6 +23,7 @@ from geoveil.gp.audit.case import (
 )
 from geoveil.gp.mechanisms.additive import AdditiveMechanism
 from geoveil.gp.mechanisms.approximate import ApproximateLaplace
+from geoveil.gp.mechanisms.channel import LinearProgramMechanism
 from geoveil.gp.mechanisms.debiased import DebiasedLaplace
 from geoveil.gp.mechanisms.lipschitz import LipschitzMechanism
 from geoveil.gp.mechanisms.local import LocalLaplace
@@ -153,6 +154,12 @@ def _debiased() -> Iterator[Case]:
         yield _bounded(scene, DebiasedLaplace(scene.query, scene.privacy))
 
 
+def _channel() -> Iterator[Case]:
+    for scene in (RAMP, STEP, BELL):
+        mechanism = LinearProgramMechanism(scene.query, scene.privacy)
+        yield scene.case(mechanism, mechanism.atoms)
+
+
 def _radial() -> Iterator[Case]:
     for scene in (BELL, STEP):
         yield _bounded(scene, RadialLaplace(scene.query, scene.privacy))
@@ -205,6 +212,7 @@ _ROWS: tuple[Callable[[], Iterator[Case]], ...] = (
     _smooth,
     _lipschitz,
     _debiased,
+    _channel,
     _radial,
     _planar,
     _approximate,

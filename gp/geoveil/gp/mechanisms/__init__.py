@@ -2,6 +2,7 @@
 
 from geoveil.gp.mechanisms.approximate import ApproximateLaplace
 from geoveil.gp.mechanisms.base import Mechanism
+from geoveil.gp.mechanisms.channel import LinearProgramMechanism
 from geoveil.gp.mechanisms.debiased import DebiasedLaplace
 from geoveil.gp.mechanisms.lipschitz import LipschitzMechanism
 from geoveil.gp.mechanisms.local import LocalLaplace
@@ -14,6 +15,7 @@ from geoveil.gp.mechanisms.vector import VectorSmoothMechanism
 __all__ = [
     "ApproximateLaplace",
     "DebiasedLaplace",
+    "LinearProgramMechanism",
     "LipschitzMechanism",
     "LocalLaplace",
     "Mechanism",

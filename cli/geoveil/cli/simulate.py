@@ -1,0 +1,18 @@
+"""geoveil simulate: experiments, load, and simulation at scale; a module for each."""
+
+import typer
+
+from geoveil.cli import simulate_experiments, simulate_fleet, simulate_results, simulate_scale
+
+app = typer.Typer(
+    help="The seed paper's experiments, with its mechanisms and geoveil's; load and scale.",
+    no_args_is_help=True,
+)
+app.command("oneway")(simulate_experiments.oneway)
+app.command("twoway")(simulate_experiments.twoway)
+app.command("kde")(simulate_experiments.kde)
+app.command("results")(simulate_results.results)
+app.command("scale")(simulate_scale.scale)
+app.command("export")(simulate_scale.export)
+app.command("bulk")(simulate_scale.bulk)
+app.command("fleet")(simulate_fleet.fleet)

@@ -1,0 +1,233 @@
+"""geoveil simulate fleet: load on a running aggregator, to find out how much it takes."""
+
+import asyncio
+import json
+import secrets
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from geoveil.campaign import Attribute, Campaign, Question, encode
+from geoveil.cli.analyst import DEFAULT_SERVER, Analyst, RootCertificates, Server, ServerError
+from geoveil.cli.console import err, out
+from geoveil.client import TLS, GrpcAioTransport, Policy
+from geoveil.gp import GeoPrivacy, Threshold, UnsupportedError, validation
+
+_SHARES = (0.5, 0.9, 0.99, 1.0)
+_BUSY = 0.85
+"""Share of one core from which this process may be what limits the throughput."""
+
+
+def fleet(
+    devices: Annotated[int, typer.Option(help="Simulated devices, one report each.")] = 10_000,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(
+            help="Draw the reports first, then send so many per request; without it every device"
+            " is an SDK that draws and sends its own."
+        ),
+    ] = None,
+    concurrency: Annotated[int, typer.Option(help="Requests under way at a time.")] = 64,
+    campaign_id: Annotated[
+        str | None,
+        typer.Option(
+            "--campaign",
+            help="Load this campaign: simulated reports STAY in its estimate. By default one is"
+            " made for the test, and closed after it.",
+        ),
+    ] = None,
+    timeout_s: Annotated[
+        float, typer.Option("--timeout", help="Seconds for which each report is tried again.")
+    ] = 60.0,
+    seed: Annotated[int | None, typer.Option(help="Draws the same people again.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Send in the clear to another machine.")
+    ] = False,
+    server: Server = DEFAULT_SERVER,
+    tls_roots: RootCertificates = None,
+) -> None:
+    """Send reports of simulated devices to a running aggregator and time it.
+
+    Status 1 if a report was lost: not acknowledged in the time given, refused, or acknowledged and
+    then missing from the aggregator's count.
+
+    Examples: geoveil simulate fleet --devices 20000;
+    geoveil simulate fleet --devices 1000000 --batch-size 4096 --concurrency 8
+    """
+    validation.between("devices", devices, 1, 100_000_000)
+    rng = np.random.default_rng(seed)
+    roots = None if tls_roots is None else tls_roots.read_bytes()
+    tls = TLS(root_certificates=roots) if roots else TLS(insecure=True) if insecure else None
+    # Refuses, before anything is made there, an address that needs TLS.
+    transport = GrpcAioTransport(server, tls=tls)
+    with Analyst(server, tls_roots) as analyst:
+        name = campaign_id or _create(analyst)
+        campaign, published, before = _look(analyst, name)
+        values = _people(campaign).sample(devices, rng).tolist()
+        try:
+            load = asyncio.run(
+                _send(transport, campaign, published, values, batch_size, concurrency, timeout_s)
+            )
+            counted = _look(analyst, name)[2] - before
+        finally:
+            if campaign_id is None:
+                analyst.close_campaign(name)
+    missing = max(load.accepted - counted, 0)
+    if as_json:
+        typer.echo(json.dumps(_record(load, counted, missing), indent=2))
+    else:
+        _show(load, counted, missing, batch_size)
+    if load.lost or missing:
+        raise typer.Exit(1)
+
+
+def _create(analyst: Analyst) -> str:
+    now = datetime.now(UTC)
+    campaign = Campaign(
+        campaign_id=f"load-test-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}",
+        title="Load test: simulated devices, no people",
+        attribute=Attribute(name="household income", unit="dollar"),
+        privacy=GeoPrivacy(1.0, 8_000.0, "dollar"),
+        questions=(Question("above $100,000", Threshold(100_000, 24_000, "smoothstep")),),
+        opens=now - timedelta(minutes=5),  # clocks differ
+        closes=now + timedelta(days=1),
+    )
+    analyst.create(encode(campaign))
+    return campaign.campaign_id
+
+
+def _look(analyst: Analyst, name: str) -> tuple[Campaign, bytes, int]:
+    """Return a campaign, its bytes and its count of reports."""
+    from geoveil.campaign import decode
+
+    for summary in analyst.list():
+        campaign = decode(summary.envelope.campaign)
+        if campaign.campaign_id == name:
+            return campaign, summary.envelope.campaign, summary.reports
+    raise ServerError(f"the server knows no campaign {name!r}")
+
+
+def _people(campaign: Campaign) -> Any:
+    """Return a population with the kind of value that a campaign asks for."""
+    from geoveil.simulation import collisions, household_incomes, incomes_and_debts
+
+    if campaign.attribute.coordinates is not None:
+        return collisions()
+    if campaign.dimension > 2:
+        raise UnsupportedError("no population holds so many numbers: load a campaign of one or two")
+    return household_incomes() if campaign.dimension == 1 else incomes_and_debts()
+
+
+async def _send(
+    transport: GrpcAioTransport,
+    campaign: Campaign,
+    published: bytes,
+    values: list[Any],
+    batch_size: int | None,
+    concurrency: int,
+    timeout_s: float,
+) -> Any:
+    from geoveil.simulation.load import by_batches, by_devices, prepared
+
+    policy = Policy(limits={campaign.attribute.name: campaign.privacy})
+    name = campaign.campaign_id
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    try:
+        with Progress(*columns, console=err) as progress:
+
+            def bar(what: str) -> Callable[[int], None]:
+                task = progress.add_task(what, total=len(values))
+                return lambda reports: progress.advance(task, reports)
+
+            if batch_size is None:
+                return await by_devices(
+                    name,
+                    values,
+                    transport=transport,
+                    policy=policy,
+                    concurrency=concurrency,
+                    timeout_s=timeout_s,
+                    on_reports=bar("drawing and sending"),
+                )
+            batches = list(
+                prepared(
+                    name,
+                    published,
+                    values,
+                    policy=policy,
+                    batch_size=batch_size,
+                    on_reports=bar("drawing"),
+                )
+            )
+            return await by_batches(
+                batches,
+                transport=transport,
+                concurrency=concurrency,
+                timeout_s=timeout_s,
+                on_reports=bar("sending"),
+            )
+    finally:
+        await transport.aclose()
+
+
+def _show(load: Any, counted: int, missing: int, batch_size: int | None) -> None:
+    table = Table("", "", box=SIMPLE_HEAD, show_header=False)
+    table.columns[1].justify = "right"
+    table.add_row("reports per second", f"[bold]{load.throughput:,.0f}[/]")
+    table.add_row("seconds", f"{load.seconds:,.2f}")
+    latencies = [load.latency_s(share) for share in _SHARES]
+    if None not in latencies:
+        shown = " / ".join(f"{1e3 * latency:,.1f}" for latency in latencies)
+        table.add_row("latency of a request, ms: median / 90 % / 99 % / longest", shown)
+    table.add_row("accepted", f"{load.accepted:,}")
+    table.add_row("duplicates (acknowledged again)", f"{load.duplicates:,}")
+    table.add_row("rejected", f"{load.rejected:,}")
+    table.add_row("not acknowledged", f"{load.lost:,}")
+    table.add_row("acknowledged but not in the count", f"{missing:,}")
+    for code, count in load.failures.most_common():
+        table.add_row(f"requests that failed with {code}", f"{count:,}")
+    table.add_row("this process, of one core", f"{_busy(load):.0%}")
+    out.print(table)
+    if _busy(load) > _BUSY:
+        out.print(
+            "This process was busy nearly all the time, so it, not the aggregator, may be what"
+            " limits the throughput: run several at once"
+            + (", or send prepared reports with --batch-size." if batch_size is None else ".")
+        )
+    verdict = "[bold red]reports were lost[/]" if load.lost or missing else "nothing was lost"
+    out.print(f"{verdict}: {load.devices:,} to deliver, {counted:,} more in the aggregator's count")
+
+
+def _busy(load: Any) -> float:
+    return float(load.cpu_seconds / load.seconds) if load.seconds else 0.0
+
+
+def _record(load: Any, counted: int, missing: int) -> dict[str, object]:
+    names = ("median", "90 %", "99 %", "longest")
+    return {
+        "devices": load.devices,
+        "seconds": load.seconds,
+        "reports_per_second": load.throughput,
+        "latency_s": {n: load.latency_s(s) for n, s in zip(names, _SHARES, strict=True)},
+        "acknowledged": load.acknowledged,
+        "accepted": load.accepted,
+        "duplicates": load.duplicates,
+        "rejected": load.rejected,
+        "not_acknowledged": load.lost,
+        "counted": counted,
+        "missing_from_count": missing,
+        "failed_requests": dict(load.failures),
+        "busy_share_of_one_core": _busy(load),
+    }

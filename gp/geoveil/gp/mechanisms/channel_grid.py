@@ -1,0 +1,188 @@
+"""Rows between nodes: quadratic splines of probabilities, private at every s.
+
+The range of s is cut into segments, a segment into N cells of equal width Δ. A segment has N + 2
+rows P_0 … P_N+1; on a cell with the three rows A, B, C and θ ∈ [0, 1] the channel is
+
+    P(s) = (1−θ)² b₀ + 2θ(1−θ) b₁ + θ² b₂,   b₀ = (A+B)/2,  b₁ = B,  b₂ = (B+C)/2,
+
+but b₀ = A in the first cell of a segment and b₂ = C in the last. Neighbouring segments share a
+row, so that P is continuous everywhere; within a segment its slope is, too. The weights of the
+three rows are ≥ 0 and add up to 1: every P(s) is a distribution, and its mean is the same spline of
+the means.
+
+**Theorem.** If every entry satisfies A/ρ ≤ B ≤ ρA and B/σ ≤ C ≤ σB, and e = εΔ ≤ 2, then
+|∂_s log P(s)| ≤ ε on the cell for all (A, B, C) if it holds for the triples (1/ρ, 1, σ) and
+(ρ, 1, 1/σ). *Proof.* For ∂_s log P ≤ ε we need K = eP − ∂_θP ≥ 0. K is linear in (A, B, C). With
+a = 1/2 or 1 for an inner or a first cell A has the coefficient a(e(1−θ)² + 2(1−θ)) ≥ 0, and C has
+c(eθ² − 2θ) ≤ 0, as e ≤ 2. So K is least at A = B/ρ, C = σB. The other direction is
+the mirror image.
+On the triple, K is a quadratic in θ with the Bernstein coefficients k₀ = e b₀ − 2(b₁ − b₀),
+k₁ = e b₁ − (b₂ − b₀), k₂ = e b₂ − 2(b₂ − b₁); it is ≥ 0 on [0, 1] if and only if k₀, k₂ ≥ 0 and
+k₁ ≥ −√(k₀k₂). All this is decided in fractions, here.
+
+For an inner cell and ρ = σ the condition is √ρ − 1/√ρ ≤ e, that is 2 sinh(½ ln ρ) ≤ εΔ: with
+u = 1 + θ(ρ−1) the triple has ∂_θP/P = 2(ρ−1)u/(u² + ρ), largest at u = √ρ. Rows that are
+interpolated linearly would have to satisfy ρ − 1 ≤ εΔ, which wastes half of εΔ of the rate where
+this wastes (εΔ)²/24.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.gp.arithmetic import Real
+from geoveil.gp.errors import UnsupportedError
+
+Array = NDArray[np.float64]
+
+_BITS = 40
+"""Ratios are multiples of 2^-40: what is lost is below 10^-12."""
+_Triple = tuple[Fraction, Fraction, Fraction]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One cell: which rows it mixes, and how its Bernstein coefficients follow from them."""
+
+    row: int
+    """The first of its three rows."""
+    start: Fraction
+    width: Fraction
+    first: bool
+    last: bool
+
+    def bernstein(self, triple: _Triple) -> _Triple:
+        """Return (b₀, b₁, b₂)."""
+        a, b, c = triple
+        return (a if self.first else (a + b) / 2), b, (c if self.last else (b + c) / 2)
+
+    def weights(self, theta: Real) -> tuple[Real, Real, Real]:
+        """Return the shares of the three rows at θ, a ball or an array."""
+        left, right = (1 - theta) * (1 - theta), theta * theta
+        if not self.first:
+            left = left / 2
+        if not self.last:
+            right = right / 2
+        return left, 1 - left - right, right
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The cells of all segments, from the lowest s up.
+
+    Args:
+        edges: ends of the segments, increasing: doubles, exactly.
+        counts: number of cells of each segment.
+    """
+
+    edges: tuple[float, ...]
+    counts: tuple[int, ...]
+
+    @property
+    def rows(self) -> int:
+        """Number of rows, of all segments together."""
+        return sum(self.counts) + len(self.counts) + 1
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """All cells, from left to right."""
+        return _cells(self)
+
+    @property
+    def knots(self) -> Array:
+        """Ends of the cells, as doubles."""
+        return np.array([*(float(cell.start) for cell in self.cells), self.edges[-1]])
+
+    def ratios(self, rate: Fraction) -> tuple[Fraction, ...]:
+        """Return, for each row but the last, how much it and the next may differ by a factor."""
+        return _ratios(self, rate)
+
+    def locate(self, s: Array) -> tuple[NDArray[np.intp], Array]:
+        """Return the first of the three rows at each s, and their shares, (n, 3)."""
+        knots, cells = self.knots, self.cells
+        s = np.clip(s, self.edges[0], self.edges[-1])
+        index = np.clip(np.searchsorted(knots, s, side="right") - 1, 0, len(cells) - 1)
+        theta = np.clip((s - knots[index]) / np.diff(knots)[index], 0.0, 1.0)
+        lead = np.array([1.0 if cell.first else 0.5 for cell in cells])[index]
+        trail = np.array([1.0 if cell.last else 0.5 for cell in cells])[index]
+        left, right = lead * (1 - theta) ** 2, trail * theta**2
+        shares = np.stack([left, 1 - left - right, right], axis=-1)
+        return np.array([cell.row for cell in cells])[index], shares
+
+    def mix(self, rows: Array, s: Array) -> Array:
+        """Return Σ_j share_j(s)·rows[j] at each s; rows has shape (M,) or (M, m)."""
+        first, shares = self.locate(s)
+        picked = rows[first[..., None] + np.arange(3)]
+        flat = np.einsum("...j,...jk->...k", shares, picked.reshape((*shares.shape, -1)))
+        return np.asarray(flat).reshape((*np.shape(s), *rows.shape[1:]))
+
+    def mass(self, s: Array, weights: Array) -> Array:
+        """Return how much of a prior each row gets, (M,)."""
+        first, shares = self.locate(s)
+        total = np.zeros(self.rows)
+        np.add.at(total, first[:, None] + np.arange(3), shares * weights[:, None])
+        return total
+
+
+@lru_cache(maxsize=64)
+def _cells(grid: Grid) -> tuple[Cell, ...]:
+    found, row = [], 0
+    for (low, high), count in zip(pairwise(grid.edges), grid.counts, strict=True):
+        start = Fraction(low)
+        width = (Fraction(high) - start) / count
+        found += [
+            Cell(row + i, start + i * width, width, i == 0, i == count - 1) for i in range(count)
+        ]
+        row += count + 1
+    return tuple(found)
+
+
+def keeps(cell: Cell, rate: Fraction, left: Fraction, right: Fraction) -> bool:
+    """Return whether |∂_s log P| ≤ rate on the cell, whatever rows the two ratios permit."""
+    e = rate * cell.width
+    mirror = Cell(cell.row, cell.start, cell.width, cell.last, cell.first)
+    return e <= 2 and _rises_within(cell, e, left, right) and _rises_within(mirror, e, right, left)
+
+
+def _rises_within(cell: Cell, e: Fraction, left: Fraction, right: Fraction) -> bool:
+    b0, b1, b2 = cell.bernstein((1 / left, Fraction(1), right))
+    k0, k1, k2 = e * b0 - 2 * (b1 - b0), e * b1 - (b2 - b0), e * b2 - 2 * (b2 - b1)
+    return k0 >= 0 and k2 >= 0 and (k1 >= 0 or k1 * k1 <= k0 * k2)
+
+
+@lru_cache(maxsize=64)
+def _ratios(grid: Grid, rate: Fraction) -> tuple[Fraction, ...]:
+    found: list[Fraction] = []
+    for (low, high), count in zip(pairwise(grid.edges), grid.counts, strict=True):
+        inner, end = _links(rate * (Fraction(high) - Fraction(low)) / count, count == 1)
+        found += [end, *[inner] * (count - 1), end]
+    if not all(keeps(c, rate, found[c.row], found[c.row + 1]) for c in grid.cells):
+        raise UnsupportedError("the grid is too coarse for the guarantee: use more cells")
+    return tuple(found)
+
+
+@lru_cache(maxsize=256)
+def _links(e: Fraction, single: bool) -> tuple[Fraction, Fraction]:
+    """Return the ratio between inner rows, then that at the ends of a segment, for e = εΔ."""
+    zero, one = Fraction(0), Fraction(1)
+    inside, end = Cell(0, zero, one, False, False), Cell(0, zero, one, True, single)
+    inner = _largest(lambda r: keeps(inside, e, r, r), 1 + 3 * e)
+    return inner, _largest(lambda r: keeps(end, e, r, r if single else inner), 1 + e)
+
+
+def _largest(holds: Callable[[Fraction], bool], most: Fraction) -> Fraction:
+    """Return the largest multiple of 2^-40, from 1 up to `most`, for which all smaller ones hold.
+
+    By bisection: what holds is checked again where it is used.
+    """
+    low, high = 1 << _BITS, math.ceil(most * (1 << _BITS))
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(Fraction(middle, 1 << _BITS)) else (low, middle)
+    return Fraction(low, 1 << _BITS)

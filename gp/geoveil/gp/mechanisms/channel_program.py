@@ -1,0 +1,205 @@
+"""The linear programme of the best unbiased channel, and the proof of how good it is [MATH §8].
+
+A channel is a table P of rows j = 0 … M−1 over outputs y:
+
+    minimise Σ_j π_j Σ_y P_jy (y − f_j)²   subject to   Σ_y P_jy = 1,  Σ_y y P_jy = f_j,
+    P_jy ≤ r_j P_j+1,y  and  P_j+1,y ≤ r_j P_jy,  P ≥ 0.
+
+**Duality.** Numbers α_j, β_j are dual feasible for *all real y* if for every y the costs
+c_j(y) = π_j(y − f_j)² − α_j − β_j y satisfy Σ_j c_j(y) p_j ≥ 0 for each p ≥ 0 whose neighbours
+differ at most by the factors r_j. Then every feasible P, on whatever outputs, costs at least
+Σ α_j + β_j f_j: sum c_j(y) P_jy over j and y. The least such sum with p_0 = 1 is V_0(y), where
+V_j = c_j + min(r_j V_j+1, V_j+1/r_j): one pass, exact. So outputs at which V < 0 improve the
+programme (they are added until little is left to gain), and a shift of α by −κπ makes V ≥ 0 on a
+mesh of y.
+
+**Between the points of the mesh.** For each p the sum is a quadratic in y with the leading
+coefficient A = Σ π_j p_j, hence at most A·h²/4 below its chord over a mesh width h: a further shift
+by h²/4 makes V ≥ 0 between them. **Beyond the mesh** it is enough that the sum points outwards at
+either end: that Σ c'_j(y) p_j ≥ 0 at the upper end, and ≤ 0 at the lower one, for every p; the same
+pass decides.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.gp.errors import UnsupportedError
+
+Array = NDArray[np.float64]
+
+_FIRST = 40
+_MESH = 6000
+_SOLVERS = (("highs-ipm", 1e-9), ("highs-ds", 1e-9), ("highs-ipm", 1e-7))
+"""Method and tolerance, in the order in which they are tried; all end at a vertex."""
+_OPTIMAL = 0
+"""The status of SciPy's result."""
+_ACTIVE = 1e-9
+_ROUNDING = 1e-9
+"""Share of the bound that float64 may have lost in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What the channel has to do; lengths are in the unit of the outputs.
+
+    Args:
+        targets: f_j, (M,).
+        ratios: r_j > 1, (M − 1,).
+        weights: π_j ≥ 0, (M,), with sum 1.
+        reach: how far the outputs may go beyond the targets, > 0.
+        spacing: outputs are multiples of it; 0 if they need not be.
+    """
+
+    targets: Array
+    ratios: Array
+    weights: Array
+    reach: float
+    spacing: float = 0.0
+
+    def mesh(self, count: int) -> Array:
+        """Return outputs to choose from: `count` + 1 of them, or fewer on a coarse grid."""
+        low, high = self.targets.min() - self.reach, self.targets.max() + self.reach
+        return self.on_grid(np.linspace(low, high, count + 1))
+
+    def on_grid(self, outputs: Array) -> Array:
+        """Return the outputs moved to multiples of the spacing, increasing."""
+        if self.spacing:
+            outputs = np.round(outputs / self.spacing) * self.spacing
+        return np.unique(outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """An optimum over given outputs, to the solver's tolerance, with its dual."""
+
+    outputs: Array
+    table: Array
+    """P, (M, m)."""
+    alpha: Array
+    beta: Array
+    cost: float
+
+
+def solve(program: Program, rounds: int, floor: float = 0.0) -> Channel:
+    """Return an optimal channel, over outputs that are found on the way.
+
+    Args:
+        program: what to solve.
+        rounds: how often outputs are added; the gap to the best halves with each about twice.
+        floor: τ, the share of every row that is kept for the uniform row: P ← (1 − τ)P + τ/m, for
+            which the means are made to come out as the targets.
+
+    Raises:
+        UnsupportedError: if the solver finds no channel.
+    """
+    outputs = program.mesh(_FIRST)
+    channel = optimum(program, outputs, floor)
+    fine = program.mesh(_MESH)
+    for _ in range(rounds):
+        value = shortfall(program, channel.alpha, channel.beta, fine)
+        inner = value[1:-1]
+        dips = (inner < value[:-2]) & (inner <= value[2:]) & (inner < 0)
+        active = channel.table.max(axis=0) > _ACTIVE
+        wider = np.unique(np.concatenate([channel.outputs[active], fine[1:-1][dips]]))
+        if np.array_equal(wider, channel.outputs):
+            break
+        channel = optimum(program, wider, floor)
+    return channel
+
+
+def optimum(program: Program, outputs: Array, floor: float = 0.0) -> Channel:
+    """Return the best channel over these outputs; see `solve`."""
+    from scipy import sparse
+    from scipy.optimize import linprog
+
+    rows, columns = len(program.targets), len(outputs)
+    center, half = (outputs[0] + outputs[-1]) / 2, (outputs[-1] - outputs[0]) / 2
+    y = (outputs - center) / half
+    # What the uniform row adds to the mean is taken from the targets.
+    f = ((program.targets - center) / half - floor * float(y.mean())) / (1 - floor)
+    costs = program.weights[:, None] * (y - f[:, None]) ** 2
+    one = sparse.identity(columns)
+    row, r = sparse.identity(rows), sparse.diags(program.ratios)
+    here, there = sparse.eye(rows - 1, rows), sparse.eye(rows - 1, rows, k=1)
+    links = [sparse.kron(there - r @ here, one), sparse.kron(here - r @ there, one)]
+    sums = [sparse.kron(row, np.ones((1, columns))), sparse.kron(row, y[None])]
+    for method, tolerance in _SOLVERS:
+        result = linprog(
+            costs.ravel(),
+            A_ub=sparse.vstack(links, format="csr"),
+            b_ub=np.zeros(2 * (rows - 1) * columns),
+            A_eq=sparse.vstack(sums, format="csr"),
+            b_eq=np.concatenate([np.ones(rows), f]),
+            bounds=(0, None),
+            method=method,
+            options={
+                "primal_feasibility_tolerance": tolerance,
+                "dual_feasibility_tolerance": tolerance,
+            },
+        )
+        if result.status == _OPTIMAL:
+            break
+    else:
+        raise UnsupportedError(
+            "the solver found no optimal channel for this query and guarantee; use"
+            " DebiasedLaplace, or a wider band"
+        )
+    table = np.maximum(result.x.reshape(rows, columns), 0.0)
+    table /= table.sum(axis=1, keepdims=True)
+    # The dual for y, from that for (y − center)/half; costs were divided by half².
+    slope = result.eqlin.marginals[rows:] * half
+    alpha = result.eqlin.marginals[:rows] * half**2 - slope * center
+    return Channel(
+        outputs,
+        (1 - floor) * table + floor / columns,
+        alpha,
+        slope,
+        float(result.fun) * float(half) ** 2,
+    )
+
+
+def shortfall(program: Program, alpha: Array, beta: Array, y: Array) -> Array:
+    """Return V_0(y): negative where an output y would violate the dual. See the module."""
+    squares = (y[:, None] - program.targets) ** 2 * program.weights
+    return _least(program, squares - alpha - beta * y[:, None])
+
+
+def _least(program: Program, costs: Array) -> Array:
+    """Return the least Σ_j c_j p_j over all p with p_0 = 1 that the ratios permit, (n,)."""
+    total = costs[:, -1]
+    for j in range(len(program.ratios) - 1, -1, -1):
+        ratio = program.ratios[j]
+        total = costs[:, j] + np.minimum(ratio * total, total / ratio)
+    return total
+
+
+def certified(program: Program, channel: Channel) -> float:
+    """Return a number that no channel costs less than, whatever its outputs. See the module.
+
+    It is a proof up to the rounding of float64, for which 1e-9 of it is given away.
+    """
+    mesh = np.linspace(
+        program.targets.min() - 2 * program.reach, program.targets.max() + 2 * program.reach, _MESH
+    )
+    width = float(mesh[1] - mesh[0])
+
+    def holds(kappa: float) -> bool:
+        alpha = channel.alpha - kappa * program.weights
+        return bool((shortfall(program, alpha, channel.beta, mesh) >= 0).all())
+
+    for end, sign in ((mesh[-1], 1.0), (mesh[0], -1.0)):
+        outward = sign * (2 * program.weights * (end - program.targets) - channel.beta)
+        if float(_least(program, outward[None])[0]) < 0:
+            return 0.0
+    low, high = 0.0, width**2
+    while not holds(high):
+        if high > channel.cost:
+            return 0.0
+        low, high = high, 4 * high
+    for _ in range(12):
+        middle = (low + high) / 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    bound = float(channel.alpha.sum() + channel.beta @ program.targets) - high - width**2 / 4
+    return max(bound * (1 - _ROUNDING), 0.0)

@@ -1,0 +1,135 @@
+"""What no unbiased ε-GP mechanism can do better, in one dimension [MATH §8]."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.gp import validation
+from geoveil.gp.errors import ParameterError
+from geoveil.gp.mechanisms.channel_design import REACH_OF_OUTPUTS, divided
+from geoveil.gp.mechanisms.channel_prior import ScalarPrior, default_prior, variation
+from geoveil.gp.mechanisms.channel_program import Program, certified, solve
+from geoveil.gp.privacy import GeoPrivacy
+from geoveil.gp.queries.base import Query
+from geoveil.gp.queries.profiles.base import Profile
+
+Array = NDArray[np.float64]
+
+_ROUNDS = 2
+_PER_NOISE = 3.0
+_ROUND_UP = 1 + 1e-14
+
+
+@dataclass(frozen=True, slots=True)
+class LowerBound:
+    """A bound on the variance of a report, averaged over a prior, and how far it may be off."""
+
+    value: float
+    """Certified: no unbiased ε-GP mechanism has less, whatever its outputs."""
+    attained: float
+    """What the best channel that was found has, at the nodes: value ≤ optimum there ≤ attained.
+
+    For `everywhere`, with the weights as they are devalued there.
+    """
+    nodes: int
+    """Number of scalars at which the mechanism was held to anything."""
+    outputs: int
+    """Number of outputs of that channel."""
+
+
+def lower_bound(
+    query: Query | Profile,
+    privacy: GeoPrivacy,
+    prior: ScalarPrior | None = None,
+    *,
+    nodes: int = 64,
+    everywhere: bool = False,
+) -> LowerBound:
+    """Return a lower bound on the variance of every unbiased ε-GP mechanism on the scalar.
+
+    Solved is the programme of `channel_program` at nodes s_0 < s_1 < …, with the ratios
+    e^{ε(s_i+1 − s_i)}. What is proved, for every mechanism with E[y | s] = φ(s) and a guarantee of
+    rate ε for all s on the line:
+
+    * *outputs*: y may be any real number. The bound is that of a dual solution which has been
+      checked at all y (to the rounding of float64), not that of a list of outputs. The list only
+      decides how good the dual solution is: that is the gap between `value` and `attained`.
+    * *scalars*: conditions at some s are fewer than at all s, so nodes only lower the bound. But
+      the prior has to be moved to the nodes, each part to the nearest. By default that is all, and
+      the bound is one for *that* prior; it is a quadrature of the given one. With `everywhere` a
+      part that is moved by d counts e^{−εd} of its weight, and the bound holds for the given prior:
+      as outputs at s have at least e^{−εd} of their probability at the node s_i,
+      E[(y − φ(s))² | s] ≥ e^{−εd} E[(y − φ(s))² | s_i] ≥ e^{−εd} Var[y | s_i]. Parts of the prior
+      more than 20/ε beyond the variation of φ are left out, which lowers the bound, too.
+    * *dimension*: if x is a number and s = ±(x − c) there is nothing to add. In more dimensions it
+      bounds all mechanisms along any line on which s is a distance; for a distance to a centre and
+      a prior with rotational symmetry, all mechanisms: their mean over rotations is one on s.
+
+    For an even φ and a prior on both sides of 0 nothing is folded: the programme covers both.
+
+    Args:
+        query: f, or its profile.
+        privacy: the guarantee; delta must be 0.
+        prior: of the scalar; by default uniform where the profile varies.
+        nodes: about how many nodes, in [8, 256]; more where φ varies over many noise scales.
+        everywhere: whether the bound shall hold for the prior as given.
+
+    Raises:
+        ParameterError: if an argument is out of range.
+        UnsupportedError: if φ is constant, or the solver fails.
+
+    Example:
+        >>> from geoveil.gp import DebiasedLaplace, Threshold
+        >>> q, privacy = Threshold(0, 4.0, "smoothstep"), GeoPrivacy(1.0, per=1.0)
+        >>> bound = lower_bound(q, privacy)
+        >>> s = np.linspace(-2.0, 2.0, 501)
+        >>> ratio = DebiasedLaplace(q, privacy).variance(s).mean() / bound.value
+        >>> bool(1.05 < ratio < 1.10)
+        True
+    """
+    profile = query.profile if isinstance(query, Query) else query
+    if not isinstance(profile, Profile):
+        raise ParameterError("query", query, "a Query or a Profile")
+    if not isinstance(privacy, GeoPrivacy) or privacy.delta > 0:
+        raise ParameterError("privacy", privacy, "a GeoPrivacy with delta = 0")
+    if prior is not None and not isinstance(prior, ScalarPrior):
+        raise ParameterError("prior", prior, "a ScalarPrior, or None for the uniform one")
+    if isinstance(nodes, bool) or not isinstance(nodes, int):
+        raise ParameterError("nodes", nodes, "an integer in [8, 256]")
+    validation.between("nodes", nodes, 8, 256)
+    if not isinstance(everywhere, bool):
+        raise ParameterError("everywhere", everywhere, "True or False")
+    prior = default_prior(profile) if prior is None else prior
+    s = _nodes(profile, privacy.exact_rate, prior, nodes)
+    rate = privacy.rate
+    ratios = np.exp(rate * np.diff(s)) * _ROUND_UP
+    program = Program(
+        np.asarray(profile.value(s)),
+        ratios,
+        _moved(prior, s, rate if everywhere else 0.0),
+        REACH_OF_OUTPUTS * profile.lipschitz / rate,
+    )
+    channel = solve(program, _ROUNDS)
+    return LowerBound(certified(program, channel), channel.cost, len(s), len(channel.outputs))
+
+
+def _nodes(profile: Profile, rate: Fraction, prior: ScalarPrior, count: int) -> Array:
+    """Return the nodes: the ends of the cells of a grid."""
+    places = np.array(prior.scalars)
+    low, high = variation(profile)
+    if low == 0 and places.min() < 0:
+        low = -high  # even, but the prior is on both sides
+    return divided(profile, rate, places, (low, high), _PER_NOISE, float(count - 1)).knots
+
+
+def _moved(prior: ScalarPrior, s: Array, rate: float) -> Array:
+    """Return how much of the prior each node gets, for a rate at which distance devalues it."""
+    places, shares = np.array(prior.scalars), np.array(prior.weights)
+    nearest = np.searchsorted((s[1:] + s[:-1]) / 2, places)
+    distance = np.abs(places - s[nearest])
+    beyond = (places < s[0]) | (places > s[-1])
+    total = np.zeros(len(s))
+    np.add.at(total, nearest, np.where(beyond & (rate > 0), 0.0, shares * np.exp(-rate * distance)))
+    return total

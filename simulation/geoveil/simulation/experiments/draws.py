@@ -1,0 +1,87 @@
+"""Sums of many reports of people whose values repeat: exact in distribution, and fast.
+
+What depends on the value alone is computed once per distinct value. The noise is drawn for each
+person. NOT private on a computer [MATH §10].
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.gp import GeneralizedCauchy, Laplace, Noise
+from geoveil.gp.mechanisms.additive import AdditiveMechanism
+from geoveil.simulation.experiments.contestants import Answer, Array
+
+Sampler = Callable[[np.random.Generator, int], Array]
+
+
+def sampler(noise: Noise) -> Sampler:
+    """Return a function that draws n of the noise: the family's own, or a faster one.
+
+    The magnitude of generalized Cauchy noise is (G/G')^{1/γ}, with G and G' of Gamma laws of shape
+    1/γ and 1 − 1/γ: u^γ/(1 + u^γ) has the law Beta(1/γ, 1 − 1/γ) [MATH §10].
+    """
+    match noise:
+        case Laplace():
+            return lambda rng, n: rng.laplace(scale=noise.scale, size=n)
+        case GeneralizedCauchy():
+            shape = 1 / noise.gamma
+
+            def draw(rng: np.random.Generator, n: int) -> Array:
+                ratio = rng.standard_gamma(shape, n) / rng.standard_gamma(1 - shape, n)
+                magnitude = ratio**shape
+                return np.asarray(np.where(rng.random(n) < 0.5, magnitude, -magnitude))
+
+            return draw
+        case _:
+            return lambda rng, n: noise.sample(rng, (n,))
+
+
+def total(answer: Answer, x: Array, rng: np.random.Generator) -> float:
+    """Return the sum of one report for each point.
+
+    Args:
+        answer: the mechanism.
+        x: points, (n,) or (n, k).
+        rng: a NumPy generator.
+    """
+    if isinstance(answer, AdditiveMechanism) and answer.noise.variance < math.inf:
+        scale = np.sqrt(answer.variance(x) / answer.noise.variance)
+        noise = sampler(answer.noise)(rng, len(x))
+        return float(answer.query.value(x).sum() + np.einsum("i,i", scale, noise))
+    return float(answer.simulate(x, rng).sum())
+
+
+class Draws:
+    """Reports of people who hold one of a few values.
+
+    Args:
+        answer: the mechanism.
+        values: the distinct values, shape (k,).
+    """
+
+    def __init__(self, answer: Answer, values: Array) -> None:
+        self._answer = answer
+        self._values = values
+        self._sample: Sampler | None = None
+        # f(x) + scale(x)·Z: f and scale once per value.
+        if isinstance(answer, AdditiveMechanism) and answer.noise.variance < math.inf:
+            self._mean = answer.query.value(values)
+            self._scale = np.sqrt(answer.variance(values) / answer.noise.variance)
+            self._sample = sampler(answer.noise)
+
+    def total(self, counts: NDArray[np.int64], rng: np.random.Generator) -> float:
+        """Return the sum of one report of each person.
+
+        Args:
+            counts: number of people at each value, shape (k,).
+            rng: a NumPy generator.
+        """
+        if self._sample is None:
+            people = np.repeat(self._values, counts)
+            return float(self._answer.simulate(people, rng).sum())
+        noise = self._sample(rng, int(counts.sum()))
+        # Not a matrix product: starting threads takes longer than adding.
+        return float(counts @ self._mean + np.einsum("i,i", np.repeat(self._scale, counts), noise))

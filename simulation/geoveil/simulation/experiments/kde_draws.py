@@ -1,0 +1,153 @@
+"""The kernel experiment by drawing every report: the check of the exact mode, and its maps.
+
+All centres of the paper's grid for all people are 744 million reports for each mechanism and
+repetition. So the reports about one kernel are drawn at a sub-grid that is stated; perturbed points
+are drawn once for all centres anyway. No sum is drawn from an approximate law.
+
+A mechanism that perturbs f or the distance is simulated on the distances, which are the points of a
+kernel in one dimension: the same law.
+
+Every contestant has random numbers of its own, and for reports about one kernel every centre has: a
+function of the seed, the repetition, the name and the centre, however the work is cut.
+"""
+
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import singledispatch
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.gp import GaussianKernel, PlanarLaplace
+from geoveil.simulation.experiments.contestants import Contestant
+from geoveil.simulation.experiments.draws import Draws
+from geoveil.simulation.experiments.kde_moments import KERNEL, PointContestant, question
+from geoveil.simulation.experiments.kde_settings import KernelGrid, KernelSetting
+from geoveil.simulation.experiments.kde_sums import Nodes, Places, radial_means
+
+Array = NDArray[np.float64]
+
+_REACH = 13.0
+"""Bandwidths beyond which a kernel is below 1e-36."""
+_NOISE_REACH = 40.0
+"""Noise scales beyond the kernel's end at which the undone kernel, ∝ e^{−εr}, is below 1e-17."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sample:
+    """The people of one repetition, and what seeds everything drawn about them."""
+
+    setting: KernelSetting
+    places: Places
+    """Of the population."""
+    counts: NDArray[np.int64]
+    """People drawn at each place."""
+    seed: tuple[int, int]
+    """Seed of the experiment, and number of the repetition."""
+
+    @classmethod
+    def draw(cls, setting: KernelSetting, places: Places, *, seed: int, number: int) -> "Sample":
+        """Draw n people with replacement.
+
+        Args:
+            setting: how many, and what they are asked.
+            places: the population.
+            seed: of the experiment, ≥ 0.
+            number: of the repetition, ≥ 0.
+        """
+        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(number,)))
+        counts = rng.multinomial(setting.n, places.counts / places.size)
+        return cls(setting, places, counts, (seed, number))
+
+    @property
+    def people(self) -> Places:
+        """Where they are."""
+        there = self.counts > 0
+        return Places(self.places.points[there], self.counts[there].astype(np.float64))
+
+    def rng(self, name: str, centre: int = 0) -> np.random.Generator:
+        """Return the random numbers of a contestant, at one centre or for all."""
+        seed, number = self.seed
+        key = (number, zlib.crc32(name.encode()), centre)
+        return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
+
+
+def kernel_means(people: Places, centres: Array, bandwidth: float) -> Array:
+    """Return the mean of the kernel over people, per centre: the density without privacy.
+
+    Args:
+        people: where they are.
+        centres: metres, shape (m, 2).
+        bandwidth: h > 0, in metres.
+
+    Returns:
+        An array of shape (m,), to about 1e-6: see `radial_means`.
+    """
+    nodes = Nodes(bandwidth, _REACH * bandwidth)
+    f = np.exp(-np.square(nodes.distances / bandwidth) / 2)
+    return radial_means(people, centres, f[:, None], nodes)[:, 0]
+
+
+def estimates(
+    name: str,
+    sample: Sample,
+    grid: KernelGrid,
+    chosen: Iterable[int],
+    contestants: Mapping[str, Contestant] = KERNEL,
+) -> Array:
+    """Return what a contestant makes of a sample, every report drawn, at some centres.
+
+    Args:
+        name: of the contestant.
+        sample: the people.
+        grid: all centres.
+        chosen: indices of those that are asked about.
+        contestants: name → contestant.
+
+    Returns:
+        Estimates of the kernel means, in the order of `chosen`.
+    """
+    indices = np.fromiter(chosen, dtype=np.intp)
+    return _estimates(contestants[name], name, sample, grid, indices)
+
+
+@singledispatch
+def _estimates(
+    contestant: Contestant,
+    name: str,
+    sample: Sample,
+    grid: KernelGrid,
+    indices: NDArray[np.intp],
+) -> Array:
+    """One report per person and centre."""
+    setting = sample.setting
+    kernel = GaussianKernel(0.0, grid.bandwidth(setting.factor))
+    answer = contestant.build(question(kernel, setting.privacy))
+    there = sample.counts > 0
+    points, counts = sample.places.points[there], sample.counts[there]
+    result = np.empty(len(indices))
+    for i, index in enumerate(indices.tolist()):
+        distance = np.hypot(*(points - grid.centres[index]).T)
+        result[i] = Draws(answer, distance).total(counts, sample.rng(name, index))
+    return result / setting.n
+
+
+@_estimates.register
+def _(
+    contestant: PointContestant,
+    name: str,
+    sample: Sample,
+    grid: KernelGrid,
+    indices: NDArray[np.intp],
+) -> Array:
+    """One perturbed point per person: the mean of a function of its distance to each centre."""
+    setting, bandwidth = sample.setting, grid.bandwidth(sample.setting.factor)
+    true = np.repeat(sample.places.points, sample.counts, axis=0)
+    noisy = PlanarLaplace(setting.privacy, 2).simulate(true, sample.rng(name))
+    reach = _REACH * bandwidth + _NOISE_REACH * setting.per_m
+    nodes = Nodes(min(setting.per_m, bandwidth), reach)
+    estimator = contestant.estimator(GaussianKernel((0.0, 0.0), bandwidth), setting.privacy)
+    g = estimator.value(np.stack([nodes.distances, np.zeros(nodes.count)], axis=1))
+    people = Places(noisy, np.ones(len(noisy)))
+    return radial_means(people, grid.centres[indices], g[:, None], nodes)[:, 0]

@@ -1,0 +1,208 @@
+"""The paper's experiment on one threshold: the share of households above it [SGP §5, App. B.1].
+
+One repetition draws n people X₁, …, X_n, with replacement and by weight; each sends a report Yᵢ
+about the soft threshold; the estimate is their mean. Its error is taken against the share of that
+very sample that lies above the hard threshold, h(x) = 1[x > T]. So the error is the mean of n
+independent differences Dᵢ = Yᵢ − h(Xᵢ). With m(x) and v(x) the mean and variance of a report at x,
+
+    E D = E[m − h] =: μ,     Var D = E[v] + Var[m − h],
+
+expectations over the population, and hence the mean squared error is exactly
+
+    E[((1/n) Σ Dᵢ)²] = μ² + (E[v] + Var[m − h])/n.
+
+μ² stays however many people take part: it is what the soft threshold, and for GP_loc the noise,
+misjudges. E[v]/n is what privacy adds to that.
+
+The paper draws one sample for each n and repeats the noise only. Its errors scatter about this mean
+by the last term, Var[m − h]/n.
+"""
+
+import math
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from geoveil.gp import ParameterError
+from geoveil.simulation.experiments.contestants import Answer, Array
+from geoveil.simulation.experiments.draws import Draws
+from geoveil.simulation.experiments.entries import ONE_WAY
+from geoveil.simulation.experiments.rows import Row
+from geoveil.simulation.experiments.runs import Cell
+from geoveil.simulation.experiments.settings import (
+    ONE_WAY_PANELS,
+    ONE_WAY_REPETITIONS,
+    OneWayPanel,
+)
+from geoveil.simulation.populations import household_incomes
+
+BLOCK = 1 << 17
+"""People who are drawn together, from a seed of their own."""
+
+
+@lru_cache(maxsize=1)
+def distinct_incomes() -> tuple[Array, Array]:
+    """Return the distinct household incomes and the share of households at each, which add to 1.
+
+    12,899 numbers stand for 141,199 rows: incomes are published rounded.
+    """
+    households = household_incomes()
+    values, row = np.unique(households.values, return_inverse=True)
+    shares = np.bincount(row, households.weights)
+    return values, shares / shares.sum()
+
+
+@dataclass(frozen=True, slots=True)
+class ExactCell:
+    """One panel and one mechanism, by the formula of this module, for every n."""
+
+    panel: OneWayPanel
+    contestant: str
+
+    @property
+    def key(self) -> str:
+        """See `Cell.key`."""
+        return f"oneway exact {self.contestant} {self.panel}"
+
+    @property
+    def cost(self) -> float:
+        """See `Cell.cost`."""
+        return 1.0
+
+    def rows(self) -> list[Row]:
+        """See `Cell.rows`."""
+        versions = [
+            self._moments(build(self.panel.setting)) for build in ONE_WAY[self.contestant].versions
+        ]
+        squared_bias, noise, spread = np.array(versions).T
+        rows = []
+        for n in self.panel.people:
+            errors = squared_bias + (noise + spread) / n
+            scatter = float(errors.std(ddof=1)) if len(errors) > 1 else 0.0
+            rows.append(
+                _row(
+                    self.panel,
+                    self.contestant,
+                    n,
+                    error=float(errors.mean()),
+                    standard_error=scatter / math.sqrt(len(errors)),
+                    squared_bias=float(squared_bias.mean()),
+                    noise=float(noise.mean()) / n,
+                )
+            )
+        return rows
+
+    def _moments(self, answer: Answer) -> tuple[float, float, float]:
+        """Return μ², E[v] and Var[m − h]."""
+        x, shares = distinct_incomes()
+        misjudged = answer.mean(x) - (x > self.panel.threshold)
+        # Not matrix products: for vectors this short, starting threads takes longer than adding.
+        bias = float(np.sum(shares * misjudged))
+        noise = float(np.sum(shares * answer.variance(x)))
+        return bias**2, noise, float(np.sum(shares * np.square(misjudged - bias)))
+
+
+@dataclass(frozen=True, slots=True)
+class MonteCarloCell:
+    """One panel, one mechanism and one n, by drawing people and noise.
+
+    Each block of each repetition has a seed of its own, made of the seed, the panel, the mechanism,
+    n, and the numbers of the repetition and the block: results do not depend on who computes what.
+    """
+
+    panel: OneWayPanel
+    contestant: str
+    n: int
+    repetitions: int
+    seed: int
+
+    @property
+    def key(self) -> str:
+        """See `Cell.key`."""
+        return (
+            f"oneway monte-carlo {self.contestant} n={self.n} repetitions={self.repetitions}"
+            f" seed={self.seed} {self.panel}"
+        )
+
+    @property
+    def cost(self) -> float:
+        """See `Cell.cost`."""
+        return float(self.n * self.repetitions)
+
+    def rows(self) -> list[Row]:
+        """See `Cell.rows`."""
+        squares = np.square([self.error(r) for r in range(self.repetitions)])
+        return [
+            _row(
+                self.panel,
+                self.contestant,
+                self.n,
+                error=float(squares.mean()),
+                standard_error=float(squares.std(ddof=1) / np.sqrt(self.repetitions)),
+                mode="monte-carlo",
+                seed=self.seed,
+                repetitions=self.repetitions,
+            )
+        ]
+
+    def error(self, repetition: int) -> float:
+        """Return estimate less truth in one repetition."""
+        x, shares = distinct_incomes()
+        above = x > self.panel.threshold
+        versions = ONE_WAY[self.contestant].versions
+        draws = Draws(versions[repetition % len(versions)](self.panel.setting), x)
+        name = zlib.crc32(f"oneway {self.panel.label} {self.contestant}".encode())
+        total = 0.0
+        for block, start in enumerate(range(0, self.n, BLOCK)):
+            seeds = np.random.SeedSequence(self.seed, spawn_key=(name, self.n, repetition, block))
+            rng = np.random.default_rng(seeds)
+            # How many of the block have each income: all that order could tell is who is who.
+            counts = rng.multinomial(min(BLOCK, self.n - start), shares)
+            total += draws.total(counts, rng) - float(counts @ above)
+        return total / self.n
+
+
+def cells(
+    *,
+    mode: str = "exact",
+    repetitions: int = ONE_WAY_REPETITIONS,
+    seed: int = 1,
+    panels: Sequence[OneWayPanel] = ONE_WAY_PANELS,
+    contestants: Sequence[str] = tuple(ONE_WAY),
+) -> list[Cell]:
+    """Return the cells of the experiment.
+
+    Args:
+        mode: one of `MODES`.
+        repetitions: ≥ 2; of each cell, in monte-carlo mode.
+        seed: ≥ 0; the same seed gives the same rows.
+        panels: the paper's twelve by default.
+        contestants: names in `ONE_WAY`.
+    """
+    if mode == "exact":
+        return [ExactCell(p, c) for p in panels for c in contestants]
+    if repetitions < 2:
+        raise ParameterError("repetitions", repetitions, "an integer >= 2")
+    return [
+        MonteCarloCell(p, c, n, repetitions, seed)
+        for p in panels
+        for n in p.people
+        for c in contestants
+    ]
+
+
+def _row(panel: OneWayPanel, contestant: str, n: int, *, error: float, **rest: object) -> Row:
+    return Row(
+        experiment="oneway",
+        panel=panel.label,
+        n=n,
+        per=panel.per,
+        mechanism=contestant,
+        origin=ONE_WAY[contestant].origin,
+        measure="MSE",
+        error=error,
+        **rest,  # type: ignore[arg-type]
+    )

@@ -1,0 +1,168 @@
+"""What experiments give: one row per setting, number of people and mechanism; CSV and Parquet."""
+
+import csv
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, get_type_hints
+
+from geoveil.gp import ParameterError, UnsupportedError, validation
+
+SEED, OURS = "seed paper", "geoveil"
+SEED_PRIOR, PRIOR = "seed paper, with a prior", "geoveil, with a prior"
+ORIGINS = (SEED, OURS, SEED_PRIOR, PRIOR)
+"""Where a mechanism, at its parameters, comes from."""
+MODES = ("exact", "monte-carlo")
+LOCAL = "ε-LDP"
+"""The paper shows it for reference: its guarantee is another one, so it takes part in no ratio."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """The error of one mechanism in one setting.
+
+    The error is the mean, over repetitions, of the squared difference between the estimate and the
+    truth of the repetition's own sample; for a grid of queries, its sum over the grid.
+    """
+
+    experiment: str
+    """"oneway", "twoway" or "kde"."""
+    panel: str
+    """The setting, but for n: for example "T=100000, 1/ε=8000"."""
+    n: int
+    """Number of people."""
+    per: float
+    """1/ε, in the unit of the values."""
+    mechanism: str
+    origin: str
+    """One of `ORIGINS`."""
+    measure: str
+    """"MSE", of one query, or "ASE", of a grid."""
+    error: float
+    """≥ 0; infinite where a variance is."""
+    standard_error: float = 0.0
+    """Of `error`; 0 if nothing was drawn."""
+    squared_bias: float | None = None
+    """The part of `error` that does not shrink with n; None where it was not computed."""
+    noise: float | None = None
+    """The part of `error` that is noise: what privacy costs; None where it was not computed."""
+    mode: str = "exact"
+    """One of `MODES`."""
+    seed: int = 0
+    repetitions: int = 0
+    """0 in exact mode: over all samples and all noise."""
+
+    def __post_init__(self) -> None:
+        validation.choice("origin", self.origin, ORIGINS)
+        validation.choice("mode", self.mode, MODES)
+        if not self.error >= 0:
+            raise ParameterError("error", self.error, "a number >= 0")
+
+
+COLUMNS = tuple(field.name for field in fields(Row))
+_KINDS = get_type_hints(Row)
+_READ: Mapping[Any, Callable[[str], Any]] = MappingProxyType(
+    {
+        str: str,
+        int: int,
+        float: float,
+        float | None: lambda text: float(text) if text else None,
+    }
+)
+"""Type of a column → how its text is read."""
+
+
+def write_csv(rows: Iterable[Row], file: Path) -> None:
+    """Write a table as CSV, with a header."""
+    with file.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.DictWriter(stream, COLUMNS)
+        writer.writeheader()
+        writer.writerows(asdict(row) for row in rows)
+
+
+def read_csv(file: Path) -> list[Row]:
+    """Return the rows of a table that `write_csv` has written."""
+    with file.open(newline="", encoding="utf-8") as stream:
+        return [Row(**_typed(record)) for record in csv.DictReader(stream)]
+
+
+def _typed(record: Mapping[str, str]) -> dict[str, Any]:
+    return {name: _READ[kind](record[name]) for name, kind in _KINDS.items()}
+
+
+def write_parquet(rows: Sequence[Row], file: Path) -> None:
+    """Write a table as Parquet.
+
+    Raises:
+        UnsupportedError: if pyarrow is not installed.
+    """
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise UnsupportedError(
+            "Parquet needs pyarrow: pip install 'geoveil[simulation]'; the CSV holds the same"
+        ) from None
+    types = {str: pa.string(), int: pa.int64()}
+    schema = pa.schema([(f.name, types.get(f.type, pa.float64())) for f in fields(Row)])  # type: ignore[arg-type]
+    pq.write_table(pa.Table.from_pylist([asdict(row) for row in rows], schema), file)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The best of the seed paper's mechanisms against the best of geoveil's, in one setting."""
+
+    panel: str
+    n: int
+    seed: Row
+    ours: Row
+    aided: tuple[Row, Row] | None
+    """The same when both may use a public prior, or leave it; None if geoveil has none."""
+
+    @property
+    def ratio(self) -> float:
+        """Seed's error over geoveil's: above 1, geoveil is more accurate."""
+        return _over(self.seed, self.ours)
+
+    @property
+    def prior(self) -> Row | None:
+        """The best of geoveil's that uses a public prior, if there is one."""
+        return None if self.aided is None else self.aided[1]
+
+    @property
+    def ratio_with_prior(self) -> float:
+        """The same with a public prior for both sides; NaN if there is none."""
+        return math.nan if self.aided is None else _over(*self.aided)
+
+
+def compare(rows: Iterable[Row]) -> list[Comparison]:
+    """Return, for each panel and n with both sides, the best of each; ε-LDP is left out."""
+    settings: dict[tuple[str, int], dict[str, Row]] = defaultdict(dict)
+    for row in rows:
+        best = settings[row.panel, row.n]
+        if row.mechanism != LOCAL and row.error < best.get(row.origin, _WORST).error:
+            best[row.origin] = row
+    return [
+        Comparison(panel, n, best[SEED], best[OURS], _aided(best))
+        for (panel, n), best in settings.items()
+        if SEED in best and OURS in best
+    ]
+
+
+def _aided(best: Mapping[str, Row]) -> tuple[Row, Row] | None:
+    if PRIOR not in best:
+        return None
+    with_prior = best.get(SEED_PRIOR, best[SEED])
+    return min(best[SEED], with_prior, key=lambda row: row.error), best[PRIOR]
+
+
+def _over(seed: Row, ours: Row) -> float:
+    return seed.error / ours.error if ours.error > 0 else math.inf
+
+
+_WORST = Row(
+    experiment="", panel="", n=0, per=1.0, mechanism="", origin=OURS, measure="", error=math.inf
+)

@@ -1,0 +1,130 @@
+"""Columns of numbers from files. The rows may be real people: no error repeats what they hold.
+
+Not even the header is repeated: in a file that has none, it is the first row. For the same reason
+no error is raised while one of a parser, which quotes what it could not read, is being handled.
+"""
+
+import csv
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from geoveil.gp import GeoVeilError, UnsupportedError
+from geoveil.simulation.populations.base import Array
+
+_NUMBER = "a finite number (what it holds is not shown)"
+
+
+class PopulationFileError(GeoVeilError, ValueError):
+    """A file does not hold the columns of numbers that were asked for.
+
+    Attributes:
+        path: of the file.
+        where: row and column.
+        expected: what should be there.
+
+    Example:
+        >>> str(PopulationFileError(Path("people.csv"), "row 7, column 'income'", "a number"))
+        "people.csv: row 7, column 'income' must be a number"
+    """
+
+    def __init__(self, path: Path, where: str, expected: str) -> None:
+        super().__init__(path, where, expected)
+        self.path = path
+        self.where = where
+        self.expected = expected
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.where} must be {self.expected}"
+
+
+def read_csv(path: Path, columns: Sequence[str]) -> list[Array]:
+    """Return columns of a CSV file with a header, each of shape (n,)."""
+    rows: list[list[float]] = []
+    fault: tuple[str, str] | None = None
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as stream:
+            fault = _read_rows(csv.reader(stream), columns, rows)
+    except (UnicodeDecodeError, csv.Error):
+        fault = (f"row {len(rows) + 1}", "text in UTF-8, comma-separated")
+    except OSError as error:
+        fault = ("it", f"a file that can be read ({error.strerror})")
+    if fault is not None:
+        raise PopulationFileError(path, *fault)
+    return list(np.array(rows, dtype=np.float64).reshape(-1, len(columns)).T.copy())
+
+
+def _read_rows(
+    lines: Iterator[list[str]], columns: Sequence[str], rows: list[list[float]]
+) -> tuple[str, str] | None:
+    """Append the numbers of each row; return what is wrong and what was expected, or None."""
+    header = [name.strip() for name in next(lines, [])]
+    for column in columns:
+        if header.count(column) != 1:
+            return f"the header (its first row) with the column {column!r}", "there, once"
+    places = [header.index(column) for column in columns]
+    for line in lines:
+        if not line:  # an empty line, as many programs leave at the end
+            continue
+        if len(line) != len(header):
+            return f"row {len(rows) + 1}", f"of {len(header)} fields, as the header is"
+        numbers = [_number(line[place]) for place in places]
+        if None in numbers:
+            column = columns[numbers.index(None)]
+            return f"row {len(rows) + 1}, column {column!r}", _NUMBER
+        rows.append([number for number in numbers if number is not None])
+    return None
+
+
+def _number(text: str) -> float | None:
+    """Return a finite number, or None; float's own error would quote the text."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def read_parquet(path: Path, columns: Sequence[str]) -> list[Array]:
+    """Return columns of a Parquet file, each of shape (n,).
+
+    Raises:
+        UnsupportedError: if pyarrow is not installed.
+    """
+    try:
+        import pyarrow.parquet as parquet
+    except ImportError:
+        raise UnsupportedError(
+            "reading Parquet needs pyarrow: pip install 'geoveil[simulation]'"
+        ) from None
+    fault = ("it", "a Parquet file that can be read")
+    try:
+        with parquet.ParquetFile(path) as file:
+            names = file.schema_arrow.names
+            missing = [column for column in columns if names.count(column) != 1]
+            table = None if missing else file.read(columns=list(dict.fromkeys(columns)))
+        if missing:
+            fault = (f"column {missing[0]!r}", "there, once")
+    except (OSError, ValueError):  # pyarrow's errors are these
+        table = None
+    if table is None:
+        raise PopulationFileError(path, *fault)
+    return [_column(path, column, table.column(column)) for column in columns]
+
+
+def _column(path: Path, name: str, column: Any) -> Array:
+    import pyarrow.types as types
+
+    kind = column.type
+    if not (types.is_integer(kind) or types.is_floating(kind)):
+        raise PopulationFileError(path, f"column {name!r}, of type {kind},", "of numbers")
+    missing = column.is_null().to_numpy()
+    numbers: Array = column.fill_null(0).to_numpy().astype(np.float64)
+    bad = missing | ~np.isfinite(numbers)
+    if bad.any():
+        row = int(np.argmax(bad)) + 1
+        raise PopulationFileError(path, f"row {row}, column {name!r}", _NUMBER)
+    return numbers

@@ -1,0 +1,152 @@
+"""Populations as rows with weights."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from geoveil.gp import ParameterError
+from geoveil.simulation.populations import files
+from geoveil.simulation.populations.alias import AliasTable
+from geoveil.simulation.populations.base import Array, People
+
+
+@dataclass(frozen=True, eq=False)
+class Population(People):
+    """Points that people hold, each standing for `weight` people.
+
+    Args:
+        name: what one member is, in the plural.
+        unit: of the values; "degree" for places.
+        values: shape (n,), or (n, k); (n, 2) for (longitude, latitude).
+        weights: shape (n,), > 0.
+        source: where the data comes from.
+
+    Example:
+        >>> from geoveil.simulation import household_incomes
+        >>> households = household_incomes()
+        >>> round(households.mean(lambda income: income > 100_000), 4)
+        0.4868
+    """
+
+    name: str
+    unit: str
+    values: Array
+    weights: Array
+    source: str
+
+    def __post_init__(self) -> None:
+        if len(self.values) == 0:
+            raise ParameterError("values", "0 rows", "at least one row")
+        if self.weights.shape != self.values.shape[:1]:
+            raise ParameterError("weights", self.weights.shape, f"of shape {self.values.shape[:1]}")
+        if (
+            not (self.weights > 0).all()
+            or not np.isfinite(self.weights.sum())
+            or not np.isfinite(self.values).all()
+        ):
+            raise ParameterError("weights, values", "some", "positive weights and finite values")
+
+    @classmethod
+    def from_csv(
+        cls,
+        path: str | Path,
+        *,
+        values: Sequence[str],
+        weights: str | None = None,
+        name: str | None = None,
+        unit: str = "unit",
+    ) -> "Population":
+        """Read rows from a CSV file with a header.
+
+        Args:
+            path: of the file, in UTF-8.
+            values: columns that hold what a member holds: one, or one per coordinate.
+            weights: column that says how many people a row stands for; 1 each if None. Rows of
+                weight 0 stand for nobody and are left out.
+            name: what the members are, in the plural; the file's name by default.
+            unit: of the values; "degree" for (longitude, latitude).
+
+        Raises:
+            PopulationFileError: naming the file, the row and the column. Never a row's value, as
+                the people in the file may be real.
+        """
+        return cls._of(path, files.read_csv, values, weights, name, unit)
+
+    @classmethod
+    def from_parquet(
+        cls,
+        path: str | Path,
+        *,
+        values: Sequence[str],
+        weights: str | None = None,
+        name: str | None = None,
+        unit: str = "unit",
+    ) -> "Population":
+        """Read rows from a Parquet file; see `from_csv`."""
+        return cls._of(path, files.read_parquet, values, weights, name, unit)
+
+    @classmethod
+    def _of(
+        cls,
+        path: str | Path,
+        read: Callable[[Path, Sequence[str]], list[Array]],
+        values: Sequence[str],
+        weights: str | None,
+        name: str | None,
+        unit: str,
+    ) -> "Population":
+        file = Path(path)
+        if isinstance(values, str) or not values:
+            raise ParameterError("values", values, "a list of at least one column name")
+        columns = [*values] if weights is None else [*values, weights]
+        found = read(file, columns)
+        points = np.stack(found[: len(values)], axis=-1) if len(values) > 1 else found[0]
+        people = np.ones(len(points)) if weights is None else found[-1]
+        if (people < 0).any():
+            row = int(np.argmax(people < 0)) + 1
+            raise files.PopulationFileError(file, f"row {row}, column {weights!r}", "a weight >= 0")
+        counted = people > 0
+        if not counted.any():
+            raise files.PopulationFileError(file, "it", "at least one row that stands for somebody")
+        return cls(name or file.stem, unit, points[counted], people[counted], file.name)
+
+    @property
+    def dimension(self) -> int:
+        """See `People.dimension`."""
+        return 1 if self.values.ndim == 1 else self.values.shape[1]
+
+    @property
+    def size(self) -> float:
+        """Number of people: the sum of the weights."""
+        return float(self.weights.sum())
+
+    @cached_property
+    def _alias(self) -> AliasTable | None:
+        """How to draw by weight; None if all weigh the same."""
+        if (self.weights == self.weights[0]).all():
+            return None
+        return AliasTable.of(self.weights)
+
+    def sample(self, n: int, rng: np.random.Generator) -> Array:
+        """See `People.sample`; by weight."""
+        if self._alias is None:
+            return self.values[rng.integers(0, len(self.values), size=n)]
+        return self.values[self._alias.draw(n, rng)]
+
+    def mean(self, function: Callable[[Array], Array]) -> float:
+        """See `People.mean`; weighted."""
+        return float(np.average(function(self.values), weights=self.weights))
+
+    def mapped(self, function: Callable[[Array], Array], unit: str) -> "Population":
+        """Return the same people with function(values) in `unit` instead of their values."""
+        return replace(self, values=function(self.values), unit=unit)
+
+    def fingerprint(self) -> str:
+        """See `People.fingerprint`; of the values and weights."""
+        shape = repr(self.values.shape).encode()
+        parts = (np.ascontiguousarray(part, np.float64) for part in (self.values, self.weights))
+        return hashlib.sha256(shape + b"".join(part.tobytes() for part in parts)).hexdigest()

@@ -1,0 +1,26 @@
+"""Campaigns of a billion devices and bulk estimates, on Dask or without, to the same bits."""
+
+from geoveil.simulation.scale.cluster import ClusterError, Computer, computer, in_this_process
+from geoveil.simulation.scale.export import ExportError, export_reports
+from geoveil.simulation.scale.exported import ExportedReports, exported
+from geoveil.simulation.scale.finished import FinishedFileError
+from geoveil.simulation.scale.simulated import SimulatedCampaign, simulated
+from geoveil.simulation.scale.total import total
+from geoveil.simulation.scale.work import Sums, Work
+
+__all__ = [
+    "ClusterError",
+    "Computer",
+    "ExportError",
+    "ExportedReports",
+    "FinishedFileError",
+    "SimulatedCampaign",
+    "Sums",
+    "Work",
+    "computer",
+    "export_reports",
+    "exported",
+    "in_this_process",
+    "simulated",
+    "total",
+]

@@ -1,0 +1,125 @@
+"""Where blocks are computed: in this process, or on Dask, here or at any scheduler's address."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from itertools import islice
+from typing import Any
+
+from geoveil.gp import GeoVeilError, ParameterError, UnsupportedError
+from geoveil.simulation.scale.work import Sums, Work, of_blocks
+
+Computer = Callable[[Work, Sequence[range]], Iterator[tuple[range, Sums]]]
+"""Yields the sums of groups of blocks, in any order."""
+
+_WINDOW = 1_000
+"""Groups under way at a time: enough for hundreds of workers, little for a scheduler to hold."""
+_RETRIES = 3
+"""Of a group whose worker died."""
+_WORKER_BYTES = 3 << 29
+"""Memory of a local worker, 1.5 GiB: a multiple of what it needs."""
+_CONNECT_S = 10
+
+
+class ClusterError(GeoVeilError):
+    """The Dask cluster can't be reached, or failed."""
+
+
+def in_this_process(work: Work, groups: Sequence[range]) -> Iterator[tuple[range, Sums]]:
+    """See `Computer`; one after the other, without Dask."""
+    for group in groups:
+        yield group, of_blocks(work, group)
+
+
+def computer(scheduler: str | None, workers: int | None) -> AbstractContextManager[Computer]:
+    """Return a Dask cluster, open within a `with` block.
+
+    Workers on this machine are processes. They are started afresh, so a script must guard its
+    entry point with `if __name__ == "__main__"`.
+
+    Args:
+        scheduler: address, for example "tcp://10.0.0.5:8786"; its workers need this version of
+            geoveil. None starts workers on this machine.
+        workers: how many to start on this machine; one per core if None.
+
+    Raises:
+        ParameterError: if both are given, or there are no workers.
+        UnsupportedError: if Dask is not installed.
+        ClusterError: if the scheduler does not answer; within the block, if its workers fail.
+    """
+    if workers is not None:
+        if scheduler is not None:
+            raise ParameterError("workers", workers, "left out if a scheduler is given")
+        if isinstance(workers, bool) or not isinstance(workers, int) or not 1 <= workers <= 1024:
+            raise ParameterError("workers", workers, "an integer from 1 to 1,024")
+    return _dask(scheduler, workers or len(os.sched_getaffinity(0)))
+
+
+@contextmanager
+def _dask(scheduler: str | None, workers: int) -> Iterator[Computer]:
+    try:
+        import distributed
+    except ImportError:
+        raise UnsupportedError(
+            "this needs Dask: pip install 'geoveil[simulation]', or compute in this process"
+        ) from None
+    with ExitStack() as stack:
+        address: Any = scheduler
+        if scheduler is None:
+            address = stack.enter_context(_start(distributed, workers))
+        client = stack.enter_context(_connect(distributed, address))
+        yield _on(client)
+
+
+def _start(distributed: Any, workers: int) -> Any:
+    try:
+        return distributed.LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            processes=True,
+            memory_limit=_WORKER_BYTES,
+            dashboard_address="127.0.0.1:0",  # a free port, which nobody else reaches
+        )
+    except (OSError, RuntimeError) as error:
+        raise ClusterError(f"the workers did not start: {error}") from error
+
+
+def _connect(distributed: Any, scheduler: Any) -> Any:
+    try:
+        return distributed.Client(scheduler, timeout=_CONNECT_S)
+    except (OSError, ValueError) as error:
+        raise ClusterError(f"no Dask scheduler answers at {scheduler}") from error
+
+
+def _on(client: Any) -> Computer:
+    """Return what computes groups on a client's workers."""
+    from distributed import CancelledError, KilledWorker, as_completed
+    from distributed.comm.core import CommClosedError
+
+    def compute(work: Work, groups: Sequence[range]) -> Iterator[tuple[range, Sums]]:
+        # One copy per worker of what every group needs: the population, for example.
+        shared = client.scatter(work, broadcast=True, hash=False)
+        waiting = iter(groups)
+
+        def submit(group: range) -> Any:
+            return client.submit(_compute, shared, group, pure=False, retries=_RETRIES)
+
+        # The loop of this client, as another one may have become the default meanwhile.
+        first = map(submit, islice(waiting, _WINDOW))
+        under_way = as_completed(first, loop=client.loop, with_results=True)
+        for _, result in under_way:
+            for following in islice(waiting, 1):
+                under_way.add(submit(following))
+            yield result
+
+    def mapped(work: Work, groups: Sequence[range]) -> Iterator[tuple[range, Sums]]:
+        try:
+            yield from compute(work, groups)
+        except (CancelledError, CommClosedError, KilledWorker, TimeoutError) as error:
+            raise ClusterError(f"the workers failed: {error}") from error
+
+    return mapped
+
+
+def _compute(work: Work, group: range) -> tuple[range, Sums]:
+    return group, of_blocks(work, group)

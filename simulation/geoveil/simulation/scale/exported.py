@@ -1,0 +1,125 @@
+"""An export of reports, as blocks to add up: the bulk estimate.
+
+Every row group of every Parquet file is a block. The workers read the files themselves, so on a
+cluster the folder has to be at the same path on all of them.
+"""
+
+import base64
+import binascii
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from geoveil.campaign import Campaign, decode
+from geoveil.gp.estimation import Accumulator
+from geoveil.simulation.scale.export import FORMAT, MANIFEST, ExportError
+from geoveil.simulation.scale.sums import accumulate
+from geoveil.simulation.scale.work import Sums, Work
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ExportedReports(Work):
+    """The exported answers to one campaign; made by `exported`."""
+
+    folder: Path
+    published: bytes
+    """The campaign's bytes."""
+    row_groups: tuple[tuple[str, int, int], ...]
+    """File, number of the row group in it, and its rows."""
+    aggregator: tuple[Accumulator, ...]
+    """The aggregator's own sums at the moment of the export."""
+
+    @property
+    def campaign(self) -> Campaign:
+        """The campaign that `published` holds."""
+        return decode(self.published)
+
+    @property
+    def blocks(self) -> int:
+        """See `Work.blocks`."""
+        return len(self.row_groups)
+
+    @property
+    def queries(self) -> int:
+        """See `Work.queries`."""
+        return len(self.campaign.questions)
+
+    def block(self, number: int) -> Sums:
+        """See `Work.block`.
+
+        Raises:
+            ExportError: if the file is missing, damaged, or not the one that was exported.
+        """
+        import pyarrow as arrow
+        import pyarrow.parquet as parquet
+
+        name, group, rows = self.row_groups[number]
+        path = self.folder / name
+        try:
+            with parquet.ParquetFile(path, page_checksum_verification=True) as file:
+                table = file.read_row_group(group, columns=["query_index", "value"])
+                indices, values = (table.column(i).to_numpy() for i in range(2))
+        except (OSError, ValueError, LookupError, MemoryError, arrow.ArrowException) as error:
+            raise ExportError(f"{path}: can't be read, or is damaged") from error
+        if len(values) != rows or (rows and int(indices.max()) >= self.queries):
+            raise ExportError(f"{path}: is not the file that was exported")
+        if self.queries == 1:
+            return [accumulate(values)]
+        order = np.argsort(indices, kind="stable")
+        ends = np.cumsum(np.bincount(indices, minlength=self.queries))
+        return [accumulate(part) for part in np.split(values[order], ends[:-1])]
+
+    def fingerprint(self) -> str:
+        """See `Work.fingerprint`."""
+        parts = repr((self.row_groups, self.aggregator)).encode()
+        return hashlib.sha256(self.published + parts).hexdigest()
+
+    def check(self, sums: Sequence[Accumulator]) -> None:
+        """Compare the sums of all blocks with those the aggregator kept while it counted.
+
+        Raises:
+            ExportError: if a bit differs: then a file was changed, lost or added.
+        """
+        if tuple(sums) != self.aggregator:
+            raise ExportError(
+                f"{self.folder}: the reports do not add up to the aggregator's sums: export again"
+            )
+
+
+def exported(folder: Path) -> list[ExportedReports]:
+    """Return the campaigns of an export, in order of their creation.
+
+    Args:
+        folder: that `export_reports` wrote.
+
+    Raises:
+        ExportError: if it is not a finished export.
+    """
+    path = folder / MANIFEST
+    try:
+        manifest = json.loads(path.read_text())
+        if manifest["format"] == FORMAT:
+            return [_of(folder, record) for record in manifest["campaigns"]]
+    except OSError as error:
+        raise ExportError(f"{path}: not there, so this is not a finished export") from error
+    except (ValueError, KeyError, TypeError, binascii.Error) as error:
+        raise ExportError(f"{path}: damaged") from error
+    raise ExportError(f"{path}: of another version of geoveil")
+
+
+def _of(folder: Path, record: dict[str, Any]) -> ExportedReports:
+    return ExportedReports(
+        folder=folder.absolute(),
+        published=base64.b64decode(record["published"]),
+        row_groups=tuple(
+            (part["file"], group, int(rows))
+            for part in record["parts"]
+            for group, rows in enumerate(part["row_groups"])
+        ),
+        aggregator=tuple(Accumulator(n, int(s), int(ss)) for n, s, ss in record["sums"]),
+    )

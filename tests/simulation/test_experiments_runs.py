@@ -1,0 +1,176 @@
+"""Runs: cells are computed once, whoever computes them; tables keep what they are given."""
+
+import csv
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from geoveil.gp import ParameterError
+from geoveil.simulation.experiments import oneway, runs
+from geoveil.simulation.experiments.rows import (
+    COLUMNS,
+    LOCAL,
+    OURS,
+    PRIOR,
+    SEED,
+    SEED_PRIOR,
+    Row,
+    compare,
+    read_csv,
+    write_csv,
+    write_parquet,
+)
+from geoveil.simulation.experiments.runs import Run
+from geoveil.simulation.experiments.settings import ONE_WAY_PANELS
+
+ROW = Row(
+    experiment="oneway",
+    panel="T=1, 1/ε=2",
+    n=10,
+    per=2.0,
+    mechanism="A",
+    origin=SEED,
+    measure="MSE",
+    error=0.1,
+)
+
+
+@dataclass(frozen=True)
+class Counted:
+    """A cell that leaves a mark each time it is computed."""
+
+    name: str
+    marks: Path
+    cost: float = 1.0
+
+    @property
+    def key(self):
+        return f"counted {self.name}"
+
+    def rows(self):
+        with self.marks.open("a") as stream:
+            stream.write(self.name)
+        if self.name == "bad":
+            raise RuntimeError("interrupted")
+        return [replace(ROW, mechanism=self.name)]
+
+
+def test_what_is_finished_is_not_computed_again(tmp_path):
+    marks = tmp_path / "marks"
+    cells = [Counted(name, marks) for name in "abc"]
+    done = []
+    first = Run(tmp_path / "cells").rows(cells, done.append)
+    assert [row.mechanism for row in first] == ["a", "b", "c"]
+    assert done == cells
+    again = Run(tmp_path / "cells").rows([*cells, Counted("d", marks)])
+    assert again[:3] == first
+    assert marks.read_text() == "abcd"
+
+
+def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path):
+    marks = tmp_path / "marks"
+    run = Run(tmp_path / "cells")
+    with pytest.raises(RuntimeError, match="interrupted"):
+        run.rows([Counted("a", marks), Counted("bad", marks), Counted("c", marks)])
+    for part in (tmp_path / "cells").glob("*.json"):
+        part.with_suffix(".1.part").write_text("{")  # as a write that was cut short leaves it
+    run.rows([Counted("a", marks), Counted("c", marks)])
+    assert marks.read_text() == "abadc"
+
+
+def test_another_version_of_the_code_computes_again(tmp_path, monkeypatch):
+    marks = tmp_path / "marks"
+    run, cells = Run(tmp_path / "cells"), [Counted("a", marks)]
+    run.rows(cells)
+    monkeypatch.setattr(runs, "code_fingerprint", lambda: "another")
+    run.rows(cells)
+    run.rows(cells)
+    assert marks.read_text() == "aa"
+
+
+def test_nothing_is_kept_without_a_directory(tmp_path):
+    marks = tmp_path / "marks"
+    for _ in range(2):
+        Run().rows([Counted("a", marks)])
+    assert marks.read_text() == "aa"
+
+
+def test_two_processes_give_the_rows_of_one(tmp_path):
+    panel = replace(ONE_WAY_PANELS[0], people=(1_000, 2_000))
+    cells = oneway.cells(
+        mode="monte-carlo", repetitions=2, panels=[panel], contestants=["GP_Lip", "GP_loc"]
+    )
+    assert Run(tmp_path, processes=2).rows(cells) == Run().rows(cells)
+
+
+def test_another_seed_is_another_cell(tmp_path):
+    panel = replace(ONE_WAY_PANELS[0], people=(1_000,))
+    rows = [
+        Run(tmp_path)
+        .rows(
+            oneway.cells(
+                mode="monte-carlo", repetitions=2, seed=s, panels=[panel], contestants=["GP_Lip"]
+            )
+        )[0]
+        .error
+        for s in (1, 2, 1)
+    ]
+    assert rows[0] == rows[2] != rows[1]
+
+
+def test_cells_need_different_keys(tmp_path):
+    with pytest.raises(ParameterError, match="different keys"):
+        Run().rows([Counted("a", tmp_path / "marks")] * 2)
+
+
+@pytest.mark.parametrize("processes", [0, -1, True, 1.5, "2"])
+def test_unsound_numbers_of_processes_are_refused(processes):
+    with pytest.raises(ParameterError, match="processes"):
+        Run(processes=processes)
+
+
+def test_tables_keep_every_digit(tmp_path):
+    rows = [ROW, replace(ROW, error=math.inf, noise=1 / 3, mode="monte-carlo", repetitions=7)]
+    write_csv(rows, tmp_path / "t.csv")
+    write_parquet(rows, tmp_path / "t.parquet")
+    with (tmp_path / "t.csv").open(encoding="utf-8", newline="") as stream:
+        read = list(csv.DictReader(stream))
+    assert tuple(read[0]) == COLUMNS
+    assert read_csv(tmp_path / "t.csv") == rows
+    assert read[0]["panel"] == ROW.panel
+    assert [float(r["error"]) for r in read] == [0.1, math.inf]
+    assert float(read[1]["noise"]) == 1 / 3
+    columns = pq.read_table(tmp_path / "t.parquet").to_pydict()
+    assert tuple(columns) == COLUMNS
+    assert columns["noise"][1] == 1 / 3
+    assert columns["noise"][0] is None
+    assert columns["repetitions"] == [0, 7]
+
+
+def test_the_best_of_each_side_is_compared_and_the_local_one_left_out():
+    rows = [
+        replace(ROW, mechanism="A", error=6.0),
+        replace(ROW, mechanism="B", error=4.0),
+        replace(ROW, mechanism=LOCAL, error=0.1),
+        replace(ROW, mechanism="C", origin=OURS, error=2.0),
+        replace(ROW, mechanism="D", origin=OURS, error=3.0),
+        replace(ROW, mechanism="E", origin=PRIOR, error=0.5),
+        replace(ROW, mechanism="F", origin=SEED_PRIOR, error=1.5),
+        replace(ROW, mechanism="C", origin=OURS, n=20),
+    ]
+    (comparison,) = compare(rows)
+    assert (comparison.seed.mechanism, comparison.ours.mechanism) == ("B", "C")
+    assert (comparison.ratio, comparison.ratio_with_prior) == (2.0, 3.0)
+    assert math.isnan(compare(rows[:5])[0].ratio_with_prior)
+    assert compare(rows[:6])[0].ratio_with_prior == 8.0  # nobody has to use the prior
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("origin", "us"), ("mode", "guess"), ("error", -1.0), ("error", math.nan)]
+)
+def test_unsound_rows_are_refused(field, value):
+    with pytest.raises(ParameterError, match=field):
+        replace(ROW, **{field: value})

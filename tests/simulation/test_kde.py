@@ -1,0 +1,351 @@
+"""The kernel experiment: sums over distances, exact errors, and both against every report drawn."""
+
+import pickle
+from fractions import Fraction
+from math import comb
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from geoveil.gp import GaussianKernel, ParameterError
+from geoveil.simulation.experiments.kde import IN_ALL, ExactCell, MonteCarloCell, cells
+from geoveil.simulation.experiments.kde_draws import Sample, estimates, kernel_means
+from geoveil.simulation.experiments.kde_errors import centre_errors, mean_reciprocal
+from geoveil.simulation.experiments.kde_figures import draw_density_maps, draw_kernel_errors
+from geoveil.simulation.experiments.kde_maps import density_maps
+from geoveil.simulation.experiments.kde_moments import KERNEL, question
+from geoveil.simulation.experiments.kde_settings import (
+    DEFAULT,
+    SETTINGS,
+    KernelGrid,
+    KernelSetting,
+    collision_places,
+)
+from geoveil.simulation.experiments.kde_sums import Nodes, Places, radial_means
+
+ALPHA = 1e-6
+PER_CENTRE = [name for name, c in KERNEL.items() if not c.answers_every_query]
+SMALL = KernelSetting(n=2_000, per_m=700.0, factor=1.0)
+
+
+@pytest.fixture(scope="module")
+def places():
+    """400 places in a box of 6 × 4 km, up to five people at each."""
+    rng = np.random.default_rng(7)
+    points = rng.normal(size=(400, 2)) @ [[1_500.0, 300.0], [0.0, 900.0]]
+    return Places(np.clip(points, [-3_000, -2_000], [3_000, 2_000]), rng.integers(1, 6, 400) * 1.0)
+
+
+@pytest.fixture(scope="module")
+def grid(places):
+    return KernelGrid.over(places, 5)
+
+
+def at(centre, bandwidth):
+    return GaussianKernel(centre.tolist(), bandwidth)
+
+
+# Sums
+
+
+def test_radial_means_are_the_sums_over_all_pairs(places, grid):
+    """Brute force, within the bound of linear interpolation: Δ²/8 sup |F''| in u.
+
+    Nodes twenty times as far apart must miss it.
+    """
+    nodes = Nodes(near=500.0, reach=places.farthest(grid.centres))
+    distance = np.linalg.norm(places.points[:, None] - grid.centres, axis=-1)
+    functions = [
+        np.ones_like,
+        lambda r: np.exp(-((r / 500) ** 2) / 2),
+        lambda r: np.exp(-r / 500),
+        lambda r: np.exp(-r / 3_000) * (r / 3_000) ** 2,
+    ]
+    expected = [places.counts @ f(distance) / places.counts.sum() for f in functions]
+
+    def table(nodes):
+        return np.stack([f(nodes.distances) for f in functions], axis=1)
+
+    def worst(nodes):
+        got = radial_means(places, grid.centres, table(nodes), nodes)
+        return np.abs(got.T - expected).max(axis=1)
+
+    bound = np.abs(np.diff(table(nodes), 2, axis=0)).max(axis=0) / 8
+    assert (worst(nodes) <= 1.001 * bound + 1e-14).all()
+    assert (bound[1:] < 1e-6).all()
+    coarse = Nodes(near=20 * 500.0, reach=nodes.reach)
+    assert (worst(coarse)[1:] > bound[1:]).all()
+
+
+def test_beyond_the_last_node_functions_keep_their_value():
+    nodes = Nodes(near=1.0, reach=5.0)
+    table = np.stack([nodes.distances, np.full(nodes.count, 3.0)], axis=1)
+    got = radial_means(Places.of([[100.0, 0.0]]), np.zeros((1, 2)), table, nodes)
+    assert got[0].tolist() == pytest.approx([nodes.distances[-1], 3.0])
+    assert 5.0 <= nodes.distances[-1] < 5.02
+
+
+def test_equal_points_are_gathered():
+    points = np.array([[1.0, 2.0], [0.0, 0.0], [1.0, 2.0], [1.0, 2.0]])
+    places = Places.of(points)
+    assert places.size == 4
+    assert dict(zip(map(tuple, places.points), places.counts, strict=True)) == {
+        (0.0, 0.0): 1.0,
+        (1.0, 2.0): 3.0,
+    }
+
+
+# Exact errors
+
+
+@pytest.mark.parametrize("name", KERNEL)
+def test_errors_are_those_of_the_mechanism_at_every_point(name, places, grid):
+    """The mechanism's own moments in the plane, at each person, without any table."""
+    setting = KernelSetting(n=1_000, per_m=700.0, factor=0.9)
+    got = centre_errors([setting], places, grid, contestants={name: KERNEL[name]})[0][name]
+    bandwidth, share = grid.bandwidth(0.9), places.counts / places.counts.sum()
+    for i in (0, 12, 23):
+        kernel = at(grid.centres[i], bandwidth)
+        answer = KERNEL[name].build(question(kernel, setting.privacy))
+        bias = answer.mean(places.points) - kernel.value(places.points)
+        noise = share @ answer.variance(places.points)
+        law = got.per_centre
+        assert law.bias[i] == pytest.approx(share @ bias, rel=1e-5, abs=1e-15)
+        assert law.noise[i] * 1_000 == pytest.approx(noise, rel=1e-5)
+        spread = share @ np.square(bias - share @ bias)
+        assert law.variance[i] * 1_000 == pytest.approx(noise + spread, rel=1e-5)
+    assert got.per_centre.ase == pytest.approx(
+        np.sum(got.per_centre.bias**2 + got.per_centre.variance)
+    )
+
+
+def test_mean_reciprocal_is_the_binomial_sum():
+    for n, share in ((1, Fraction(1)), (6, Fraction(1, 3)), (11, Fraction(1, 25))):
+        law = [comb(n, k) * share**k * (1 - share) ** (n - k) for k in range(n + 1)]
+        expected = sum(p / k for k, p in enumerate(law) if k) / sum(law[1:])
+        assert mean_reciprocal(n, float(share)) == pytest.approx(float(expected), rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["GP_rad", "DebiasedLaplace"])
+def test_one_centre_each_has_the_error_that_the_formula_gives(name, places):
+    """Partition drawn: 20,000 campaigns of 60 people, each answers one of 4 centres.
+
+    Answers are bounded, so that the mean square is normal within z = 5.3 (alpha = 1e-6 over 4
+    centres and two sides); an expectation 1.2 times as large or small must fail.
+    """
+    repetitions, n = 20_000, 60
+    grid, rng = KernelGrid.over(places, 2), np.random.default_rng(3)
+    setting = KernelSetting(n=n, per_m=600.0, factor=0.3)
+    law = centre_errors([setting], places, grid, contestants={name: KERNEL[name]})[0][name]
+    bandwidth = grid.bandwidth(0.3)
+    answer = KERNEL[name].build(question(GaussianKernel(0.0, bandwidth), setting.privacy))
+    distance = np.linalg.norm(places.points[:, None] - grid.centres, axis=-1)
+    who = rng.choice(len(distance), size=(repetitions, n), p=places.counts / places.size)
+    which = rng.integers(0, 4, size=who.shape)
+    y = answer.simulate(distance[who, which], rng)
+    f = np.exp(-np.square(distance / bandwidth) / 2)
+    expected = np.square(law.whole_grid.bias) + law.whole_grid.variance
+    for t in range(4):
+        here = which == t
+        some = here.any(axis=1)
+        estimate = (y * here).sum(axis=1)[some] / here.sum(axis=1)[some]
+        square = np.square(estimate - f[who, t].mean(axis=1)[some])
+        error = square.std() / np.sqrt(len(square))
+        z = [(square.mean() - factor * expected[t]) / error for factor in (1.0, 1.2, 1 / 1.2)]
+        print(name, t, z)
+        assert abs(z[0]) < 5.3 < min(abs(z[1]), abs(z[2]))
+
+
+def test_perturbed_points_pay_once(places, grid):
+    errors = centre_errors([SMALL], places, grid)[0]
+    for name in KERNEL:
+        same = errors[name].whole_grid.ase == errors[name].per_centre.ase
+        assert same == (name in ("GP_loc", "deconvolved"))
+    ase = {name: e.whole_grid.ase for name, e in errors.items()}
+    assert min(ase, key=ase.get) == "deconvolved"
+
+
+# Reports drawn
+
+
+@pytest.mark.parametrize("name", PER_CENTRE)
+def test_distances_are_points_enough(name):
+    """The same random numbers give the same reports in the plane and on the distances."""
+    rng = np.random.default_rng(5)
+    points, centre = rng.normal(scale=2_000.0, size=(500, 2)), np.array([300.0, -800.0])
+    in_plane, on_line = (
+        KERNEL[name].build(question(kernel, SMALL.privacy))
+        for kernel in (at(centre, 900.0), GaussianKernel(0.0, 900.0))
+    )
+    distance = np.hypot(*(points - centre).T)
+    expected = in_plane.simulate(points, np.random.default_rng(1))
+    assert on_line.simulate(distance, np.random.default_rng(1)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", KERNEL)
+def test_drawn_errors_have_the_exact_law(name, places, grid):
+    """400 campaigns of 2,000 people: how often |e_t − bias| stays below its median, at 3 centres.
+
+    Errors are sums of thousands, normal in their middle even for heavy tails; the count is compared
+    with a binomial at alpha = 1e-6 over 3 centres. A deviation 1.6 times as large, or as small,
+    must fail at some centre.
+    """
+    repetitions, chosen = 400, [0, 7, 12]
+    only = {name: KERNEL[name]}
+    law = centre_errors([SMALL], places, grid, chosen=np.array(chosen), contestants=only)[0]
+    bandwidth = grid.bandwidth(1.0)
+    errors = np.empty((repetitions, len(chosen)))
+    for number in range(repetitions):
+        sample = Sample.draw(SMALL, places, seed=11, number=number)
+        truth = kernel_means(sample.people, grid.centres[chosen], bandwidth)
+        errors[number] = estimates(name, sample, grid, chosen, only) - truth
+    law = law[name].per_centre
+    median = stats.norm.ppf(0.75) * np.sqrt(law.variance)
+
+    def p_values(scale):
+        below = (np.abs(errors - law.bias) < scale * median).sum(axis=0)
+        return [stats.binomtest(int(k), repetitions, 0.5).pvalue for k in below]
+
+    print(name, p_values(1.0))
+    assert min(p_values(1.0)) > ALPHA / len(chosen)
+    assert min(p_values(1.6)) < ALPHA / len(chosen)
+    assert min(p_values(1 / 1.6)) < ALPHA / len(chosen)
+
+
+@pytest.mark.parametrize("name", ["Student-t", "GP_rad", "deconvolved"])
+def test_estimates_do_not_depend_on_how_the_work_is_cut(name, places, grid):
+    sample = Sample.draw(SMALL, places, seed=2, number=3)
+    whole = estimates(name, sample, grid, [3, 9, 20])
+    parts = [estimates(name, sample, grid, [i])[0] for i in (3, 9, 20)]
+    # A product of matrices may round differently for one row than for several.
+    assert whole == pytest.approx(parts, rel=1e-13)
+    other = Sample.draw(SMALL, places, seed=2, number=4)
+    assert (estimates(name, other, grid, [3, 9, 20]) != whole).all()
+
+
+def test_kernel_means_are_those_of_the_people(places, grid):
+    sample = Sample.draw(SMALL, places, seed=1, number=0)
+    assert sample.people.size == SMALL.n
+    expected = [
+        sample.counts @ at(c, 800.0).value(places.points) / SMALL.n for c in grid.centres[:4]
+    ]
+    assert kernel_means(sample.people, grid.centres[:4], 800.0) == pytest.approx(expected, rel=1e-5)
+
+
+# Settings and cells
+
+
+def test_the_settings_are_the_papers():
+    places = collision_places()
+    assert places.size == 200_000  # all lie in the paper's window
+    grid = KernelGrid.over(places)
+    assert grid.m == len(grid.centres) == 3_721
+    assert [grid.bandwidth(f) for f in (0.8, 1.0, 1.2)] == [1_151, 1_439, 1_727]
+    corners = grid.centres[grid.thinned(2)]
+    assert corners.min(axis=0).tolist() == places.points.min(axis=0).tolist()
+    assert corners.max(axis=0).tolist() == places.points.max(axis=0).tolist()
+    assert {(s.n, s.per_m, s.factor) for s in SETTINGS} == {
+        (200_000, 500.0, 1.0),
+        (200_000, 1_000.0, 1.0),
+        (200_000, 2_000.0, 1.0),
+        (200_000, 1_000.0, 0.8),
+        (200_000, 1_000.0, 1.2),
+        (100_000, 1_000.0, 1.0),
+        (400_000, 1_000.0, 1.0),
+    }
+
+
+def test_geoveil_beats_the_paper_on_collisions():
+    """On 8 × 8 of the centres: about 30 times for each centre, and thousands at ε in all."""
+    rows = ExactCell(SETTINGS[:5], ("Student-t", "DebiasedLaplace"), subgrid=8).rows()
+    part = ", 8×8 of 61×61 centres"
+    for setting in SETTINGS[:5]:
+        student, debiased = (r.error for r in rows if r.panel == setting.label + part)
+        assert 20 < student / debiased < 40
+    (points,) = ExactCell((DEFAULT,), ("deconvolved",), subgrid=8).rows()[1:]
+    (student,) = (r for r in rows if r.panel == points.panel and r.mechanism == "Student-t")
+    assert points.panel == f"{DEFAULT.label}{part}, {IN_ALL}"
+    assert student.error / points.error > 10_000
+
+
+def test_monte_carlo_cells_give_the_same_rows_in_any_process():
+    setting = KernelSetting(n=2_000)
+    chosen = cells(
+        mode="monte-carlo", repetitions=2, settings=[setting], contestants=["GP_Lip"], subgrid=2
+    )
+    (cell,) = chosen
+    assert cell == MonteCarloCell(setting, "GP_Lip", 2, 1, subgrid=2)
+    (row,) = cell.rows()
+    assert pickle.loads(pickle.dumps(cell)).rows() == [row]
+    assert row.panel == "1/ε=1000, h=1 cell diagonals, 2×2 of 61×61 centres"
+    other = MonteCarloCell(setting, "GP_Lip", 2, 2, subgrid=2)
+    assert other.key != cell.key
+    assert other.rows()[0].error != row.error
+    squares = [cell.squared_error(number) for number in range(2)]
+    assert row.error == pytest.approx(np.mean(squares))
+    assert row.standard_error == pytest.approx(abs(squares[0] - squares[1]) / 2)
+
+
+@pytest.mark.parametrize(
+    ("build", "name"),
+    [
+        (lambda: KernelSetting(n=0), "n"),
+        (lambda: KernelSetting(n=True), "n"),
+        (lambda: KernelSetting(per_m=float("nan")), "per_m"),
+        (lambda: KernelSetting(factor=0.0), "factor"),
+        (lambda: Nodes(near=0.0, reach=1.0), "near"),
+        (lambda: Nodes(near=1.0, reach=float("inf")), "reach"),
+        (lambda: Places(np.zeros((0, 2)), np.zeros(0)), "points"),
+        (lambda: Places(np.zeros((2, 2)), np.array([1.0, 0.0])), "counts"),
+        (lambda: KernelGrid(np.zeros(2), np.array([1.0, 0.0])), "high"),
+        (lambda: KernelGrid(np.zeros(2), np.ones(2), 1), "size"),
+        (lambda: KernelGrid(np.zeros(2), np.ones(2), 4).thinned(5), "size"),
+        (lambda: cells(mode="monte-carlo", repetitions=1), "repetitions"),
+        (lambda: cells(mode="guess"), "mode"),
+    ],
+)
+def test_unsound_settings_are_refused(build, name):
+    with pytest.raises(ParameterError) as refused:
+        build()
+    assert refused.value.name == name
+
+
+def test_no_setting_is_refused(places, grid):
+    with pytest.raises(ParameterError, match="settings"):
+        centre_errors([], places, grid)
+
+
+# Maps and figures
+
+
+def test_maps_show_each_centre_where_it_is(tmp_path):
+    """A map's value at (east, north) is the kernel mean there, not its mirror image."""
+    setting = KernelSetting(n=3_000)
+    maps = density_maps(setting, seed=4, names=("GP_Lip", "deconvolved"), fine=3)
+    assert {name: m.height.shape for name, m in maps.items()} == {
+        "without privacy": (61, 61),
+        "GP_Lip": (3, 3),
+        "deconvolved": (61, 61),
+    }
+    truth = maps["without privacy"]
+    people = Sample.draw(setting, collision_places(), seed=4, number=0).people
+    for row, column in ((37, 30), (20, 40)):
+        centre = np.array([truth.east[column], truth.north[row]])
+        f = at(centre, 1_439.0).value(people.points)
+        assert truth.height[row, column] == pytest.approx(people.counts @ f / 3_000, rel=1e-4)
+    assert truth.height[37, 30] > 2 * truth.height[30, 37]
+    lattice = maps["GP_Lip"]
+    assert lattice.east.tolist() == truth.east[[0, 30, 60]].tolist()
+    assert lattice.north.tolist() == truth.north[[0, 30, 60]].tolist()
+    file = tmp_path / "maps.png"
+    draw_density_maps(maps, setting, file)
+    assert file.read_bytes().startswith(b"\x89PNG")
+
+
+def test_errors_are_drawn_if_rows_are_missing(tmp_path):
+    rows = ExactCell(SETTINGS[:1], ("GP_Lip", "DebiasedLaplace"), size=4, subgrid=4).rows()
+    assert [IN_ALL in row.panel for row in rows] == [False, True, False, True]
+    file = tmp_path / "bars.png"
+    draw_kernel_errors(rows[1:], file)  # of GP_Lip, the pale bar alone
+    assert file.read_bytes().startswith(b"\x89PNG")

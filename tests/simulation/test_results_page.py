@@ -1,0 +1,68 @@
+"""The page of results: every number of the tables, the command that makes it, and honest ratios."""
+
+import re
+
+from geoveil.simulation.experiments.page import Section, results_page
+from geoveil.simulation.experiments.rows import LOCAL, OURS, PRIOR, SEED, Row, read_csv, write_csv
+
+
+def row(mechanism, origin, error, n=1000, panel="T=1"):
+    return Row(
+        experiment="oneway", panel=panel, n=n, per=8.0, mechanism=mechanism, origin=origin,
+        measure="MSE", error=error, squared_bias=None, noise=error / 2,
+    )  # fmt: skip
+
+
+ROWS = [
+    row("GP_Lip", SEED, 4e-5),
+    row(LOCAL, SEED, 1e-9),
+    row("Student-t", SEED, 3e-5),
+    row("DebiasedLaplace", OURS, 1e-6),
+    row("aimed", PRIOR, 1e-7),
+    row("GP_Lip", SEED, 8e-5, n=500),
+    row("DebiasedLaplace", OURS, 2e-6, n=500),
+]
+
+
+def page(**changes):
+    fields = {
+        "title": "One threshold",
+        "command": "geoveil simulate oneway",
+        "figures": {"images/a.png": "the errors"},
+        "rows": ROWS,
+        "keep": lambda r: r.n == 1000,
+    }
+    return results_page([Section(**(fields | changes))])
+
+
+def cells(text, start):
+    line = next(line for line in text.splitlines() if line.startswith(start))
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_the_tables_hold_the_numbers_that_were_kept():
+    text = page()
+    assert "geoveil simulate oneway" in text
+    assert "![the errors](images/a.png)" in text
+    assert cells(text, "| setting | n | GP_Lip")[2:] == [
+        "GP_Lip", LOCAL, "Student-t", "DebiasedLaplace", "aimed",
+    ]  # fmt: skip
+    assert cells(text, "| T=1 | 1,000 | 4")[2:] == [
+        "4.00e-05", "1.00e-09", "3.00e-05", "1.00e-06", "1.00e-07",
+    ]  # fmt: skip
+    assert "500" not in re.sub(r"[\d,]*500,000", "", text.split("##")[1])
+
+
+def test_the_ratio_is_of_the_best_and_leaves_local_privacy_out():
+    text = page()
+    ratios = text[text.index("left out):") :]
+    assert cells(ratios, "| T=1") == [
+        "T=1", "1,000", "Student-t", "DebiasedLaplace", "30", "300",
+    ]  # fmt: skip
+    text = page(keep=lambda r: True)
+    assert cells(text[text.index("left out):") :], "| T=1 | 500")[-2:] == ["40", "nan"]
+
+
+def test_rows_come_back_from_their_table(tmp_path):
+    write_csv(ROWS, tmp_path / "rows.csv")
+    assert read_csv(tmp_path / "rows.csv") == ROWS

@@ -1,0 +1,371 @@
+"""The same bits, however the work is cut, who computes it, and how often it is interrupted."""
+
+import math
+import os
+import pickle
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from geoveil.campaign import Allocation, Attribute, Campaign, Question
+from geoveil.gp import GeoPrivacy, ParameterError, TwoWayThreshold
+from geoveil.gp.estimation import Accumulator, estimate
+from geoveil.simulation import collisions, household_incomes, incomes_and_debts
+from geoveil.simulation.demo import experiments
+from geoveil.simulation.scale import (
+    ClusterError,
+    FinishedFileError,
+    Work,
+    cluster,
+    computer,
+    in_this_process,
+    simulated,
+    total,
+)
+from geoveil.simulation.scale.sums import accumulate, integers
+
+OPENS = datetime(2026, 1, 1, tzinfo=UTC)
+INCOMES, PLACES = experiments(OPENS)
+SMALL = {"seed": 7, "block_size": 1_000}
+
+
+def incomes(devices=40_500, **changes):
+    return simulated(INCOMES.campaign, household_incomes(), devices, **(SMALL | changes))
+
+
+@pytest.fixture(scope="module", params=[1, 2])
+def workers(request):
+    with computer(None, request.param) as compute:
+        yield compute
+
+
+def test_one_worker_two_workers_and_a_loop_give_the_same_bits(workers):
+    """41 blocks, in groups of 1, 7 and 64; devices that answer one query of four too."""
+    for work in (incomes(), simulated(PLACES.campaign, collisions(), 9_300, **SMALL)):
+        plain = [Accumulator()] * work.queries
+        for number in reversed(range(work.blocks)):
+            plain = [a + b for a, b in zip(plain, work.block(number), strict=True)]
+        assert sum(sums.n for sums in plain) == work.devices
+        for group_size in (1, 7, 64):
+            assert total(work, workers, group_size=group_size) == plain
+            assert total(work, group_size=group_size) == plain
+
+
+@pytest.mark.parametrize("workers", [2], indirect=True)
+def test_more_groups_than_are_under_way_at_a_time(workers, monkeypatch):
+    monkeypatch.setattr(cluster, "_WINDOW", 3)
+    assert total(incomes(), workers, group_size=2) == total(incomes())
+
+
+@pytest.mark.parametrize("workers", [2], indirect=True)
+def test_an_error_of_a_worker_arrives(workers):
+    class Broken(Numbers):
+        def block(self, number):
+            raise ParameterError("number", number, "never asked for")
+
+    with pytest.raises(ParameterError, match="never asked for"):
+        total(Broken(3), workers)
+
+
+@pytest.mark.parametrize("workers", [2], indirect=True)
+def test_the_death_of_a_worker_changes_nothing(workers, tmp_path):
+    class Deadly(Numbers):
+        def block(self, number):
+            if number == 5 and not (tmp_path / "died").exists():
+                (tmp_path / "died").touch()
+                os._exit(1)
+            return super().block(number)
+
+    assert total(Deadly(12), workers, group_size=2) == [Accumulator.of(range(12))]
+    assert (tmp_path / "died").exists()
+
+
+def test_seed_block_size_and_number_of_the_block_each_change_the_draws():
+    work = incomes(3_000)
+    blocks = [work.block(i)[0] for i in range(3)]
+    assert len({b.total for b in blocks}) == 3
+    assert incomes(3_000, seed=8).block(0)[0] != blocks[0]
+    assert total(incomes(3_000, block_size=1_500)) != total(work)
+    assert work.block(0)[0] == blocks[0]
+
+
+@pytest.mark.parametrize("experiment", [INCOMES, PLACES], ids=["incomes", "places"])
+def test_estimates_agree_with_the_exact_truth_and_the_predicted_error(experiment):
+    """200,000 devices: |z| < 4.9 (alpha = 1e-6); 1.3 times the predicted error is not seen."""
+    sums = total(simulated(experiment.campaign, experiment.population, 200_000, seed=3))
+    rows = zip(sums, experiment.truths, experiment.predictions(), strict=True)
+    for of_query, truth, (predicted, *_) in rows:
+        got = estimate(of_query, experiment.campaign.grid_exponent)
+        error = predicted.standard_error(of_query.n)
+        assert abs(got.value - truth) < 4.9 * error
+        assert got.standard_error == pytest.approx(error, rel=0.1)
+        assert got.standard_error != pytest.approx(1.3 * error, rel=0.1)
+
+
+def two_way(allocation, thresholds=(100_000.0, 150_000.0)):
+    return Campaign(
+        campaign_id="two",
+        title="Both above",
+        attribute=Attribute(name="income and debt", unit="dollar"),
+        privacy=GeoPrivacy(1.0, 8_000.0, "dollar"),
+        questions=tuple(
+            Question(f"{t:g}", TwoWayThreshold((t, t), 24_000, "smoothstep")) for t in thresholds
+        ),
+        allocation=allocation,
+        opens=OPENS,
+        closes=OPENS + timedelta(days=1),
+    )
+
+
+def test_split_campaigns_get_every_device_to_answer_every_query():
+    people, campaign = incomes_and_debts(), two_way(Allocation.SPLIT)
+    sums = total(simulated(campaign, people, 200_000, seed=1))
+    assert [s.n for s in sums] == [200_000] * 2
+    for question, s in zip(campaign.questions, sums, strict=True):
+        got = estimate(s, campaign.grid_exponent)
+        assert abs(got.value - people.mean(question.query.value)) < 4.9 * got.standard_error
+
+
+def test_partitioned_devices_answer_queries_uniformly():
+    """20,000 devices, two queries: binomial at alpha = 1e-6; a 45:55 share would be noticed."""
+    first, second = total(
+        simulated(two_way(Allocation.PARTITION), incomes_and_debts(), 20_000, seed=2)
+    )
+    low, high = stats.binom.interval(1 - 1e-6, 20_000, 0.5)
+    assert first.n + second.n == 20_000
+    assert low <= first.n <= high
+    assert not low <= 0.45 * 20_000 <= high
+
+
+class Numbers(Work):
+    """Block i holds the integer i; counts how often it is asked."""
+
+    queries = 1
+    blocks = 0
+
+    def __init__(self, blocks, name="numbers"):
+        self.blocks = blocks
+        self.name = name
+        self.asked = []
+
+    def block(self, number):
+        self.asked.append(number)
+        return [Accumulator.of([number])]
+
+    def fingerprint(self):
+        return f"{self.name} {self.blocks}"
+
+
+def interrupted_after(groups):
+    def compute(work, waiting):
+        for i, result in enumerate(in_this_process(work, waiting)):
+            if i == groups:
+                raise KeyboardInterrupt
+            yield result
+
+    return compute
+
+
+def test_an_interrupted_run_goes_on_from_its_finished_groups(tmp_path):
+    path, work, seen = tmp_path / "done", Numbers(20), []
+    with pytest.raises(KeyboardInterrupt):
+        total(work, interrupted_after(3), group_size=3, path=path)
+    work.asked.clear()
+    got = total(work, group_size=4, path=path, on_progress=lambda *done: seen.append(done))
+    assert got == [Accumulator.of(range(20))]
+    assert work.asked == list(range(9, 20))
+    assert seen == [(9, 20), (13, 20), (17, 20), (20, 20)]
+    work.asked.clear()
+    assert total(work, path=path) == got
+    assert work.asked == []
+
+
+def test_groups_may_finish_in_any_order(tmp_path):
+    def backwards(work, waiting):
+        return in_this_process(work, waiting[::-1])
+
+    def some(work, waiting):
+        yield from [*backwards(work, waiting)][:2]
+        raise KeyboardInterrupt
+
+    path, work = tmp_path / "done", Numbers(10)
+    with pytest.raises(KeyboardInterrupt):
+        total(work, some, group_size=2, path=path)
+    assert total(work, backwards, group_size=3, path=path) == [Accumulator.of(range(10))]
+    assert sorted(work.asked[-6:]) == list(range(6))
+
+
+@pytest.mark.parametrize("cut", range(1, 12))
+def test_a_line_that_a_crash_cut_short_is_computed_again(tmp_path, cut):
+    path, work = tmp_path / "done", Numbers(4)
+    total(work, group_size=1, path=path)
+    path.write_bytes(path.read_bytes()[:-cut])
+    work.asked.clear()
+    assert total(work, path=path) == [Accumulator.of(range(4))]
+    assert work.asked == [3]
+    assert total(work, path=path) == [Accumulator.of(range(4))]
+
+
+def test_finished_blocks_of_other_work_are_refused_and_left_alone(tmp_path):
+    path = tmp_path / "done"
+    total(Numbers(4), path=path)
+    before = path.read_bytes()
+    for other in (Numbers(5), Numbers(4, "others")):
+        with pytest.raises(FinishedFileError, match="not of this work"):
+            total(other, path=path)
+    assert path.read_bytes() == before
+    works = [incomes(), incomes(seed=8), incomes(40_501), incomes(block_size=999)]
+    works.append(replace(incomes(), people=collisions().mapped(lambda v: v[:, 0], "degree")))
+    assert len({work.fingerprint() for work in works}) == len(works)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda data: b"my only copy of a letter",
+        lambda data: b"my only copy\nof a letter\n",
+        lambda data: data + data.splitlines(keepends=True)[1],  # counted twice
+        lambda data: data.replace(b'"end": 2', b'"end": 9'),
+        lambda data: data.replace(b'"first": 0', b'"first": -1'),
+        lambda data: data.replace(b'[2, "1", "1"]', b'[2, "9", "1"]'),  # no squares add up so
+        lambda data: data.replace(b'"sums"', b'"soms"'),
+    ],
+)
+def test_damaged_files_are_refused_and_left_alone(tmp_path, spoil):
+    path = tmp_path / "done"
+    total(Numbers(4), group_size=2, path=path)
+    path.write_bytes(spoil(path.read_bytes()))
+    before = path.read_bytes()
+    with pytest.raises(FinishedFileError, match="finished blocks"):
+        total(Numbers(4), path=path)
+    assert path.read_bytes() == before
+
+
+def test_two_runs_do_not_share_a_file(tmp_path):
+    path = tmp_path / "done"
+
+    def meanwhile(work, waiting):
+        with pytest.raises(FinishedFileError, match="another run"):
+            total(Numbers(4), path=path)
+        return in_this_process(work, waiting)
+
+    assert total(Numbers(4), meanwhile, path=path) == [Accumulator.of(range(4))]
+
+
+@pytest.mark.parametrize("bits", [3, 20, 21, 22, 31, 41, 42, 43, 62, 63])
+def test_sums_are_exact_for_integers_of_any_size(bits):
+    """Against Python's own integers; extremes of the range included."""
+    rng = np.random.default_rng(bits)
+    k = rng.integers(-(2**bits), 2**bits, 2_000, dtype=np.int64)
+    k[:2] = -(2**bits), 2**bits - 1
+    assert accumulate(k) == Accumulator.of(k.tolist())
+
+
+def test_sums_do_not_overflow_at_the_extremes():
+    """Over more than a chunk, all at the worst end."""
+    for extreme in (-(2**63), 2**63 - 1):
+        n = (1 << 20) + 3
+        expected = Accumulator(n, n * extreme, n * extreme**2)
+        assert accumulate(np.full(n, extreme, np.int64)) == expected
+    assert accumulate(np.empty(0, np.int64)) == Accumulator()
+
+
+def test_integers_round_and_saturate_as_releases_do():
+    reports = np.array(
+        [0.5, 1.5, -0.5, 2.0**62, -(2.0**63), 2.0**63, -1e300, np.nextafter(2.0**63, 0)]
+    )
+    low, high = -(2**63), 2**63 - 1
+    assert integers(reports, 0).tolist() == [0, 2, 0, 2**62, low, high, low, 2**63 - 1024]
+    assert integers(np.array([0.75]), -2).tolist() == [3]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("devices", 0),
+        ("devices", -1),
+        ("devices", 1.0),
+        ("devices", True),
+        ("devices", math.nan),
+        ("seed", -1),
+        ("seed", "1"),
+        ("block_size", 0),
+        ("block_size", 1 << 25),
+    ],
+)
+def test_numbers_out_of_range_are_refused(name, value):
+    with pytest.raises(ParameterError, match=name):
+        incomes(**{name: value})
+
+
+def test_people_who_do_not_fit_the_campaign_are_refused():
+    with pytest.raises(ParameterError, match="numbers that each member holds"):
+        simulated(INCOMES.campaign, collisions(), 10, seed=1)
+    with pytest.raises(ParameterError, match="Population of places"):
+        simulated(PLACES.campaign, incomes_and_debts(), 10, seed=1)
+
+
+def test_bad_ways_to_compute_are_refused():
+    for arguments in [("tcp://127.0.0.1:9", 2), (None, 0), (None, True), (None, 1.5)]:
+        with pytest.raises(ParameterError, match="workers"):
+            computer(*arguments)
+    with pytest.raises(ParameterError, match="group_size"):
+        total(Numbers(3), group_size=0)
+
+
+def test_a_scheduler_that_is_not_there_is_reported(monkeypatch):
+    monkeypatch.setattr(cluster, "_CONNECT_S", 0.3)
+    with (
+        pytest.raises(ClusterError, match="no Dask scheduler answers"),
+        computer("tcp://127.0.0.1:9", None),
+    ):
+        pass
+
+
+def test_any_scheduler_address_will_do():
+    import distributed
+
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=2, processes=False, dashboard_address="127.0.0.1:0"
+        ) as elsewhere,
+        computer(elsewhere.scheduler_address, None) as compute,
+    ):
+        assert elsewhere.scheduler_address.startswith("inproc://")
+        assert total(incomes(5_000), compute, group_size=2) == total(incomes(5_000))
+
+
+def test_two_clusters_at_a_time_do_not_wait_for_each_other():
+    import distributed
+
+    options = {"n_workers": 1, "processes": False, "dashboard_address": "127.0.0.1:0"}
+    with (
+        distributed.LocalCluster(**options) as first,
+        distributed.LocalCluster(**options) as second,
+        computer(first.scheduler_address, None) as one,
+        computer(second.scheduler_address, None) as two,
+    ):
+        expected = [Accumulator.of(range(30))]
+        for compute in (one, two, one):
+            assert total(Numbers(30), compute, group_size=1) == expected
+
+
+def test_work_is_small_enough_to_hand_out():
+    """The alias table, 2 MB, is made by each worker; a block makes it."""
+    work = incomes()
+    assert len(pickle.dumps(incomes())) < 5e6
+    assert pickle.loads(pickle.dumps(work)).block(0) == work.block(0)
+
+
+def test_importing_the_package_loads_no_cluster_and_no_parquet():
+    code = (
+        "import sys, geoveil.simulation, geoveil.simulation.scale\n"
+        "print(*{'dask', 'distributed', 'pyarrow', 'pandas', 'scipy'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""

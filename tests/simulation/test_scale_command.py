@@ -1,0 +1,150 @@
+"""geoveil simulate scale, export and bulk, as typed."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from geoveil.aggregator import SQLiteStore
+from geoveil.aggregator.reports import PackedReport, pack
+from geoveil.aggregator.store import CampaignRecord, Submission
+from geoveil.campaign import Attribute, Campaign, Question, encode
+from geoveil.cli.simulate_scale import bulk, export, scale
+from geoveil.gp import GeoPrivacy, ParameterError, Threshold
+from geoveil.gp.estimation import Accumulator, estimate
+from geoveil.simulation import PopulationFileError
+from geoveil.simulation.scale import ExportError, in_this_process
+
+APP = typer.Typer()
+for command in (scale, export, bulk):
+    APP.command(command.__name__)(command)
+
+
+@pytest.fixture(autouse=True)
+def without_processes(monkeypatch):
+    """Starting workers is tested elsewhere."""
+
+    class Here:
+        def __enter__(self):
+            return in_this_process
+
+        def __exit__(self, *_):
+            pass
+
+    monkeypatch.setattr("geoveil.simulation.scale.computer", lambda scheduler, workers: Here())
+
+
+def run(*arguments):
+    return CliRunner().invoke(APP, [str(a) for a in arguments], env={"COLUMNS": "80"})
+
+
+def rows(*arguments):
+    result = run(*arguments, "--json")
+    assert result.exit_code == 0
+    return json.loads(result.stdout)
+
+
+@pytest.mark.parametrize("population", ["incomes", "income-and-debt", "places"])
+def test_estimates_of_every_population_hold_the_truth(population):
+    """|z| < 4.9: alpha = 1e-6."""
+    found = rows("scale", "--population", population, "--devices", 100_000)
+    assert sum(row["n"] for row in found) == 100_000
+    for row in found:
+        assert abs(row["estimate"] - row["truth"]) < 4.9 * row["standard_error"]
+        sums = Accumulator(row["n"], int(row["total"]), int(row["total_of_squares"]))
+        again = estimate(sums, row["step_exponent"])
+        assert (again.value, again.standard_error) == (row["estimate"], row["standard_error"])
+
+
+@pytest.mark.parametrize("population", ["incomes", "places"])
+def test_the_table_fits_and_shows_two_digits_of_each_error(population):
+    result = run("scale", "--devices", 300_000, "--population", population)
+    assert result.exit_code == 0
+    assert all(len(line) <= 80 for line in result.stdout.splitlines())
+    (row, *_) = rows("scale", "--devices", 300_000, "--population", population)
+    assert f"{row['standard_error']:.5f}" in result.stdout
+
+
+def test_the_same_seed_gives_the_same_bits_another_day():
+    first, second = (rows("scale", "--devices", 5_000, "--seed", 4) for _ in range(2))
+    assert first == second
+    assert rows("scale", "--devices", 5_000, "--seed", 5) != first
+
+
+def test_a_run_is_resumed_from_its_file(tmp_path):
+    path = tmp_path / "run.jsonl"
+    arguments = ("scale", "--devices", 3_000, "--resume", path)
+    first = rows(*arguments)
+    lines = path.read_text().splitlines()
+    assert len(lines) == 2
+    assert rows(*arguments) == first
+    assert path.read_text().splitlines() == lines
+
+
+def test_files_of_people_take_part(tmp_path):
+    """Two kinds of people, 3:1 by weight, far from the threshold on either side."""
+    path = tmp_path / "people.csv"
+    path.write_text("pay,debt,count\n10,10,3\n900,800,1\n")
+    options = ("--threshold", 300, "--epsilon", 1, "--per", 30, "--devices", 50_000)
+    (row,) = rows("scale", "--population", path, "--value", "pay", "--weight", "count", *options)
+    assert row["truth"] == 0.25
+    assert abs(row["estimate"] - 0.25) < 4.9 * row["standard_error"]
+    (row,) = rows("scale", "--population", path, "--value", "pay", "--value", "debt", *options)
+    assert row["truth"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (["--population", "nobody"], "population"),
+        (["--population", "people.csv"], "value"),
+        (["--population", "people.csv", *("--value", "a") * 3], "value"),
+        (["--population", "incomes", "--value", "a"], "population"),
+        (["--devices", "0"], "devices"),
+        (["--seed", "-1"], "seed"),
+        (["--epsilon", "0"], "epsilon"),
+        (["--per", "nan"], "per"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(arguments, name):
+    error = run("scale", *arguments).exception
+    assert isinstance(error, ParameterError)
+    assert name in error.name
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path):
+    result = run("scale", "--population", tmp_path / "x.csv", "--value", "a")
+    assert isinstance(result.exception, PopulationFileError)
+
+
+def test_export_and_bulk_give_the_sums_of_the_aggregator(tmp_path):
+    opens = datetime(2026, 1, 1, tzinfo=UTC)
+    campaign = Campaign(
+        campaign_id="incomes",
+        title="Incomes",
+        attribute=Attribute(name="income", unit="dollar"),
+        privacy=GeoPrivacy(1.0, 8_000.0, "dollar"),
+        questions=(Question("above", Threshold(100_000, 24_000, "smoothstep")),),
+        opens=opens,
+        closes=opens + timedelta(days=1),
+    )
+    values = [(-1) ** i * i * 10_001 for i in range(500)]
+    with SQLiteStore(tmp_path / "a.db") as store:
+        record = CampaignRecord(campaign_id="incomes", published=encode(campaign), queries=1)
+        store.create_campaign(record)
+        reports = [PackedReport(i.to_bytes(16), pack([(0, v)])) for i, v in enumerate(values)]
+        store.commit([Submission("incomes", reports, True)])
+    result = run("export", tmp_path / "a.db", tmp_path / "out")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("500 reports in ")
+    (row,) = rows("bulk", tmp_path / "out", "--confidence", 0.9)
+    expected = estimate(Accumulator.of(values), campaign.grid_exponent, 0.9)
+    assert (row["estimate"], row["standard_error"]) == (expected.value, expected.standard_error)
+    assert (row["ci_low"], row["ci_high"], row["n"]) == (expected.ci_low, expected.ci_high, 500)
+    assert row["truth"] is None
+    assert "90 % interval" in run("bulk", tmp_path / "out", "--confidence", 0.9).stdout
+    assert isinstance(run("bulk", tmp_path).exception, ExportError)
+    again = run("export", tmp_path / "a.db", tmp_path / "out")
+    assert isinstance(again.exception, ExportError)
