@@ -2,7 +2,7 @@
 
 import argparse
 
-from benchmarks import kde, release, scale, simulate, startup, submit
+from benchmarks import kde, oneway, release, scale, simulate, startup, submit
 
 TABLES = {
     "simulate": simulate.table,
@@ -10,6 +10,7 @@ TABLES = {
     "scale": scale.table,
     "startup": startup.table,
     "submit": submit.table,
+    "oneway": oneway.table,
     "kde": kde.table,
 }
 
