@@ -28,11 +28,14 @@ def results(
 ) -> None:
     """All experiments in exact mode, on one page with figures.
 
-    An interrupted run goes on where it stopped: parts stay in a directory beside the page.
+    Two minutes or so. An interrupted run goes on where it stopped: parts stay in a directory beside
+    the page.
     """
     work = directory / "results"
-    for experiment in (oneway, twoway, kde):
-        experiment(directory=work, seed=seed, processes=processes or os.cpu_count() or 1)
+    processes = processes or os.cpu_count() or 1
+    oneway(directory=work, seed=seed, processes=processes)
+    twoway(directory=work, seed=seed, processes=processes)
+    kde(directory=work, seed=seed, processes=processes, maps="default")
     images = directory / "images"
     images.mkdir(parents=True, exist_ok=True)
     sections = [
@@ -52,9 +55,13 @@ def _section(work: Path, name: str, title: str, images: Path, people: int | None
         file = f"{name}-exact{suffix}.png"
         shutil.copyfile(work / file, images / file)
         figures[f"images/{file}"] = f"{title}: {text}"
+    maps = sorted(work.glob(f"{name}-map-*.png"))
+    for drawn in maps:
+        shutil.copyfile(drawn, images / drawn.name)
+        figures[f"images/{drawn.name}"] = f"{title}: one run of each mechanism, every report drawn"
     return Section(
         title=title,
-        command=f"geoveil simulate {name}",
+        command=f"geoveil simulate {name}" + (" --maps default" if maps else ""),
         figures=figures,
         rows=rows,
         keep=lambda row: people is None or row.n == people,
