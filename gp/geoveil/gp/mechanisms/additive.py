@@ -63,3 +63,25 @@ class AdditiveMechanism(Mechanism):
 
     def _default_step_exponent(self) -> int:
         return exponent_below(self.largest_scale, _STEP_BITS)
+
+
+class BoundedMechanism(AdditiveMechanism):
+    """f(x) + (B(x)/η)·Z, B a smooth bound of the query."""
+
+    _beta: Fraction
+    _eta: Fraction
+
+    @property
+    def beta(self) -> float:
+        """Smoothness β of the bound, in 1/(unit of x)."""
+        return float(self._beta)
+
+    @property
+    def eta(self) -> float:
+        """η: the noise is scaled by B(x)/η; in 1/(unit of x)."""
+        return float(self._eta)
+
+    @property
+    def largest_scale(self) -> float:
+        """See `AdditiveMechanism.largest_scale`: L/η."""
+        return self.query.lipschitz / self.eta

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import Arithmetic, Real
 from geoveil.gp.errors import ParameterError
-from geoveil.gp.mechanisms.additive import ROUND_UP, AdditiveMechanism
+from geoveil.gp.mechanisms.additive import ROUND_UP, BoundedMechanism
 from geoveil.gp.noise.laplace import Laplace
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
@@ -17,7 +17,7 @@ from geoveil.gp.smooth.growth import LINEAR
 _DEFAULT_SHARE = Fraction(1, 4)
 
 
-class ApproximateLaplace(AdditiveMechanism):
+class ApproximateLaplace(BoundedMechanism):
     """M(x) = f(x) + (B(x)/η)·Laplace(1): (ε, δ, Λ)-GP and unbiased, with light tails.
 
     B is a smooth bound for *linear* growth at rate β of the slopes of all chords up to Λ, and
@@ -105,21 +105,6 @@ class ApproximateLaplace(AdditiveMechanism):
                 f"in (0, {most:g}), less than the rate of {self.privacy} over {float(cost):g}",
             )
         return exact_beta, eta
-
-    @property
-    def beta(self) -> float:
-        """Smoothness β of the bound, in 1/(unit of x)."""
-        return float(self._beta)
-
-    @property
-    def eta(self) -> float:
-        """η: the noise is scaled by B(x)/η; in 1/(unit of x)."""
-        return float(self._eta)
-
-    @property
-    def largest_scale(self) -> float:
-        """See `AdditiveMechanism.largest_scale`: L/η."""
-        return self.query.lipschitz / self.eta
 
     def _scale(self, s: Real, ops: Arithmetic) -> Real:
         bound = self.query.profile.noise_bound(

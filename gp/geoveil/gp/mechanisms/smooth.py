@@ -5,7 +5,7 @@ from fractions import Fraction
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import Arithmetic, Real
 from geoveil.gp.errors import ParameterError
-from geoveil.gp.mechanisms.additive import AdditiveMechanism
+from geoveil.gp.mechanisms.additive import BoundedMechanism
 from geoveil.gp.noise import Noise, best_noise
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
@@ -13,7 +13,7 @@ from geoveil.gp.smooth.frontier import CALIBRATIONS
 from geoveil.gp.smooth.growth import EXPONENTIAL
 
 
-class SmoothMechanism(AdditiveMechanism):
+class SmoothMechanism(BoundedMechanism):
     """M(x) = f(x) + (B(x)/η)·Z, ε-GP and unbiased.
 
     Args:
@@ -77,21 +77,6 @@ class SmoothMechanism(AdditiveMechanism):
                 "beta", beta, f"in (0, {privacy.rate:g}], at most the rate of {privacy}"
             )
         return min(float(Fraction(beta) / privacy.exact_rate), 1.0)
-
-    @property
-    def beta(self) -> float:
-        """Smoothness β of the bound, in 1/(unit of x)."""
-        return float(self._beta)
-
-    @property
-    def eta(self) -> float:
-        """η: the noise is scaled by B(x)/η; in 1/(unit of x)."""
-        return float(self._eta)
-
-    @property
-    def largest_scale(self) -> float:
-        """See `AdditiveMechanism.largest_scale`: L/η."""
-        return self.query.lipschitz / self.eta
 
     def _scale(self, s: Real, ops: Arithmetic) -> Real:
         bound = self.query.profile.noise_bound(
