@@ -34,6 +34,7 @@ from geoveil.gp import (
     SmoothMechanism,
     StudentT,
     Threshold,
+    VectorSmoothMechanism,
 )
 
 BITS = 2048
@@ -462,6 +463,8 @@ def test_a_grid_between_two_points_of_which_f_is_constant_is_refused() -> None:
     level = Linear(FormulaProfile(lambda u, ops: u / 3, scale=1.0, extent=1.5), direction=1.0)
     with pytest.raises(ParameterError, match="odd half"):
         SmoothMechanism(level, GeoPrivacy(1.0, per=1.0), step=1.0)
+    with pytest.raises(ParameterError, match="odd half"):
+        VectorSmoothMechanism([STEP, level], GeoPrivacy(1.0, per=1.0), step=1.0)
     for step in (0.5, None):
         mechanism = SmoothMechanism(level, GeoPrivacy(1.0, per=1.0), step=step)
         assert mechanism.release(1e30, SeededSource(1)) * mechanism.step == 0.5

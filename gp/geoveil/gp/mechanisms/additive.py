@@ -8,7 +8,8 @@ import numpy as np
 
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.exact.ball import BALL
-from geoveil.gp.mechanisms.base import Array, Mechanism, exponent_below
+from geoveil.gp.mechanisms.base import Array, Mechanism
+from geoveil.gp.mechanisms.grid import exponent_below
 from geoveil.gp.noise.base import Noise
 
 _STEP_BITS = 40

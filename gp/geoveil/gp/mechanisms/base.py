@@ -18,7 +18,8 @@ from geoveil.gp.arithmetic import FLOAT, Real
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.exact.ball import BALL
 from geoveil.gp.exact.bits import LazyUniform, RandomSource, chosen_source
-from geoveil.gp.exact.release import INT64_MAX, INT64_MIN, release_integer, step_exponent_of
+from geoveil.gp.exact.release import INT64_MAX, INT64_MIN, release_integer
+from geoveil.gp.mechanisms.grid import grid_exponent, levels_of
 from geoveil.gp.mechanisms.simulated import Simulated, warn_on_device
 from geoveil.gp.privacy import GeoPrivacy, LocalPrivacy
 from geoveil.gp.queries.base import Query
@@ -27,12 +28,8 @@ Array = NDArray[np.float64]
 
 _BLOCK = 1 << 14
 """Points that are simulated together: what they need stays in the processor's cache."""
-_TORN = 2.0**-20
-"""Distance from the middle between two grid points that noise of any size gets away from."""
 _MOST_RATIO = 1e8
 """Between the noise scale and the length over which a query varies, either way."""
-_FINEST_BITS = 61
-"""A grid finer than this, relative to the widest reports, would saturate."""
 
 
 class Mechanism(ABC):
@@ -62,37 +59,16 @@ class Mechanism(ABC):
 
     def _choose_step(self, step: float | None) -> None:
         """Set the grid; a subclass calls this when it knows its scale."""
-        values = map(abs, self.query.profile.bounds)
-        finest = exponent_below(max(1.0, self._spread(), *values), _FINEST_BITS)
-        if step is None:
-            exponent = max(self._default_step_exponent(), finest)
-            # A level that lies between two points of this grid does not on all finer ones.
-            finer = range(exponent, max(finest, exponent - 64) - 1, -1)
-            self.step_exponent = next((e for e in finer if not self._is_torn(e)), exponent)
-            return
-        self.step_exponent = step_exponent_of(step)
-        if self.step_exponent > 0:
-            raise ParameterError("step", step, "at most 1, so that 0 and 1 lie on the grid")
-        if self.step_exponent < finest:
-            raise ParameterError(
-                "step", step, f"at least 2^{finest}, so that the reports fit into 64 bits"
-            )
-        if self._is_torn(self.step_exponent):
-            raise ParameterError(
-                "step",
-                step,
-                "a step of which no level of the query is an odd half: try a finer one",
-            )
+        self.step_exponent = grid_exponent(
+            step,
+            default=self._default_step_exponent(),
+            spread=max(self._spread(), *map(abs, self.query.profile.bounds)),
+            levels=self._levels(),
+        )
 
-    def _is_torn(self, exponent: int) -> bool:
-        """Return whether f is constant somewhere at the middle between two grid points.
-
-        Where there is next to no noise, a release there would need more random bits than there are.
-        """
-        profile = self.query.profile
-        levels = {*profile.limits, *(level for _, _, level in profile.plateaus)}
-        shares = [math.ldexp(level, -exponent) % 1.0 for level in levels]
-        return any(abs(share - 0.5) < _TORN for share in shares)
+    def _levels(self) -> set[float]:
+        """Return what reports are where there is next to no noise."""
+        return levels_of(self.query.profile)
 
     @property
     @abstractmethod
@@ -231,8 +207,3 @@ def require_comparable(query: Query, privacy: GeoPrivacy) -> None:
             f"a distance in [{unit / _MOST_RATIO:g}, {unit * _MOST_RATIO:g}] for"
             f" epsilon={privacy.epsilon:g} and a query that varies over {query.profile.feature:g}",
         )
-
-
-def exponent_below(scale: float, bits: int) -> int:
-    """Return the exponent of the power of two that is `bits` bits below `scale`."""
-    return math.frexp(scale)[1] - 1 - bits

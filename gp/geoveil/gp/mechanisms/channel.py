@@ -12,11 +12,12 @@ from geoveil.gp import validation
 from geoveil.gp.arithmetic import Real
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.exact.ball import BALL
-from geoveil.gp.mechanisms.base import Array, Mechanism, exponent_below
+from geoveil.gp.mechanisms.base import Array, Mechanism
 from geoveil.gp.mechanisms.channel_design import REACH_OF_OUTPUTS, design
 from geoveil.gp.mechanisms.channel_grid import Cell
 from geoveil.gp.mechanisms.channel_prior import ScalarPrior, default_prior
 from geoveil.gp.mechanisms.channel_table import BITS
+from geoveil.gp.mechanisms.grid import exponent_below
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
 
@@ -184,9 +185,9 @@ class LinearProgramMechanism(Mechanism):
         low, high = self.query.profile.bounds
         return min(exponent_below(high - low, _STEP_BITS), 0)
 
-    def _is_torn(self, exponent: int) -> bool:
-        """See `Mechanism._is_torn`: all outputs lie on the grid, whatever it is."""
-        return False
+    def _levels(self) -> set[float]:
+        """See `Mechanism._levels`: none, as all outputs lie on the grid, whatever it is."""
+        return set()
 
 
 def _first(y: Real, _: Real) -> Real:

@@ -14,7 +14,7 @@ from geoveil.gp.exact.ball import BALL
 from geoveil.gp.exact.bits import LazyUniform, RandomSource, chosen_source
 from geoveil.gp.exact.planar import DIMENSIONS, planar_noise, uniforms_needed
 from geoveil.gp.exact.release import release_integers, step_exponent_of
-from geoveil.gp.mechanisms.base import exponent_below
+from geoveil.gp.mechanisms.grid import exponent_below
 from geoveil.gp.mechanisms.simulated import Simulated, warn_on_device
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query

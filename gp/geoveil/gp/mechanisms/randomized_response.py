@@ -9,7 +9,8 @@ import numpy as np
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.exact.ball import BALL
 from geoveil.gp.mechanisms.additive import ROUND_UP
-from geoveil.gp.mechanisms.base import Array, Mechanism, exponent_below
+from geoveil.gp.mechanisms.base import Array, Mechanism
+from geoveil.gp.mechanisms.grid import exponent_below
 from geoveil.gp.privacy import LocalPrivacy
 from geoveil.gp.queries.base import Query
 

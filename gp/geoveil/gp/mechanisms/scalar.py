@@ -13,7 +13,8 @@ import numpy as np
 from geoveil.gp._convolution import laplace_variance
 from geoveil.gp.arithmetic import FLOAT, Real
 from geoveil.gp.exact.ball import BALL
-from geoveil.gp.mechanisms.base import Array, Mechanism, exponent_below
+from geoveil.gp.mechanisms.base import Array, Mechanism
+from geoveil.gp.mechanisms.grid import exponent_below
 from geoveil.gp.noise.laplace import Laplace
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query

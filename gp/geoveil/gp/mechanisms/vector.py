@@ -16,8 +16,8 @@ from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.exact.ball import BALL
 from geoveil.gp.exact.bits import LazyUniform, RandomSource, chosen_source
-from geoveil.gp.exact.release import INT64_MAX, INT64_MIN, release_integer, step_exponent_of
-from geoveil.gp.mechanisms.base import exponent_below
+from geoveil.gp.exact.release import INT64_MAX, INT64_MIN, release_integer
+from geoveil.gp.mechanisms.grid import exponent_below, grid_exponent, levels_of
 from geoveil.gp.mechanisms.lipschitz import LipschitzMechanism
 from geoveil.gp.mechanisms.simulated import Simulated, warn_on_device
 from geoveil.gp.mechanisms.vector_calibration import best_vector_noise, vector_eta
@@ -32,7 +32,6 @@ Array = NDArray[np.float64]
 _DEFAULT_SHARE = 0.1
 _STEP_BITS = 40
 _TAIL_BITS = 13
-_FINEST_BITS = 61
 
 
 class VectorSmoothMechanism:
@@ -114,7 +113,14 @@ class VectorSmoothMechanism:
         # Exact numbers, from the double that the noise was made for: B, η and Z fit together.
         self._beta = Fraction(fraction) * privacy.exact_rate
         self._eta = Fraction(eta_fraction) * privacy.exact_rate
-        self.step_exponent = self._chosen_step(step)
+        profiles = [query.profile for query in self.queries]
+        bounds = [abs(bound) for profile in profiles for bound in profile.bounds]
+        self.step_exponent = grid_exponent(
+            step,
+            default=exponent_below(self.largest_scale, _STEP_BITS),
+            spread=max(math.ldexp(self.largest_scale, _TAIL_BITS), *bounds),
+            levels={level for profile in profiles for level in levels_of(profile)},
+        )
 
     def _beta_fraction(self, beta: float | None) -> float:
         if beta is None:
@@ -124,22 +130,6 @@ class VectorSmoothMechanism:
         if beta > most:
             raise ParameterError("beta", beta, f"in (0, {most:g}], at most the rate over m")
         return min(float(Fraction(beta) / self.privacy.exact_rate), 1.0)
-
-    def _chosen_step(self, step: float | None) -> int:
-        """Return the exponent of the grid, by the rules of `Mechanism`."""
-        values = [abs(bound) for query in self.queries for bound in query.profile.bounds]
-        widest = max(1.0, *values, math.ldexp(self.largest_scale, _TAIL_BITS))
-        finest = exponent_below(widest, _FINEST_BITS)
-        if step is None:
-            return max(exponent_below(self.largest_scale, _STEP_BITS), finest)
-        exponent = step_exponent_of(step)
-        if exponent > 0:
-            raise ParameterError("step", step, "at most 1, so that 0 and 1 lie on the grid")
-        if exponent < finest:
-            raise ParameterError(
-                "step", step, f"at least 2^{finest}, so that the reports fit into 64 bits"
-            )
-        return exponent
 
     @property
     def size(self) -> int:
