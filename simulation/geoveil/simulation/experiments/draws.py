@@ -5,7 +5,9 @@ person. NOT private on a computer [MATH §10].
 """
 
 import math
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +54,43 @@ def total(answer: Answer, x: Array, rng: np.random.Generator) -> float:
         noise = sampler(answer.noise)(rng, len(x))
         return float(answer.query.value(x).sum() + np.einsum("i,i", scale, noise))
     return float(answer.simulate(x, rng).sum())
+
+
+def drawn_blocks(
+    name: str, n: int, *, size: int, seed: int, repetition: int
+) -> Iterator[tuple[int, np.random.Generator]]:
+    """Return the blocks of one repetition: how many people, and random numbers of their own.
+
+    They are made of the seed, the name, n, and the numbers of the repetition and the block: results
+    do not depend on who computes what.
+
+    Args:
+        name: of the experiment, the panel and the mechanism.
+        n: people in all.
+        size: people in a block; the last one has the rest.
+        seed: of the run, ≥ 0.
+        repetition: its number, ≥ 0.
+    """
+    key = zlib.crc32(name.encode())
+    for block, start in enumerate(range(0, n, size)):
+        seeds = np.random.SeedSequence(seed, spawn_key=(key, n, repetition, block))
+        yield min(size, n - start), np.random.default_rng(seeds)
+
+
+def drawn_error(squares: Sequence[float], seed: int) -> dict[str, Any]:
+    """Return the fields of a `Row` that say what repetitions gave.
+
+    Args:
+        squares: the squared error of each, two or more.
+        seed: of the run.
+    """
+    return {
+        "error": float(np.mean(squares)),
+        "standard_error": float(np.std(squares, ddof=1) / math.sqrt(len(squares))),
+        "mode": "monte-carlo",
+        "seed": seed,
+        "repetitions": len(squares),
+    }
 
 
 class Draws:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from geoveil.gp import ParameterError, validation
+from geoveil.simulation.experiments.draws import drawn_error
 from geoveil.simulation.experiments.kde_draws import Sample, estimates, kernel_means
 from geoveil.simulation.experiments.kde_errors import CentreErrors, centre_errors
 from geoveil.simulation.experiments.kde_moments import KERNEL
@@ -114,17 +115,13 @@ class MonteCarloCell:
 
     def rows(self) -> list[Row]:
         """See `Cell.rows`."""
-        ase = np.array([self.squared_error(number) for number in range(self.repetitions)])
+        ase = [self.squared_error(number) for number in range(self.repetitions)]
         return [
             _row(
                 self.setting,
                 self.contestant,
                 self.setting.label + _part(self.size, self.subgrid),
-                error=float(ase.mean()),
-                standard_error=float(ase.std(ddof=1) / np.sqrt(self.repetitions)),
-                mode="monte-carlo",
-                seed=self.seed,
-                repetitions=self.repetitions,
+                **drawn_error(ase, self.seed),
             )
         ]
 

@@ -19,7 +19,6 @@ by the last term, Var[m − h]/n.
 """
 
 import math
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -28,7 +27,7 @@ import numpy as np
 
 from geoveil.gp import ParameterError
 from geoveil.simulation.experiments.contestants import Answer, Array
-from geoveil.simulation.experiments.draws import Draws
+from geoveil.simulation.experiments.draws import Draws, drawn_blocks, drawn_error
 from geoveil.simulation.experiments.entries import ONE_WAY
 from geoveil.simulation.experiments.rows import Row
 from geoveil.simulation.experiments.runs import Cell
@@ -107,11 +106,7 @@ class ExactCell:
 
 @dataclass(frozen=True, slots=True)
 class MonteCarloCell:
-    """One panel, one mechanism and one n, by drawing people and noise.
-
-    Each block of each repetition has a seed of its own, made of the seed, the panel, the mechanism,
-    n, and the numbers of the repetition and the block: results do not depend on who computes what.
-    """
+    """One panel, one mechanism and one n, by drawing people and noise."""
 
     panel: OneWayPanel
     contestant: str
@@ -134,19 +129,9 @@ class MonteCarloCell:
 
     def rows(self) -> list[Row]:
         """See `Cell.rows`."""
-        squares = np.square([self.error(r) for r in range(self.repetitions)])
-        return [
-            _row(
-                self.panel,
-                self.contestant,
-                self.n,
-                error=float(squares.mean()),
-                standard_error=float(squares.std(ddof=1) / np.sqrt(self.repetitions)),
-                mode="monte-carlo",
-                seed=self.seed,
-                repetitions=self.repetitions,
-            )
-        ]
+        squares = [self.error(r) ** 2 for r in range(self.repetitions)]
+        drawn = drawn_error(squares, self.seed)
+        return [_row(self.panel, self.contestant, self.n, **drawn)]
 
     def error(self, repetition: int) -> float:
         """Return estimate less truth in one repetition."""
@@ -154,13 +139,13 @@ class MonteCarloCell:
         above = x > self.panel.threshold
         versions = ONE_WAY[self.contestant].versions
         draws = Draws(versions[repetition % len(versions)](self.panel.setting), x)
-        name = zlib.crc32(f"oneway {self.panel.label} {self.contestant}".encode())
+        name = f"oneway {self.panel.label} {self.contestant}"
         total = 0.0
-        for block, start in enumerate(range(0, self.n, BLOCK)):
-            seeds = np.random.SeedSequence(self.seed, spawn_key=(name, self.n, repetition, block))
-            rng = np.random.default_rng(seeds)
+        for people, rng in drawn_blocks(
+            name, self.n, size=BLOCK, seed=self.seed, repetition=repetition
+        ):
             # How many of the block have each income: all that order could tell is who is who.
-            counts = rng.multinomial(min(BLOCK, self.n - start), shares)
+            counts = rng.multinomial(people, shares)
             total += draws.total(counts, rng) - float(counts @ above)
         return total / self.n
 

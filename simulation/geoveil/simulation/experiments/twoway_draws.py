@@ -1,7 +1,5 @@
 """The two-way experiment as the paper runs it: people and noise are drawn."""
 
-import math
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -10,7 +8,7 @@ import numpy as np
 
 from geoveil.gp import ParameterError, PlanarLaplace
 from geoveil.simulation.experiments.contestants import Array
-from geoveil.simulation.experiments.draws import total
+from geoveil.simulation.experiments.draws import drawn_blocks, drawn_error, total
 from geoveil.simulation.experiments.rows import LOCAL, Row
 from geoveil.simulation.experiments.runs import Cell
 from geoveil.simulation.experiments.settings import (
@@ -32,7 +30,7 @@ Sums = Callable[[Array, np.random.Generator], Array]
 
 @dataclass(frozen=True, slots=True)
 class MonteCarloCell:
-    """One ε, one mechanism and one n. Seeds: see `oneway.MonteCarloCell`."""
+    """One ε, one mechanism and one n."""
 
     panel: TwoWayPanel
     contestant: str
@@ -55,7 +53,7 @@ class MonteCarloCell:
 
     def rows(self) -> list[Row]:
         """See `Cell.rows`."""
-        ases = np.array([np.sum(np.square(self.errors(r))) for r in range(self.repetitions)])
+        ases = [float(np.sum(np.square(self.errors(r)))) for r in range(self.repetitions)]
         return [
             Row(
                 experiment="twoway",
@@ -65,25 +63,21 @@ class MonteCarloCell:
                 mechanism=self.contestant,
                 origin=ORIGIN[self.contestant],
                 measure="ASE",
-                error=float(ases.mean()),
-                standard_error=float(ases.std(ddof=1) / math.sqrt(self.repetitions)),
-                mode="monte-carlo",
-                seed=self.seed,
-                repetitions=self.repetitions,
+                **drawn_error(ases, self.seed),
             )
         ]
 
     def errors(self, repetition: int) -> Array:
         """Return estimate less truth at each pair of thresholds in one repetition."""
         sums = _sums(self.panel, self.contestant)
-        people = incomes_and_debts()
-        name = zlib.crc32(f"twoway {self.panel.label} {self.contestant}".encode())
+        population = incomes_and_debts()
+        name = f"twoway {self.panel.label} {self.contestant}"
         axis = np.array(self.panel.axis)
         off = np.zeros((len(axis), len(axis)))
-        for block, start in enumerate(range(0, self.n, BLOCK)):
-            seeds = np.random.SeedSequence(self.seed, spawn_key=(name, self.n, repetition, block))
-            rng = np.random.default_rng(seeds)
-            x = people.sample(min(BLOCK, self.n - start), rng)
+        for people, rng in drawn_blocks(
+            name, self.n, size=BLOCK, seed=self.seed, repetition=repetition
+        ):
+            x = population.sample(people, rng)
             off += sums(x, rng) - _above(x, axis)
         return off / self.n
 
