@@ -10,6 +10,7 @@ from geoveil.campaign.mechanisms import (
     SmoothSpec,
 )
 from geoveil.campaign.model import Campaign, Question, State
+from geoveil.campaign.signing import PublicKey, SignatureInvalid, SigningKey, seal, signer
 
 __all__ = [
     "Allocation",
@@ -18,11 +19,16 @@ __all__ = [
     "DebiasedLaplaceSpec",
     "LipschitzLaplaceSpec",
     "MechanismSpec",
+    "PublicKey",
     "Question",
+    "SignatureInvalid",
+    "SigningKey",
     "SmoothSpec",
     "State",
     "Value",
     "decode",
     "digest",
     "encode",
+    "seal",
+    "signer",
 ]

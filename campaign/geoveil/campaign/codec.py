@@ -12,6 +12,7 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import DecodeError
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -151,6 +152,8 @@ def encode(campaign: Campaign) -> bytes:
         grid=pb.Grid(step_exponent=campaign.grid_exponent),
         opens=_encode_date(campaign.opens),
         closes=_encode_date(campaign.closes),
+        period=None if campaign.period is None else _encode_duration(campaign.period),
+        minimum_participants=campaign.minimum_participants,
     )
     return message.SerializeToString(deterministic=True)
 
@@ -185,6 +188,8 @@ def decode(campaign: bytes) -> Campaign:
         step_exponent=message.grid.step_exponent,
         opens=_decode_date("opens", message.opens),
         closes=_decode_date("closes", message.closes),
+        period=_decode_duration(message.period) if message.HasField("period") else None,
+        minimum_participants=message.minimum_participants,
     )
     if encode(result) != campaign:
         raise UnsupportedError(
@@ -275,6 +280,20 @@ def _decode_date(field: str, stamp: Timestamp) -> datetime:
         )
     except OverflowError:
         raise ParameterError(field, stamp.seconds, "a date between the years 1 and 9999") from None
+
+
+def _encode_duration(length: timedelta) -> Duration:
+    return Duration(
+        seconds=length // timedelta(seconds=1),
+        nanos=(length % timedelta(seconds=1)).microseconds * 1000,
+    )
+
+
+def _decode_duration(message: Duration) -> timedelta:
+    try:
+        return timedelta(seconds=message.seconds, microseconds=message.nanos // 1000)
+    except OverflowError:
+        raise ParameterError("period", f"{message.seconds} s", "at most ten years") from None
 
 
 __all__ = ["MOST_BYTES", "decode", "digest", "encode"]

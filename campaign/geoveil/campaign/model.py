@@ -13,6 +13,8 @@ from geoveil.campaign.mechanisms import DebiasedLaplaceSpec, MechanismSpec
 from geoveil.gp import GeoPrivacy, Mechanism, ParameterError, Query
 
 MOST_QUESTIONS = 10_000
+MOST_SLOTS = 100_000
+"""Questions times periods: as many sums does a server keep for one campaign."""
 _ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
@@ -65,11 +67,18 @@ class Campaign:
     """How the privacy is spent over the questions."""
     step_exponent: int | None = None
     """Of the public grid; by default the finest that a question's mechanism asks for."""
+    period: timedelta | None = None
+    """Of a recurring campaign: each participant answers once in every period, the first of which
+    begins when the campaign opens, and spends `privacy` each time. None: once in all."""
+    minimum_participants: int = 0
+    """No estimate is shown before it rests on so many answers; a promise by the server."""
 
     def __post_init__(self) -> None:
         self._check_names()
         self._check_questions()
         self._check_dates()
+        self._check_periods()
+        self._check_minimum()
         if self.privacy.delta != 0 or self.privacy.unit != self.attribute.unit:
             raise ParameterError(
                 "privacy", str(self.privacy), f"pure, over a distance in {self.attribute.unit}"
@@ -110,6 +119,28 @@ class Campaign:
         if closed or now >= self.closes:
             return State.CLOSED
         return State.PENDING if now < self.opens else State.OPEN
+
+    @property
+    def periods(self) -> int:
+        """How often a participant can answer: 1 unless the campaign recurs."""
+        if self.period is None:
+            return 1
+        return -((self.opens - self.closes) // self.period)
+
+    def period_at(self, now: datetime) -> int:
+        """Return the period at a time, from 0; times outside the dates count to the nearest one."""
+        if self.period is None:
+            return 0
+        return min(max((now - self.opens) // self.period, 0), self.periods - 1)
+
+    @property
+    def slots(self) -> int:
+        """How many sums the answers make: one per question and period."""
+        return len(self.questions) * self.periods
+
+    def slot(self, question: int, period: int) -> int:
+        """Return which of the sums an answer belongs to: those of one period are together."""
+        return period * len(self.questions) + question
 
     def _build(self, question: Question, step: float | None) -> Mechanism:
         privacy = self.answer_privacy
@@ -160,3 +191,20 @@ class Campaign:
             raise ParameterError(
                 "closes", self.closes.isoformat(), "within ten years of its opening"
             )
+
+    def _check_periods(self) -> None:
+        if self.period is None:
+            return
+        if not isinstance(self.period, timedelta) or self.period < timedelta(minutes=1):
+            raise ParameterError("period", str(self.period), "at least a minute, or None")
+        if self.slots > MOST_SLOTS:
+            raise ParameterError(
+                "period",
+                str(self.period),
+                f"so long that queries times periods, {self.slots:,}, are at most {MOST_SLOTS:,}",
+            )
+
+    def _check_minimum(self) -> None:
+        least = self.minimum_participants
+        if isinstance(least, bool) or not isinstance(least, int) or not 0 <= least <= 10**12:
+            raise ParameterError("minimum_participants", least, "an integer from 0 to 10^12")

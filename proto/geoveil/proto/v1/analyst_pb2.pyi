@@ -126,18 +126,25 @@ class GetEstimateRequest(google.protobuf.message.Message):
 
     CAMPAIGN_ID_FIELD_NUMBER: builtins.int
     CONFIDENCE_FIELD_NUMBER: builtins.int
+    PERIOD_FIELD_NUMBER: builtins.int
     campaign_id: builtins.str
     confidence: builtins.float
     """In (0, 1); 0.95 if absent."""
+    period: builtins.int
+    """Of a recurring campaign: one period only; all of them if absent."""
     def __init__(
         self,
         *,
         campaign_id: builtins.str = ...,
         confidence: builtins.float | None = ...,
+        period: builtins.int | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_confidence", b"_confidence", "confidence", b"confidence"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_confidence", b"_confidence", "campaign_id", b"campaign_id", "confidence", b"confidence"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_confidence", b"_confidence", "_period", b"_period", "confidence", b"confidence", "period", b"period"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_confidence", b"_confidence", "_period", b"_period", "campaign_id", b"campaign_id", "confidence", b"confidence", "period", b"period"]) -> None: ...
+    @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_confidence", b"_confidence"]) -> typing.Literal["confidence"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_period", b"_period"]) -> typing.Literal["period"] | None: ...
 
 global___GetEstimateRequest = GetEstimateRequest
 
@@ -153,7 +160,7 @@ class GetEstimateResponse(google.protobuf.message.Message):
     def envelope(self) -> geoveil.proto.v1.campaign_pb2.CampaignEnvelope: ...
     @property
     def estimates(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Estimate]:
-        """One per query, in the campaign's order."""
+        """One per query in the campaign's order, period after period."""
 
     def __init__(
         self,
@@ -182,6 +189,7 @@ class Estimate(google.protobuf.message.Message):
     CI_HIGH_FIELD_NUMBER: builtins.int
     SUM_FIELD_NUMBER: builtins.int
     SUM_OF_SQUARES_FIELD_NUMBER: builtins.int
+    PERIOD_FIELD_NUMBER: builtins.int
     label: builtins.str
     n: builtins.int
     """Answers counted for this query."""
@@ -197,6 +205,8 @@ class Estimate(google.protobuf.message.Message):
     of their squares.
     """
     sum_of_squares: builtins.str
+    period: builtins.int
+    """Of a recurring campaign, from 0."""
     def __init__(
         self,
         *,
@@ -209,9 +219,10 @@ class Estimate(google.protobuf.message.Message):
         ci_high: builtins.float | None = ...,
         sum: builtins.str = ...,
         sum_of_squares: builtins.str = ...,
+        period: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_ci_high", b"_ci_high", "_ci_low", b"_ci_low", "_standard_error", b"_standard_error", "_value", b"_value", "ci_high", b"ci_high", "ci_low", b"ci_low", "standard_error", b"standard_error", "value", b"value"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_ci_high", b"_ci_high", "_ci_low", b"_ci_low", "_standard_error", b"_standard_error", "_value", b"_value", "ci_high", b"ci_high", "ci_low", b"ci_low", "confidence", b"confidence", "label", b"label", "n", b"n", "standard_error", b"standard_error", "sum", b"sum", "sum_of_squares", b"sum_of_squares", "value", b"value"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_ci_high", b"_ci_high", "_ci_low", b"_ci_low", "_standard_error", b"_standard_error", "_value", b"_value", "ci_high", b"ci_high", "ci_low", b"ci_low", "confidence", b"confidence", "label", b"label", "n", b"n", "period", b"period", "standard_error", b"standard_error", "sum", b"sum", "sum_of_squares", b"sum_of_squares", "value", b"value"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_ci_high", b"_ci_high"]) -> typing.Literal["ci_high"] | None: ...
     @typing.overload

@@ -63,7 +63,8 @@ class AnalystServicer(object):
 
     def CreateCampaign(self, request, context):
         """Idempotent: the same bytes again are welcome; ALREADY_EXISTS if the id is
-        taken by other bytes, INVALID_ARGUMENT if the campaign is not sound.
+        taken by other bytes, INVALID_ARGUMENT if the campaign or its signature is
+        not sound.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -84,7 +85,9 @@ class AnalystServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def GetEstimate(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """FAILED_PRECONDITION while a query has fewer answers than the campaign's
+        minimum_participants; those of the periods that have enough are shown.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')

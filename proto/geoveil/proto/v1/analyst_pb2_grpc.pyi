@@ -26,7 +26,8 @@ class AnalystStub:
         geoveil.proto.v1.analyst_pb2.CreateCampaignResponse,
     ]
     """Idempotent: the same bytes again are welcome; ALREADY_EXISTS if the id is
-    taken by other bytes, INVALID_ARGUMENT if the campaign is not sound.
+    taken by other bytes, INVALID_ARGUMENT if the campaign or its signature is
+    not sound.
     """
 
     CloseCampaign: grpc.UnaryUnaryMultiCallable[
@@ -45,6 +46,9 @@ class AnalystStub:
         geoveil.proto.v1.analyst_pb2.GetEstimateRequest,
         geoveil.proto.v1.analyst_pb2.GetEstimateResponse,
     ]
+    """FAILED_PRECONDITION while a query has fewer answers than the campaign's
+    minimum_participants; those of the periods that have enough are shown.
+    """
 
 class AnalystAsyncStub:
     """What the people who ask questions talk to."""
@@ -54,7 +58,8 @@ class AnalystAsyncStub:
         geoveil.proto.v1.analyst_pb2.CreateCampaignResponse,
     ]
     """Idempotent: the same bytes again are welcome; ALREADY_EXISTS if the id is
-    taken by other bytes, INVALID_ARGUMENT if the campaign is not sound.
+    taken by other bytes, INVALID_ARGUMENT if the campaign or its signature is
+    not sound.
     """
 
     CloseCampaign: grpc.aio.UnaryUnaryMultiCallable[
@@ -73,6 +78,9 @@ class AnalystAsyncStub:
         geoveil.proto.v1.analyst_pb2.GetEstimateRequest,
         geoveil.proto.v1.analyst_pb2.GetEstimateResponse,
     ]
+    """FAILED_PRECONDITION while a query has fewer answers than the campaign's
+    minimum_participants; those of the periods that have enough are shown.
+    """
 
 class AnalystServicer(metaclass=abc.ABCMeta):
     """What the people who ask questions talk to."""
@@ -84,7 +92,8 @@ class AnalystServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[geoveil.proto.v1.analyst_pb2.CreateCampaignResponse, collections.abc.Awaitable[geoveil.proto.v1.analyst_pb2.CreateCampaignResponse]]:
         """Idempotent: the same bytes again are welcome; ALREADY_EXISTS if the id is
-        taken by other bytes, INVALID_ARGUMENT if the campaign is not sound.
+        taken by other bytes, INVALID_ARGUMENT if the campaign or its signature is
+        not sound.
         """
 
     @abc.abstractmethod
@@ -108,6 +117,9 @@ class AnalystServicer(metaclass=abc.ABCMeta):
         self,
         request: geoveil.proto.v1.analyst_pb2.GetEstimateRequest,
         context: _ServicerContext,
-    ) -> typing.Union[geoveil.proto.v1.analyst_pb2.GetEstimateResponse, collections.abc.Awaitable[geoveil.proto.v1.analyst_pb2.GetEstimateResponse]]: ...
+    ) -> typing.Union[geoveil.proto.v1.analyst_pb2.GetEstimateResponse, collections.abc.Awaitable[geoveil.proto.v1.analyst_pb2.GetEstimateResponse]]:
+        """FAILED_PRECONDITION while a query has fewer answers than the campaign's
+        minimum_participants; those of the periods that have enough are shown.
+        """
 
 def add_AnalystServicer_to_server(servicer: AnalystServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -6,6 +6,7 @@ isort:skip_file
 import builtins
 import collections.abc
 import google.protobuf.descriptor
+import google.protobuf.duration_pb2
 import google.protobuf.internal.containers
 import google.protobuf.internal.enum_type_wrapper
 import google.protobuf.message
@@ -109,11 +110,17 @@ class Campaign(google.protobuf.message.Message):
     GRID_FIELD_NUMBER: builtins.int
     OPENS_FIELD_NUMBER: builtins.int
     CLOSES_FIELD_NUMBER: builtins.int
+    PERIOD_FIELD_NUMBER: builtins.int
+    MINIMUM_PARTICIPANTS_FIELD_NUMBER: builtins.int
     campaign_id: builtins.str
     """Chosen by the analyst; lower-case letters, digits, '-' and '_', 1 to 64."""
     title: builtins.str
     """One line that people read."""
     allocation: global___Allocation.ValueType
+    minimum_participants: builtins.int
+    """No estimate is shown before it rests on so many answers. A promise by the
+    server, which devices can ask for but not check.
+    """
     @property
     def attribute(self) -> global___Attribute:
         """What each participant holds, and the unit its distances are measured in."""
@@ -136,6 +143,12 @@ class Campaign(google.protobuf.message.Message):
 
     @property
     def closes(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    @property
+    def period(self) -> google.protobuf.duration_pb2.Duration:
+        """Absent: each participant answers once. Present: once in every period, the
+        first of which begins when the campaign opens. Each answer spends `privacy`.
+        """
+
     def __init__(
         self,
         *,
@@ -149,9 +162,11 @@ class Campaign(google.protobuf.message.Message):
         grid: global___Grid | None = ...,
         opens: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         closes: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        period: google.protobuf.duration_pb2.Duration | None = ...,
+        minimum_participants: builtins.int = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["attribute", b"attribute", "closes", b"closes", "grid", b"grid", "mechanism", b"mechanism", "opens", b"opens", "privacy", b"privacy"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["allocation", b"allocation", "attribute", b"attribute", "campaign_id", b"campaign_id", "closes", b"closes", "grid", b"grid", "mechanism", b"mechanism", "opens", b"opens", "privacy", b"privacy", "queries", b"queries", "title", b"title"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["attribute", b"attribute", "closes", b"closes", "grid", b"grid", "mechanism", b"mechanism", "opens", b"opens", "period", b"period", "privacy", b"privacy"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["allocation", b"allocation", "attribute", b"attribute", "campaign_id", b"campaign_id", "closes", b"closes", "grid", b"grid", "mechanism", b"mechanism", "minimum_participants", b"minimum_participants", "opens", b"opens", "period", b"period", "privacy", b"privacy", "queries", b"queries", "title", b"title"]) -> None: ...
 
 global___Campaign = Campaign
 
@@ -555,13 +570,42 @@ class CampaignEnvelope(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     CAMPAIGN_FIELD_NUMBER: builtins.int
+    SIGNATURE_FIELD_NUMBER: builtins.int
     campaign: builtins.bytes
     """A serialised Campaign."""
+    @property
+    def signature(self) -> global___CampaignSignature:
+        """Absent: nobody vouches for the campaign."""
+
     def __init__(
         self,
         *,
         campaign: builtins.bytes = ...,
+        signature: global___CampaignSignature | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["campaign", b"campaign"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["signature", b"signature"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["campaign", b"campaign", "signature", b"signature"]) -> None: ...
 
 global___CampaignEnvelope = CampaignEnvelope
+
+@typing.final
+class CampaignSignature(google.protobuf.message.Message):
+    """Ed25519 (RFC 8032), by the analyst who asks."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PUBLIC_KEY_FIELD_NUMBER: builtins.int
+    SIGNATURE_FIELD_NUMBER: builtins.int
+    public_key: builtins.bytes
+    """32 bytes."""
+    signature: builtins.bytes
+    """64 bytes, over "geoveil campaign v1\\n" followed by the campaign's bytes."""
+    def __init__(
+        self,
+        *,
+        public_key: builtins.bytes = ...,
+        signature: builtins.bytes = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["public_key", b"public_key", "signature", b"signature"]) -> None: ...
+
+global___CampaignSignature = CampaignSignature

@@ -62,6 +62,7 @@ class CollectorServicer(object):
         """Idempotent: each report is counted once however often it is sent. Returns
         when every accepted report is on disk. NOT_FOUND, or FAILED_PRECONDITION if
         the digest is not that of the campaign, refuse the whole batch.
+        RESOURCE_EXHAUSTED comes with google.rpc.RetryInfo when it may be sent again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -34,6 +34,7 @@ class CollectorStub:
     """Idempotent: each report is counted once however often it is sent. Returns
     when every accepted report is on disk. NOT_FOUND, or FAILED_PRECONDITION if
     the digest is not that of the campaign, refuse the whole batch.
+    RESOURCE_EXHAUSTED comes with google.rpc.RetryInfo when it may be sent again.
     """
 
 class CollectorAsyncStub:
@@ -52,6 +53,7 @@ class CollectorAsyncStub:
     """Idempotent: each report is counted once however often it is sent. Returns
     when every accepted report is on disk. NOT_FOUND, or FAILED_PRECONDITION if
     the digest is not that of the campaign, refuse the whole batch.
+    RESOURCE_EXHAUSTED comes with google.rpc.RetryInfo when it may be sent again.
     """
 
 class CollectorServicer(metaclass=abc.ABCMeta):
@@ -74,6 +76,7 @@ class CollectorServicer(metaclass=abc.ABCMeta):
         """Idempotent: each report is counted once however often it is sent. Returns
         when every accepted report is on disk. NOT_FOUND, or FAILED_PRECONDITION if
         the digest is not that of the campaign, refuse the whole batch.
+        RESOURCE_EXHAUSTED comes with google.rpc.RetryInfo when it may be sent again.
         """
 
 def add_CollectorServicer_to_server(servicer: CollectorServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

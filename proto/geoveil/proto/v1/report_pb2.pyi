@@ -61,6 +61,8 @@ class _RejectionReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper
     """An answer that the campaign's mechanism cannot produce."""
     REJECTION_REASON_NOT_OPEN: _RejectionReason.ValueType  # 5
     """The campaign is not open: before its dates, past them, or closed."""
+    REJECTION_REASON_WRONG_PERIOD: _RejectionReason.ValueType  # 6
+    """The campaign has no such period, or it has not begun."""
 
 class RejectionReason(_RejectionReason, metaclass=_RejectionReasonEnumTypeWrapper): ...
 
@@ -75,6 +77,8 @@ REJECTION_REASON_OUT_OF_RANGE: RejectionReason.ValueType  # 4
 """An answer that the campaign's mechanism cannot produce."""
 REJECTION_REASON_NOT_OPEN: RejectionReason.ValueType  # 5
 """The campaign is not open: before its dates, past them, or closed."""
+REJECTION_REASON_WRONG_PERIOD: RejectionReason.ValueType  # 6
+"""The campaign has no such period, or it has not begun."""
 global___RejectionReason = RejectionReason
 
 @typing.final
@@ -85,10 +89,13 @@ class Report(google.protobuf.message.Message):
 
     REPORT_ID_FIELD_NUMBER: builtins.int
     ANSWERS_FIELD_NUMBER: builtins.int
+    PERIOD_FIELD_NUMBER: builtins.int
     report_id: builtins.bytes
     """16 random bytes drawn by the device, once. The server counts an id once, so
     sending again after a lost answer is always safe.
     """
+    period: builtins.int
+    """Of a recurring campaign: which period it answers for, from 0. Else 0."""
     @property
     def answers(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Answer]:
         """One for allocation partition, one per query for split."""
@@ -98,8 +105,9 @@ class Report(google.protobuf.message.Message):
         *,
         report_id: builtins.bytes = ...,
         answers: collections.abc.Iterable[global___Answer] | None = ...,
+        period: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["answers", b"answers", "report_id", b"report_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["answers", b"answers", "period", b"period", "report_id", b"report_id"]) -> None: ...
 
 global___Report = Report
 

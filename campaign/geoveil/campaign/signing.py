@@ -1,0 +1,180 @@
+"""Who asks: campaigns are signed with Ed25519, so that a device knows whose question it answers.
+
+The server only relays campaigns. What it cannot do, with a signature that devices check, is to make
+one up or change one. The key is the analyst's, and need never be on the server.
+"""
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from geoveil.gp.errors import GeoVeilError, ParameterError
+from geoveil.proto.v1 import campaign_pb2 as pb
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+PUBLIC_KEY_BYTES = 32
+SIGNATURE_BYTES = 64
+_PREFIX = "ed25519:"
+# What is signed begins with this, so that no signature made for anything else can serve here.
+_CONTEXT = b"geoveil campaign v1\n"
+
+
+class SignatureInvalid(GeoVeilError):  # noqa: N818 - says what happened, as the client's errors do
+    """A campaign's signature is not one of its key over its bytes.
+
+    Attributes:
+        reason: what is wrong with it.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"the signature of the campaign is not valid: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class PublicKey:
+    """An Ed25519 public key: names an analyst, and is what an app trusts.
+
+    Args:
+        data: 32 bytes; see `parse` for text.
+
+    Raises:
+        ParameterError: if it has another length.
+
+    Example:
+        >>> PublicKey.parse("ed25519:" + 32 * "0a")
+        PublicKey(ed25519:0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a)
+    """
+
+    data: bytes
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.data, bytes) or len(self.data) != PUBLIC_KEY_BYTES:
+            raise ParameterError("public key", self.data, f"{PUBLIC_KEY_BYTES} bytes")
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the key that `str` has written.
+
+        Raises:
+            ParameterError: if the text is not of the form "ed25519:" and 64 hexadecimal digits.
+        """
+        expected = f"{_PREFIX!r} and {2 * PUBLIC_KEY_BYTES} hexadecimal digits"
+        if not isinstance(text, str) or not text.startswith(_PREFIX):
+            raise ParameterError("public key", text, expected)
+        try:
+            data = bytes.fromhex(text.removeprefix(_PREFIX))
+        except ValueError:
+            raise ParameterError("public key", text, expected) from None
+        if len(data) != PUBLIC_KEY_BYTES:
+            raise ParameterError("public key", text, expected)
+        return cls(data)
+
+    def __str__(self) -> str:
+        return _PREFIX + self.data.hex()
+
+    def __repr__(self) -> str:
+        return f"PublicKey({self})"
+
+
+class SigningKey:
+    """An analyst's private key. It is never shown; keep its file readable by its owner only.
+
+    Example:
+        >>> key = SigningKey.generate()
+        >>> SigningKey.from_pem(key.to_pem()).public == key.public
+        True
+        >>> key
+        SigningKey(not shown)
+    """
+
+    def __init__(self, key: "Ed25519PrivateKey") -> None:
+        self._key = key
+
+    @classmethod
+    def generate(cls) -> Self:
+        """Return a new key, made from the operating system's randomness."""
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        return cls(Ed25519PrivateKey.generate())
+
+    @classmethod
+    def from_pem(cls, pem: bytes) -> Self:
+        """Return the key of a PEM file as `to_pem` writes it (PKCS #8, not encrypted).
+
+        Raises:
+            ParameterError: if it holds no Ed25519 private key. The text is not repeated.
+        """
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+        key = None
+        with suppress(ValueError, TypeError):  # raised below: what failed may quote the key
+            key = load_pem_private_key(pem, password=None)
+        if not isinstance(key, Ed25519PrivateKey):
+            raise ParameterError(
+                "signing key", "(not shown)", "an Ed25519 private key in PEM, without a password"
+            )
+        return cls(key)
+
+    def to_pem(self) -> bytes:
+        """Return the key as PEM (PKCS #8, not encrypted)."""
+        from cryptography.hazmat.primitives.serialization import (
+            Encoding,
+            NoEncryption,
+            PrivateFormat,
+        )
+
+        return self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+    @property
+    def public(self) -> PublicKey:
+        """The public half."""
+        return PublicKey(self._key.public_key().public_bytes_raw())
+
+    def sign(self, campaign: bytes) -> bytes:
+        """Return the 64 bytes of the signature of a campaign's bytes; always the same ones."""
+        return self._key.sign(_CONTEXT + campaign)
+
+    def __repr__(self) -> str:
+        return "SigningKey(not shown)"
+
+
+def seal(campaign: bytes, key: SigningKey | None = None) -> bytes:
+    """Return the envelope in which a campaign is published, signed if there is a key.
+
+    Args:
+        campaign: what `encode` returned.
+        key: of the analyst who asks.
+    """
+    envelope = pb.CampaignEnvelope(campaign=campaign)
+    if key is not None:
+        envelope.signature.public_key = key.public.data
+        envelope.signature.signature = key.sign(campaign)
+    return envelope.SerializeToString(deterministic=True)
+
+
+def signer(envelope: pb.CampaignEnvelope) -> PublicKey | None:
+    """Return whose signature a campaign has; None if it has none.
+
+    Raises:
+        SignatureInvalid: if it has one that is not of its key over its bytes.
+    """
+    if not envelope.HasField("signature"):
+        return None
+    key, signature = envelope.signature.public_key, envelope.signature.signature
+    if len(key) != PUBLIC_KEY_BYTES or len(signature) != SIGNATURE_BYTES:
+        raise SignatureInvalid("its key or signature has the wrong length")
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, _CONTEXT + envelope.campaign)
+    except (InvalidSignature, ValueError):
+        raise SignatureInvalid(f"it was not made by {PublicKey(key)} for these bytes") from None
+    return PublicKey(key)
