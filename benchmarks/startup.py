@@ -19,7 +19,9 @@ campaign = Campaign(
 )
 transport = InMemoryTransport(InMemoryCollector([campaign]))
 with Client(policy=Policy({"income": privacy}), transport=transport) as client:
-    assert client.contribute("income", 52_000).acknowledged
+    client.fetch("income")
+    client.contribute("income", 52_000)
+    assert client.flush().pending == 0
 """
 SCRIPTS = {
     "python, nothing imported": "pass",

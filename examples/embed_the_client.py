@@ -19,7 +19,8 @@ POLICY = Policy({"household income": GeoPrivacy(epsilon=1.0, per=8_000.0, unit="
 def answer(client: Client, campaign_id: str, income: float) -> str:
     """Take part, and return a line for the user's own record of what left the device."""
     try:
-        receipt = client.contribute(campaign_id, income)
+        client.fetch(campaign_id)  # waits for the network: once, when the app starts
+        receipt = client.contribute(campaign_id, income)  # never waits
     except PolicyRefused as refusal:
         return f"not answered: {refusal}"
     return f"report {receipt.report_id} to {receipt.campaign_id}, {receipt.privacy}"

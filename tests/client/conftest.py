@@ -1,9 +1,12 @@
 """What the client's tests share: campaigns, a policy, a collector, clocks nobody waits for."""
 
+import asyncio
 import random
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,12 +24,13 @@ from geoveil.client import (
     Client,
     InMemoryCollector,
     InMemoryTransport,
+    Limit,
     Policy,
     Timing,
 )
 from geoveil.gp import GaussianKernel, GeoPrivacy, Query, RandomSource, Threshold
 from geoveil.gp.coordinates import AzimuthalEquidistant
-from geoveil.proto.v1 import collector_pb2
+from geoveil.proto.v1 import collector_pb2, report_pb2
 
 
 class RecordingSource(RandomSource):
@@ -46,9 +50,11 @@ class RecordingSource(RandomSource):
 
 @dataclass
 class FakeTime:
-    """A clock that only sleeping and handlers move."""
+    """Clocks that only sleeping, handlers and tests move."""
 
     now_s: float = 0.0
+    date: datetime = datetime(2026, 5, 1, tzinfo=UTC)
+    """What the device takes for the date; it goes on with `now_s`, and can be set."""
     slept: list[float] = field(default_factory=list)
     jitter: Callable[[], float] = lambda: 0.5
 
@@ -62,7 +68,7 @@ class FakeTime:
     def timing(self) -> Timing:
         return Timing(
             clock=lambda: self.now_s,
-            now=lambda: datetime(2026, 5, 1, tzinfo=UTC) + timedelta(seconds=self.now_s),
+            now=lambda: self.date + timedelta(seconds=self.now_s),
             jitter=self.jitter,
             sleep=self.sleep,
             sleep_async=self.sleep_async,
@@ -110,6 +116,7 @@ def _campaign(
     mechanism: MechanismSpec | None = None,
     allocation: Allocation = Allocation.PARTITION,
     title: str = "Households above a line",
+    **more: Any,
 ) -> Campaign:
     return Campaign(
         campaign_id=campaign_id,
@@ -117,10 +124,10 @@ def _campaign(
         attribute=attribute or Attribute(name="household income", unit="dollar"),
         privacy=privacy or GeoPrivacy(1, 8000, "dollar"),
         questions=tuple(Question(f"question {i}", q) for i, q in enumerate(queries)),
-        opens=datetime(2026, 1, 1, tzinfo=UTC),
-        closes=datetime(2027, 1, 1, tzinfo=UTC),
         mechanism=mechanism or DebiasedLaplaceSpec(),
         allocation=allocation,
+        **{"opens": datetime(2026, 1, 1, tzinfo=UTC), "closes": datetime(2027, 1, 1, tzinfo=UTC)}
+        | more,
     )
 
 
@@ -153,8 +160,8 @@ def places() -> Campaign:
 def policy() -> Policy:
     return Policy(
         {
-            "household income": GeoPrivacy(1, 8000, "dollar"),
-            "location": GeoPrivacy(1, 1000, "metre"),
+            "household income": Limit(campaign=GeoPrivacy(1, 8000, "dollar")),
+            "location": Limit(campaign=GeoPrivacy(1, 1000, "metre")),
         }
     )
 
@@ -179,23 +186,9 @@ def make_source() -> Callable[[int], RecordingSource]:
     return RecordingSource
 
 
-@pytest.fixture
-def make_client(tape: Tape, policy: Policy, fake_time: FakeTime) -> Iterator[Callable[..., Client]]:
-    """Return a factory of clients on the tape."""
-    clients: list[Client] = []
-
-    def make(**settings: Any) -> Client:
-        defaults: dict[str, Any] = {
-            "policy": policy,
-            "transport": InMemoryTransport(tape),
-            "timing": fake_time.timing(),
-        }
-        clients.append(Client(**(defaults | settings)))
-        return clients[-1]
-
-    yield make
-    for client in clients:
-        client.close()
+@pytest.fixture(params=["memory", "disk"])
+def state_dir(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
+    return tmp_path / "state" if request.param == "disk" else None
 
 
 @dataclass
@@ -205,36 +198,115 @@ class Blocking:
     client: AsyncClient
     run: Callable[[Coroutine[Any, Any, Any]], Any]
 
+    def fetch(self, campaign_id: str, timeout_s: float | None = None) -> Any:
+        return self.run(self.client.fetch(campaign_id, timeout_s))
+
     def contribute(self, campaign_id: str, value: Any) -> Any:
         return self.run(self.client.contribute(campaign_id, value))
 
-    def flush(self) -> Any:
-        return self.run(self.client.flush())
+    def flush(self, timeout_s: float | None = None) -> Any:
+        return self.run(self.client.flush(timeout_s))
+
+    def history(self) -> Any:
+        return self.run(self.client.history())
+
+    def budgets(self) -> Any:
+        return self.run(self.client.budgets())
+
+    def counts(self) -> Any:
+        return self.run(self.client.counts())
+
+    def close(self, timeout_s: float = 2.0) -> None:
+        self.run(self.client.aclose(timeout_s))
+
+    def __enter__(self) -> "Blocking":
+        self.run(self.client.__aenter__())
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.run(self.client.__aexit__(*error))
+
+
+class Shells:
+    """Makes clients of one kind on a tape, and closes them."""
+
+    def __init__(self, tape: Tape, policy: Policy, time: FakeTime) -> None:
+        self.transport = InMemoryTransport(tape)
+        self.defaults = {"policy": policy, "timing": time.timing(), "background": False}
+        self.made: list[Any] = []
+
+    def blocking(self, *, fetched: tuple[str, ...] = (), **settings: Any) -> Client:
+        """Return a `Client` that has fetched some campaigns and has no thread."""
+        client = Client(**(self.defaults | {"transport": self.transport} | settings))
+        return self._keep(client, fetched)
+
+    def awaited(
+        self, runner: asyncio.Runner, *, fetched: tuple[str, ...] = (), **settings: Any
+    ) -> Blocking:
+        """Return an `AsyncClient` likewise, behind the same face."""
+        if "transport" in settings and settings["transport"] is not None:
+            settings["transport"] = settings["transport"].aio
+        made = AsyncClient(**(self.defaults | {"transport": self.transport.aio} | settings))
+        return self._keep(Blocking(made, runner.run), fetched)
 
     def close(self) -> None:
-        self.run(self.client.aclose())
+        while self.made:
+            self.made.pop().close(0)
+
+    def _keep(self, client: Any, fetched: tuple[str, ...]) -> Any:
+        self.made.append(client)
+        for campaign_id in fetched:
+            client.fetch(campaign_id)
+        return client
+
+
+@pytest.fixture
+def shells(tape: Tape, policy: Policy, fake_time: FakeTime) -> Iterator[Shells]:
+    made = Shells(tape, policy, fake_time)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def make_client(shells: Shells) -> Callable[..., Client]:
+    """Return a factory of blocking clients on the tape; see `Shells.blocking`."""
+    return shells.blocking
 
 
 @pytest.fixture(params=["blocking", "asyncio"])
-def make_either(
-    request: pytest.FixtureRequest, tape: Tape, policy: Policy, fake_time: FakeTime
-) -> Iterator[Callable[..., Any]]:
+def make_either(request: pytest.FixtureRequest, shells: Shells) -> Iterator[Callable[..., Any]]:
     """Return a factory of clients of either kind on the tape, all with the blocking face."""
-    import asyncio
-
-    made: list[Any] = []
     with asyncio.Runner() as runner:
+        makers = {"blocking": shells.blocking, "asyncio": partial(shells.awaited, runner)}
+        yield makers[request.param]
+        shells.close()
 
-        def make(**settings: Any) -> Any:
-            defaults: dict[str, Any] = {"policy": policy, "timing": fake_time.timing()}
-            if request.param == "blocking":
-                defaults["transport"] = InMemoryTransport(tape)
-                made.append(Client(**(defaults | settings)))
-            else:
-                defaults["transport"] = InMemoryTransport(tape).aio
-                made.append(Blocking(AsyncClient(**(defaults | settings)), runner.run))
-            return made[-1]
 
-        yield make
-        for client in made:
-            client.close()
+@dataclass
+class Steering:
+    """What stands between a tape and its collector: fails what a test asks it to fail."""
+
+    collector: Callable[[Any], Any]
+    failures: dict[str, Any] = field(default_factory=dict)
+    """Campaign, or "" for every one → a TransportError for all reports to it."""
+    results: list[report_pb2.ReportResult] | None = None
+    """Answered to every batch, if not None."""
+    asked: list[str] = field(default_factory=list)
+    """Campaigns of the batches that arrived."""
+
+    def __call__(self, request: Any) -> Any:
+        if isinstance(request, collector_pb2.GetCampaignRequest):
+            return self.collector(request)
+        self.asked.append(request.campaign_id)
+        error = self.failures.get(request.campaign_id) or self.failures.get("")
+        if error is not None:
+            raise error
+        if self.results is not None:
+            return collector_pb2.SubmitReportsResponse(results=self.results)
+        return self.collector(request)
+
+
+@pytest.fixture
+def steering(tape: Tape) -> Steering:
+    tape.handler = Steering(tape.handler)
+    return tape.handler

@@ -1,107 +1,293 @@
-"""Exactly once, whatever happens: random faults against a model of what a server may have seen.
+"""Exactly once, whatever happens: every point at which a device can die, tried one after the other.
 
-Each run is a sequence of contributions and flushes on one state directory, by clients that come
-and go. Any request or answer may be lost, and the process may end at any step. It fails if
-
-* the server ever sees two different reports for one campaign, or counts more than one;
-* a receipt says acknowledged for a report that is not counted, or names another report;
-* a campaign is not counted once after the faults have stopped.
+The server's reports are then one per campaign and period, it has never seen two different ones, and
+the ledger has all that it has seen.
 """
 
-import random
-from collections.abc import Callable
+import os
+import signal
+import stat
+from collections import Counter
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from geoveil.client import ClientError, InMemoryCollector, InMemoryTransport, TransportError
-from geoveil.client.sqlite_journal import SqliteJournal
-from geoveil.proto.v1 import collector_pb2
+from geoveil.client import Client, InMemoryCollector, JournalError, Status, TransportError
+from geoveil.client.in_memory import InMemoryCollector as Collector
+from geoveil.proto.v1 import collector_pb2, report_pb2
+from tests.client.mortal import (
+    POLICY,
+    PRIVACY,
+    Lab,
+    WireTransport,
+    campaign,
+    every_point,
+    unhurried,
+)
 
-FAULTS = ("", "", "", "lose request", "lose answer", "crash before", "crash after")
-NAMES = ("income", "other")
+NAMES = ("one", "two")
 
 
-class Crash(BaseException):
-    """The process ends here."""
+def take_part(transport: WireTransport, state_dir: Path) -> dict[str, Any]:
+    """What an app does in one life: fetch, contribute, send; returns what it believes."""
+    with Client(
+        policy=POLICY,
+        state_dir=state_dir,
+        transport=transport,
+        background=False,
+        timing=unhurried(),
+    ) as client:
+        for name in NAMES:
+            client.fetch(name, 0.5)
+            client.contribute(name, 52_000.0)
+            client.contribute(name, 152_000.0)  # no second draw, whatever the value
+        client.flush(0.5)
+        (budget,) = client.budgets() or (None,)
+        return {
+            "history": client.history(),
+            "spent": None if budget is None else budget.spent,
+        }
 
 
-@pytest.mark.parametrize("seed", range(25))
-def test_every_report_counts_exactly_once(
-    seed: int,
-    make_client: Callable[..., Any],
-    make_campaign: Callable[..., Any],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    rng = random.Random(seed)
-    faulty = True
-    collector = InMemoryCollector([make_campaign(name) for name in NAMES])
-    seen: dict[str, set[bytes]] = {name: set() for name in NAMES}
+def lost_answer(collector: Collector, request: Any) -> Any:
+    collector(request)
+    raise TransportError("UNAVAILABLE", "the answer is lost")
 
-    def through(act: Callable[[], Any]) -> Any:
-        """Do something, or part of it."""
-        fault = rng.choice(FAULTS) if faulty else ""
-        if fault == "lose request":
-            raise TransportError(rng.choice(["UNAVAILABLE", "INTERNAL"]))
-        if fault == "crash before":
-            raise Crash
-        result = act()
-        if fault == "lose answer":
-            raise TransportError(rng.choice(["UNAVAILABLE", "RESOURCE_EXHAUSTED"]))
-        if fault == "crash after":
-            raise Crash
-        return result
 
-    def handler(request: Any) -> Any:
-        def arrive() -> Any:
-            if isinstance(request, collector_pb2.SubmitReportsRequest):
-                seen[request.campaign_id].update(
-                    r.SerializeToString(deterministic=True) for r in request.reports
-                )
+def down(collector: Collector, request: Any) -> Any:
+    raise TransportError("UNAVAILABLE", "down")
+
+
+def slow(collector: Collector, request: Any) -> Any:
+    collector(request)
+    raise TransportError("DEADLINE_EXCEEDED", "counted, but too late")
+
+
+def garbage(collector: Collector, request: Any) -> Any:
+    status = report_pb2.ReportStatus.REPORT_STATUS_UNSPECIFIED
+    return collector_pb2.SubmitReportsResponse(results=[report_pb2.ReportResult(status=status)])
+
+
+def sound(collector: Collector, request: Any) -> Any:
+    return collector(request)
+
+
+SUBMITTED_TO = {
+    "sound": sound,
+    "loses answers": lost_answer,
+    "down": down,
+    "too slow": slow,
+    "answers garbage": garbage,
+}
+
+
+def behaving(name: str) -> Any:
+    """Return a server that behaves so towards reports, and soundly when asked for campaigns."""
+
+    def answer(collector: Collector, request: Any) -> Any:
+        submitted = isinstance(request, collector_pb2.SubmitReportsRequest)
+        return (SUBMITTED_TO[name] if submitted else sound)(collector, request)
+
+    return answer
+
+
+def check_once(lab: Lab, believed: dict[str, Any]) -> None:
+    """Fail unless each campaign has exactly one report, which the device knows of."""
+    for name in NAMES:
+        (counted,) = lab.collector.reports(name)
+        assert lab.seen[name, 0] == {counted.SerializeToString(deterministic=True)}
+    receipts = {r.campaign_id: r for r in believed["history"]}
+    assert receipts.keys() == set(NAMES)
+    for name, receipt in receipts.items():
+        assert receipt.status is Status.ACKNOWLEDGED
+        assert receipt.report_id == lab.collector.reports(name)[0].report_id.hex()
+
+
+@pytest.mark.parametrize("server", SUBMITTED_TO)
+def test_a_device_killed_at_any_point_counts_once(server: str, tmp_path: Path) -> None:
+    def lives(point: int) -> bool:
+        lab = Lab(InMemoryCollector([campaign(name) for name in NAMES]))
+        state = tmp_path / str(point)
+        lab.answer = behaving(server)
+        (first,) = lab.run(lambda transport: take_part(transport, state), kill_at=point)
+        if first.killed:
+            (again,) = lab.run(lambda transport: take_part(transport, state), kill_at=point)
+            again.killed or again.returned()
+        else:
+            first.returned()
+        lab.answer = sound
+        (last,) = lab.run(lambda transport: take_part(transport, state))
+        check_once(lab, last.returned())
+        return first.killed
+
+    points = list(every_point(lives))
+    # Fewer would mean that the device was not watched.
+    assert len(points) >= 60
+
+
+def test_the_enumeration_finds_a_device_that_sends_before_it_keeps(tmp_path: Path) -> None:
+    """The control: a client that draws anew in every life is caught."""
+
+    def forgetful(transport: WireTransport) -> Any:
+        with Client(policy=POLICY, transport=transport, background=False) as client:
+            client.fetch("one")
+            client.contribute("one", 52_000.0)
+            return client.flush().acknowledged
+
+    caught = []
+
+    def lives(point: int) -> bool:
+        lab = Lab(InMemoryCollector([campaign("one")]))
+        (first,) = lab.run(forgetful, kill_at=point)
+        lab.run(forgetful)
+        caught.append(len(lab.seen["one", 0]) > 1)
+        return first.killed
+
+    list(every_point(lives))
+    assert any(caught)
+
+
+def test_what_a_server_refuses_in_a_batch_is_refused_and_the_rest_counts(tmp_path: Path) -> None:
+    from datetime import timedelta
+
+    lab = Lab(InMemoryCollector([campaign("daily", period=timedelta(hours=1))]))
+    clock = {"hours": 0}
+
+    def half(collector: Collector, request: Any) -> Any:
+        if not isinstance(request, collector_pb2.SubmitReportsRequest):
             return collector(request)
-
-        return through(arrive)
-
-    def crashing(method: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapped(*args: Any, **more: Any) -> Any:
-            try:
-                return through(lambda: method(*args, **more))
-            except TransportError:
-                raise Crash from None
-
-        return wrapped
-
-    for name in ("find", "record", "settle", "pending"):
-        monkeypatch.setattr(SqliteJournal, name, crashing(getattr(SqliteJournal, name)))
-
-    def fresh() -> Any:
-        return make_client(
-            state_dir=tmp_path / "state", transport=InMemoryTransport(handler), timeout_s=2.0
+        good = [r for r in request.reports if r.period % 2 == 0]
+        sound = collector_pb2.SubmitReportsRequest()
+        sound.CopyFrom(request)
+        del sound.reports[:]
+        sound.reports.extend(good)
+        accepted = iter(collector(sound).results) if good else iter(())
+        refused = report_pb2.ReportResult(
+            status=report_pb2.REPORT_STATUS_REJECTED,
+            reason=report_pb2.REJECTION_REASON_WRONG_PERIOD,
+        )
+        return collector_pb2.SubmitReportsResponse(
+            results=[next(accepted) if r.period % 2 == 0 else refused for r in request.reports]
         )
 
-    client = fresh()
-    for _ in range(12):
-        name = rng.choice(NAMES)
+    lab.answer = half
+
+    def scenario(transport: WireTransport) -> Any:
+        from datetime import UTC, datetime
+
+        from geoveil.client import Timing
+
+        start = datetime.now(UTC)
+        timing = Timing(now=lambda: start + timedelta(hours=clock["hours"]))
+        with Client(
+            policy=POLICY,
+            state_dir=tmp_path / "state",
+            transport=transport,
+            background=False,
+            timing=timing,
+        ) as client:
+            client.fetch("daily")
+            for _ in range(6):
+                client.contribute("daily", 52_000.0)
+                clock["hours"] += 1
+            result = client.flush()
+            return result, Counter(r.status for r in client.history())
+
+    (ended,) = lab.run(scenario)
+    result, statuses = ended.returned()
+    assert (result.acknowledged, result.rejected, result.pending) == (3, 3, 0)
+    assert statuses == {Status.ACKNOWLEDGED: 3, Status.REJECTED: 3}
+    assert len(lab.collector.reports("daily")) == 3
+
+
+def test_a_disk_that_is_full_at_any_page_loses_nothing_and_draws_nothing_twice(
+    tmp_path: Path,
+) -> None:
+    """The limit on the size of files stands in for a full disk: writes beyond it fail."""
+    import resource
+
+    refused = 0
+    for size in range(0, 30 * 4096, 2048):
+        lab = Lab(InMemoryCollector([campaign(name) for name in NAMES]))
+        state = tmp_path / str(size)
+
+        def full(size: int = size) -> None:
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+        def scenario(transport: WireTransport, state: Path = state) -> Any:
+            try:
+                take_part(transport, state)
+            except JournalError as error:
+                return str(error)
+            return None
+
+        (first,) = lab.run(scenario, setup=full)
+        refused += first.returned() is not None
+        (last,) = lab.run(lambda transport, state=state: take_part(transport, state))
+        check_once(lab, last.returned())
+    assert 10 <= refused <= 55  # the limits tried span those too small for all and those for none
+
+
+def test_a_state_directory_that_cannot_be_written_refuses_before_anything_leaves(
+    tmp_path: Path,
+) -> None:
+    lab = Lab(InMemoryCollector([campaign(name) for name in NAMES]))
+    state = tmp_path / "state"
+    nobody = 65534
+    tmp_path.chmod(0o755)
+    for parent in tmp_path.parents:  # pytest keeps its folders to root; another user must pass
+        if parent.stat().st_uid == os.getuid() and not parent.stat().st_mode & stat.S_IXOTH:
+            parent.chmod(parent.stat().st_mode | stat.S_IXOTH)
+    state.mkdir(mode=0o700)
+
+    def unprivileged() -> None:
+        if os.getuid() == 0:
+            os.setgid(nobody)
+            os.setuid(nobody)
+
+    if os.getuid() == 0:
+        os.chown(state, nobody, nobody)
+    lab.run(
+        lambda transport: Client(policy=POLICY, state_dir=state, transport=transport).close(),
+        setup=unprivileged,
+    )[0].returned()
+    for path in state.iterdir():
+        path.chmod(0o400)
+    state.chmod(0o500)
+
+    def scenario(transport: WireTransport) -> Any:
         try:
-            if rng.random() < 0.2:
-                client.flush()
-            else:
-                receipt = client.contribute(name, rng.uniform(0, 200_000))
-                (counted,) = collector.reports(name)
-                assert receipt.acknowledged
-                assert receipt.report_id == counted.report_id.hex()
-        except ClientError:
-            pass
-        except Crash:
-            client = fresh()
-        assert all(len(collector.reports(name)) <= 1 for name in NAMES)
-        assert all(len(reports) <= 1 for reports in seen.values())
-    faulty = False
-    for name in NAMES:
-        receipt = client.contribute(name, 0.0)
-        (counted,) = collector.reports(name)
-        assert receipt.report_id == counted.report_id.hex()
-        assert len(seen[name]) == 1
-    assert client.flush().pending == 0
+            with Client(policy=POLICY, state_dir=state, transport=transport) as client:
+                client.fetch("one")
+        except JournalError as error:
+            return str(error)
+        return ""
+
+    (ended,) = lab.run(scenario, setup=unprivileged)
+    assert "readonly" in ended.returned() or "read-only" in ended.returned()
+    assert lab.seen == {}
+
+
+def test_the_ledger_never_counts_less_than_the_server_has_seen(tmp_path: Path) -> None:
+    """At every point: what has arrived anywhere is in the ledger of the next life, in full."""
+
+    def lives(point: int) -> bool:
+        lab = Lab(InMemoryCollector([campaign(name) for name in NAMES]))
+        state = tmp_path / str(point)
+        (first,) = lab.run(lambda transport: take_part(transport, state), kill_at=point)
+
+        def ledger(transport: WireTransport) -> Any:
+            with Client(policy=POLICY, state_dir=state, transport=transport) as client:
+                found = [r.privacy.exact_rate for r in client.history()]
+                client.close(0.0)
+                return sum(found, Fraction(0))
+
+        (after,) = lab.run(ledger)
+        arrived = sum(len(reports) for reports in lab.seen.values())
+        assert after.returned() >= arrived * PRIVACY.exact_rate
+        return first.killed
+
+    assert len(list(every_point(lives))) >= 60

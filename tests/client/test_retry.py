@@ -1,17 +1,17 @@
-"""When the client tries again: the codes, the pauses, and one deadline over all tries."""
+"""When to try again: the codes, the pauses, and one deadline over all tries."""
 
 import math
-from collections.abc import Callable
-from itertools import islice
+import pickle
+from itertools import islice, pairwise
 from typing import Any
 
+import grpc
 import pytest
 
-from geoveil.client import DeliveryFailed, Timing, TransportError
-from geoveil.client.retry import RETRYABLE, Deadline, pauses
-from geoveil.proto.v1 import collector_pb2
+from geoveil.client import ParameterError, Timing, TransportError
+from geoveil.client.retry import RETRYABLE, Deadline, after, pauses, retryable
 
-# The table of the OTLP specification; RESOURCE_EXHAUSTED is retryable there with a hint only.
+# The table of the OTLP specification, "Failures"; RESOURCE_EXHAUSTED is retryable with a hint only.
 OTLP = {
     "CANCELLED": True,
     "UNKNOWN": False,
@@ -32,129 +32,113 @@ OTLP = {
 }
 
 
-def submits(request: Any) -> bool:
-    return isinstance(request, collector_pb2.SubmitReportsRequest)
-
-
-def failing(code: str, when: Callable[[Any], bool] = submits) -> Callable[[Any], None]:
-    def before(request: Any) -> None:
-        if when(request):
-            raise TransportError(code, "so it is")
-
-    return before
-
-
-def test_the_table_is_that_of_otlp() -> None:
+def test_the_table_has_every_status() -> None:
+    assert {*OTLP, "OK"} == {status.name for status in grpc.StatusCode}
     assert {code for code, again in OTLP.items() if again} == RETRYABLE
 
 
-@pytest.mark.parametrize("code", [c for c, again in OTLP.items() if not again])
-def test_what_can_not_help_is_tried_once(
-    make_either: Callable[..., Any], tape: Any, fake_time: Any, code: str
+@pytest.mark.parametrize(("code", "again"), OTLP.items())
+def test_retryable_is_the_table_of_otlp(code: str, again: bool) -> None:
+    assert retryable(TransportError(code)) == again
+
+
+@pytest.mark.parametrize(("code", "again"), OTLP.items())
+@pytest.mark.parametrize("retry_after_s", [0.0, 2.0])
+def test_a_hint_helps_where_resources_are_exhausted_only(
+    code: str, again: bool, retry_after_s: float
 ) -> None:
-    tape.before = failing(code)
-    with pytest.raises(DeliveryFailed, match=f"{code}: so it is.*it is kept"):
-        make_either().contribute("income", 1)
-    assert len(tape.submitted) == 1
-    assert fake_time.slept == []
+    error = TransportError(code, retry_after_s=retry_after_s)
+    assert retryable(error) == (again or code == "RESOURCE_EXHAUSTED")
 
 
-@pytest.mark.parametrize("code", [c for c, again in OTLP.items() if again])
-def test_what_may_help_is_tried_until_the_deadline(
-    make_either: Callable[..., Any], tape: Any, fake_time: Any, code: str
+def test_a_code_that_grpc_does_not_have_is_not_retried() -> None:
+    assert not retryable(TransportError("TEAPOT", retry_after_s=1.0))
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        (None, None),
+        (0, 0.0),
+        (1.5, 1.5),
+        (3600, 3600.0),
+        (3601, 3600.0),
+        (math.inf, 3600.0),
+        (-1, 0.0),
+        (-math.inf, 0.0),
+        (math.nan, 0.0),
+    ],
+)
+def test_no_server_can_silence_a_client_for_more_than_an_hour(
+    said: float | None, kept: float | None
 ) -> None:
-    tape.before = failing(code)
-    with pytest.raises(DeliveryFailed, match=code) as raised:
-        make_either(timeout_s=10.0).contribute("income", 1)
-    # Bounds 0.2, 0.4, 0.8, 1.6, 3.2, 5, 5 … halved: 0.1+0.2+0.4+0.8+1.6+2.5+2.5 = 8.1, and the
-    # next 2.5 would pass the deadline.
-    assert fake_time.slept == [0.1, 0.2, 0.4, 0.8, 1.6, 2.5, 2.5]
-    assert fake_time.now_s < 10
-    assert len(tape.submitted) == 8
-    assert len(set(tape.submitted)) == 1
-    assert raised.value.cause.code == code
-    assert isinstance(raised.value.__cause__, TransportError)
+    error = TransportError("UNAVAILABLE", "down", retry_after_s=said)
+    assert error.retry_after_s == kept
+    again = pickle.loads(pickle.dumps(error))
+    assert (again.code, again.detail, again.retry_after_s) == ("UNAVAILABLE", "down", kept)
 
 
-def test_a_campaign_that_can_not_be_fetched_is_a_transport_error(
-    make_either: Callable[..., Any], tape: Any, fake_time: Any
+@pytest.mark.parametrize(
+    ("bounds", "settings"),
+    [
+        ([0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0], ()),
+        ([1.0, 2.0, 4.0, 8.0, 10.0, 10.0], (1.0, 10.0)),
+        ([3.0, 3.0, 3.0], (3.0, 3.0)),
+    ],
+)
+@pytest.mark.parametrize("jitter", [0.0, 0.25, 0.999])
+def test_pauses_are_between_zero_and_a_bound_that_doubles(
+    bounds: list[float], settings: Any, jitter: float
 ) -> None:
-    tape.before = failing("UNAVAILABLE", lambda request: True)
-    with pytest.raises(TransportError, match="UNAVAILABLE"):
-        make_either(timeout_s=1.0).contribute("income", 1)
-    assert fake_time.slept == [0.1, 0.2, 0.4]
-    assert tape.fetched == 4
-    tape.before = failing("PERMISSION_DENIED", lambda request: True)
-    with pytest.raises(TransportError, match="PERMISSION_DENIED"):
-        make_either(timeout_s=1.0).contribute("income", 1)
-    assert tape.fetched == 5
+    got = list(islice(pauses(lambda: jitter, *settings), len(bounds)))
+    assert got == pytest.approx([jitter * bound for bound in bounds])
 
 
-def test_fetching_and_sending_share_one_deadline(
-    make_client: Callable[..., Any], tape: Any, fake_time: Any, collector: Any
-) -> None:
-    """Every call takes a second and a half, and says how much time it was given."""
-    given: list[float] = []
-
-    class Slow:
-        def get_campaign(self, request: Any, timeout_s: float) -> Any:
-            given.append(timeout_s)
-            fake_time.now_s += 1.5
-            return collector(request)
-
-        def submit_reports(self, request: Any, timeout_s: float) -> Any:
-            given.append(timeout_s)
-            fake_time.now_s += 1.5
-            raise TransportError("UNAVAILABLE")
-
-    with pytest.raises(DeliveryFailed):
-        make_client(transport=Slow(), timeout_s=5.0).contribute("income", 1)
-    # 5; 1.5 later 3.5; 1.5 and a pause of 0.1 later 1.9; then 0.2 would leave 0.2: one more try.
-    assert given == pytest.approx([5.0, 3.5, 1.9, 0.2])
+def test_pauses_stay_bounded_for_ever() -> None:
+    (last,) = islice(pauses(lambda: 0.5), 10_000, 10_001)
+    assert last == 2.5
 
 
-def test_no_call_is_made_without_time(
-    make_client: Callable[..., Any], tape: Any, fake_time: Any
-) -> None:
-    def late(request: Any) -> None:
-        fake_time.now_s += 100
-
-    tape.after = late
-    with pytest.raises(DeliveryFailed, match="DEADLINE_EXCEEDED: no time is left"):
-        make_client().contribute("income", 1)
-    assert tape.submitted == []
-
-
-def test_flush_has_one_deadline_for_everything(
-    make_either: Callable[..., Any],
-    tape: Any,
-    fake_time: Any,
-    collector: Any,
-    make_campaign: Any,
-) -> None:
-    client = make_either(timeout_s=10.0)
-    tape.before = failing("UNAUTHENTICATED")
-    for i in range(5):
-        collector.add(make_campaign(f"c{i}"))
-        with pytest.raises(DeliveryFailed):
-            client.contribute(f"c{i}", 1)
-    tape.before = failing("UNAVAILABLE")
-    started = fake_time.now_s
-    assert client.flush().pending == 5
-    assert fake_time.now_s - started <= 10
-    tape.before = lambda request: None
-    assert client.flush().acknowledged == 5
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("first_s", (0.0, 5.0)),
+        ("first_s", (-1.0, 5.0)),
+        ("first_s", (math.nan, 5.0)),
+        ("longest_s", (1.0, 0.5)),
+        ("longest_s", (1.0, math.inf)),
+        ("longest_s", (1.0, math.nan)),
+        ("longest_s", (math.inf, math.inf)),
+    ],
+)
+def test_bounds_are_checked_before_the_first_pause(name: str, settings: Any) -> None:
+    with pytest.raises(ParameterError, match=name):
+        pauses(lambda: 0.5, *settings)
 
 
-def test_pauses_are_uniform_between_zero_and_a_bound_that_doubles() -> None:
-    bounds = [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0]
-    for jitter in (0.0, 0.25, 0.999):
-        got = list(islice(pauses(lambda j=jitter: j), len(bounds)))  # type: ignore[misc]
-        assert got == pytest.approx([jitter * b for b in bounds])
+@pytest.mark.parametrize("jitter", [0.0, 0.25, 0.999])
+@pytest.mark.parametrize("asked", [0.0, 0.1, 30.0, 3600.0])
+def test_nobody_comes_back_before_the_server_asks(jitter: float, asked: float) -> None:
+    for pause_s in islice(pauses(lambda: jitter), 10):
+        error = TransportError("UNAVAILABLE", retry_after_s=asked)
+        wait_s = after(error, pause_s, lambda: jitter)
+        assert wait_s >= asked
+        assert wait_s == pytest.approx(asked + jitter * asked + pause_s)
+        assert after(TransportError("UNAVAILABLE"), pause_s, lambda: jitter) == pause_s
+
+
+def test_devices_sent_away_together_come_back_spread_out() -> None:
+    """Evenly over as long as they were sent away for: no tenth of it sees more than its share."""
+    devices, asked = 1000, 60.0
+    error = TransportError("RESOURCE_EXHAUSTED", retry_after_s=asked)
+    waits = sorted(after(error, 0.0, lambda i=i: i / devices) for i in range(devices))  # type: ignore[misc]
+    assert waits[0] == asked
+    assert max(late - early for early, late in pairwise(waits)) < 2 * asked / devices
+    assert waits[-1] > 1.99 * asked
 
 
 def test_the_default_jitter_is_uniform() -> None:
-    """Kolmogorov–Smirnov, n = 20,000, alpha = 1e-6; halved numbers must fail it."""
+    """Kolmogorov–Smirnov, n = 20,000, alpha = 1e-6; numbers 1.3 times too small must fail."""
     n, limit = 20_000, 2.69  # sqrt(n)·D exceeds 2.69 with probability 2·exp(−2·2.69²) = 1.0e-6
     draw = Timing().jitter
     numbers = sorted(draw() for _ in range(n))
@@ -168,12 +152,13 @@ def test_the_default_jitter_is_uniform() -> None:
     assert statistic([x / 1.3 for x in numbers]) > limit
 
 
-def test_time_left_is_never_negative(fake_time: Any) -> None:
-    deadline = Deadline(2.0, lambda: fake_time.now_s)
+def test_time_left_is_never_negative() -> None:
+    now_s = 0.0
+    deadline = Deadline(2.0, lambda: now_s)
     assert deadline.remaining_s() == 2.0
-    fake_time.now_s = 1.5
+    now_s = 1.5
     assert deadline.remaining_s() == 0.5
-    fake_time.now_s = 99
+    now_s = 99
     assert deadline.remaining_s() == 0.0
 
 

@@ -7,12 +7,28 @@ from typing import Annotated
 
 import typer
 
-from geoveil.campaign import Campaign, decode
+from geoveil.campaign import Campaign, decode, signer
 from geoveil.cli.analyst import DEFAULT_SERVER, TIMEOUT_S, RootCertificates, Server
 from geoveil.cli.console import err, out, privacy_text
-from geoveil.client import TLS, Client, GrpcTransport, Policy, Transport
-from geoveil.gp import PrivateValueError
+from geoveil.client import (
+    TLS,
+    Client,
+    GrpcTransport,
+    Limit,
+    Policy,
+    Receipt,
+    Status,
+    Transport,
+)
+from geoveil.gp import GeoPrivacy, PrivateValueError
 from geoveil.proto.v1 import collector_pb2
+
+_OUTCOMES = {
+    Status.PENDING: "kept",
+    Status.EXPIRED: "given up",
+    Status.REJECTED: "rejected",
+    Status.ACKNOWLEDGED: "counted",
+}
 
 
 def contribute(
@@ -35,30 +51,52 @@ def contribute(
     tls = None if tls_roots is None else TLS(root_certificates=tls_roots.read_bytes())
     transport = GrpcTransport(server, tls=tls)
     try:
-        _take_part(transport, campaign_id, yes, state_dir or _default_state())
+        _take_part(transport, campaign_id, yes, state_dir or default_state())
     finally:
         transport.close()
 
 
 def _take_part(transport: Transport, campaign_id: str, yes: bool, state_dir: Path) -> None:
     request = collector_pb2.GetCampaignRequest(campaign_id=campaign_id)
-    campaign = decode(transport.get_campaign(request, TIMEOUT_S).envelope.campaign)
+    envelope = transport.get_campaign(request, TIMEOUT_S).envelope
+    campaign, asker = decode(envelope.campaign), signer(envelope)
     err.print(f"[bold]{campaign.title}[/]")
     err.print(f"Asks for: {campaign.attribute.name}, in {_kind(campaign)}.")
+    err.print(f"Signed by: {'nobody' if asker is None else asker}.")
     err.print(
         f"Privacy: {privacy_text(campaign)}: values that far apart are at most"
         f" e^{campaign.privacy.epsilon:g} times as likely to give the same report."
     )
     if not yes and not typer.confirm("Take part?", err=True):
         raise typer.Exit(1)
-    policy = Policy(limits={campaign.attribute.name: campaign.privacy})
-    with Client(policy=policy, state_dir=state_dir, transport=transport) as client:
+    # Whoever says yes to this campaign says it for all of its periods, and for no other campaign.
+    most = GeoPrivacy(
+        campaign.privacy.epsilon * campaign.periods, campaign.privacy.per, campaign.privacy.unit
+    )
+    policy = Policy({campaign.attribute.name: Limit(campaign=most)})
+    with Client(
+        policy=policy, state_dir=state_dir, transport=transport, background=False
+    ) as client:
+        client.fetch(campaign_id, TIMEOUT_S)
         receipt = client.contribute(campaign_id, _read_value(campaign))
-    out.print(f"counted: report {receipt.report_id}. All that left this machine:", soft_wrap=True)
-    for answer in receipt.answers:
-        question = campaign.questions[answer.query_index]
-        perturbed = answer.value * campaign.mechanisms[answer.query_index].step
-        out.print(f"  {question.label}: {perturbed:.6f}, perturbed")
+        client.flush(TIMEOUT_S)
+        receipt = client.contribute(campaign_id, 0.0)
+    _show(campaign, receipt)
+
+
+def _show(campaign: Campaign, receipt: Receipt) -> None:
+    outcome = _OUTCOMES[receipt.status]
+    out.print(
+        f"{outcome}: report {receipt.report_id}. All that leaves this machine:", soft_wrap=True
+    )
+    for answer, perturbed in zip(receipt.answers, receipt.perturbed, strict=True):
+        out.print(f"  {campaign.questions[answer.query_index].label}: {perturbed:.6f}, perturbed")
+    if receipt.rejection is not None:
+        err.print(f"The server refused it: {receipt.rejection.reason} {receipt.rejection.detail}")
+    elif receipt.failure is not None:
+        err.print(f"It could not be sent ({receipt.failure}): run this again to send it.")
+    if not receipt.acknowledged:
+        raise typer.Exit(1)
 
 
 def _kind(campaign: Campaign) -> str:
@@ -88,6 +126,7 @@ def _parse(text: str) -> list[float] | None:
         return None
 
 
-def _default_state() -> Path:
+def default_state() -> Path:
+    """Return where this device remembers what it sent, unless told otherwise."""
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(base) / "geoveil"

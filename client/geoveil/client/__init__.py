@@ -1,37 +1,41 @@
 """The SDK that apps embed: a value is perturbed on the device, and only the result leaves it.
 
 with Client("collector.example:443", policy=policy, state_dir=directory, tls=TLS()) as client:
-    receipt = client.contribute("income-2026", 52_000)
+    client.fetch("income-2026")                          # once; the only call that needs the server
+    receipt = client.contribute("income-2026", 52_000)   # at once; sent in the background
 """
 
+from geoveil.campaign import PublicKey
 from geoveil.client.async_client import AsyncClient
 from geoveil.client.batch import Batch, Outcome, gather
-from geoveil.client.contribution import Answer, Contribution, Receipt
+from geoveil.client.contribution import Answer, Contribution, Receipt, Rejection, Status
 from geoveil.client.core import AcceptedCampaign, Contributor
+from geoveil.client.courier import FlushResult
 from geoveil.client.errors import (
+    BudgetExceeded,
     CampaignChanged,
     CampaignError,
     CampaignInvalid,
+    CampaignNotFetched,
     CampaignNotFound,
     CampaignNotOpen,
     ClientClosed,
     ClientError,
-    DeliveryFailed,
     GeoVeilError,
     JournalError,
+    OutboxFull,
     ParameterError,
     PlaintextRefused,
     PolicyRefused,
     PrivateValueError,
-    ReportRejected,
     TransportError,
 )
 from geoveil.client.grpc_transport import GrpcAioTransport, GrpcTransport
 from geoveil.client.in_memory import InMemoryAsyncTransport, InMemoryCollector, InMemoryTransport
-from geoveil.client.journal import Rejection, Status
-from geoveil.client.policy import Policy
+from geoveil.client.ledger import Budget
+from geoveil.client.policy import Limit, Policy, Window
 from geoveil.client.retry import Timing
-from geoveil.client.session import FlushResult
+from geoveil.client.session import Counts
 from geoveil.client.sync_client import Client
 from geoveil.client.transport import TLS, AsyncTransport, Transport
 
@@ -42,9 +46,12 @@ __all__ = [
     "AsyncClient",
     "AsyncTransport",
     "Batch",
+    "Budget",
+    "BudgetExceeded",
     "CampaignChanged",
     "CampaignError",
     "CampaignInvalid",
+    "CampaignNotFetched",
     "CampaignNotFound",
     "CampaignNotOpen",
     "Client",
@@ -52,7 +59,7 @@ __all__ = [
     "ClientError",
     "Contribution",
     "Contributor",
-    "DeliveryFailed",
+    "Counts",
     "FlushResult",
     "GeoVeilError",
     "GrpcAioTransport",
@@ -61,18 +68,21 @@ __all__ = [
     "InMemoryCollector",
     "InMemoryTransport",
     "JournalError",
+    "Limit",
+    "OutboxFull",
     "Outcome",
     "ParameterError",
     "PlaintextRefused",
     "Policy",
     "PolicyRefused",
     "PrivateValueError",
+    "PublicKey",
     "Receipt",
     "Rejection",
-    "ReportRejected",
     "Status",
     "Timing",
     "Transport",
     "TransportError",
+    "Window",
     "gather",
 ]

@@ -1,23 +1,39 @@
-"""The asyncio shell around `Session`."""
+"""The asyncio shell: a client whose background is a task."""
 
+import logging
 import os
+import weakref
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from geoveil.campaign import Value
+from geoveil.campaign import Campaign, Value
 from geoveil.client.contribution import Receipt
-from geoveil.client.errors import ClientClosed, TransportError
+from geoveil.client.courier import FlushResult
+from geoveil.client.errors import ClientClosed, ClientError
 from geoveil.client.grpc_transport import GrpcAioTransport
+from geoveil.client.ledger import Budget
 from geoveil.client.policy import Policy
-from geoveil.client.retry import Timing
-from geoveil.client.session import FlushResult, Session, Steps
+from geoveil.client.retry import Deadline, Timing
+from geoveil.client.session import Counts
+from geoveil.client.setup import (
+    CLOSE_TIMEOUT_S,
+    FAILED_WAIT_S,
+    MOST_PENDING,
+    MOST_PENDING_BYTES,
+    assemble,
+    described,
+)
+from geoveil.client.steps import Steps
 from geoveil.client.transport import TLS, AsyncTransport
 from geoveil.gp import RandomSource
+from geoveil.gp.validation import non_negative, positive
 
 if TYPE_CHECKING:
+    import asyncio
     from concurrent.futures import ThreadPoolExecutor
 
+_LOG = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 
 
@@ -46,8 +62,12 @@ class AsyncClient:
     """See `Client`, which it equals in all but `await`. For one event loop.
 
     A call that is cancelled leaves the journal as a crash would: the next one goes on from there.
-    Let calls end before `aclose`.
+    A forked child goes on with it in a loop of its own.
     """
+
+    _sending: "asyncio.Lock | None"
+    _woken: "asyncio.Event | None"
+    _task: "asyncio.Task[None] | None"
 
     def __init__(
         self,
@@ -57,41 +77,93 @@ class AsyncClient:
         state_dir: str | os.PathLike[str] | None = None,
         tls: TLS | None = None,
         timeout_s: float = 10.0,
+        background: bool = True,
+        most_pending: int = MOST_PENDING,
+        most_pending_bytes: int = MOST_PENDING_BYTES,
         transport: AsyncTransport | None = None,
         source: RandomSource | None = None,
         release_floor_s: float | None = None,
         timing: Timing | None = None,
     ) -> None:
-        timing = timing or Timing()
+        self._timing = timing or Timing()
+        self._timeout_s = positive("timeout_s", timeout_s, "seconds")
         self._own: GrpcAioTransport | None = None
         if transport is None:
             transport = self._own = GrpcAioTransport(target, tls=tls)
-        self._session = Session(
+        self._session, self._courier = assemble(
             policy=policy,
             state_dir=state_dir,
-            timeout_s=timeout_s,
+            timeout_s=self._timeout_s,
+            most_pending=most_pending,
+            most_pending_bytes=most_pending_bytes,
             source=source,
             floor_s=release_floor_s,
-            timing=timing,
+            timing=self._timing,
         )
-        self._effects = _Awaited(transport, timing.sleep_async)
+        self._slow = self._session.journal.durable or release_floor_s is not None
+        self._effects = _Awaited(transport, self._timing.sleep_async)
+        self._background = background
         self._closed = False
+        self._renew()
+        _CLIENTS.add(self)
+
+    async def fetch(self, campaign_id: str, timeout_s: float | None = None) -> Campaign:
+        """See `Client.fetch`."""
+        return await self._run(self._courier.fetch(campaign_id, self._deadline(timeout_s)))
 
     async def contribute(self, campaign_id: str, value: Value) -> Receipt:
         """See `Client.contribute`."""
-        return await self._run(self._session.contribute(campaign_id, value))
+        self._check_open()
+        try:
+            return await self._local(lambda: self._session.contribute(campaign_id, value))
+        finally:
+            if self._background:
+                self._wake()
 
-    async def flush(self) -> FlushResult:
+    async def flush(self, timeout_s: float | None = None) -> FlushResult:
         """See `Client.flush`."""
-        return await self._run(self._session.flush())
+        import asyncio
 
-    async def aclose(self) -> None:
+        self._check_open()
+        deadline = self._deadline(timeout_s)
+        sending = self._lock()
+        try:
+            async with asyncio.timeout(deadline.remaining_s()):
+                await sending.acquire()
+        except TimeoutError:
+            return FlushResult(acknowledged=0, rejected=0, pending=(await self.counts()).pending)
+        try:
+            return await self._run(self._courier.flush(deadline))
+        finally:
+            sending.release()
+
+    async def history(self) -> tuple[Receipt, ...]:
+        """See `Client.history`."""
+        self._check_open()
+        return await self._local(self._session.history)
+
+    async def budgets(self) -> tuple[Budget, ...]:
+        """See `Client.budgets`."""
+        self._check_open()
+        return await self._local(self._session.budgets)
+
+    async def counts(self) -> Counts:
+        """See `Client.counts`."""
+        self._check_open()
+        return await self._local(self._session.counts)
+
+    async def aclose(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
         """See `Client.close`."""
-        self._closed = True
-        if self._effects.executor is not None:
-            self._effects.executor.shutdown()
-        if self._own is not None:
-            await self._own.aclose()
+        timeout_s = non_negative("timeout_s", timeout_s)
+        if self._closed:
+            return
+        try:
+            if timeout_s and (await self.counts()).pending:
+                await self.flush(timeout_s)
+        except ClientError as error:
+            _LOG.warning("closing: %s", error)
+        finally:
+            await self._end()
 
     async def __aenter__(self) -> Self:
         return self
@@ -104,13 +176,93 @@ class AsyncClient:
     ) -> None:
         await self.aclose()
 
+    async def _end(self) -> None:
+        import asyncio
+
+        self._closed = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        if self._effects.executor is not None:
+            self._effects.executor.shutdown()
+        if self._own is not None:
+            await self._own.aclose()
+        self._session.journal.close()
+
+    def _wake(self) -> None:
+        """Let the background look for work; start it at its first."""
+        if self._closed:
+            return
+        import asyncio
+
+        if self._task is None:
+            self._woken = asyncio.Event()
+            self._task = asyncio.get_running_loop().create_task(
+                self._in_background(self._woken, self._lock()), name="geoveil-client"
+            )
+        assert self._woken is not None  # made with the task
+        self._woken.set()
+
+    async def _in_background(self, woken: "asyncio.Event", sending: "asyncio.Lock") -> None:
+        import asyncio
+
+        wait_s: float | None = 0.0
+        while True:
+            try:
+                async with asyncio.timeout(wait_s):
+                    await woken.wait()
+            except TimeoutError:
+                pass  # time to try again what was put off
+            woken.clear()
+            try:
+                async with sending:
+                    wait_s = await self._run(self._courier.work())
+            except ClientClosed:
+                return
+            except Exception as error:  # noqa: BLE001 - a task of a host must not end with a trace
+                _LOG.warning("the background failed: %s", described(error))
+                wait_s = FAILED_WAIT_S
+
+    def _lock(self) -> "asyncio.Lock":
+        import asyncio
+
+        if self._sending is None:
+            self._sending = asyncio.Lock()
+        return self._sending
+
+    def _renew(self) -> None:
+        """Make what belongs to one process and its loop."""
+        self._sending = None
+        self._woken = None
+        self._task = None
+
+    def _forked(self) -> None:
+        """Go on in a child: the loop, the thread and the connections are the parent's."""
+        self._renew()
+        self._effects.executor = None
+        if self._own is not None:
+            self._own.forget()
+
+    def _deadline(self, timeout_s: float | None) -> Deadline:
+        if timeout_s is not None:
+            positive("timeout_s", timeout_s, "seconds")
+        return Deadline(timeout_s or self._timeout_s, self._timing.clock)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClientClosed
+
+    async def _local(self, work: Callable[[], _Result]) -> _Result:
+        result: _Result = await self._effects.local(work, self._slow)
+        return result
+
     async def _run(self, steps: Steps[_Result]) -> _Result:
         try:
             step = next(steps)
             while not self._closed:
                 try:
                     result = await step(self._effects)
-                except TransportError as error:
+                except ClientError as error:
                     step = steps.throw(error)
                 else:
                     step = steps.send(result)
@@ -119,3 +271,14 @@ class AsyncClient:
             return done.value  # type: ignore[no-any-return]  # what the steps return
         finally:
             steps.close()
+
+
+_CLIENTS: "weakref.WeakSet[AsyncClient]" = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for client in list(_CLIENTS):
+        client._forked()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

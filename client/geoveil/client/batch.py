@@ -7,9 +7,8 @@ requests with them, any transport sends these, and `Batch.outcomes` reads the an
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from geoveil.client.contribution import Contribution
+from geoveil.client.contribution import Contribution, Rejection, Status
 from geoveil.client.errors import TransportError, shown
-from geoveil.client.journal import Rejection, Status
 from geoveil.proto.v1 import collector_pb2, report_pb2
 
 MOST_REPORTS = 10_000

@@ -1,9 +1,35 @@
 """What leaves the device, and what the person gets to see of it."""
 
 from dataclasses import dataclass
+from datetime import datetime
+from enum import IntEnum
+from math import ldexp
 
 from geoveil.gp import GeoPrivacy
 from geoveil.proto.v1 import report_pb2
+
+
+class Status(IntEnum):
+    """What became of a report. It only ever goes up."""
+
+    PENDING = 0
+    """Kept, to be sent; not known to be counted."""
+    EXPIRED = 1
+    """Given up: its campaign closed long ago, and no answer came."""
+    REJECTED = 2
+    """Refused by the server for good."""
+    ACKNOWLEDGED = 3
+    """Counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Why a server refused a report for good."""
+
+    reason: str
+    """Name of the rejection reason, for example "NOT_OPEN"."""
+    detail: str
+    """What the server says about it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,20 +44,46 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """What left the device for one campaign. All of it is perturbed or public."""
+    """What leaves the device for one campaign. All of it is perturbed or public."""
 
     campaign_id: str
     """Of the campaign."""
+    period: int
+    """Of a recurring campaign, from 0; else 0."""
+    attribute: str
+    """Name of what was asked about."""
     report_id: str
     """Of the report, in hexadecimal: random, and tied to nothing else."""
     digest: str
     """SHA-256 of the campaign's bytes, in hexadecimal."""
     answers: tuple[Answer, ...]
     """All that the server learns about the value."""
+    step_exponent: int
+    """Of the grid that the answers lie on."""
     privacy: GeoPrivacy
-    """The guarantee for the whole campaign, with its unit."""
-    acknowledged: bool
-    """Whether the server has confirmed that the report is counted."""
+    """What it cost, with its unit."""
+    drawn: datetime
+    """When the value was perturbed."""
+    status: Status
+    """What became of it."""
+    sent: datetime | None = None
+    """When it left the device first, or was about to; None: it has not."""
+    settled: datetime | None = None
+    """When it was acknowledged, rejected or given up."""
+    rejection: Rejection | None = None
+    """Why it was rejected."""
+    failure: str | None = None
+    """Why it could not be sent the last time, if it is still pending."""
+
+    @property
+    def acknowledged(self) -> bool:
+        """Whether the server has confirmed that the report is counted."""
+        return self.status is Status.ACKNOWLEDGED
+
+    @property
+    def perturbed(self) -> tuple[float, ...]:
+        """The answers as numbers, in the order of `answers`."""
+        return tuple(ldexp(answer.value, self.step_exponent) for answer in self.answers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,16 +97,53 @@ class Contribution:
     report: bytes
     """A serialised Report. These bytes are sent; they are never made again."""
     privacy: GeoPrivacy
-    """The guarantee for the whole campaign."""
+    """What the report costs."""
+    attribute: str
+    """Name of what was asked about."""
+    step_exponent: int
+    """Of the grid that its answers lie on."""
+    closes: datetime
+    """When the campaign does."""
+    period: int = 0
+    """Of a recurring campaign."""
 
-    def receipt(self, *, acknowledged: bool) -> Receipt:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A report and what became of it."""
+
+    contribution: Contribution
+    """The report; these bytes never change."""
+    drawn: datetime
+    """When it was drawn, with a time zone."""
+    status: Status = Status.PENDING
+    """Whether it was counted."""
+    sent: datetime | None = None
+    """When it left first."""
+    settled: datetime | None = None
+    """When its status was settled."""
+    rejection: Rejection | None = None
+    """Why it was rejected."""
+    failure: str | None = None
+    """Why it could not be sent the last time."""
+
+    def receipt(self) -> Receipt:
         """Return what the person may see of it."""
-        report = report_pb2.Report.FromString(self.report)
+        made = self.contribution
+        report = report_pb2.Report.FromString(made.report)
         return Receipt(
-            campaign_id=self.campaign_id,
+            campaign_id=made.campaign_id,
+            period=made.period,
+            attribute=made.attribute,
             report_id=report.report_id.hex(),
-            digest=self.digest.hex(),
+            digest=made.digest.hex(),
             answers=tuple(Answer(a.query_index, a.value) for a in report.answers),
-            privacy=self.privacy,
-            acknowledged=acknowledged,
+            step_exponent=made.step_exponent,
+            privacy=made.privacy,
+            drawn=self.drawn,
+            status=self.status,
+            sent=self.sent,
+            settled=self.settled,
+            rejection=self.rejection,
+            failure=self.failure if self.status is Status.PENDING else None,
         )

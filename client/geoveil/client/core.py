@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
+from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
-from geoveil.campaign import Campaign, Value, decode, digest
+from geoveil.campaign import Campaign, PublicKey, Value, decode, digest, signer
 from geoveil.client.contribution import Contribution
 from geoveil.client.errors import CampaignInvalid
 from geoveil.client.policy import Policy
@@ -15,10 +16,8 @@ from geoveil.gp import (
     PrivateValueError,
     RandomSource,
     SystemSource,
-    paced,
 )
-from geoveil.gp.validation import between
-from geoveil.proto.v1 import report_pb2
+from geoveil.proto.v1 import campaign_pb2, report_pb2
 
 REPORT_ID_BYTES = 16
 
@@ -29,31 +28,27 @@ class AcceptedCampaign:
 
     campaign: Campaign
     digest: bytes
-    """SHA-256 of the bytes it was read from."""
+    """SHA-256 of the campaign's bytes."""
+    signer: PublicKey | None
+    """Whose valid signature it has."""
 
 
 class Contributor:
     """Makes reports: holds a policy and a source of randomness, and nothing of any person.
 
     Args:
-        policy: what the app permits.
+        policy: what the app permits. Limits over several campaigns are a ledger's, not checked
+            here.
         source: random bits; the operating system's by default.
-        floor_s: least time, in seconds, that making a report takes; see `geoveil.gp.paced`.
 
     Raises:
-        ParameterError: if the bits of the source can be predicted, or the floor is out of range.
+        ParameterError: if the bits of the source can be predicted.
     """
 
-    def __init__(
-        self,
-        *,
-        policy: Policy,
-        source: RandomSource | None = None,
-        floor_s: float | None = None,
-    ) -> None:
+    def __init__(self, *, policy: Policy, source: RandomSource | None = None) -> None:
         if not isinstance(policy, Policy):
             raise ParameterError("policy", policy, "a Policy, which says what the app permits")
-        self._policy = policy
+        self.policy = policy
         self._source = SystemSource() if source is None else source
         if not isinstance(self._source, RandomSource) or not self._source.is_secure:
             raise ParameterError(
@@ -61,39 +56,34 @@ class Contributor:
                 type(source).__name__,
                 "a RandomSource whose bits nobody can predict (is_secure), as SystemSource",
             )
-        self._floor_s = None if floor_s is None else between("floor_s", floor_s, 1e-6, 60)
 
-    @property
-    def waits(self) -> bool:
-        """Whether `prepare` takes at least a stated time."""
-        return self._floor_s is not None
-
-    def accept(self, campaign_id: str, published: bytes) -> AcceptedCampaign:
-        """Return the campaign that `published` describes, if it may be answered.
+    def accept(self, campaign_id: str, envelope: bytes) -> AcceptedCampaign:
+        """Return the campaign that an envelope holds, if it may be answered.
 
         Args:
             campaign_id: of the campaign that was asked for.
-            published: the bytes a server sent, which may be anything.
+            envelope: a serialised CampaignEnvelope that a server sent, which may be anything.
 
         Raises:
-            CampaignInvalid: if the bytes are not a sound campaign of that id.
-            PolicyRefused: if it asks for more than the policy permits.
+            CampaignInvalid: if it is not a sound campaign of that id, or its signature is not.
+            PolicyRefused: if it asks for what the policy does not permit.
         """
         try:
-            campaign = decode(published)
+            message = campaign_pb2.CampaignEnvelope.FromString(envelope)
+            signed_by = signer(message)
+            campaign = decode(message.campaign)
+        except DecodeError:
+            raise CampaignInvalid(campaign_id, "its envelope can't be read") from None
         except (GeoVeilError, ArithmeticError) as error:
             # ArithmeticError: numbers so extreme that a formula of the campaign gives up.
             raise CampaignInvalid(campaign_id, str(error)) from error
         if campaign.campaign_id != campaign_id:
             raise CampaignInvalid(campaign_id, f"the server sent {campaign.campaign_id!r} instead")
-        self._policy.check(campaign)
-        return AcceptedCampaign(campaign, digest(published))
+        self.policy.check(campaign, signed_by)
+        return AcceptedCampaign(campaign, digest(message.campaign), signed_by)
 
-    def prepare(self, accepted: AcceptedCampaign, value: Value) -> Contribution:
-        """Draw the one report about `value`.
-
-        The value is checked before the first random bit is drawn. Every call draws anew, so its
-        result must be kept, and a second draw for the same person never sent.
+    def point(self, accepted: AcceptedCampaign, value: Value) -> NDArray[np.float64]:
+        """Return a value in the coordinates of the campaign's queries.
 
         Args:
             accepted: the campaign.
@@ -102,13 +92,29 @@ class Contributor:
         Raises:
             PrivateValueError: if the value is not of the kind that the campaign asks about.
         """
-        if self._floor_s is None:
-            return self._prepare(accepted, value)
-        return paced(lambda: self._prepare(accepted, value), self._floor_s)
-
-    def _prepare(self, accepted: AcceptedCampaign, value: Value) -> Contribution:
         campaign = accepted.campaign
-        point = _point(campaign, value)
+        try:
+            return campaign.attribute.point(value, campaign.dimension)
+        except PrivateValueError as error:
+            expected = error.expected
+        # Raised outside the handler: the error must not hold on, as its context, to one of NumPy's
+        # that quotes the value, nor to the frames that saw it.
+        raise PrivateValueError(expected)
+
+    def draw(
+        self, accepted: AcceptedCampaign, point: NDArray[np.float64], period: int = 0
+    ) -> Contribution:
+        """Draw the one report about a point, for one period.
+
+        Every call draws anew, so its result must be kept, and a second draw for the same person
+        and period never sent.
+
+        Args:
+            accepted: the campaign.
+            point: what `point` returned.
+            period: of a recurring campaign.
+        """
+        campaign = accepted.campaign
         indices = campaign.allocation.draw(len(campaign.questions), self._source)
         report = report_pb2.Report(
             report_id=self._source.bits(8 * REPORT_ID_BYTES).to_bytes(REPORT_ID_BYTES),
@@ -119,20 +125,24 @@ class Contributor:
                 )
                 for index in indices
             ],
+            period=period,
         )
         return Contribution(
             campaign_id=campaign.campaign_id,
+            period=period,
             digest=accepted.digest,
             report=report.SerializeToString(deterministic=True),
             privacy=campaign.privacy,
+            attribute=campaign.attribute.name,
+            step_exponent=campaign.grid_exponent,
+            closes=campaign.closes,
         )
 
+    def prepare(self, accepted: AcceptedCampaign, value: Value, *, period: int = 0) -> Contribution:
+        """Return draw(point(value)): for a host that acts for many devices and keeps no ledger.
 
-def _point(campaign: Campaign, value: Value) -> NDArray[np.float64]:
-    try:
-        return campaign.attribute.point(value, campaign.dimension)
-    except PrivateValueError as error:
-        expected = error.expected
-    # Raised outside the handler: the error must not hold on, as its context, to one of NumPy's
-    # that quotes the value, nor to the frames that saw it.
-    raise PrivateValueError(expected)
+        Raises:
+            PrivateValueError: if the value is not of the kind that the campaign asks about;
+                nothing was drawn.
+        """
+        return self.draw(accepted, self.point(accepted, value), period)

@@ -1,4 +1,4 @@
-"""Errors of the client. Every one says what happened to the report: nothing drawn, or kept.
+"""Errors of the client. None of them means that anything private was lost or sent.
 
     GeoVeilError                              root, from geoveil.gp
     ├── ParameterError (also ValueError)      an argument of the app is wrong
@@ -6,29 +6,27 @@
     └── ClientError
         ├── PlaintextRefused (also ValueError)  TLS is missing for a target that is not this machine
         ├── ClientClosed                      used after close
-        ├── JournalError                      the state directory can't be used; nothing is sent
-        ├── PolicyRefused                     the campaign asks for more than the app permits
-        ├── CampaignError                     the server has no campaign that can be answered
-        │   ├── CampaignNotFound
+        ├── JournalError                      the state directory can't be used; nothing was sent
+        ├── PolicyRefused                     the campaign asks for what the app does not permit
+        ├── BudgetExceeded                    the limits leave too little for it
+        ├── OutboxFull                        too much waits to be sent
+        ├── CampaignError                     there is no campaign that can be answered
+        │   ├── CampaignNotFetched            this device does not have it yet
+        │   ├── CampaignNotFound              the server does not know it
         │   ├── CampaignNotOpen               before its dates, past them, or closed
         │   ├── CampaignInvalid               its bytes are not a sound campaign of that id
-        │   └── CampaignChanged               its bytes are not those the report was made for
-        ├── TransportError                    a call failed, with its gRPC status code
-        ├── DeliveryFailed                    not acknowledged in time; the report is kept
-        └── ReportRejected                    the server refused the report for good
+        │   └── CampaignChanged               its bytes are not those this device saw first
+        └── TransportError                    a call failed, with its gRPC status code
 
-All but PlaintextRefused, ClientClosed and JournalError depend on what a server says, and no server
-is trusted: whatever text comes from one is cut short and escaped before it is shown.
+What depends on what a server says is text by somebody who is not trusted: it is cut short and
+escaped before it is shown.
 """
 
 # ruff: noqa: N818 - the names say what happened ("delivery failed"), as an app's code reads best.
 
-from typing import TYPE_CHECKING
+from datetime import datetime
 
 from geoveil.gp import GeoPrivacy, GeoVeilError, ParameterError, PrivateValueError
-
-if TYPE_CHECKING:
-    from geoveil.client.contribution import Receipt
 
 _MOST_CHARACTERS = 300
 
@@ -83,33 +81,97 @@ class JournalError(ClientError):
 
 
 class PolicyRefused(ClientError):
-    """The campaign asks for more than the app's policy permits. Nothing was drawn.
+    """The campaign asks for something that the app's policy does not permit. Nothing was drawn.
+
+    Attributes:
+        campaign_id: of the campaign.
+        aspect: what is refused, for example "signature" or "closing date".
+        asked: what the campaign says.
+        permitted: what the policy permits.
+    """
+
+    def __init__(self, campaign_id: str, aspect: str, asked: str, permitted: str) -> None:
+        super().__init__(campaign_id, aspect, asked, permitted)
+        self.campaign_id = campaign_id
+        self.aspect = aspect
+        self.asked = asked
+        self.permitted = permitted
+
+    def __str__(self) -> str:
+        return (
+            f"campaign {self.campaign_id!r} is refused: its {self.aspect} is {shown(self.asked)},"
+            f" the policy permits {self.permitted}"
+        )
+
+
+class BudgetExceeded(ClientError):
+    """The answer would cost more privacy than the policy's limits leave. Nothing was drawn.
 
     Attributes:
         campaign_id: of the campaign.
         attribute: what it asks about.
-        asked: the privacy loss it asks for.
-        limit: what the policy permits for this attribute; None if the policy does not list it.
+        scope: which limit: "this campaign", "lifetime", or "any ..." of a window.
+        spent: ε spent of that limit so far, over the same distance as the limit.
+        asked: what the answer would cost.
+        limit: the limit.
+        frees: when there is room for it again; None if never.
     """
 
     def __init__(
-        self, campaign_id: str, attribute: str, asked: GeoPrivacy, limit: GeoPrivacy | None
+        self,
+        campaign_id: str,
+        *,
+        attribute: str,
+        scope: str,
+        spent: float,
+        asked: GeoPrivacy,
+        limit: GeoPrivacy,
+        frees: datetime | None,
     ) -> None:
-        super().__init__(campaign_id, attribute, asked, limit)
+        super().__init__(campaign_id, attribute, scope, spent, asked, limit, frees)
         self.campaign_id = campaign_id
         self.attribute = attribute
+        self.scope = scope
+        self.spent = spent
         self.asked = asked
         self.limit = limit
+        self.frees = frees
 
     def __str__(self) -> str:
-        permitted = (
-            "the policy does not list this attribute"
-            if self.limit is None
-            else f"the policy permits at most {_exactly(self.limit)}"
-        )
+        again = "never" if self.frees is None else f"from {self.frees.isoformat()}"
         return (
-            f"campaign {self.campaign_id!r} asks for {_exactly(self.asked)} of"
-            f" {self.attribute!r}; {permitted}"
+            f"campaign {self.campaign_id!r} asks for {exactly(self.asked)} of"
+            f" {shown(self.attribute)!r}; of {exactly(self.limit)}, permitted for {self.scope},"
+            f" ε = {self.spent!r} is spent; there is room for it {again}"
+        )
+
+
+class OutboxFull(ClientError):
+    """Too much waits to be sent. Nothing was drawn or spent: the new answer is what is dropped.
+
+    Attributes:
+        campaign_id: of the campaign.
+        reports: how many wait.
+        size: bytes of those.
+        most_reports: how many may wait.
+        most_bytes: bytes that may wait.
+    """
+
+    def __init__(
+        self, campaign_id: str, *, reports: int, size: int, most_reports: int, most_bytes: int
+    ) -> None:
+        super().__init__(campaign_id, reports, size, most_reports, most_bytes)
+        self.campaign_id = campaign_id
+        self.reports = reports
+        self.size = size
+        self.most_reports = most_reports
+        self.most_bytes = most_bytes
+
+    def __str__(self) -> str:
+        return (
+            f"campaign {self.campaign_id!r} can't be answered now: {self.reports:,} reports"
+            f" ({self.size:,} bytes) wait to be sent, of {self.most_reports:,}"
+            f" ({self.most_bytes:,} bytes) that may; nothing was drawn, so try again later"
         )
 
 
@@ -130,6 +192,25 @@ class CampaignNotFound(CampaignError):
 
     def __str__(self) -> str:
         return f"the server knows no campaign {self.campaign_id!r}"
+
+
+class CampaignNotFetched(CampaignError):
+    """This device does not have the campaign yet, and contribute() never waits for the network.
+
+    Attributes:
+        cause: why fetching it in the background failed last; None if that was not tried yet.
+    """
+
+    def __init__(self, campaign_id: str, cause: ClientError | None = None) -> None:
+        super().__init__(campaign_id, cause)
+        self.cause = cause
+
+    def __str__(self) -> str:
+        why = "" if self.cause is None else f" (it was tried: {self.cause})"
+        return (
+            f"campaign {self.campaign_id!r} has not been fetched yet{why}: call"
+            f" fetch({self.campaign_id!r}) once, where waiting for the network is fine"
+        )
 
 
 class CampaignNotOpen(CampaignError):
@@ -163,10 +244,10 @@ class CampaignInvalid(CampaignError):
 
 
 class CampaignChanged(CampaignError):
-    """The server shows other bytes than those the one report was made for; it was not counted.
+    """The server shows other bytes than those this device saw first.
 
     Attributes:
-        pinned: SHA-256 of the campaign the report was made for, in hexadecimal.
+        pinned: SHA-256 of the campaign as this device saw it first, in hexadecimal.
         found: SHA-256 of what the server shows now, in hexadecimal.
     """
 
@@ -177,8 +258,8 @@ class CampaignChanged(CampaignError):
 
     def __str__(self) -> str:
         return (
-            f"campaign {self.campaign_id!r} has changed: the report was made for SHA-256"
-            f" {self.pinned}, the server now shows {self.found}"
+            f"campaign {self.campaign_id!r} has changed: this device saw SHA-256 {self.pinned}"
+            f" first, the server now shows {self.found}"
         )
 
 
@@ -188,82 +269,44 @@ class TransportError(ClientError):
     Attributes:
         code: name of a gRPC status code, for example "UNAVAILABLE".
         detail: what the server or the network said.
+        retry_after_s: how long the server asks to be left alone, in seconds from 0 to 3600; None
+            if it did not say.
     """
 
-    def __init__(self, code: str, detail: str = "") -> None:
+    def __init__(self, code: str, detail: str = "", *, retry_after_s: float | None = None) -> None:
         super().__init__(code, detail)
         self.code = code
         self.detail = detail
+        # In this order NaN becomes 0. No server may silence a client for good.
+        self.retry_after_s = None if retry_after_s is None else min(max(0.0, retry_after_s), 3600.0)
 
     def __str__(self) -> str:
         return f"{self.code}: {shown(self.detail)}" if self.detail else self.code
 
 
-class DeliveryFailed(ClientError):
-    """The report was drawn and kept, but no acknowledgement came.
-
-    Attributes:
-        receipt: of the report that is kept, with acknowledged False.
-        cause: the last failure.
-    """
-
-    def __init__(self, receipt: "Receipt", cause: TransportError) -> None:
-        super().__init__(receipt, cause)
-        self.receipt = receipt
-        self.cause = cause
-
-    def __str__(self) -> str:
-        return (
-            f"report {self.receipt.report_id} to campaign {self.receipt.campaign_id!r} is not"
-            f" acknowledged ({self.cause}); it is kept, and the next contribute or flush sends the"
-            " same bytes again"
-        )
-
-
-class ReportRejected(ClientError):
-    """The server refused the report for good; it will not be sent again.
-
-    Attributes:
-        receipt: of the report, with acknowledged False.
-        reason: name of the rejection reason, for example "NOT_OPEN".
-        detail: what the server says about it.
-    """
-
-    def __init__(self, receipt: "Receipt", reason: str, detail: str) -> None:
-        super().__init__(receipt, reason, detail)
-        self.receipt = receipt
-        self.reason = reason
-        self.detail = detail
-
-    def __str__(self) -> str:
-        detail = f" ({shown(self.detail)})" if self.detail else ""
-        return (
-            f"campaign {self.receipt.campaign_id!r} rejected report {self.receipt.report_id}:"
-            f" {self.reason}{detail}"
-        )
-
-
-def _exactly(privacy: GeoPrivacy) -> str:
+def exactly(privacy: GeoPrivacy) -> str:
     """Return ε with its unit, to the last bit: two that differ must not look the same."""
     return f"ε = {privacy.epsilon!r} per {privacy.per!r} {shown(privacy.unit)}"
 
 
 __all__ = [
+    "BudgetExceeded",
     "CampaignChanged",
     "CampaignError",
     "CampaignInvalid",
+    "CampaignNotFetched",
     "CampaignNotFound",
     "CampaignNotOpen",
     "ClientClosed",
     "ClientError",
-    "DeliveryFailed",
     "GeoVeilError",
     "JournalError",
+    "OutboxFull",
     "ParameterError",
     "PlaintextRefused",
     "PolicyRefused",
     "PrivateValueError",
-    "ReportRejected",
     "TransportError",
+    "exactly",
     "shown",
 ]

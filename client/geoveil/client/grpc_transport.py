@@ -1,61 +1,105 @@
 """gRPC, blocking and asyncio. This module alone knows grpc, which it loads at the first call."""
 
 import threading
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from geoveil.client.errors import TransportError
+from geoveil.client.grpc_status import transport_error
 from geoveil.client.transport import TLS, is_local, tls_for
 from geoveil.proto.v1 import collector_pb2
 
 if TYPE_CHECKING:
     import grpc
-    from grpc import aio
 
-    from geoveil.proto.v1.collector_pb2_grpc import CollectorAsyncStub, CollectorStub
+    from geoveil.proto.v1.collector_pb2_grpc import CollectorStub
 
-_Result = TypeVar("_Result")
+_Request = TypeVar("_Request")
+_Response = TypeVar("_Response")
 _MOST_BYTES = 4 << 20
+# gzip makes a single report longer.
+_LEAST_COMPRESSED_BYTES = 1 << 10
 _OPTIONS = (
     # Trying again is the client's, which has one deadline for all tries and a journal.
     ("grpc.enable_retries", 0),
-    # Clouds drop connections that are idle for four minutes.
+    # Clouds drop connections that are idle for four minutes. A device that has nothing to send
+    # stays silent: servers take pings without calls for abuse.
     ("grpc.keepalive_time_ms", 210_000),
+    ("grpc.keepalive_permit_without_calls", 0),
     ("grpc.max_send_message_length", _MOST_BYTES),
     ("grpc.max_receive_message_length", _MOST_BYTES),
-    # A dead server is looked for no slower than the client's own tries come.
+    # A dead server is looked for no slower than the client's own tries come. The least back-off
+    # stays at its 20 s, as it bounds the time to connect: slow networks need seconds for TLS.
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 5_000),
     # Closing this channel closes its connections, whatever else in the process uses gRPC.
     ("grpc.use_local_subchannel_pool", 1),
 )
+_of_parents: "list[grpc.Channel]" = []
+"""Channels of the process that this one was forked from, kept so that nothing destroys them."""
 
 
 class _Grpc:
     """What both transports share: the checked target, and one channel made at its first use."""
 
+    _channel: "grpc.Channel | None" = None
+    _stub: "CollectorStub"
+
     def __init__(self, target: str, *, tls: TLS | None = None) -> None:
         self._tls = tls_for(target, tls)
         self._target = target
-        # A proxy from the environment could not reach a server on this machine.
-        self._options = [*_OPTIONS, ("grpc.enable_http_proxy", int(not is_local(target)))]
+        self._options: list[tuple[str, int | str]] = [
+            *_OPTIONS,
+            # A proxy from the environment could not reach a server on this machine.
+            ("grpc.enable_http_proxy", int(not is_local(target))),
+        ]
+        if self._tls.server_name is not None:
+            self._options.append(("grpc.ssl_target_name_override", self._tls.server_name))
         self._lock = threading.Lock()
 
-    def _open(self, module: Any) -> Any:
-        """Return a channel of `module`, grpc or grpc.aio."""
+    def forget(self) -> None:
+        """Drop, untouched, the channel of the process that this one was forked from.
+
+        For the child, before its first call, which then makes a channel of its own. The parent
+        goes on with its channel; it should have no call under way while it forks.
+        """
+        self._lock = threading.Lock()  # another thread of the parent may have held the old one
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            _of_parents.append(channel)
+
+    def _connected(self) -> "CollectorStub":
+        from geoveil.proto.v1.collector_pb2_grpc import CollectorStub
+
+        with self._lock:
+            if self._channel is None:
+                self._channel = self._open()
+                self._stub = CollectorStub(self._channel)
+            return self._stub
+
+    def _open(self) -> "grpc.Channel":
         import grpc
 
-        if self._tls.insecure:
-            return module.insecure_channel(self._target, options=self._options)
-        credentials = grpc.ssl_channel_credentials(self._tls.root_certificates)
-        return module.secure_channel(self._target, credentials, options=self._options)
+        tls = self._tls
+        if tls.insecure:
+            return grpc.insecure_channel(self._target, options=self._options)
+        credentials = grpc.ssl_channel_credentials(
+            tls.root_certificates, tls.private_key, tls.certificate_chain
+        )
+        return grpc.secure_channel(self._target, credentials, options=self._options)
+
+    def _close(self) -> None:
+        with self._lock:
+            channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()
 
 
 class GrpcTransport(_Grpc):
-    """Blocking gRPC.
+    """Blocking gRPC, for any number of threads.
 
-    The channel is made at the first call: a process may fork before that, not after.
+    The channel is made at the first call. A process that forks after that calls `forget` in the
+    child.
 
     Args:
         target: a gRPC address, for example "collector.example:443".
@@ -65,85 +109,104 @@ class GrpcTransport(_Grpc):
         PlaintextRefused: if the target is elsewhere and `tls` is None.
     """
 
-    _channel: "grpc.Channel | None" = None
-    _stub: "CollectorStub"
-
     def get_campaign(
         self, request: collector_pb2.GetCampaignRequest, timeout_s: float
     ) -> collector_pb2.GetCampaignResponse:
         """See `Transport.get_campaign`."""
-        return self._call(lambda stub: stub.GetCampaign(request, timeout=timeout_s))
+        return self._call(self._connected().GetCampaign, request, timeout_s)
 
     def submit_reports(
         self, request: collector_pb2.SubmitReportsRequest, timeout_s: float
     ) -> collector_pb2.SubmitReportsResponse:
         """See `Transport.submit_reports`."""
-        return self._call(lambda stub: stub.SubmitReports(request, timeout=timeout_s))
+        return self._call(self._connected().SubmitReports, request, timeout_s)
 
     def close(self) -> None:
-        """Close the channel; a later call makes a new one."""
-        with self._lock:
-            channel, self._channel = self._channel, None
-        if channel is not None:
-            channel.close()
+        """Close the channel; calls under way end as CANCELLED, and a later one makes a new one."""
+        self._close()
 
-    def _call(self, send: "Callable[[CollectorStub], _Result]") -> _Result:
+    def _call(
+        self,
+        method: "grpc.UnaryUnaryMultiCallable[_Request, _Response]",
+        request: _Request,
+        timeout_s: float,
+    ) -> _Response:
         import grpc
 
-        from geoveil.proto.v1.collector_pb2_grpc import CollectorStub
-
-        with self._lock:
-            if self._channel is None:
-                channel = self._channel = self._open(grpc)
-                self._stub = CollectorStub(channel)
         try:
-            return send(self._stub)
+            return method(request, timeout=timeout_s, compression=_compression(request))
         except grpc.RpcError as error:
-            raise _mapped(error) from error
+            raise transport_error(error) from error
+        except ValueError as error:
+            raise _closed() from error
 
 
 class GrpcAioTransport(_Grpc):
-    """See `GrpcTransport`; for asyncio, and for one event loop."""
+    """See `GrpcTransport`; for asyncio.
 
-    _channel: "aio.Channel | None" = None
-    _stub: "CollectorAsyncStub"
+    It waits for futures of the blocking channel: grpc.aio has one engine for the whole process,
+    which does not survive a fork and serves one event loop; this serves any number of them, at the
+    same speed.
+    """
 
     async def get_campaign(
         self, request: collector_pb2.GetCampaignRequest, timeout_s: float
     ) -> collector_pb2.GetCampaignResponse:
         """See `Transport.get_campaign`."""
-        return await self._call(lambda stub: stub.GetCampaign(request, timeout=timeout_s))
+        return await self._call(self._connected().GetCampaign, request, timeout_s)
 
     async def submit_reports(
         self, request: collector_pb2.SubmitReportsRequest, timeout_s: float
     ) -> collector_pb2.SubmitReportsResponse:
         """See `Transport.submit_reports`."""
-        return await self._call(lambda stub: stub.SubmitReports(request, timeout=timeout_s))
+        return await self._call(self._connected().SubmitReports, request, timeout_s)
 
     async def aclose(self) -> None:
-        """Close the channel; a later call makes a new one."""
-        channel, self._channel = self._channel, None
-        if channel is not None:
-            await channel.close()
+        """See `GrpcTransport.close`."""
+        self._close()
 
-    async def _call(self, send: "Callable[[CollectorAsyncStub], Awaitable[_Result]]") -> _Result:
-        from grpc import aio
+    async def _call(
+        self,
+        method: "grpc.UnaryUnaryMultiCallable[_Request, _Response]",
+        request: _Request,
+        timeout_s: float,
+    ) -> _Response:
+        import asyncio
 
-        from geoveil.proto.v1.collector_pb2_grpc import CollectorStub
+        import grpc
 
-        if self._channel is None:
-            channel = self._channel = self._open(aio)
-            # One class at run time; to type checkers it depends on the channel.
-            self._stub = cast("CollectorAsyncStub", CollectorStub(channel))
+        loop = asyncio.get_running_loop()
+        ended = asyncio.Event()
+
+        def wake(_: object) -> None:
+            """Runs on a thread of gRPC's."""
+            with suppress(RuntimeError):  # the loop was closed in the meantime
+                loop.call_soon_threadsafe(ended.set)
+
         try:
-            response = await send(self._stub)
-        except aio.AioRpcError as error:
-            raise _mapped(error) from error
-        if response is None:  # what grpc.aio makes of bytes that are no message
-            raise TransportError("INTERNAL", "the server's answer can't be parsed")
+            call: Any = method.future(request, timeout=timeout_s, compression=_compression(request))
+        except ValueError as error:
+            raise _closed() from error
+        call.add_done_callback(wake)
+        try:
+            await ended.wait()
+        finally:
+            call.cancel()  # nothing to a call that has ended
+        if call.code() is not grpc.StatusCode.OK:
+            raise transport_error(call) from call
+        response: _Response = call.result()
         return response
 
 
-def _mapped(error: Any) -> TransportError:
-    """Return the client's error for one of grpc's that knows its status."""
-    return TransportError(error.code().name, error.details() or "")
+def _compression(request: Any) -> "grpc.Compression | None":
+    batch = isinstance(request, collector_pb2.SubmitReportsRequest) and len(request.reports) > 1
+    if not batch or request.ByteSize() <= _LEAST_COMPRESSED_BYTES:
+        return None
+    import grpc
+
+    return grpc.Compression.Gzip
+
+
+def _closed() -> TransportError:
+    """Return the error for what grpc says as ValueError to a call on a channel just closed."""
+    return TransportError("CANCELLED", "the transport was closed")

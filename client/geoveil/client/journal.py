@@ -1,137 +1,212 @@
-"""One draw per campaign: what was drawn is kept, and only that is ever sent.
+"""Ledger, outbox and history are one table: a row per report, made when it is drawn, kept for ever.
 
-A journal holds perturbed reports, digests, guarantees, states and times; nothing private. The first
-report recorded for a campaign is the one that counts, whoever else tries.
+What a report cost, its bytes and that they wait to be sent become durable together or not at all,
+so no crash can part them. A journal holds perturbed reports, public campaigns, prices and times;
+nothing private.
 """
 
-import threading
-from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+import os
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from enum import IntEnum
-from typing import ClassVar
+from typing import TypeVar
 
-from geoveil.client.contribution import Contribution, Receipt
-from geoveil.client.errors import JournalError, ReportRejected
+from geoveil.client.contribution import Contribution, Entry, Rejection, Status
+from geoveil.client.errors import OutboxFull
+from geoveil.client.journal_rows import (
+    EXPIRE,
+    FIND,
+    HISTORY,
+    INSERT,
+    PENDING,
+    SCHEMA,
+    SETTLE,
+    VERSION,
+    WAITING,
+    RowBook,
+    entry_of,
+    number,
+    row,
+)
+from geoveil.client.ledger import Book, BookOf
+from geoveil.client.state_file import StateFile
 
-
-class Status(IntEnum):
-    """What became of a report. It only ever goes up."""
-
-    PENDING = 0
-    """Kept, not known to be counted."""
-    REJECTED = 1
-    """Refused by the server for good."""
-    ACKNOWLEDGED = 2
-    """Counted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rejection:
-    """Why a server refused a report for good."""
-
-    reason: str
-    """Name of the rejection reason, for example "NOT_OPEN"."""
-    detail: str
-    """What the server says about it."""
+FILE_NAME = "journal.sqlite3"
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """A report and what became of it."""
+class Bounds:
+    """How much may wait to be sent. What is over is refused before anything is drawn."""
 
-    contribution: Contribution
-    """The report; these bytes never change."""
-    recorded: datetime
-    """When it was drawn, with a time zone."""
-    status: Status = Status.PENDING
-    """Whether it was counted."""
-    rejection: Rejection | None = None
-    """Why not, if it was rejected."""
-    settled: datetime | None = None
-    """When the server's answer came."""
-
-    def receipt(self) -> Receipt:
-        """Return the receipt.
-
-        Raises:
-            ReportRejected: if the report was rejected.
-        """
-        receipt = self.contribution.receipt(acknowledged=self.status is Status.ACKNOWLEDGED)
-        if self.rejection is not None:
-            raise ReportRejected(receipt, self.rejection.reason, self.rejection.detail)
-        return receipt
+    most_reports: int
+    """Reports."""
+    most_bytes: int
+    """Bytes; the report that reaches it is still taken."""
 
 
-class Journal(ABC):
-    """Keeps at most one report per campaign. Safe to share between threads.
+class Journal:
+    """At most one report per campaign and period. Shared by threads and processes.
 
-    Every method raises JournalError if what is kept can't be read or written.
+    Every method raises JournalError if the state directory can't be read or written, and has then
+    changed nothing.
+
+    Args:
+        state_dir: see `StateFile`; None keeps everything in memory, until `close`.
     """
 
-    durable: ClassVar[bool]
-    """Whether it is on disk: it then survives a crash, and takes its time."""
+    def __init__(self, state_dir: str | os.PathLike[str] | None) -> None:
+        self._file = StateFile(state_dir, FILE_NAME, SCHEMA, VERSION)
 
-    @abstractmethod
-    def find(self, campaign_id: str) -> Entry | None:
-        """Return the entry of a campaign, if there is one."""
+    @property
+    def durable(self) -> bool:
+        """Whether it is on disk: it then survives a crash, and takes its time."""
+        return self._file.durable
 
-    @abstractmethod
-    def record(self, entry: Entry) -> Entry:
-        """Keep an entry unless its campaign has one, and return the one that is kept.
+    def pin(self, campaign_id: str, digest: bytes, envelope: bytes, at: datetime) -> bytes:
+        """Keep a campaign unless one of that id is kept; return the digest of the one that is."""
+        with self._file.writing() as connection:
+            connection.execute(
+                "INSERT INTO campaign (campaign_id, digest, envelope, seen) VALUES (?, ?, ?, ?)"
+                " ON CONFLICT DO NOTHING",
+                (campaign_id, digest, envelope, number(at)),
+            )
+            query = "SELECT digest FROM campaign WHERE campaign_id = ?"
+            (pinned,) = connection.execute(query, (campaign_id,)).fetchone()
+        return bytes(pinned)
 
-        When it returns, the entry of a durable journal survives any crash.
+    def envelope(self, campaign_id: str) -> bytes | None:
+        """Return the campaign that is kept, in its envelope."""
+        query = "SELECT envelope FROM campaign WHERE campaign_id = ?"
+        with self._file.reading() as connection:
+            found = connection.execute(query, (campaign_id,)).fetchone()
+        return None if found is None else bytes(found[0])
+
+    def find(self, campaign_id: str, period: int) -> Entry | None:
+        """Return the entry of a campaign and period, if there is one."""
+        with self._file.reading() as connection:
+            return _find(connection, campaign_id, period)
+
+    def record(
+        self,
+        campaign_id: str,
+        period: int,
+        draw: Callable[[BookOf], Contribution],
+        at: datetime,
+        bounds: Bounds,
+    ) -> Entry:
+        """Draw and keep a report, unless there is one; return the one that is kept.
+
+        Everything happens in one transaction, so that no second draw is ever made. What `draw`
+        raises undoes it.
+
+        Args:
+            campaign_id: of the campaign.
+            period: of the campaign.
+            draw: makes the report; it is given a function that returns the `Book` of an attribute,
+                by its name and unit.
+            at: when.
+            bounds: what may wait to be sent.
+
+        Raises:
+            OutboxFull: if too much waits.
         """
-
-    @abstractmethod
-    def settle(
-        self, campaign_id: str, status: Status, at: datetime, rejection: Rejection | None = None
-    ) -> Entry:
-        """Note what became of a report, unless a higher status is known, and return the entry."""
-
-    @abstractmethod
-    def pending(self) -> tuple[Entry, ...]:
-        """Return the entries that are neither acknowledged nor rejected, oldest first."""
-
-
-class MemoryJournal(Journal):
-    """Forgets everything when the process ends; the same value can then be drawn for again."""
-
-    durable = False
-
-    def __init__(self) -> None:
-        self._entries: dict[str, Entry] = {}
-        self._lock = threading.Lock()
-
-    def find(self, campaign_id: str) -> Entry | None:
-        """See `Journal.find`."""
-        with self._lock:
-            return self._entries.get(campaign_id)
-
-    def record(self, entry: Entry) -> Entry:
-        """See `Journal.record`."""
-        with self._lock:
-            return self._entries.setdefault(entry.contribution.campaign_id, entry)
-
-    def settle(
-        self, campaign_id: str, status: Status, at: datetime, rejection: Rejection | None = None
-    ) -> Entry:
-        """See `Journal.settle`."""
-        with self._lock:
-            entry = self._entries.get(campaign_id)
+        with self._file.writing() as connection:
+            entry = _find(connection, campaign_id, period)
             if entry is None:
-                raise JournalError("memory", f"it has no entry for {campaign_id!r}")
-            if status > entry.status:
-                entry = replace(entry, status=status, rejection=rejection, settled=at)
-                self._entries[campaign_id] = entry
-            return entry
+                _check_room(connection, campaign_id, bounds)
+                made = draw(lambda attribute, unit: RowBook(connection, attribute, unit))
+                entry = Entry(contribution=made, drawn=at)
+                connection.execute(INSERT, row(entry))
+        return entry
 
     def pending(self) -> tuple[Entry, ...]:
-        """See `Journal.pending`."""
-        with self._lock:
-            waiting = [e for e in self._entries.values() if e.status is Status.PENDING]
-        return tuple(sorted(waiting, key=_age))
+        """Return the entries that wait to be sent, oldest first."""
+        with self._file.reading() as connection:
+            return tuple(entry_of(found) for found in connection.execute(PENDING))
+
+    def depart(self, entries: Sequence[Entry], at: datetime) -> None:
+        """Note that entries are about to leave; when it returns, they survive any crash."""
+        with self._file.writing() as connection:
+            connection.executemany(
+                "UPDATE entry SET sent = ? WHERE campaign_id = ? AND period = ? AND sent IS NULL",
+                [(number(at), *_key(entry)) for entry in entries],
+            )
+        self._file.sync()
+
+    def settle(
+        self, entries: Iterable[tuple[Entry, Status, Rejection | None]], at: datetime
+    ) -> None:
+        """Note what became of entries; a status never goes down."""
+        with self._file.writing() as connection:
+            for entry, status, rejection in entries:
+                campaign_id, period = _key(entry)
+                connection.execute(
+                    SETTLE,
+                    {
+                        "campaign_id": campaign_id,
+                        "period": period,
+                        "status": int(status),
+                        "at": number(at),
+                        "reason": rejection and rejection.reason,
+                        "detail": rejection and rejection.detail,
+                    },
+                )
+
+    def fail(self, entries: Sequence[Entry], failure: str) -> None:
+        """Note why entries could not be sent."""
+        with self._file.writing() as connection:
+            connection.executemany(
+                "UPDATE entry SET failure = ? WHERE campaign_id = ? AND period = ?",
+                [(failure, *_key(entry)) for entry in entries],
+            )
+
+    def expire(self, closed_before: datetime, at: datetime) -> int:
+        """Give up what waits although its campaign closed before a time; return how many."""
+        with self._file.writing() as connection:
+            values = (int(Status.EXPIRED), number(at), number(closed_before))
+            return connection.execute(EXPIRE, values).rowcount
+
+    def history(self) -> tuple[Entry, ...]:
+        """Return all entries, oldest first."""
+        with self._file.reading() as connection:
+            return tuple(entry_of(found) for found in connection.execute(HISTORY))
+
+    def counts(self) -> tuple[dict[Status, int], int]:
+        """Return how many entries have each status, and the bytes of those that wait."""
+        with self._file.reading() as connection:
+            rows = connection.execute("SELECT status, count(*) FROM entry GROUP BY status")
+            found = {Status(status): count for status, count in rows}
+            _, size = connection.execute(WAITING).fetchone()
+        return {status: found.get(status, 0) for status in Status}, size
+
+    def spent(self, attribute: str, unit: str, use: Callable[[Book], _Result]) -> _Result:
+        """Return use(book) for the book of an attribute."""
+        with self._file.reading() as connection:
+            return use(RowBook(connection, attribute, unit))
+
+    def close(self) -> None:
+        """Close the file; a journal in memory is gone."""
+        self._file.close()
 
 
-def _age(entry: Entry) -> tuple[datetime, str]:
-    return entry.recorded, entry.contribution.campaign_id
+def _check_room(connection: sqlite3.Connection, campaign_id: str, bounds: Bounds) -> None:
+    reports, size = connection.execute(WAITING).fetchone()
+    if reports >= bounds.most_reports or size >= bounds.most_bytes:
+        raise OutboxFull(
+            campaign_id,
+            reports=reports,
+            size=size,
+            most_reports=bounds.most_reports,
+            most_bytes=bounds.most_bytes,
+        )
+
+
+def _find(connection: sqlite3.Connection, campaign_id: str, period: int) -> Entry | None:
+    found = connection.execute(FIND, (campaign_id, period)).fetchone()
+    return None if found is None else entry_of(found)
+
+
+def _key(entry: Entry) -> tuple[str, int]:
+    return entry.contribution.campaign_id, entry.contribution.period

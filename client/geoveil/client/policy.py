@@ -1,31 +1,105 @@
 """What the app permits, whatever a server asks for."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from types import MappingProxyType
+from typing import TypeVar
 
-from geoveil.campaign import Campaign
-from geoveil.client.errors import PolicyRefused
+from geoveil.campaign import Campaign, PublicKey
+from geoveil.client.errors import PolicyRefused, exactly
 from geoveil.gp import GeoPrivacy, ParameterError
+from geoveil.gp.coordinates import Area
+
+_PURE = (
+    'a pure GeoPrivacy with its unit, for example GeoPrivacy(epsilon=1, per=8000, unit="dollar")'
+)
+_Item = TypeVar("_Item")
+# What reaches back beyond the calendar is no window.
+_LONGEST = timedelta(days=36_525)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """The most that any stretch of time of one length may cost.
+
+    Raises:
+        ParameterError: if the limit has no unit or is not pure, or the length is not positive
+            or more than a century.
+    """
+
+    limit: GeoPrivacy
+    """The largest privacy loss, in the attribute's unit."""
+    length: timedelta
+    """Of the stretch; it slides, so that it holds from any moment to that much later."""
+
+    def __post_init__(self) -> None:
+        _check_pure("limit", self.limit)
+        if not isinstance(self.length, timedelta) or not timedelta(0) < self.length <= _LONGEST:
+            raise ParameterError(
+                "length", str(self.length), f"a timedelta > 0 and at most {_LONGEST.days:,} days"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """How much privacy one attribute may cost.
+
+    Raises:
+        ParameterError: if a limit has no unit, is not pure, or the units differ.
+    """
+
+    campaign: GeoPrivacy
+    """The most that one campaign may cost, with all its periods if it recurs."""
+    lifetime: GeoPrivacy | None = None
+    """The most that all campaigns together may ever cost. None: no bound."""
+    windows: tuple[Window, ...] = ()
+    """The most that all campaigns together may cost in any stretch of time."""
+    area: Area | None = None
+    """Where questions about places may lie: a campaign's area must be inside. None: anywhere."""
+
+    def __post_init__(self) -> None:
+        _check_pure("campaign", self.campaign)
+        if self.lifetime is not None:
+            _check_pure("lifetime", self.lifetime)
+        object.__setattr__(self, "windows", _all_of(Window, "windows", self.windows))
+        if self.area is not None and not isinstance(self.area, Area):
+            raise ParameterError("area", self.area, "an Area, or None")
+        limits = (self.campaign, self.lifetime, *(w.limit for w in self.windows))
+        units = {limit.unit for limit in limits if limit is not None}
+        if len(units) > 1:
+            raise ParameterError("units of the limits", sorted(units), "all the same")
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The largest privacy loss per campaign, for each attribute that the app answers about.
+    """What may be asked of a person, for each attribute that the app answers about.
 
-    The policy is the app's own, so that no server decides how much privacy a person has. It
-    bounds one campaign; several campaigns about one attribute add up.
+    The policy is the app's own, so that no server decides how much privacy a person has.
 
     Args:
-        limits: name of an attribute → the largest privacy loss, in that attribute's unit. An
-            attribute that is not listed is never answered about.
+        limits: name of an attribute → its `Limit`. A GeoPrivacy stands for the limit that is the
+            same for one campaign and for all of them ever. An attribute that is not listed is
+            never answered about.
+        trusted_keys: whose campaigns are answered. None: anybody's, signed or not, within the
+            limits.
+        latest_close: campaigns that close later are refused; with a time zone. None: no bound.
+        minimum_participants: campaigns that promise to show estimates of fewer are refused. The
+            server makes the promise; a device can't check that it is kept.
 
     Raises:
         ParameterError: if a limit has no unit, or is not pure (delta = 0, any distance).
 
     Example:
         >>> policy = Policy({"household income": GeoPrivacy(epsilon=1, per=8000, unit="dollar")})
+        >>> print(policy.limit("household income").lifetime)
+        ε = 1 per 8000 dollar
+        >>> yearly = Window(limit=GeoPrivacy(1, 500, "metre"), length=timedelta(days=365))
+        >>> policy = Policy(
+        ...     {"location": Limit(campaign=GeoPrivacy(1, 1000, "metre"), windows=(yearly,))},
+        ...     trusted_keys=[PublicKey.parse("ed25519:" + 32 * "0a")],
+        ... )
         >>> Policy({"household income": GeoPrivacy(epsilon=1, per=8000)})
         Traceback (most recent call last):
         ...
@@ -34,33 +108,120 @@ class Policy:
  limits['household income']='ε = 1 per 8000'
     """
 
-    limits: Mapping[str, GeoPrivacy]
+    limits: Mapping[str, Limit | GeoPrivacy]
+    trusted_keys: Collection[PublicKey] | None = field(default=None, kw_only=True)
+    latest_close: datetime | None = field(default=None, kw_only=True)
+    minimum_participants: int = field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
         if not isinstance(self.limits, Mapping):
-            raise ParameterError("limits", self.limits, "a mapping from attributes to GeoPrivacy")
-        for attribute, limit in self.limits.items():
-            if not isinstance(attribute, str) or not attribute:
-                raise ParameterError("attribute in limits", attribute, "a name")
-            sound = isinstance(limit, GeoPrivacy) and limit.unit
-            if not sound or limit.delta != 0 or limit.reach != math.inf:
-                raise ParameterError(
-                    f"limits[{attribute!r}]",
-                    str(limit),
-                    "a pure GeoPrivacy with its unit, for example"
-                    ' GeoPrivacy(epsilon=1, per=8000, unit="dollar")',
-                )
-        object.__setattr__(self, "limits", MappingProxyType(dict(self.limits)))
+            raise ParameterError("limits", self.limits, "a mapping from attributes to Limit")
+        limits = {name: _limit(name, limit) for name, limit in self.limits.items()}
+        object.__setattr__(self, "limits", MappingProxyType(limits))
+        if self.trusted_keys is not None:
+            keys = _all_of(PublicKey, "trusted_keys", self.trusted_keys)
+            object.__setattr__(self, "trusted_keys", frozenset(keys))
+        latest = self.latest_close
+        if latest is not None and (not isinstance(latest, datetime) or latest.tzinfo is None):
+            raise ParameterError("latest_close", str(latest), "a date with a time zone, or None")
+        least = self.minimum_participants
+        if isinstance(least, bool) or not isinstance(least, int) or least < 0:
+            raise ParameterError("minimum_participants", least, "an integer >= 0")
 
-    def check(self, campaign: Campaign) -> None:
-        """Refuse a campaign that asks for more than the limit of its attribute.
+    def limit(self, attribute: str) -> Limit | None:
+        """Return the limit of an attribute; None if the policy does not list it."""
+        found = self.limits.get(attribute)
+        assert not isinstance(found, GeoPrivacy)  # __post_init__ made it a Limit
+        return found
+
+    def check(self, campaign: Campaign, signer: PublicKey | None) -> None:
+        """Refuse a campaign that no ledger need be asked about.
 
         Rates are compared as exact fractions: not an ulp more than the limit is permitted.
 
+        Args:
+            campaign: what was asked.
+            signer: whose valid signature it has; None if nobody's.
+
         Raises:
-            PolicyRefused: if the attribute is not listed, the unit differs, or the rate is larger.
+            PolicyRefused: naming what the campaign asks for and what is permitted.
         """
-        asked = campaign.privacy
-        limit = self.limits.get(campaign.attribute.name)
-        if limit is None or asked.unit != limit.unit or asked.exact_rate > limit.exact_rate:
-            raise PolicyRefused(campaign.campaign_id, campaign.attribute.name, asked, limit)
+        self._check_origin(campaign, signer)
+        attribute = campaign.attribute
+        limit = self.limit(attribute.name)
+        if limit is None:
+            known = ", ".join(map(repr, self.limits)) or "nothing"
+            raise PolicyRefused(campaign.campaign_id, "attribute", repr(attribute.name), known)
+        asked, most = campaign.privacy, limit.campaign
+        if asked.unit != most.unit or asked.exact_rate > most.exact_rate:
+            raise PolicyRefused(
+                campaign.campaign_id,
+                f"privacy loss of {attribute.name!r}",
+                exactly(asked),
+                f"at most {exactly(most)}",
+            )
+        if limit.area is not None:
+            _check_area(campaign, limit.area)
+
+    def _check_origin(self, campaign: Campaign, signer: PublicKey | None) -> None:
+        if self.trusted_keys is not None and signer not in self.trusted_keys:
+            raise PolicyRefused(
+                campaign.campaign_id,
+                "signature",
+                "nobody's" if signer is None else str(signer),
+                "one of a trusted key",
+            )
+        if self.latest_close is not None and campaign.closes > self.latest_close:
+            raise PolicyRefused(
+                campaign.campaign_id,
+                "closing date",
+                campaign.closes.isoformat(),
+                f"at latest {self.latest_close.isoformat()}",
+            )
+        if campaign.minimum_participants < self.minimum_participants:
+            raise PolicyRefused(
+                campaign.campaign_id,
+                "minimum of participants",
+                f"{campaign.minimum_participants:,}",
+                f"at least {self.minimum_participants:,}",
+            )
+
+
+def _check_area(campaign: Campaign, permitted: Area) -> None:
+    plane = campaign.attribute.coordinates
+    if plane is None or not permitted.contains(plane.area):
+        asked = "no area" if plane is None else _described(plane.area)
+        raise PolicyRefused(
+            campaign.campaign_id, "area", asked, f"an area within {_described(permitted)}"
+        )
+
+
+def _described(area: Area) -> str:
+    return f"{area.radius_m:,.0f} m around {area.longitude_deg:g}, {area.latitude_deg:g}"
+
+
+def _limit(attribute: str, limit: object) -> Limit:
+    if not isinstance(attribute, str) or not attribute:
+        raise ParameterError("attribute in limits", attribute, "a name")
+    if isinstance(limit, Limit):
+        return limit
+    privacy = _check_pure(f"limits[{attribute!r}]", limit)
+    return Limit(campaign=privacy, lifetime=privacy)
+
+
+def _all_of(kind: type[_Item], name: str, items: object) -> tuple[_Item, ...]:
+    found = tuple(items) if isinstance(items, Iterable) else ()
+    if not isinstance(items, Iterable) or not all(isinstance(item, kind) for item in found):
+        raise ParameterError(name, items, f"a collection of {kind.__name__} objects")
+    return found
+
+
+def _check_pure(name: str, limit: object) -> GeoPrivacy:
+    if (
+        not isinstance(limit, GeoPrivacy)
+        or not limit.unit
+        or limit.delta != 0
+        or limit.reach != math.inf
+    ):
+        raise ParameterError(name, str(limit), _PURE)
+    return limit

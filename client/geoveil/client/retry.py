@@ -1,19 +1,30 @@
 """When to try again: one deadline over all tries, full-jitter exponential back-off between them.
 
+    for pause_s in pauses(timing.jitter):
+        try:
+            return transport.submit_reports(request, deadline.remaining_s())
+        except TransportError as error:
+            wait_s = after(error, pause_s, timing.jitter)
+            if not retryable(error) or wait_s >= deadline.remaining_s():
+                raise
+        timing.sleep(wait_s)
+
 Nothing here waits or looks at a clock of its own.
 """
 
+import math
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from geoveil.client.errors import ParameterError, TransportError
+
 RETRYABLE = frozenset(
     {"CANCELLED", "DEADLINE_EXCEEDED", "ABORTED", "OUT_OF_RANGE", "UNAVAILABLE", "DATA_LOSS"}
 )
-"""Status codes after which a later try may succeed, as OTLP has them. RESOURCE_EXHAUSTED is not
-among them: without a hint when to come back, trying again makes it worse."""
+"""Status codes after which a later try may always succeed, as OTLP has them; see `retryable`."""
 
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 5.0
@@ -66,18 +77,78 @@ class Deadline:
         return max(self._end - self.clock(), 0.0)
 
 
-def pauses(jitter: Callable[[], float]) -> Iterator[float]:
-    """Yield, without end, the seconds to wait after each failed try.
+def retryable(error: TransportError) -> bool:
+    """Return whether a later try of the same request may succeed, by the table of OTLP.
 
-    The k-th is uniform between 0 and min(0.2 · 2^k, 5) seconds: devices that failed together do
-    not come back together.
+    RESOURCE_EXHAUSTED only if the server said when to come back: without that, trying again makes
+    it worse.
+
+    Example:
+        >>> retryable(TransportError("UNAVAILABLE")), retryable(TransportError("INTERNAL"))
+        (True, False)
+        >>> retryable(TransportError("RESOURCE_EXHAUSTED"))
+        False
+        >>> retryable(TransportError("RESOURCE_EXHAUSTED", retry_after_s=2.0))
+        True
+    """
+    if error.code == "RESOURCE_EXHAUSTED":
+        return error.retry_after_s is not None
+    return error.code in RETRYABLE
+
+
+def pauses(
+    jitter: Callable[[], float],
+    first_s: float = FIRST_PAUSE_S,
+    longest_s: float = LONGEST_PAUSE_S,
+) -> Iterator[float]:
+    """Return, without end, the seconds to wait after each failed try; see also `after`.
+
+    The k-th is uniform between 0 and min(first_s · 2^k, longest_s): devices that failed together
+    do not come back together.
+
+    Args:
+        jitter: uniform numbers in [0, 1).
+        first_s: the most that the first may be, in seconds.
+        longest_s: the most that any may be, in seconds.
+
+    Raises:
+        ParameterError: unless 0 < first_s ≤ longest_s < ∞.
 
     Example:
         >>> from itertools import islice
         >>> list(islice(pauses(lambda: 0.5), 7))
         [0.1, 0.2, 0.4, 0.8, 1.6, 2.5, 2.5]
     """
-    bound = FIRST_PAUSE_S
+    if not first_s > 0:
+        raise ParameterError("first_s", first_s, "seconds > 0")
+    if not first_s <= longest_s < math.inf:
+        raise ParameterError("longest_s", longest_s, f"finite seconds ≥ first_s={first_s}")
+    return _pauses(jitter, first_s, longest_s)
+
+
+def _pauses(jitter: Callable[[], float], bound: float, longest: float) -> Iterator[float]:
     while True:
         yield jitter() * bound
-        bound = min(2 * bound, LONGEST_PAUSE_S)
+        bound = min(2 * bound, longest)
+
+
+def after(error: TransportError, pause_s: float, jitter: Callable[[], float]) -> float:
+    """Return the seconds to wait after an error: the pause, and what the server asks for.
+
+    What it asks for is lengthened by up to as much again, so that devices sent away together do
+    not come back together.
+
+    Args:
+        error: of the last try.
+        pause_s: from `pauses`.
+        jitter: uniform numbers in [0, 1).
+
+    Example:
+        >>> after(TransportError("UNAVAILABLE"), 0.1, lambda: 0.5)
+        0.1
+        >>> after(TransportError("UNAVAILABLE", retry_after_s=2.0), 0.1, lambda: 0.5)
+        3.1
+    """
+    if error.retry_after_s is None:
+        return pause_s
+    return pause_s + error.retry_after_s * (1 + jitter())

@@ -1,21 +1,38 @@
-"""The blocking shell around `Session`."""
+"""The blocking shell: a client whose background is a thread."""
 
+import atexit
+import logging
 import os
+import threading
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from geoveil.campaign import Value
+from geoveil.campaign import Campaign, Value
 from geoveil.client.contribution import Receipt
-from geoveil.client.errors import ClientClosed, TransportError
+from geoveil.client.courier import Courier, FlushResult
+from geoveil.client.errors import ClientClosed, ClientError
 from geoveil.client.grpc_transport import GrpcTransport
+from geoveil.client.ledger import Budget
 from geoveil.client.policy import Policy
-from geoveil.client.retry import Timing
-from geoveil.client.session import FlushResult, Session, Steps
+from geoveil.client.retry import Deadline, Timing
+from geoveil.client.session import Counts
+from geoveil.client.setup import (
+    CLOSE_TIMEOUT_S,
+    FAILED_WAIT_S,
+    MOST_PENDING,
+    MOST_PENDING_BYTES,
+    assemble,
+    described,
+)
+from geoveil.client.steps import Steps
 from geoveil.client.transport import TLS, Transport
 from geoveil.gp import RandomSource
+from geoveil.gp.validation import non_negative, positive
 
+_LOG = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 
 
@@ -33,19 +50,24 @@ class _Blocking:
 class Client:
     """Contributes values to campaigns; each is perturbed here, on the device, before it leaves.
 
-    Shared by threads. Fork before its first call, not after. See `AsyncClient` for asyncio.
+    `contribute` never waits for the network: a thread sends what was drawn, as soon as it can.
+    Shared by threads; a forked child goes on with it as with a new one.
 
     Args:
         target: address of the collector, for example "collector.example:443".
-        policy: what the app permits; the only judge of how much privacy a campaign may cost.
-        state_dir: directory for what was drawn, made if missing. With it, every campaign is drawn
-            for once per directory, through any crash; without it, once per client.
+        policy: what the app permits; the only judge of how much privacy a person has.
+        state_dir: directory for what was drawn and spent, made if missing. With it, every campaign
+            is drawn for once per directory and nothing that was taken is lost, through any crash.
+            Without it, all is forgotten with the client.
         tls: may be left out for targets on this machine only.
-        timeout_s: for all tries of one call together, in seconds.
+        timeout_s: of one request, and of `fetch` and `flush` if they are given none, in seconds.
+        background: False: no thread; what was drawn is sent by `flush` alone.
+        most_pending: reports that may wait to be sent; then `contribute` takes no new one.
+        most_pending_bytes: likewise, bytes.
         transport: used instead of gRPC to `target`, and left open by `close`.
         source: random bits; the operating system's by default.
-        release_floor_s: least time, in seconds, that making a report takes, so that nobody who
-            times the app learns how long it took for this value; a few milliseconds will do.
+        release_floor_s: least time, in seconds, that `contribute` takes, so that nobody who times
+            the app learns how long it took for this value; a few milliseconds will do.
         timing: the clocks; for tests.
 
     Raises:
@@ -53,6 +75,8 @@ class Client:
         PlaintextRefused: if the target is on another machine and `tls` is None.
         JournalError: if the state directory can't be used.
     """
+
+    _thread: threading.Thread | None
 
     def __init__(
         self,
@@ -62,61 +86,134 @@ class Client:
         state_dir: str | os.PathLike[str] | None = None,
         tls: TLS | None = None,
         timeout_s: float = 10.0,
+        background: bool = True,
+        most_pending: int = MOST_PENDING,
+        most_pending_bytes: int = MOST_PENDING_BYTES,
         transport: Transport | None = None,
         source: RandomSource | None = None,
         release_floor_s: float | None = None,
         timing: Timing | None = None,
     ) -> None:
-        timing = timing or Timing()
+        self._timing = timing or Timing()
+        self._timeout_s = positive("timeout_s", timeout_s, "seconds")
         self._own: GrpcTransport | None = None
         if transport is None:
             transport = self._own = GrpcTransport(target, tls=tls)
-        self._session = Session(
+        self._session, self._courier = assemble(
             policy=policy,
             state_dir=state_dir,
-            timeout_s=timeout_s,
+            timeout_s=self._timeout_s,
+            most_pending=most_pending,
+            most_pending_bytes=most_pending_bytes,
             source=source,
             floor_s=release_floor_s,
-            timing=timing,
+            timing=self._timing,
         )
-        self._effects = _Blocking(transport, timing.sleep)
+        self._effects = _Blocking(transport, self._timing.sleep)
+        self._background = background
         self._closed = False
+        self._renew()
+        _CLIENTS.add(self)
 
-    def contribute(self, campaign_id: str, value: Value) -> Receipt:
-        """Perturb a value, once per campaign, and send what results until it is acknowledged.
+    def fetch(self, campaign_id: str, timeout_s: float | None = None) -> Campaign:
+        """Ask the server for a campaign, check it, and keep it for `contribute`.
 
-        A campaign that has been answered returns its receipt, whatever the value; nothing is drawn
-        again. A report not acknowledged yet is sent again as it is.
+        Waits for the network. Once a device has a campaign, `contribute` works without: call this
+        when the app starts, and go on if it fails with a TransportError.
 
         Args:
             campaign_id: of the campaign.
+            timeout_s: for all tries together, in seconds.
+
+        Raises:
+            PolicyRefused: if it asks for what the policy does not permit.
+            CampaignError: if there is no campaign that can be answered, or it has changed.
+            TransportError: if no answer came in time.
+            JournalError: if it can't be kept.
+        """
+        return self._run(self._courier.fetch(campaign_id, self._deadline(timeout_s)))
+
+    def contribute(self, campaign_id: str, value: Value) -> Receipt:
+        """Perturb a value, once per campaign and period, and keep the result to be sent.
+
+        Takes a few milliseconds, as it never waits for the network. A campaign that has been
+        answered returns its receipt, whatever the value; nothing is drawn again.
+
+        Args:
+            campaign_id: of a campaign that this device has; see `fetch`. Any other is fetched in
+                the background.
             value: a number, a list of numbers, or (longitude, latitude) in degrees, as the
                 campaign's attribute asks. Never logged, stored or shown.
 
         Raises:
-            PrivateValueError: if the value is not of the kind asked for; nothing was drawn.
-            PolicyRefused: if the campaign asks for more than the policy permits.
-            CampaignError: if there is no campaign that can be answered.
-            TransportError: if the campaign can't be fetched; nothing was drawn.
-            DeliveryFailed: if the report is kept, but not acknowledged.
-            ReportRejected: if the server refused the report for good.
-            JournalError: if the journal can't be read or written; nothing more was sent.
-        """
-        return self._run(self._session.contribute(campaign_id, value))
+            CampaignNotFetched: if this device does not have the campaign yet.
+            CampaignNotOpen: if it is before the campaign's dates, or past them.
+            PolicyRefused: if the policy, which may have changed, does not permit it.
+            PrivateValueError: if the value is not of the kind asked for.
+            BudgetExceeded: if the limits of the policy leave too little.
+            OutboxFull: if too much waits to be sent.
+            JournalError: if the journal can't be read or written.
 
-    def flush(self) -> FlushResult:
-        """Send every report that is pending, and return what became of them.
+        Whatever is raised, nothing was drawn and nothing spent.
+        """
+        self._check_open()
+        try:
+            return self._session.contribute(campaign_id, value)
+        finally:
+            if self._background:
+                self._wake()
+
+    def flush(self, timeout_s: float | None = None) -> FlushResult:
+        """Send what waits, and return what became of it.
+
+        Args:
+            timeout_s: for all tries together, in seconds.
 
         Raises:
             JournalError: if the journal can't be read or written.
         """
-        return self._run(self._session.flush())
+        self._check_open()
+        deadline = self._deadline(timeout_s)
+        if not self._sending.acquire(timeout=deadline.remaining_s()):
+            return FlushResult(acknowledged=0, rejected=0, pending=self.counts().pending)
+        try:
+            return self._run(self._courier.flush(deadline))
+        finally:
+            self._sending.release()
 
-    def close(self) -> None:
-        """Close the connection, if it is the client's own. What is pending stays in the journal."""
-        self._closed = True
-        if self._own is not None:
-            self._own.close()
+    def history(self) -> tuple[Receipt, ...]:
+        """Return what was drawn for this person, sent or not: all that ever leaves the device."""
+        self._check_open()
+        return self._session.history()
+
+    def budgets(self) -> tuple[Budget, ...]:
+        """Return the policy's limits over all campaigns, and what is spent of each."""
+        self._check_open()
+        return self._session.budgets()
+
+    def counts(self) -> Counts:
+        """Return how many reports wait, were acknowledged, rejected, given up, and refused."""
+        self._check_open()
+        return self._session.counts()
+
+    def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
+        """Send what waits, for so long at most, and end; idempotent.
+
+        What is left stays in the state directory, if there is one, for the next client.
+
+        Args:
+            timeout_s: in seconds; 0 leaves all of it.
+        """
+        timeout_s = non_negative("timeout_s", timeout_s)
+        if self._closed:
+            return
+        try:
+            if timeout_s and self._session.counts().pending:
+                self.flush(timeout_s)
+        except ClientError as error:
+            _LOG.warning("closing: %s", error)
+        finally:
+            self._end()
 
     def __enter__(self) -> Self:
         return self
@@ -129,18 +226,115 @@ class Client:
     ) -> None:
         self.close()
 
-    def _run(self, steps: Steps[_Result]) -> _Result:
-        try:
-            step = next(steps)
-            while not self._closed:
-                try:
-                    result = step(self._effects)
-                except TransportError as error:
-                    step = steps.throw(error)
-                else:
-                    step = steps.send(result)
+    def _end(self) -> None:
+        self._closed = True
+        self._stop.set()
+        self._woken.set()
+        if self._own is not None:
+            self._own.close()  # ends a request under way
+        if self._thread is not None:
+            self._thread.join(self._timeout_s + 1)
+        self._session.journal.close()
+
+    def _wake(self) -> None:
+        """Let the background look for work; start it at its first."""
+        with self._starting:
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=_in_background,
+                    args=(self._courier, self._effects, self._sending, self._woken, self._stop),
+                    name="geoveil-client",
+                    daemon=True,  # what waits is on the disk: nothing is worth a hanging exit
+                )
+                self._thread.start()
+                weakref.finalize(self, _stop, self._stop, self._woken).atexit = False
+        self._woken.set()
+
+    def _renew(self) -> None:
+        """Make what belongs to one process."""
+        self._starting = threading.Lock()
+        self._sending = threading.Lock()
+        self._woken = threading.Event()
+        self._stop = threading.Event()
+        self._thread = None
+
+    def _forked(self) -> None:
+        """Go on in a child: the threads and connections are the parent's."""
+        self._renew()
+        if self._own is not None:
+            self._own.forget()
+
+    def _deadline(self, timeout_s: float | None) -> Deadline:
+        if timeout_s is not None:
+            positive("timeout_s", timeout_s, "seconds")
+        return Deadline(timeout_s or self._timeout_s, self._timing.clock)
+
+    def _check_open(self) -> None:
+        if self._closed:
             raise ClientClosed
-        except StopIteration as done:
-            return done.value  # type: ignore[no-any-return]  # what the steps return
-        finally:
-            steps.close()
+
+    def _run(self, steps: Steps[_Result]) -> _Result:
+        return _run(steps, self._effects, lambda: self._closed)
+
+
+def _run(steps: Steps[_Result], effects: _Blocking, stopped: Callable[[], bool]) -> _Result:
+    try:
+        step = next(steps)
+        while not stopped():
+            try:
+                result = step(effects)
+            except ClientError as error:
+                step = steps.throw(error)
+            else:
+                step = steps.send(result)
+        raise ClientClosed
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]  # what the steps return
+    finally:
+        steps.close()
+
+
+def _in_background(
+    courier: Courier,
+    effects: _Blocking,
+    sending: threading.Lock,
+    woken: threading.Event,
+    stop: threading.Event,
+) -> None:
+    """Body of the thread. It holds no client, so that one that is forgotten can end."""
+    wait_s: float | None = 0.0
+    while not stop.is_set():
+        woken.wait(wait_s)
+        woken.clear()
+        if stop.is_set():
+            return
+        try:
+            with sending:
+                wait_s = _run(courier.work(), effects, stop.is_set)
+        except ClientClosed:
+            return
+        except Exception as error:  # noqa: BLE001 - a thread of a host must not end with a trace
+            _LOG.warning("the background failed: %s", described(error))
+            wait_s = FAILED_WAIT_S
+
+
+def _stop(stop: threading.Event, woken: threading.Event) -> None:
+    stop.set()
+    woken.set()
+
+
+_CLIENTS: "weakref.WeakSet[Client]" = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for client in list(_CLIENTS):
+        client._forked()
+
+
+def _at_exit() -> None:
+    for client in list(_CLIENTS):
+        client.close(0.0 if client._session.journal.durable else CLOSE_TIMEOUT_S)
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+atexit.register(_at_exit)

@@ -1,7 +1,7 @@
 """How requests reach a server: two small interfaces, and what TLS a target needs."""
 
 import ipaddress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from geoveil.client.errors import ParameterError, PlaintextRefused
@@ -43,26 +43,47 @@ class AsyncTransport(Protocol):
         ...
 
 
+_PEM = ("root_certificates", "certificate_chain", "private_key")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TLS:
-    """How to know that a server is the right one.
+    """How to know that a server is the right one, and how the server knows this app.
 
     Raises:
-        ParameterError: if certificates are given for a connection without TLS.
+        ParameterError: if a field is not of its kind, only one of the chain and its key is given,
+            or anything is given for a connection without TLS. Keys are not repeated.
     """
 
     root_certificates: bytes | None = None
     """PEM of the authorities to trust; None: those that gRPC comes with."""
+    certificate_chain: bytes | None = None
+    """PEM of this app's own certificate and those up to its authority, for servers that ask."""
+    private_key: bytes | None = field(default=None, repr=False)
+    """PEM of the key of that certificate."""
+    server_name: str | None = None
+    """What the server's certificate must be for, if not the host of the target: for a server that
+    is reached by an address or through a tunnel."""
     insecure: bool = False
-    """Send in the clear: anybody on the way can read reports and replace campaigns. The values
+    """Send in the clear: anybody on the way can read reports and withhold campaigns. The values
     stay protected by their perturbation, and the policy still holds; the rest does not."""
 
     def __post_init__(self) -> None:
-        if self.root_certificates is not None and not isinstance(self.root_certificates, bytes):
-            kind = type(self.root_certificates).__name__
-            raise ParameterError("root_certificates", kind, "bytes in PEM format, or None")
-        if self.insecure and self.root_certificates is not None:
-            raise ParameterError("insecure", True, "False if root_certificates are given")
+        for name in _PEM:
+            pem = getattr(self, name)
+            if pem is not None and not (isinstance(pem, bytes) and b"-----BEGIN " in pem):
+                shown = "other bytes" if isinstance(pem, bytes) else type(pem).__name__
+                raise ParameterError(name, shown, "bytes in PEM format, or None")
+        if self.server_name is not None and (
+            not isinstance(self.server_name, str) or not self.server_name
+        ):
+            raise ParameterError("server_name", self.server_name, "a name, or None")
+        for missing, given in (_PEM[1:], _PEM[:0:-1]):
+            if getattr(self, missing) is None and getattr(self, given) is not None:
+                raise ParameterError(missing, None, f"given together with {given}")
+        for name in (*_PEM, "server_name"):
+            if self.insecure and getattr(self, name) is not None:
+                raise ParameterError("insecure", True, f"False if {name} is given")
 
 
 def tls_for(target: str, tls: TLS | None) -> TLS:

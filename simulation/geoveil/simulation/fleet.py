@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 
 from geoveil.campaign import Value
 from geoveil.client import AsyncClient, AsyncTransport, Policy
-from geoveil.gp import validation
+from geoveil.gp import GeoVeilError, validation
 from geoveil.proto.v1 import collector_pb2
 
 
@@ -66,12 +66,24 @@ async def run_fleet(
     async def worker() -> None:
         nonlocal acknowledged
         for value in waiting:
-            async with AsyncClient(policy=policy, transport=shared, timeout_s=60.0) as device:
-                receipt = await device.contribute(campaign_id, value)
-            acknowledged += receipt.acknowledged
+            async with AsyncClient(
+                policy=policy, transport=shared, timeout_s=60.0, background=False
+            ) as device:
+                await device.fetch(campaign_id)
+                await device.contribute(campaign_id, value)
+                delivered = (await device.flush()).acknowledged
+            acknowledged += delivered  # not in the line above: others count while it waits
             on_report()
 
-    async with asyncio.TaskGroup() as group:
-        for _ in range(int(concurrency)):
-            group.create_task(worker())
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(int(concurrency)):
+                group.create_task(worker())
+    except* GeoVeilError as errors:
+        raise first(errors) from None
     return acknowledged
+
+
+def first(error: BaseException) -> BaseException:
+    """Return the first error of a group: all have one cause, as a rule, and the first says it."""
+    return first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error

@@ -20,24 +20,22 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
-from geoveil.campaign import Value
+from geoveil.campaign import Value, seal
 from geoveil.client import (
     AsyncClient,
     AsyncTransport,
     Batch,
     Contributor,
-    DeliveryFailed,
     Policy,
-    ReportRejected,
     Timing,
     TransportError,
     gather,
 )
 from geoveil.client.batch import MOST_REPORTS
-from geoveil.client.retry import RETRYABLE, pauses
+from geoveil.client.retry import pauses, retryable
 from geoveil.gp import GeoVeilError, ParameterError, validation
 from geoveil.proto.v1 import collector_pb2, report_pb2
-from geoveil.simulation.fleet import FetchOnce
+from geoveil.simulation.fleet import FetchOnce, first
 
 PUSHED_BACK = "RESOURCE_EXHAUSTED"
 """What an aggregator answers when its queue is full. A device comes back another day; load does
@@ -158,7 +156,11 @@ async def by_devices(
         for value in waiting:
             load.devices += 1
             async with AsyncClient(
-                policy=policy, transport=shared, timeout_s=timeout_s, timing=timing
+                policy=policy,
+                transport=shared,
+                timeout_s=timeout_s,
+                background=False,
+                timing=timing,
             ) as device:
                 delivered = await _deliver(device, campaign_id, value, timeout_s, clocks)
             load.acknowledged += delivered  # not in the line above: others count while it waits
@@ -171,21 +173,17 @@ async def by_devices(
 async def _deliver(
     device: AsyncClient, campaign_id: str, value: Value, timeout_s: float, timing: Timing
 ) -> bool:
-    """Contribute; send what is then pending again, as an app does at its next start."""
+    """Contribute and send, again and again, as an app does whenever it starts."""
     end = timing.clock() + timeout_s
-    try:
-        return (await device.contribute(campaign_id, value)).acknowledged
-    except ReportRejected:
-        return False
-    except DeliveryFailed:
-        pass
+    await device.fetch(campaign_id)
+    await device.contribute(campaign_id, value)
     for pause in pauses(timing.jitter):
+        result = await device.flush(max(end - timing.clock(), 1e-3))
+        if not result.pending:
+            return bool(result.acknowledged)
         if timing.clock() + pause >= end:
             return False
         await timing.sleep_async(pause)
-        result = await device.flush()
-        if not result.pending:
-            return bool(result.acknowledged)
     raise AssertionError("pauses never end")
 
 
@@ -215,7 +213,7 @@ def prepared(
         raise ParameterError("batch_size", batch_size, f"an integer from 1 to {MOST_REPORTS:,}")
     validation.between("batch_size", batch_size, 1, MOST_REPORTS)
     contributor = Contributor(policy=policy)
-    accepted = contributor.accept(campaign_id, published)
+    accepted = contributor.accept(campaign_id, seal(published))
     waiting = iter(values)
     while some := list(islice(waiting, batch_size)):
         for batch in gather(contributor.prepare(accepted, value) for value in some):
@@ -270,7 +268,7 @@ async def _send(batch: Batch, transport: _Metered, timeout_s: float, timing: Tim
         try:
             response = await transport.submit_reports(request, left)
         except TransportError as error:
-            if error.code not in RETRYABLE and error.code != PUSHED_BACK:
+            if not retryable(error) and error.code != PUSHED_BACK:
                 return 0
         else:
             outcomes = batch.outcomes(response)
@@ -295,15 +293,7 @@ async def _run(load: Load, workers: list[Callable[[], Coroutine[None, None, None
         async with asyncio.TaskGroup() as group:
             for worker in workers:
                 group.create_task(worker())
-    except ExceptionGroup as errors:
-        known = errors.subgroup(GeoVeilError)
-        if known is None:
-            raise
-        # All have one cause, as a rule: the first says it.
-        raise _first(known) from None
+    except* GeoVeilError as errors:
+        raise first(errors) from None
     load.seconds = time.perf_counter() - wall
     load.cpu_seconds = time.process_time() - cpu
-
-
-def _first(error: Exception) -> Exception:
-    return _first(error.exceptions[0]) if isinstance(error, ExceptionGroup) else error

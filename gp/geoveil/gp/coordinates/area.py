@@ -116,6 +116,22 @@ class Area:
             latitude += math.degrees(step / earth.meridional_radius(latitude))
         return latitude
 
+    def contains(self, other: "Area") -> bool:
+        """Return whether every place of another area is in this one.
+
+        Raises:
+            UnsupportedError: if pyproj is not installed.
+
+        Example:
+            >>> city = Area(longitude_deg=-73.95, latitude_deg=40.72, radius_m=60_000)
+            >>> city.contains(Area(longitude_deg=-73.95, latitude_deg=40.8, radius_m=50_000))
+            True
+            >>> city.contains(Area(longitude_deg=-73.95, latitude_deg=40.9, radius_m=50_000))
+            False
+        """
+        _, apart = self._seen_from_centre(np.array([other.longitude_deg, other.latitude_deg]))
+        return float(apart) + other.radius_m <= self.radius_m
+
     def polar(self, places: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return azimuth (degrees, clockwise from north) and distance of contracted places.
 

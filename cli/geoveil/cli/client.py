@@ -1,0 +1,132 @@
+"""geoveil client: what this device has sent, what it has spent, and what still waits."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from geoveil.cli.console import out
+from geoveil.cli.contribute import default_state
+from geoveil.client import Client, Counts, InMemoryCollector, InMemoryTransport, Policy, Receipt
+from geoveil.gp import GeoPrivacy
+from geoveil.gp.privacy import compose
+
+app = typer.Typer(help="Show what left this device, and what it cost.", no_args_is_help=True)
+StateDir = Annotated[
+    Path | None, typer.Option(help="Of the device, as it was given to contribute.")
+]
+_MOST_SHOWN = 3
+
+
+@app.command()
+def history(
+    state_dir: StateDir = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+) -> None:
+    """List every report: campaign, perturbed values, privacy spent, when, and whether it counts.
+
+    All of it is perturbed or public; the values themselves are kept nowhere.
+    """
+    receipts, counts = _read(state_dir)
+    if as_json:
+        for receipt in receipts:
+            print(_json(receipt))
+        return
+    table = Table(
+        "campaign",
+        "asked about",
+        "perturbed values",
+        "privacy spent",
+        "drawn (UTC)",
+        "status",
+        box=SIMPLE_HEAD,
+    )
+    for receipt in receipts:
+        name = receipt.campaign_id + (f" ({receipt.period})" if receipt.period else "")
+        table.add_row(
+            name,
+            receipt.attribute,
+            _values(receipt),
+            str(receipt.privacy),
+            f"{receipt.drawn:%Y-%m-%d %H:%M}",
+            _status(receipt),
+        )
+    out.print(table)
+    out.print(_summary(counts))
+    for attribute, spent in _spent(receipts):
+        out.print(f"spent of {attribute!r} in all: {spent}")
+
+
+def _read(state_dir: Path | None) -> tuple[tuple[Receipt, ...], Counts]:
+    directory = state_dir or default_state()
+    if not directory.exists():
+        return (), Counts(
+            pending=0, pending_bytes=0, acknowledged=0, rejected=0, expired=0, refused=0
+        )
+    nothing = InMemoryTransport(InMemoryCollector())
+    with Client(
+        policy=Policy({}), state_dir=directory, transport=nothing, background=False
+    ) as client:
+        found = client.history(), client.counts()
+        client.close(0.0)  # only looked at: what waits is sent by the app
+    return found
+
+
+def _spent(receipts: Iterable[Receipt]) -> Iterator[tuple[str, GeoPrivacy]]:
+    """Yield what each metric space has cost, added up."""
+    by_space: dict[tuple[str, str], list[GeoPrivacy]] = {}
+    for receipt in receipts:
+        by_space.setdefault((receipt.attribute, receipt.privacy.unit), []).append(receipt.privacy)
+    for (attribute, _), spent in by_space.items():
+        yield attribute, compose(*spent)
+
+
+def _values(receipt: Receipt) -> str:
+    shown = ", ".join(f"{value:.6g}" for value in receipt.perturbed[:_MOST_SHOWN])
+    more = len(receipt.perturbed) - _MOST_SHOWN
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def _status(receipt: Receipt) -> str:
+    if receipt.rejection is not None:
+        return f"rejected: {receipt.rejection.reason}"
+    if receipt.failure is not None:
+        return f"pending: {receipt.failure}"
+    return receipt.status.name.lower()
+
+
+def _summary(counts: Counts) -> str:
+    return (
+        f"{counts.acknowledged} acknowledged, {counts.pending} pending"
+        f" ({counts.pending_bytes:,} bytes), {counts.rejected} rejected, {counts.expired} given up"
+    )
+
+
+def _json(receipt: Receipt) -> str:
+    import json
+
+    return json.dumps(
+        {
+            "campaign_id": receipt.campaign_id,
+            "period": receipt.period,
+            "attribute": receipt.attribute,
+            "report_id": receipt.report_id,
+            "campaign_sha256": receipt.digest,
+            "perturbed": [
+                {"query_index": answer.query_index, "value": value}
+                for answer, value in zip(receipt.answers, receipt.perturbed, strict=True)
+            ],
+            "epsilon": receipt.privacy.epsilon,
+            "per": receipt.privacy.per,
+            "unit": receipt.privacy.unit,
+            "drawn": receipt.drawn.isoformat(),
+            "sent": receipt.sent and receipt.sent.isoformat(),
+            "settled": receipt.settled and receipt.settled.isoformat(),
+            "status": receipt.status.name.lower(),
+            "failure": receipt.failure,
+            "rejection": receipt.rejection and receipt.rejection.reason,
+        }
+    )

@@ -1,0 +1,150 @@
+"""What a person's answers have cost so far, and whether another may be added. Nothing here writes.
+
+Privacy losses about one attribute (a metric space: a name and the unit of its distances) add up
+[MATH §1]. They are added as exact fractions, so that a thousand small ones are no rounding error
+beside the limit.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from typing import Protocol, TypeAlias
+
+from geoveil.client.errors import BudgetExceeded
+from geoveil.client.policy import Limit
+from geoveil.gp import GeoPrivacy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spending:
+    """Answers of one price."""
+
+    privacy: GeoPrivacy
+    """What each cost."""
+    count: int = 1
+    """How many there were."""
+
+
+class Book(Protocol):
+    """The answers about one attribute that count against its limits."""
+
+    def spendings(
+        self, *, campaign_id: str | None = None, after: datetime | None = None
+    ) -> Iterable[Spending]:
+        """Return the answers, to one campaign or to all, made later than a time or ever."""
+        ...
+
+    def times(self, *, after: datetime) -> Iterable[tuple[datetime, Spending]]:
+        """Return the answers made later than a time, the oldest first."""
+        ...
+
+
+BookOf: TypeAlias = Callable[[str, str], Book]
+"""Returns the book of an attribute, by its name and unit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """One of the limits of an attribute, and how much of it is spent."""
+
+    attribute: str
+    """Its name."""
+    scope: str
+    """ "lifetime", or "any 365 days, 0:00:00" for a window."""
+    limit: GeoPrivacy
+    """The most that may be spent."""
+    spent: float
+    """ε over the same distance `per` as the limit; nats."""
+
+
+def check(
+    asked: GeoPrivacy, limit: Limit, book: Book, *, campaign_id: str, attribute: str, now: datetime
+) -> None:
+    """Refuse an answer that would exceed a limit.
+
+    Args:
+        asked: what the answer costs.
+        limit: of the attribute.
+        book: the answers before it.
+        campaign_id: of the campaign it is for.
+        attribute: name of the attribute.
+        now: when it is asked for. Answers that a wrong clock has dated later count as well.
+
+    Raises:
+        BudgetExceeded: naming the limit, what is spent and asked, and when there is room again; of
+            several limits, the one that holds longest.
+    """
+    refusals: list[BudgetExceeded] = []
+    for scope in _scopes(limit, campaign_id, now):
+        spent = total(book.spendings(campaign_id=scope.campaign_id, after=scope.after))
+        if spent + asked.exact_rate > scope.limit.exact_rate:
+            refusal = BudgetExceeded(
+                campaign_id,
+                attribute=attribute,
+                scope=scope.name,
+                spent=_over(spent, scope.limit),
+                asked=asked,
+                limit=scope.limit,
+                frees=_frees(scope, asked, spent, book),
+            )
+            refusals.append(refusal)
+    if refusals:
+        raise max(refusals, key=_when_freed)
+
+
+def budgets(attribute: str, limit: Limit, book: Book, now: datetime) -> Iterator[Budget]:
+    """Yield the limits over all campaigns, each with what is spent of it."""
+    for scope in _scopes(limit, None, now):
+        spent = total(book.spendings(after=scope.after))
+        yield Budget(
+            attribute=attribute,
+            scope=scope.name,
+            limit=scope.limit,
+            spent=_over(spent, scope.limit),
+        )
+
+
+def total(spendings: Iterable[Spending]) -> Fraction:
+    """Return the sum of rates, ε per unit of distance."""
+    return sum((s.count * s.privacy.exact_rate for s in spendings), Fraction(0))
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    name: str
+    limit: GeoPrivacy
+    campaign_id: str | None = None
+    length: timedelta | None = None
+    after: datetime | None = None
+
+
+def _scopes(limit: Limit, campaign_id: str | None, now: datetime) -> Iterator[_Scope]:
+    if campaign_id is not None:
+        yield _Scope("this campaign", limit.campaign, campaign_id)
+    if limit.lifetime is not None:
+        yield _Scope("lifetime", limit.lifetime)
+    for window in limit.windows:
+        yield _Scope(
+            f"any {window.length}", window.limit, length=window.length, after=now - window.length
+        )
+
+
+def _frees(scope: _Scope, asked: GeoPrivacy, spent: Fraction, book: Book) -> datetime | None:
+    """Return when enough of a window has passed; None if that never happens."""
+    if scope.length is None or scope.after is None or asked.exact_rate > scope.limit.exact_rate:
+        return None
+    for when, spending in book.times(after=scope.after):
+        spent -= total([spending])
+        if spent + asked.exact_rate <= scope.limit.exact_rate:
+            return when + scope.length
+    return None
+
+
+def _when_freed(refusal: BudgetExceeded) -> datetime:
+    return refusal.frees or datetime.max.replace(tzinfo=UTC)
+
+
+def _over(rate: Fraction, limit: GeoPrivacy) -> float:
+    """Return a rate as ε over the distance of a limit."""
+    return float(rate * Fraction(limit.per))

@@ -1,0 +1,55 @@
+"""What both shells share: how a client is put together, and its defaults."""
+
+import os
+
+from geoveil.client.core import Contributor
+from geoveil.client.courier import Courier
+from geoveil.client.errors import ClientError, ParameterError
+from geoveil.client.journal import Bounds, Journal
+from geoveil.client.policy import Policy
+from geoveil.client.retry import Timing
+from geoveil.client.session import Session
+from geoveil.gp import RandomSource
+
+MOST_PENDING = 1_000
+MOST_PENDING_BYTES = 4 << 20
+CLOSE_TIMEOUT_S = 2.0
+FAILED_WAIT_S = 30.0
+"""Until the background looks again after something failed that is not the network."""
+
+
+def assemble(
+    *,
+    policy: Policy,
+    state_dir: str | os.PathLike[str] | None,
+    timeout_s: float,
+    most_pending: int,
+    most_pending_bytes: int,
+    source: RandomSource | None,
+    floor_s: float | None,
+    timing: Timing,
+) -> tuple[Session, Courier]:
+    """Return the two parts of a client: what it does on the device, and over the network."""
+    contributor = Contributor(policy=policy, source=source)
+    session = Session(
+        contributor=contributor,
+        bounds=Bounds(
+            most_reports=_count("most_pending", most_pending),
+            most_bytes=_count("most_pending_bytes", most_pending_bytes),
+        ),
+        floor_s=floor_s,
+        timing=timing,
+        journal=Journal(state_dir),
+    )
+    return session, Courier(session, timeout_s)
+
+
+def described(error: Exception) -> str:
+    """Return what may be logged of an error: of a foreign one, only its kind."""
+    return str(error) if isinstance(error, ClientError) else type(error).__name__
+
+
+def _count(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ParameterError(name, value, "an integer >= 1")
+    return value

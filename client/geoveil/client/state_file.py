@@ -1,0 +1,238 @@
+"""The SQLite file of a state directory: made whole or not at all, private, shared, safe to fork.
+
+All threads and processes that use one directory share the file. A process holds at most one
+connection to it, uses it under a lock, and has none while it forks: what SQLite keeps in memory
+about a file it has open is wrong in a child, for any connection made there.
+
+A commit survives the death of the process at once, and that of the machine after `sync`: so that a
+caller who has no time need not wait for the disk, and what must not be forgotten is on it before
+anything depends on that.
+"""
+
+import os
+import secrets
+import sqlite3
+import stat
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from geoveil.client.errors import JournalError
+
+_BUSY_TIMEOUT_S = 5.0
+_CHECKPOINT_BYTES = 1 << 20
+
+
+class StateFile:
+    """See the module.
+
+    Args:
+        state_dir: made with mode 0700 if it is missing; if it exists, nobody but its owner may
+            have access. On a local file system that knows hard links. None: in memory.
+        name: of the file.
+        schema: SQL that makes its tables.
+        version: of the schema.
+
+    Raises:
+        JournalError: if the directory can't be used, or another version wrote the file.
+    """
+
+    def __init__(
+        self, state_dir: str | os.PathLike[str] | None, name: str, schema: str, version: int
+    ) -> None:
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._inode = 0
+        self._path: Path | None = None
+        if state_dir is None:
+            self._connection = _memory(schema)
+        else:
+            self._path = Path(state_dir).absolute() / name
+            self._prepare(self._path, f"{schema}PRAGMA user_version = {version};", version)
+        _FILES.add(self)
+
+    @property
+    def durable(self) -> bool:
+        """Whether it is on disk: it then survives a crash."""
+        return self._path is not None
+
+    @property
+    def place(self) -> str:
+        """Where it is, for messages."""
+        return "memory" if self._path is None else str(self._path)
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """Use the connection; several statements may see several states."""
+        with self._lock, self._translated():
+            yield self._open()
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """Use the connection in one transaction: all of the block is kept, or nothing."""
+        with self.reading() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                # A failed COMMIT may have rolled back by itself.
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    def sync(self) -> None:
+        """Return when all that was committed before survives the death of the machine."""
+        if self._path is None:
+            return
+        log = self._path.with_name(self._path.name + "-wal")
+        with self._translated():
+            try:
+                written = log.stat().st_size
+                _sync(log)
+                _sync(log.parent)
+            except FileNotFoundError:
+                return  # the last connection closed, and left everything on the disk
+        if written > _CHECKPOINT_BYTES:
+            with self.reading() as connection:
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+    def close(self) -> None:
+        """Close the connection; a later use opens another. In memory, forget everything."""
+        with self._lock:
+            self._disconnect()
+
+    def _prepare(self, path: Path, script: str, version: int) -> None:
+        try:
+            _make_private(path.parent)
+            if not path.exists():
+                _create(path, script)
+            self._inode = path.stat().st_ino
+        except (OSError, sqlite3.Error) as error:
+            raise JournalError(str(path.parent), str(error)) from error
+        with self.reading() as connection:
+            (found,) = connection.execute("PRAGMA user_version").fetchone()
+        if found != version:
+            raise JournalError(str(path), f"its format is {found}, this geoveil knows {version}")
+
+    def _open(self) -> sqlite3.Connection:
+        if self._path is None:
+            if self._connection is None:
+                raise JournalError(self.place, "it is closed")
+            return self._connection
+        # A file put in the place of another has forgotten what was drawn, without an error.
+        if os.stat(self._path).st_ino != self._inode:
+            raise JournalError(str(self._path), "another file has taken its place")
+        if self._connection is None:
+            self._connection = _connect(self._path)
+            self._connection.execute("PRAGMA synchronous = NORMAL")
+            # Not within a commit, which somebody may wait for: `sync` does it.
+            self._connection.execute("PRAGMA wal_autocheckpoint = 0")
+        return self._connection
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, sqlite3.Error) as error:
+            raise JournalError(self.place, str(error)) from error
+
+    def _before_fork(self) -> None:
+        self._lock.acquire()
+        if self._path is not None:
+            self._disconnect()
+
+    def _after_fork_in_parent(self) -> None:
+        self._lock.release()
+
+    def _after_fork_in_child(self) -> None:
+        self._lock = threading.Lock()
+
+
+_FILES: "weakref.WeakSet[StateFile]" = weakref.WeakSet()
+_FORKING = threading.local()
+
+
+def _before_fork() -> None:
+    # In one order, so that two threads that fork at once can't wait for each other.
+    _FORKING.files = sorted(_FILES, key=id)
+    for file in _FORKING.files:
+        file._before_fork()
+
+
+def _after_fork_in_parent() -> None:
+    for file in _FORKING.__dict__.pop("files", ()):
+        file._after_fork_in_parent()
+
+
+def _after_fork_in_child() -> None:
+    for file in _FORKING.__dict__.pop("files", ()):
+        file._after_fork_in_child()
+
+
+os.register_at_fork(
+    before=_before_fork,
+    after_in_parent=_after_fork_in_parent,
+    after_in_child=_after_fork_in_child,
+)
+
+
+def _memory(schema: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    connection.executescript(schema)
+    return connection
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    # mode=rw: a file that has vanished is an error, never silently a new and empty one.
+    return sqlite3.connect(
+        f"{path.as_uri()}?mode=rw",
+        uri=True,
+        timeout=_BUSY_TIMEOUT_S,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+
+
+def _make_private(directory: Path) -> None:
+    if not directory.exists():
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, exist_ok=True)
+        _sync(directory.parent)
+    mode = stat.S_IMODE(directory.stat().st_mode)
+    if mode & 0o077:
+        raise PermissionError(
+            f"others have access to it (mode {mode:04o}): chmod 700, or name a directory in it"
+        )
+
+
+def _create(path: Path, script: str) -> None:
+    """Put an empty file into place, whole or not at all, unless another process did."""
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    try:
+        with closing(_connect(draft)) as connection:
+            connection.executescript(f"PRAGMA journal_mode = WAL;{script}")
+        # Not a rename: that would replace the file of a process that was faster.
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            return
+        _sync(path.parent)
+    finally:
+        draft.unlink()
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

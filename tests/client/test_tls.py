@@ -1,0 +1,316 @@
+"""Who is at the other end: TLS, mutual TLS, names, and what may go in the clear."""
+
+import asyncio
+import ipaddress
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import grpc
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from geoveil.client import (
+    TLS,
+    GrpcAioTransport,
+    GrpcTransport,
+    ParameterError,
+    PlaintextRefused,
+    TransportError,
+)
+from geoveil.client.transport import is_local
+from geoveil.proto.v1 import collector_pb2, collector_pb2_grpc
+
+REQUEST = collector_pb2.GetCampaignRequest(campaign_id="income")
+LOCALHOST = ("localhost", "127.0.0.1")
+
+
+def subject(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A certificate and its key."""
+
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+    @property
+    def chain(self) -> bytes:
+        return self.certificate.public_bytes(Encoding.PEM)
+
+    @property
+    def private_key(self) -> bytes:
+        return self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+    def issue(self, *names: str, days: int = 1) -> "Identity":
+        """Return an identity for host names and addresses that this authority vouches for."""
+        return _identity(names, days, self)
+
+
+def authority(name: str) -> Identity:
+    return _identity((name,), 1, None)
+
+
+def _identity(names: tuple[str, ...], days: int, issuer: Identity | None) -> Identity:
+    key = ec.generate_private_key(ec.SECP256R1())
+    now = datetime.now(UTC)
+    signing_key = key if issuer is None else issuer.key
+    authority_name = subject(names[0]) if issuer is None else issuer.certificate.subject
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject(names[0]))
+        .issuer_name(authority_name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=2))
+        .not_valid_after(now + timedelta(days=days))
+        .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName([_name(n) for n in names]), critical=False)
+    )
+    return Identity(builder.sign(signing_key, hashes.SHA256()), key)
+
+
+def _name(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+@pytest.fixture(scope="module")
+def trusted() -> Identity:
+    return authority("trusted")
+
+
+@pytest.fixture(scope="module")
+def stranger() -> Identity:
+    return authority("stranger")
+
+
+class Servicer(collector_pb2_grpc.CollectorServicer):
+    def GetCampaign(self, request: Any, context: Any) -> Any:
+        peer = context.auth_context().get("x509_common_name", [b""])[0]
+        answer = collector_pb2.GetCampaignResponse()
+        answer.envelope.campaign = peer
+        return answer
+
+
+@contextmanager
+def serving(identity: Identity, clients: Identity | None = None) -> Iterator[str]:
+    """Serve with an identity; if `clients` is given, for those it vouches for only."""
+    credentials = grpc.ssl_server_credentials(
+        [(identity.private_key, identity.chain)],
+        root_certificates=None if clients is None else clients.chain,
+        require_client_auth=clients is not None,
+    )
+    with ThreadPoolExecutor(2) as pool:
+        server = grpc.server(pool)
+        collector_pb2_grpc.add_CollectorServicer_to_server(Servicer(), server)
+        port = server.add_secure_port("127.0.0.1:0", credentials)
+        server.start()
+        try:
+            yield f"127.0.0.1:{port}"
+        finally:
+            server.stop(None).wait()
+
+
+def blocking(target: str, tls: TLS | None) -> bytes:
+    transport = GrpcTransport(target, tls=tls)
+    try:
+        return transport.get_campaign(REQUEST, 10.0).envelope.campaign
+    finally:
+        transport.close()
+
+
+def awaited(target: str, tls: TLS | None) -> bytes:
+    async def call() -> bytes:
+        transport = GrpcAioTransport(target, tls=tls)
+        try:
+            return (await transport.get_campaign(REQUEST, 10.0)).envelope.campaign
+        finally:
+            await transport.aclose()
+
+    return asyncio.run(call())
+
+
+Call = Callable[[str, TLS | None], bytes]
+either = pytest.mark.parametrize("call", [blocking, awaited])
+
+
+@either
+def test_the_roots_given_are_trusted_and_no_others(
+    call: Call, trusted: Identity, stranger: Identity
+) -> None:
+    """Refused: another authority, those that gRPC comes with, and no TLS."""
+    with serving(trusted.issue(*LOCALHOST)) as target:
+        assert call(target, TLS(root_certificates=trusted.chain)) == b""
+        both = TLS(root_certificates=stranger.chain + trusted.chain)
+        assert call(target, both) == b""
+        for tls in (TLS(root_certificates=stranger.chain), TLS(), None):
+            with pytest.raises(TransportError, match="UNAVAILABLE"):
+                call(target, tls)
+
+
+@either
+def test_a_certificate_past_its_date_is_refused(call: Call, trusted: Identity) -> None:
+    with (
+        serving(trusted.issue(*LOCALHOST, days=-1)) as target,
+        pytest.raises(TransportError, match="UNAVAILABLE"),
+    ):
+        call(target, TLS(root_certificates=trusted.chain))
+
+
+@either
+def test_a_certificate_must_be_for_the_server_named(call: Call, trusted: Identity) -> None:
+    with serving(trusted.issue("collector.example")) as target:
+        for name in (None, "other.example"):
+            with pytest.raises(TransportError, match="UNAVAILABLE"):
+                call(target, TLS(root_certificates=trusted.chain, server_name=name))
+        named = TLS(root_certificates=trusted.chain, server_name="collector.example")
+        assert call(target, named) == b""
+
+
+@either
+def test_a_server_that_asks_learns_who_calls(
+    call: Call, trusted: Identity, stranger: Identity
+) -> None:
+    """Served: a client that the server's authority vouches for. Refused: another, and none."""
+    known, unknown = trusted.issue("app-7"), stranger.issue("app-7")
+    roots = trusted.chain
+    with serving(trusted.issue(*LOCALHOST), clients=trusted) as target:
+        as_known = TLS(
+            root_certificates=roots, certificate_chain=known.chain, private_key=known.private_key
+        )
+        assert call(target, as_known) == b"app-7"
+        as_unknown = TLS(
+            root_certificates=roots,
+            certificate_chain=unknown.chain,
+            private_key=unknown.private_key,
+        )
+        for tls in (as_unknown, TLS(root_certificates=roots)):
+            with pytest.raises(TransportError, match="UNAVAILABLE"):
+                call(target, tls)
+
+
+@either
+def test_certificates_that_can_not_be_used_are_a_transport_error(
+    call: Call, trusted: Identity
+) -> None:
+    """Not of PEM inside, and a key of another certificate."""
+    rubbish = b"-----BEGIN CERTIFICATE-----\nrubbish\n-----END CERTIFICATE-----\n"
+    first, second = trusted.issue("first"), trusted.issue("second")
+    with serving(trusted.issue(*LOCALHOST), clients=trusted) as target:
+        for tls in (
+            TLS(root_certificates=rubbish),
+            TLS(
+                root_certificates=trusted.chain,
+                certificate_chain=first.chain,
+                private_key=second.private_key,
+            ),
+        ):
+            with pytest.raises(TransportError):
+                call(target, tls)
+
+
+PEM = b"-----BEGIN SOMETHING-----"
+
+
+@pytest.mark.parametrize(
+    ("settings", "wrong"),
+    [
+        ({"root_certificates": "-----BEGIN CERTIFICATE-----"}, "root_certificates.*PEM.*'str'"),
+        ({"root_certificates": b""}, "root_certificates.*PEM"),
+        ({"certificate_chain": "chain.pem", "private_key": PEM}, "certificate_chain.*PEM"),
+        ({"certificate_chain": PEM, "private_key": bytearray(PEM)}, "private_key.*PEM"),
+        ({"certificate_chain": PEM}, "private_key.*together with certificate_chain"),
+        ({"private_key": PEM}, "certificate_chain.*together with private_key"),
+        ({"server_name": ""}, "server_name"),
+        ({"server_name": b"collector.example"}, "server_name"),
+        ({"root_certificates": PEM, "insecure": True}, "insecure.*root_certificates"),
+        ({"certificate_chain": PEM, "private_key": PEM, "insecure": True}, "insecure"),
+        ({"server_name": "collector.example", "insecure": True}, "insecure.*server_name"),
+    ],
+)
+def test_settings_are_checked(settings: dict[str, Any], wrong: str) -> None:
+    with pytest.raises(ParameterError, match=wrong):
+        TLS(**settings)
+
+
+def test_a_private_key_is_shown_nowhere(trusted: Identity) -> None:
+    key = trusted.private_key
+    tls = TLS(certificate_chain=trusted.chain, private_key=key)
+    secret = key.splitlines()[1].decode()
+    assert secret not in repr(tls) + str(tls)
+    for wrong in (key.decode(), bytearray(key), key.replace(b"-----BEGIN ", b"")):
+        settings: dict[str, Any] = {"certificate_chain": trusted.chain, "private_key": wrong}
+        with pytest.raises(ParameterError) as raised:
+            TLS(**settings)
+        assert secret not in repr(raised.value) + str(raised.value) + repr(raised.value.value)
+
+
+LOCAL = [
+    "localhost:1",
+    "localhost",
+    "127.0.0.1:1",
+    "127.8.9.10:1",
+    "[::1]:1",
+    "::1",
+    "unix:/run/collector.sock",
+    "unix:///run/collector.sock",
+    "unix-abstract:collector",
+    "dns:localhost:1",
+    "dns:///localhost:1",
+    "ipv4:127.0.0.1:1",
+    "ipv4:127.0.0.1:1,127.0.0.2:1",
+    "ipv6:[::1]:1",
+]
+ELSEWHERE = [
+    "collector.example:443",
+    "10.0.0.1:1",
+    "0.0.0.0:1",
+    "[::]:1",
+    "[2001:db8::1]:1",
+    "localhost.example:1",
+    "127.0.0.1.example:1",
+    "dns:collector.example",
+    "dns:///collector.example:1",
+    "dns://10.0.0.1/localhost:1",
+    "ipv4:127.0.0.1:1,10.0.0.1:1",
+    "127.0.0.1:1,10.0.0.1:1",
+    "xds:///localhost",
+    "https://localhost",
+    "localhost:1@collector.example:1",
+    ":1",
+    " ",
+]
+
+
+@pytest.mark.parametrize("target", LOCAL)
+def test_this_machine_needs_no_tls(target: str) -> None:
+    assert is_local(target)
+    GrpcTransport(target)
+    GrpcTransport(target, tls=TLS())
+
+
+@pytest.mark.parametrize("target", ELSEWHERE)
+@pytest.mark.parametrize("transport", [GrpcTransport, GrpcAioTransport])
+def test_elsewhere_needs_tls_or_a_clear_word(target: str, transport: Any) -> None:
+    assert not is_local(target)
+    with pytest.raises(PlaintextRefused, match=r"tls=TLS\(insecure=True\) sends in the clear"):
+        transport(target)
+    transport(target, tls=TLS())
+    transport(target, tls=TLS(insecure=True))
+
+
+@pytest.mark.parametrize("target", ["", None, 50051])
+def test_a_target_is_an_address(target: Any) -> None:
+    with pytest.raises(ParameterError, match="target"):
+        GrpcTransport(target)
