@@ -17,6 +17,20 @@ if TYPE_CHECKING:
 PUBLIC_KEY_BYTES = 32
 SIGNATURE_BYTES = 64
 _PREFIX = "ed25519:"
+# The points of order 1, 2, 4 and 8, as y with the sign bit cleared, canonical and not: a signature
+# "by" such a key can be made without any secret.
+_SMALL_ORDER = frozenset(
+    bytes.fromhex(y)
+    for y in (
+        "00" * 32,
+        "01" + "00" * 31,
+        "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+        "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+        "ec" + "ff" * 30 + "7f",
+        "ed" + "ff" * 30 + "7f",
+        "ee" + "ff" * 30 + "7f",
+    )
+)
 # What is signed begins with this, so that no signature made for anything else can serve here.
 _CONTEXT = b"geoveil campaign v1\n"
 
@@ -44,7 +58,8 @@ class PublicKey:
         data: 32 bytes; see `parse` for text.
 
     Raises:
-        ParameterError: if it has another length.
+        ParameterError: if it has another length, or is a point of small order, which anybody can
+            sign for.
 
     Example:
         >>> PublicKey.parse("ed25519:" + 32 * "0a")
@@ -56,6 +71,8 @@ class PublicKey:
     def __post_init__(self) -> None:
         if not isinstance(self.data, bytes) or len(self.data) != PUBLIC_KEY_BYTES:
             raise ParameterError("public key", self.data, f"{PUBLIC_KEY_BYTES} bytes")
+        if self.data[:-1] + bytes([self.data[-1] & 0x7F]) in _SMALL_ORDER:
+            raise ParameterError("public key", self.data.hex(), "a key that somebody can own")
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -170,11 +187,15 @@ def signer(envelope: pb.CampaignEnvelope) -> PublicKey | None:
     key, signature = envelope.signature.public_key, envelope.signature.signature
     if len(key) != PUBLIC_KEY_BYTES or len(signature) != SIGNATURE_BYTES:
         raise SignatureInvalid("its key or signature has the wrong length")
+    try:
+        named = PublicKey(key)
+    except ParameterError:
+        raise SignatureInvalid("its key is one that anybody can sign for") from None
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     try:
         Ed25519PublicKey.from_public_bytes(key).verify(signature, _CONTEXT + envelope.campaign)
     except (InvalidSignature, ValueError):
-        raise SignatureInvalid(f"it was not made by {PublicKey(key)} for these bytes") from None
-    return PublicKey(key)
+        raise SignatureInvalid(f"it was not made by {named} for these bytes") from None
+    return named

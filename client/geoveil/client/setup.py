@@ -14,6 +14,8 @@ from geoveil.gp import RandomSource
 MOST_PENDING = 1_000
 MOST_PENDING_BYTES = 4 << 20
 CLOSE_TIMEOUT_S = 2.0
+FORK_GRACE_S = 0.5
+"""That requests under way at a fork have to end by themselves."""
 FAILED_WAIT_S = 30.0
 """Until the background looks again after something failed that is not the network."""
 

@@ -14,6 +14,7 @@ from geoveil.campaign import Campaign, Value
 from geoveil.client.contribution import Receipt
 from geoveil.client.courier import Courier, FlushResult
 from geoveil.client.errors import ClientClosed, ClientError
+from geoveil.client.gate import Gate
 from geoveil.client.grpc_transport import GrpcTransport
 from geoveil.client.ledger import Budget
 from geoveil.client.policy import Policy
@@ -22,6 +23,7 @@ from geoveil.client.session import Counts
 from geoveil.client.setup import (
     CLOSE_TIMEOUT_S,
     FAILED_WAIT_S,
+    FORK_GRACE_S,
     MOST_PENDING,
     MOST_PENDING_BYTES,
     assemble,
@@ -109,7 +111,9 @@ class Client:
             floor_s=release_floor_s,
             timing=self._timing,
         )
-        self._effects = _Blocking(transport, self._timing.sleep)
+        hurry = (lambda: None) if self._own is None else self._own.close
+        self._gate = Gate(transport, hurry)
+        self._effects = _Blocking(self._gate, self._timing.sleep)
         self._background = background
         self._closed = False
         self._renew()
@@ -234,6 +238,8 @@ class Client:
             self._own.close()  # ends a request under way
         if self._thread is not None:
             self._thread.join(self._timeout_s + 1)
+            if self._own is not None:
+                self._own.close()  # it may have opened another connection just before it ended
         self._session.journal.close()
 
     def _wake(self) -> None:
@@ -261,6 +267,7 @@ class Client:
     def _forked(self) -> None:
         """Go on in a child: the threads and connections are the parent's."""
         self._renew()
+        self._gate.reset()
         if self._own is not None:
             self._own.forget()
 
@@ -326,6 +333,16 @@ def _stop(stop: threading.Event, woken: threading.Event) -> None:
 _CLIENTS: "weakref.WeakSet[Client]" = weakref.WeakSet()
 
 
+def _before_fork() -> None:
+    for client in list(_CLIENTS):
+        client._gate.shut(FORK_GRACE_S)
+
+
+def _after_fork_in_parent() -> None:
+    for client in list(_CLIENTS):
+        client._gate.open()
+
+
 def _after_fork_in_child() -> None:
     for client in list(_CLIENTS):
         client._forked()
@@ -336,5 +353,9 @@ def _at_exit() -> None:
         client.close(0.0 if client._session.journal.durable else CLOSE_TIMEOUT_S)
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+os.register_at_fork(
+    before=_before_fork,
+    after_in_parent=_after_fork_in_parent,
+    after_in_child=_after_fork_in_child,
+)
 atexit.register(_at_exit)
