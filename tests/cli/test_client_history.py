@@ -1,0 +1,87 @@
+"""geoveil client history: what left this device, from its state directory alone."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from geoveil.campaign import Attribute, Campaign, Question
+from geoveil.client import Client, InMemoryCollector, InMemoryTransport, Limit, Policy
+from geoveil.gp import GeoPrivacy, Threshold
+
+PRIVACY = GeoPrivacy(0.5, 8_000, "dollar")
+SECRET = 87_654.25
+
+
+def income(campaign_id):
+    now = datetime.now(UTC)
+    return Campaign(
+        campaign_id=campaign_id,
+        title="Income above 100k",
+        attribute=Attribute(name="household income", unit="dollar"),
+        privacy=PRIVACY,
+        questions=(Question("above", Threshold(100_000, 24_000, "smoothstep")),),
+        opens=now - timedelta(days=1),
+        closes=now + timedelta(days=1),
+    )
+
+
+@pytest.fixture
+def state(tmp_path):
+    """The state of a device with two reports, of which one was sent."""
+    names = ("first", "second")
+    transport = InMemoryTransport(InMemoryCollector([income(name) for name in names]))
+    policy = Policy({"household income": Limit(campaign=PRIVACY)})
+    directory = tmp_path / "state"
+    with Client(
+        policy=policy, state_dir=directory, transport=transport, background=False
+    ) as client:
+        for name in names:
+            client.fetch(name)
+        client.contribute("first", SECRET)
+        client.flush()
+        client.contribute("second", SECRET)
+        receipts = client.history()
+        client.close(0.0)
+    return directory, receipts
+
+
+def test_it_shows_what_left_what_it_cost_and_what_waits(geoveil, state):
+    directory, receipts = state
+    shown = geoveil("client", "history", "--state-dir", str(directory), to_server=False).output
+    for receipt in receipts:
+        assert receipt.campaign_id in shown
+        assert f"{receipt.perturbed[0]:.6g}" in shown
+    assert "acknowledged" in shown
+    assert "1 acknowledged, 1 pending" in shown
+    # Two reports of 0.5 each.
+    assert "spent of 'household income' in all: ε = 1 per 8000 dollar" in shown
+    assert "87654" not in shown
+
+
+def test_it_looks_and_changes_nothing(geoveil, state):
+    directory, receipts = state
+    for _ in range(2):
+        geoveil("client", "history", "--state-dir", str(directory), to_server=False)
+    policy = Policy({"household income": Limit(campaign=PRIVACY)})
+    nothing = InMemoryTransport(InMemoryCollector())
+    with Client(policy=policy, state_dir=directory, transport=nothing, background=False) as client:
+        assert client.history() == receipts
+        client.close(0.0)
+
+
+def test_json_has_one_object_per_report(geoveil, state):
+    directory, receipts = state
+    arguments = ("client", "history", "--state-dir", str(directory), "--json")
+    lines = geoveil(*arguments, to_server=False).output.splitlines()
+    found = [json.loads(line) for line in lines]
+    assert [(f["report_id"], f["status"], f["sent"] is None) for f in found] == [
+        (r.report_id, r.status.name.lower(), r.sent is None) for r in receipts
+    ]
+    assert [f["perturbed"][0]["value"] for f in found] == [r.perturbed[0] for r in receipts]
+
+
+def test_a_device_that_never_took_part_has_no_history(geoveil, tmp_path):
+    result = geoveil("client", "history", "--state-dir", str(tmp_path / "none"), to_server=False)
+    assert "0 acknowledged" in result.output
+    assert not (tmp_path / "none").exists()
