@@ -26,6 +26,10 @@ _PER_VARIATION = 32.0
 _BEYOND = ((4.0, 4.0), (20.0, 1.0))
 """How far beyond the variation of φ the channel may still change, and the cells for that: both in
 units of 1/rate."""
+_QUICK_BEYOND = ((3.0, 2.0), (8.0, 1.0), (20.0, 0.7))
+_QUICK_PER_VARIATION = 16.0
+_QUICK_ROUNDS = 1
+"""The same for a channel that is wanted quickly."""
 _MOST_ROWS = 160
 _ROUNDS = 2
 _SHARE_ELSEWHERE = 2.0**-10
@@ -51,7 +55,12 @@ class Design:
 
 @lru_cache(maxsize=64)
 def design(
-    profile: Profile, rate: Fraction, prior: ScalarPrior, step_exponent: int, tolerance: float
+    profile: Profile,
+    rate: Fraction,
+    prior: ScalarPrior,
+    step_exponent: int,
+    tolerance: float,
+    quick: bool = False,
 ) -> Design:
     """Return the best channel for a prior; it remembers the last ones.
 
@@ -61,6 +70,7 @@ def design(
         prior: of s.
         step_exponent: outputs are multiples of 2^step_exponent.
         tolerance: largest bias.
+        quick: whether a coarser table will do.
 
     Raises:
         ParameterError: if the bias cannot be made so small.
@@ -68,7 +78,7 @@ def design(
     """
     even = is_even(profile)
     places = np.abs(prior.scalars) if even else np.asarray(prior.scalars)
-    grid = _grid(profile, rate, places, tolerance)
+    grid = _grid(profile, rate, places, tolerance, quick)
     while (bias := bias_bound(profile, grid, targets := _targets(profile, grid), even)) > tolerance:
         finer = Grid(grid.edges, tuple(2 * count for count in grid.counts))
         if finer.rows > _MOST_ROWS:
@@ -85,16 +95,20 @@ def design(
         REACH_OF_OUTPUTS * profile.lipschitz / float(rate),
         float(step),
     )
-    table = _table(program, tuple(Fraction(f) / step for f in targets.tolist()), ratios)
+    rounds = _QUICK_ROUNDS if quick else _ROUNDS
+    means = tuple(Fraction(f) / step for f in targets.tolist())
+    table = _table(program, means, ratios, rounds)
     exact = np.array([float(mean * step) for mean in table.means])
     return Design(grid, table, even, bias_bound(profile, grid, exact, even))
 
 
-def _table(program: Program, means: tuple[Fraction, ...], ratios: tuple[Fraction, ...]) -> Table:
+def _table(
+    program: Program, means: tuple[Fraction, ...], ratios: tuple[Fraction, ...], rounds: int
+) -> Table:
     """Return a table that has passed the check, with as little of the uniform row as that takes."""
     refused = UnsupportedError("no table was made")
     for floor in _FLOORS:
-        channel = solve(program, _ROUNDS, floor)
+        channel = solve(program, rounds, floor)
         outputs = tuple(round(y / program.spacing) for y in channel.outputs.tolist())
         try:
             return rounded(outputs, channel.table, means, ratios)
@@ -103,10 +117,12 @@ def _table(program: Program, means: tuple[Fraction, ...], ratios: tuple[Fraction
     raise refused
 
 
-def _grid(profile: Profile, rate: Fraction, places: Array, tolerance: float) -> Grid:
+def _grid(profile: Profile, rate: Fraction, places: Array, tolerance: float, quick: bool) -> Grid:
     low, high = variation(profile, min(SETTLED, tolerance / 4))
+    per_band = _QUICK_PER_VARIATION if quick else _PER_VARIATION
+    beyond = _QUICK_BEYOND if quick else _BEYOND
     for per_noise in (_PER_NOISE, _COARSEST):
-        grid = divided(profile, rate, places, (low, high), per_noise, _PER_VARIATION)
+        grid = divided(profile, rate, places, (low, high), per_noise, per_band, beyond)
         if grid.rows <= _MOST_ROWS:
             return grid
     raise UnsupportedError(
@@ -122,6 +138,7 @@ def divided(
     band: tuple[float, float],
     per_noise: float,
     per_band: float,
+    beyond: tuple[tuple[float, float], ...] = _BEYOND,
 ) -> Grid:
     """Return a grid that covers a band and, in coarser cells, what of a prior is near it.
 
@@ -132,14 +149,15 @@ def divided(
         band: where φ varies.
         per_noise: least number of cells in the band per 1/rate.
         per_band: least number of cells in the band.
+        beyond: how far beyond the band, and the cells there, both in 1/rate.
     """
     noise, (low, high) = float(1 / rate), band
     fine = min(noise / per_noise, (high - low) / per_band)
     pieces = [(low, high, fine)]
     if low > 0 or not is_even(profile):
         room = low - float(places.min())
-        pieces = [(-b, -a, width) for a, b, width in _outwards(-low, room, noise, fine)] + pieces
-    pieces += _outwards(high, float(places.max()) - high, noise, fine)
+        pieces += [(-b, -a, width) for a, b, width in _outwards(-low, room, noise, fine, beyond)]
+    pieces += _outwards(high, float(places.max()) - high, noise, fine, beyond)
     edges, counts = [pieces[0][0]], []
     for start, end, width in sorted(pieces):
         inner = [knot for knot in profile.knots if start < knot < end]
@@ -151,11 +169,15 @@ def divided(
 
 
 def _outwards(
-    start: float, room: float, noise: float, fine: float
+    start: float,
+    room: float,
+    noise: float,
+    fine: float,
+    beyond: tuple[tuple[float, float], ...],
 ) -> list[tuple[float, float, float]]:
     """Return pieces (start, end, width of a cell) beyond a band, going up."""
     found, near = [], start
-    for reach, per in _BEYOND:
+    for reach, per in beyond:
         far = start + min(room, reach * noise)
         if far - near > fine:
             found.append((near, far, max(noise / per, fine)))

@@ -94,7 +94,9 @@ def solve(program: Program, rounds: int, floor: float = 0.0) -> Channel:
     Raises:
         UnsupportedError: if the solver finds no channel.
     """
-    outputs = program.mesh(_FIRST)
+    # The levels far from the band, where most people may be: any other output is noise to them.
+    levels = [program.targets.min(), program.targets.max()]
+    outputs = program.on_grid(np.concatenate([program.mesh(_FIRST), levels]))
     channel = optimum(program, outputs, floor)
     fine = program.mesh(_MESH)
     for _ in range(rounds):
@@ -185,21 +187,37 @@ def certified(program: Program, channel: Channel) -> float:
     )
     width = float(mesh[1] - mesh[0])
 
-    def holds(kappa: float) -> bool:
-        alpha = channel.alpha - kappa * program.weights
-        return bool((shortfall(program, alpha, channel.beta, mesh) >= 0).all())
-
     for end, sign in ((mesh[-1], 1.0), (mesh[0], -1.0)):
         outward = sign * (2 * program.weights * (end - program.targets) - channel.beta)
         if float(_least(program, outward[None])[0]) < 0:
             return 0.0
-    low, high = 0.0, width**2
+    # Where nearly all weight is on few rows, to lower α in proportion to it is no cure elsewhere.
+    even = np.full_like(program.weights, 1 / len(program.weights))
+    kappa = min(_needed(program, channel, mesh, shift) for shift in (program.weights, even))
+    bound = float(channel.alpha.sum() + channel.beta @ program.targets) - kappa - width**2 / 4
+    return max(bound * (1 - _ROUNDING), 0.0)
+
+
+def _needed(program: Program, channel: Channel, mesh: Array, shift: Array) -> float:
+    """Return a κ for which α − κ·shift is dual feasible on the mesh; infinite if it proves nothing.
+
+    Args:
+        program: what is solved.
+        channel: with the dual.
+        mesh: outputs.
+        shift: ≥ 0, with sum 1, so that the bound is lowered by κ.
+    """
+
+    def holds(kappa: float) -> bool:
+        alpha = channel.alpha - kappa * shift
+        return bool((shortfall(program, alpha, channel.beta, mesh) >= 0).all())
+
+    low, high = 0.0, float(mesh[1] - mesh[0]) ** 2
     while not holds(high):
         if high > channel.cost:
-            return 0.0
+            return np.inf
         low, high = high, 4 * high
     for _ in range(12):
         middle = (low + high) / 2
         low, high = (low, middle) if holds(middle) else (middle, high)
-    bound = float(channel.alpha.sum() + channel.beta @ program.targets) - high - width**2 / 4
-    return max(bound * (1 - _ROUNDING), 0.0)
+    return high

@@ -1,0 +1,138 @@
+"""What a mechanism will misjudge, and what its noise will add: exact moments, no simulation.
+
+**Convention.** The people who report are those whom the prior describes, and the truth is their own
+mean. So who takes part is no source of error: what is predicted for n reports is
+
+    bias² + noise/n,   bias = E[m(x) − truth(x)],   noise = E[v(x)],
+
+m and v the mean and the variance of one report at x, expectations over the prior. Where people are
+drawn at random and the truth is that of those drawn, Var[m − truth]/n is to be added, which is kept
+as `misjudged`. Where each is asked only one question of several, who answers which is random, and
+that does count: see `partitioned`.
+
+**The prior is a sample.** The bias of a band that was placed where the prior says it is unbiased is
+0 for that prior and no other. If the prior is worth N people, its estimate of the bias has the
+variance Var[m − truth]/N; with nothing else known of the bias, its expected square is
+
+    bias² + Var[m − truth]/N,
+
+and that is what choices are made by.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.gp import validation
+
+Array = NDArray[np.float64]
+
+_NORMAL_95 = 1.959963984540054
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The error of the mean of n reports. Numbers are in the unit of the truth, or its square."""
+
+    bias: float
+    """E[m − truth]: does not shrink with n."""
+    noise: float
+    """E[v]: variance of one report, averaged over people; infinite if it does not exist."""
+    misjudged: float
+    """Var[m − truth] over people."""
+    varied: float
+    """Var[m] over people: matters where only some of them are asked."""
+    prior_size: float
+    """How many people the prior is worth; see `Prior.size`."""
+
+    @property
+    def bias_uncertainty(self) -> float:
+        """Variance of the bias, as far as the prior can tell it: Var[m − truth]/N."""
+        return self.misjudged / self.prior_size
+
+    def variance(self, n: float) -> float:
+        """Return the variance of the mean of n reports, given who the people are."""
+        return self.noise / validation.positive("n", n)
+
+    def mean_squared_error(self, n: float) -> float:
+        """Return bias² + noise/n: the error if people are as the prior says."""
+        return self.bias**2 + self.variance(n)
+
+    def expected_error(self, n: float) -> float:
+        """Return the mean squared error to expect, the prior being a sample. See the module."""
+        return self.mean_squared_error(n) + self.bias_uncertainty
+
+    def share_of_bias(self, n: float) -> float:
+        """Return which part of the expected error does not shrink with n."""
+        error = self.expected_error(n)
+        return 0.0 if error == 0 else 1 - self.variance(n) / error if error < math.inf else 0.0
+
+    def margin(self, n: float) -> float:
+        """Return what the error of an estimate exceeds once in twenty times: 1.96 √error."""
+        return _NORMAL_95 * math.sqrt(self.expected_error(n))
+
+    def partitioned(self, n: int, questions: int, *, expected: bool = True) -> float:
+        """Return the mean squared error if each of n people answers one of m questions at random.
+
+        N of them answer this one, N ~ Binomial(n, 1/m): their mean has, besides the noise, the
+        variance Var[m(x)]·(1/N − 1/n) of a sample drawn without replacement [MATH §7, §8].
+
+        Args:
+            n: people, ≥ 1.
+            questions: m ≥ 1.
+            expected: whether to count what the prior does not know, as `expected_error` does.
+        """
+        share = mean_reciprocal(n, 1 / questions) if questions > 1 else 1 / n
+        fixed = self.bias**2 + (self.bias_uncertainty if expected else 0.0)
+        return fixed + self.noise * share + self.varied * (share - 1 / n)
+
+
+@lru_cache(maxsize=256)
+def mean_reciprocal(n: int, share: float) -> float:
+    """Return E[1/N | N ≥ 1] for N ~ Binomial(n, share).
+
+    With μ = np > 500 by its series (1 + q/μ + q(1 + q)/μ²)/μ, q = 1 − p; else by summing the law.
+
+    Args:
+        n: ≥ 1.
+        share: p in (0, 1].
+
+    Example:
+        >>> round(200 / 4 * mean_reciprocal(200, 0.25), 4)
+        1.0156
+    """
+    from scipy.stats import binom
+
+    mean, rest = n * share, 1 - share
+    if mean > 500:
+        return (1 + rest / mean + rest * (1 + rest) / mean**2) / mean
+    counts = np.arange(1, int(min(n, mean + 40 * math.sqrt(mean) + 40)) + 1)
+    probability = binom.pmf(counts, n, share)
+    return float(np.sum(probability / counts) / np.sum(probability))
+
+
+def predicted(
+    mean: Array, variance: Array, truth: Array, weights: Array, prior_size: float
+) -> Prediction:
+    """Return the prediction from moments at the nodes of a prior.
+
+    Args:
+        mean: of one report, (m,).
+        variance: of one report, (m,).
+        truth: (m,).
+        weights: of the nodes, with sum 1, (m,).
+        prior_size: see `Prior.size`.
+    """
+    error = mean - truth
+    bias = float(np.sum(weights * error))
+    center = float(np.sum(weights * mean))
+    return Prediction(
+        bias=bias,
+        noise=float(np.sum(weights * variance)),
+        misjudged=float(np.sum(weights * np.square(error - bias))),
+        varied=float(np.sum(weights * np.square(mean - center))),
+        prior_size=prior_size,
+    )

@@ -1,0 +1,106 @@
+"""What an analyst wants to know: a hard share, or the mean of a soft query as it is.
+
+Whoever asks for the share above a threshold does not want a soft step; they get one because the
+truth itself cannot be had at ε. So a hard question leaves open which soft query stands in for it:
+how wide the band is, and where it lies. Softening is bias, and the planner weighs it [MATH §8].
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.gp.errors import ParameterError
+from geoveil.gp.queries.base import Query
+from geoveil.gp.queries.indicator import SoftIndicator
+
+Array = NDArray[np.float64]
+
+
+class Question(ABC):
+    """What is wanted: the mean of `truth` over the people."""
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int:
+        """Number of coordinates of a point."""
+
+    @abstractmethod
+    def truth(self, points: Array) -> Array:
+        """Return what each point contributes to the truth, (n,)."""
+
+    @property
+    def landmarks(self) -> tuple[float, ...]:
+        """Numbers near which the truth and its stand-ins vary; for one dimension."""
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class SoftQuestion(Question):
+    """The mean of a query as it is.
+
+    Args:
+        query: f.
+    """
+
+    query: Query
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.query, Query):
+            raise ParameterError("query", self.query, "a Query, for example GaussianKernel(...)")
+
+    @property
+    def dimension(self) -> int:
+        """See `Question.dimension`."""
+        return self.query.dimension
+
+    def truth(self, points: Array) -> Array:
+        """See `Question.truth`: f."""
+        return self.query.value(points)
+
+    @property
+    def landmarks(self) -> tuple[float, ...]:
+        """See `Question.landmarks`: where the scalar is 0 or at an extreme, if it says so."""
+        if self.dimension > 1:
+            return ()
+        found: list[float] = []
+        for name in ("at", "low", "high", "center", "offset"):
+            found += np.ravel(getattr(self.query, name, [])).tolist()
+        return tuple(found + [-f for f in found if hasattr(self.query, "offset")])
+
+
+class HardQuestion(Question):
+    """The share of people inside a region."""
+
+    @abstractmethod
+    def soft(self, width: float, step: str, inwards: Sequence[float]) -> SoftIndicator:
+        """Return a stand-in.
+
+        Args:
+            width: of the band.
+            step: "linear" or "smoothstep".
+            inwards: by how much each boundary is moved into the region, `boundaries` numbers.
+
+        Raises:
+            ParameterError: if the region is too small for the band.
+        """
+
+    @property
+    def boundaries(self) -> int:
+        """How many boundaries can be moved independently."""
+        return 1
+
+
+def as_question(question: Question | Query) -> Question:
+    """Return a question; a query stands for its own mean.
+
+    Raises:
+        ParameterError: if it is neither.
+    """
+    if isinstance(question, Query):
+        return SoftQuestion(question)
+    if not isinstance(question, Question):
+        raise ParameterError("question", question, "a Question or a Query")
+    return question
