@@ -1,0 +1,257 @@
+"""The exact auditor of selection: the largest log-ratio between neighbours, and where it is.
+
+It needs probabilities, not draws: all pairs of neighbours on a grid of scores, and a local search
+from the worst of them. What it finds is a lower bound of ε, and close to it on fine grids. All of
+its numbers are synthetic.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from geoveil.gp import validation
+from geoveil.gp.errors import ParameterError
+from geoveil.gp.selection.base import Array, ScoresLike
+from geoveil.gp.selection.scores import LocalUtilities, Margin, Scores, Utilities
+
+_Some = TypeVar("_Some", bound=Scores)
+
+_UNDERFLOW = 1e-280
+"""Two probabilities below this are not compared: float64 may have lost one of them."""
+_LEVELS = (0.0, 0.5, 1.0, 2.0, 5.0, 40.0)
+_FINEST = 1e-3
+_WORTH_IT = 1e-5
+"""Relative gain below which a step is not taken: suprema may lie at infinity."""
+
+
+class Selects(Protocol):
+    """What the auditor needs of a mechanism."""
+
+    def probabilities(self, scores: ScoresLike) -> Array:
+        """Return the probability of each outcome."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionFinding:
+    """The witness of the largest ratio found."""
+
+    epsilon: float
+    """log P_x[r] − log P_y[r], in nats; infinite where one of them is 0."""
+    first: Scores
+    """x, where the outcome is likelier."""
+    second: Scores
+    """y, its neighbour."""
+    outcome: int
+    """r."""
+
+
+def worst_pair(mechanism: Selects, pairs: Iterable[tuple[Scores, Scores]]) -> SelectionFinding:
+    """Return the pair, and the outcome, that a mechanism tells apart most, either way round.
+
+    Args:
+        mechanism: anything with probabilities.
+        pairs: of neighbours, at least one.
+
+    Raises:
+        ParameterError: if there is no pair.
+
+    Example:
+        >>> from geoveil.gp.selection import StabilityMechanism
+        >>> found = worst_pair(StabilityMechanism(0.5), margin_pairs(outcomes=3, most=20))
+        >>> round(found.epsilon, 9)
+        0.5
+    """
+    worst: SelectionFinding | None = None
+    for first, second in pairs:
+        ratio = _log_ratio(mechanism.probabilities(first), mechanism.probabilities(second))
+        outcome = int(np.argmax(np.abs(ratio)))
+        size = float(abs(ratio[outcome]))
+        if worst is None or size > worst.epsilon:
+            ordered = (first, second) if ratio[outcome] > 0 else (second, first)
+            worst = SelectionFinding(size, *ordered, outcome)
+    if worst is None:
+        raise ParameterError("pairs", "none", "at least one pair of neighbours")
+    return worst
+
+
+def worst_utilities(
+    mechanism: Selects,
+    outcomes: int,
+    sensitivity: float,
+    *,
+    monotone: bool = False,
+    levels: Sequence[float] = _LEVELS,
+) -> SelectionFinding:
+    """Return the worst of all `utility_pairs`, after a local search from it.
+
+    The search moves one utility, or one difference, at a time, by steps that halve down to Δ/1000.
+
+    Args:
+        mechanism: anything with probabilities of utilities.
+        outcomes: m, 2 to about 4.
+        sensitivity: Δ > 0.
+        monotone: see `utility_pairs`.
+        levels: see `utility_pairs`.
+
+    Raises:
+        ParameterError: if an argument is out of range.
+
+    Example:
+        >>> from geoveil.gp.selection import PermuteAndFlip
+        >>> found = worst_utilities(PermuteAndFlip(1.0, sensitivity=2.0), 3, sensitivity=2.0)
+        >>> round(found.epsilon, 6)
+        1.0
+    """
+    pairs = utility_pairs(outcomes, sensitivity, monotone=monotone, levels=levels)
+    worst = worst_pair(mechanism, pairs)
+    step = sensitivity
+    while step >= _FINEST * sensitivity and math.isfinite(worst.epsilon):
+        moves = _moves(worst, step, sensitivity, monotone=monotone)
+        better = worst_pair(mechanism, moves)
+        if better.epsilon > worst.epsilon * (1 + _WORTH_IT):
+            worst = better
+        else:
+            step /= 2
+    return worst
+
+
+def utility_pairs(
+    outcomes: int,
+    sensitivity: float,
+    *,
+    monotone: bool = False,
+    levels: Sequence[float] = _LEVELS,
+) -> Iterator[tuple[Utilities, Utilities]]:
+    """Yield u and u' with every u'_r − u_r in {−Δ, 0, Δ}, or in {0, Δ} for monotone utilities.
+
+    Args:
+        outcomes: m ≥ 1.
+        sensitivity: Δ > 0.
+        monotone: whether all utilities move the same way.
+        levels: what each u_r may be, in units of Δ.
+
+    Raises:
+        ParameterError: if an argument is out of range.
+    """
+    _require_count("outcomes", outcomes)
+    unit = validation.positive("sensitivity", sensitivity)
+    steps = (0, 1) if monotone else (-1, 0, 1)
+    grid = validation.numbers("levels", levels)
+    for values in product(grid, repeat=outcomes):
+        base = np.asarray(values) * unit
+        for change in product(steps, repeat=outcomes):
+            yield Utilities(base), Utilities(base + unit * np.asarray(change))
+
+
+def margin_pairs(outcomes: int, most: int) -> Iterator[tuple[Margin, Margin]]:
+    """Yield margins of neighbours: one winner and j, j + 1; and two winners, j and j' in {0, 1}.
+
+    Args:
+        outcomes: m ≥ 1.
+        most: the largest j, ≥ 1.
+
+    Raises:
+        ParameterError: if an argument is out of range.
+    """
+    _require_count("outcomes", outcomes)
+    _require_count("most", most)
+    for margin in range(most):
+        yield Margin(0, margin, outcomes), Margin(0, margin + 1, outcomes)
+    if outcomes > 1:
+        for first, second in product((0, 1), repeat=2):
+            yield Margin(0, first, outcomes), Margin(1, second, outcomes)
+
+
+def database_pairs(
+    values: int, records: int, scores: Callable[[tuple[int, ...]], _Some]
+) -> Iterator[tuple[_Some, _Some]]:
+    """Yield the scores of all pairs of small databases that differ in one record.
+
+    Args:
+        values: how many values a record may have, ≥ 2.
+        records: n ≥ 1; there are values^n databases.
+        scores: what is known of a database, a tuple of n integers from 0.
+
+    Raises:
+        ParameterError: if an argument is out of range.
+
+    Example:
+        >>> len(list(database_pairs(2, 3, lambda records: Utilities([sum(records)]))))
+        12
+    """
+    _require_count("values", values, least=2)
+    _require_count("records", records)
+    known = {records: scores(records) for records in product(range(values), repeat=records)}
+    for database, own in known.items():
+        for place, old in enumerate(database):
+            for new in range(old + 1, values):
+                yield own, known[(*database[:place], new, *database[place + 1 :])]
+
+
+def admissible(pairs: Iterable[tuple[LocalUtilities, LocalUtilities]], changes: int) -> bool:
+    """Return whether sensitivities are admissible between all of these neighbours [LD Def. 3.3].
+
+    Both conditions, both ways round, with δ(x, t, ·) for t from 0 to `changes`; a table has to be
+    that long.
+
+    Args:
+        pairs: neighbours.
+        changes: the largest t, ≥ 1.
+
+    Raises:
+        ParameterError: if `changes` is out of range, or a table ends before.
+    """
+    _require_count("changes", changes)
+    for pair in pairs:
+        moved = np.abs(pair[0].values - pair[1].values)
+        tables = [[_row(scores, t) for t in range(changes + 1)] for scores in pair]
+        for own, other in (tables, tables[::-1]):
+            if (own[0] < moved).any():
+                return False
+            if any((own[t + 1] < other[t]).any() for t in range(changes)):
+                return False
+    return True
+
+
+def _row(scores: LocalUtilities, changes: int) -> Array:
+    row = scores.sensitivity(changes)
+    if row is None:
+        raise ParameterError("changes", changes, "within every table of sensitivities")
+    return row
+
+
+def _log_ratio(first: ArrayLike, second: ArrayLike) -> Array:
+    """Return log(first/second), 0 where both are lost to underflow."""
+    p, q = np.asarray(first), np.asarray(second)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.log(p) - np.log(q)
+    return np.where(np.maximum(p, q) < _UNDERFLOW, 0.0, ratio)
+
+
+def _moves(
+    found: SelectionFinding, step: float, sensitivity: float, *, monotone: bool
+) -> Iterator[tuple[Utilities, Utilities]]:
+    """Yield the pairs that one utility, or one difference, moved by ± step makes of the pair."""
+    assert isinstance(found.first, Utilities)
+    assert isinstance(found.second, Utilities)
+    base, other = found.first.values, found.second.values
+    change = other - base
+    # All one way: whichever way the pair that was found goes.
+    low = 0.0 if monotone and change.sum() >= 0 else -sensitivity
+    high = 0.0 if monotone and change.sum() < 0 else sensitivity
+    for move in (*np.eye(len(base)) * step, *np.eye(len(base)) * -step):
+        moved = base + move
+        yield Utilities(moved), Utilities(moved + change)
+        bounded = np.clip(change + move, low, high)
+        yield Utilities(base), Utilities(base + bounded)
+
+
+def _require_count(name: str, value: object, least: int = 1) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ParameterError(name, value, f"an integer >= {least}")

@@ -1,0 +1,150 @@
+"""The contract of private selection: pick one of m outcomes by private scores.
+
+It is the framework of the rest in another metric: databases, apart by how many records differ, and
+differential privacy instead of geo-privacy. The database enters through its `Scores` alone. A
+mechanism writes its distribution twice: `probabilities`, vectorised float64, and `select`, one
+draw from exactly the ideal distribution given the doubles that came in.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from geoveil.gp import validation
+from geoveil.gp.errors import ParameterError, UnsupportedError
+from geoveil.gp.exact.bits import RandomSource, chosen_source
+from geoveil.gp.selection.scores import Scores, Utilities
+
+Array = NDArray[np.float64]
+
+ScoresLike: TypeAlias = Scores | ArrayLike
+"""Scores; or an array of utilities, shape (m,), where a mechanism needs no more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarantee:
+    """What is promised: for neighbours x, y and any set A, P_x[A] ≤ e^ε P_y[A] + δ.
+
+    Args:
+        epsilon: ε ≥ 0, in nats per changed record; infinite if nothing is promised.
+        delta: δ in [0, 1].
+        statement: what was proved, and for which neighbours.
+        source: who proved it: a paper's theorem, or where the proof stands.
+        proved: False for what a paper claims and this library could not confirm.
+
+    Raises:
+        ParameterError: if epsilon or delta is out of range.
+
+    Example:
+        >>> g = Guarantee(epsilon=1.0, statement="sup |u_r - u'_r| <= 2", source="[PF §2]")
+        >>> print(g)
+        ε = 1: sup |u_r - u'_r| <= 2 [PF §2]
+    """
+
+    epsilon: float
+    delta: float = 0.0
+    statement: str
+    source: str
+    proved: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", validation.non_negative("epsilon", self.epsilon))
+        object.__setattr__(self, "delta", validation.between("delta", self.delta, 0, 1))
+
+    def __str__(self) -> str:
+        delta = f", δ = {self.delta:g}" if self.delta else ""
+        doubt = "" if self.proved else " (claimed, not proved)"
+        return f"ε = {self.epsilon:g}{delta}{doubt}: {self.statement} {self.source}"
+
+
+class SelectionMechanism(ABC):
+    """A random choice among m outcomes, likelier the better the outcome.
+
+    A subclass names the kind of `Scores` that it understands, and writes `_probabilities` and
+    `_select` for them. Scores of a kind that it would misuse are refused with the reason.
+
+    Args:
+        epsilon: log-ratio of probabilities (nats) that neighbouring databases may reach, > 0.
+
+    Raises:
+        ParameterError: if epsilon is not a finite number > 0.
+    """
+
+    _kind: ClassVar[type[Scores]] = Utilities
+    _refused: ClassVar[Mapping[type[Scores], str]] = MappingProxyType({})
+    """Kinds that would break the guarantee, and why; {} stands for the mechanism."""
+
+    def __init__(self, epsilon: float) -> None:
+        self.epsilon = validation.positive("epsilon", epsilon)
+
+    @property
+    @abstractmethod
+    def guarantee(self) -> Guarantee:
+        """What was proved of this mechanism."""
+
+    def probabilities(self, scores: ScoresLike) -> Array:
+        """Return the probability of each outcome, shape (m,), of the ideal mechanism.
+
+        It is as private as the scores: for experiments and audits, not for release.
+
+        Args:
+            scores: what is known of the database, of the kind that this mechanism takes.
+
+        Raises:
+            ParameterError: if the scores are of another kind, or have no outcome.
+            PrivateValueError: if a private number is out of range.
+            UnsupportedError: if scores of that kind would break the guarantee.
+        """
+        return self._probabilities(self._checked(scores))
+
+    def select(self, scores: ScoresLike, source: RandomSource | None = None) -> int:
+        """Return the index of one outcome: exact, and private on a real computer.
+
+        It is drawn from exactly the ideal distribution for the doubles that came in, by random bits
+        that are drawn as they are needed and ball arithmetic [MATH §10]. How long it takes may
+        depend on the scores; see `geoveil.gp.paced`.
+
+        Args:
+            scores: see `probabilities`.
+            source: random bits; the operating system's by default.
+
+        Raises:
+            ParameterError: if the scores are of another kind, have no outcome, or the source is
+                none.
+            PrivateValueError: if a private number is out of range.
+            UnsupportedError: if scores of that kind would break the guarantee.
+        """
+        bits = chosen_source(source)
+        return self._select(self._checked(scores), bits)
+
+    # Each mechanism narrows the type of the scores to its own kind, which `_checked` has seen to.
+
+    @abstractmethod
+    def _probabilities(self, scores: Any) -> Array:
+        """Return the probabilities, shape (m,), for scores of this mechanism's kind."""
+
+    @abstractmethod
+    def _select(self, scores: Any, source: RandomSource) -> int:
+        """Return the index of one outcome, for scores of this mechanism's kind."""
+
+    def _checked(self, scores: ScoresLike) -> Any:
+        """Return scores of this mechanism's kind."""
+        if not isinstance(scores, Scores):
+            if self._kind is not Utilities:
+                raise ParameterError("scores", type(scores), f"{self._kind.__name__}(...)")
+            return Utilities(scores)
+        reason = self._refused.get(type(scores))
+        if reason is not None:
+            raise UnsupportedError(reason.format(type(self).__name__))
+        # A subclass knows more than its parent, and a mechanism that ignored it would mislead.
+        if type(scores) is not self._kind:
+            raise ParameterError("scores", type(scores), f"{self._kind.__name__}(...)")
+        return scores
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(epsilon={self.epsilon!r})"

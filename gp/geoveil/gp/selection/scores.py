@@ -1,0 +1,199 @@
+"""What a selection mechanism is told about one database: all of it private.
+
+One type per kind of knowledge. Its name says which knowledge, so a mechanism can't be handed a
+sensitivity that it would misuse. No repr, error or comparison shows a value.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from geoveil.gp import validation
+from geoveil.gp.errors import ParameterError, PrivateValueError
+
+Array = NDArray[np.float64]
+
+LocalSensitivity: TypeAlias = Callable[[int], ArrayLike]
+"""δ(x, t, ·): the upper bounds, of shape (m,), at t changes from the database at hand."""
+
+
+class Scores(ABC):
+    """What is known of one database."""
+
+    @property
+    @abstractmethod
+    def outcomes(self) -> int:
+        """m, how many outcomes there are to select from. Public."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.outcomes} outcomes, values not shown)"
+
+
+class Utilities(Scores):
+    """A utility per outcome; mechanisms for a public global sensitivity need no more.
+
+    Args:
+        values: u, shape (m,), higher is better.
+
+    Raises:
+        ParameterError: if there is no outcome, or more than one axis.
+        PrivateValueError: if a utility is not a finite number.
+
+    Example:
+        >>> Utilities([3.0, 1.0])
+        Utilities(2 outcomes, values not shown)
+    """
+
+    def __init__(self, values: ArrayLike) -> None:
+        self.values = private_array(values)
+        if self.values.ndim != 1 or not self.values.size:
+            raise ParameterError("utilities", self.values.shape, "of shape (m,) with m >= 1")
+
+    @property
+    def outcomes(self) -> int:
+        """See `Scores.outcomes`."""
+        return len(self.values)
+
+
+class SmoothUtilities(Utilities):
+    """Utilities, and a smooth upper bound of their sensitivity at this database.
+
+    Args:
+        values: see `Utilities`.
+        smooth_sensitivity: S > 0, at least the local sensitivity of every outcome, and at most e^β
+            times what it is at any neighbouring database. It is a private value as well.
+        beta: the β for which S is smooth, > 0. Public; a mechanism refuses one above its own.
+
+    Raises:
+        ParameterError: if there is no outcome, or beta is out of range.
+        PrivateValueError: if a utility is not a finite number, or S is out of range.
+    """
+
+    def __init__(self, values: ArrayLike, smooth_sensitivity: float, *, beta: float) -> None:
+        super().__init__(values)
+        self.beta = validation.positive("beta", beta)
+        expected = f"a smooth sensitivity in [{1 / validation.FARTHEST:g}, {validation.FARTHEST:g}]"
+        bound = validation.float_array(smooth_sensitivity)
+        if (
+            bound is None
+            or bound.ndim != 0
+            or not 1 / validation.FARTHEST <= bound <= validation.FARTHEST
+        ):
+            raise PrivateValueError(expected)
+        self.smooth_sensitivity = float(bound)
+
+
+class LocalUtilities(Utilities):
+    """Utilities, and upper bounds δ(x, t, r) of how far t + 1 changes can be felt [LD Def. 3.3].
+
+    The bounds have to be admissible: δ(x, 0, r) is at least the local sensitivity of u_r, and
+    δ(x, t + 1, r) ≥ δ(y, t, r) for all neighbours y of x, x itself included. What one table can
+    show of that is checked: it doesn't fall as t grows. A function is taken at its word.
+
+    Args:
+        values: see `Utilities`.
+        sensitivities: a table of shape (T, m), whose row t is δ(x, t, ·), or a function of t that
+            returns such a row. A table ends where the mechanism's global sensitivity takes over.
+
+    Raises:
+        ParameterError: if there is no outcome, or a table is not of shape (T, m).
+        PrivateValueError: if a number is not finite, or a table is negative or falls as t grows.
+    """
+
+    def __init__(self, values: ArrayLike, sensitivities: ArrayLike | LocalSensitivity) -> None:
+        super().__init__(values)
+        if callable(sensitivities):
+            self._function: LocalSensitivity | None = sensitivities
+            self._table = np.empty((0, self.outcomes))
+            return
+        self._function = None
+        self._table = private_array(sensitivities)
+        if self._table.ndim != 2 or self._table.shape[1] != self.outcomes:
+            raise ParameterError("sensitivities", self._table.shape, "of shape (T, m)")
+        if (self._table < 0).any() or (np.diff(self._table, axis=0) < 0).any():
+            raise PrivateValueError(_ADMISSIBLE)
+
+    @property
+    def ends(self) -> bool:
+        """Whether the bounds are a table, which ends."""
+        return self._function is None
+
+    def sensitivity(self, changes: int) -> Array | None:
+        """Return δ(x, t, ·), shape (m,), or None beyond the end of a table.
+
+        Args:
+            changes: t ≥ 0.
+
+        Raises:
+            ParameterError: if a function returns no row of shape (m,).
+            PrivateValueError: if it returns a number that is negative or not finite.
+        """
+        if self._function is None:
+            return self._table[changes] if changes < len(self._table) else None
+        row = private_array(self._function(changes))
+        if row.shape != (self.outcomes,):
+            raise ParameterError("sensitivities(t)", row.shape, "of shape (m,)")
+        if (row < 0).any():
+            raise PrivateValueError(_ADMISSIBLE)
+        return row
+
+
+class Margin(Scores):
+    """A winner, and how many changes of the database it takes to make another one win.
+
+    Args:
+        winner: its index, in [0, outcomes).
+        margin: j ≥ 0, an integer: the exact number of changes, or a lower bound that differs by
+            at most 1 between neighbours with one winner and is at most 1 where the winner changes.
+        outcomes: m ≥ 1. Public.
+
+    Raises:
+        ParameterError: if `outcomes` is out of range.
+        PrivateValueError: if the winner or the margin is.
+
+    Example:
+        >>> Margin(winner=2, margin=7, outcomes=3)
+        Margin(3 outcomes, values not shown)
+    """
+
+    def __init__(self, winner: int, margin: int, outcomes: int) -> None:
+        if not _is_integer(outcomes) or outcomes < 1:
+            raise ParameterError("outcomes", outcomes, "an integer >= 1")
+        if not _is_integer(winner) or not 0 <= winner < outcomes:
+            raise PrivateValueError("the index of an outcome, from 0")
+        if not _is_integer(margin) or not 0 <= margin <= _MOST_MARGIN:
+            raise PrivateValueError(f"a margin: an integer from 0 to {_MOST_MARGIN}")
+        self.winner = int(winner)
+        self.margin = int(margin)
+        self._outcomes = int(outcomes)
+
+    @property
+    def outcomes(self) -> int:
+        """See `Scores.outcomes`."""
+        return self._outcomes
+
+
+_ADMISSIBLE = "an admissible bound: sensitivities >= 0 that do not fall as t grows"
+_MOST_MARGIN = 2**53
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def private_array(values: ArrayLike) -> Array:
+    """Return private numbers as a read-only float64 array of their own, or refuse them unseen."""
+    expected = f"numbers from -{validation.FARTHEST:g} to {validation.FARTHEST:g}"
+    array = validation.float_array(values)
+    if array is None:
+        raise PrivateValueError(expected)
+    if array.size and not (
+        array.min() >= -validation.FARTHEST and array.max() <= validation.FARTHEST
+    ):
+        raise PrivateValueError(expected)
+    array = array.copy()
+    array.setflags(write=False)
+    return array

@@ -1,0 +1,69 @@
+"""The exact argmax of noisy utilities: bits are drawn until balls leave one outcome.
+
+The noise of outcome r is the quantile of a uniform number U_r. An outcome whose utility and whose
+uniform number are both no larger than another's can't win, whatever the noise; the few that are
+left are compared in balls, and only those still in doubt draw more bits.
+"""
+
+from collections.abc import Callable, Sequence
+
+from geoveil.gp.arithmetic import Real
+from geoveil.gp.errors import GeoVeilError
+from geoveil.gp.exact.ball import BALL, working_precision
+from geoveil.gp.exact.bits import LazyUniform, RandomSource
+
+_GUARD_BITS = 32
+_MOST_BITS = 1 << 16
+
+
+def exact_argmax(
+    utilities: Sequence[float],
+    scale: Callable[[], Real],
+    quantile: Callable[[Real], Real],
+    source: RandomSource,
+) -> int:
+    """Return argmax u_r + scale · Z_r, drawn from exactly its distribution.
+
+    Args:
+        utilities: u, m ≥ 1 doubles.
+        scale: encloses the scale, at the precision of the call.
+        quantile: encloses the quantile of Z at a ball around a uniform number.
+        source: random bits.
+    """
+    uniforms = [LazyUniform(source) for _ in utilities]
+    left = _undominated(utilities, uniforms)
+    while len(left) > 1:
+        with working_precision(uniforms[left[0]].count + _GUARD_BITS):
+            size = scale()
+            noisy = [
+                BALL.private(utilities[r])
+                + size * quantile(BALL.uniform(uniforms[r].numerator, uniforms[r].count))
+                for r in left
+            ]
+            # A quantile that is not known at all is no number, and neither less nor greater.
+            floors = [value.lower() for value in noisy if value.is_finite()]
+            left = [
+                r
+                for r, value in zip(left, noisy, strict=True)
+                if not any(value < floor for floor in floors)
+            ]
+        if len(left) > 1:
+            if uniforms[left[0]].count >= _MOST_BITS:
+                # A fair source gets here with probability below 2^-60000.
+                raise GeoVeilError("the random source is broken: its bits decide nothing")
+            for r in left:
+                uniforms[r].refine()
+    return left[0]
+
+
+def _undominated(utilities: Sequence[float], uniforms: Sequence[LazyUniform]) -> list[int]:
+    """Return the outcomes that no other one exceeds in both utility and uniform number."""
+    order = sorted(range(len(utilities)), key=lambda r: (-utilities[r], -uniforms[r].numerator))
+    left: list[int] = []
+    largest = -1
+    for r in order:
+        # Equal leading bits leave open which is larger.
+        if uniforms[r].numerator >= largest:
+            left.append(r)
+            largest = uniforms[r].numerator
+    return left

@@ -1,0 +1,50 @@
+"""Two-sided noise with tails too heavy for a mean, which selection can do with."""
+
+from dataclasses import dataclass
+
+from geoveil.gp import validation
+from geoveil.gp.noise.generalized_cauchy import GeneralizedCauchy
+from geoveil.gp.noise.student_t import StudentT
+
+
+@dataclass(frozen=True, slots=True)
+class HeavyGeneralizedCauchy(GeneralizedCauchy):
+    """h ∝ 1/(1+|z|^γ) for every γ that [SPS Theorem 6] covers, variance or not.
+
+    Args:
+        gamma: γ in [1.5, 101].
+
+    Raises:
+        ParameterError: if gamma is out of range.
+
+    Example:
+        >>> HeavyGeneralizedCauchy(2.0).dilation
+        1.0
+    """
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "gamma", validation.between("gamma", self.gamma, 1.5, 101))
+
+
+@dataclass(frozen=True, slots=True)
+class HeavyStudentT(StudentT):
+    """h ∝ (1+z²/ν)^{−(ν+1)/2}, variance or not.
+
+    Args:
+        nu: ν in [0.5, 100].
+
+    Raises:
+        ParameterError: if nu is out of range.
+
+    Example:
+        >>> HeavyStudentT(1.0).variance
+        inf
+    """
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "nu", validation.between("nu", self.nu, 0.5, 100))
+
+    @property
+    def variance(self) -> float:
+        """See `Noise.variance`."""
+        return self.absolute_moment(2)
