@@ -23,11 +23,11 @@ from geoveil.client.setup import (
     MOST_PENDING_BYTES,
     assemble,
     described,
+    duration,
 )
 from geoveil.client.steps import Steps
 from geoveil.client.transport import TLS, AsyncTransport
 from geoveil.gp import RandomSource
-from geoveil.gp.validation import non_negative, positive
 
 if TYPE_CHECKING:
     import asyncio
@@ -86,7 +86,7 @@ class AsyncClient:
         timing: Timing | None = None,
     ) -> None:
         self._timing = timing or Timing()
-        self._timeout_s = positive("timeout_s", timeout_s, "seconds")
+        self._timeout_s = duration(timeout_s)
         self._own: GrpcAioTransport | None = None
         if transport is None:
             transport = self._own = GrpcAioTransport(target, tls=tls)
@@ -154,7 +154,7 @@ class AsyncClient:
 
     async def aclose(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
         """See `Client.close`."""
-        timeout_s = non_negative("timeout_s", timeout_s)
+        timeout_s = duration(timeout_s, zero=True)
         if self._closed:
             return
         try:
@@ -244,9 +244,8 @@ class AsyncClient:
             self._own.forget()
 
     def _deadline(self, timeout_s: float | None) -> Deadline:
-        if timeout_s is not None:
-            positive("timeout_s", timeout_s, "seconds")
-        return Deadline(timeout_s or self._timeout_s, self._timing.clock)
+        timeout_s = self._timeout_s if timeout_s is None else duration(timeout_s)
+        return Deadline(timeout_s, self._timing.clock)
 
     def _check_open(self) -> None:
         if self._closed:

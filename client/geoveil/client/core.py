@@ -1,5 +1,6 @@
 """The private part, without any I/O: from campaign bytes and a value to the bytes of one report."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -115,15 +116,14 @@ class Contributor:
             period: of a recurring campaign.
         """
         campaign = accepted.campaign
-        indices = campaign.allocation.draw(len(campaign.questions), self._source)
+        indices = self._draw_indices(campaign)
         report = report_pb2.Report(
             report_id=self._source.bits(8 * REPORT_ID_BYTES).to_bytes(REPORT_ID_BYTES),
             answers=[
-                report_pb2.Answer(
-                    query_index=index,
-                    value=campaign.mechanisms[index].release(point, self._source),
+                report_pb2.Answer(query_index=index, value=value)
+                for index, value in zip(
+                    indices, self._release(campaign, indices, point), strict=True
                 )
-                for index in indices
             ],
             period=period,
         )
@@ -137,6 +137,19 @@ class Contributor:
             step_exponent=campaign.grid_exponent,
             closes=campaign.closes,
         )
+
+    def _draw_indices(self, campaign: Campaign) -> Sequence[int]:
+        if campaign.is_value:
+            return range(campaign.dimension)
+        return campaign.allocation.draw(len(campaign.questions), self._source)
+
+    def _release(
+        self, campaign: Campaign, indices: Sequence[int], point: NDArray[np.float64]
+    ) -> Sequence[int]:
+        if campaign.is_value:
+            # One release: its coordinates share their randomness, and are private together.
+            return campaign.point_mechanism.release(point, self._source)
+        return [campaign.mechanisms[index].release(point, self._source) for index in indices]
 
     def prepare(self, accepted: AcceptedCampaign, value: Value, *, period: int = 0) -> Contribution:
         """Return draw(point(value)): for a host that acts for many devices and keeps no ledger.

@@ -106,6 +106,9 @@ class Courier:
         Returns:
             None if nothing waits: come back when there is something new.
         """
+        if not self._backoff.ready(SERVER):
+            # Not even a look at what waits: an app that contributes all the while wakes us often.
+            return self._backoff.next_s()
         for campaign_id in list(self._session.wanted):
             if self._backoff.ready(campaign_id):
                 yield from self._fetch_wanted(campaign_id)

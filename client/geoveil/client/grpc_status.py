@@ -42,8 +42,8 @@ def retry_after_s(metadata: Iterable[tuple[str, str | bytes]]) -> float | None:
 def _delay_s(details: bytes) -> float | None:
     # Here, as only a call that failed, with details, needs them.
     from google.protobuf.message import DecodeError
-    from google.rpc.error_details_pb2 import RetryInfo  # type: ignore[import-untyped]  # no types
-    from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]  # no types
+    from google.rpc.error_details_pb2 import RetryInfo
+    from google.rpc.status_pb2 import Status
 
     info = RetryInfo()
     try:

@@ -53,7 +53,7 @@ class HeldCampaign:
 
 
 def _in_range(held: HeldCampaign, answer: report_pb2.Answer) -> bool:
-    low, high = held.campaign.mechanisms[answer.query_index].grid_range
+    low, high = held.campaign.ranges[answer.query_index]
     return low <= answer.value <= high
 
 
@@ -73,9 +73,7 @@ _CHECKS: tuple[tuple[report_pb2.RejectionReason.ValueType, _Check], ...] = (
     ),
     (
         report_pb2.REJECTION_REASON_WRONG_ANSWERS,
-        lambda held, report, now: held.campaign.allocation.admits(
-            [a.query_index for a in report.answers], len(held.campaign.questions)
-        ),
+        lambda held, report, now: held.campaign.admits([a.query_index for a in report.answers]),
     ),
     (
         report_pb2.REJECTION_REASON_OUT_OF_RANGE,

@@ -123,8 +123,7 @@ class Journal:
 
     def pending(self) -> tuple[Entry, ...]:
         """Return the entries that wait to be sent, oldest first."""
-        with self._file.reading() as connection:
-            return tuple(entry_of(found) for found in connection.execute(PENDING))
+        return self._entries(PENDING)
 
     def depart(self, entries: Sequence[Entry], at: datetime) -> None:
         """Note that entries are about to leave; when it returns, they survive any crash."""
@@ -170,8 +169,7 @@ class Journal:
 
     def history(self) -> tuple[Entry, ...]:
         """Return all entries, oldest first."""
-        with self._file.reading() as connection:
-            return tuple(entry_of(found) for found in connection.execute(HISTORY))
+        return self._entries(HISTORY)
 
     def counts(self) -> tuple[dict[Status, int], int]:
         """Return how many entries have each status, and the bytes of those that wait."""
@@ -185,6 +183,12 @@ class Journal:
         """Return use(book) for the book of an attribute."""
         with self._file.reading() as connection:
             return use(RowBook(connection, attribute, unit))
+
+    def _entries(self, query: str) -> tuple[Entry, ...]:
+        with self._file.reading() as connection:
+            found = connection.execute(query).fetchall()
+        # Made outside the lock: many take longer than anybody should wait.
+        return tuple(map(entry_of, found))
 
     def close(self) -> None:
         """Close the file; a journal in memory is gone."""

@@ -28,11 +28,11 @@ from geoveil.client.setup import (
     MOST_PENDING_BYTES,
     assemble,
     described,
+    duration,
 )
 from geoveil.client.steps import Steps
 from geoveil.client.transport import TLS, Transport
 from geoveil.gp import RandomSource
-from geoveil.gp.validation import non_negative, positive
 
 _LOG = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
@@ -62,7 +62,8 @@ class Client:
             is drawn for once per directory and nothing that was taken is lost, through any crash.
             Without it, all is forgotten with the client.
         tls: may be left out for targets on this machine only.
-        timeout_s: of one request, and of `fetch` and `flush` if they are given none, in seconds.
+        timeout_s: of one request, and of `fetch` and `flush` if they are given none, in seconds; no
+            timeout is longer than a day.
         background: False: no thread; what was drawn is sent by `flush` alone.
         most_pending: reports that may wait to be sent; then `contribute` takes no new one.
         most_pending_bytes: likewise, bytes.
@@ -97,7 +98,7 @@ class Client:
         timing: Timing | None = None,
     ) -> None:
         self._timing = timing or Timing()
-        self._timeout_s = positive("timeout_s", timeout_s, "seconds")
+        self._timeout_s = duration(timeout_s)
         self._own: GrpcTransport | None = None
         if transport is None:
             transport = self._own = GrpcTransport(target, tls=tls)
@@ -208,7 +209,7 @@ class Client:
         Args:
             timeout_s: in seconds; 0 leaves all of it.
         """
-        timeout_s = non_negative("timeout_s", timeout_s)
+        timeout_s = duration(timeout_s, zero=True)
         if self._closed:
             return
         try:
@@ -272,9 +273,8 @@ class Client:
             self._own.forget()
 
     def _deadline(self, timeout_s: float | None) -> Deadline:
-        if timeout_s is not None:
-            positive("timeout_s", timeout_s, "seconds")
-        return Deadline(timeout_s or self._timeout_s, self._timing.clock)
+        timeout_s = self._timeout_s if timeout_s is None else duration(timeout_s)
+        return Deadline(timeout_s, self._timing.clock)
 
     def _check_open(self) -> None:
         if self._closed:
