@@ -118,6 +118,10 @@ def _campaign(
     title: str = "Households above a line",
     **more: Any,
 ) -> Campaign:
+    year: dict[str, Any] = {
+        "opens": datetime(2026, 1, 1, tzinfo=UTC),
+        "closes": datetime(2027, 1, 1, tzinfo=UTC),
+    }
     return Campaign(
         campaign_id=campaign_id,
         title=title,
@@ -126,8 +130,7 @@ def _campaign(
         questions=tuple(Question(f"question {i}", q) for i, q in enumerate(queries)),
         mechanism=mechanism or DebiasedLaplaceSpec(),
         allocation=allocation,
-        **{"opens": datetime(2026, 1, 1, tzinfo=UTC), "closes": datetime(2027, 1, 1, tzinfo=UTC)}
-        | more,
+        **(year | more),
     )
 
 
@@ -232,13 +235,19 @@ class Shells:
 
     def __init__(self, tape: Tape, policy: Policy, time: FakeTime) -> None:
         self.transport = InMemoryTransport(tape)
-        self.defaults = {"policy": policy, "timing": time.timing(), "background": False}
+        self.defaults: dict[str, Any] = {
+            "policy": policy,
+            "timing": time.timing(),
+            "background": False,
+        }
         self.made: list[Any] = []
 
     def blocking(self, *, fetched: tuple[str, ...] = (), **settings: Any) -> Client:
         """Return a `Client` that has fetched some campaigns and has no thread."""
-        client = Client(**(self.defaults | {"transport": self.transport} | settings))
-        return self._keep(client, fetched)
+        chosen: dict[str, Any] = self.defaults | {"transport": self.transport} | settings
+        client = Client(**chosen)
+        self._keep(client, fetched)
+        return client
 
     def awaited(
         self, runner: asyncio.Runner, *, fetched: tuple[str, ...] = (), **settings: Any
@@ -246,18 +255,19 @@ class Shells:
         """Return an `AsyncClient` likewise, behind the same face."""
         if "transport" in settings and settings["transport"] is not None:
             settings["transport"] = settings["transport"].aio
-        made = AsyncClient(**(self.defaults | {"transport": self.transport.aio} | settings))
-        return self._keep(Blocking(made, runner.run), fetched)
+        chosen: dict[str, Any] = self.defaults | {"transport": self.transport.aio} | settings
+        client = Blocking(AsyncClient(**chosen), runner.run)
+        self._keep(client, fetched)
+        return client
 
     def close(self) -> None:
         while self.made:
             self.made.pop().close(0)
 
-    def _keep(self, client: Any, fetched: tuple[str, ...]) -> Any:
+    def _keep(self, client: Any, fetched: tuple[str, ...]) -> None:
         self.made.append(client)
         for campaign_id in fetched:
             client.fetch(campaign_id)
-        return client
 
 
 @pytest.fixture
@@ -277,7 +287,10 @@ def make_client(shells: Shells) -> Callable[..., Client]:
 def make_either(request: pytest.FixtureRequest, shells: Shells) -> Iterator[Callable[..., Any]]:
     """Return a factory of clients of either kind on the tape, all with the blocking face."""
     with asyncio.Runner() as runner:
-        makers = {"blocking": shells.blocking, "asyncio": partial(shells.awaited, runner)}
+        makers: dict[str, Callable[..., Any]] = {
+            "blocking": shells.blocking,
+            "asyncio": partial(shells.awaited, runner),
+        }
         yield makers[request.param]
         shells.close()
 
@@ -308,5 +321,6 @@ class Steering:
 
 @pytest.fixture
 def steering(tape: Tape) -> Steering:
-    tape.handler = Steering(tape.handler)
-    return tape.handler
+    steering = Steering(tape.handler)
+    tape.handler = steering
+    return steering

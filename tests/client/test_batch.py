@@ -1,11 +1,12 @@
 """Many devices, few requests."""
 
-from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from geoveil.campaign import Campaign, encode
+from geoveil.campaign import Campaign
 from geoveil.client import (
     Contribution,
     Contributor,
@@ -34,6 +35,9 @@ def contribution(number: int, *, campaign_id: str = "c", answers: int = 1) -> Co
         digest=campaign_id.encode() * 32,
         report=report.SerializeToString(),
         privacy=GeoPrivacy(1, 1, "metre"),
+        attribute="location",
+        step_exponent=-10,
+        closes=datetime(2027, 1, 1, tzinfo=UTC),
     )
 
 
@@ -73,6 +77,16 @@ def test_each_request_is_for_one_campaign() -> None:
     assert numbers(batches["b"]) == [1, 3, 5, 7, 9]
     assert batches["a"].request().campaign_digest == b"a" * 32
     assert [c.report for c in batches["a"].contributions] == [c.report for c in mixed[::2]]
+
+
+def test_each_request_is_for_one_digest() -> None:
+    changed = [replace(contribution(i), digest=bytes([i % 2] * 32)) for i in range(6)]
+    assert {b.digest[0]: numbers(b) for b in gather(changed)} == {0: [0, 2, 4], 1: [1, 3, 5]}
+
+
+def test_periods_of_a_campaign_share_a_request() -> None:
+    (batch,) = gather(replace(contribution(i), period=i) for i in range(5))
+    assert numbers(batch) == [0, 1, 2, 3, 4]
 
 
 def test_batches_come_as_they_fill() -> None:
@@ -123,49 +137,10 @@ def test_many_devices_share_a_transport(
     transport: Transport = InMemoryTransport(collector)
     contributor = Contributor(policy=policy)
     fetched = transport.get_campaign(collector_pb2.GetCampaignRequest(campaign_id="income"), 1.0)
-    accepted = contributor.accept("income", fetched.envelope.campaign)
-    assert fetched.envelope.campaign == encode(campaign)
+    accepted = contributor.accept("income", fetched.envelope.SerializeToString())
+    assert accepted.campaign == campaign
     for batch in gather(contributor.prepare(accepted, 1000.0 * i) for i in range(300)):
         for _ in range(2):  # sent again, as after a lost answer
             outcomes = batch.outcomes(transport.submit_reports(batch.request(), 1.0))
             assert {o.status for o in outcomes} == {Status.ACKNOWLEDGED}
     assert len(collector.reports("income")) == 300
-
-
-def test_the_collector_of_tests_refuses_what_the_real_one_refuses(
-    campaign: Campaign, collector: InMemoryCollector, make_source: Callable[[int], Any]
-) -> None:
-    low, high = campaign.mechanisms[0].grid_range
-    answer = report_pb2.Answer(query_index=0, value=high)
-    ident = bytes(16)
-
-    def submit(*reports: report_pb2.Report, digest: bytes | None = None) -> list[tuple[int, int]]:
-        request = collector_pb2.SubmitReportsRequest(
-            campaign_id="income",
-            campaign_digest=good if digest is None else digest,
-            reports=reports,
-        )
-        return [(r.status, r.reason) for r in collector(request).results]
-
-    from geoveil.campaign import digest
-
-    good = digest(encode(campaign))
-    report = report_pb2.Report
-    assert submit(report(report_id=ident, answers=[answer])) == [(1, 0)]
-    assert submit(report(report_id=ident, answers=[answer])) == [(2, 0)]
-    wrong = [
-        (report(report_id=b"short", answers=[answer]), 1),
-        (report(report_id=ident, answers=[report_pb2.Answer(value=low)]), 2),
-        (report(report_id=bytes([1] * 16)), 3),
-        (report(report_id=bytes([1] * 16), answers=[answer, answer]), 3),
-        (report(report_id=bytes([1] * 16), answers=[report_pb2.Answer(query_index=1)]), 3),
-        (report(report_id=bytes([1] * 16), answers=[report_pb2.Answer(value=high + 1)]), 4),
-        (report(report_id=bytes([1] * 16), answers=[report_pb2.Answer(value=low - 1)]), 4),
-    ]
-    assert submit(*(r for r, _ in wrong)) == [(3, reason) for _, reason in wrong]
-    collector.close("income")
-    assert submit(report(report_id=bytes([2] * 16), answers=[answer])) == [(3, 5)]
-    assert submit(report(report_id=ident, answers=[answer])) == [(2, 0)]
-    with pytest.raises(TransportError, match="FAILED_PRECONDITION"):
-        submit(report(report_id=ident, answers=[answer]), digest=bytes(32))
-    assert len(collector.reports("income")) == 1

@@ -1,7 +1,6 @@
 """The private part, against the mechanisms' formulas in mpmath and the bits that were drawn."""
 
 import math
-import time
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +17,7 @@ from geoveil.campaign import (
     decode,
     digest,
     encode,
+    seal,
 )
 from geoveil.client import (
     CampaignInvalid,
@@ -79,7 +79,7 @@ def test_the_answer_is_the_formula_of_the_mechanism_on_the_bits_drawn(
     campaign = make_campaign(mechanism=spec, queries=(Threshold(AT, WIDTH, "smoothstep"),))
     source = make_source(seed)
     contributor = Contributor(policy=policy, source=source)
-    made = contributor.prepare(contributor.accept("income", encode(campaign)), x)
+    made = contributor.prepare(contributor.accept("income", seal(encode(campaign))), x)
     report = report_pb2.Report.FromString(made.report)
     # One question: nothing to draw for the partition; then the id, then the noise.
     assert [count for count, _ in source.draws] == [0, 128, 128]
@@ -100,7 +100,7 @@ def test_split_answers_every_query_with_its_part_of_the_privacy(
     )
     source = make_source(3)
     contributor = Contributor(policy=policy, source=source)
-    made = contributor.prepare(contributor.accept("income", encode(campaign)), 97_000)
+    made = contributor.prepare(contributor.accept("income", seal(encode(campaign))), 97_000)
     report = report_pb2.Report.FromString(made.report)
     assert [a.query_index for a in report.answers] == [0, 1, 2]
     noises = [value for count, value in source.draws if count == 128][1:]
@@ -117,7 +117,7 @@ def test_partition_answers_one_query_and_every_query_gets_its_turn(
 ) -> None:
     queries = tuple(Threshold(AT + 1000 * i, WIDTH, "smoothstep") for i in range(5))
     contributor = Contributor(policy=policy, source=make_source(4))
-    accepted = contributor.accept("income", encode(make_campaign(queries=queries)))
+    accepted = contributor.accept("income", seal(encode(make_campaign(queries=queries))))
     seen = [
         [a.query_index for a in report_pb2.Report.FromString(made.report).answers]
         for made in (contributor.prepare(accepted, 1.0) for _ in range(200))
@@ -128,7 +128,7 @@ def test_partition_answers_one_query_and_every_query_gets_its_turn(
 
 def test_report_ids_are_sixteen_fresh_bytes(policy: Policy, campaign: Campaign) -> None:
     contributor = Contributor(policy=policy)
-    accepted = contributor.accept("income", encode(campaign))
+    accepted = contributor.accept("income", seal(encode(campaign)))
     ids = {
         report_pb2.Report.FromString(contributor.prepare(accepted, 1.0).report).report_id
         for _ in range(100)
@@ -141,7 +141,7 @@ def test_a_place_becomes_a_point_of_the_plane(
     places: Campaign, policy: Policy, make_source: Any
 ) -> None:
     contributor = Contributor(policy=policy, source=make_source(1))
-    accepted = contributor.accept("places", encode(places))
+    accepted = contributor.accept("places", seal(encode(places)))
     # A degree of latitude is 111 km: noise of 1 km cannot carry the kernel's 3 km that far.
     far = contributor.prepare(accepted, (-73.98, 41.72))
     assert report_pb2.Report.FromString(far.report).answers[0].value == pytest.approx(
@@ -201,7 +201,7 @@ def test_a_bad_value_is_refused_before_anything_is_drawn_and_never_shown(
     source = make_source(0)
     contributor = Contributor(policy=policy, source=source)
     asked = {"income": campaign, "places": places}[campaign_id]
-    accepted = contributor.accept(campaign_id, encode(asked))
+    accepted = contributor.accept(campaign_id, seal(encode(asked)))
     with pytest.raises(PrivateValueError) as raised:
         contributor.prepare(accepted, value)
     assert source.draws == []
@@ -219,7 +219,7 @@ def test_values_of_many_types_give_the_same_report(
     reports = set()
     for value in (52_000, 52_000.0, [52_000], np.float64(52_000), np.array([52_000]), (52_000.0,)):
         contributor = Contributor(policy=policy, source=make_source(9))
-        accepted = contributor.accept("income", encode(campaign))
+        accepted = contributor.accept("income", seal(encode(campaign)))
         reports.add(contributor.prepare(accepted, value).report)
     assert len(reports) == 1
 
@@ -246,7 +246,7 @@ def test_rubbish_is_no_campaign(contributor: Contributor, campaign: Campaign) ->
     }
     for what, published in rubbish.items():
         with pytest.raises(CampaignInvalid) as raised:
-            contributor.accept("income", published)
+            contributor.accept("income", seal(published))
         assert len(str(raised.value)) < 500, what
         assert str(raised.value).isprintable(), what
         assert raised.value.campaign_id == "income"
@@ -260,7 +260,7 @@ def test_every_flip_of_a_bit_is_refused_or_another_campaign(
         flipped = bytearray(sound)
         flipped[position // 8] ^= 1 << position % 8
         try:
-            accepted = contributor.accept("income", bytes(flipped))
+            accepted = contributor.accept("income", seal(bytes(flipped)))
         except (CampaignInvalid, PolicyRefused):
             continue
         assert accepted.digest != digest(sound)
@@ -274,13 +274,13 @@ def test_a_number_so_small_that_a_formula_divides_by_zero_is_refused(
     plane = campaign_pb2.AzimuthalEquidistant(radius_m=1e-320)
     attribute = campaign_pb2.Attribute(azimuthal_equidistant=plane)
     with pytest.raises(CampaignInvalid):
-        contributor.accept("places", _hostile(places, attribute=attribute))
+        contributor.accept("places", seal(_hostile(places, attribute=attribute)))
 
 
 def test_the_policy_is_asked(make_campaign: Any, contributor: Contributor) -> None:
     greedy = make_campaign(privacy=GeoPrivacy(2, 8000, "dollar"))
     with pytest.raises(PolicyRefused):
-        contributor.accept("income", encode(greedy))
+        contributor.accept("income", seal(encode(greedy)))
 
 
 def test_predictable_bits_are_refused(policy: Policy) -> None:
@@ -296,24 +296,31 @@ def test_a_policy_is_needed() -> None:
 
 
 def test_the_campaign_is_the_one_published(contributor: Contributor, campaign: Campaign) -> None:
-    accepted = contributor.accept("income", encode(campaign))
+    accepted = contributor.accept("income", seal(encode(campaign)))
     assert accepted.campaign == decode(encode(campaign))
     assert accepted.digest == digest(encode(campaign))
+    assert accepted.signer is None
 
 
-def test_a_floor_hides_how_long_a_report_took(policy: Policy, make_campaign: Any) -> None:
-    published = encode(make_campaign())
-    floor = 0.02
-    contributor = Contributor(policy=policy, floor_s=floor)
-    accepted = contributor.accept("income", published)
-    for value in (100_000.0, 1e15, "not a number"):
-        start = time.perf_counter()
-        if isinstance(value, str):
-            with pytest.raises(PrivateValueError):
-                contributor.prepare(accepted, value)
-        else:
-            contributor.prepare(accepted, value)
-        assert time.perf_counter() - start >= floor
-    for wrong in (0.0, -1.0, math.nan, 61.0, "1", True):
-        with pytest.raises(ParameterError, match="floor_s"):
-            Contributor(policy=policy, floor_s=wrong)  # type: ignore[arg-type]
+@pytest.mark.parametrize("envelope", [b"\xff" * 100, b"\x0a\x05abc", b"\x0a"])
+def test_an_envelope_that_can_not_be_read_is_no_campaign(
+    contributor: Contributor, envelope: bytes
+) -> None:
+    with pytest.raises(CampaignInvalid):
+        contributor.accept("income", envelope)
+
+
+def test_a_report_says_which_period_it_is_for(contributor: Contributor, campaign: Campaign) -> None:
+    accepted = contributor.accept("income", seal(encode(campaign)))
+    for period in (0, 1, 4711):
+        made = contributor.prepare(accepted, 52_000, period=period)
+        assert made.period == period
+        assert report_pb2.Report.FromString(made.report).period == period
+
+
+def test_a_contribution_carries_what_the_ledger_and_the_person_need(
+    contributor: Contributor, campaign: Campaign
+) -> None:
+    made = contributor.prepare(contributor.accept("income", seal(encode(campaign))), 52_000)
+    assert (made.attribute, made.privacy) == ("household income", campaign.privacy)
+    assert (made.closes, made.step_exponent) == (campaign.closes, campaign.grid_exponent)

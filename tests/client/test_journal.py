@@ -1,272 +1,338 @@
-"""One contract for both journals; permissions, races and refusals of the one on disk."""
+"""One table that is ledger, outbox and history: in memory and on disk, shared and refused."""
 
-import os
 import sqlite3
-import stat
 import threading
 from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from geoveil.client import Contribution, JournalError, Receipt, ReportRejected
-from geoveil.client.journal import Entry, Journal, MemoryJournal, Rejection, Status
-from geoveil.client.sqlite_journal import SqliteJournal
+from geoveil.client import Client, Contribution, JournalError, OutboxFull, Rejection, Status
+from geoveil.client.contribution import Entry
+from geoveil.client.journal import FILE_NAME, Bounds, Journal
 from geoveil.gp import GeoPrivacy
 from geoveil.proto.v1 import report_pb2
 
 T0 = datetime(2026, 5, 1, 12, tzinfo=UTC)
 PRIVACY = GeoPrivacy(0.1, 8000.3, "dollar")
+BOUNDS = Bounds(most_reports=100, most_bytes=10**6)
+REFUSAL = Rejection("NOT_OPEN", "closed")
 
 
-def entry(campaign_id: str = "income", *, value: int = -7, at: datetime = T0) -> Entry:
+def made(campaign_id: str = "income", *, value: int = -7, period: int = 0) -> Contribution:
     report = report_pb2.Report(
-        report_id=bytes(range(16)), answers=[report_pb2.Answer(query_index=3, value=value)]
+        report_id=bytes(range(16)),
+        answers=[report_pb2.Answer(query_index=3, value=value)],
+        period=period,
     )
-    return Entry(
-        contribution=Contribution(
-            campaign_id=campaign_id,
-            digest=b"\x00\xff" * 16,
-            report=report.SerializeToString(),
-            privacy=PRIVACY,
-        ),
-        recorded=at,
+    return Contribution(
+        campaign_id=campaign_id,
+        period=period,
+        digest=b"\x00\xff" * 16,
+        report=report.SerializeToString(),
+        privacy=PRIVACY,
+        attribute="household income",
+        step_exponent=-20,
+        closes=T0 + timedelta(days=30),
     )
 
 
-class Contract:
-    """What every journal promises."""
-
-    @pytest.fixture
-    def journal(self) -> Journal:
-        raise NotImplementedError
-
-    def test_what_is_recorded_is_found(self, journal: Journal) -> None:
-        assert journal.find("income") is None
-        assert journal.record(entry()) == entry()
-        assert journal.find("income") == entry()
-        assert journal.find("incom") is None
-
-    def test_the_first_report_of_a_campaign_is_the_one_that_counts(self, journal: Journal) -> None:
-        journal.record(entry(value=1))
-        assert journal.record(entry(value=2)) == entry(value=1)
-        assert journal.find("income") == entry(value=1)
-        assert journal.record(entry("debt", value=2)) == entry("debt", value=2)
-
-    def test_a_settled_report_stays_the_first_one(self, journal: Journal) -> None:
-        journal.record(entry(value=1))
-        settled = journal.settle("income", Status.ACKNOWLEDGED, T0)
-        assert journal.record(entry(value=2)) == settled
-
-    def test_a_receipt_says_what_left_the_device(self, journal: Journal) -> None:
-        journal.record(entry())
-        receipt = journal.settle("income", Status.ACKNOWLEDGED, T0).receipt()
-        assert receipt == Receipt(
-            campaign_id="income",
-            report_id="000102030405060708090a0b0c0d0e0f",
-            digest="00ff" * 16,
-            answers=receipt.answers,
-            privacy=PRIVACY,
-            acknowledged=True,
-        )
-        assert [(a.query_index, a.value) for a in receipt.answers] == [(3, -7)]
-
-    def test_a_status_only_goes_up(self, journal: Journal) -> None:
-        later = T0 + timedelta(seconds=1)
-        refusal = Rejection("NOT_OPEN", "closed")
-        journal.record(entry())
-        assert journal.settle("income", Status.PENDING, T0).settled is None
-        rejected = journal.settle("income", Status.REJECTED, T0, refusal)
-        assert (rejected.status, rejected.rejection, rejected.settled) == (
-            Status.REJECTED,
-            refusal,
-            T0,
-        )
-        with pytest.raises(ReportRejected, match=r"NOT_OPEN \(closed\)") as raised:
-            rejected.receipt()
-        assert not raised.value.receipt.acknowledged
-        # Another process heard that it had been counted before.
-        counted = journal.settle("income", Status.ACKNOWLEDGED, later)
-        assert (counted.status, counted.rejection) == (Status.ACKNOWLEDGED, None)
-        assert journal.settle("income", Status.REJECTED, T0, refusal) == counted
-        assert journal.find("income") == counted
-
-    def test_pending_are_those_without_an_answer_oldest_first(self, journal: Journal) -> None:
-        east = timezone(timedelta(hours=14))
-        journal.record(entry("c", at=T0 + timedelta(seconds=2)))
-        journal.record(entry("b", at=(T0 + timedelta(seconds=1)).astimezone(east)))
-        journal.record(entry("a", at=T0 + timedelta(microseconds=1)))
-        journal.record(entry("d", at=T0))
-        journal.record(entry("e", at=T0))
-        journal.settle("d", Status.ACKNOWLEDGED, T0)
-        journal.settle("e", Status.REJECTED, T0, Rejection("NOT_OPEN", ""))
-        assert [e.contribution.campaign_id for e in journal.pending()] == ["a", "b", "c"]
-
-    def test_nothing_is_settled_that_was_not_recorded(self, journal: Journal) -> None:
-        with pytest.raises(JournalError, match="no entry for 'income'"):
-            journal.settle("income", Status.ACKNOWLEDGED, T0)
-
-    def test_threads_that_race_all_get_one_report(self, journal: Journal) -> None:
-        barrier = threading.Barrier(8)
-        kept: list[Entry] = []
-
-        def race(value: int) -> None:
-            barrier.wait()
-            kept.append(journal.record(entry(value=value)))
-
-        threads = [threading.Thread(target=race, args=(i,)) for i in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(kept) == 8
-        assert {e.contribution.report for e in kept} == {kept[0].contribution.report}
+def record(
+    journal: Journal,
+    contribution: Contribution,
+    at: datetime = T0,
+    bounds: Bounds = BOUNDS,
+) -> Entry:
+    return journal.record(
+        contribution.campaign_id, contribution.period, lambda book_of: contribution, at, bounds
+    )
 
 
-class TestMemoryJournal(Contract):
-    @pytest.fixture
-    def journal(self) -> Journal:
-        return MemoryJournal()
-
-
-class TestSqliteJournal(Contract):
-    @pytest.fixture
-    def journal(self, tmp_path: Path) -> Journal:
-        return SqliteJournal(tmp_path / "state")
-
-    def test_it_survives_its_object(self, tmp_path: Path) -> None:
-        SqliteJournal(tmp_path / "state").record(entry())
-        again = SqliteJournal(tmp_path / "state")
-        assert again.find("income") == entry()
-        assert again.record(entry(value=2)) == entry()
-
-    def test_only_the_owner_has_access(self, tmp_path: Path) -> None:
-        directory = tmp_path / "a" / "state"
-        before = os.umask(0)
-        try:
-            journal = SqliteJournal(directory)
-            journal.record(entry())
-            with journal._connection() as connection:  # while the WAL and its index exist
-                connection.execute("SELECT * FROM entry").fetchall()
-                modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in directory.iterdir()}
-        finally:
-            os.umask(before)
-        assert stat.S_IMODE(directory.stat().st_mode) == 0o700
-        assert modes == dict.fromkeys(
-            ["journal.sqlite3", "journal.sqlite3-shm", "journal.sqlite3-wal"], 0o600
-        )
-
-    @pytest.mark.parametrize("mode", [0o755, 0o770, 0o701])
-    def test_a_directory_that_others_can_enter_is_refused(self, tmp_path: Path, mode: int) -> None:
-        (tmp_path / "state").mkdir()
-        (tmp_path / "state").chmod(mode)
-        with pytest.raises(JournalError, match="chmod 700"):
-            SqliteJournal(tmp_path / "state")
-        assert list((tmp_path / "state").iterdir()) == []
-
-    def test_it_is_durable(self, tmp_path: Path) -> None:
-        journal = SqliteJournal(tmp_path / "state")
-        with journal._connection() as connection:
-            assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-            assert connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
-
-    def test_it_leaves_nothing_open_and_no_draft(self, tmp_path: Path) -> None:
-        journal = SqliteJournal(tmp_path / "state")
-        journal.record(entry())
-        assert [p.name for p in (tmp_path / "state").iterdir()] == ["journal.sqlite3"]
-        opened = [os.readlink(f"/proc/self/fd/{d}") for d in _open_files()]
-        assert not [path for path in opened if str(tmp_path) in path]
-
-    def test_it_holds_only_what_was_perturbed_or_is_public(self, tmp_path: Path) -> None:
-        journal = SqliteJournal(tmp_path / "state")
-        with journal._connection() as connection:
-            columns = [row[1] for row in connection.execute("PRAGMA table_info(entry)")]
-        assert columns == [
-            *("campaign_id", "digest", "report", "epsilon", "per", "unit", "recorded"),
-            *("status", "reason", "detail", "settled"),
-        ]
-
-    def test_one_that_vanished_is_never_made_anew(self, tmp_path: Path) -> None:
-        journal = SqliteJournal(tmp_path / "state")
-        journal.record(entry())
-        (tmp_path / "state" / "journal.sqlite3").unlink()
-        with pytest.raises(JournalError, match="unable to open"):
-            journal.find("income")
-        assert list((tmp_path / "state").iterdir()) == []
-
-    @pytest.mark.parametrize("operation", ["find", "record", "settle", "pending"])
-    def test_what_sqlite_says_becomes_a_journal_error(self, tmp_path: Path, operation: str) -> None:
-        journal = SqliteJournal(tmp_path / "state")
-        (tmp_path / "state" / "journal.sqlite3").write_bytes(b"not a database" * 1000)
-        operations: dict[str, Callable[[], object]] = {
-            "find": lambda: journal.find("income"),
-            "record": lambda: journal.record(entry()),
-            "settle": lambda: journal.settle("income", Status.REJECTED, T0),
-            "pending": lambda: journal.pending(),
-        }
-        with pytest.raises(JournalError, match="not a database"):
-            operations[operation]()
-        with pytest.raises(JournalError, match="not a database"):
-            SqliteJournal(tmp_path / "state")
-
-    def test_rows_that_nobody_wrote_are_refused(self, tmp_path: Path) -> None:
-        journal = SqliteJournal(tmp_path / "state")
-        journal.record(entry())
-        with journal._connection() as connection:
-            connection.execute("UPDATE entry SET epsilon = -1")
-        with pytest.raises(JournalError, match="epsilon"):
-            journal.find("income")
-
-    def test_a_newer_format_is_refused(self, tmp_path: Path) -> None:
-        SqliteJournal(tmp_path / "state")
-        with sqlite3.connect(tmp_path / "state" / "journal.sqlite3") as connection:
-            connection.execute("PRAGMA user_version = 2")
-        connection.close()
-        with pytest.raises(JournalError, match="its format is 2, this geoveil knows 1"):
-            SqliteJournal(tmp_path / "state")
-
-    @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
-    def test_a_place_where_nothing_can_be_written_is_refused(self, tmp_path: Path) -> None:
-        tmp_path.chmod(0o500)
-        with pytest.raises(JournalError, match="Permission denied"):
-            SqliteJournal(tmp_path / "state")
-
-    def test_a_file_in_place_of_the_directory_is_refused(self, tmp_path: Path) -> None:
-        (tmp_path / "state").write_text("")
-        with pytest.raises(JournalError):
-            SqliteJournal(tmp_path / "state")
-
-    def test_many_can_make_it_at_once(self, tmp_path: Path) -> None:
-        barrier = threading.Barrier(8)
-        kept: list[Entry] = []
-
-        def race(value: int) -> None:
-            barrier.wait()
-            kept.append(SqliteJournal(tmp_path / "state").record(entry(value=value)))
-
-        threads = [threading.Thread(target=race, args=(i,)) for i in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(kept) == 8
-        assert {e.contribution.report for e in kept} == {kept[0].contribution.report}
-        assert [p.name for p in (tmp_path / "state").iterdir()] == ["journal.sqlite3"]
-
-    def test_odd_names_are_only_names(self, tmp_path: Path) -> None:
-        journal = SqliteJournal(tmp_path / "state?mode=memory#%41")
-        journal.record(entry())
-        assert (tmp_path / "state?mode=memory#%41" / "journal.sqlite3").exists()
-        assert journal.find("income' OR '1'='1") is None
-
-
-def _open_files() -> list[str]:
-    found = []
-    for descriptor in os.listdir("/proc/self/fd"):
-        try:
-            os.readlink(f"/proc/self/fd/{descriptor}")
-        except OSError:
-            continue
-        found.append(descriptor)
+def settle(
+    journal: Journal, entry: Entry, status: Status, at: datetime = T0, why: Rejection | None = None
+) -> Entry:
+    journal.settle([(entry, status, why)], at)
+    found = journal.find(entry.contribution.campaign_id, entry.contribution.period)
+    assert found is not None
     return found
+
+
+@pytest.fixture
+def journal(state_dir: Path | None) -> Any:
+    journal = Journal(state_dir)
+    yield journal
+    journal.close()
+
+
+def test_only_a_directory_is_durable(state_dir: Path | None, journal: Journal) -> None:
+    assert journal.durable == (state_dir is not None)
+
+
+def test_what_is_recorded_is_found(journal: Journal) -> None:
+    assert journal.find("income", 0) is None
+    entry = Entry(contribution=made(), drawn=T0)
+    assert record(journal, made()) == entry
+    assert journal.find("income", 0) == entry
+    assert journal.find("incom", 0) is None
+    assert journal.find("income", 1) is None
+    assert journal.find("income' OR '1'='1", 0) is None
+
+
+def test_the_first_report_of_a_period_is_the_one_that_counts(journal: Journal) -> None:
+    first = record(journal, made(value=1))
+
+    def never(book_of: Any) -> Contribution:
+        raise AssertionError("drawn twice")
+
+    assert journal.record("income", 0, never, T0, BOUNDS) == first
+    settled = settle(journal, first, Status.ACKNOWLEDGED)
+    assert journal.record("income", 0, never, T0, BOUNDS) == settled
+    assert record(journal, made(value=2, period=1)).contribution == made(value=2, period=1)
+    assert record(journal, made("debt", value=2)).contribution == made("debt", value=2)
+
+
+class Undone(Exception):  # noqa: N818 - it is no error
+    """Raised by a draw."""
+
+
+def test_a_draw_that_fails_leaves_nothing(journal: Journal) -> None:
+    def fail(book_of: Any) -> Contribution:
+        assert list(book_of("household income", "dollar").spendings()) == []
+        raise Undone
+
+    with pytest.raises(Undone):
+        journal.record("income", 0, fail, T0, BOUNDS)
+    assert journal.history() == ()
+    assert record(journal, made()).contribution == made()
+
+
+def test_the_bound_is_looked_at_before_the_draw(journal: Journal) -> None:
+    for period in range(3):
+        record(journal, made(period=period))
+
+    def never(book_of: Any) -> Contribution:
+        raise AssertionError("drawn in vain")
+
+    for bounds in (replace(BOUNDS, most_reports=3), replace(BOUNDS, most_bytes=1)):
+        with pytest.raises(OutboxFull) as raised:
+            journal.record("income", 3, never, T0, bounds)
+        assert raised.value.reports == 3
+        assert raised.value.size == sum(len(made(period=p).report) for p in range(3))
+    record(journal, made(period=3), bounds=replace(BOUNDS, most_reports=4))
+
+
+def test_a_receipt_says_what_left_the_device(journal: Journal) -> None:
+    receipt = settle(journal, record(journal, made()), Status.ACKNOWLEDGED).receipt()
+    assert receipt.report_id == bytes(range(16)).hex()
+    assert receipt.digest == "00ff" * 16
+    assert [(a.query_index, a.value) for a in receipt.answers] == [(3, -7)]
+    assert receipt.perturbed == (-7 * 2.0**-20,)
+    assert receipt.privacy == PRIVACY
+    assert receipt.acknowledged
+
+
+def test_a_status_only_goes_up(journal: Journal) -> None:
+    later = T0 + timedelta(seconds=1)
+    entry = record(journal, made())
+    assert settle(journal, entry, Status.PENDING).settled is None
+    assert journal.expire(T0 + timedelta(days=31), T0) == 1
+    rejected = settle(journal, entry, Status.REJECTED, later, REFUSAL)
+    assert (rejected.status, rejected.rejection, rejected.settled) == (
+        Status.REJECTED,
+        REFUSAL,
+        later,
+    )
+    # Another process heard that it had been counted before.
+    counted = settle(journal, entry, Status.ACKNOWLEDGED, later)
+    assert (counted.status, counted.rejection) == (Status.ACKNOWLEDGED, None)
+    assert settle(journal, entry, Status.REJECTED, T0, REFUSAL) == counted
+    assert journal.expire(T0 + timedelta(days=31), T0) == 0
+
+
+def test_settling_what_was_never_recorded_changes_nothing(journal: Journal) -> None:
+    journal.settle([(Entry(contribution=made(), drawn=T0), Status.ACKNOWLEDGED, None)], T0)
+    assert journal.history() == ()
+
+
+def test_pending_are_those_without_an_answer_oldest_first(journal: Journal) -> None:
+    east = timezone(timedelta(hours=14))
+    record(journal, made("c"), T0 + timedelta(seconds=2))
+    record(journal, made("b"), (T0 + timedelta(seconds=1)).astimezone(east))
+    record(journal, made("a"), T0 + timedelta(microseconds=1))
+    counted, refused = record(journal, made("d")), record(journal, made("e"))
+    settle(journal, counted, Status.ACKNOWLEDGED)
+    settle(journal, refused, Status.REJECTED, why=REFUSAL)
+    assert [e.contribution.campaign_id for e in journal.pending()] == ["a", "b", "c"]
+    assert [e.contribution.campaign_id for e in journal.history()] == ["d", "e", "a", "b", "c"]
+    counts, size = journal.counts()
+    assert counts == {
+        Status.PENDING: 3, Status.EXPIRED: 0, Status.REJECTED: 1, Status.ACKNOWLEDGED: 1
+    }  # fmt: skip
+    assert size == 3 * len(made().report)
+
+
+def test_departure_is_noted_once_and_a_failure_until_it_is_settled(journal: Journal) -> None:
+    entry = record(journal, made())
+    journal.depart([entry], T0)
+    journal.depart([entry], T0 + timedelta(hours=1))
+    journal.fail([entry], "UNAVAILABLE: down")
+    (left,) = journal.pending()
+    assert (left.sent, left.failure) == (T0, "UNAVAILABLE: down")
+    assert left.receipt().failure == "UNAVAILABLE: down"
+    assert settle(journal, entry, Status.ACKNOWLEDGED).receipt().failure is None
+
+
+def test_the_first_campaign_of_an_id_is_pinned(journal: Journal) -> None:
+    assert journal.envelope("income") is None
+    assert journal.pin("income", b"1" * 32, b"first", T0) == b"1" * 32
+    assert journal.pin("income", b"2" * 32, b"second", T0) == b"1" * 32
+    assert journal.envelope("income") == b"first"
+    assert journal.envelope("debt") is None
+
+
+def test_times_are_exact_and_in_utc(journal: Journal) -> None:
+    odd = datetime(2026, 5, 1, 12, 0, 0, 123_457, tzinfo=timezone(timedelta(hours=-7)))
+    entry = record(journal, made(), odd)
+    (kept,) = journal.history()
+    assert kept.drawn == entry.drawn == odd
+    assert kept.drawn.utcoffset() == timedelta(0)
+
+
+def race(count: int, journal_of: Callable[[], Journal]) -> list[Entry]:
+    barrier, kept = threading.Barrier(count), []
+
+    def run(value: int) -> None:
+        barrier.wait()
+        kept.append(record(journal_of(), made(value=value)))
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return kept
+
+
+def test_threads_that_race_all_get_one_report(journal: Journal) -> None:
+    kept = race(8, lambda: journal)
+    assert len(kept) == 8
+    assert len({e.contribution.report for e in kept}) == 1
+
+
+def test_journals_that_race_for_a_directory_all_get_one_report(tmp_path: Path) -> None:
+    kept = race(8, lambda: Journal(tmp_path / "state"))
+    assert len(kept) == 8
+    assert len({e.contribution.report for e in kept}) == 1
+
+
+def test_it_survives_its_object(tmp_path: Path) -> None:
+    first = Journal(tmp_path / "state")
+    entry = record(first, made())
+    first.pin("income", b"1" * 32, b"first", T0)
+    first.close()
+    again = Journal(tmp_path / "state")
+    assert again.find("income", 0) == entry
+    assert again.envelope("income") == b"first"
+    again.close()
+
+
+def test_it_holds_only_what_was_perturbed_or_is_public(tmp_path: Path) -> None:
+    Journal(tmp_path / "state").close()
+    connection = sqlite3.connect(tmp_path / "state" / "journal.sqlite3")
+    tables = {
+        table: [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+        for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+    }
+    connection.close()
+    assert tables == {
+        "campaign": ["campaign_id", "digest", "envelope", "seen"],
+        "entry": [
+            *("campaign_id", "period", "digest", "report", "attribute", "unit", "epsilon", "per"),
+            *("step_exponent", "closes", "drawn", "status", "sent", "settled", "reason", "detail"),
+            "failure",
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    "damage", ["epsilon = -1", "per = 0", "status = 9", "drawn = 1e30", "drawn = 'soon'"]
+)
+def test_rows_that_nobody_wrote_are_refused(tmp_path: Path, damage: str) -> None:
+    journal = Journal(tmp_path / "state")
+    record(journal, made())
+    connection = sqlite3.connect(tmp_path / "state" / "journal.sqlite3")
+    connection.execute(f"UPDATE entry SET {damage}")
+    connection.commit()
+    connection.close()
+    for read in (lambda: journal.find("income", 0), journal.history):
+        with pytest.raises(JournalError, match="row"):
+            read()
+    journal.close()
+
+
+def test_a_price_that_nobody_wrote_is_not_added_up(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "state")
+    record(journal, made())
+    connection = sqlite3.connect(tmp_path / "state" / "journal.sqlite3")
+    connection.execute("UPDATE entry SET epsilon = -100")
+    connection.commit()
+    connection.close()
+    with pytest.raises(JournalError, match="row"):
+        journal.spent("household income", "dollar", lambda book: list(book.spendings()))
+    journal.close()
+
+
+OPERATIONS: dict[str, Callable[[Journal], object]] = {
+    "pin": lambda journal: journal.pin("income", b"", b"", T0),
+    "envelope": lambda journal: journal.envelope("income"),
+    "find": lambda journal: journal.find("income", 0),
+    "record": lambda journal: record(journal, made()),
+    "pending": lambda journal: journal.pending(),
+    "depart": lambda journal: journal.depart([Entry(contribution=made(), drawn=T0)], T0),
+    "settle": lambda journal: journal.settle([], T0),
+    "fail": lambda journal: journal.fail([], "no"),
+    "expire": lambda journal: journal.expire(T0, T0),
+    "history": lambda journal: journal.history(),
+    "counts": lambda journal: journal.counts(),
+    "spent": lambda journal: journal.spent("a", "b", lambda book: list(book.spendings())),
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_what_sqlite_says_becomes_a_journal_error(tmp_path: Path, operation: str) -> None:
+    journal = Journal(tmp_path / "state")
+    journal.close()
+    (tmp_path / "state" / "journal.sqlite3").write_bytes(b"not a database" * 1000)
+    with pytest.raises(JournalError, match="not a database"):
+        OPERATIONS[operation](journal)
+    with pytest.raises(JournalError, match="not a database"):
+        Journal(tmp_path / "state")
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_journal_in_memory_that_was_closed_is_gone(operation: str) -> None:
+    journal = Journal(None)
+    journal.close()
+    with pytest.raises(JournalError, match="it is closed"):
+        OPERATIONS[operation](journal)
+
+
+def test_no_operation_is_left_out_above() -> None:
+    assert {name for name in vars(Journal) if not name.startswith("_")} == {
+        *OPERATIONS, "durable", "close"
+    }  # fmt: skip
+
+
+def test_a_row_that_holds_no_report_is_an_error_of_the_journal(
+    make_client: Callable[..., Client], tmp_path: Path
+) -> None:
+    client = make_client(state_dir=tmp_path / "state", fetched=("income",))
+    client.contribute("income", 1.0)
+    with closing(sqlite3.connect(tmp_path / "state" / FILE_NAME)) as other, other:
+        other.execute("UPDATE entry SET report = x'ff'")
+    with pytest.raises(JournalError, match="no report"):
+        client.history()

@@ -1,16 +1,42 @@
-"""What the app permits, as a matrix."""
+"""What the app permits, as a matrix: each aspect refused, naming what is asked and permitted."""
 
 import math
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
-from geoveil.campaign import Attribute
-from geoveil.client import ParameterError, Policy, PolicyRefused
+from geoveil.campaign import Attribute, Campaign, SigningKey, encode, seal
+from geoveil.client import (
+    CampaignInvalid,
+    Contributor,
+    Limit,
+    ParameterError,
+    Policy,
+    PolicyRefused,
+    PublicKey,
+    Window,
+)
 from geoveil.gp import GeoPrivacy
+from geoveil.gp.coordinates import Area, AzimuthalEquidistant
+from geoveil.proto.v1 import campaign_pb2
 
 LIMIT = GeoPrivacy(1, 8000, "dollar")
 ABOVE = math.nextafter(1.0, 2.0)
+CLOSES = datetime(2027, 1, 1, tzinfo=UTC)
+CITY = Area(longitude_deg=-73.95, latitude_deg=40.72, radius_m=70_000)
+TICK = timedelta(microseconds=1)
+
+
+def refusal(policy: Policy, campaign: Campaign, signer: PublicKey | None = None) -> PolicyRefused:
+    with pytest.raises(PolicyRefused) as raised:
+        policy.check(campaign, signer)
+    error = raised.value
+    assert error.campaign_id == campaign.campaign_id
+    assert error.asked in str(error)
+    assert error.permitted in str(error)
+    return error
 
 
 @pytest.mark.parametrize(
@@ -37,46 +63,229 @@ def test_the_rate_and_the_unit_decide(
     campaign = make_campaign(attribute=Attribute(name="household income", unit=unit), privacy=asked)
     policy = Policy({"household income": LIMIT})
     if permitted:
-        policy.check(campaign)
+        policy.check(campaign, None)
         return
-    with pytest.raises(PolicyRefused) as raised:
-        policy.check(campaign)
-    assert (raised.value.asked, raised.value.limit) == (asked, LIMIT)
-    for part in (repr(epsilon), repr(per), unit, "1.0 per 8000.0 dollar", "household income"):
-        assert part in str(raised.value)
+    error = refusal(policy, campaign)
+    assert error.aspect == "privacy loss of 'household income'"
+    assert error.asked == f"ε = {epsilon!r} per {per!r} {unit}"
+    assert error.permitted == "at most ε = 1.0 per 8000.0 dollar"
 
 
 @pytest.mark.parametrize("name", ["Household income", "household  income", "income", "debt"])
 def test_an_attribute_that_is_not_listed_is_refused(make_campaign: Any, name: str) -> None:
     campaign = make_campaign(attribute=Attribute(name=name, unit="dollar"))
-    with pytest.raises(PolicyRefused, match="does not list this attribute") as raised:
-        Policy({"household income": LIMIT}).check(campaign)
-    assert raised.value.limit is None
+    error = refusal(Policy({"household income": LIMIT}), campaign)
+    assert (error.aspect, error.asked) == ("attribute", repr(name))
+    assert error.permitted == "'household income'"
+    assert refusal(Policy({}), campaign).permitted == "nothing"
 
 
 @pytest.mark.parametrize(
-    "limits",
+    ("longitude", "latitude", "radius", "permitted"),
     [
-        {"income": GeoPrivacy(1, 8000)},
-        {"income": GeoPrivacy(1, 8000, "dollar", delta=1e-6)},
-        {"income": GeoPrivacy(1, 8000, "dollar", reach=1000)},
-        {"income": 1.0},
-        {"": LIMIT},
-        {3: LIMIT},
-        [("income", LIMIT)],
-        None,
+        (-73.98, 40.72, 60_000, True),
+        (-73.95, 40.72, 70_000, True),
+        (-73.95, 40.72, 70_001, False),
+        (-73.98, 40.72, 69_000, False),  # 2.5 km off the centre
+        (2.35, 48.86, 10_000, False),
     ],
 )
+def test_the_area_of_a_campaign_is_inside_the_one_permitted(
+    make_campaign: Any, longitude: float, latitude: float, radius: float, permitted: bool
+) -> None:
+    plane = AzimuthalEquidistant(longitude, latitude, radius)
+    campaign = _places(make_campaign, plane)
+    price = GeoPrivacy(1, 1000, "metre")
+    Policy({"location": Limit(campaign=price)}).check(campaign, None)  # no area: anywhere
+    policy = Policy({"location": Limit(campaign=price, area=CITY)})
+    if permitted:
+        policy.check(campaign, None)
+        return
+    error = refusal(policy, campaign)
+    assert error.aspect == "area"
+    assert f"{radius:,} m around {longitude:g}, {latitude:g}" in error.asked
+    assert error.permitted == "an area within 70,000 m around -73.95, 40.72"
+
+
+def test_a_limit_with_an_area_permits_places_only(make_campaign: Any) -> None:
+    """Metres that are no places would go round the area."""
+    numbers = make_campaign(
+        attribute=Attribute(name="location", unit="metre"), privacy=GeoPrivacy(1, 1000, "metre")
+    )
+    limit = Limit(campaign=GeoPrivacy(1, 1000, "metre"), area=CITY)
+    assert refusal(Policy({"location": limit}), numbers).asked == "no area"
+
+
+@pytest.mark.parametrize(
+    ("latest", "permitted"),
+    [
+        (CLOSES, True),
+        (CLOSES.astimezone(timezone(timedelta(hours=14))), True),
+        (CLOSES + TICK, True),
+        (CLOSES - TICK, False),
+    ],
+)
+def test_a_campaign_closes_in_time(campaign: Campaign, latest: datetime, permitted: bool) -> None:
+    policy = Policy({"household income": LIMIT}, latest_close=latest)
+    if permitted:
+        policy.check(campaign, None)
+        return
+    error = refusal(policy, campaign)
+    assert (error.aspect, error.asked) == ("closing date", CLOSES.isoformat())
+    assert error.permitted == f"at latest {latest.isoformat()}"
+
+
+def test_a_campaign_promises_to_have_enough_participants(make_campaign: Any) -> None:
+    policy = Policy({"household income": LIMIT}, minimum_participants=1000)
+    policy.check(make_campaign(minimum_participants=1000), None)
+    error = refusal(policy, make_campaign(minimum_participants=999))
+    assert error.aspect == "minimum of participants"
+    assert (error.asked, error.permitted) == ("999", "at least 1,000")
+
+
+KEY, OTHER = SigningKey.generate(), SigningKey.generate()
+
+
+@pytest.mark.parametrize(
+    ("trusted", "key", "permitted"),
+    [
+        (None, None, True),
+        (None, KEY, True),
+        ([KEY.public], KEY, True),
+        ([OTHER.public, KEY.public], KEY, True),
+        ([OTHER.public], KEY, False),
+        ([KEY.public], None, False),
+        ([], KEY, False),
+        ([], None, False),
+    ],
+)
+def test_only_the_trusted_are_answered(
+    campaign: Campaign, trusted: Any, key: SigningKey | None, permitted: bool
+) -> None:
+    policy = Policy({"household income": LIMIT}, trusted_keys=trusted)
+    contributor = Contributor(policy=policy)
+    envelope = seal(encode(campaign), key)
+    if permitted:
+        signer = contributor.accept("income", envelope).signer
+        assert signer == (None if key is None else key.public)
+        return
+    with pytest.raises(PolicyRefused) as raised:
+        contributor.accept("income", envelope)
+    assert raised.value.aspect == "signature"
+    assert raised.value.asked == ("nobody's" if key is None else str(key.public))
+    assert raised.value.permitted == "one of a trusted key"
+
+
+Forge = Callable[[campaign_pb2.CampaignEnvelope, Campaign], None]
+
+
+def another_title(envelope: campaign_pb2.CampaignEnvelope, campaign: Campaign) -> None:
+    envelope.campaign = envelope.campaign.replace(b"Households", b"HouseholdS")
+
+
+def another_key(envelope: campaign_pb2.CampaignEnvelope, campaign: Campaign) -> None:
+    envelope.signature.public_key = KEY.public.data
+
+
+def cut_short(envelope: campaign_pb2.CampaignEnvelope, campaign: Campaign) -> None:
+    envelope.signature.signature = envelope.signature.signature[:-1]
+
+
+def empty(envelope: campaign_pb2.CampaignEnvelope, campaign: Campaign) -> None:
+    envelope.signature.SetInParent()
+    envelope.signature.Clear()
+    envelope.signature.SetInParent()
+
+
+@pytest.mark.parametrize("forge", [another_title, another_key, cut_short, empty])
+@pytest.mark.parametrize("trusted", [None, [KEY.public, OTHER.public]])
+def test_a_signature_that_is_not_valid_is_refused_even_if_none_is_needed(
+    campaign: Campaign, trusted: Any, forge: Forge
+) -> None:
+    contributor = Contributor(policy=Policy({"household income": LIMIT}, trusted_keys=trusted))
+    genuine = seal(encode(campaign), OTHER)
+    contributor.accept("income", genuine)
+    envelope = campaign_pb2.CampaignEnvelope.FromString(genuine)
+    forge(envelope, campaign)
+    with pytest.raises(CampaignInvalid, match="signature of the campaign is not valid"):
+        contributor.accept("income", envelope.SerializeToString())
+
+
+NO_LIMITS: list[Any] = [
+    {"income": GeoPrivacy(1, 8000)},
+    {"income": GeoPrivacy(1, 8000, "dollar", delta=1e-6)},
+    {"income": GeoPrivacy(1, 8000, "dollar", reach=1000)},
+    {"income": 1.0},
+    {"": LIMIT},
+    {3: LIMIT},
+    [("income", LIMIT)],
+    None,
+]
+
+
+@pytest.mark.parametrize("limits", NO_LIMITS)
 def test_a_limit_is_pure_and_has_a_unit(limits: Any) -> None:
     with pytest.raises(ParameterError):
         Policy(limits)
 
 
-def test_a_policy_can_not_be_loosened_afterwards(make_campaign: Any) -> None:
-    limits = {"household income": LIMIT}
-    policy = Policy(limits)
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("trusted_keys", {"trusted_keys": KEY.public}),
+        ("trusted_keys", {"trusted_keys": [str(KEY.public)]}),
+        ("trusted_keys", {"trusted_keys": str(KEY.public)}),
+        ("latest_close", {"latest_close": datetime(2027, 1, 1)}),
+        ("latest_close", {"latest_close": "2027-01-01"}),
+        ("minimum_participants", {"minimum_participants": -1}),
+        ("minimum_participants", {"minimum_participants": 1.0}),
+        ("minimum_participants", {"minimum_participants": True}),
+    ],
+)
+def test_the_rest_of_a_policy_is_checked(name: str, settings: Any) -> None:
+    with pytest.raises(ParameterError, match=name):
+        Policy({"income": LIMIT}, **settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("campaign", {"campaign": GeoPrivacy(1, 8000)}),
+        ("campaign", {"campaign": 1.0}),
+        ("lifetime", {"lifetime": GeoPrivacy(1, 8000, "dollar", delta=0.1)}),
+        ("units of the limits", {"lifetime": GeoPrivacy(1, 8000, "euro")}),
+        ("windows", {"windows": (LIMIT,)}),
+        ("windows", {"windows": Window(limit=LIMIT, length=timedelta(days=1))}),
+        ("area", {"area": (0, 0, 1000)}),
+        (
+            "units of the limits",
+            {"windows": [Window(limit=GeoPrivacy(1, 1, "euro"), length=timedelta(days=1))]},
+        ),
+    ],
+)
+def test_a_limit_is_checked(name: str, settings: Any) -> None:
+    with pytest.raises(ParameterError, match=name):
+        Limit(**({"campaign": LIMIT} | settings))
+
+
+@pytest.mark.parametrize(
+    "length", [timedelta(0), timedelta(days=-1), timedelta(days=36_526), timedelta.max, 86_400]
+)
+def test_a_window_has_a_length(length: Any) -> None:
+    with pytest.raises(ParameterError, match="length"):
+        Window(limit=LIMIT, length=length)
+    Window(limit=LIMIT, length=timedelta(days=36_525))
+
+
+def test_a_policy_can_not_be_loosened_afterwards() -> None:
+    limits: dict[str, Any] = {"household income": LIMIT}
+    keys = [KEY.public]
+    policy = Policy(limits, trusted_keys=keys)
     limits["household income"] = GeoPrivacy(100, 1, "dollar")
-    assert policy.limits["household income"] == LIMIT
+    keys.append(OTHER.public)
+    assert policy.limit("household income") == Limit(campaign=LIMIT, lifetime=LIMIT)
+    assert policy.limit("debt") is None
+    assert policy.trusted_keys == frozenset([KEY.public])
     with pytest.raises(TypeError):
         policy.limits["household income"] = LIMIT  # type: ignore[index]
     with pytest.raises(AttributeError):
@@ -90,5 +299,17 @@ def test_a_hostile_unit_can_not_write_lines_of_its_own(make_campaign: Any) -> No
         privacy=GeoPrivacy(1, 8000, unit),
     )
     with pytest.raises(PolicyRefused) as raised:
-        Policy({"household income": LIMIT}).check(campaign)
+        Policy({"household income": LIMIT}).check(campaign, None)
     assert str(raised.value).isprintable()
+
+
+def _places(make_campaign: Any, plane: AzimuthalEquidistant) -> Campaign:
+    from geoveil.gp import GaussianKernel
+
+    made: Campaign = make_campaign(
+        "places",
+        attribute=Attribute(name="location", unit="metre", coordinates=plane),
+        privacy=GeoPrivacy(1, 1000, "metre"),
+        queries=(GaussianKernel((0.0, 0.0), 3000.0),),
+    )
+    return made

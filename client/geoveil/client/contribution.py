@@ -5,6 +5,9 @@ from datetime import datetime
 from enum import IntEnum
 from math import ldexp
 
+from google.protobuf.message import DecodeError
+
+from geoveil.client.errors import JournalError
 from geoveil.gp import GeoPrivacy
 from geoveil.proto.v1 import report_pb2
 
@@ -128,9 +131,16 @@ class Entry:
     """Why it could not be sent the last time."""
 
     def receipt(self) -> Receipt:
-        """Return what the person may see of it."""
+        """Return what the person may see of it.
+
+        Raises:
+            JournalError: if the report is not one.
+        """
         made = self.contribution
-        report = report_pb2.Report.FromString(made.report)
+        try:
+            report = report_pb2.Report.FromString(made.report)
+        except DecodeError:
+            raise JournalError("row", "it holds no report") from None
         return Receipt(
             campaign_id=made.campaign_id,
             period=made.period,

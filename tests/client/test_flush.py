@@ -1,0 +1,287 @@
+"""Delivery: the same bytes until the server has answered, and what its answers mean."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from geoveil.client import (
+    FlushResult,
+    InMemoryCollector,
+    InMemoryTransport,
+    ParameterError,
+    Status,
+    TransportError,
+)
+from geoveil.client.retry import RETRYABLE
+from geoveil.proto.v1 import collector_pb2
+
+Make = Callable[..., Any]
+NAMES = ("a", "b", "c")
+ONE = FlushResult(acknowledged=1, rejected=0, pending=0)
+KEPT = FlushResult(acknowledged=0, rejected=0, pending=1)
+REFUSING = (
+    *("UNKNOWN", "INVALID_ARGUMENT", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED"),
+    *("UNAUTHENTICATED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "UNIMPLEMENTED", "INTERNAL"),
+)
+
+
+@pytest.fixture
+def client(make_either: Make, state_dir: Path | None, collector: Any, make_campaign: Any) -> Any:
+    """A client that has three campaigns besides the usual ones."""
+    for name in NAMES:
+        collector.add(make_campaign(name))
+    return make_either(state_dir=state_dir, fetched=("income", *NAMES))
+
+
+def test_what_waits_is_sent_and_noted(client: Any, tape: Any, collector: Any) -> None:
+    receipt = client.contribute("income", 52_000)
+    assert client.flush() == ONE
+    (report,) = collector.reports("income")
+    assert report.report_id.hex() == receipt.report_id
+    assert client.history()[0].acknowledged
+    assert client.flush() == FlushResult(acknowledged=0, rejected=0, pending=0)
+    assert len(tape.submitted) == 1
+
+
+def test_an_empty_flush_needs_no_network(client: Any, tape: Any) -> None:
+    asked = len(tape.requests)
+    assert client.flush() == FlushResult(acknowledged=0, rejected=0, pending=0)
+    assert len(tape.requests) == asked
+
+
+@pytest.mark.parametrize("code", sorted(RETRYABLE))
+def test_what_may_pass_is_tried_again_with_the_same_bytes(
+    client: Any, tape: Any, steering: Any, fake_time: Any, code: str
+) -> None:
+    client.contribute("income", 52_000)
+    tries = iter(range(3))
+
+    def recover(request: Any) -> None:
+        steering.failures[""] = TransportError(code) if next(tries, None) is not None else None
+
+    tape.before = recover
+    assert client.flush() == ONE
+    assert len(tape.submitted) == 4
+    assert len(set(tape.submitted)) == 1
+    assert fake_time.slept == pytest.approx([0.1, 0.2, 0.4])
+
+
+@pytest.mark.parametrize("code", REFUSING)
+def test_what_can_not_pass_is_tried_once_per_flush(
+    client: Any, tape: Any, steering: Any, fake_time: Any, code: str
+) -> None:
+    client.contribute("income", 52_000)
+    steering.failures["income"] = TransportError(code, "no")
+    assert client.flush() == KEPT
+    assert steering.asked == ["income"]
+    assert fake_time.slept == []
+    (receipt,) = client.history()
+    assert receipt.failure == f"{code}: no"
+    assert receipt.status is Status.PENDING
+    steering.failures.clear()
+    assert client.flush() == ONE
+    assert client.history()[0].failure is None
+    assert len(set(tape.submitted)) == 1
+
+
+def test_exhaustion_is_waited_out_for_as_long_as_the_server_says(
+    client: Any, tape: Any, steering: Any, fake_time: Any
+) -> None:
+    client.contribute("income", 52_000)
+    errors = [TransportError("RESOURCE_EXHAUSTED", retry_after_s=2.0)]
+
+    def once(request: Any) -> None:
+        steering.failures[""] = errors.pop() if errors else None
+
+    tape.before = once
+    assert client.flush() == ONE
+    assert fake_time.slept == pytest.approx([0.1 + 2.0 * 1.5])
+
+
+def test_a_wait_beyond_the_deadline_is_not_begun(
+    client: Any, steering: Any, fake_time: Any
+) -> None:
+    client.contribute("income", 52_000)
+    steering.failures[""] = TransportError("UNAVAILABLE", retry_after_s=60.0)
+    assert client.flush(timeout_s=10.0) == KEPT
+    assert fake_time.slept == []
+    assert steering.asked == ["income"]
+
+
+@pytest.mark.parametrize("timeout_s", [0.5, 3.0, 60.0])
+def test_one_deadline_is_over_all_tries(
+    client: Any, tape: Any, steering: Any, fake_time: Any, timeout_s: float
+) -> None:
+    """Requests take a second each, and none is given more time than is left."""
+    client.contribute("income", 52_000)
+    given: list[float] = []
+    steering.failures[""] = TransportError("UNAVAILABLE")
+
+    def slow(request: Any) -> None:
+        fake_time.now_s += min(1.0, max(0.0, start + timeout_s - fake_time.now_s))
+        given.append(fake_time.now_s - start)
+
+    start = fake_time.now_s
+    tape.before = slow
+    assert client.flush(timeout_s=timeout_s) == KEPT
+    assert fake_time.now_s - start <= timeout_s
+    assert 1 <= len(given) <= timeout_s + 1
+
+
+@pytest.mark.parametrize("timeout_s", [0, -1, float("nan"), float("inf"), 1e10, "10"])
+def test_the_time_of_a_flush_is_finite(client: Any, timeout_s: Any) -> None:
+    with pytest.raises(ParameterError, match="timeout_s"):
+        client.flush(timeout_s)
+    with pytest.raises(ParameterError, match="timeout_s"):
+        client.fetch("income", timeout_s)
+
+
+def test_a_lost_answer_is_no_second_report(client: Any, tape: Any, collector: Any) -> None:
+    client.contribute("income", 52_000)
+    lost = iter([True])
+
+    def lose(request: Any) -> None:
+        if next(lost, False):
+            raise TransportError("DEADLINE_EXCEEDED", "the answer was lost")
+
+    tape.after = lose
+    assert client.flush() == ONE
+    assert len(tape.submitted) == 2
+    assert len(set(tape.submitted)) == 1
+    assert len(collector.reports("income")) == 1
+
+
+def test_flush_counts_what_became_of_each(client: Any, tape: Any, collector: Any) -> None:
+    for name in ("income", *NAMES):
+        client.contribute(name, 52_000)
+    collector.close("a")
+    del collector._held["b"]
+    assert client.flush() == FlushResult(acknowledged=2, rejected=1, pending=1)
+    assert client.flush() == FlushResult(acknowledged=0, rejected=0, pending=1)
+    counts = client.counts()
+    assert (counts.acknowledged, counts.rejected, counts.pending) == (2, 1, 1)
+    assert len(set(tape.submitted)) == 4
+
+
+def test_a_campaign_that_fails_does_not_hold_up_another(
+    client: Any, steering: Any, fake_time: Any
+) -> None:
+    """Each is tried as its own answers permit: for good, later, at once."""
+    for name in NAMES:
+        client.contribute(name, 52_000)
+    steering.failures["a"] = TransportError("INTERNAL")
+    steering.failures["b"] = TransportError("ABORTED")
+    assert client.flush(timeout_s=5.0) == FlushResult(acknowledged=1, rejected=0, pending=2)
+    assert steering.asked.count("a") == 1
+    assert steering.asked.count("b") > 3
+    assert steering.asked.count("c") == 1
+
+
+def test_what_a_server_asks_of_one_campaign_is_kept_while_another_is_tried(
+    client: Any, steering: Any, fake_time: Any
+) -> None:
+    for name in NAMES:
+        client.contribute(name, 52_000)
+    steering.failures["a"] = TransportError("RESOURCE_EXHAUSTED", retry_after_s=60.0)
+    steering.failures["b"] = TransportError("ABORTED")
+    client.flush(timeout_s=5.0)
+    assert steering.asked.count("a") == 1
+    assert steering.asked.count("b") > 3
+
+
+def test_a_server_that_is_down_is_not_asked_for_every_campaign(client: Any, steering: Any) -> None:
+    for name in NAMES:
+        client.contribute(name, 52_000)
+    steering.failures[""] = TransportError("UNAUTHENTICATED", "who are you?")
+    assert client.flush() == FlushResult(acknowledged=0, rejected=0, pending=3)
+    assert len(steering.asked) == 1
+
+
+def test_the_date_of_the_first_departure_stays(client: Any, steering: Any, fake_time: Any) -> None:
+    receipt = client.contribute("income", 1)
+    assert receipt.sent is None
+    steering.failures[""] = TransportError("INTERNAL")
+    client.flush()
+    (left,) = client.history()
+    assert left.sent == receipt.drawn
+    fake_time.now_s += 60
+    steering.failures.clear()
+    client.flush()
+    (arrived,) = client.history()
+    assert arrived.sent == left.sent
+    assert (arrived.settled - arrived.drawn).total_seconds() == 60
+
+
+def test_reports_of_all_kinds_go_out_as_they_were_drawn(
+    make_either: Make, tmp_path: Path, tape: Any, steering: Any
+) -> None:
+    """Again and again, by one client after the other: the same bytes."""
+    steering.failures[""] = TransportError("INTERNAL")
+    client = make_either(state_dir=tmp_path / "state", fetched=("income", "places"))
+    client.contribute("income", 52_000)
+    client.contribute("places", (-73.98, 40.72))
+    for _ in range(4):
+        client.flush()
+        client.close(0)
+        client = make_either(state_dir=tmp_path / "state")
+    steering.failures.clear()
+    assert client.flush().acknowledged == 2
+    assert len(tape.submitted) == 10
+    assert len(set(tape.submitted)) == 2
+
+
+class ForeignError(Exception):
+    """An error of a transport that does not keep its promise."""
+
+
+def test_a_foreign_error_loses_nothing(make_either: Make, tape: Any, collector: Any) -> None:
+    client = make_either(fetched=("income",))
+    client.contribute("income", 52_000)
+
+    def fail(request: Any) -> None:
+        raise ForeignError
+
+    tape.before = fail
+    with pytest.raises(ForeignError):
+        client.flush()
+    tape.before = lambda request: None
+    assert client.flush() == ONE
+    assert len(collector.reports("income")) == 1
+
+
+def test_both_shells_take_the_same_steps(
+    shells: Any, make_source: Any, collector: Any, fake_time: Any
+) -> None:
+    """Fail twice, lose an answer, then work: the same requests, pauses and receipts from both."""
+    campaign = collector._held["income"].campaign
+
+    def run(make: Callable[..., Any]) -> Any:
+        failures = ["UNAVAILABLE", "ABORTED", "", "", "lost", "DEADLINE_EXCEEDED"]
+        fresh, seen, paused = InMemoryCollector([campaign]), [], len(fake_time.slept)
+
+        def handler(request: Any) -> Any:
+            seen.append(request.SerializeToString(deterministic=True))
+            failure = failures.pop(0) if failures else ""
+            if failure not in ("", "lost"):
+                raise TransportError(failure)
+            response = fresh(request)
+            if failure == "lost":
+                raise TransportError("UNAVAILABLE", "the answer was lost")
+            return response
+
+        client = make(transport=InMemoryTransport(handler), source=make_source(5))
+        fake_time.now_s = 0.0
+        said = [client.fetch("income"), client.fetch("income")]
+        said += [client.contribute("income", 99_000), client.flush(), client.history()]
+        return said, seen, fake_time.slept[paused:]
+
+    with asyncio.Runner() as runner:
+        first = run(shells.blocking)
+        assert run(lambda **settings: shells.awaited(runner, **settings)) == first
+        shells.close()
+    assert first[2] == pytest.approx([0.1, 0.2, 0.1, 0.2])
+    submitted = [collector_pb2.SubmitReportsRequest.FromString(s) for s in first[1][-3:]]
+    assert len({s.reports[0].SerializeToString() for s in submitted}) == 1

@@ -1,0 +1,280 @@
+"""The sums of privacy losses and their limits, against brute force over every stretch of time."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from functools import partial
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from geoveil.client import BudgetExceeded, Limit, Window
+from geoveil.client.contribution import Contribution
+from geoveil.client.journal import Bounds, Journal
+from geoveil.client.ledger import Book, Spending, budgets, check, total
+from geoveil.gp import GeoPrivacy
+
+steady = settings(deadline=None, derandomize=True, database=None, max_examples=300)
+T0 = datetime(2026, 5, 1, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+def dollars(epsilon: float, per: float = 1000.0) -> GeoPrivacy:
+    return GeoPrivacy(epsilon, per, "dollar")
+
+
+@dataclass
+class ListBook:
+    """The book that the others are compared with."""
+
+    answers: list[tuple[datetime, str, GeoPrivacy]] = field(default_factory=list)
+
+    def spendings(
+        self, *, campaign_id: str | None = None, after: datetime | None = None
+    ) -> Iterable[Spending]:
+        for when, campaign, privacy in self.answers:
+            if campaign_id in (None, campaign) and (after is None or when > after):
+                yield Spending(privacy=privacy)
+
+    def times(self, *, after: datetime) -> Iterator[tuple[datetime, Spending]]:
+        for when, _, privacy in sorted(self.answers, key=lambda answer: answer[0]):
+            if when > after:
+                yield when, Spending(privacy=privacy)
+
+
+def accepted(
+    book: Book, limit: Limit, asked: GeoPrivacy, now: datetime, campaign_id: str = "c"
+) -> bool:
+    try:
+        check(asked, limit, book, campaign_id=campaign_id, attribute="income", now=now)
+    except BudgetExceeded:
+        return False
+    return True
+
+
+def refusal(
+    book: Book, limit: Limit, asked: GeoPrivacy, now: datetime, campaign_id: str = "c"
+) -> BudgetExceeded:
+    with pytest.raises(BudgetExceeded) as raised:
+        check(asked, limit, book, campaign_id=campaign_id, attribute="income", now=now)
+    return raised.value
+
+
+EPSILONS = st.sampled_from([0.1, 0.2, 0.25, 0.3, 1 / 3, 0.7, 1.0])
+PRICES = st.builds(dollars, EPSILONS, st.sampled_from([1000.0, 700.0, 3000.1]))
+CAMPAIGNS = st.sampled_from(["a", "b"])
+FORWARDS = st.integers(0, 8)
+ANYWHERE = st.integers(-6, 8)
+LIMITS = st.builds(
+    lambda campaign, lifetime, windows: Limit(
+        campaign=dollars(campaign),
+        lifetime=None if lifetime is None else dollars(lifetime),
+        windows=tuple(Window(limit=dollars(e), length=n * HOUR) for e, n in windows),
+    ),
+    st.sampled_from([0.5, 1.0, 50.0]),
+    st.sampled_from([None, 1.0, 2.1]),
+    st.lists(st.tuples(st.sampled_from([0.3, 0.7, 1.0, 1.3]), st.integers(1, 12)), max_size=3),
+)
+
+
+def within_all(limit: Limit, answers: list[tuple[datetime, str, GeoPrivacy]]) -> bool:
+    """Whether no campaign, no lifetime and no stretch [t, t + length) costs more than permitted."""
+
+    def cost(chosen: Iterable[tuple[datetime, str, GeoPrivacy]]) -> Fraction:
+        rates = (Fraction(p.epsilon) / Fraction(p.per) for _, _, p in chosen)
+        return sum(rates, Fraction(0))
+
+    def rate(privacy: GeoPrivacy) -> Fraction:
+        return Fraction(privacy.epsilon) / Fraction(privacy.per)
+
+    campaigns = {campaign for _, campaign, _ in answers}
+    return (
+        all(
+            cost(a for a in answers if a[1] == campaign) <= rate(limit.campaign)
+            for campaign in campaigns
+        )
+        and (limit.lifetime is None or cost(answers) <= rate(limit.lifetime))
+        and all(
+            cost(a for a in answers if start <= a[0] < start + window.length) <= rate(window.limit)
+            for window in limit.windows
+            for start, _, _ in answers
+        )
+    )
+
+
+@steady
+@given(LIMITS, st.lists(st.tuples(FORWARDS, CAMPAIGNS, PRICES), max_size=12))
+def test_an_answer_is_taken_if_and_only_if_no_stretch_of_time_costs_too_much(
+    limit: Limit, moves: list[tuple[int, str, GeoPrivacy]]
+) -> None:
+    book, now = ListBook(), T0
+    for hours, campaign, asked in moves:
+        now += hours * HOUR
+        taken = accepted(book, limit, asked, now, campaign)
+        assert taken == within_all(limit, [*book.answers, (now, campaign, asked)])
+        if taken:
+            book.answers.append((now, campaign, asked))
+
+
+@steady
+@given(LIMITS, st.lists(st.tuples(ANYWHERE, CAMPAIGNS, PRICES), max_size=12))
+def test_no_clock_can_make_any_stretch_of_time_cost_too_much(
+    limit: Limit, moves: list[tuple[int, str, GeoPrivacy]]
+) -> None:
+    """Set back, a clock may make the ledger refuse more, never less: what is dated later counts."""
+    book, now = ListBook(), T0
+    for hours, campaign, asked in moves:
+        now += hours * HOUR
+        taken = accepted(book, limit, asked, now, campaign)
+        as_if_now = [(min(when, now), c, p) for when, c, p in book.answers]
+        assert taken == within_all(limit, [*as_if_now, (now, campaign, asked)])
+        if taken:
+            book.answers.append((now, campaign, asked))
+        assert within_all(limit, book.answers)
+
+
+@steady
+@given(LIMITS, st.lists(st.tuples(ANYWHERE, CAMPAIGNS, PRICES), max_size=12))
+def test_the_window_frees_exactly_when_it_says(
+    limit: Limit, moves: list[tuple[int, str, GeoPrivacy]]
+) -> None:
+    book, now = ListBook(), T0
+    for hours, campaign, asked in moves:
+        now += hours * HOUR
+        if accepted(book, limit, asked, now, campaign):
+            book.answers.append((now, campaign, asked))
+            continue
+        frees = refusal(book, limit, asked, now, campaign).frees
+        if frees is None:
+            assert not accepted(book, limit, asked, now + timedelta(days=3650), campaign)
+            continue
+        assert frees > now
+        assert accepted(book, limit, asked, frees, campaign)
+        assert not accepted(book, limit, asked, frees - timedelta(microseconds=1), campaign)
+
+
+def entry_of(campaign: str, period: int, privacy: GeoPrivacy, attribute: str) -> Contribution:
+    return Contribution(
+        campaign_id=campaign,
+        period=period,
+        digest=b"d" * 32,
+        report=b"",
+        privacy=privacy,
+        attribute=attribute,
+        step_exponent=-10,
+        closes=T0 + timedelta(days=400),
+    )
+
+
+def agreed(
+    book: Book, limit: Limit, asked: GeoPrivacy, now: datetime, campaign: str, of_rows: Book
+) -> bool:
+    """Return whether both books take an answer, having made sure that they agree in everything."""
+    taken = accepted(book, limit, asked, now, campaign)
+    assert accepted(of_rows, limit, asked, now, campaign) == taken
+    if not taken:
+        kept, expected = (refusal(one, limit, asked, now, campaign) for one in (of_rows, book))
+        assert kept.args == expected.args
+    for name in (None, campaign):
+        sums = [total(one.spendings(campaign_id=name)) for one in (of_rows, book)]
+        assert sums[0] == sums[1]
+    lists = [list(budgets("income", limit, one, now)) for one in (of_rows, book)]
+    assert lists[0] == lists[1]
+    return taken
+
+
+@steady
+@given(LIMITS, st.lists(st.tuples(ANYWHERE, CAMPAIGNS, PRICES), max_size=10))
+def test_the_journal_keeps_the_same_book(
+    limit: Limit, moves: list[tuple[int, str, GeoPrivacy]]
+) -> None:
+    """Every decision, refusal and budget, on rows of SQL among those of other attributes."""
+    book, now = ListBook(), T0
+    bounds = Bounds(most_reports=10**6, most_bytes=10**6)
+    journal = Journal(None)
+
+    def keep(campaign: str, period: int, privacy: GeoPrivacy, attribute: str) -> None:
+        made = entry_of(campaign, period, privacy, attribute)
+        journal.record(campaign, period, lambda book_of: made, now, bounds)
+
+    for period, (hours, campaign, asked) in enumerate(moves):
+        now += hours * HOUR
+        keep("other attribute", period, dollars(9), "debt")
+        keep("other unit", period, GeoPrivacy(9, 1, "euro"), "income")
+
+        same = partial(agreed, book, limit, asked, now, campaign)
+        if journal.spent("income", "dollar", same):
+            keep(campaign, period, asked, "income")
+            book.answers.append((now, campaign, asked))
+    journal.close()
+
+
+def test_a_thousand_small_losses_are_added_without_an_error() -> None:
+    """A thousand times the double 0.1 is more than a hundred, and 999 of it and the rest is not."""
+    small, limit = dollars(0.1), Limit(campaign=dollars(1e6), lifetime=dollars(100.0))
+    book = ListBook([(T0, f"c{i}", small) for i in range(999)])
+    assert sum(0.1 for _ in range(1000)) < 100  # what floating-point numbers make of it
+    assert not accepted(book, limit, small, T0)
+    rest = Fraction(100) - 999 * Fraction(0.1)
+    fits = float(rest)
+    while Fraction(fits) > rest:
+        fits = float(Fraction(fits) - Fraction(2) ** -60)
+    assert accepted(book, limit, dollars(fits), T0)
+
+
+def test_different_distances_are_one_currency() -> None:
+    limit = Limit(campaign=dollars(1, 1000))
+    book = ListBook([(T0, "c", dollars(1, 2000)), (T0, "c", dollars(1, 4000))])
+    assert accepted(book, limit, dollars(1, 4000), T0)
+    assert not accepted(book, limit, dollars(1, 3999.999), T0)
+
+
+def test_the_refusal_says_what_is_spent_asked_and_permitted_and_when_there_is_room() -> None:
+    limit = Limit(
+        campaign=dollars(5), windows=(Window(limit=dollars(1), length=timedelta(days=30)),)
+    )
+    book = ListBook([(T0, "a", dollars(0.5)), (T0 + HOUR, "b", dollars(0.25))])
+    error = refusal(book, limit, dollars(0.5), T0 + 2 * HOUR)
+    assert (error.campaign_id, error.attribute) == ("c", "income")
+    assert (error.spent, error.asked, error.limit) == (0.75, dollars(0.5), dollars(1))
+    assert error.scope == "any 30 days, 0:00:00"
+    assert error.frees == T0 + timedelta(days=30)
+    for part in (
+        *("'c'", "'income'", "ε = 0.5 per 1000.0 dollar", "ε = 1.0 per 1000.0 dollar"),
+        *("ε = 0.75 is spent", "any 30 days", "from 2026-05-31T00:00:00+00:00"),
+    ):
+        assert part in str(error)
+
+
+def test_of_several_limits_the_one_that_holds_longest_is_named() -> None:
+    day, month = (
+        Window(limit=dollars(e), length=timedelta(days=d)) for e, d in ((0.5, 1), (1.0, 30))
+    )
+    for windows in ((day, month), (month, day)):
+        limit = Limit(campaign=dollars(5), windows=windows)
+        error = refusal(ListBook([(T0, "a", dollars(1))]), limit, dollars(0.5), T0)
+        assert error.frees == T0 + timedelta(days=30)
+        assert error.limit == dollars(1.0)
+        limit = Limit(campaign=dollars(5), lifetime=dollars(1), windows=windows)
+        error = refusal(ListBook([(T0, "a", dollars(1))]), limit, dollars(0.5), T0)
+        assert (error.scope, error.frees) == ("lifetime", None)
+        assert "never" in str(error)
+
+
+def test_what_a_window_can_never_hold_frees_never() -> None:
+    window = Window(limit=dollars(1), length=HOUR)
+    limit = Limit(campaign=dollars(5), windows=(window,))
+    assert refusal(ListBook(), limit, dollars(2), T0).frees is None
+
+
+def test_budgets_list_every_limit_over_all_campaigns() -> None:
+    windows = (Window(limit=dollars(1, 500), length=HOUR),)
+    limit = Limit(campaign=dollars(5), lifetime=dollars(7), windows=windows)
+    book = ListBook([(T0 - 2 * HOUR, "a", dollars(1)), (T0, "b", dollars(0.5))])
+    found = [(b.attribute, b.scope, b.limit, b.spent) for b in budgets("income", limit, book, T0)]
+    assert found == [
+        ("income", "lifetime", dollars(7), 1.5),
+        ("income", "any 1:00:00", dollars(1, 500), 0.25),
+    ]

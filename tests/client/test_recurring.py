@@ -1,0 +1,139 @@
+"""Campaigns that recur: one draw in every period, whatever the clock does."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from geoveil.campaign import Campaign
+from geoveil.client import CampaignNotOpen, InMemoryCollector, Limit, Policy, Status
+from geoveil.gp import GeoPrivacy
+
+Make = Callable[..., Any]
+OPENS = datetime(2026, 1, 1, tzinfo=UTC)
+WEEK = timedelta(days=7)
+TICK = timedelta(microseconds=1)
+
+
+@pytest.fixture
+def weekly(make_campaign: Any) -> Campaign:
+    """Ten weeks and a day: the last period is short."""
+    made: Campaign = make_campaign(
+        "weekly", opens=OPENS, closes=OPENS + 10 * WEEK + timedelta(days=1), period=WEEK
+    )
+    return made
+
+
+@pytest.fixture
+def generous() -> Policy:
+    return Policy({"household income": Limit(campaign=GeoPrivacy(100, 8000, "dollar"))})
+
+
+@pytest.fixture
+def client(
+    make_either: Make, state_dir: Path | None, collector: Any, weekly: Campaign, generous: Policy,
+    fake_time: Any, make_source: Any,
+) -> Any:  # fmt: skip
+    collector.add(weekly)
+    fake_time.date = OPENS
+    return make_either(
+        state_dir=state_dir, policy=generous, source=make_source(0), fetched=("weekly",)
+    )
+
+
+@pytest.mark.parametrize(
+    ("after", "period"),
+    [
+        (timedelta(0), 0),
+        (WEEK - TICK, 0),
+        (WEEK, 1),
+        (9 * WEEK + TICK, 9),
+        (10 * WEEK - TICK, 9),
+        (10 * WEEK, 10),
+        (10 * WEEK + timedelta(days=1) - TICK, 10),
+    ],
+)
+def test_a_report_is_for_the_period_of_the_clock(
+    client: Any, fake_time: Any, after: timedelta, period: int
+) -> None:
+    fake_time.date = OPENS + after
+    assert client.contribute("weekly", 52_000).period == period
+
+
+@pytest.mark.parametrize("after", [-TICK, 10 * WEEK + timedelta(days=1)])
+def test_outside_its_dates_there_is_no_period(
+    client: Any, fake_time: Any, after: timedelta
+) -> None:
+    fake_time.date = OPENS + after
+    with pytest.raises(CampaignNotOpen):
+        client.contribute("weekly", 52_000)
+    assert client.history() == ()
+
+
+def test_every_period_is_drawn_for_once(client: Any, fake_time: Any) -> None:
+    drawn = []
+    for day in range(71):
+        fake_time.date = OPENS + timedelta(days=day)
+        drawn.append(client.contribute("weekly", 52_000 + day))
+    history = client.history()
+    assert [receipt.period for receipt in history] == list(range(11))
+    assert len({receipt.report_id for receipt in history}) == 11
+    assert drawn == [history[day // 7] for day in range(71)]
+
+
+def test_a_clock_that_is_set_back_finds_what_was_drawn(client: Any, fake_time: Any) -> None:
+    receipts = {}
+    for week in (0, 3, 5):
+        fake_time.date = OPENS + week * WEEK
+        receipts[week] = client.contribute("weekly", 1)
+    for week in (3, 0, 5, 3):
+        fake_time.date = OPENS + week * WEEK + timedelta(days=2)
+        assert client.contribute("weekly", 2) == receipts[week]
+    assert len(client.history()) == 3
+    # A period that was skipped can still be answered, once.
+    fake_time.date = OPENS + 4 * WEEK
+    assert client.contribute("weekly", 3) == client.contribute("weekly", 4)
+    assert len(client.history()) == 4
+
+
+def test_late_periods_go_out_together_in_one_batch(
+    client: Any, fake_time: Any, tape: Any, collector: Any
+) -> None:
+    """Weeks without a network: every report says which period it is for."""
+    for week in range(5):
+        fake_time.date = OPENS + week * WEEK
+        client.contribute("weekly", 52_000)
+    fake_time.date = OPENS + 8 * WEEK
+    result = client.flush()
+    assert (result.acknowledged, result.pending) == (5, 0)
+    assert [len(r.reports) for r in tape.requests if hasattr(r, "reports")] == [5]
+    assert [report.period for report in collector.reports("weekly")] == list(range(5))
+    assert {receipt.status for receipt in client.history()} == {Status.ACKNOWLEDGED}
+
+
+def test_a_period_that_the_server_has_not_reached_is_refused_alone(
+    make_client: Make, weekly: Campaign, generous: Policy, fake_time: Any, tape: Any
+) -> None:
+    """The device's clock was ahead: its report for the future is rejected, the others count."""
+    collector = InMemoryCollector([weekly], clock=lambda: OPENS + 2 * WEEK)
+    tape.handler = collector
+    client = make_client(policy=generous, fetched=("weekly",))
+    for week in (2, 9):
+        fake_time.date = OPENS + week * WEEK
+        client.contribute("weekly", 52_000)
+    result = client.flush()
+    assert (result.acknowledged, result.rejected, result.pending) == (1, 1, 0)
+    early = client.history()[1]
+    assert early.period == 9
+    assert early.rejection is not None
+    assert early.rejection.reason == "WRONG_PERIOD"
+    assert [report.period for report in collector.reports("weekly")] == [2]
+
+
+def test_every_period_costs_anew(client: Any, fake_time: Any) -> None:
+    for week in range(3):
+        fake_time.date = OPENS + week * WEEK
+        client.contribute("weekly", 52_000)
+    assert [receipt.privacy for receipt in client.history()] == 3 * [GeoPrivacy(1, 8000, "dollar")]

@@ -1,0 +1,270 @@
+"""The two shells: equal in all but `await`; what they do when they close and are cancelled."""
+
+import inspect
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from geoveil.client import (
+    AsyncClient,
+    CampaignNotFetched,
+    Client,
+    ClientClosed,
+    InMemoryTransport,
+    JournalError,
+    ParameterError,
+    PlaintextRefused,
+    PrivateValueError,
+    Status,
+    TransportError,
+    session,
+)
+
+Make = Callable[..., Any]
+PAIRS = {"close": "aclose", "__enter__": "__aenter__", "__exit__": "__aexit__"}
+
+
+def public(kind: type) -> dict[str, Any]:
+    return {
+        name: member
+        for name, member in vars(kind).items()
+        if callable(member) and (not name.startswith("_") or name in {*PAIRS, *PAIRS.values()})
+    }
+
+
+def test_both_shells_have_the_same_methods_but_for_await() -> None:
+    blocking, awaited = public(Client), public(AsyncClient)
+    assert {PAIRS.get(name, name) for name in blocking} == set(awaited)
+    for name, method in blocking.items():
+        twin = awaited[PAIRS.get(name, name)]
+        assert inspect.signature(method) == inspect.signature(twin), name
+        assert inspect.iscoroutinefunction(twin), name
+        assert not inspect.iscoroutinefunction(method), name
+
+
+def test_both_shells_are_made_alike() -> None:
+    blocking, awaited = (inspect.signature(kind).parameters for kind in (Client, AsyncClient))
+    assert list(blocking) == list(awaited)
+    for name, parameter in blocking.items():
+        if name == "transport":
+            assert "AsyncTransport" in str(awaited[name].annotation)
+            continue
+        assert parameter == awaited[name], name
+        if name != "target":
+            assert parameter.kind is inspect.Parameter.KEYWORD_ONLY, name
+
+
+@pytest.mark.parametrize("timeout_s", [0, -1, float("nan"), float("inf"), 1e10, "10", None])
+def test_timeouts_are_finite(make_either: Make, timeout_s: Any) -> None:
+    with pytest.raises(ParameterError, match="timeout_s"):
+        make_either(timeout_s=timeout_s)
+
+
+def test_a_target_or_a_transport_is_needed(make_either: Make) -> None:
+    with pytest.raises(ParameterError, match="target"):
+        make_either(transport=None)
+    with pytest.raises(PlaintextRefused, match=r"give tls=TLS\(\)"):
+        make_either(transport=None, target="collector.example:443")
+
+
+@pytest.mark.parametrize("floor_s", [0.0, -1.0, float("nan"), 61.0, "1", True])
+def test_the_floor_of_a_release_is_checked(make_either: Make, floor_s: Any) -> None:
+    with pytest.raises(ParameterError, match="release_floor_s"):
+        make_either(release_floor_s=floor_s)
+
+
+def test_a_floor_changes_nothing_but_the_time(make_either: Make, make_source: Any) -> None:
+    receipts = [
+        make_either(fetched=("income",), source=make_source(7), release_floor_s=floor_s).contribute(
+            "income", 52_000
+        )
+        for floor_s in (None, 0.002)
+    ]
+    assert receipts[0] == receipts[1]
+
+
+def test_every_way_through_contribute_keeps_the_floor(
+    make_either: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A draw, a receipt that is there, a value that is refused: all of it is paced."""
+    floors: list[float] = []
+
+    def paced(work: Callable[[], Any], floor_s: float) -> Any:
+        floors.append(floor_s)
+        return work()
+
+    monkeypatch.setattr(session, "paced", paced)
+    client = make_either(fetched=("income",), release_floor_s=0.004)
+    with pytest.raises(PrivateValueError):
+        client.contribute("income", "52000")
+    client.contribute("income", 52_000)
+    client.contribute("income", 52_000)
+    assert floors == [0.004] * 3
+
+
+def test_close_sends_what_waits(make_either: Make, collector: Any, state_dir: Path | None) -> None:
+    client = make_either(fetched=("income",), state_dir=state_dir)
+    client.contribute("income", 52_000)
+    client.close()
+    assert len(collector.reports("income")) == 1
+
+
+def test_closing_at_once_leaves_all_of_it(
+    make_either: Make, tmp_path: Path, tape: Any, collector: Any
+) -> None:
+    client = make_either(fetched=("income",), state_dir=tmp_path / "state")
+    receipt = client.contribute("income", 52_000)
+    client.close(0)
+    assert tape.submitted == []
+    again = make_either(state_dir=tmp_path / "state")
+    assert again.history() == (receipt,)
+    again.close()
+    assert len(collector.reports("income")) == 1
+
+
+def test_close_takes_no_longer_than_it_is_given(
+    make_either: Make, steering: Any, fake_time: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = make_either(fetched=("income",))
+    client.contribute("income", 52_000)
+    steering.failures[""] = TransportError("UNAVAILABLE")
+    start = fake_time.now_s
+    client.close(1.5)
+    assert 0 < fake_time.now_s - start <= 1.5
+
+
+@pytest.mark.parametrize("timeout_s", [-1, float("nan"), float("inf"), 1e10, "1", None])
+def test_the_time_to_close_is_finite_and_a_wrong_one_closes_nothing(
+    make_either: Make, timeout_s: Any
+) -> None:
+    client = make_either(fetched=("income",))
+    with pytest.raises(ParameterError, match="timeout_s"):
+        client.close(timeout_s)
+    assert client.contribute("income", 1)
+
+
+def test_a_closed_client_says_so(make_either: Make, state_dir: Path | None, tape: Any) -> None:
+    client = make_either(state_dir=state_dir)
+    client.close()
+    client.close()
+    client.close(0)
+    for use in (
+        lambda: client.contribute("income", 1),
+        lambda: client.fetch("income"),
+        *(client.flush, client.history, client.budgets, client.counts),
+    ):
+        with pytest.raises(ClientClosed, match="make a new one"):
+            use()
+    assert tape.requests == []
+
+
+def test_leaving_the_block_closes(make_either: Make, collector: Any) -> None:
+    with make_either(fetched=("income",)) as client:
+        client.contribute("income", 52_000)
+    assert len(collector.reports("income")) == 1
+    with pytest.raises(ClientClosed):
+        client.counts()
+
+
+def test_leaving_by_an_error_closes_and_keeps_the_error(make_either: Make, collector: Any) -> None:
+    client = make_either(fetched=("income",))
+
+    def fail() -> None:
+        with client:
+            client.contribute("income", 52_000)
+            raise KeyError("the app's own")
+
+    with pytest.raises(KeyError, match="the app's own"):
+        fail()
+    assert len(collector.reports("income")) == 1
+
+
+def test_a_disk_that_fails_does_not_keep_a_client_from_closing(
+    make_either: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = make_either(fetched=("income",), state_dir=tmp_path / "state")
+    client.contribute("income", 52_000)
+    (tmp_path / "state" / "journal.sqlite3").unlink()
+    client.close()
+    assert "closing: the journal at" in caplog.text
+    with pytest.raises(ClientClosed):
+        client.counts()
+
+
+def test_a_transport_that_was_given_is_left_open(make_either: Make, tape: Any) -> None:
+    closed: list[str] = []
+
+    class Counting(InMemoryTransport):
+        def close(self) -> None:
+            closed.append("close")
+
+    make_either(transport=Counting(tape)).close()
+    assert closed == []
+
+
+def test_threads_share_a_client(
+    make_client: Make, state_dir: Path | None, make_source: Any, collector: Any
+) -> None:
+    clients = [make_client(state_dir=state_dir, fetched=("income",)) for _ in range(6)]
+    if state_dir is None:
+        clients = [clients[0]] * 6  # one client, and its memory, in six threads
+    together, ids = threading.Barrier(6), []
+
+    def race(client: Client) -> None:
+        together.wait(timeout=30)
+        ids.append(client.contribute("income", 52_000).report_id)
+        client.flush()
+
+    threads = [threading.Thread(target=race, args=(client,)) for client in clients]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(ids) == 6
+    assert {report.report_id.hex() for report in collector.reports("income")} == set(ids)
+    assert len(collector.reports("income")) == 1
+
+
+def test_the_thread_sends_what_is_contributed_and_ends_with_the_client(
+    make_client: Make, state_dir: Path | None, tape: Any, collector: Any
+) -> None:
+    before = set(threading.enumerate())
+    done = threading.Event()
+    tape.after = lambda request: done.set() if hasattr(request, "reports") else None
+    client = make_client(state_dir=state_dir, background=True)
+    assert set(threading.enumerate()) == before  # none before there is work
+    wanted = threading.Event()
+    genuine, tape.after = tape.after, lambda request: wanted.set()
+    with pytest.raises(CampaignNotFetched):
+        client.contribute("income", 52_000)
+    assert wanted.wait(timeout=30)
+    tape.after = genuine
+    client.fetch("income")  # the thread may not have kept it yet
+    client.contribute("income", 52_000)
+    assert done.wait(timeout=30)
+    (started,) = set(threading.enumerate()) - before
+    assert started.daemon
+    client.close()
+    assert set(threading.enumerate()) == before
+    assert len(collector.reports("income")) == 1
+
+
+def test_closing_in_memory_forgets(make_either: Make, fake_time: Any) -> None:
+    client = make_either(fetched=("income",))
+    receipt = client.contribute("income", 1)
+    assert receipt.status is Status.PENDING
+    client.close(0)
+    again = make_either(fetched=("income",))
+    assert again.history() == ()
+
+
+def test_a_state_dir_that_can_not_be_used_is_told_at_once(
+    make_either: Make, tmp_path: Path
+) -> None:
+    (tmp_path / "state").mkdir(mode=0o755)
+    (tmp_path / "state").chmod(0o755)
+    with pytest.raises(JournalError, match="chmod 700"):
+        make_either(state_dir=tmp_path / "state")

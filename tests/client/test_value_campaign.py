@@ -1,0 +1,128 @@
+"""A device's part in a value campaign: one release of a point, kept and shown as ever."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from math import ldexp
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from geoveil.campaign import Attribute, Campaign, PlanarLaplaceSpec, digest, encode, seal
+from geoveil.client import (
+    Client,
+    Contributor,
+    InMemoryCollector,
+    InMemoryTransport,
+    Limit,
+    Policy,
+    PrivateValueError,
+)
+from geoveil.gp import GeoPrivacy, PlanarLaplace, RandomSource
+from geoveil.gp.coordinates import AzimuthalEquidistant
+from geoveil.proto.v1 import collector_pb2, report_pb2
+
+NOW = datetime.now(UTC)
+PRIVACY = GeoPrivacy(1.0, 500.0, "metre")
+PLANE = AzimuthalEquidistant(-73.95, 40.72, 60_000.0)
+POLICY = Policy({"position": Limit(campaign=PRIVACY)})
+
+
+class Replayed(RandomSource):
+    """Gives out the bits that another source gave before."""
+
+    is_secure = True
+
+    def __init__(self, draws: list[tuple[int, int]]) -> None:
+        self._draws = list(draws)
+
+    def bits(self, count: int) -> int:
+        asked, value = self._draws.pop(0)
+        assert asked == count
+        return value
+
+
+def campaign(dimension: int, **changes: Any) -> Campaign:
+    fields: dict[str, Any] = {
+        "campaign_id": "points",
+        "title": "Points",
+        "attribute": Attribute(name="position", unit="metre"),
+        "privacy": PRIVACY,
+        "mechanism": PlanarLaplaceSpec(dimension),
+        "opens": NOW - timedelta(days=1),
+        "closes": NOW + timedelta(days=1),
+    }
+    return Campaign(**(fields | changes))
+
+
+@pytest.mark.parametrize("value", [12.5, (120.0, -40.0), (1.0, 2.0, 3.0)])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_report_is_one_release_of_the_mechanism(
+    make_source: Callable[[int], Any], value: Any, seed: int
+) -> None:
+    """Bit for bit that of `PlanarLaplace.release`, from the bits drawn after the report's id."""
+    dimension = len(value) if isinstance(value, tuple) else 1
+    source = make_source(seed)
+    contributor = Contributor(policy=POLICY, source=source)
+    accepted = contributor.accept("points", _envelope(campaign(dimension)))
+    report = report_pb2.Report.FromString(contributor.prepare(accepted, value).report)
+    (count, ident), *noise = source.draws
+    assert (count, report.report_id) == (128, ident.to_bytes(16))
+    released = PlanarLaplace(PRIVACY, dimension).release(value, Replayed(noise))
+    assert [(a.query_index, a.value) for a in report.answers] == list(enumerate(released))
+
+
+def test_a_place_is_perturbed_in_the_plane(make_source: Callable[[int], Any]) -> None:
+    asked = campaign(2, attribute=Attribute(name="position", unit="metre", coordinates=PLANE))
+    source = make_source(7)
+    contributor = Contributor(policy=POLICY, source=source)
+    place = (-73.9855, 40.758)
+    accepted = contributor.accept("points", _envelope(asked))
+    report = report_pb2.Report.FromString(contributor.prepare(accepted, place).report)
+    mechanism = PlanarLaplace(PLANE.privacy(PRIVACY), 2)
+    released = mechanism.release(PLANE.project(place), Replayed(source.draws[1:]))
+    assert tuple(a.value for a in report.answers) == released
+
+
+def test_the_receipt_shows_the_perturbed_point_and_it_is_drawn_once(tmp_path: Path) -> None:
+    asked = campaign(2)
+    collector = InMemoryCollector([asked])
+    transport = InMemoryTransport(collector)
+    with Client(policy=POLICY, state_dir=tmp_path, transport=transport, background=False) as client:
+        client.fetch("points", 5.0)
+        first = client.contribute("points", (120.0, -40.0))
+        client.flush(5.0)
+        again = client.contribute("points", (9e5, 9e5))  # as if it had moved
+    (report,) = collector.reports("points")
+    values = [a.value for a in report.answers]
+    step = ldexp(1.0, asked.grid_exponent)
+    assert first.perturbed == again.perturbed == tuple(v * step for v in values)
+    assert again.acknowledged
+    assert first.privacy == PRIVACY
+
+
+@pytest.mark.parametrize("value", [5.0, (1.0, 2.0, 3.0), (1.0, float("nan"))])
+def test_values_of_another_kind_are_refused_before_anything_is_drawn(
+    make_source: Callable[[int], Any], value: Any
+) -> None:
+    source = make_source(1)
+    contributor = Contributor(policy=POLICY, source=source)
+    accepted = contributor.accept("points", _envelope(campaign(2)))
+    with pytest.raises(PrivateValueError):
+        contributor.prepare(accepted, value)
+    assert source.draws == []
+
+
+def test_a_collector_in_memory_rejects_what_is_no_point() -> None:
+    asked = campaign(2)
+    collector = InMemoryCollector([asked])
+    one = report_pb2.Report(report_id=bytes(16), answers=[report_pb2.Answer(query_index=0)])
+    request = collector_pb2.SubmitReportsRequest(
+        campaign_id="points", campaign_digest=digest(encode(asked)), reports=[one]
+    )
+    (result,) = collector(request).results
+    assert result.reason == report_pb2.REJECTION_REASON_WRONG_ANSWERS
+
+
+def _envelope(asked: Campaign) -> bytes:
+    return seal(encode(asked), None)

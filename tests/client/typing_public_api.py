@@ -1,0 +1,200 @@
+"""What a type checker knows of the client: read by mypy in test_typing.py, never run.
+
+Each `type: ignore` marks a call that must be an error; one that is none is reported as unused.
+"""
+
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Literal, assert_type
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.campaign import Campaign
+from geoveil.client import (
+    TLS,
+    AcceptedCampaign,
+    Answer,
+    AsyncClient,
+    AsyncTransport,
+    Batch,
+    Budget,
+    BudgetExceeded,
+    CampaignChanged,
+    CampaignNotFetched,
+    Client,
+    ClientError,
+    Contribution,
+    Contributor,
+    Counts,
+    FlushResult,
+    GrpcAioTransport,
+    GrpcTransport,
+    InMemoryAsyncTransport,
+    InMemoryCollector,
+    InMemoryTransport,
+    Limit,
+    Outcome,
+    Policy,
+    PublicKey,
+    Receipt,
+    Rejection,
+    Status,
+    Timing,
+    Transport,
+    Window,
+    gather,
+)
+from geoveil.gp import GeoPrivacy, GeoVeilError
+from geoveil.proto.v1 import collector_pb2
+
+
+def of_the_blocking_client(client: Client) -> None:
+    assert_type(client.fetch("income"), Campaign)
+    assert_type(client.fetch("income", 2.0), Campaign)
+    assert_type(client.fetch("income", timeout_s=2.0), Campaign)
+    assert_type(client.contribute("income", 52_000), Receipt)
+    assert_type(client.flush(), FlushResult)
+    assert_type(client.flush(timeout_s=1.0), FlushResult)
+    assert_type(client.history(), tuple[Receipt, ...])
+    assert_type(client.budgets(), tuple[Budget, ...])
+    assert_type(client.counts(), Counts)
+    client.close()
+    client.close(0)
+    with client as entered:
+        assert_type(entered, Client)
+
+
+async def of_the_awaited_client(client: AsyncClient) -> None:
+    assert_type(await client.fetch("income"), Campaign)
+    assert_type(await client.fetch("income", timeout_s=2.0), Campaign)
+    assert_type(await client.contribute("income", 52_000), Receipt)
+    assert_type(await client.flush(), FlushResult)
+    assert_type(await client.history(), tuple[Receipt, ...])
+    assert_type(await client.budgets(), tuple[Budget, ...])
+    assert_type(await client.counts(), Counts)
+    await client.aclose()
+    await client.aclose(0)
+    async with client as entered:
+        assert_type(entered, AsyncClient)
+
+
+def of_values(client: Client, array: NDArray[np.float64]) -> None:
+    client.contribute("income", 52_000)
+    client.contribute("income", 52_000.5)
+    client.contribute("places", (-73.98, 40.72))
+    client.contribute("places", [-73.98, 40.72])
+    client.contribute("places", array)
+    client.contribute("income", "52000")  # type: ignore[arg-type]
+    client.contribute("income", None)  # type: ignore[arg-type]
+    client.contribute("income", 1j)  # type: ignore[arg-type]
+    client.contribute("income")  # type: ignore[call-arg]
+    client.contribute(3, 52_000)  # type: ignore[arg-type]
+
+
+def of_construction(policy: Policy, transport: Transport, awaited: AsyncTransport) -> None:
+    Client("collector.example:443", policy=policy, tls=TLS(), state_dir="state")
+    Client(policy=policy, transport=transport, background=False, timing=Timing())
+    AsyncClient(policy=policy, transport=awaited, most_pending=10, release_floor_s=0.005)
+    Client(policy=policy, transport=InMemoryTransport(InMemoryCollector()))
+    AsyncClient(policy=policy, transport=InMemoryTransport(InMemoryCollector()).aio)
+    Client(policy=policy, transport=GrpcTransport("localhost:1"))
+    AsyncClient(policy=policy, transport=GrpcAioTransport("localhost:1"))
+    Client("collector.example:443")  # type: ignore[call-arg]
+    Client("collector.example:443", policy)  # type: ignore[call-arg]
+    Client(policy={"income": 1.0})  # type: ignore[arg-type]
+    Client(policy=policy, transport=awaited)  # type: ignore[arg-type]
+    AsyncClient(policy=policy, transport=transport)  # type: ignore[arg-type]
+    Client(policy=policy, timeout_s="10")  # type: ignore[arg-type]
+    Client(policy=policy, timeout_ms=10)  # type: ignore[call-arg]
+    TLS(b"certificates")  # type: ignore[call-arg]
+
+
+def of_use(client: Client, awaited: AsyncClient) -> None:
+    client.aclose()  # type: ignore[attr-defined]
+    awaited.close()  # type: ignore[attr-defined]
+    awaited.history().index(3)  # type: ignore[attr-defined]
+    with awaited:  # type: ignore[attr-defined]
+        pass
+
+
+def of_policies(key: PublicKey) -> None:
+    dollars = GeoPrivacy(1, 8000, "dollar")
+    window = Window(limit=dollars, length=timedelta(days=365))
+    limit = Limit(campaign=dollars, lifetime=dollars, windows=(window,))
+    policy = Policy({"income": limit}, trusted_keys=[key], minimum_participants=100)
+    assert_type(policy.limit("income"), Limit | None)
+    assert_type(policy.latest_close, datetime | None)
+    assert_type(policy.trusted_keys, Collection[PublicKey] | None)
+    assert_type(policy.minimum_participants, int)
+    assert_type(limit.campaign, GeoPrivacy)
+    assert_type(limit.windows, tuple[Window, ...])
+    Policy({"income": dollars})
+    Policy({"income": 1.0})  # type: ignore[dict-item]
+    Policy({"income": limit}, [key])  # type: ignore[call-arg]
+    Policy({"income": limit}, trusted_keys=["ed25519:00"])  # type: ignore[list-item]
+    Policy({"income": limit}, latest_close="2027-01-01")  # type: ignore[arg-type]
+    Limit(dollars)  # type: ignore[call-arg]
+    Window(limit=dollars, length=365)  # type: ignore[arg-type]
+    policy.minimum_participants = 0  # type: ignore[misc]
+
+
+def of_receipts(receipt: Receipt, result: FlushResult, counts: Counts, budget: Budget) -> None:
+    assert_type(receipt.campaign_id, str)
+    assert_type(receipt.period, int)
+    assert_type(receipt.attribute, str)
+    assert_type(receipt.report_id, str)
+    assert_type(receipt.digest, str)
+    assert_type(receipt.answers, tuple[Answer, ...])
+    assert_type(receipt.perturbed, tuple[float, ...])
+    assert_type(receipt.privacy, GeoPrivacy)
+    assert_type(receipt.drawn, datetime)
+    assert_type(receipt.status, Status)
+    assert_type(receipt.sent, datetime | None)
+    assert_type(receipt.settled, datetime | None)
+    assert_type(receipt.rejection, Rejection | None)
+    assert_type(receipt.failure, str | None)
+    assert_type(receipt.acknowledged, bool)
+    assert_type((result.acknowledged, result.rejected, result.pending), tuple[int, int, int])
+    assert_type((counts.pending_bytes, counts.expired, counts.refused), tuple[int, int, int])
+    assert_type((budget.scope, budget.limit, budget.spent), tuple[str, GeoPrivacy, float])
+    receipt.acknowledged = True  # type: ignore[misc]
+    receipt.value.hex()  # type: ignore[attr-defined]
+
+
+def of_bulk_hosts(contributor: Contributor, envelope: bytes, transport: Transport) -> None:
+    accepted = contributor.accept("income", envelope)
+    assert_type(accepted, AcceptedCampaign)
+    assert_type(accepted.campaign, Campaign)
+    assert_type(accepted.signer, PublicKey | None)
+    contributions = [contributor.prepare(accepted, 52_000, period=3)]
+    assert_type(contributions, list[Contribution])
+    for batch in gather(contributions):
+        assert_type(batch, Batch)
+        response = transport.submit_reports(batch.request(), 1.0)
+        assert_type(response, collector_pb2.SubmitReportsResponse)
+        assert_type(batch.outcomes(response), tuple[Outcome, ...])
+    contributor.accept("income", "envelope")  # type: ignore[arg-type]
+    contributor.prepare(envelope, 52_000)  # type: ignore[arg-type]
+    contributor.prepare(accepted, 52_000, 3)  # type: ignore[call-arg]
+
+
+def of_errors(client: Client) -> None:
+    try:
+        client.contribute("income", 52_000)
+    except BudgetExceeded as error:
+        assert_type(error.frees, datetime | None)
+        assert_type((error.spent, error.asked, error.limit), tuple[float, GeoPrivacy, GeoPrivacy])
+    except CampaignNotFetched as error:
+        assert_type(error.cause, ClientError | None)
+    except CampaignChanged as error:
+        assert_type((error.pinned, error.found), tuple[str, str])
+    except GeoVeilError as error:
+        assert_type(error.__traceback__, TracebackType | None)
+
+
+def of_tests_of_apps(collector: InMemoryCollector) -> None:
+    assert_type(InMemoryTransport(collector).aio, InMemoryAsyncTransport)
+    assert_type(Status.PENDING, Literal[Status.PENDING])
+    InMemoryTransport()  # type: ignore[call-arg]
