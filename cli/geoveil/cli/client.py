@@ -44,6 +44,8 @@ def history(
         "status",
         box=SIMPLE_HEAD,
     )
+    for column in (table.columns[0], table.columns[-1]):
+        column.no_wrap = True  # an id has to be typed
     for receipt in receipts:
         name = receipt.campaign_id + (f" ({receipt.period})" if receipt.period else "")
         table.add_row(
