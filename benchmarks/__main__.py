@@ -2,13 +2,15 @@
 
 import argparse
 
-from benchmarks import kde, oneway, release, scale, simulate, startup, submit
+from benchmarks import host, kde, oneway, release, scale, simulate, startup, store, submit
 
 TABLES = {
     "simulate": simulate.table,
     "release": release.table,
     "scale": scale.table,
     "startup": startup.table,
+    "host": host.table,
+    "store": store.table,
     "submit": submit.table,
     "oneway": oneway.table,
     "kde": kde.table,

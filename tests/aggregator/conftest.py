@@ -31,6 +31,8 @@ from geoveil.proto.v1 import analyst_pb2, campaign_pb2, collector_pb2, report_pb
 from geoveil.proto.v1.analyst_pb2_grpc import AnalystStub
 from geoveil.proto.v1.collector_pb2_grpc import CollectorStub
 
+from .postgres import PostgresServer, running_server
+
 OPENS = datetime(2030, 1, 1, tzinfo=UTC)
 CLOSES = datetime(2030, 2, 1, tzinfo=UTC)
 
@@ -95,6 +97,20 @@ def publish() -> Callable[..., Published]:
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """One server per test process."""
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """URL of an empty database, one per test."""
+    with postgres_server.database() as url:
+        yield url
 
 
 @pytest.fixture

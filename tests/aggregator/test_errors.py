@@ -1,8 +1,18 @@
+"""The catalogue is complete, and what callers learn is what it permits."""
+
+import re
+from pathlib import Path
+from typing import Any
+
 import grpc
 import pytest
+from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
+from google.rpc.status_pb2 import Status
 
 from geoveil.aggregator.diagnostics import traceback_without_values
-from geoveil.aggregator.errors import CATALOGUE, Code, Row, ServiceError, public
+from geoveil.aggregator.errors import CATALOGUE, Code, ServiceError, public
+from geoveil.aggregator.status_details import trailing_metadata
+from geoveil.campaign import SignatureInvalid
 from geoveil.gp import GeoVeilError, ParameterError, UnsupportedError
 
 
@@ -12,11 +22,23 @@ def test_every_code_has_a_row_with_a_real_status_and_a_text(code: Code) -> None:
     assert row.status in grpc.StatusCode.__members__
     assert row.status not in ("OK", "UNKNOWN")
     assert row.text
-    assert public(ServiceError(code)) == row
+    told = public(ServiceError(code))
+    assert (told.status, told.text, told.retry_after_s) == row
+    assert told.code is code
 
 
 def test_catalogue_has_no_row_without_a_code() -> None:
     assert set(CATALOGUE) == set(Code)
+
+
+def test_the_protocol_page_lists_the_catalogue() -> None:
+    page = Path(__file__).parents[2] / "docs" / "protocol.md"
+    rows = re.findall(r"^\| `([A-Z_]+)` \| `([A-Z_]+)` \|", page.read_text(), flags=re.MULTILINE)
+    assert rows == [(code.name, CATALOGUE[code].status) for code in sorted(Code, key=_name)]
+
+
+def _name(code: Code) -> str:
+    return code.name
 
 
 def test_detail_of_a_service_error_stays_in_the_process() -> None:
@@ -26,22 +48,76 @@ def test_detail_of_a_service_error_stays_in_the_process() -> None:
     assert isinstance(error, GeoVeilError)
 
 
-def test_domain_errors_are_invalid_arguments_with_their_own_text() -> None:
-    assert public(ParameterError("confidence", 2.0, "a number in (0, 1)")) == Row(
-        "INVALID_ARGUMENT", "confidence must be a number in (0, 1), got confidence=2.0"
+def test_what_is_told_besides_the_text_goes_to_the_caller() -> None:
+    error = ServiceError(Code.TOO_FEW_REPORTS, "for us", told="every query needs 100 answers")
+    assert public(error).text == (
+        "there are too few reports to show an estimate: every query needs 100 answers"
     )
-    assert public(UnsupportedError("no proof")) == Row("INVALID_ARGUMENT", "no proof")
+
+
+def test_domain_errors_are_invalid_arguments_with_their_own_text() -> None:
+    told = public(ParameterError("confidence", 2.0, "a number in (0, 1)"))
+    assert told.status == "INVALID_ARGUMENT"
+    assert told.text == "confidence must be a number in (0, 1), got confidence=2.0"
+    assert told.violation == ("confidence", "a number in (0, 1)")
+    told = public(UnsupportedError("no proof"))
+    assert (told.code, told.text, told.violation) == (Code.INVALID_ARGUMENT, "no proof", None)
+    told = public(SignatureInvalid("it is too short"))
+    assert (told.code, told.status) == (Code.SIGNATURE_INVALID, "INVALID_ARGUMENT")
+    assert "too short" in told.text
 
 
 def test_anything_else_is_internal_and_says_nothing() -> None:
-    assert public(KeyError("4711")) == Row("INTERNAL", "internal error")
+    told = public(KeyError("4711"))
+    assert (told.code, told.text, told.violation) == (Code.INTERNAL, "internal error", None)
 
 
-def test_texts_fit_a_header() -> None:
-    # At most 12 bytes per character once UTF-8 is percent-encoded; headers end at 8 KiB.
-    text = public(ParameterError("title", "\N{PILE OF POO}" * 100_000, "one line")).text
+def details_of(error: Exception) -> tuple[Status, dict[str, Any]]:
+    ((key, value),) = trailing_metadata(public(error))
+    assert key == "grpc-status-details-bin"
+    status = Status.FromString(value)
+    found: dict[str, Any] = {}
+    for packed in status.details:
+        for kind in (ErrorInfo, RetryInfo, BadRequest):
+            message = kind()
+            if packed.Unpack(message):
+                found[kind.DESCRIPTOR.name] = message
+    assert len(found) == len(status.details)
+    return status, found
+
+
+@pytest.mark.parametrize("code", Code)
+def test_details_say_what_the_status_says(code: Code) -> None:
+    status, details = details_of(ServiceError(code))
+    assert status.code == grpc.StatusCode[CATALOGUE[code].status].value[0]
+    assert status.message == CATALOGUE[code].text
+    assert (details["ErrorInfo"].reason, details["ErrorInfo"].domain) == (code.name, "geoveil")
+    # A full server says when to come back; what can't succeed never does.
+    retried = {"RESOURCE_EXHAUSTED", "UNAVAILABLE"}
+    assert ("RetryInfo" in details) is (CATALOGUE[code].status in retried)
+
+
+def test_details_name_the_field_and_the_delay() -> None:
+    _, details = details_of(ParameterError("page_size", -1, "an integer from 0 to 1,000"))
+    (violation,) = details["BadRequest"].field_violations
+    assert (violation.field, violation.description) == (
+        "page_size",
+        "must be an integer from 0 to 1,000",
+    )
+    _, details = details_of(ServiceError(Code.RATE_LIMITED, retry_after_s=12.5))
+    assert details["RetryInfo"].retry_delay.ToMilliseconds() == 12_500
+
+
+def test_errors_fit_the_headers() -> None:
+    """At most 12 bytes per character once percent-encoded, 4/3 for binary; 8 KiB in all."""
+    pile = "\N{PILE OF POO}" * 100_000
+    error = ParameterError(pile, pile, pile)
+    told = public(error)
+    ((_, value),) = trailing_metadata(told)
+    assert len(told.text) > 250
+    assert 12 * len(told.text) + 4 * len(value) / 3 < 8000
+    text = public(ParameterError("title", pile, "one line")).text
     assert text.startswith("title must be one line, got title=")
-    assert 12 * len(text) < 8192
 
 
 def test_tracebacks_name_the_places_and_never_the_values() -> None:

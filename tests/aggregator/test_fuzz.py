@@ -7,7 +7,7 @@ afterwards.
 
 import sqlite3
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,6 +17,7 @@ import grpc.aio
 import pytest
 from google.protobuf.message import Message
 
+from geoveil.campaign import SigningKey, seal
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2, collector_pb2, report_pb2
 
 ACCEPTED = report_pb2.REPORT_STATUS_ACCEPTED
@@ -51,11 +52,13 @@ def mutated(message: bytes, rng: Random) -> bytes:
     return bytes(data)
 
 
-def contents(database: Path) -> list[list[tuple[Any, ...]]]:
+def contents(database: Path) -> dict[str, list[tuple[Any, ...]]]:
     """Return every row of every table."""
     with closing(sqlite3.connect(database)) as connection:
-        tables = ("geoveil_schema", "campaign", "report", "query_sum")
-        return [connection.execute(f"SELECT * FROM {table}").fetchall() for table in tables]
+        find = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
+        tables = [name for (name,) in connection.execute(find).fetchall()]
+        assert "campaign" in tables
+        return {t: connection.execute(f"SELECT * FROM {t}").fetchall() for t in tables}
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -74,6 +77,9 @@ async def test_mutated_messages(
     await wire.analyst.CloseCampaign(analyst_pb2.CloseCampaignRequest(campaign_id="closed"))
     batch = [wire_report(n, (n % 3, 2**n)) for n in range(4)]
     envelope = campaign_pb2.CampaignEnvelope(campaign=publish("new").published)
+    signed = campaign_pb2.CampaignEnvelope.FromString(
+        seal(publish("signed").published, SigningKey.generate())
+    )
     seeds: list[tuple[str, Message, type[Message]]] = [
         (
             "Collector/SubmitReports",
@@ -90,13 +96,21 @@ async def test_mutated_messages(
             collector_pb2.GetCampaignResponse,
         ),
         (
-            "Analyst/CreateCampaign",
-            analyst_pb2.CreateCampaignRequest(envelope=envelope),
-            analyst_pb2.CreateCampaignResponse,
+            "Collector/BrowseCampaigns",
+            collector_pb2.BrowseCampaignsRequest(page_size=1, page_token="income"),
+            collector_pb2.BrowseCampaignsResponse,
         ),
+        *[
+            (
+                "Analyst/CreateCampaign",
+                analyst_pb2.CreateCampaignRequest(envelope=one),
+                analyst_pb2.CreateCampaignResponse,
+            )
+            for one in (envelope, signed)
+        ],
         (
             "Analyst/GetEstimate",
-            analyst_pb2.GetEstimateRequest(campaign_id="income", confidence=0.9),
+            analyst_pb2.GetEstimateRequest(campaign_id="income", confidence=0.9, period=0),
             analyst_pb2.GetEstimateResponse,
         ),
         (
@@ -145,6 +159,64 @@ async def test_mutated_messages(
     assert result.status == ACCEPTED
 
 
+@pytest.mark.parametrize("seed", [3, 4])
+async def test_mutated_messages_in_streams(
+    start_server: Any,
+    publish: Callable[..., Any],
+    wire_report: Callable[..., Any],
+    seed: int,
+) -> None:
+    rng = Random(seed)
+    wire = (await start_server()).wire
+    campaign = publish()
+    await wire.create(campaign)
+    batch = [wire_report(n, (n % 3, 2**n)) for n in range(4)]
+    sound = collector_pb2.SubmitReportsRequest(
+        campaign_id=campaign.campaign_id, campaign_digest=campaign.digest, reports=batch
+    ).SerializeToString()
+    watched = analyst_pb2.WatchEstimateRequest(campaign_id="nobody", confidence=0.9, period=0)
+    submit = wire.channel.stream_stream("/geoveil.proto.v1.Collector/SubmitReportStream")
+    watch = wire.channel.unary_stream("/geoveil.proto.v1.Analyst/WatchEstimate")
+    seen = set()
+    taken: dict[bytes, list[tuple[int, int]]] = {}
+    for _ in range(300):
+        messages = [mutated(sound, rng) for _ in range(rng.randrange(1, 6))]
+        stream = submit(timeout=30)
+        answers = await in_turn(stream, messages)
+        seen.add(await stream.code())
+        for message, answer in zip(messages, answers, strict=False):
+            reports = collector_pb2.SubmitReportsRequest.FromString(message).reports
+            results = collector_pb2.SubmitReportsResponse.FromString(answer).results
+            for report, result in zip(reports, results, strict=True):
+                if result.status == ACCEPTED:
+                    assert report.report_id not in taken
+                    taken[report.report_id] = [(a.query_index, a.value) for a in report.answers]
+        never = watch(mutated(watched.SerializeToString(), rng), timeout=30)
+        with pytest.raises(grpc.aio.AioRpcError):
+            await never.read()
+        assert await never.code() in PERMITTED
+    assert seen <= PERMITTED
+    assert {grpc.StatusCode.OK, grpc.StatusCode.INVALID_ARGUMENT} <= seen
+    assert taken, "no mutated report was sound: the state was not put to the test"
+    expected = [[v for a in taken.values() for i, v in a if i == query] for query in range(3)]
+    assert await wire.sums(campaign) == [(len(v), sum(v), sum(x * x for x in v)) for v in expected]
+
+
+async def in_turn(stream: Any, messages: list[bytes]) -> list[bytes]:
+    """Send one message after the other; return the answers that came before the stream ended.
+
+    Each waits for the answer before: grpc.aio's client reports INTERNAL, whatever the server says,
+    if the stream ends while it writes (grpc/grpc#36066).
+    """
+    answers = []
+    with suppress(grpc.aio.AioRpcError):
+        for message in messages:
+            await stream.write(message)
+            answers.append(await stream.read())
+        await stream.done_writing()
+    return answers
+
+
 async def call(
     wire: Any, method: str, data: bytes, response_type: type[Message]
 ) -> tuple[grpc.StatusCode, Message | None]:
@@ -158,7 +230,7 @@ async def call(
 
 
 async def refused_changes_nothing(
-    wire: Any, rng: Random, database: Path, before: list[list[tuple[Any, ...]]]
+    wire: Any, rng: Random, database: Path, before: dict[str, list[tuple[Any, ...]]]
 ) -> None:
     """Send what can't be taken to every method that changes anything."""
     noise = report_pb2.Report(report_id=rng.randbytes(16), answers=[report_pb2.Answer(value=1)])

@@ -1,6 +1,8 @@
 """Packing, hiding and admitting single reports."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -69,6 +71,20 @@ def test_split_admits_all_answers_in_order(publish: Callable[..., Any]) -> None:
         assert fault.reason is Reason.WRONG_ANSWERS
         assert "all the numbers from 0 to 2, in order" in fault.detail
         assert len(fault.detail) < 200  # 10,000 of them fit a response
+
+
+def test_periods_are_those_of_the_campaign(publish: Callable[..., Any]) -> None:
+    once = publish().campaign
+    weekly = replace(once, period=timedelta(days=7))
+    assert weekly.periods == 5
+    for campaign, periods in ((once, 1), (weekly, 5)):
+        admission = Admission(campaign)
+        assert admission.fault(Report(ID, [(0, 0)], periods - 1)) is None
+        for wrong in (periods, 2**32 - 1):
+            fault = admission.fault(Report(ID, [(0, 0)], wrong))
+            assert fault is not None
+            assert fault.reason is Reason.WRONG_PERIOD
+            assert f"from 0 to {periods - 1}, got period={wrong}" in fault.detail
 
 
 @pytest.mark.parametrize("length", [0, 1, 15, 17, 1000])

@@ -2,9 +2,7 @@
 
 import asyncio
 import logging
-import shutil
 import sqlite3
-import subprocess
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -15,8 +13,14 @@ import grpc.aio
 import pytest
 
 from geoveil.aggregator import Code, ServiceError, SQLiteStore
+from geoveil.aggregator.database_url import DatabaseURL
+from geoveil.aggregator.layout import Layout
+from geoveil.aggregator.reports import Report
+from geoveil.campaign import PublicKey
 from geoveil.gp import ParameterError
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2, collector_pb2, report_pb2
+
+from .tls_files import Authority
 
 ACCEPTED = report_pb2.REPORT_STATUS_ACCEPTED
 DUPLICATE = report_pb2.REPORT_STATUS_DUPLICATE
@@ -193,10 +197,10 @@ async def test_defects_are_logged_without_contents_and_told_without_details(
     campaign = publish()
     await wire.create(campaign)
 
-    def broken(answers: list[tuple[int, int]]) -> bytes:
-        raise ValueError(f"can't pack {answers}")
+    def broken(self: Layout, report: Report) -> bytes:
+        raise ValueError(f"can't pack {report.answers}")
 
-    monkeypatch.setattr("geoveil.aggregator.service.pack", broken)
+    monkeypatch.setattr(Layout, "pack", broken)
     with caplog.at_level(logging.DEBUG):
         call = wire.submit(campaign, wire_report(123_456_789, (0, 4711)))
         assert await refused(grpc.StatusCode.INTERNAL, call) == "internal error"
@@ -218,7 +222,7 @@ async def test_a_database_of_another_version_refuses_to_start(
 ) -> None:
     SQLiteStore(database).close()
     with sqlite3.connect(database) as other:
-        other.execute("UPDATE geoveil_schema SET version = 99")
+        other.execute("UPDATE geoveil_revision SET version_num = '0099'")
     other.close()
     with pytest.raises(ServiceError) as caught:
         await start_server()
@@ -251,20 +255,47 @@ async def test_a_failed_commit_is_unavailable_and_can_be_sent_again(
     assert (await wire.sums(campaign))[0] == (1, 5, 25)
 
 
+async def test_replicas_on_postgresql_count_a_report_once(
+    start_server: Any,
+    publish: Callable[..., Any],
+    wire_report: Callable[..., Any],
+    postgres_url: str,
+) -> None:
+    url = DatabaseURL(postgres_url)
+    one, two = [(await start_server(database=url)).wire for _ in range(2)]
+    campaign = publish()
+    await one.create(campaign)
+    report = wire_report(1, (0, 5))
+    assert what(await one.submit(campaign, report)) == [ACCEPTED]
+    assert what(await two.submit(campaign, report, wire_report(2, (0, 7)))) == [DUPLICATE, ACCEPTED]
+    assert (await one.sums(campaign))[0] == (2, 12, 74)
+
+
+async def test_settings_reach_the_service(
+    start_server: Any, publish: Callable[..., Any], wire_report: Callable[..., Any]
+) -> None:
+    status = grpc.StatusCode
+    campaign = publish()
+    key = PublicKey.parse("ed25519:" + 32 * "0a")
+    trusting = (await start_server(trusted_keys=(key,))).wire
+    await refused(status.PERMISSION_DENIED, trusting.create(campaign))
+    for limit in ({"campaign_rate": 0.001}, {"peer_rate": 0.001, "peer_burst": 1}):
+        wire = (await start_server(**limit)).wire
+        await wire.create(campaign)
+        await wire.submit(campaign, wire_report(1, (0, 5)))
+        text = await refused(
+            status.RESOURCE_EXHAUSTED, wire.submit(campaign, wire_report(1, (0, 5)))
+        )
+        assert "too many requests" in text
+
+
 @pytest.fixture
 def tls(tmp_path: Path) -> dict[str, Path]:
     """The files of a certificate for this machine."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("needs openssl to make a certificate")
-    files = {"tls_key": tmp_path / "key.pem", "tls_certificate": tmp_path / "certificate.pem"}
-    make = (
-        "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -subj /CN=test"
-    )
-    command = [openssl, *make.split(), "-addext", "subjectAltName=IP:127.0.0.1"]
-    command += ["-keyout", str(files["tls_key"]), "-out", str(files["tls_certificate"])]
-    subprocess.run(command, check=True, capture_output=True)
-    return files
+    authority = Authority("test")
+    certificate, key = authority.issue("server").write(tmp_path, "server")
+    certificate.write_bytes(certificate.read_bytes() + authority.certificate)
+    return {"tls_key": key, "tls_certificate": certificate}
 
 
 async def test_tls(

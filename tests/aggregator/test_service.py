@@ -14,7 +14,7 @@ import pytest
 from geoveil.aggregator import Code, ServiceError, SQLiteStore
 from geoveil.aggregator.reports import Reason, Report, Status
 from geoveil.aggregator.store import CampaignRecord, Outcome, Submission
-from geoveil.campaign import Allocation, DebiasedLaplaceSpec, State
+from geoveil.campaign import Allocation, DebiasedLaplaceSpec, State, seal
 from geoveil.gp import GeoVeilError, ParameterError
 
 SECOND = timedelta(seconds=1)
@@ -41,12 +41,12 @@ async def test_creating_is_idempotent_by_content(
 ) -> None:
     service = (await start_service()).service
     campaign = publish()
-    assert await service.create_campaign(campaign.published) == campaign.digest
-    assert await service.create_campaign(campaign.published) == campaign.digest
+    assert await service.create_campaign(seal(campaign.published)) == campaign.digest
+    assert await service.create_campaign(seal(campaign.published)) == campaign.digest
     other = publish(title="Another title")
-    await refused(Code.CAMPAIGN_ID_TAKEN, service.create_campaign(other.published))
+    await refused(Code.CAMPAIGN_ID_TAKEN, service.create_campaign(seal(other.published)))
     (standing,) = await service.list_campaigns()
-    assert standing.record.published == campaign.published
+    assert standing.record.published == seal(campaign.published)
 
 
 @pytest.mark.parametrize("change", [b"", b"\x00", b"\xff\xff\xff", "cut", "unknown field"])
@@ -57,7 +57,7 @@ async def test_campaigns_that_are_not_sound_are_refused(
     published = publish().published
     named = {"cut": published[:-3], "unknown field": published + b"\xf8\x07\x01"}
     with pytest.raises(GeoVeilError) as caught:
-        await service.create_campaign(named.get(change, change))
+        await service.create_campaign(seal(named.get(change, change)))
     assert not isinstance(caught.value, ServiceError)
     assert await service.list_campaigns() == []
 
@@ -66,7 +66,7 @@ async def test_states_follow_the_clock_and_the_analyst(
     start_service: Any, publish: Callable[..., Any], clock: Any
 ) -> None:
     service = (await start_service()).service
-    await service.create_campaign(publish().published)
+    await service.create_campaign(seal(publish().published))
 
     async def state_at(now: Any) -> State:
         clock.now = now
@@ -91,7 +91,9 @@ async def test_unknown_campaigns(start_service: Any, publish: Callable[..., Any]
         outcomes(service, campaign, report(1, (0, 5))),
     ):
         await refused(Code.CAMPAIGN_NOT_FOUND, call)
-    await service.create_campaign(campaign.published)  # not finding it before is not remembered
+    await service.create_campaign(
+        seal(campaign.published)
+    )  # not finding it before is not remembered
     assert await outcomes(service, campaign, report(1, (0, 5))) == [Status.ACCEPTED]
 
 
@@ -100,7 +102,7 @@ async def test_reports_for_other_bytes_are_refused_whole(
 ) -> None:
     service = (await start_service()).service
     campaign = publish()
-    await service.create_campaign(campaign.published)
+    await service.create_campaign(seal(campaign.published))
     for wrong in (b"", bytes(32), campaign.digest[:-1], campaign.digest + b"\x00"):
         await refused(Code.DIGEST_MISMATCH, service.submit("income", wrong, [report(1, (0, 5))]))
     assert store.get_campaign("income").reports == 0
@@ -109,7 +111,7 @@ async def test_reports_for_other_bytes_are_refused_whole(
 async def test_batches_have_a_size(start_service: Any, publish: Callable[..., Any]) -> None:
     service = (await start_service(max_batch=3)).service
     campaign = publish()
-    await service.create_campaign(campaign.published)
+    await service.create_campaign(seal(campaign.published))
     assert len(await outcomes(service, campaign, *[report(n, (0, 5)) for n in range(3)])) == 3
     for count in (0, 4):
         with pytest.raises(ParameterError, match=f"1 to 3, got number of reports={count}"):
@@ -121,7 +123,7 @@ async def test_each_report_is_judged_by_itself(
 ) -> None:
     service = (await start_service()).service
     campaign = publish(mechanism=DebiasedLaplaceSpec())
-    await service.create_campaign(campaign.published)
+    await service.create_campaign(seal(campaign.published))
     low, high = campaign.campaign.mechanisms[0].grid_range
     batch = [
         report(1, (0, high)),
@@ -156,7 +158,7 @@ async def test_a_batch_with_nothing_sound_in_it(
 ) -> None:
     service = (await start_service()).service
     campaign = publish()
-    await service.create_campaign(campaign.published)
+    await service.create_campaign(seal(campaign.published))
     assert await outcomes(service, campaign, report(1)) == [Reason.WRONG_ANSWERS]
 
 
@@ -166,7 +168,7 @@ async def test_dates_are_kept_up_to_the_skew_of_clocks(
 ) -> None:
     service = (await start_service(clock_skew_s=skew_s)).service
     campaign = publish()
-    await service.create_campaign(campaign.published)
+    await service.create_campaign(seal(campaign.published))
     skew = timedelta(seconds=skew_s)
     times = [
         (clock.opens - skew - SECOND, Reason.NOT_OPEN),
@@ -185,7 +187,7 @@ async def test_retries_outlive_the_campaign(
 ) -> None:
     service = (await start_service()).service
     campaign = publish()
-    await service.create_campaign(campaign.published)
+    await service.create_campaign(seal(campaign.published))
     acknowledged = report(1, (0, 5))
     assert await outcomes(service, campaign, acknowledged) == [Status.ACCEPTED]
     if by_analyst:
@@ -202,13 +204,14 @@ async def test_estimates_against_textbook_formulas(
 ) -> None:
     service = (await start_service()).service
     campaign = publish(queries=3)
-    await service.create_campaign(campaign.published)
+    await service.create_campaign(seal(campaign.published))
     answers = [3, -5, 40, 12]
     await outcomes(
         service, campaign, *[report(n, (0, v)) for n, v in enumerate(answers)], report(9, (1, 7))
     )
-    standing, (several, one, none) = await service.estimate("income", 0.9)
-    assert standing.state is State.OPEN
+    shown = await service.estimate("income", 0.9)
+    several, one, none = shown.disclosure.estimates
+    assert shown.standing.state is State.OPEN
     step = ldexp(1.0, campaign.campaign.grid_exponent)
     error = stdev(answers) / sqrt(4) * step
     z = NormalDist().inv_cdf(0.95)
@@ -228,7 +231,7 @@ async def test_confidence_is_a_probability(
     start_service: Any, publish: Callable[..., Any], confidence: float
 ) -> None:
     service = (await start_service()).service
-    await service.create_campaign(publish().published)
+    await service.create_campaign(seal(publish().published))
     with pytest.raises(ParameterError, match="confidence"):
         await service.estimate("income", confidence)
 
@@ -238,7 +241,7 @@ async def test_split_campaigns_count_every_query(
 ) -> None:
     service = (await start_service()).service
     campaign = publish(queries=4, allocation=Allocation.SPLIT)
-    await service.create_campaign(campaign.published)
+    await service.create_campaign(seal(campaign.published))
     batch = [report(n, *[(q, 10**q * n) for q in range(4)]) for n in range(1, 4)]
     assert await outcomes(service, campaign, *batch) == [Status.ACCEPTED] * 3
     assert [t.total for t in store.totals("income")] == [6, 60, 600, 6000]
@@ -247,9 +250,11 @@ async def test_split_campaigns_count_every_query(
 async def test_an_unreadable_stored_campaign_is_not_the_callers_fault(
     start_service: Any, store: SQLiteStore
 ) -> None:
-    store.create_campaign(CampaignRecord(campaign_id="later", published=b"\x12\x34", queries=1))
     service = (await start_service()).service
-    await refused(Code.INTERNAL, service.get_campaign("later"))
+    unreadable = {"later": b"\x12\x34", "no-envelope": b"\xff", "damaged": seal(b"\x12\x34")}
+    for name, published in unreadable.items():
+        store.create_campaign(CampaignRecord(campaign_id=name, published=published, queries=1))
+        await refused(Code.INTERNAL, service.get_campaign(name))
 
 
 async def test_a_failing_store_refuses_the_batch_and_changes_nothing(
@@ -261,7 +266,7 @@ async def test_a_failing_store_refuses_the_batch_and_changes_nothing(
 
     service = (await start_service(lambda: Full(database))).service
     campaign = publish()
-    await service.create_campaign(campaign.published)
+    await service.create_campaign(seal(campaign.published))
     await refused(Code.STORE_UNAVAILABLE, outcomes(service, campaign, report(1, (0, 5))))
     assert store.get_campaign("income").reports == 0
 
@@ -271,7 +276,7 @@ async def test_many_at_once_are_counted_once_each(
 ) -> None:
     service = (await start_service()).service
     campaign = publish(queries=1)
-    await service.create_campaign(campaign.published)
+    await service.create_campaign(seal(campaign.published))
     twice = [outcomes(service, campaign, report(n, (0, n))) for n in range(500) for _ in range(2)]
     results = await asyncio.gather(*twice)
     counts = Counter(status for of_one in results for status in of_one)

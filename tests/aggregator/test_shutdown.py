@@ -186,3 +186,48 @@ async def test_signals_stop_a_process_that_then_ends_well(
         await asyncio.wait_for(asyncio.gather(*clients), PATIENCE_S)
     assert await asyncio.wait_for(server.process.wait(), PATIENCE_S) == 0
     assert store.totals("income")[0] == Accumulator.of(load.acknowledged)
+
+
+async def test_requests_are_taken_while_load_balancers_notice(
+    start_server: Any, publish: Callable[..., Any], wire_report: Callable[..., Any]
+) -> None:
+    server, campaign = await start_server(drain_s=0.5), publish()
+    await server.wire.create(campaign)
+    health = health_pb2_grpc.HealthStub(server.wire.channel)
+    watch = health.Watch(health_pb2.HealthCheckRequest())
+    assert (await watch.read()).status == SERVING
+    stopping = asyncio.create_task(server.aggregator.stop())
+    assert (await watch.read()).status == NOT_SERVING
+    (result,) = await server.wire.submit(campaign, wire_report(1, (0, 5)))
+    assert result.status == ACCEPTED
+    await asyncio.wait_for(stopping, PATIENCE_S)
+
+
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
+async def test_a_second_signal_ends_the_process_at_once(
+    start_process: Any,
+    publish: Callable[..., Any],
+    wire_report: Callable[..., Any],
+    wire_of: Any,
+    store: SQLiteStore,
+    second: int,
+) -> None:
+    server, campaign = await start_process(), publish()
+    async with grpc.aio.insecure_channel(server.address) as channel:
+        wire = wire_of(channel)
+        await wire.create(campaign)
+        (result,) = await wire.submit(campaign, wire_report(1, (0, 5)))
+        assert result.status == ACCEPTED
+        # A stream that its client holds open keeps the server from ending within its grace.
+        stream = wire.collector.SubmitReportStream()
+        watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
+        await stream.wait_for_connection()
+        assert (await watch.read()).status == SERVING
+        server.process.send_signal(signal.SIGTERM)
+        assert (await watch.read()).status == NOT_SERVING
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(server.process.wait(), 0.5)
+        server.process.send_signal(second)
+        assert await asyncio.wait_for(server.process.wait(), PATIENCE_S) == -second
+        stream.cancel()
+    assert store.totals("income")[0] == Accumulator.of([5])

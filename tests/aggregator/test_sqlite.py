@@ -5,15 +5,19 @@ import os
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from random import Random
+from typing import Any
 
+import numpy as np
 import pytest
 from sqlalchemy.exc import IntegrityError
 
 from geoveil.aggregator import Code, ServiceError, SQLiteStore
 from geoveil.aggregator.reports import PackedReport, pack
 from geoveil.aggregator.store import CampaignRecord, Outcome, Submission
+from geoveil.aggregator.store.id_index import IdIndex
 from geoveil.aggregator.store.schema import METADATA
 from geoveil.gp.estimation import Accumulator
 
@@ -51,22 +55,6 @@ def test_the_file_is_durable_and_checked(store: SQLiteStore, database: Path) -> 
     other.close()
 
 
-def test_other_schema_versions_are_refused(database: Path) -> None:
-    SQLiteStore(database).close()
-    with sqlite3.connect(database) as other:
-        other.execute("UPDATE geoveil_schema SET version = 99")
-    other.close()
-    assert "version 99, this version of geoveil needs 1" in unusable(database)
-
-
-def test_databases_of_something_else_are_refused_and_left_alone(database: Path) -> None:
-    with sqlite3.connect(database) as other:
-        other.execute("CREATE TABLE diary (page TEXT)")
-    assert "something else" in unusable(database)
-    assert other.execute("SELECT name FROM sqlite_master").fetchall() == [("diary",)]
-    other.close()
-
-
 def test_files_that_are_no_database_are_refused(database: Path, tmp_path: Path) -> None:
     database.write_bytes(b"Dear diary, " * 1000)
     assert "not a database" in unusable(database)
@@ -74,24 +62,27 @@ def test_files_that_are_no_database_are_refused(database: Path, tmp_path: Path) 
 
 
 def test_no_column_could_tell_who_sent_a_report_or_when(store: SQLiteStore, database: Path) -> None:
-    columns = {t.name: {c.name for c in t.columns} for t in METADATA.tables.values()}
-    assert columns == {
-        "geoveil_schema": {"version"},
-        "campaign": {"campaign_key", "campaign_id", "published", "queries", "closed", "reports"},
-        "report": {"campaign_key", "report_id", "answers"},
-        "query_sum": {"campaign_key", "query_index", "n", "total", "total_of_squares"},
+    columns = {
+        "campaign": {"campaign_key", "campaign_id", "published", "queries", "closed"},
+        "query_sum": {
+            *("campaign_key", "shard", "query_index", "n", "total", "total_of_squares"),
+        },
+        "report_count": {"campaign_key", "shard", "reports"},
+        "report_page": {"campaign_key", "first", "ids", "answers"},
+        "report": {"campaign_key", "report_id", "answers"},  # in PostgreSQL
     }
-    # Nor does a hidden row number keep the order of arrival.
-    other = sqlite3.connect(database)
-    with pytest.raises(sqlite3.OperationalError, match="no such column: rowid"):
-        other.execute("SELECT rowid FROM report")
+    assert {t.name: {c.name for c in t.columns} for t in METADATA.tables.values()} == columns
+    # Nor is the order of arrival kept within a page, not by a hidden row number either.
     store.create_campaign(CAMPAIGN)
     (submission,) = batch(0, 50)
-    store.commit([submission])
-    stored = [row[0] for row in other.execute("SELECT report_id FROM report")]
-    other.close()
-    assert stored == sorted(r.report_id for r in submission.reports)
-    assert stored != [r.report_id for r in submission.reports]
+    for report in submission.reports:
+        store.commit([Submission("a", [report], True)])
+    with closing(sqlite3.connect(database)) as other:
+        with pytest.raises(sqlite3.OperationalError, match="no such column: rowid"):
+            other.execute("SELECT rowid FROM report_page")
+        ((ids,),) = other.execute("SELECT ids FROM report_page").fetchall()
+    assert ids == b"".join(sorted(r.report_id for r in submission.reports))
+    assert ids != b"".join(r.report_id for r in submission.reports)
 
 
 def test_a_full_disk_changes_nothing_and_heals(store: SQLiteStore) -> None:
@@ -167,23 +158,77 @@ def test_a_database_locked_for_too_long_is_unavailable_and_heals(database: Path)
 
 
 def test_errors_and_logs_hide_reports(
-    store: SQLiteStore, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    store: SQLiteStore, database: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(
-        "geoveil.aggregator.store.sqlite_counting._FIND", "SELECT NULL"
-    )  # a store that fails to recognise what it has
     store.create_campaign(CAMPAIGN)
+    with closing(sqlite3.connect(database)) as other:  # a database that refuses what it gets
+        other.execute(
+            "CREATE TRIGGER refuse BEFORE INSERT ON report_page"
+            " BEGIN SELECT RAISE(ABORT, 'refused'); END"
+        )
     secret = PackedReport(b"secret id secret", pack([(0, 4711)]))
-    store.commit([Submission("a", [secret], True)])
     with caplog.at_level(logging.DEBUG), pytest.raises(ServiceError) as caught:
         store.commit([Submission("a", [secret], True)])
     cause = caught.value.__cause__
     assert isinstance(cause, IntegrityError)
-    for text in (str(cause), repr(cause), str(caught.value), caplog.text):
-        assert "secret" not in text
-        assert "4711" not in text
-    assert "UNIQUE constraint failed" in caplog.text
-    assert store.totals("a") == [Accumulator(1, 4711, 4711**2)]
+    for told in (str(cause), repr(cause), str(caught.value), caplog.text):
+        assert "secret" not in told
+        assert "4711" not in told
+    assert "refused" in caplog.text
+    assert store.totals("a") == [Accumulator()]
+
+
+def test_ids_whose_fingerprints_agree_are_told_apart(
+    store: SQLiteStore, database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def coarse(_: IdIndex, ids: bytes) -> Any:
+        return np.frombuffer(ids, "<u8")[::2] % 3 << np.uint64(32)
+
+    monkeypatch.setattr(IdIndex, "_fingerprints", coarse)
+    store.create_campaign(CAMPAIGN)
+    first, second = batch(0, 600), batch(1000, 600)
+    for new in (first, second):
+        assert set(store.commit(new)[0]) == {Outcome.ACCEPTED}
+        assert set(store.commit(new)[0]) == {Outcome.DUPLICATE}
+    with SQLiteStore(database) as reopened:
+        assert set(reopened.commit([*first, *second])[0]) == {Outcome.DUPLICATE}
+    assert store.totals("a") == [Accumulator.of([*range(600), *range(1000, 1600)])]
+
+
+def test_each_id_is_indexed_once_by_stores_that_take_turns(
+    store: SQLiteStore, database: Path
+) -> None:
+    store.create_campaign(CAMPAIGN)
+    with SQLiteStore(database) as other:
+        for n in range(150):
+            for writer in (store, other):
+                assert writer.commit(batch(n, 3)) == [
+                    [Outcome.ACCEPTED if writer is store else Outcome.DUPLICATE] * 3
+                ]
+            writer.commit(batch(1000 + n, 1))
+        for writer in (store, other):
+            writer.commit(batch(5000, 1))
+            (index,) = writer._indices.values()
+            entries = [entry for level in index._levels for run in level for entry in run]
+            assert len(entries) == len(set(entries)) == 150 * 4 + 1
+
+
+def test_pages_are_filled_and_bounded(store: SQLiteStore, database: Path) -> None:
+    wide = CampaignRecord(campaign_id="wide", published=b"", queries=1000)
+    for record in (CAMPAIGN, wide):
+        store.create_campaign(record)
+    for n in range(700):
+        store.commit(batch(n, 1))
+    reports = [
+        PackedReport(n.to_bytes(16, "big"), pack([(q, q) for q in range(1000)])) for n in range(3)
+    ]
+    store.commit([Submission("wide", reports, True)])
+    with closing(sqlite3.connect(database)) as other:
+        query = "SELECT campaign_key, first, length(ids) / 16 FROM report_page"
+        assert other.execute(query).fetchall() == [
+            *[(1, 0, 256), (1, 256, 256), (1, 512, 188)],
+            *[(2, 0, 1), (2, 1, 1), (2, 2, 1)],
+        ]
 
 
 WRONG_THREAD = """

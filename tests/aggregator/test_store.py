@@ -11,6 +11,7 @@ import pytest
 from geoveil.aggregator import Code, ServiceError, SQLiteStore, Store
 from geoveil.aggregator.reports import PackedReport, pack
 from geoveil.aggregator.store import CampaignRecord, Outcome, Submission
+from geoveil.aggregator.store.postgres import PostgresStore
 from geoveil.gp.estimation import Accumulator
 
 ACCEPTED, DUPLICATE = Outcome.ACCEPTED, Outcome.DUPLICATE
@@ -37,7 +38,7 @@ class StoreContract(ABC):
 
     @pytest.fixture
     @abstractmethod
-    def open_store(self, tmp_path: Path) -> Opener:
+    def open_store(self) -> Opener:
         """Return a function that opens the test's database."""
 
     @pytest.fixture
@@ -201,3 +202,9 @@ class TestSQLiteStore(StoreContract):
     @pytest.fixture
     def open_store(self, tmp_path: Path) -> Opener:
         return lambda: SQLiteStore(tmp_path / "reports.sqlite")
+
+
+class TestPostgresStore(StoreContract):
+    @pytest.fixture
+    def open_store(self, postgres_url: str) -> Opener:
+        return lambda: PostgresStore(postgres_url)

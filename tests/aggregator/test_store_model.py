@@ -1,6 +1,8 @@
 """Any sequence of calls to a store, against a dict and a loop."""
 
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,11 +14,14 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
+    run_state_machine_as_test,
 )
 
-from geoveil.aggregator import Code, ServiceError, SQLiteStore
+from geoveil.aggregator import Code, ServiceError
 from geoveil.aggregator.reports import PackedReport, pack
-from geoveil.aggregator.store import CampaignRecord, Outcome, Submission
+from geoveil.aggregator.store import CampaignRecord, Outcome, Submission, open_store
+
+from .postgres import PostgresServer
 
 QUERIES = 2
 CAMPAIGNS = st.sampled_from(["a", "b"])
@@ -36,13 +41,18 @@ REPORTS = st.lists(
 )
 BATCHES = st.lists(st.tuples(CAMPAIGNS, REPORTS, st.booleans()), min_size=1, max_size=4)
 
+SETTINGS = settings(stateful_step_count=25, deadline=None)
+
 
 class StoreModel(RuleBasedStateMachine):
+    empty: Callable[[], AbstractContextManager[Path | str]]
+    """Makes an empty database."""
+
     @initialize()
     def begin(self) -> None:
-        self.folder = tempfile.TemporaryDirectory()
-        self.path = Path(self.folder.name) / "reports.sqlite"
-        self.store = SQLiteStore(self.path)
+        self.stack = ExitStack()
+        self.database = self.stack.enter_context(self.empty())
+        self.store = open_store(self.database)
         self.campaigns: dict[str, bytes] = {}
         self.closed: set[str] = set()
         self.counted: dict[tuple[str, int], list[tuple[int, int]]] = {}
@@ -88,7 +98,7 @@ class StoreModel(RuleBasedStateMachine):
     @rule()
     def reopen(self) -> None:
         self.store.close()
-        self.store = SQLiteStore(self.path)
+        self.store = open_store(self.database)
 
     @invariant()
     def campaigns_agree(self) -> None:
@@ -117,8 +127,24 @@ class StoreModel(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.store.close()
-        self.folder.cleanup()
+        self.stack.close()
 
 
-TestStoreModel = StoreModel.TestCase
-TestStoreModel.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+@contextmanager
+def empty_file() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder) / "reports.sqlite"
+
+
+def test_any_sequence_of_calls_to_sqlite() -> None:
+    class Model(StoreModel):
+        empty = staticmethod(empty_file)
+
+    run_state_machine_as_test(Model, settings=settings(SETTINGS, max_examples=40))
+
+
+def test_any_sequence_of_calls_to_postgresql(postgres_server: PostgresServer) -> None:
+    class Model(StoreModel):
+        empty = staticmethod(postgres_server.database)
+
+    run_state_machine_as_test(Model, settings=settings(SETTINGS, max_examples=20))

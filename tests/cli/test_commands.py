@@ -117,8 +117,8 @@ def test_no_server_is_one_line_that_says_what_to_do():
 
 @pytest.mark.parametrize(
     "command",
-    [[], ["serve"], ["campaign"], ["campaign", "create"], ["campaign", "list"],
-     ["campaign", "close"], ["contribute"], ["estimate"], ["demo"]],
+    [[], ["serve"], ["campaign"], ["campaign", "create"], ["campaign", "keygen"],
+     ["campaign", "list"], ["campaign", "close"], ["contribute"], ["estimate"], ["demo"]],
 )  # fmt: skip
 def test_every_command_explains_itself(geoveil, command):
     result = geoveil(*command, "--help", to_server=False)

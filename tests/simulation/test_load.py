@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from geoveil.aggregator import Aggregator, Settings, SQLiteStore
 from geoveil.aggregator.store import CampaignRecord
-from geoveil.campaign import Attribute, Campaign, Question, decode, encode
+from geoveil.campaign import Attribute, Campaign, Question, decode, encode, seal
 from geoveil.cli import simulate_fleet
 from geoveil.cli.analyst import Analyst, ServerError
 from geoveil.cli.simulate_fleet import fleet
@@ -100,7 +100,7 @@ async def test_a_real_aggregator_counts_every_report(tmp_path, way):
     settings = Settings(database=tmp_path / "a.db", port=0)
     with SQLiteStore(settings.database) as store:
         store.create_campaign(
-            CampaignRecord(campaign_id="load", published=encode(CAMPAIGN), queries=1)
+            CampaignRecord(campaign_id="load", published=seal(encode(CAMPAIGN)), queries=1)
         )
     async with Aggregator(settings) as running:
         transport = GrpcAioTransport(running.address)

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from geoveil.aggregator import SQLiteStore
 from geoveil.aggregator.reports import PackedReport, pack
 from geoveil.aggregator.store import CampaignRecord, Submission
-from geoveil.campaign import Attribute, Campaign, Question, encode
+from geoveil.campaign import Attribute, Campaign, Question, encode, seal
 from geoveil.cli.simulate_scale import bulk, export, scale
 from geoveil.gp import GeoPrivacy, ParameterError, Threshold
 from geoveil.gp.estimation import Accumulator, estimate
@@ -132,7 +132,7 @@ def test_export_and_bulk_give_the_sums_of_the_aggregator(tmp_path):
     )
     values = [(-1) ** i * i * 10_001 for i in range(500)]
     with SQLiteStore(tmp_path / "a.db") as store:
-        record = CampaignRecord(campaign_id="incomes", published=encode(campaign), queries=1)
+        record = CampaignRecord(campaign_id="incomes", published=seal(encode(campaign)), queries=1)
         store.create_campaign(record)
         reports = [PackedReport(i.to_bytes(16), pack([(0, v)])) for i, v in enumerate(values)]
         store.commit([Submission("incomes", reports, True)])

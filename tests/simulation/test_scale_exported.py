@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import sqlite3
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import distributed
@@ -13,9 +14,21 @@ import pyarrow.parquet as parquet
 import pytest
 
 from geoveil.aggregator import Settings, SQLiteStore
-from geoveil.aggregator.reports import PackedReport, pack
+from geoveil.aggregator.layout import Layout
+from geoveil.aggregator.reports import Report
 from geoveil.aggregator.store import CampaignRecord, Submission
-from geoveil.campaign import Allocation, Attribute, Campaign, Question, digest, encode
+from geoveil.aggregator.store.migrate import VERSION_TABLE
+from geoveil.campaign import (
+    Allocation,
+    Attribute,
+    Campaign,
+    PlanarLaplaceSpec,
+    Question,
+    SmoothSpec,
+    digest,
+    encode,
+    seal,
+)
 from geoveil.client import Contributor, Policy
 from geoveil.gp import GeoPrivacy, ParameterError, Threshold
 from geoveil.gp.estimation import Accumulator, estimate
@@ -52,10 +65,12 @@ CAMPAIGNS = [
 REPORTS = {"one": 1_500, "parted": 700, "split": 400, "silent": 0}
 
 
-def packed(accepted, value):
-    report = report_pb2.Report.FromString(CONTRIBUTOR.prepare(accepted, value).report)
+def packed(accepted, value, period=0):
+    made = CONTRIBUTOR.prepare(accepted, value, period=period)
+    report = report_pb2.Report.FromString(made.report)
     answers = [(answer.query_index, answer.value) for answer in report.answers]
-    return PackedReport(report.report_id, pack(answers))
+    layout = Layout.of(accepted.campaign)
+    return layout.pack(Report(report.report_id, answers, report.period))
 
 
 CONTRIBUTOR = Contributor(policy=Policy({"income": PRIVACY}))
@@ -68,9 +83,10 @@ def database(tmp_path_factory):
     rng = np.random.default_rng(4)
     with SQLiteStore(path) as store:
         for asked in CAMPAIGNS:
-            name, published = asked.campaign_id, encode(asked)
+            name, published = asked.campaign_id, seal(encode(asked))
+            queries = Layout.of(asked).sums
             store.create_campaign(
-                CampaignRecord(campaign_id=name, published=published, queries=len(asked.questions))
+                CampaignRecord(campaign_id=name, published=published, queries=queries)
             )
             accepted = CONTRIBUTOR.accept(name, published)
             incomes = household_incomes().sample(REPORTS[name], rng).tolist()
@@ -144,6 +160,7 @@ def test_the_files_hold_answers_and_nothing_else(folder):
     for file in files:
         schema = parquet.read_schema(file)
         assert [(f.name, str(f.type)) for f in schema] == [
+            ("period", "uint32"),
             ("query_index", "uint32"),
             ("value", "int64"),
         ]
@@ -182,7 +199,7 @@ def test_the_export_is_of_one_moment_and_changes_nothing(database, tmp_path):
     before = totals(database)
     name = "parted"
     asked = CAMPAIGNS[1]
-    accepted = CONTRIBUTOR.accept(name, encode(asked))
+    accepted = CONTRIBUTOR.accept(name, seal(encode(asked)))
     came = []
 
     def meanwhile(done, of):
@@ -217,7 +234,7 @@ def rewrite(folder):
     values = table.column("value").to_numpy().copy()
     values[5] += 1
     parquet.write_table(
-        table.set_column(1, table.schema.field(1), [values]), file, row_group_size=128
+        table.set_column(2, table.schema.field(2), [values]), file, row_group_size=128
     )
 
 
@@ -267,8 +284,8 @@ def test_what_cannot_be_exported_is_refused_and_writes_nothing(database, tmp_pat
     connection.close()
     newer = tmp_path / "newer.db"
     with sqlite3.connect(newer) as connection:
-        connection.execute("CREATE TABLE geoveil_schema (version INTEGER)")
-        connection.execute("INSERT INTO geoveil_schema VALUES (99)")
+        connection.execute(f"CREATE TABLE {VERSION_TABLE} (version_num TEXT)")
+        connection.execute(f"INSERT INTO {VERSION_TABLE} VALUES ('0099')")
     connection.close()
     text = tmp_path / "text.db"
     text.write_text("not a database, " * 100)
@@ -288,3 +305,65 @@ def test_what_cannot_be_exported_is_refused_and_writes_nothing(database, tmp_pat
 
 def test_sums_of_a_campaign_without_reports_are_empty(folder):
     assert total(exported(folder)[3]) == [Accumulator()] * 2
+
+
+@pytest.fixture(scope="module")
+def other_kinds(tmp_path_factory):
+    """Points, a recurring campaign, and noise so heavy-tailed that its sums are kept in blocks."""
+    path = tmp_path_factory.mktemp("other") / "a.db"
+    rng = np.random.default_rng(5)
+    limits = {"income": PRIVACY}
+    asked = [
+        replace(campaign("points", 1), questions=(), mechanism=PlanarLaplaceSpec(1),
+                step_exponent=None),
+        replace(campaign("weekly", 2), closes=NOW + timedelta(days=21), period=timedelta(days=7)),
+        replace(campaign("heavy", 2), mechanism=SmoothSpec(0.3), step_exponent=None),
+    ]  # fmt: skip
+    contributor = Contributor(policy=Policy(limits))
+    with SQLiteStore(path) as store:
+        for one in asked:
+            name = one.campaign_id
+            published, sums = seal(encode(one)), Layout.of(one).sums
+            store.create_campaign(
+                CampaignRecord(campaign_id=name, published=published, queries=sums)
+            )
+            accepted = contributor.accept(name, published)
+            incomes = household_incomes().sample(300, rng).tolist()
+            reports = [
+                packed(accepted, income, number % one.periods)
+                for number, income in enumerate(incomes)
+            ]
+            store.commit([Submission(name, reports, True)])
+    return path
+
+
+def test_every_kind_of_campaign_is_exported_and_adds_up(other_kinds, tmp_path):
+    export_reports(other_kinds, tmp_path / "export", rows=64)
+    points, weekly, heavy = exported(tmp_path / "export")
+    assert [len(total(work)) for work in (points, weekly, heavy)] == [1, 6, 2]
+    for work in (points, weekly, heavy):
+        work.check(total(work))
+        assert sum(s.n for s in total(work)) == 300
+    assert points.labels == ("x",)
+    assert weekly.labels[:3] == ("above 50 (0)", "above 75 (0)", "above 50 (1)")
+    with SQLiteStore(other_kinds) as store:
+        blocks = store.totals("heavy")
+    assert len(blocks) == 64
+    assert total(heavy)[1].total == sum(block.total for block in blocks[32:])
+
+
+def test_points_are_rows_of_coordinates(other_kinds, tmp_path):
+    export_reports(other_kinds, tmp_path / "export", campaign_ids=["points"])
+    (file,) = (tmp_path / "export").rglob("*.parquet")
+    schema = parquet.read_schema(file)
+    assert [(f.name, str(f.type)) for f in schema] == [("period", "uint32"), ("x", "int64")]
+    with SQLiteStore(other_kinds) as store:
+        (sums,) = store.totals("points")
+    assert sum(parquet.read_table(file).column("x").to_pylist()) == sums.total
+
+
+def test_rows_come_in_order_of_their_values(other_kinds, tmp_path):
+    export_reports(other_kinds, tmp_path / "export", campaign_ids=["points"])
+    (file,) = (tmp_path / "export").rglob("*.parquet")
+    values = parquet.read_table(file).column("x").to_pylist()
+    assert values == sorted(values)

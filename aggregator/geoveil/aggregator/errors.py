@@ -12,23 +12,30 @@ from enum import Enum
 from types import MappingProxyType
 from typing import NamedTuple
 
-from geoveil.gp import GeoVeilError
+from geoveil.campaign import SignatureInvalid
+from geoveil.gp import GeoVeilError, ParameterError
 
-_LONGEST_TEXT = 400
-"""Characters of a public text: a status travels in a header of at most 8 KiB."""
+_LONGEST_TEXT = 300
+"""Characters of a public text: with its details it travels in headers of at most 8 KiB."""
+_LONGEST_FIELD = 100
 
 
 class Code(Enum):
-    """What went wrong."""
+    """What went wrong. The name is the reason of google.rpc.ErrorInfo: it never changes."""
 
     CAMPAIGN_NOT_FOUND = "campaign not found"
     CAMPAIGN_ID_TAKEN = "campaign id taken"
     DATABASE_UNUSABLE = "database unusable"
     DIGEST_MISMATCH = "digest mismatch"
     INTERNAL = "internal"
+    INVALID_ARGUMENT = "invalid argument"
     QUEUE_FULL = "queue full"
+    RATE_LIMITED = "rate limited"
+    SIGNATURE_INVALID = "signature invalid"
+    SIGNER_NOT_TRUSTED = "signer not trusted"
     STOPPING = "stopping"
     STORE_UNAVAILABLE = "store unavailable"
+    TOO_FEW_REPORTS = "too few reports"
 
 
 class Row(NamedTuple):
@@ -38,13 +45,16 @@ class Row(NamedTuple):
     """The name of a `grpc.StatusCode`; a name, so that the domain need not import gRPC."""
     text: str
     """Public."""
+    retry_after_s: float | None = None
+    """When the same request may be sent again, in seconds; None: not by itself."""
 
 
 CATALOGUE: Mapping[Code, Row] = MappingProxyType(
     {
         Code.CAMPAIGN_NOT_FOUND: Row("NOT_FOUND", "there is no such campaign"),
         Code.CAMPAIGN_ID_TAKEN: Row(
-            "ALREADY_EXISTS", "the campaign_id is taken by other content: choose another"
+            "ALREADY_EXISTS",
+            "the campaign_id is taken by other content or another signature: choose another",
         ),
         Code.DATABASE_UNUSABLE: Row("FAILED_PRECONDITION", "the database can't be used"),
         Code.DIGEST_MISMATCH: Row(
@@ -52,12 +62,31 @@ CATALOGUE: Mapping[Code, Row] = MappingProxyType(
             "campaign_digest is not that of the campaign: fetch the campaign again",
         ),
         Code.INTERNAL: Row("INTERNAL", "internal error"),
+        Code.INVALID_ARGUMENT: Row("INVALID_ARGUMENT", "a field is out of range"),
         Code.QUEUE_FULL: Row(
-            "RESOURCE_EXHAUSTED", "too many reports wait to be written: send again later"
+            "RESOURCE_EXHAUSTED",
+            "too many reports wait to be written: send again later",
+            retry_after_s=1.0,
         ),
-        Code.STOPPING: Row("UNAVAILABLE", "the server is stopping: send again later"),
+        Code.RATE_LIMITED: Row(
+            "RESOURCE_EXHAUSTED", "too many requests: send again later", retry_after_s=1.0
+        ),
+        Code.SIGNATURE_INVALID: Row(
+            "INVALID_ARGUMENT", "the signature of the campaign is not valid"
+        ),
+        Code.SIGNER_NOT_TRUSTED: Row(
+            "PERMISSION_DENIED", "this server only takes campaigns signed by a key that it trusts"
+        ),
+        Code.STOPPING: Row(
+            "UNAVAILABLE", "the server is stopping: send again later", retry_after_s=2.0
+        ),
         Code.STORE_UNAVAILABLE: Row(
-            "UNAVAILABLE", "the database can't be reached or written: send again later"
+            "UNAVAILABLE",
+            "the database can't be reached or written: send again later",
+            retry_after_s=5.0,
+        ),
+        Code.TOO_FEW_REPORTS: Row(
+            "FAILED_PRECONDITION", "there are too few reports to show an estimate"
         ),
     }
 )
@@ -66,42 +95,78 @@ CATALOGUE: Mapping[Code, Row] = MappingProxyType(
 class ServiceError(GeoVeilError):
     """The service refuses a request, or can't serve it.
 
-    Attributes:
+    Args:
         code: what went wrong.
         detail: for the operator of this process; never sent to a caller.
+        told: for the caller, besides the text of the code.
+        retry_after_s: when to try again, in seconds, if better known than the catalogue says.
 
     Example:
         >>> str(ServiceError(Code.DATABASE_UNUSABLE, "schema version 2"))
         "the database can't be used: schema version 2"
     """
 
-    def __init__(self, code: Code, detail: str = "") -> None:
+    def __init__(
+        self, code: Code, detail: str = "", *, told: str = "", retry_after_s: float | None = None
+    ) -> None:
         super().__init__(code, detail)
         self.code = code
         self.detail = detail
+        self.told = told
+        self.retry_after_s = (
+            CATALOGUE[code].retry_after_s if retry_after_s is None else retry_after_s
+        )
 
     def __str__(self) -> str:
-        text = CATALOGUE[self.code].text
-        return f"{text}: {self.detail}" if self.detail else text
+        return ": ".join(filter(None, (CATALOGUE[self.code].text, self.told, self.detail)))
 
 
-def public(error: Exception) -> Row:
+class Violation(NamedTuple):
+    """A field of the request that is out of range."""
+
+    field: str
+    permitted: str
+
+
+class Told(NamedTuple):
+    """What a caller may learn of an error."""
+
+    code: Code
+    text: str
+    retry_after_s: float | None = None
+    violation: Violation | None = None
+
+    @property
+    def status(self) -> str:
+        """The name of a `grpc.StatusCode`."""
+        return CATALOGUE[self.code].status
+
+
+def public(error: Exception) -> Told:
     """Return what a caller may learn of an error.
 
     Example:
-        >>> public(ValueError("anything"))
-        Row(status='INTERNAL', text='internal error')
+        >>> public(ValueError("anything")).text
+        'internal error'
     """
     if isinstance(error, ServiceError):
-        return CATALOGUE[error.code]
+        parts = (CATALOGUE[error.code].text, error.told)
+        return Told(error.code, _shorten(": ".join(filter(None, parts))), error.retry_after_s)
+    if isinstance(error, SignatureInvalid):
+        return Told(Code.SIGNATURE_INVALID, _shorten(str(error)))
     if isinstance(error, GeoVeilError):
-        return Row("INVALID_ARGUMENT", _shorten(str(error)))
-    return CATALOGUE[Code.INTERNAL]
+        violation = None
+        if isinstance(error, ParameterError):
+            violation = Violation(
+                _shorten(error.name, _LONGEST_FIELD), _shorten(error.expected, _LONGEST_FIELD)
+            )
+        return Told(Code.INVALID_ARGUMENT, _shorten(str(error)), violation=violation)
+    return Told(Code.INTERNAL, CATALOGUE[Code.INTERNAL].text)
 
 
-def _shorten(text: str) -> str:
+def _shorten(text: str, longest: int = _LONGEST_TEXT) -> str:
     """Return the text cut in its middle, as both ends of a message matter."""
-    if len(text) <= _LONGEST_TEXT:
+    if len(text) <= longest:
         return text
-    half = (_LONGEST_TEXT - 3) // 2
+    half = (longest - 3) // 2
     return f"{text[:half]}...{text[-half:]}"

@@ -20,6 +20,8 @@ class Report(NamedTuple):
     report_id: bytes
     answers: Sequence[tuple[int, int]]
     """(query index, integer on the campaign's grid) pairs."""
+    period: int = 0
+    """Of a recurring campaign, from 0."""
 
     def __repr__(self) -> str:
         return "Report(not shown)"
@@ -52,6 +54,7 @@ class Reason(Enum):
     WRONG_ANSWERS = "wrong answers"
     OUT_OF_RANGE = "out of range"
     NOT_OPEN = "not open"
+    WRONG_PERIOD = "wrong period"
 
 
 class Result(NamedTuple):
@@ -67,7 +70,10 @@ class Result(NamedTuple):
 
 
 def pack(answers: Sequence[tuple[int, int]]) -> bytes:
-    """Return 12 bytes per answer: the index as uint32 and the value as int64, little-endian."""
+    """Return 12 bytes per answer: the index as uint32 and the value as int64, little-endian.
+
+    The index is of the sum that the answer is added to: see `Layout`.
+    """
     if len(answers) == 1:
         return _ANSWER.pack(*answers[0])
     return Struct("<" + "Iq" * len(answers)).pack(*chain.from_iterable(answers))

@@ -5,21 +5,33 @@ import logging
 import signal
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import grpc
 import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-untyped]  # no types
-from grpc_health.v1.health import aio as health_aio  # type: ignore[import-untyped]  # no types
 
+from geoveil.aggregator.auth import Gate
 from geoveil.aggregator.config import Settings
+from geoveil.aggregator.database_url import DatabaseURL
+from geoveil.aggregator.errors import ServiceError
+from geoveil.aggregator.health import Health
+from geoveil.aggregator.instrumentation import ObservedService, ObservedWriter, observed_store
 from geoveil.aggregator.interceptor import ErrorInterceptor
+from geoveil.aggregator.interceptors import AuthorisingInterceptor, ObservingInterceptor
+from geoveil.aggregator.logs import handle_loop_errors
+from geoveil.aggregator.metrics import Metrics, MetricsServer
+from geoveil.aggregator.rates import Rate, RateLimits
 from geoveil.aggregator.reader import Reader
-from geoveil.aggregator.service import Clock, Service, utc_now
+from geoveil.aggregator.readiness import Readiness, writable
+from geoveil.aggregator.service import Clock, utc_now
 from geoveil.aggregator.servicers import AnalystServicer, CollectorServicer
-from geoveil.aggregator.store import SQLiteStore, Store
-from geoveil.aggregator.writer import Writer
+from geoveil.aggregator.store import Store
+from geoveil.aggregator.store import open_store as open_database
+from geoveil.aggregator.tls import Certificates, certificates
+from geoveil.campaign import State
 from geoveil.gp import ParameterError
 from geoveil.proto.v1 import analyst_pb2, collector_pb2
 from geoveil.proto.v1.analyst_pb2_grpc import add_AnalystServicer_to_server
@@ -34,6 +46,8 @@ _SERVICES = (
 # Networks drop TCP connections that were idle for 4 minutes, so clients ping every 210 s; a server
 # takes pings oftener than every 5 minutes for abuse unless told otherwise.
 _LEAST_PING_INTERVAL_MS = 200_000
+_COUNT_CAMPAIGNS_S = 60.0
+"""Between two counts of the open campaigns, which read all of them."""
 
 
 class Aggregator:
@@ -43,7 +57,7 @@ class Aggregator:
         settings: see `Settings`.
         clock: tells the time.
         open_store: opens the database; called once for writing and once for reading, each on the
-            thread that uses it. By default the SQLite file of the settings.
+            thread that uses it. By default that of the settings.
     """
 
     def __init__(
@@ -54,43 +68,77 @@ class Aggregator:
         open_store: Callable[[], Store] | None = None,
     ) -> None:
         self._settings = settings
-        if open_store is None:
-            open_store = partial(
-                SQLiteStore, settings.database, busy_timeout_s=settings.busy_timeout_s
-            )
-        self._writer = Writer(
-            open_store,
+        self._clock = clock
+        self._metrics = Metrics()
+        self._metrics_server: MetricsServer | None = None
+        opener = open_store or partial(
+            open_database, database_of(settings), busy_timeout_s=settings.busy_timeout_s
+        )
+
+        def observed() -> Store:
+            return observed_store(opener(), self._metrics, self._readiness.commit_failed)
+
+        writer = self._writer = ObservedWriter(
+            observed,
             queue_limit=settings.queue_limit,
             commit_limit=settings.commit_limit,
             latency_s=settings.commit_latency_s,
         )
-        self._reader = Reader(open_store)
-        self._service = Service(self._writer, self._reader, settings, clock)
-        self._health = health_aio.HealthServicer()
+        self._metrics.queue_weight.set_function(lambda: writer.weight)
+        self._reader = Reader(observed)
+        self._service = ObservedService(
+            self._metrics,
+            self._writer,
+            self._reader,
+            settings,
+            clock,
+            trusted_keys=settings.trusted_keys or None,
+            limits=RateLimits(
+                per_campaign=_rate(settings.campaign_rate, settings.campaign_burst),
+                per_peer=_rate(settings.peer_rate, settings.peer_burst),
+            ),
+        )
+        self._readiness = Readiness(
+            partial(writable, self._writer, settings.busy_timeout_s),
+            self._tell,
+            settings.health_interval_s,
+        )
+        self._health = Health(_SERVICES)
         self._server: grpc.aio.Server | None = None
+        self._counting: asyncio.Task[None] | None = None
         self._address = ""
+        self._ready: bool | None = None
 
     @property
     def address(self) -> str:
         """Where it listens, as "host:port"; empty before it is started."""
         return self._address
 
+    @property
+    def metrics_port(self) -> int | None:
+        """Where metrics are served; None if they are not."""
+        return None if self._metrics_server is None else self._metrics_server.port
+
     async def start(self) -> str:
         """Open the database, listen, and return the address.
 
         Raises:
             ServiceError: DATABASE_UNUSABLE.
-            ParameterError: if the address is taken, or a TLS file can't be read.
+            ParameterError: if an address is taken, or a TLS file or that of tokens can't be used.
         """
-        credentials = _credentials(self._settings)
+        tls = certificates(self._settings)
+        gate = Gate.of(self._settings, self._clock)
         await self._writer.start()
         try:
             await self._reader.start()
-            await self._listen(credentials)
+            self._serve_metrics(tls)
+            await self._listen(tls, gate)
         except BaseException:
             await self.stop(grace_s=0)
             raise
+        self._readiness.start()
         _LOG.info("listening on %s", self._address)
+        self._describe(tls, gate)
         return self._address
 
     async def stop(self, grace_s: float | None = None) -> None:
@@ -102,12 +150,24 @@ class Aggregator:
             grace_s: seconds for requests in progress; by default that of the settings.
         """
         grace = self._settings.grace_s if grace_s is None else grace_s
-        await self._health.enter_graceful_shutdown()
         server, self._server = self._server, None
+        await self._readiness.stop()
+        self._health.stop()
+        self._metrics.ready.set(0)
         if server is not None:
+            if self._address:  # it was started: a load balancer may know of it
+                await asyncio.sleep(self._settings.drain_s)
+            self._service.drain()
             await server.stop(grace)
+        counting, self._counting = self._counting, None
+        if counting is not None:
+            counting.cancel()
+            await asyncio.gather(counting, return_exceptions=True)
         await self._writer.stop()
         await self._reader.stop()
+        metrics_server, self._metrics_server = self._metrics_server, None
+        if metrics_server is not None:
+            await asyncio.to_thread(metrics_server.close)
         if server is not None:
             _LOG.info("stopped")
 
@@ -123,9 +183,13 @@ class Aggregator:
     ) -> None:
         await self.stop()
 
-    async def _listen(self, credentials: grpc.ServerCredentials | None) -> None:
+    async def _listen(self, tls: Certificates | None, gate: Gate) -> None:
         server = self._server = grpc.aio.server(
-            interceptors=[ErrorInterceptor()],
+            interceptors=[
+                ObservingInterceptor(self._metrics),
+                AuthorisingInterceptor(gate, self._metrics.count_denial),
+                ErrorInterceptor(),
+            ],
             options=[
                 ("grpc.max_receive_message_length", self._settings.max_message_bytes),
                 ("grpc.http2.min_ping_interval_without_data_ms", _LEAST_PING_INTERVAL_MS),
@@ -136,33 +200,95 @@ class Aggregator:
         add_CollectorServicer_to_server(CollectorServicer(self._service), server)
         add_AnalystServicer_to_server(AnalystServicer(self._service), server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        for name in _SERVICES:
-            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        if self._settings.reflection:
+            # Only here: it registers descriptors of its own with the whole process.
+            from grpc_reflection.v1alpha import reflection  # type: ignore[import-untyped]  # no types
+
+            names = (*_SERVICES, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name)
+            reflection.enable_server_reflection((*names, reflection.SERVICE_NAME), server)
+        self._tell(True)  # the stores are open
         host = self._settings.host
         host = f"[{host}]" if ":" in host else host
         wanted = f"{host}:{self._settings.port}"
         try:
-            if credentials is None:
+            if tls is None:
                 port = server.add_insecure_port(wanted)
             else:
-                port = server.add_secure_port(wanted, credentials)
+                port = server.add_secure_port(wanted, tls.credentials())
         except RuntimeError as error:
             raise ParameterError("address", wanted, "free, and one of this machine") from error
         await server.start()
         self._address = f"{host}:{port}"
 
+    def _tell(self, ready: bool) -> None:
+        """Say in health and metrics whether reports can be counted; log when that changes."""
+        self._health.set(ready)
+        if self._ready is not None and ready != self._ready:
+            _LOG.log(
+                logging.INFO if ready else logging.ERROR,
+                "ready again" if ready else "not ready: the database can't be written",
+            )
+        self._ready = ready
+        self._metrics.ready.set(ready)
 
-def _credentials(settings: Settings) -> grpc.ServerCredentials | None:
-    if settings.tls_certificate is None or settings.tls_key is None:
+    def _serve_metrics(self, tls: Certificates | None) -> None:
+        if tls is not None:
+            self._metrics.certificate_expires.set_function(lambda: tls.expires.timestamp())
+        if self._settings.metrics_port is not None:
+            self._metrics_server = MetricsServer(
+                self._metrics, self._settings.metrics_host, self._settings.metrics_port
+            )
+            self._counting = asyncio.create_task(self._count_campaigns(), name="count campaigns")
+
+    async def _count_campaigns(self) -> None:
+        while True:
+            try:
+                standings = await self._service.list_campaigns()
+            except ServiceError:
+                _LOG.warning("the open campaigns can't be counted")
+            else:
+                opened = sum(standing.state is State.OPEN for standing in standings)
+                self._metrics.campaigns_open.set(opened)
+            await asyncio.sleep(_COUNT_CAMPAIGNS_S)
+
+    def _describe(self, tls: Certificates | None, gate: Gate) -> None:
+        """Log what operators should know of a server that others can reach."""
+        _LOG.info("analysts: %s; TLS: %s", gate.analysts, "yes" if tls else "no")
+        if self._metrics_server is not None:
+            _LOG.info(
+                "metrics at http://%s:%d/metrics", self._settings.metrics_host, self.metrics_port
+            )
+        if self._settings.on_loopback:
+            return
+        if tls is None:
+            _LOG.warning(
+                "without TLS: reports and tokens travel in the clear, unless a proxy adds it"
+            )
+        if self._settings.insecure_open_analyst:
+            _LOG.warning("anyone who reaches this server may create, close and estimate campaigns")
+
+
+def check_files(settings: Settings) -> None:
+    """Read the files of certificates and tokens; the database is not touched.
+
+    Raises:
+        ParameterError: if one of them can't be used.
+    """
+    certificates(settings)
+    Gate.of(settings, utc_now)
+
+
+def database_of(settings: Settings) -> Path | str:
+    """Return the database as the stores take it."""
+    database = settings.database
+    return database.reveal() if isinstance(database, DatabaseURL) else database
+
+
+def _rate(per_second: float | None, burst: float | None) -> Rate | None:
+    if per_second is None:
         return None
-    pair = []
-    for name in ("tls_key", "tls_certificate"):
-        path = getattr(settings, name)
-        try:
-            pair.append(path.read_bytes())
-        except OSError as error:
-            raise ParameterError(name, str(path), f"a file to read ({error.strerror})") from error
-    return grpc.ssl_server_credentials([(pair[0], pair[1])])
+    ten_seconds = max(1.0, 10.0 * per_second)
+    return Rate(per_second=per_second, burst=ten_seconds if burst is None else burst)
 
 
 async def serve(
@@ -172,6 +298,8 @@ async def serve(
     started: Callable[[str], object] | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then stop gracefully and return.
+
+    A second signal ends the process at once. Nothing that was acknowledged is lost even then.
 
     Args:
         settings: see `Settings`.
@@ -183,14 +311,23 @@ async def serve(
     """
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(handle_loop_errors)
     signals = (signal.SIGTERM, signal.SIGINT)
+
+    def stop() -> None:
+        told.set()
+        for number in signals:
+            # Of the kernel: it works whatever this process is busy with.
+            signal.signal(number, signal.SIG_DFL)
+
     for number in signals:
-        loop.add_signal_handler(number, told.set)
+        loop.add_signal_handler(number, stop)
     try:
         async with Aggregator(settings, clock=clock) as aggregator:
             if started is not None:
                 started(aggregator.address)
             await told.wait()
+            _LOG.info("told to stop")
     finally:
         for number in signals:
             loop.remove_signal_handler(number)

@@ -1,28 +1,33 @@
 """What the aggregator does, whatever carries the requests to it."""
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from types import MappingProxyType
 
-from geoveil.aggregator.admission import Admission
+from geoveil.aggregator.admission import NOT_BEGUN
+from geoveil.aggregator.browsing import Page, page
 from geoveil.aggregator.config import Settings
 from geoveil.aggregator.errors import Code, ServiceError
+from geoveil.aggregator.estimates import Disclosure, disclose, disclosed, periods_shown
+from geoveil.aggregator.exporting import Rows, export
+from geoveil.aggregator.layout import Layout
+from geoveil.aggregator.library import CampaignStanding, Clock, Library, utc_now
+from geoveil.aggregator.publication import Publication, publish
+from geoveil.aggregator.rates import RateLimits
 from geoveil.aggregator.reader import Reader
-from geoveil.aggregator.reports import PackedReport, Reason, Report, Result, Status, pack
+from geoveil.aggregator.reports import Reason, Report, Result, Status
 from geoveil.aggregator.store import CampaignRecord, Outcome, Submission
+from geoveil.aggregator.values import estimate_queries
+from geoveil.aggregator.watching import Pace, watch
 from geoveil.aggregator.writer import Writer
-from geoveil.campaign import Campaign, State, decode, digest
-from geoveil.gp import GeoVeilError, ParameterError
-from geoveil.gp.estimation import Accumulator, Estimate, estimate
+from geoveil.campaign import Campaign, PointQuestion, PublicKey
+from geoveil.gp import ParameterError
+from geoveil.gp.estimation import Accumulator
 
-Clock = Callable[[], datetime]
-"""Tells the time, with a time zone."""
+__all__ = ["CampaignStanding", "Clock", "Service", "Shown", "utc_now"]
 
-_MOST_CACHED = 256
-"""Campaigns kept decoded; one may hold 10,000 mechanisms."""
 _RESULTS = MappingProxyType(
     {
         Outcome.ACCEPTED: Result(Status.ACCEPTED),
@@ -30,44 +35,24 @@ _RESULTS = MappingProxyType(
         Outcome.ID_CONFLICT: Result(
             Status.REJECTED,
             Reason.ID_CONFLICT,
-            "report_id must be new, or come with the answers it came with before",
+            "report_id must be new, or come with the answers and period it came with before",
         ),
         Outcome.NOT_OPEN: Result(
             Status.REJECTED, Reason.NOT_OPEN, "the campaign must be open to take a new report"
         ),
     }
 )
-
-
-def utc_now() -> datetime:
-    """Return the time of this machine."""
-    return datetime.now(UTC)
-
-
-@dataclass(frozen=True, slots=True)
-class CampaignStanding:
-    """A campaign as published, and how it stands now."""
-
-    record: CampaignRecord
-    state: State
+_EARLY_RESULTS = MappingProxyType(
+    {**_RESULTS, Outcome.NOT_OPEN: Result(Status.REJECTED, Reason.WRONG_PERIOD, NOT_BEGUN)}
+)
 
 
 @dataclass(frozen=True, slots=True)
-class QueryEstimate:
-    """What the reports say of one query."""
+class Shown:
+    """A campaign, and the estimates of it that are shown."""
 
-    label: str
-    sums: Accumulator
-    estimate: Estimate
-
-
-class _Decoded:
-    """A campaign ready for use. Campaigns never change, so neither does this."""
-
-    def __init__(self, published: bytes) -> None:
-        self.campaign = decode(published)
-        self.digest = digest(published)
-        self.admission = Admission(self.campaign)
+    standing: CampaignStanding
+    disclosure: Disclosure
 
 
 class Service:
@@ -78,142 +63,258 @@ class Service:
         reader: started; does what doesn't.
         settings: its limits.
         clock: tells the time.
+        trusted_keys: one of which must have signed a campaign for it to be taken; None takes
+            campaigns of anybody.
+        limits: how fast reports may come.
+        pace: how watches wait.
 
     Raises:
         ServiceError: CAMPAIGN_NOT_FOUND for an unknown campaign, STORE_UNAVAILABLE, STOPPING.
     """
 
     def __init__(
-        self, writer: Writer, reader: Reader, settings: Settings, clock: Clock = utc_now
+        self,
+        writer: Writer,
+        reader: Reader,
+        settings: Settings,
+        clock: Clock = utc_now,
+        *,
+        trusted_keys: Collection[PublicKey] | None = None,
+        limits: RateLimits | None = None,
+        pace: Pace | None = None,
     ) -> None:
         self._writer = writer
         self._reader = reader
         self._max_batch = settings.max_batch
         self._skew = timedelta(seconds=settings.clock_skew_s)
         self._clock = clock
-        self._decoded: OrderedDict[str, asyncio.Task[_Decoded]] = OrderedDict()
+        self._trusted_keys = None if trusted_keys is None else frozenset(trusted_keys)
+        self._limits = limits or RateLimits()
+        self._pace = pace or Pace()
+        self._library = Library(reader, clock)
+        self._asking = asyncio.Lock()
 
     async def create_campaign(self, published: bytes) -> bytes:
-        """Publish a campaign and return its digest; the same bytes again are welcome.
+        """Publish a campaign and return its digest; the same envelope again is welcome.
+
+        Args:
+            published: what `geoveil.campaign.seal` returned; it is relayed unchanged.
 
         Raises:
-            ServiceError: CAMPAIGN_ID_TAKEN if the id has other bytes.
+            ServiceError: CAMPAIGN_ID_TAKEN if the id has another envelope, also if only the
+                signature is another one; SIGNER_NOT_TRUSTED.
+            SignatureInvalid: if there is a signature that is not of its key over these bytes.
             GeoVeilError: if the campaign is not sound.
         """
-        campaign = await asyncio.to_thread(decode, published)
-        record = CampaignRecord(
-            campaign_id=campaign.campaign_id,
-            published=published,
-            queries=len(campaign.questions),
-        )
+        record, digest = await asyncio.to_thread(publish, published, self._trusted_keys)
         await self._writer.call(lambda store: store.create_campaign(record))
-        return digest(published)
+        return digest
 
     async def close_campaign(self, campaign_id: str) -> None:
         """Take no new reports once this returns; idempotent."""
         await self._writer.call(lambda store: store.close_campaign(campaign_id))
 
-    async def get_campaign(self, campaign_id: str) -> CampaignStanding:
-        """Return one campaign."""
-        return await self._standing(await self._record(campaign_id))
+    async def get_campaign(self, campaign_id: str, *, peer: str | None = None) -> CampaignStanding:
+        """Return one campaign.
+
+        Args:
+            campaign_id: of the campaign.
+            peer: address of a device that asks; None: it is no device, and not limited.
+
+        Raises:
+            ServiceError: RATE_LIMITED.
+        """
+        if peer is not None:
+            self._limits.admit_peer(peer)
+        return await self._library.standing(campaign_id)
 
     async def list_campaigns(self) -> list[CampaignStanding]:
         """Return all campaigns, in order of creation."""
-        records = await self._reader.call(lambda store: store.list_campaigns())
-        return [await self._standing(record) for record in records]
+        return await self._library.standings()
+
+    async def browse_campaigns(self, size: int = 0, token: str = "", *, peer: str = "") -> Page:
+        """Return campaigns that are open or will be, in order of creation; see `page`.
+
+        Raises:
+            ParameterError: if the token is of no page, or the size out of range.
+            ServiceError: RATE_LIMITED.
+        """
+        self._limits.admit_peer(peer)
+        return page(await self._library.standings(), size, token)
 
     async def submit(
-        self, campaign_id: str, campaign_digest: bytes, reports: Sequence[Report]
+        self, campaign_id: str, campaign_digest: bytes, reports: Sequence[Report], peer: str = ""
     ) -> list[Result]:
         """Count each report once; return what became of each when all accepted are durable.
 
+        Args:
+            campaign_id: of the campaign.
+            campaign_digest: of the bytes that the reports were made for.
+            reports: of any number of participants.
+            peer: address of who sends them: for rate limits, and kept nowhere.
+
         Raises:
             ParameterError: if there are none or too many.
-            ServiceError: DIGEST_MISMATCH if they were made for other bytes, QUEUE_FULL. The whole
-                batch is refused, and nothing was changed.
+            ServiceError: DIGEST_MISMATCH if they were made for other bytes, QUEUE_FULL,
+                RATE_LIMITED. The whole batch is refused, and nothing was counted.
         """
         if not 1 <= len(reports) <= self._max_batch:
             raise ParameterError("number of reports", len(reports), f"1 to {self._max_batch:,}")
-        decoded = await self._decode(campaign_id)
-        if campaign_digest != decoded.digest:
+        self._limits.admit_peer(peer, len(reports))
+        publication = await self._library.publication(campaign_id)
+        if campaign_digest != publication.digest:
             raise ServiceError(Code.DIGEST_MISMATCH)
-        faults = [decoded.admission.fault(report) for report in reports]
-        sound = [
-            PackedReport(report.report_id, pack(report.answers))
-            for report, fault in zip(reports, faults, strict=True)
-            if fault is None
-        ]
-        outcomes: list[Outcome] = []
-        if sound:
-            submission = Submission(campaign_id, sound, self._admits(decoded.campaign))
-            outcomes = await self._writer.submit(submission)
-        results = iter([_RESULTS[outcome] for outcome in outcomes])
+        self._limits.admit_campaign(campaign_id, len(reports))
+        faults = [publication.admission.fault(report) for report in reports]
+        sound = [r for r, fault in zip(reports, faults, strict=True) if fault is None]
+        results = await self._count(publication, sound)
         return [next(results) if fault is None else fault for fault in faults]
 
     async def estimate(
-        self, campaign_id: str, confidence: float = 0.95
-    ) -> tuple[CampaignStanding, list[QueryEstimate]]:
-        """Return the campaign and one estimate per query, in its order.
+        self, campaign_id: str, confidence: float = 0.95, period: int | None = None
+    ) -> Shown:
+        """Return the campaign and what may be shown of it; see `disclose`.
 
         Args:
             campaign_id: of the campaign.
             confidence: of the intervals, in (0, 1).
+            period: the only one to show; None: all that have begun.
 
         Raises:
-            ParameterError: if `confidence` is not in (0, 1).
+            ParameterError: if `confidence` is not in (0, 1), or the period has not begun.
+            ServiceError: TOO_FEW_REPORTS.
         """
-        standing = await self.get_campaign(campaign_id)
-        campaign = (await self._decode(campaign_id)).campaign
+        standing, layout, sums, begun = await self._sums(campaign_id)
+        # Up to 100,000 sums in exact arithmetic: too long for the event loop.
+        disclosure = await asyncio.to_thread(disclose, layout, sums, begun, period, confidence)
+        return Shown(standing, disclosure)
+
+    async def estimate_queries(
+        self,
+        campaign_id: str,
+        questions: Sequence[PointQuestion],
+        confidence: float = 0.95,
+        period: int | None = None,
+    ) -> Shown:
+        """Return a value campaign and what its points say of queries; see `PointSums`.
+
+        Reads every report, a block at a time; one such call is under way at a time, others wait.
+
+        Args:
+            campaign_id: of a value campaign.
+            questions: in the campaign's coordinates.
+            confidence: of the intervals, in (0, 1).
+            period: the only one to show; None: all that have begun.
+
+        Raises:
+            GeoVeilError: if a parameter is out of range, or a query can't be asked of points.
+            ServiceError: TOO_FEW_REPORTS.
+        """
+        standing, layout, periods, begun = await self._showable(campaign_id, period)
+        async with self._asking:
+            estimates = await estimate_queries(self._reader, layout, questions, periods, confidence)
+        return Shown(standing, disclosed(layout.campaign, estimates, begun, later=True))
+
+    async def export(
+        self, campaign_id: str, period: int | None = None
+    ) -> AsyncIterator[CampaignRecord | Rows]:
+        """Yield the campaign, then its reports as rows; see `Rows`.
+
+        Args:
+            campaign_id: of the campaign.
+            period: the only one to export; None: all that have begun.
+
+        Raises:
+            ParameterError: if the period has not begun.
+            ServiceError: TOO_FEW_REPORTS.
+        """
+        standing, layout, periods, _ = await self._showable(campaign_id, period)
+        yield standing.record
+        async for rows in export(self._reader, layout, periods):
+            yield rows
+
+    async def watch(
+        self,
+        campaign_id: str,
+        confidence: float = 0.95,
+        period: int | None = None,
+        interval_s: float = 10.0,
+    ) -> AsyncIterator[Shown]:
+        """Yield `estimate` whenever reports were counted; return when the campaign is closed.
+
+        Args:
+            campaign_id: of the campaign.
+            confidence: of the intervals, in (0, 1).
+            period: the only one to show; None: all that have begun.
+            interval_s: least time between two estimates, from 1 to 3,600 seconds.
+
+        Raises:
+            ParameterError: if a parameter is out of range.
+            ServiceError: TOO_FEW_REPORTS if there are still too few when the campaign is closed;
+                STOPPING.
+        """
+        shown = watch(
+            lambda: self._library.standing(campaign_id),
+            lambda: self.estimate(campaign_id, confidence, period),
+            self._pace,
+            interval_s,
+        )
+        async for estimate in shown:
+            yield estimate
+
+    def drain(self) -> None:
+        """End all watches, with STOPPING: they would hold up a server that stops; idempotent."""
+        self._pace.stop()
+
+    async def _sums(
+        self, campaign_id: str
+    ) -> tuple[CampaignStanding, Layout, list[Accumulator], int]:
+        """Return how a campaign stands, its sums, and how many periods have begun."""
+        standing = await self._library.standing(campaign_id)
+        layout = (await self._library.publication(campaign_id)).layout
         sums = await self._reader.call(lambda store: store.totals(campaign_id))
-        # Up to 10,000 queries in exact arithmetic: too long for the event loop.
-        estimates = await asyncio.to_thread(_estimate, campaign, sums, confidence)
-        return standing, estimates
+        return standing, layout, sums, self._latest_period(layout.campaign) + 1
 
-    async def _record(self, campaign_id: str) -> CampaignRecord:
-        return await self._reader.call(lambda store: store.get_campaign(campaign_id))
+    async def _showable(
+        self, campaign_id: str, period: int | None
+    ) -> tuple[CampaignStanding, Layout, list[int], int]:
+        """Return how a campaign stands, the periods of it that may be shown, and how many began."""
+        standing, layout, sums, begun = await self._sums(campaign_id)
+        periods = await asyncio.to_thread(periods_shown, layout, sums, begun, period)
+        return standing, layout, periods, begun
 
-    async def _standing(self, record: CampaignRecord) -> CampaignStanding:
-        campaign = (await self._decode(record.campaign_id)).campaign
-        return CampaignStanding(record, campaign.state(self._clock(), closed=record.closed))
+    async def _count(self, publication: Publication, reports: list[Report]) -> Iterator[Result]:
+        """Return what became of reports that have no fault, in their order."""
+        campaign = publication.campaign
+        latest = self._latest_period(campaign)
+        early = [report for report in reports if report.period > latest]
+        in_time = [report for report in reports if report.period <= latest] if early else reports
+        # A period that has not begun takes no new report, but what was counted before the clock
+        # was set back is still known. First, as a failure of what follows then leaves no trace.
+        of_early = await self._write(publication, early, admit=False)
+        of_others = await self._write(publication, in_time, admit=self._admits(campaign))
+        return iter(
+            [
+                _EARLY_RESULTS[next(of_early)] if r.period > latest else _RESULTS[next(of_others)]
+                for r in reports
+            ]
+        )
+
+    async def _write(
+        self, publication: Publication, reports: Sequence[Report], *, admit: bool
+    ) -> Iterator[Outcome]:
+        if not reports:
+            return iter(())
+        packed = [publication.layout.pack(report) for report in reports]
+        submission = Submission(publication.campaign.campaign_id, packed, admit)
+        return iter(await self._writer.submit(submission))
 
     def _admits(self, campaign: Campaign) -> bool:
         """Return whether new reports are taken by the dates; the store knows if it was closed."""
         now = self._clock()
         return campaign.opens <= now + self._skew and now - self._skew < campaign.closes
 
-    async def _decode(self, campaign_id: str) -> _Decoded:
-        """Return a campaign decoded; many requests that ask at once share the work."""
-        task = self._decoded.get(campaign_id)
-        if task is None:
-            task = asyncio.create_task(self._load(campaign_id), name=campaign_id)
-            task.add_done_callback(self._forget_failure)
-            self._decoded[campaign_id] = task
-            while len(self._decoded) > _MOST_CACHED:
-                self._decoded.popitem(last=False)
-        else:
-            self._decoded.move_to_end(campaign_id)
-        # Shielded: a caller that goes away must not take the others' campaign with it.
-        return await asyncio.shield(task)
-
-    def _forget_failure(self, task: "asyncio.Task[_Decoded]") -> None:
-        """Let the next request try again: the campaign may be created in the meantime."""
-        failed = task.cancelled() or task.exception() is not None
-        if failed and self._decoded.get(task.get_name()) is task:
-            del self._decoded[task.get_name()]
-
-    async def _load(self, campaign_id: str) -> _Decoded:
-        record = await self._record(campaign_id)
-        try:
-            return await asyncio.to_thread(_Decoded, record.published)
-        except GeoVeilError as error:
-            # Not the caller's fault: written by a later version, or damaged.
-            raise ServiceError(Code.INTERNAL, "a stored campaign can't be read") from error
-
-
-def _estimate(
-    campaign: Campaign, sums: Sequence[Accumulator], confidence: float
-) -> list[QueryEstimate]:
-    return [
-        QueryEstimate(q.label, of_query, estimate(of_query, campaign.grid_exponent, confidence))
-        for q, of_query in zip(campaign.questions, sums, strict=True)
-    ]
+    def _latest_period(self, campaign: Campaign) -> int:
+        """Return the last period that has begun, by the clock of a device that is ahead."""
+        now: datetime = self._clock()
+        return campaign.period_at(now + self._skew)

@@ -7,10 +7,13 @@ from geoveil.campaign.mechanisms import (
     DebiasedLaplaceSpec,
     LipschitzLaplaceSpec,
     MechanismSpec,
+    PlanarLaplaceSpec,
     SmoothSpec,
 )
-from geoveil.campaign.model import Campaign, Question, State
+from geoveil.campaign.model import Campaign, State
+from geoveil.campaign.question import PointQuestion, Question
 from geoveil.campaign.signing import PublicKey, SignatureInvalid, SigningKey, seal, signer
+from geoveil.campaign.wire_queries import decode_point_question, encode_point_question
 
 __all__ = [
     "Allocation",
@@ -19,6 +22,8 @@ __all__ = [
     "DebiasedLaplaceSpec",
     "LipschitzLaplaceSpec",
     "MechanismSpec",
+    "PlanarLaplaceSpec",
+    "PointQuestion",
     "PublicKey",
     "Question",
     "SignatureInvalid",
@@ -27,8 +32,10 @@ __all__ = [
     "State",
     "Value",
     "decode",
+    "decode_point_question",
     "digest",
     "encode",
+    "encode_point_question",
     "seal",
     "signer",
 ]

@@ -5,12 +5,9 @@ codec writes: a field it does not know could change what a report means, so it i
 """
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from itertools import chain
 from types import MappingProxyType
-from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import DecodeError
@@ -21,117 +18,55 @@ from geoveil.campaign.attribute import Attribute
 from geoveil.campaign.mechanisms import (
     DebiasedLaplaceSpec,
     LipschitzLaplaceSpec,
-    MechanismSpec,
+    PlanarLaplaceSpec,
     SmoothSpec,
 )
-from geoveil.campaign.model import MOST_QUESTIONS, Campaign, Question
-from geoveil.gp import (
-    Disc,
-    GaussianKernel,
-    GeoPrivacy,
-    ParameterError,
-    Polygon,
-    Query,
-    Range,
-    Threshold,
-    TwoWayThreshold,
-    UnsupportedError,
+from geoveil.campaign.model import MOST_QUESTIONS, Campaign
+from geoveil.campaign.wire_queries import (
+    Kinds,
+    decode_kind,
+    decode_question,
+    encode_kind,
+    encode_question,
+    name_of,
+    of_type,
+    within,
 )
+from geoveil.gp import GeoPrivacy, ParameterError, UnsupportedError
 from geoveil.gp.coordinates import AzimuthalEquidistant
-from geoveil.gp.queries import SoftIndicator
 from geoveil.proto.v1 import campaign_pb2 as pb
 
 MOST_BYTES = 1 << 20
 """A larger campaign is refused unread."""
 
-_PROFILES = MappingProxyType({"linear": pb.PROFILE_LINEAR, "smoothstep": pb.PROFILE_SMOOTHSTEP})
 _ALLOCATIONS = MappingProxyType(
     {Allocation.PARTITION: pb.ALLOCATION_PARTITION, Allocation.SPLIT: pb.ALLOCATION_SPLIT}
 )
 
 
-def _band(query: SoftIndicator) -> dict[str, Any]:
-    return {"width": query.width, "profile": _PROFILES[query.step]}
-
-
-def _profile(message: Any) -> str:
-    name: str = _name_of(_PROFILES, message.profile, "profile")
-    return name
-
-
-def _parts(query: Polygon) -> list[pb.PolygonPart]:
-    return [
-        pb.PolygonPart(rings=[pb.PolygonRing(coordinates=chain.from_iterable(r)) for r in part])
-        for part in query.parts
-    ]
-
-
-def _polygon(message: Any) -> Polygon:
-    parts = [
-        [_ring(f"parts[{i}].rings[{j}]", ring.coordinates) for j, ring in enumerate(part.rings)]
-        for i, part in enumerate(message.parts)
-    ]
-    return Polygon(parts, message.width, _profile(message))
-
-
-def _ring(field: str, numbers: Sequence[float]) -> list[tuple[float, float]]:
-    if len(numbers) % 2:
-        raise ParameterError(f"{field}.coordinates", f"{len(numbers)} numbers", "pairs x, y")
-    return list(zip(numbers[::2], numbers[1::2], strict=True))
-
-
-# One row per kind: the class, how it is written, how it is read. A new kind is a new row.
-_QUERIES: Mapping[str, tuple[type[Query], Callable[[Any], Any], Callable[[Any], Query]]] = {
-    "threshold": (
-        Threshold,
-        lambda q: pb.Threshold(at=q.at, **_band(q)),
-        lambda m: Threshold(m.at, m.width, _profile(m)),
-    ),
-    "range": (
-        Range,
-        lambda q: pb.Range(low=q.low, high=q.high, **_band(q)),
-        lambda m: Range(m.low, m.high, m.width, _profile(m)),
-    ),
-    "two_way_threshold": (
-        TwoWayThreshold,
-        lambda q: pb.TwoWayThreshold(first=q.at[0], second=q.at[1], **_band(q)),
-        lambda m: TwoWayThreshold((m.first, m.second), m.width, _profile(m)),
-    ),
-    "disc": (
-        Disc,
-        lambda q: pb.Disc(center=q.center, radius=q.radius, **_band(q)),
-        lambda m: Disc(tuple(m.center), m.radius, m.width, _profile(m)),
-    ),
-    "polygon": (
-        Polygon,
-        lambda q: pb.Polygon(parts=_parts(q), **_band(q)),
-        _polygon,
-    ),
-    "gaussian_kernel": (
-        GaussianKernel,
-        lambda q: pb.GaussianKernel(center=q.center, bandwidth=q.bandwidth),
-        lambda m: GaussianKernel(tuple(m.center), m.bandwidth),
-    ),
-}
-_MECHANISMS: Mapping[
-    str, tuple[type[MechanismSpec], Callable[[Any], Any], Callable[[Any], MechanismSpec]]
-] = {
+_MECHANISMS: Kinds = {
     "debiased_laplace": (
-        DebiasedLaplaceSpec,
+        of_type(DebiasedLaplaceSpec),
         lambda s: pb.DebiasedLaplace(),
         lambda m: DebiasedLaplaceSpec(),
     ),
     "lipschitz_laplace": (
-        LipschitzLaplaceSpec,
+        of_type(LipschitzLaplaceSpec),
         lambda s: pb.LipschitzLaplace(),
         lambda m: LipschitzLaplaceSpec(),
     ),
     "smooth": (
-        SmoothSpec,
+        of_type(SmoothSpec),
         lambda s: pb.Smooth(beta_fraction=s.beta_fraction),
         lambda m: SmoothSpec(m.beta_fraction),
     ),
+    "planar_laplace": (
+        of_type(PlanarLaplaceSpec),
+        lambda s: pb.PlanarLaplace(dimension=s.dimension),
+        lambda m: PlanarLaplaceSpec(m.dimension),
+    ),
 }
+"""A new kind is a new row."""
 
 
 def digest(campaign: bytes) -> bytes:
@@ -146,8 +81,8 @@ def encode(campaign: Campaign) -> bytes:
         title=campaign.title,
         attribute=_encode_attribute(campaign.attribute),
         privacy=pb.Privacy(epsilon=campaign.privacy.epsilon, per=campaign.privacy.per),
-        queries=[_encode_question(q) for q in campaign.questions],
-        mechanism=pb.Mechanism(**_encode_kind(_MECHANISMS, campaign.mechanism)),
+        queries=[encode_question(q) for q in campaign.questions],
+        mechanism=pb.Mechanism(**encode_kind(_MECHANISMS, campaign.mechanism)),
         allocation=_ALLOCATIONS[campaign.allocation],
         grid=pb.Grid(step_exponent=campaign.grid_exponent),
         opens=_encode_date(campaign.opens),
@@ -181,10 +116,10 @@ def decode(campaign: bytes) -> Campaign:
         campaign_id=message.campaign_id,
         title=message.title,
         attribute=attribute,
-        privacy=_within("privacy", lambda: _decode_privacy(message.privacy, attribute.unit)),
-        questions=tuple(_decode_question(i, q) for i, q in enumerate(message.queries)),
-        mechanism=_within("mechanism", lambda: _decode_kind(_MECHANISMS, message.mechanism)),
-        allocation=_name_of(_ALLOCATIONS, message.allocation, "allocation"),
+        privacy=within("privacy", lambda: _decode_privacy(message.privacy, attribute.unit)),
+        questions=tuple(decode_question(i, q) for i, q in enumerate(message.queries)),
+        mechanism=within("mechanism", lambda: decode_kind(_MECHANISMS, message.mechanism)),
+        allocation=name_of(_ALLOCATIONS, message.allocation, "allocation"),
         step_exponent=message.grid.step_exponent,
         opens=_decode_date("opens", message.opens),
         closes=_decode_date("closes", message.closes),
@@ -217,7 +152,7 @@ def _decode_attribute(message: pb.Attribute) -> Attribute:
     plane = None
     if message.HasField("azimuthal_equidistant"):
         m = message.azimuthal_equidistant
-        plane = _within(
+        plane = within(
             "attribute", lambda: AzimuthalEquidistant(m.longitude_deg, m.latitude_deg, m.radius_m)
         )
     return Attribute(name=message.name, unit=message.unit, coordinates=plane)
@@ -225,44 +160,6 @@ def _decode_attribute(message: pb.Attribute) -> Attribute:
 
 def _decode_privacy(message: pb.Privacy, unit: str) -> GeoPrivacy:
     return GeoPrivacy(message.epsilon, message.per, unit)
-
-
-def _encode_question(question: Question) -> pb.Query:
-    return pb.Query(label=question.label, **_encode_kind(_QUERIES, question.query))
-
-
-def _decode_question(index: int, message: pb.Query) -> Question:
-    query = _within(f"queries[{index}]", lambda: _decode_kind(_QUERIES, message))
-    return Question(message.label, query)
-
-
-def _encode_kind(table: Mapping[str, tuple[type, Any, Any]], value: object) -> dict[str, Any]:
-    for name, (kind, write, _) in table.items():
-        if type(value) is kind:
-            return {name: write(value)}
-    raise UnsupportedError(f"{value!r} can't be part of a campaign; known are {', '.join(table)}")
-
-
-def _decode_kind(table: Mapping[str, tuple[type, Any, Callable[[Any], Any]]], message: Any) -> Any:
-    name = message.WhichOneof("kind")
-    if name not in table:
-        raise ParameterError("kind", name, "one of " + ", ".join(table))
-    return table[name][2](getattr(message, name))
-
-
-def _name_of(table: Mapping[Any, int], number: int, field: str) -> Any:
-    for name, known in table.items():
-        if known == number:
-            return name
-    raise ParameterError(field, number, f"one of {sorted(table.values())}")
-
-
-def _within(field: str, read: Callable[[], Any]) -> Any:
-    """Return read(), with the field's name before that of a parameter at fault."""
-    try:
-        return read()
-    except ParameterError as error:
-        raise ParameterError(f"{field}.{error.name}", error.value, error.expected) from None
 
 
 def _encode_date(date: datetime) -> Timestamp:

@@ -8,14 +8,17 @@ from geoveil.gp import (
     GeoPrivacy,
     LipschitzMechanism,
     Mechanism,
+    ParameterError,
+    PlanarLaplace,
     Query,
     SmoothMechanism,
 )
+from geoveil.gp.exact.planar import DIMENSIONS
 from geoveil.gp.validation import between
 
 
 class MechanismSpec(ABC):
-    """Names a mechanism and its public parameters."""
+    """Names a mechanism that perturbs answers to queries, and its public parameters."""
 
     @abstractmethod
     def build(self, query: Query, privacy: GeoPrivacy, step: float | None = None) -> Mechanism:
@@ -57,3 +60,24 @@ class SmoothSpec(MechanismSpec):
     def build(self, query: Query, privacy: GeoPrivacy, step: float | None = None) -> Mechanism:
         """See `MechanismSpec.build`."""
         return SmoothMechanism(query, privacy, beta=self.beta_fraction * privacy.rate, step=step)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanarLaplaceSpec:
+    """See `geoveil.gp.PlanarLaplace`: perturbs the point itself, for queries that come later.
+
+    Example:
+        >>> PlanarLaplaceSpec(2).build(GeoPrivacy(1.0, per=500.0, unit="metre")).step
+        0.000244140625
+    """
+
+    dimension: int
+    """Coordinates of a point, 1 to 3."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.dimension, bool) or self.dimension not in DIMENSIONS:
+            raise ParameterError("dimension", self.dimension, f"one of {DIMENSIONS}")
+
+    def build(self, privacy: GeoPrivacy, step: float | None = None) -> PlanarLaplace:
+        """Return the mechanism."""
+        return PlanarLaplace(privacy, self.dimension, step or 0.0)

@@ -1,6 +1,13 @@
-"""A campaign: one public question put to many devices, and all they need to answer it."""
+"""A campaign: one public question put to many devices, and all they need to answer it.
+
+There are two kinds. A *statistic* campaign has questions, and a report holds perturbed answers to
+them. A *value* campaign has none, and its mechanism is a `PlanarLaplaceSpec`: a report holds a
+perturbed point, of which any query is asked later. Either way a report is a few integers, each of a
+*column*: a question, or a coordinate.
+"""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum
@@ -9,12 +16,16 @@ from math import ldexp
 
 from geoveil.campaign.allocation import Allocation
 from geoveil.campaign.attribute import Attribute
-from geoveil.campaign.mechanisms import DebiasedLaplaceSpec, MechanismSpec
-from geoveil.gp import GeoPrivacy, Mechanism, ParameterError, Query
+from geoveil.campaign.mechanisms import DebiasedLaplaceSpec, MechanismSpec, PlanarLaplaceSpec
+from geoveil.campaign.question import Question
+from geoveil.gp import GeoPrivacy, Mechanism, ParameterError, PlanarLaplace
+from geoveil.gp.exact.release import INT64_MAX, INT64_MIN, step_exponent_of
 
 MOST_QUESTIONS = 10_000
 MOST_SLOTS = 100_000
-"""Questions times periods: as many sums does a server keep for one campaign."""
+"""Columns times periods: as many sums does a server keep for one campaign."""
+_AXES = ("x", "y", "z")
+_PLACE_AXES = ("metres east", "metres north")
 _ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
@@ -24,18 +35,6 @@ class State(Enum):
     PENDING = "pending"
     OPEN = "open"
     CLOSED = "closed"
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """One query of a campaign and the name of its row in tables."""
-
-    label: str
-    query: Query
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.label, str) or not 1 <= len(self.label) <= 100:
-            raise ParameterError("query.label", self.label, "1 to 100 characters")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,18 +54,18 @@ class Campaign:
     """What participants hold."""
     privacy: GeoPrivacy
     """The guarantee to each participant for the whole campaign, in the unit of the attribute."""
-    questions: tuple[Question, ...]
-    """1 to 10,000, all of one dimension, with distinct labels."""
     opens: datetime
     """With a time zone; reports are accepted from here on."""
     closes: datetime
     """With a time zone; reports are accepted until before it."""
-    mechanism: MechanismSpec = field(default_factory=DebiasedLaplaceSpec)
-    """What perturbs an answer."""
+    questions: tuple[Question, ...] = ()
+    """1 to 10,000, all of one dimension, with distinct labels; none of a value campaign."""
+    mechanism: MechanismSpec | PlanarLaplaceSpec = field(default_factory=DebiasedLaplaceSpec)
+    """What perturbs an answer; a `PlanarLaplaceSpec` makes it a value campaign."""
     allocation: Allocation = Allocation.PARTITION
-    """How the privacy is spent over the questions."""
+    """How the privacy is spent over the questions; PARTITION where there are none."""
     step_exponent: int | None = None
-    """Of the public grid; by default the finest that a question's mechanism asks for."""
+    """Of the public grid; by default the finest that a mechanism asks for."""
     period: timedelta | None = None
     """Of a recurring campaign: each participant answers once in every period, the first of which
     begins when the campaign opens, and spends `privacy` each time. None: once in all."""
@@ -84,24 +83,66 @@ class Campaign:
                 "privacy", str(self.privacy), f"pure, over a distance in {self.attribute.unit}"
             )
         if self.step_exponent is None:
-            finest = min(self._build(q, None).step_exponent for q in self.questions)
-            object.__setattr__(self, "step_exponent", finest)
-        _ = self.mechanisms  # refuses what has no proof
+            object.__setattr__(self, "step_exponent", self._finest_exponent())
+        _ = self.point_mechanism if self.is_value else self.mechanisms  # refuses what has no proof
+
+    @property
+    def is_value(self) -> bool:
+        """Whether reports are perturbed points, and queries are asked later."""
+        return isinstance(self.mechanism, PlanarLaplaceSpec)
 
     @cached_property
     def mechanisms(self) -> tuple[Mechanism, ...]:
         """One per question, at the rate that one answer spends, in the queries' coordinates."""
-        if self.step_exponent is None or not -200 <= self.step_exponent <= 200:
-            raise ParameterError(
-                "grid.step_exponent", self.step_exponent, "an integer in [-200, 200]"
-            )
-        step = ldexp(1.0, self.step_exponent)
-        return tuple(self._build(q, step) for q in self.questions)
+        return tuple(self._build(q, self._step) for q in self.questions)
+
+    @cached_property
+    def point_mechanism(self) -> PlanarLaplace:
+        """Of a value campaign: what perturbs a point, in the coordinates of queries.
+
+        Raises:
+            ParameterError: if it is a statistic campaign.
+        """
+        return self._build_point(self._step)
 
     @property
     def dimension(self) -> int:
         """Coordinates of a point, the same for all questions."""
+        if isinstance(self.mechanism, PlanarLaplaceSpec):
+            return self.mechanism.dimension
         return self.questions[0].query.dimension
+
+    @property
+    def columns(self) -> int:
+        """What a query_index counts: the questions, or the coordinates of a point."""
+        return self.dimension if self.is_value else len(self.questions)
+
+    @property
+    def answers(self) -> int:
+        """How many of them a report holds: one, or one per column."""
+        one = not self.is_value and self.allocation is Allocation.PARTITION
+        return 1 if one else self.columns
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The name of each column."""
+        if self.is_value:
+            axes = _AXES if self.attribute.coordinates is None else _PLACE_AXES
+            return axes[: self.dimension]
+        return tuple(question.label for question in self.questions)
+
+    @cached_property
+    def ranges(self) -> tuple[tuple[int, int], ...]:
+        """The least and greatest integer that can be reported in each column."""
+        if self.is_value:
+            return ((INT64_MIN, INT64_MAX),) * self.columns
+        return tuple(mechanism.grid_range for mechanism in self.mechanisms)
+
+    def admits(self, indices: Sequence[int]) -> bool:
+        """Return whether a report with values of these columns, in this order, is sound."""
+        if self.is_value:
+            return list(indices) == list(range(self.columns))
+        return self.allocation.admits(indices, self.columns)
 
     @property
     def grid_exponent(self) -> int:
@@ -112,7 +153,7 @@ class Campaign:
     @property
     def answer_privacy(self) -> GeoPrivacy:
         """What one answer spends, in true distances: its share of the campaign's privacy."""
-        return self.privacy.scaled(self.allocation.share(len(self.questions)))
+        return self.privacy.scaled(self.allocation.share(self.columns))
 
     def state(self, now: datetime, *, closed: bool = False) -> State:
         """Return whether reports are taken at `now`, given whether its analyst closed it."""
@@ -135,18 +176,42 @@ class Campaign:
 
     @property
     def slots(self) -> int:
-        """How many sums the answers make: one per question and period."""
-        return len(self.questions) * self.periods
+        """How many sums the answers make: one per column and period."""
+        return self.columns * self.periods
 
-    def slot(self, question: int, period: int) -> int:
+    def slot(self, column: int, period: int) -> int:
         """Return which of the sums an answer belongs to: those of one period are together."""
-        return period * len(self.questions) + question
+        return period * self.columns + column
 
-    def _build(self, question: Question, step: float | None) -> Mechanism:
+    @property
+    def _step(self) -> float:
+        if self.step_exponent is None or not -200 <= self.step_exponent <= 200:
+            raise ParameterError(
+                "grid.step_exponent", self.step_exponent, "an integer in [-200, 200]"
+            )
+        return ldexp(1.0, self.step_exponent)
+
+    @property
+    def _plane_privacy(self) -> GeoPrivacy:
+        """What one answer spends, in the coordinates of queries."""
         privacy = self.answer_privacy
         if self.attribute.coordinates is not None:
             privacy = self.attribute.coordinates.privacy(privacy)
-        return self.mechanism.build(question.query, privacy, step)
+        return privacy
+
+    def _finest_exponent(self) -> int:
+        if self.is_value:
+            return step_exponent_of(self._build_point(None).step)
+        return min(self._build(q, None).step_exponent for q in self.questions)
+
+    def _build(self, question: Question, step: float | None) -> Mechanism:
+        assert isinstance(self.mechanism, MechanismSpec)  # value campaigns have no questions
+        return self.mechanism.build(question.query, self._plane_privacy, step)
+
+    def _build_point(self, step: float | None) -> PlanarLaplace:
+        if not isinstance(self.mechanism, PlanarLaplaceSpec):
+            raise ParameterError("campaign", self.campaign_id, "a value campaign")
+        return self.mechanism.build(self._plane_privacy, step)
 
     def _check_names(self) -> None:
         if not isinstance(self.campaign_id, str) or not _ID.fullmatch(self.campaign_id):
@@ -163,6 +228,13 @@ class Campaign:
             raise ParameterError("title", self.title, "one line of 1 to 200 characters")
 
     def _check_questions(self) -> None:
+        if isinstance(self.mechanism, PlanarLaplaceSpec):
+            self._check_no_questions()
+            return
+        if not isinstance(self.mechanism, MechanismSpec):
+            raise ParameterError(
+                "mechanism", self.mechanism, "a MechanismSpec, or a PlanarLaplaceSpec"
+            )
         if not 1 <= len(self.questions) <= MOST_QUESTIONS:
             raise ParameterError(
                 "number of queries", len(self.questions), f"1 to {MOST_QUESTIONS:,}"
@@ -173,11 +245,23 @@ class Campaign:
         dimensions = {q.query.dimension for q in self.questions}
         if len(dimensions) > 1:
             raise ParameterError("dimensions of the queries", sorted(dimensions), "all the same")
-        plane = self.attribute.coordinates
-        if plane is not None and dimensions != {plane.dimension}:
+        self._check_dimension("dimension of the queries")
+
+    def _check_no_questions(self) -> None:
+        if self.questions:
             raise ParameterError(
-                "dimension of the queries", self.dimension, f"{plane.dimension} for places"
+                "number of queries", len(self.questions), "0: they are asked of the points later"
             )
+        if self.allocation is not Allocation.PARTITION:
+            raise ParameterError(
+                "allocation", self.allocation.value, "'partition': there is nothing to divide"
+            )
+        self._check_dimension("mechanism.dimension")
+
+    def _check_dimension(self, name: str) -> None:
+        plane = self.attribute.coordinates
+        if plane is not None and self.dimension != plane.dimension:
+            raise ParameterError(name, self.dimension, f"{plane.dimension} for places")
 
     def _check_dates(self) -> None:
         for name, date in (("opens", self.opens), ("closes", self.closes)):

@@ -1,6 +1,7 @@
 """The analyst's side of the wire: one call each, errors mapped once."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -9,11 +10,27 @@ from typing import Annotated
 import grpc
 import typer
 
+from geoveil.campaign import (
+    Campaign,
+    PointQuestion,
+    SigningKey,
+    decode,
+    encode_point_question,
+    seal,
+)
 from geoveil.gp import GeoVeilError
-from geoveil.proto.v1 import analyst_pb2, analyst_pb2_grpc, campaign_pb2
+from geoveil.proto.v1 import (
+    analyst_pb2,
+    analyst_pb2_grpc,
+    campaign_pb2,
+    collector_pb2,
+    collector_pb2_grpc,
+)
 
 DEFAULT_SERVER = "127.0.0.1:7717"
 TIMEOUT_S = 15.0
+TOKEN_VARIABLE = "GEOVEIL_TOKEN"  # noqa: S105 - its name
+"""Of the environment: holds the token that the server asks for, if it does."""
 
 Server = Annotated[
     str, typer.Option("--server", "-s", envvar="GEOVEIL_SERVER", help="Address of the aggregator.")
@@ -41,6 +58,8 @@ class Analyst:
         server: host:port.
         roots: PEM file of root certificates; None talks in the clear.
 
+    A token in the environment goes with every call.
+
     Raises:
         ServerError: from every call, when the server refuses it or can't be reached.
     """
@@ -55,6 +74,9 @@ class Analyst:
             )
         )
         self._stub = analyst_pb2_grpc.AnalystStub(self._channel)
+        self._collector = collector_pb2_grpc.CollectorStub(self._channel)
+        token = os.environ.get(TOKEN_VARIABLE)
+        self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
 
     def __enter__(self) -> "Analyst":
         return self
@@ -67,31 +89,80 @@ class Analyst:
     ) -> None:
         self._channel.close()
 
-    def create(self, campaign: bytes) -> bytes:
-        """Publish a campaign; return its digest."""
-        request = analyst_pb2.CreateCampaignRequest(
-            envelope=campaign_pb2.CampaignEnvelope(campaign=campaign)
-        )
+    def create(self, campaign: bytes, key: SigningKey | None = None) -> bytes:
+        """Publish a campaign, signed if there is a key; return its digest."""
+        envelope = campaign_pb2.CampaignEnvelope.FromString(seal(campaign, key))
+        request = analyst_pb2.CreateCampaignRequest(envelope=envelope)
         with self._mapped():
-            return self._stub.CreateCampaign(request, timeout=TIMEOUT_S).campaign_digest
+            return self._stub.CreateCampaign(
+                request, timeout=TIMEOUT_S, metadata=self._metadata
+            ).campaign_digest
 
     def list(self) -> list[analyst_pb2.CampaignSummary]:
         """Return every campaign, in order of creation."""
         request = analyst_pb2.ListCampaignsRequest()
         with self._mapped():
-            return list(self._stub.ListCampaigns(request, timeout=TIMEOUT_S).campaigns)
+            response = self._stub.ListCampaigns(request, timeout=TIMEOUT_S, metadata=self._metadata)
+            return list(response.campaigns)
 
     def close_campaign(self, campaign_id: str) -> None:
         """Stop a campaign from taking reports."""
         request = analyst_pb2.CloseCampaignRequest(campaign_id=campaign_id)
         with self._mapped():
-            self._stub.CloseCampaign(request, timeout=TIMEOUT_S)
+            self._stub.CloseCampaign(request, timeout=TIMEOUT_S, metadata=self._metadata)
 
-    def estimate(self, campaign_id: str, confidence: float) -> analyst_pb2.GetEstimateResponse:
-        """Return the estimates of a campaign."""
-        request = analyst_pb2.GetEstimateRequest(campaign_id=campaign_id, confidence=confidence)
+    def estimate(
+        self, campaign_id: str, confidence: float, period: int | None = None
+    ) -> analyst_pb2.GetEstimateResponse:
+        """Return the estimates of a campaign, of one period or of all that have begun."""
+        request = analyst_pb2.GetEstimateRequest(
+            campaign_id=campaign_id, confidence=confidence, period=period
+        )
         with self._mapped():
-            return self._stub.GetEstimate(request, timeout=TIMEOUT_S)
+            return self._stub.GetEstimate(request, timeout=TIMEOUT_S, metadata=self._metadata)
+
+    def watch(
+        self, campaign_id: str, confidence: float, period: int | None = None
+    ) -> Iterator[analyst_pb2.GetEstimateResponse]:
+        """Yield the estimates whenever they have changed, until the campaign is closed."""
+        request = analyst_pb2.WatchEstimateRequest(
+            campaign_id=campaign_id, confidence=confidence, period=period
+        )
+        with self._mapped():
+            yield from self._stub.WatchEstimate(request, metadata=self._metadata)
+
+    def campaign(self, campaign_id: str) -> Campaign:
+        """Return a campaign, as devices get it."""
+        request = collector_pb2.GetCampaignRequest(campaign_id=campaign_id)
+        with self._mapped():
+            found = self._collector.GetCampaign(request, timeout=TIMEOUT_S)
+        return decode(found.envelope.campaign)
+
+    def estimate_queries(
+        self,
+        campaign_id: str,
+        questions: Sequence[PointQuestion],
+        confidence: float,
+        period: int | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> analyst_pb2.GetEstimateResponse:
+        """Return what the points of a value campaign say of queries."""
+        request = analyst_pb2.EstimateQueriesRequest(
+            campaign_id=campaign_id,
+            queries=[encode_point_question(question) for question in questions],
+            confidence=confidence,
+            period=period,
+        )
+        with self._mapped():
+            return self._stub.EstimateQueries(request, timeout=timeout_s, metadata=self._metadata)
+
+    def export(
+        self, campaign_id: str, period: int | None = None, timeout_s: float = TIMEOUT_S
+    ) -> Iterator[analyst_pb2.ExportReportsResponse]:
+        """Yield the campaign, then its reports as rows."""
+        request = analyst_pb2.ExportReportsRequest(campaign_id=campaign_id, period=period)
+        with self._mapped():
+            yield from self._stub.ExportReports(request, timeout=timeout_s, metadata=self._metadata)
 
     @contextmanager
     def _mapped(self) -> Iterator[None]:

@@ -5,7 +5,20 @@ from typing import Annotated
 
 import typer
 
-from geoveil.cli import audit, campaign, contribute, demo, estimate, serve, simulate
+from geoveil.cli import (
+    audit,
+    campaign,
+    client,
+    contribute,
+    db,
+    demo,
+    estimate,
+    health,
+    plan,
+    serve,
+    simulate,
+    token,
+)
 from geoveil.cli.console import fail
 from geoveil.gp import GeoVeilError
 
@@ -18,9 +31,14 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("serve")(serve.serve)
+app.command("health")(health.health)
+app.add_typer(db.app, name="db")
+app.add_typer(token.app, name="token")
 app.add_typer(campaign.app, name="campaign")
 app.command("contribute")(contribute.contribute)
+app.add_typer(client.app, name="client")
 app.command("estimate")(estimate.estimate)
+app.command("plan")(plan.plan)
 app.command("demo")(demo.demo)
 app.command("audit")(audit.audit)
 app.add_typer(simulate.app, name="simulate")

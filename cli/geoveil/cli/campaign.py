@@ -1,7 +1,8 @@
-"""geoveil campaign: create, list and close campaigns."""
+"""geoveil campaign: create, list and close campaigns, and make the key that signs them."""
 
-import re
+import os
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,18 +16,31 @@ from geoveil.campaign import (
     DebiasedLaplaceSpec,
     LipschitzLaplaceSpec,
     MechanismSpec,
+    PlanarLaplaceSpec,
     Question,
+    SigningKey,
     SmoothSpec,
     decode,
     encode,
 )
 from geoveil.cli.analyst import DEFAULT_SERVER, Analyst, RootCertificates, Server
+from geoveil.cli.campaign_export import export
+from geoveil.cli.campaign_text import (
+    coordinates,
+    parse_period,
+    parse_place,
+    period_text,
+    signed_by,
+    slug,
+)
 from geoveil.cli.console import out, privacy_text
 from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError, Threshold
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.proto.v1 import campaign_pb2
 
-app = typer.Typer(help="Create, list and close campaigns.", no_args_is_help=True)
+app = typer.Typer(help="Create, sign, list and close campaigns.", no_args_is_help=True)
+
+app.command()(export)
 
 _MECHANISMS: dict[str, MechanismSpec] = {
     "debiased": DebiasedLaplaceSpec(),
@@ -65,6 +79,17 @@ def create(
         typer.Option(help="'longitude,latitude' of the area's centre; the first place by default."),
     ] = None,
     radius: Annotated[float, typer.Option(help="Of the area, in metres.")] = 60_000.0,
+    points: Annotated[
+        bool,
+        typer.Option(
+            "--points",
+            help="Everyone sends one perturbed point, of which 'geoveil estimate' asks anything"
+            " later: a place if there is a --center, else a number.",
+        ),
+    ] = False,
+    dimension: Annotated[
+        int | None, typer.Option(help="Numbers of a point that is no place, 1 to 3; 1 by default.")
+    ] = None,
     mechanism: Annotated[str, typer.Option(help=", ".join(_MECHANISMS))] = "debiased",
     split: Annotated[
         bool,
@@ -73,6 +98,25 @@ def create(
         ),
     ] = False,
     days: Annotated[float, typer.Option(help="How long it takes reports, from now.")] = 30.0,
+    every: Annotated[
+        str | None,
+        typer.Option(
+            help="Everyone answers once in every such period and spends ε each time: 7d, 12h,"
+            " 30m, 1w. By default once in all."
+        ),
+    ] = None,
+    minimum_participants: Annotated[
+        int, typer.Option(help="The server shows no estimate of fewer answers.")
+    ] = 0,
+    sign_key: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="GEOVEIL_SIGN_KEY",
+            exists=True,
+            dir_okay=False,
+            help="Sign with the key in this file; see 'geoveil campaign keygen'.",
+        ),
+    ] = None,
     campaign_id: Annotated[
         str | None, typer.Option("--id", help="Made from the title by default.")
     ] = None,
@@ -86,6 +130,7 @@ def create(
     """
     if mechanism not in _MECHANISMS:
         raise ParameterError("mechanism", mechanism, "one of " + ", ".join(_MECHANISMS))
+    spec: MechanismSpec | PlanarLaplaceSpec = _MECHANISMS[mechanism]
     privacy = GeoPrivacy(epsilon, per, unit)
     soft = 3 / privacy.rate
     questions = [
@@ -94,30 +139,69 @@ def create(
     ]
     plane = None
     if place:
-        places = [_place(text) for text in place]
-        middle = _coordinates("center", center) if center else places[0][1]
+        places = [parse_place(text) for text in place]
+        middle = coordinates("center", center) if center else places[0][1]
         plane = AzimuthalEquidistant(*middle, radius_m=radius)
         questions += [
             Question(label, GaussianKernel(plane.project(where).tolist(), bandwidth or soft))
             for label, where in places
         ]
-    if not questions:
-        raise ParameterError("questions", "none", "at least one --threshold or --place")
+    if points:
+        if questions:
+            raise ParameterError(
+                "points", points, "without --threshold and --place: they are asked later"
+            )
+        if center:
+            plane = AzimuthalEquidistant(*coordinates("center", center), radius_m=radius)
+        spec = PlanarLaplaceSpec(dimension or (1 if plane is None else plane.dimension))
+    elif not questions:
+        raise ParameterError(
+            "questions", "none", "at least one --threshold or --place, or --points"
+        )
+    elif dimension is not None:
+        raise ParameterError("dimension", dimension, "left out unless there is --points")
+    key = None if sign_key is None else SigningKey.from_pem(sign_key.read_bytes())
     now = datetime.now(UTC)
     campaign = Campaign(
-        campaign_id=campaign_id or _slug(title),
+        campaign_id=campaign_id or slug(title),
         title=title,
         attribute=Attribute(name=attribute, unit=unit, coordinates=plane),
         privacy=privacy,
         questions=tuple(questions),
-        mechanism=_MECHANISMS[mechanism],
+        mechanism=spec,
         allocation=Allocation.SPLIT if split else Allocation.PARTITION,
         opens=now,
         closes=now + timedelta(days=days),
+        period=None if every is None else parse_period(every),
+        minimum_participants=minimum_participants,
     )
     with Analyst(server, tls_roots) as analyst:
-        digest = analyst.create(encode(campaign))
+        digest = analyst.create(encode(campaign), key)
     out.print(f"[bold]{campaign.campaign_id}[/]  {privacy_text(campaign)}  sha256:{digest.hex()}")
+    if campaign.period is not None:
+        out.print(f"each participant spends this once in each of {campaign.periods:,} periods")
+    if key is not None:
+        out.print(f"signed by {key.public}", soft_wrap=True)
+
+
+@app.command()
+def keygen(
+    file: Annotated[Path, typer.Argument(help="Where the private key goes. Must not exist.")],
+) -> None:
+    """Make a key that signs campaigns, and print its public half, which apps are to trust.
+
+    The file is readable by its owner only, and not encrypted. Whoever has it can ask in your name.
+    """
+    key = SigningKey.generate()
+    try:
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise ParameterError("file", str(file), "new: a key is never overwritten") from None
+    except OSError as error:
+        raise ParameterError("file", str(file), f"a file to write ({error.strerror})") from error
+    with os.fdopen(descriptor, "wb") as opened:
+        opened.write(key.to_pem())
+    typer.echo(key.public)
 
 
 @app.command("list")
@@ -125,7 +209,10 @@ def list_(server: Server = DEFAULT_SERVER, tls_roots: RootCertificates = None) -
     """List all campaigns."""
     with Analyst(server, tls_roots) as analyst:
         summaries = analyst.list()
-    table = Table("id", "title", "state", "privacy", "closes (UTC)", "reports", box=SIMPLE_HEAD)
+    table = Table(
+        *("id", "title", "state", "privacy", "closes (UTC)", "reports", "signed by"),
+        box=SIMPLE_HEAD,
+    )
     table.columns[0].no_wrap = True  # it has to be typed
     for summary in summaries:
         campaign = decode(summary.envelope.campaign)
@@ -134,9 +221,11 @@ def list_(server: Server = DEFAULT_SERVER, tls_roots: RootCertificates = None) -
             campaign.campaign_id,
             campaign.title,
             state.lower(),
-            privacy_text(campaign),
+            privacy_text(campaign)
+            + (f" each {period_text(campaign.period)}" if campaign.period else ""),
             f"{campaign.closes:%Y-%m-%d %H:%M}",
             f"{summary.reports:,}",
+            signed_by(summary.envelope),
         )
     out.print(table)
 
@@ -151,22 +240,3 @@ def close(
     with Analyst(server, tls_roots) as analyst:
         analyst.close_campaign(campaign_id)
     out.print(f"{campaign_id} is closed")
-
-
-def _place(text: str) -> tuple[str, tuple[float, float]]:
-    """Return the label and coordinates of 'label=longitude,latitude'."""
-    label, _, numbers = text.rpartition("=")
-    return (label or numbers), _coordinates("place", numbers)
-
-
-def _coordinates(name: str, text: str) -> tuple[float, float]:
-    try:
-        longitude, latitude = (float(part) for part in text.split(","))
-    except ValueError:
-        raise ParameterError(name, text, "'longitude,latitude' in degrees") from None
-    return longitude, latitude
-
-
-def _slug(title: str) -> str:
-    """Return an id made from a title."""
-    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:64].rstrip("-") or "campaign"

@@ -1,40 +1,164 @@
 """geoveil estimate: what the reports of a campaign say."""
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
+from geoveil.campaign import Campaign
 from geoveil.cli import records
 from geoveil.cli.analyst import DEFAULT_SERVER, Analyst, RootCertificates, Server
-from geoveil.cli.console import number, out, privacy_text
+from geoveil.cli.console import number, out
+from geoveil.cli.later import questions
+from geoveil.gp import GeoPrivacy, ParameterError
+from geoveil.proto.v1 import analyst_pb2, campaign_pb2
 
 
 def estimate(
     campaign_id: Annotated[str, typer.Argument(help="Of the campaign.")],
     confidence: Annotated[float, typer.Option(help="Of the interval, in (0, 1).")] = 0.95,
+    period: Annotated[
+        int | None, typer.Option(min=0, help="Of a recurring campaign, from 0; all by default.")
+    ] = None,
+    threshold: Annotated[
+        list[float] | None,
+        typer.Option(help="Of a value campaign: share above this value. May be repeated."),
+    ] = None,
+    width: Annotated[
+        float | None,
+        typer.Option(help="Width of the soft band around a threshold; 3·PER/ε by default."),
+    ] = None,
+    place: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Of a value campaign: density at 'longitude,latitude' (or 'x,y' if it is not about"
+            " places), or 'label=longitude,latitude'. May be repeated."
+        ),
+    ] = None,
+    region: Annotated[
+        list[Path] | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help="Of a value campaign: share within the polygons of a GeoJSON file. May be"
+            " repeated.",
+        ),
+    ] = None,
+    bandwidth: Annotated[
+        float | None,
+        typer.Option(
+            help="Of the density's bell, and by which the edges of regions are smoothed; 3·PER/ε"
+            " by default."
+        ),
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds that an estimate from points may take.")
+    ] = 600.0,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Print again when reports come, until it is closed.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
     server: Server = DEFAULT_SERVER,
     tls_roots: RootCertificates = None,
 ) -> None:
-    """Print the unbiased estimate of every query of a campaign."""
+    """Print the unbiased estimate of every query of a campaign.
+
+    A value campaign has none: without more the mean point is shown, and with --threshold, --place
+    or --region what is asked, from the same points and at no further cost in privacy.
+
+    Example: geoveil estimate where --place Midtown=-73.985,40.755 --bandwidth 1000
+    """
+    show = _print_json if as_json else _print_table
     with Analyst(server, tls_roots) as analyst:
-        campaign, rows = records.read(analyst.estimate(campaign_id, confidence))
-    if as_json:
-        estimates = [row.to_json() for row in rows]
-        typer.echo(json.dumps({"campaign_id": campaign_id, "estimates": estimates}, indent=2))
-        return
-    table = Table("query", "estimate", "standard error", f"{100 * confidence:g} % interval", "n")
-    for row in rows:
+        if threshold or place or region:
+            if watch:
+                raise ParameterError(
+                    "watch", watch, "left out: an estimate from points is read once"
+                )
+            asked = questions(
+                analyst.campaign(campaign_id),
+                thresholds=threshold or (),
+                width=width,
+                places=place or (),
+                regions=region or (),
+                bandwidth=bandwidth,
+            )
+            show(analyst.estimate_queries(campaign_id, asked, confidence, period, timeout))
+            return
+        if not watch:
+            show(analyst.estimate(campaign_id, confidence, period))
+            return
+        for response in analyst.watch(campaign_id, confidence, period):
+            show(response)
+
+
+def _print_json(response: analyst_pb2.GetEstimateResponse) -> None:
+    campaign, rows = records.read(response)
+    estimates = [
+        row.to_json()
+        | {"period": shown.period}
+        | {"median_of_means": _robust(shown) if shown.HasField("median_of_means") else None}
+        for row, shown in zip(rows, response.estimates, strict=True)
+    ]
+    record = {
+        "campaign_id": campaign.campaign_id,
+        "unbiased_for": response.unbiased_for,
+        "epsilon_at_most": response.privacy_at_most.epsilon,
+        "estimates": estimates,
+    }
+    typer.echo(json.dumps(record, indent=2))
+
+
+def _robust(shown: analyst_pb2.Estimate) -> dict[str, float]:
+    found = shown.median_of_means
+    return {"estimate": found.value, "ci_low": found.ci_low, "ci_high": found.ci_high}
+
+
+def _print_table(response: analyst_pb2.GetEstimateResponse) -> None:
+    campaign, rows = records.read(response)
+    recurs = campaign.period is not None
+    heavy = any(shown.HasField("median_of_means") for shown in response.estimates)
+    percent = 100 * response.estimates[0].confidence
+    table = Table(
+        "query",
+        *(["period begins (UTC)"] if recurs else []),
+        "estimate",
+        "standard error",
+        f"{percent:g} % interval",
+        *(["by median of means"] if heavy else []),
+        "n",
+    )
+    for row, shown in zip(rows, response.estimates, strict=True):
         enough = row.standard_error is not None
         interval = f"{number(row.ci_low)} – {number(row.ci_high)}" if enough else "needs n ≥ 2"
+        robust = shown.median_of_means
+        of_blocks = f"{number(robust.ci_low)} – {number(robust.ci_high)}"
         table.add_row(
-            row.name, number(row.estimate), number(row.standard_error), interval, f"{row.n:,}"
+            row.name,
+            *([_begins(campaign, shown.period)] if recurs else []),
+            number(row.estimate),
+            number(row.standard_error),
+            interval,
+            *([of_blocks if shown.HasField("median_of_means") else "–"] if heavy else []),
+            f"{row.n:,}",
         )
-    out.print(f"[bold]{campaign.title}[/]  ({privacy_text(campaign)}, for each participant)")
+    spent = str(_privacy(campaign, response.privacy))
+    if recurs:
+        most = _privacy(campaign, response.privacy_at_most)
+        spent += f", for each participant in each period, at most {most} so far"
+    else:
+        spent += ", for each participant"
+    out.print(f"[bold]{campaign.title}[/]  ({spent})")
     out.print(table)
-    out.print(
-        "Unbiased for the mean of the soft query over those who took part;"
-        " the error holds noise and sampling."
-    )
+    out.print(f"{response.unbiased_for} The error holds noise and sampling.")
+
+
+def _begins(campaign: Campaign, period: int) -> str:
+    assert campaign.period is not None  # asked of recurring campaigns only
+    return f"{period}: {campaign.opens + period * campaign.period:%Y-%m-%d %H:%M}"
+
+
+def _privacy(campaign: Campaign, message: campaign_pb2.Privacy) -> GeoPrivacy:
+    return GeoPrivacy(message.epsilon, message.per, campaign.privacy.unit)

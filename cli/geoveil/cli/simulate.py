@@ -2,7 +2,13 @@
 
 import typer
 
-from geoveil.cli import simulate_experiments, simulate_fleet, simulate_results, simulate_scale
+from geoveil.cli import (
+    simulate_experiments,
+    simulate_fleet,
+    simulate_results,
+    simulate_scale,
+    simulate_selection,
+)
 
 app = typer.Typer(
     help="The seed paper's experiments, with its mechanisms and geoveil's; load and scale.",
@@ -11,6 +17,7 @@ app = typer.Typer(
 app.command("oneway")(simulate_experiments.oneway)
 app.command("twoway")(simulate_experiments.twoway)
 app.command("kde")(simulate_experiments.kde)
+app.command("selection")(simulate_selection.selection)
 app.command("results")(simulate_results.results)
 app.command("scale")(simulate_scale.scale)
 app.command("export")(simulate_scale.export)

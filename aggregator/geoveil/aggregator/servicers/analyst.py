@@ -1,11 +1,24 @@
 """What the people who ask questions talk to."""
 
+import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
-from geoveil.aggregator.service import QueryEstimate, Service
-from geoveil.aggregator.servicers.translation import STATES, envelope
+from geoveil.aggregator.estimates import QueryEstimate
+from geoveil.aggregator.service import Service, Shown
+from geoveil.aggregator.servicers.translation import (
+    STATES,
+    envelope,
+    exported,
+    point_questions,
+    privacy,
+)
+from geoveil.aggregator.store import CampaignRecord
 from geoveil.proto.v1 import analyst_pb2 as pb
 from geoveil.proto.v1.analyst_pb2_grpc import AnalystServicer as WireServicer
+
+_DEFAULT_CONFIDENCE = 0.95
+_DEFAULT_INTERVAL_S = 10.0
 
 
 class AnalystServicer(WireServicer):
@@ -18,7 +31,8 @@ class AnalystServicer(WireServicer):
         self, request: pb.CreateCampaignRequest, context: Any
     ) -> pb.CreateCampaignResponse:
         """See analyst.proto."""
-        digest = await self._service.create_campaign(request.envelope.campaign)
+        published = request.envelope.SerializeToString(deterministic=True)
+        digest = await self._service.create_campaign(published)
         return pb.CreateCampaignResponse(campaign_digest=digest)
 
     async def CloseCampaign(  # noqa: N802 - the wire contract names it
@@ -48,19 +62,74 @@ class AnalystServicer(WireServicer):
         self, request: pb.GetEstimateRequest, context: Any
     ) -> pb.GetEstimateResponse:
         """See analyst.proto."""
-        confidence = request.confidence if request.HasField("confidence") else 0.95
-        standing, estimates = await self._service.estimate(request.campaign_id, confidence)
-        return pb.GetEstimateResponse(
-            envelope=envelope(standing.record),
-            state=STATES[standing.state],
-            estimates=[_estimate(e) for e in estimates],
+        confidence, period = _asked(request)
+        return _shown(await self._service.estimate(request.campaign_id, confidence, period))
+
+    async def WatchEstimate(  # noqa: N802 - the wire contract names it
+        self, request: pb.WatchEstimateRequest, context: Any
+    ) -> AsyncIterator[pb.GetEstimateResponse]:
+        """See analyst.proto."""
+        confidence, period = _asked(request)
+        interval_s = _interval_s(request)
+        async for shown in self._service.watch(request.campaign_id, confidence, period, interval_s):
+            yield _shown(shown)
+
+    async def EstimateQueries(  # noqa: N802 - the wire contract names it
+        self, request: pb.EstimateQueriesRequest, context: Any
+    ) -> pb.GetEstimateResponse:
+        """See analyst.proto."""
+        confidence, period = _asked(request)
+        # Polygons of many corners take long to check.
+        questions = await asyncio.to_thread(point_questions, request)
+        return _shown(
+            await self._service.estimate_queries(request.campaign_id, questions, confidence, period)
         )
+
+    async def ExportReports(  # noqa: N802 - the wire contract names it
+        self, request: pb.ExportReportsRequest, context: Any
+    ) -> AsyncIterator[pb.ExportReportsResponse]:
+        """See analyst.proto."""
+        period = request.period if request.HasField("period") else None
+        async for part in self._service.export(request.campaign_id, period):
+            if isinstance(part, CampaignRecord):
+                yield pb.ExportReportsResponse(envelope=envelope(part))
+            else:
+                yield await asyncio.to_thread(exported, part)
+
+
+def _asked(
+    request: pb.GetEstimateRequest | pb.WatchEstimateRequest | pb.EstimateQueriesRequest,
+) -> tuple[float, int | None]:
+    """Return confidence and period, or what is meant where they are absent."""
+    return (
+        request.confidence if request.HasField("confidence") else _DEFAULT_CONFIDENCE,
+        request.period if request.HasField("period") else None,
+    )
+
+
+def _interval_s(request: pb.WatchEstimateRequest) -> float:
+    if not request.HasField("interval"):
+        return _DEFAULT_INTERVAL_S
+    return request.interval.seconds + request.interval.nanos * 1e-9
+
+
+def _shown(shown: Shown) -> pb.GetEstimateResponse:
+    disclosure = shown.disclosure
+    return pb.GetEstimateResponse(
+        envelope=envelope(shown.standing.record),
+        state=STATES[shown.standing.state],
+        estimates=[_estimate(e) for e in disclosure.estimates],
+        unbiased_for=disclosure.unbiased_for,
+        privacy=privacy(disclosure.privacy),
+        privacy_at_most=privacy(disclosure.privacy_at_most),
+    )
 
 
 def _estimate(of_query: QueryEstimate) -> pb.Estimate:
-    numbers, sums = of_query.estimate, of_query.sums
+    numbers, sums, robust = of_query.estimate, of_query.sums, of_query.median_of_means
     return pb.Estimate(
         label=of_query.label,
+        period=of_query.period,
         n=numbers.n,
         value=numbers.value,
         standard_error=numbers.standard_error,
@@ -69,4 +138,12 @@ def _estimate(of_query: QueryEstimate) -> pb.Estimate:
         ci_high=numbers.ci_high,
         sum=str(sums.total),
         sum_of_squares=str(sums.total_of_squares),
+        median_of_means=None
+        if robust is None
+        else pb.MedianOfMeans(
+            value=robust.value,
+            ci_low=robust.ci_low,
+            ci_high=robust.ci_high,
+            blocks=robust.blocks,
+        ),
     )

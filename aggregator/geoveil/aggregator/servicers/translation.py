@@ -3,10 +3,13 @@
 from collections.abc import Sequence
 from types import MappingProxyType
 
+from geoveil.aggregator.exporting import Rows
 from geoveil.aggregator.reports import Reason, Result, Status
 from geoveil.aggregator.store import CampaignRecord
-from geoveil.campaign import State
-from geoveil.proto.v1 import campaign_pb2, report_pb2
+from geoveil.aggregator.values import MOST_QUESTIONS
+from geoveil.campaign import PointQuestion, State, decode_point_question
+from geoveil.gp import GeoPrivacy, ParameterError
+from geoveil.proto.v1 import analyst_pb2, campaign_pb2, report_pb2
 
 STATES = MappingProxyType(
     {
@@ -30,13 +33,19 @@ REASONS = MappingProxyType(
         Reason.WRONG_ANSWERS: report_pb2.REJECTION_REASON_WRONG_ANSWERS,
         Reason.OUT_OF_RANGE: report_pb2.REJECTION_REASON_OUT_OF_RANGE,
         Reason.NOT_OPEN: report_pb2.REJECTION_REASON_NOT_OPEN,
+        Reason.WRONG_PERIOD: report_pb2.REJECTION_REASON_WRONG_PERIOD,
     }
 )
 
 
 def envelope(record: CampaignRecord) -> campaign_pb2.CampaignEnvelope:
     """Return a campaign as it was published."""
-    return campaign_pb2.CampaignEnvelope(campaign=record.published)
+    return campaign_pb2.CampaignEnvelope.FromString(record.published)
+
+
+def privacy(guarantee: GeoPrivacy) -> campaign_pb2.Privacy:
+    """Return a guarantee; its unit is that of the campaign's attribute."""
+    return campaign_pb2.Privacy(epsilon=guarantee.epsilon, per=guarantee.per)
 
 
 def results(of_reports: Sequence[Result]) -> list[report_pb2.ReportResult]:
@@ -51,3 +60,23 @@ def results(of_reports: Sequence[Result]) -> list[report_pb2.ReportResult]:
                 detail=of_report.detail,
             )
     return [messages[id(of_report)] for of_report in of_reports]
+
+
+def point_questions(request: analyst_pb2.EstimateQueriesRequest) -> list[PointQuestion]:
+    """Return the queries of a request.
+
+    Raises:
+        ParameterError: if there are too many, or naming what is wrong with one.
+    """
+    if len(request.queries) > MOST_QUESTIONS:
+        raise ParameterError("number of queries", len(request.queries), f"1 to {MOST_QUESTIONS:,}")
+    return [decode_point_question(index, query) for index, query in enumerate(request.queries)]
+
+
+def exported(rows: Rows) -> analyst_pb2.ExportReportsResponse:
+    """Return rows as they are exported."""
+    return analyst_pb2.ExportReportsResponse(
+        periods=rows.periods.tolist(),
+        query_indices=None if rows.indices is None else rows.indices.tolist(),
+        columns=[analyst_pb2.ExportedColumn(values=column.tolist()) for column in rows.columns],
+    )

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
-from geoveil.aggregator.reports import PackedReport, count_answers, unpack
+from geoveil.aggregator.reports import PackedReport, count_answers
 from geoveil.gp.estimation import Accumulator
 
 
@@ -54,12 +54,28 @@ class Outcome(Enum):
     NOT_OPEN = "not open"
 
 
+class StoredAnswers(NamedTuple):
+    """The answers of some reports of a campaign."""
+
+    packed: bytes
+    """See `geoveil.aggregator.reports.pack`: joined, those of one report together."""
+    after: bytes | None
+    """What to ask for next; None: there are no more."""
+
+    def __repr__(self) -> str:
+        return "StoredAnswers(not shown)"
+
+
 class Store(ABC):
     """See the module. Every method either does all it says, durably, or nothing.
 
+    After an error the store remains usable: the next call reaches for the database anew.
+
     Raises:
-        ServiceError: CAMPAIGN_NOT_FOUND for an unknown campaign, STORE_UNAVAILABLE if the database
-            can't be reached or written, DATABASE_UNUSABLE on opening what is not ours.
+        ServiceError: CAMPAIGN_NOT_FOUND for an unknown campaign, DATABASE_UNUSABLE on opening what
+            is not ours or has another schema, STORE_UNAVAILABLE if the database can't be reached or
+            written. Then nothing was changed; only if the connection was lost while a transaction
+            ended may all of it be done. To ask again is right in either case: nothing counts twice.
     """
 
     @abstractmethod
@@ -96,6 +112,19 @@ class Store(ABC):
     @abstractmethod
     def totals(self, campaign_id: str) -> list[Accumulator]:
         """Return the exact sums of one moment, one per query of the campaign."""
+
+    @abstractmethod
+    def answers(self, campaign_id: str, after: bytes = b"", limit: int = 1 << 16) -> StoredAnswers:
+        """Return the answers of the next reports, without their ids.
+
+        Asked again and again from the beginning, it returns every report that was counted before
+        the first call once, and none twice. Of those counted meanwhile, some.
+
+        Args:
+            campaign_id: of the campaign.
+            after: what the call before returned; b"": from the beginning.
+            limit: most reports, at least 1; a store may return more, up to 256.
+        """
 
     @abstractmethod
     def close(self) -> None:
@@ -139,11 +168,3 @@ def judge(
         else:
             outcomes.append(Outcome.NOT_OPEN)
     return outcomes, list(fresh.values())
-
-
-def tally(reports: Iterable[PackedReport]) -> dict[int, Accumulator]:
-    """Return the exact sums of reports by query index."""
-    values: dict[int, list[int]] = {}
-    for index, value in unpack(b"".join(answers for _, answers in reports)):
-        values.setdefault(index, []).append(value)
-    return {index: Accumulator.of(of_query) for index, of_query in values.items()}

@@ -1,60 +1,119 @@
 """The tables. Whoever sent a report, from where and when, has no column.
 
-Reports lie in the order of their random ids, so not even the order of arrival is kept.
+Reports lie in order of their random ids: in PostgreSQL in an index, in SQLite within a page.
 """
+
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
-    ForeignKey,
+    Dialect,
+    Identity,
     Integer,
     LargeBinary,
     MetaData,
+    Numeric,
     String,
     Table,
     Text,
+    Uuid,
+    types,
 )
 
-SCHEMA_VERSION = 1
-"""Raised by every change to the tables."""
+SCHEMA_VERSION = 2
+"""Raised by every revision in `geoveil.aggregator.migrations`."""
+
+
+class ExactInteger(types.TypeDecorator[int]):
+    """An integer of any size: sums of 64-bit integers and of their squares outgrow 64 bits."""
+
+    impl = Numeric
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> types.TypeEngine[Any]:
+        """Store decimal digits where there are no exact numbers."""
+        exact = dialect.name == "postgresql"
+        return dialect.type_descriptor(Numeric() if exact else Text())
+
+    def process_bind_param(self, value: int | None, dialect: Dialect) -> Any:
+        """Return the digits."""
+        return None if value is None else str(value)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> int | None:
+        """Return the integer that was stored."""
+        return None if value is None else int(value)
+
 
 METADATA = MetaData()
-
-VERSION = Table(
-    "geoveil_schema",
-    METADATA,
-    Column("version", Integer, primary_key=True, autoincrement=False),
-)
 
 CAMPAIGN = Table(
     "campaign",
     METADATA,
-    Column("campaign_key", Integer, primary_key=True),  # in order of creation
+    Column("campaign_key", Integer, Identity(), primary_key=True),  # in order of creation
     Column("campaign_id", String(64), nullable=False, unique=True),
     Column("published", LargeBinary, nullable=False),
     Column("queries", Integer, nullable=False),
     Column("closed", Boolean, nullable=False),
-    Column("reports", BigInteger, nullable=False),
 )
 
-REPORT = Table(
-    "report",
+# Reports counted and their sums are each split in shards, which are to be added up: processes that
+# write at once to one database each have a shard of their own, and never wait for a row of another.
+# No foreign keys: campaigns are never deleted, and every row is of a campaign just read.
+REPORT_COUNT = Table(
+    "report_count",
     METADATA,
-    Column("campaign_key", ForeignKey(CAMPAIGN.c.campaign_key), primary_key=True),
-    Column("report_id", LargeBinary(16), primary_key=True),
-    Column("answers", LargeBinary, nullable=False),
+    Column("campaign_key", Integer, primary_key=True, autoincrement=False),
+    Column("shard", Integer, primary_key=True, autoincrement=False),
+    Column("reports", BigInteger, nullable=False),
     sqlite_with_rowid=False,
 )
 
 QUERY_SUM = Table(
     "query_sum",
     METADATA,
-    Column("campaign_key", ForeignKey(CAMPAIGN.c.campaign_key), primary_key=True),
+    Column("campaign_key", Integer, primary_key=True, autoincrement=False),
+    Column("shard", Integer, primary_key=True, autoincrement=False),
     Column("query_index", Integer, primary_key=True, autoincrement=False),
     Column("n", BigInteger, nullable=False),
-    # Decimal digits: sums of 64-bit integers and of their squares outgrow 64 bits.
-    Column("total", Text, nullable=False),
-    Column("total_of_squares", Text, nullable=False),
+    Column("total", ExactInteger, nullable=False),
+    Column("total_of_squares", ExactInteger, nullable=False),
     sqlite_with_rowid=False,
 )
+
+REPORT = Table(
+    "report",
+    METADATA,
+    Column("campaign_key", Integer, primary_key=True, autoincrement=False),
+    Column("report_id", Uuid, primary_key=True),  # 16 bytes of any kind
+    Column("answers", LargeBinary, nullable=False),
+    info={"dialect": "postgresql"},
+)
+
+# SQLite has one writer at a time, so reports can be numbered, and a page of them be one row. A row
+# per report in order of random ids would rewrite a page of the file for each report.
+REPORT_PAGE = Table(
+    "report_page",
+    METADATA,
+    Column("campaign_key", Integer, primary_key=True, autoincrement=False),
+    Column("first", BigInteger, primary_key=True, autoincrement=False),
+    # `reports` ids in ascending order, joined, then their answers, all of one size, in that order.
+    Column("ids", LargeBinary, nullable=False),
+    Column("answers", LargeBinary, nullable=False),
+    sqlite_with_rowid=False,
+    info={"dialect": "sqlite"},
+)
+
+
+def tables_of(dialect: str) -> list[Table]:
+    """Return the tables of a dialect.
+
+    Example:
+        >>> [table.name for table in tables_of("sqlite")]
+        ['campaign', 'query_sum', 'report_count', 'report_page']
+    """
+    tables = METADATA.tables.values()
+    return sorted(
+        (t for t in tables if t.info.get("dialect", dialect) == dialect), key=lambda t: t.name
+    )

@@ -1,59 +1,55 @@
 """A store in one SQLite file: nothing to install, and every acknowledged report on disk."""
 
-import logging
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, create_engine, event, insert, inspect, select, update
+from sqlalchemy import URL, Connection, create_engine, event, select
+from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from geoveil.aggregator.errors import Code, ServiceError
-from geoveil.aggregator.store.base import (
-    CampaignRecord,
-    Outcome,
-    Store,
-    Submission,
-)
-from geoveil.aggregator.store.schema import (
-    CAMPAIGN,
-    METADATA,
-    SCHEMA_VERSION,
-    VERSION,
-)
+from geoveil.aggregator.store.base import Outcome, StoredAnswers, Submission
+from geoveil.aggregator.store.id_index import IdIndex
+from geoveil.aggregator.store.schema import REPORT_PAGE
+from geoveil.aggregator.store.sql import SQLStore
 from geoveil.aggregator.store.sqlite_counting import count, read_sums
+from geoveil.aggregator.store.sqlite_pages import Page, read_answers
 from geoveil.gp.estimation import Accumulator
-
-_LOG = logging.getLogger(__name__)
 
 _PRAGMAS = (
     "journal_mode = WAL",
     "synchronous = FULL",  # an acknowledged report survives a power failure
     "foreign_keys = ON",
-    "cache_size = -65536",  # 64 MiB: reports are inserted in random order
-    "wal_autocheckpoint = 10000",  # pages; random inserts touch many pages, often the same ones
+    "cache_size = -16384",  # 16 MiB: reports are appended
+    "wal_autocheckpoint = 4000",  # pages
 )
-_RECORD = (
-    CAMPAIGN.c.campaign_id,
-    CAMPAIGN.c.published,
-    CAMPAIGN.c.queries,
-    CAMPAIGN.c.closed,
-    CAMPAIGN.c.reports,
-)
+_PAGES_READ = 1024
 
 
-class SQLiteStore(Store):
-    """See `Store`.
+class SQLiteStore(SQLStore):
+    """See `Store`. Keeps 8 bytes of memory per report of the campaigns that it counts reports to.
 
     Args:
         path: of the file; made if absent.
         busy_timeout_s: how long to wait, in seconds, for another writer.
+        create: see `SQLStore`.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with SQLiteStore(Path(folder) / "reports.sqlite") as store:
+        ...         store.list_campaigns()
+        []
     """
 
-    def __init__(self, path: Path, *, busy_timeout_s: float = 5.0) -> None:
-        self._engine = create_engine(
+    _unusable = Code.DATABASE_UNUSABLE
+    _insert = staticmethod(insert)
+
+    def __init__(self, path: Path, *, busy_timeout_s: float = 5.0, create: bool = True) -> None:
+        engine = create_engine(
             URL.create("sqlite", database=str(path)),
             connect_args={
                 "isolation_level": None,  # transactions begin where we say
@@ -64,93 +60,68 @@ class SQLiteStore(Store):
             max_overflow=0,
             hide_parameters=True,  # they are reports; no error may show them
         )
-        event.listen(self._engine, "connect", _configure)
-        event.listen(self._engine, "begin", _begin)
-        try:
-            with self._transaction("IMMEDIATE", Code.DATABASE_UNUSABLE) as connection:
-                _prepare(connection)
-        except BaseException:
-            self.close()
-            raise
-
-    def create_campaign(self, record: CampaignRecord) -> None:
-        """See `Store.create_campaign`."""
-        query = select(CAMPAIGN.c.published).where(CAMPAIGN.c.campaign_id == record.campaign_id)
-        with self._transaction("IMMEDIATE") as connection:
-            published = connection.execute(query).scalar_one_or_none()
-            if published is None:
-                values = {c.name: getattr(record, c.name) for c in _RECORD}
-                connection.execute(insert(CAMPAIGN).values(values))
-            elif published != record.published:
-                raise ServiceError(Code.CAMPAIGN_ID_TAKEN)
-
-    def close_campaign(self, campaign_id: str) -> None:
-        """See `Store.close_campaign`."""
-        change = update(CAMPAIGN).where(CAMPAIGN.c.campaign_id == campaign_id).values(closed=True)
-        with self._transaction("IMMEDIATE") as connection:
-            if connection.execute(change).rowcount == 0:
-                raise ServiceError(Code.CAMPAIGN_NOT_FOUND)
-
-    def get_campaign(self, campaign_id: str) -> CampaignRecord:
-        """See `Store.get_campaign`."""
-        query = select(*_RECORD).where(CAMPAIGN.c.campaign_id == campaign_id)
-        with self._transaction("DEFERRED") as connection:
-            row = connection.execute(query).one_or_none()
-        if row is None:
-            raise ServiceError(Code.CAMPAIGN_NOT_FOUND)
-        return CampaignRecord(**row._mapping)
-
-    def list_campaigns(self) -> list[CampaignRecord]:
-        """See `Store.list_campaigns`."""
-        query = select(*_RECORD).order_by(CAMPAIGN.c.campaign_key)
-        with self._transaction("DEFERRED") as connection:
-            rows = connection.execute(query).all()
-        return [CampaignRecord(**row._mapping) for row in rows]
+        event.listen(engine, "connect", _configure)
+        event.listen(engine, "begin", _begin)
+        self._indices: dict[int, IdIndex] = {}
+        self._written: list[tuple[int, list[Page], int]] = []
+        super().__init__(engine, create=create)
 
     def commit(self, batch: Sequence[Submission]) -> list[list[Outcome]]:
         """See `Store.commit`."""
-        by_campaign: dict[str, list[int]] = defaultdict(list)
-        for place, submission in enumerate(batch):
-            by_campaign[submission.campaign_id].append(place)
-        outcomes: list[list[Outcome]] = [[] for _ in batch]
-        with self._transaction("IMMEDIATE") as connection:
-            for campaign_id, places in by_campaign.items():
-                of_campaign = iter(count(connection, campaign_id, [batch[p] for p in places]))
-                for place in places:
-                    outcomes[place] = [next(of_campaign) for _ in batch[place].reports]
+        outcomes = super().commit(batch)
+        # Only now: what was rolled back is stored nowhere, so it must not be indexed.
+        for key, pages, reports in self._written:
+            self._indices[key].add([(page.first, page.fresh_ids) for page in pages])
+            self._indices[key].reports = reports
         return outcomes
 
-    def totals(self, campaign_id: str) -> list[Accumulator]:
-        """See `Store.totals`."""
-        query = select(CAMPAIGN.c.campaign_key, CAMPAIGN.c.queries).where(
-            CAMPAIGN.c.campaign_id == campaign_id
-        )
-        with self._transaction("DEFERRED") as connection:
-            row = connection.execute(query).one_or_none()
-            if row is None:
-                raise ServiceError(Code.CAMPAIGN_NOT_FOUND)
-            sums = read_sums(connection, row.campaign_key)
-        return [sums.get(index, Accumulator()) for index in range(row.queries)]
+    def _count(
+        self, connection: Connection, by_campaign: Mapping[str, Sequence[Submission]]
+    ) -> dict[str, list[Outcome]]:
+        self._written = []
+        outcomes = {}
+        for campaign_id, submissions in by_campaign.items():
+            counted = count(connection, campaign_id, submissions, self._indices)
+            outcomes[campaign_id] = counted.outcomes
+            if counted.pages:
+                self._written.append((counted.campaign_key, counted.pages, counted.reports))
+        return outcomes
 
-    def close(self) -> None:
-        """See `Store.close`."""
-        self._engine.dispose()
+    def read_sums(self, connection: Connection, key: int) -> dict[int, Accumulator]:
+        """See `SQLStore.read_sums`."""
+        return read_sums(connection, key)
 
-    @contextmanager
-    def _transaction(
-        self, mode: str, failure: Code = Code.STORE_UNAVAILABLE
-    ) -> Iterator[Connection]:
-        """Commit what the block does, or nothing if it raises."""
+    def read_reports(self, connection: Connection, key: int) -> Iterator[tuple[bytes, bytes]]:
+        """See `SQLStore.read_reports`."""
+        query = select(REPORT_PAGE.c.ids, REPORT_PAGE.c.answers)
+        rows = connection.execute(query.where(REPORT_PAGE.c.campaign_key == key))
+        for some in rows.partitions(_PAGES_READ):
+            yield b"".join([row.ids for row in some]), b"".join([row.answers for row in some])
+
+    def read_answers(
+        self, connection: Connection, key: int, after: bytes, limit: int
+    ) -> StoredAnswers:
+        """See `SQLStore.read_answers`: page after page, the number of the next is the place."""
+        first = int.from_bytes(after)
+        packed, following = read_answers(connection, key, first, limit)
+        return StoredAnswers(packed, None if following is None else following.to_bytes(8))
+
+    def copy(self, target: Path) -> None:
+        """See `SQLStore.copy`."""
         try:
-            with self._engine.connect() as connection:
-                connection = connection.execution_options(geoveil_begin=mode)
-                with connection.begin():
-                    yield connection
-        except SQLAlchemyError as error:
-            # SQLite's own words, for example "database or disk is full": they hold no parameters.
-            reason = str(error.orig) if isinstance(error, DBAPIError) else type(error).__name__
-            _LOG.error("SQLite: %s", reason)
-            raise ServiceError(failure, reason) from error
+            with closing(self._engine.raw_connection()) as connection:  # not in a transaction
+                connection.cursor().execute("VACUUM INTO ?", (str(target),))
+        except sqlite3.Error as error:
+            raise ServiceError(Code.STORE_UNAVAILABLE, str(error)) from error
+
+    def faults(self, connection: Connection) -> Sequence[str]:
+        """See `SQLStore.faults`."""
+        lines = connection.exec_driver_sql("PRAGMA integrity_check").scalars().all()
+        return [] if lines == ["ok"] else lines
+
+    def _reason(self, error: SQLAlchemyError) -> str:
+        # SQLite's own words, for example "database or disk is full": they hold no parameters.
+        return str(error.orig) if isinstance(error, DBAPIError) else type(error).__name__
 
 
 def _configure(connection: Any, _record: object) -> None:
@@ -159,21 +130,5 @@ def _configure(connection: Any, _record: object) -> None:
 
 
 def _begin(connection: Connection) -> None:
-    connection.exec_driver_sql(f"BEGIN {connection.get_execution_options()['geoveil_begin']}")
-
-
-def _prepare(connection: Connection) -> None:
-    """Make the tables of a new database; check that those of an old one are ours."""
-    tables = inspect(connection).get_table_names()
-    if not tables:
-        METADATA.create_all(connection)
-        connection.execute(insert(VERSION).values(version=SCHEMA_VERSION))
-        return
-    if VERSION.name not in tables:
-        raise ServiceError(Code.DATABASE_UNUSABLE, "it holds the tables of something else")
-    version = connection.execute(select(VERSION.c.version)).scalar_one_or_none()
-    if version != SCHEMA_VERSION:
-        raise ServiceError(
-            Code.DATABASE_UNUSABLE,
-            f"its schema has version {version}, this version of geoveil needs {SCHEMA_VERSION}",
-        )
+    write = connection.get_execution_options().get("geoveil_write")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN DEFERRED")

@@ -1,39 +1,25 @@
-"""Counting reports in SQLite, a whole batch per statement.
-
-Each statement takes the batch as one parameter and returns one row. `sqlite3` gives the interpreter
-lock away at every row it steps over, and in a busy process it takes milliseconds to get it back:
-with a step per report, that would bound the server to a thousand reports a second.
-"""
+"""Counting reports in SQLite, a whole batch per statement."""
 
 import json
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, MutableMapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, func, select
 
 from geoveil.aggregator.errors import Code, ServiceError
-from geoveil.aggregator.reports import ID_BYTES, PackedReport
-from geoveil.aggregator.store.base import Outcome, Submission, judge, tally
-from geoveil.aggregator.store.schema import CAMPAIGN
+from geoveil.aggregator.reports import PackedReport
+from geoveil.aggregator.store.base import Outcome, Submission, judge
+from geoveil.aggregator.store.id_index import IdIndex
+from geoveil.aggregator.store.schema import CAMPAIGN, REPORT_COUNT
+from geoveil.aggregator.store.sqlite_pages import Page, answers_of, append, read_ids, read_pages
+from geoveil.aggregator.store.sums import tally
 from geoveil.gp.estimation import Accumulator
 
-_POSITIONS = """
-    WITH RECURSIVE position(i) AS (
-        SELECT 0 UNION ALL SELECT i + 1 FROM position WHERE i + 1 < :count)"""
-# "3=,5!": the ids at positions 3 and 5 are stored, with the same answers and with other ones.
-_FIND = f"""{_POSITIONS}
-    SELECT group_concat(i || CASE
-        WHEN report.answers = substr(:answers, 1 + i * :width, :width) THEN '=' ELSE '!' END)
-    FROM position CROSS JOIN report
-    ON report.campaign_key = :key
-        AND report.report_id = substr(:ids, 1 + i * {ID_BYTES}, {ID_BYTES})
-"""  # noqa: S608 - no input in it
-_INSERT = f"""
-    INSERT INTO report (campaign_key, report_id, answers) {_POSITIONS}
-    SELECT :key, substr(:ids, 1 + i * {ID_BYTES}, {ID_BYTES}),
-        substr(:answers, 1 + i * :width, :width) FROM position
-"""  # noqa: S608 - no input in it
+_SHARD = 0
+"""The only one: SQLite has one writer at a time."""
+_PAGES_INDEXED = 1024
+"""At once."""
 _READ_SUMS = """
     SELECT json_group_array(json_array(query_index, n, total, total_of_squares)) FROM query_sum
     WHERE campaign_key = :key
@@ -41,68 +27,94 @@ _READ_SUMS = """
 _READ_SOME_SUMS = f"""{_READ_SUMS}
     AND query_index IN (SELECT value FROM json_each(:indices))
 """  # noqa: S608 - no input in it
-_WRITE_SUMS = """
-    INSERT OR REPLACE INTO query_sum (campaign_key, query_index, n, total, total_of_squares)
-    SELECT :key, json_extract(value, '$[0]'), json_extract(value, '$[1]'),
+_WRITE_SUMS = f"""
+    INSERT OR REPLACE INTO query_sum
+        (campaign_key, shard, query_index, n, total, total_of_squares)
+    SELECT :key, {_SHARD}, json_extract(value, '$[0]'), json_extract(value, '$[1]'),
         json_extract(value, '$[2]'), json_extract(value, '$[3]') FROM json_each(:sums)
-"""
+"""  # noqa: S608 - no input in it
+_WRITE_COUNT = f"""
+    INSERT OR REPLACE INTO report_count (campaign_key, shard, reports)
+    VALUES (:key, {_SHARD}, :reports)
+"""  # noqa: S608 - no input in it
+
+
+class Counted(NamedTuple):
+    """What became of the reports to one campaign."""
+
+    campaign_key: int
+    outcomes: list[Outcome]
+    pages: list[Page]
+    reports: int
+    """In all."""
 
 
 def count(
-    connection: Connection, campaign_id: str, submissions: Sequence[Submission]
-) -> list[Outcome]:
-    """Count the reports to one campaign; return their outcomes in order."""
+    connection: Connection,
+    campaign_id: str,
+    submissions: Sequence[Submission],
+    indices: MutableMapping[int, IdIndex],
+) -> Counted:
+    """Count the reports to one campaign.
+
+    Args:
+        connection: in a transaction that excludes other writers.
+        campaign_id: of the campaign.
+        submissions: to it.
+        indices: by campaign key. They are brought up to what was stored before; the pages that
+            are returned belong in them once the transaction is durable.
+    """
     row = connection.execute(
-        select(CAMPAIGN.c.campaign_key, CAMPAIGN.c.closed).where(
-            CAMPAIGN.c.campaign_id == campaign_id
+        select(CAMPAIGN.c.campaign_key, CAMPAIGN.c.closed, func.coalesce(REPORT_COUNT.c.reports, 0))
+        .outerjoin_from(
+            CAMPAIGN, REPORT_COUNT, CAMPAIGN.c.campaign_key == REPORT_COUNT.c.campaign_key
         )
+        .where(CAMPAIGN.c.campaign_id == campaign_id)
     ).one_or_none()
     if row is None:
         raise ServiceError(Code.CAMPAIGN_NOT_FOUND)
-    key = row.campaign_key
-    reports = [(r, s.admit and not row.closed) for s in submissions for r in s.reports]
-    stored = _find(connection, key, [report for report, _ in reports])
+    key, closed, before = row
+    index = _current(connection, key, before, indices)
+    reports = [(r, s.admit and not closed) for s in submissions for r in s.reports]
+    stored = _find(connection, key, index, [report for report, _ in reports])
     outcomes, fresh = judge(reports, stored)
+    pages: list[Page] = []
     if fresh:
-        for width, positions in _by_width(fresh).items():
-            parameters = _joined(key, width, [fresh[p] for p in positions])
-            connection.exec_driver_sql(_INSERT, parameters)
-        _add_sums(connection, key, tally(fresh))
-        connection.execute(
-            update(CAMPAIGN)
-            .where(CAMPAIGN.c.campaign_key == key)
-            .values(reports=CAMPAIGN.c.reports + len(fresh))
-        )
-    return outcomes
+        pages = append(connection, key, before, fresh)
+        _add_sums(connection, key, tally(b"".join([answers for _, answers in fresh])))
+        parameters = {"key": key, "reports": before + len(fresh)}
+        connection.exec_driver_sql(_WRITE_COUNT, parameters)
+    return Counted(key, outcomes, pages, before + len(fresh))
 
 
-def _find(connection: Connection, key: int, reports: Sequence[PackedReport]) -> dict[int, bool]:
+def _current(
+    connection: Connection, key: int, reports: int, indices: MutableMapping[int, IdIndex]
+) -> IdIndex:
+    """Return the index of a campaign with all that is stored in it, by whatever process."""
+    index = indices.get(key)
+    if index is None or index.reports > reports:
+        index = indices[key] = IdIndex()
+    if index.reports < reports:
+        pages = read_ids(connection, key, index.reports)
+        while some := list(islice(pages, _PAGES_INDEXED)):
+            index.add(some)
+        index.reports = reports
+    return index
+
+
+def _find(
+    connection: Connection, key: int, index: IdIndex, reports: Sequence[PackedReport]
+) -> dict[int, bool]:
     """Return the positions of stored ids, each with whether its answers are the same."""
+    candidates = index.find(b"".join([report_id for report_id, _ in reports]))
+    pages = read_pages(connection, key, (page for _, page in candidates))
     stored = {}
-    for width, positions in _by_width(reports).items():
-        parameters = _joined(key, width, [reports[p] for p in positions])
-        found = connection.exec_driver_sql(_FIND, parameters).scalar_one()
-        for token in found.split(",") if found else ():
-            stored[positions[int(token[:-1])]] = token[-1] == "="
+    for position, page in candidates:
+        report_id, answers = reports[position]
+        held = answers_of(pages[page], report_id)
+        if held is not None:
+            stored[position] = held == answers
     return stored
-
-
-def _by_width(reports: Sequence[PackedReport]) -> dict[int, list[int]]:
-    """Return the positions of reports by the size of their answers: one size, as a rule."""
-    positions: dict[int, list[int]] = defaultdict(list)
-    for position, (_, answers) in enumerate(reports):
-        positions[len(answers)].append(position)
-    return positions
-
-
-def _joined(key: int, width: int, reports: Sequence[PackedReport]) -> dict[str, Any]:
-    return {
-        "key": key,
-        "count": len(reports),
-        "width": width,
-        "ids": b"".join([report_id for report_id, _ in reports]),
-        "answers": b"".join([answers for _, answers in reports]),
-    }
 
 
 def _add_sums(connection: Connection, key: int, added: Mapping[int, Accumulator]) -> None:

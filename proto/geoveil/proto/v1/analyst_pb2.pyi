@@ -7,6 +7,7 @@ import builtins
 import collections.abc
 import geoveil.proto.v1.campaign_pb2
 import google.protobuf.descriptor
+import google.protobuf.duration_pb2
 import google.protobuf.internal.containers
 import google.protobuf.message
 import typing
@@ -105,7 +106,9 @@ class CampaignSummary(google.protobuf.message.Message):
     REPORTS_FIELD_NUMBER: builtins.int
     state: geoveil.proto.v1.campaign_pb2.CampaignState.ValueType
     reports: builtins.int
-    """Reports counted so far."""
+    """Reports counted so far, over all queries and periods. Shown whatever
+    minimum_participants: it says nothing of any answer.
+    """
     @property
     def envelope(self) -> geoveil.proto.v1.campaign_pb2.CampaignEnvelope: ...
     def __init__(
@@ -155,12 +158,29 @@ class GetEstimateResponse(google.protobuf.message.Message):
     ENVELOPE_FIELD_NUMBER: builtins.int
     STATE_FIELD_NUMBER: builtins.int
     ESTIMATES_FIELD_NUMBER: builtins.int
+    UNBIASED_FOR_FIELD_NUMBER: builtins.int
+    PRIVACY_FIELD_NUMBER: builtins.int
+    PRIVACY_AT_MOST_FIELD_NUMBER: builtins.int
     state: geoveil.proto.v1.campaign_pb2.CampaignState.ValueType
+    unbiased_for: builtins.str
+    """What every value is an unbiased estimate of, in words."""
     @property
     def envelope(self) -> geoveil.proto.v1.campaign_pb2.CampaignEnvelope: ...
     @property
     def estimates(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Estimate]:
-        """One per query in the campaign's order, period after period."""
+        """One per query in the campaign's order, period after period: those that have
+        begun, and hold minimum_participants answers to every query.
+        """
+
+    @property
+    def privacy(self) -> geoveil.proto.v1.campaign_pb2.Privacy:
+        """What a participant spent: in all or, if the campaign recurs, in every period
+        in which they answered.
+        """
+
+    @property
+    def privacy_at_most(self) -> geoveil.proto.v1.campaign_pb2.Privacy:
+        """What a participant spent who answered in every period that has begun."""
 
     def __init__(
         self,
@@ -168,11 +188,164 @@ class GetEstimateResponse(google.protobuf.message.Message):
         envelope: geoveil.proto.v1.campaign_pb2.CampaignEnvelope | None = ...,
         state: geoveil.proto.v1.campaign_pb2.CampaignState.ValueType = ...,
         estimates: collections.abc.Iterable[global___Estimate] | None = ...,
+        unbiased_for: builtins.str = ...,
+        privacy: geoveil.proto.v1.campaign_pb2.Privacy | None = ...,
+        privacy_at_most: geoveil.proto.v1.campaign_pb2.Privacy | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["envelope", b"envelope"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["envelope", b"envelope", "estimates", b"estimates", "state", b"state"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["envelope", b"envelope", "privacy", b"privacy", "privacy_at_most", b"privacy_at_most"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["envelope", b"envelope", "estimates", b"estimates", "privacy", b"privacy", "privacy_at_most", b"privacy_at_most", "state", b"state", "unbiased_for", b"unbiased_for"]) -> None: ...
 
 global___GetEstimateResponse = GetEstimateResponse
+
+@typing.final
+class WatchEstimateRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CAMPAIGN_ID_FIELD_NUMBER: builtins.int
+    CONFIDENCE_FIELD_NUMBER: builtins.int
+    PERIOD_FIELD_NUMBER: builtins.int
+    INTERVAL_FIELD_NUMBER: builtins.int
+    campaign_id: builtins.str
+    confidence: builtins.float
+    """In (0, 1); 0.95 if absent."""
+    period: builtins.int
+    """Of a recurring campaign: one period only; all of them if absent."""
+    @property
+    def interval(self) -> google.protobuf.duration_pb2.Duration:
+        """At least this long between two estimates: 1 s to 1 h; 10 s if absent."""
+
+    def __init__(
+        self,
+        *,
+        campaign_id: builtins.str = ...,
+        confidence: builtins.float | None = ...,
+        period: builtins.int | None = ...,
+        interval: google.protobuf.duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_confidence", b"_confidence", "_period", b"_period", "confidence", b"confidence", "interval", b"interval", "period", b"period"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_confidence", b"_confidence", "_period", b"_period", "campaign_id", b"campaign_id", "confidence", b"confidence", "interval", b"interval", "period", b"period"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_confidence", b"_confidence"]) -> typing.Literal["confidence"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_period", b"_period"]) -> typing.Literal["period"] | None: ...
+
+global___WatchEstimateRequest = WatchEstimateRequest
+
+@typing.final
+class EstimateQueriesRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CAMPAIGN_ID_FIELD_NUMBER: builtins.int
+    QUERIES_FIELD_NUMBER: builtins.int
+    CONFIDENCE_FIELD_NUMBER: builtins.int
+    PERIOD_FIELD_NUMBER: builtins.int
+    campaign_id: builtins.str
+    confidence: builtins.float
+    """In (0, 1); 0.95 if absent."""
+    period: builtins.int
+    """Of a recurring campaign: one period only; all of them if absent."""
+    @property
+    def queries(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[geoveil.proto.v1.campaign_pb2.Query]:
+        """1 to 4,096, with distinct labels, in the campaign's coordinates."""
+
+    def __init__(
+        self,
+        *,
+        campaign_id: builtins.str = ...,
+        queries: collections.abc.Iterable[geoveil.proto.v1.campaign_pb2.Query] | None = ...,
+        confidence: builtins.float | None = ...,
+        period: builtins.int | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_confidence", b"_confidence", "_period", b"_period", "confidence", b"confidence", "period", b"period"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_confidence", b"_confidence", "_period", b"_period", "campaign_id", b"campaign_id", "confidence", b"confidence", "period", b"period", "queries", b"queries"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_confidence", b"_confidence"]) -> typing.Literal["confidence"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_period", b"_period"]) -> typing.Literal["period"] | None: ...
+
+global___EstimateQueriesRequest = EstimateQueriesRequest
+
+@typing.final
+class ExportReportsRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CAMPAIGN_ID_FIELD_NUMBER: builtins.int
+    PERIOD_FIELD_NUMBER: builtins.int
+    campaign_id: builtins.str
+    period: builtins.int
+    """Of a recurring campaign: one period only; all of them if absent."""
+    def __init__(
+        self,
+        *,
+        campaign_id: builtins.str = ...,
+        period: builtins.int | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_period", b"_period", "period", b"period"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_period", b"_period", "campaign_id", b"campaign_id", "period", b"period"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_period", b"_period"]) -> typing.Literal["period"] | None: ...
+
+global___ExportReportsRequest = ExportReportsRequest
+
+@typing.final
+class ExportReportsResponse(google.protobuf.message.Message):
+    """Rows. Of a statistic campaign one per answer: nothing ties the answers of one
+    report together. Of a value campaign one per point.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ENVELOPE_FIELD_NUMBER: builtins.int
+    PERIODS_FIELD_NUMBER: builtins.int
+    QUERY_INDICES_FIELD_NUMBER: builtins.int
+    COLUMNS_FIELD_NUMBER: builtins.int
+    @property
+    def envelope(self) -> geoveil.proto.v1.campaign_pb2.CampaignEnvelope:
+        """In the first message, which holds no rows."""
+
+    @property
+    def periods(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """One per row. Within a message rows are in order of period, query_index and
+        value, which says nothing of the order in which they came.
+        """
+
+    @property
+    def query_indices(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """One per row; of a value campaign none."""
+
+    @property
+    def columns(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ExportedColumn]:
+        """Of a statistic campaign one, of a value campaign one per coordinate."""
+
+    def __init__(
+        self,
+        *,
+        envelope: geoveil.proto.v1.campaign_pb2.CampaignEnvelope | None = ...,
+        periods: collections.abc.Iterable[builtins.int] | None = ...,
+        query_indices: collections.abc.Iterable[builtins.int] | None = ...,
+        columns: collections.abc.Iterable[global___ExportedColumn] | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["envelope", b"envelope"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["columns", b"columns", "envelope", b"envelope", "periods", b"periods", "query_indices", b"query_indices"]) -> None: ...
+
+global___ExportReportsResponse = ExportReportsResponse
+
+@typing.final
+class ExportedColumn(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    VALUES_FIELD_NUMBER: builtins.int
+    @property
+    def values(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """One per row: integers on the campaign's grid."""
+
+    def __init__(
+        self,
+        *,
+        values: collections.abc.Iterable[builtins.int] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["values", b"values"]) -> None: ...
+
+global___ExportedColumn = ExportedColumn
 
 @typing.final
 class Estimate(google.protobuf.message.Message):
@@ -190,9 +363,12 @@ class Estimate(google.protobuf.message.Message):
     SUM_FIELD_NUMBER: builtins.int
     SUM_OF_SQUARES_FIELD_NUMBER: builtins.int
     PERIOD_FIELD_NUMBER: builtins.int
+    MEDIAN_OF_MEANS_FIELD_NUMBER: builtins.int
     label: builtins.str
     n: builtins.int
-    """Answers counted for this query."""
+    """Answers counted for this query (of GetEstimate of a value campaign: for this
+    coordinate of the mean point).
+    """
     value: builtins.float
     """Absent while n < 1."""
     standard_error: builtins.float
@@ -201,12 +377,18 @@ class Estimate(google.protobuf.message.Message):
     ci_low: builtins.float
     ci_high: builtins.float
     sum: builtins.str
-    """Exact decimal integers, in units of the grid: the sum of the answers and
-    of their squares.
+    """Exact decimal integers, in units of the grid (of EstimateQueries, 2^-30):
+    the sum of the answers and of their squares.
     """
     sum_of_squares: builtins.str
     period: builtins.int
     """Of a recurring campaign, from 0."""
+    @property
+    def median_of_means(self) -> global___MedianOfMeans:
+        """For noise with so heavy a tail that it has no fourth moment, from 1,024
+        answers on: an interval that stands even without a variance.
+        """
+
     def __init__(
         self,
         *,
@@ -220,9 +402,10 @@ class Estimate(google.protobuf.message.Message):
         sum: builtins.str = ...,
         sum_of_squares: builtins.str = ...,
         period: builtins.int = ...,
+        median_of_means: global___MedianOfMeans | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_ci_high", b"_ci_high", "_ci_low", b"_ci_low", "_standard_error", b"_standard_error", "_value", b"_value", "ci_high", b"ci_high", "ci_low", b"ci_low", "standard_error", b"standard_error", "value", b"value"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_ci_high", b"_ci_high", "_ci_low", b"_ci_low", "_standard_error", b"_standard_error", "_value", b"_value", "ci_high", b"ci_high", "ci_low", b"ci_low", "confidence", b"confidence", "label", b"label", "n", b"n", "period", b"period", "standard_error", b"standard_error", "sum", b"sum", "sum_of_squares", b"sum_of_squares", "value", b"value"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_ci_high", b"_ci_high", "_ci_low", b"_ci_low", "_standard_error", b"_standard_error", "_value", b"_value", "ci_high", b"ci_high", "ci_low", b"ci_low", "median_of_means", b"median_of_means", "standard_error", b"standard_error", "value", b"value"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_ci_high", b"_ci_high", "_ci_low", b"_ci_low", "_standard_error", b"_standard_error", "_value", b"_value", "ci_high", b"ci_high", "ci_low", b"ci_low", "confidence", b"confidence", "label", b"label", "median_of_means", b"median_of_means", "n", b"n", "period", b"period", "standard_error", b"standard_error", "sum", b"sum", "sum_of_squares", b"sum_of_squares", "value", b"value"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_ci_high", b"_ci_high"]) -> typing.Literal["ci_high"] | None: ...
     @typing.overload
@@ -233,3 +416,32 @@ class Estimate(google.protobuf.message.Message):
     def WhichOneof(self, oneof_group: typing.Literal["_value", b"_value"]) -> typing.Literal["value"] | None: ...
 
 global___Estimate = Estimate
+
+@typing.final
+class MedianOfMeans(google.protobuf.message.Message):
+    """From the means of disjoint blocks, into which answers fall by their random
+    report_id: their median, and the distribution-free interval for it.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    VALUE_FIELD_NUMBER: builtins.int
+    CI_LOW_FIELD_NUMBER: builtins.int
+    CI_HIGH_FIELD_NUMBER: builtins.int
+    BLOCKS_FIELD_NUMBER: builtins.int
+    value: builtins.float
+    ci_low: builtins.float
+    ci_high: builtins.float
+    blocks: builtins.int
+    """Blocks that hold answers."""
+    def __init__(
+        self,
+        *,
+        value: builtins.float = ...,
+        ci_low: builtins.float = ...,
+        ci_high: builtins.float = ...,
+        blocks: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["blocks", b"blocks", "ci_high", b"ci_high", "ci_low", b"ci_low", "value", b"value"]) -> None: ...
+
+global___MedianOfMeans = MedianOfMeans

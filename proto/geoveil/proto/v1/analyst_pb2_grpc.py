@@ -55,6 +55,21 @@ class AnalystStub(object):
                 request_serializer=geoveil_dot_proto_dot_v1_dot_analyst__pb2.GetEstimateRequest.SerializeToString,
                 response_deserializer=geoveil_dot_proto_dot_v1_dot_analyst__pb2.GetEstimateResponse.FromString,
                 _registered_method=True)
+        self.WatchEstimate = channel.unary_stream(
+                '/geoveil.proto.v1.Analyst/WatchEstimate',
+                request_serializer=geoveil_dot_proto_dot_v1_dot_analyst__pb2.WatchEstimateRequest.SerializeToString,
+                response_deserializer=geoveil_dot_proto_dot_v1_dot_analyst__pb2.GetEstimateResponse.FromString,
+                _registered_method=True)
+        self.EstimateQueries = channel.unary_unary(
+                '/geoveil.proto.v1.Analyst/EstimateQueries',
+                request_serializer=geoveil_dot_proto_dot_v1_dot_analyst__pb2.EstimateQueriesRequest.SerializeToString,
+                response_deserializer=geoveil_dot_proto_dot_v1_dot_analyst__pb2.GetEstimateResponse.FromString,
+                _registered_method=True)
+        self.ExportReports = channel.unary_stream(
+                '/geoveil.proto.v1.Analyst/ExportReports',
+                request_serializer=geoveil_dot_proto_dot_v1_dot_analyst__pb2.ExportReportsRequest.SerializeToString,
+                response_deserializer=geoveil_dot_proto_dot_v1_dot_analyst__pb2.ExportReportsResponse.FromString,
+                _registered_method=True)
 
 
 class AnalystServicer(object):
@@ -62,9 +77,10 @@ class AnalystServicer(object):
     """
 
     def CreateCampaign(self, request, context):
-        """Idempotent: the same bytes again are welcome; ALREADY_EXISTS if the id is
-        taken by other bytes, INVALID_ARGUMENT if the campaign or its signature is
-        not sound.
+        """Idempotent: the same envelope again is welcome; ALREADY_EXISTS if the id is
+        taken by another, also by one that differs in its signature only.
+        INVALID_ARGUMENT if the campaign or its signature is not sound,
+        PERMISSION_DENIED if the server asks for the signature of a key it trusts.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -92,6 +108,35 @@ class AnalystServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def WatchEstimate(self, request, context):
+        """GetEstimate whenever the reports counted, or the state, have changed. Waits
+        for minimum_participants; ends when the campaign is closed, with OK or, if
+        there were never enough, with FAILED_PRECONDITION.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def EstimateQueries(self, request, context):
+        """Of a value campaign: what its reports say of queries that are asked only
+        now, at no further cost in privacy. Reads every report, so it may take long:
+        set a deadline. INVALID_ARGUMENT if the noise on a point can't be undone for
+        a query, or the campaign is a statistic one; FAILED_PRECONDITION as
+        GetEstimate.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExportReports(self, request, context):
+        """The reports counted, as rows without their ids, many at a time; those that
+        come meanwhile may be among them or not. FAILED_PRECONDITION as GetEstimate;
+        of a recurring campaign, rows of the periods that hold enough.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AnalystServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -114,6 +159,21 @@ def add_AnalystServicer_to_server(servicer, server):
                     servicer.GetEstimate,
                     request_deserializer=geoveil_dot_proto_dot_v1_dot_analyst__pb2.GetEstimateRequest.FromString,
                     response_serializer=geoveil_dot_proto_dot_v1_dot_analyst__pb2.GetEstimateResponse.SerializeToString,
+            ),
+            'WatchEstimate': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchEstimate,
+                    request_deserializer=geoveil_dot_proto_dot_v1_dot_analyst__pb2.WatchEstimateRequest.FromString,
+                    response_serializer=geoveil_dot_proto_dot_v1_dot_analyst__pb2.GetEstimateResponse.SerializeToString,
+            ),
+            'EstimateQueries': grpc.unary_unary_rpc_method_handler(
+                    servicer.EstimateQueries,
+                    request_deserializer=geoveil_dot_proto_dot_v1_dot_analyst__pb2.EstimateQueriesRequest.FromString,
+                    response_serializer=geoveil_dot_proto_dot_v1_dot_analyst__pb2.GetEstimateResponse.SerializeToString,
+            ),
+            'ExportReports': grpc.unary_stream_rpc_method_handler(
+                    servicer.ExportReports,
+                    request_deserializer=geoveil_dot_proto_dot_v1_dot_analyst__pb2.ExportReportsRequest.FromString,
+                    response_serializer=geoveil_dot_proto_dot_v1_dot_analyst__pb2.ExportReportsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -225,6 +285,87 @@ class Analyst(object):
             '/geoveil.proto.v1.Analyst/GetEstimate',
             geoveil_dot_proto_dot_v1_dot_analyst__pb2.GetEstimateRequest.SerializeToString,
             geoveil_dot_proto_dot_v1_dot_analyst__pb2.GetEstimateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchEstimate(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/geoveil.proto.v1.Analyst/WatchEstimate',
+            geoveil_dot_proto_dot_v1_dot_analyst__pb2.WatchEstimateRequest.SerializeToString,
+            geoveil_dot_proto_dot_v1_dot_analyst__pb2.GetEstimateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EstimateQueries(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/geoveil.proto.v1.Analyst/EstimateQueries',
+            geoveil_dot_proto_dot_v1_dot_analyst__pb2.EstimateQueriesRequest.SerializeToString,
+            geoveil_dot_proto_dot_v1_dot_analyst__pb2.GetEstimateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExportReports(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/geoveil.proto.v1.Analyst/ExportReports',
+            geoveil_dot_proto_dot_v1_dot_analyst__pb2.ExportReportsRequest.SerializeToString,
+            geoveil_dot_proto_dot_v1_dot_analyst__pb2.ExportReportsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -25,9 +25,10 @@ class AnalystStub:
         geoveil.proto.v1.analyst_pb2.CreateCampaignRequest,
         geoveil.proto.v1.analyst_pb2.CreateCampaignResponse,
     ]
-    """Idempotent: the same bytes again are welcome; ALREADY_EXISTS if the id is
-    taken by other bytes, INVALID_ARGUMENT if the campaign or its signature is
-    not sound.
+    """Idempotent: the same envelope again is welcome; ALREADY_EXISTS if the id is
+    taken by another, also by one that differs in its signature only.
+    INVALID_ARGUMENT if the campaign or its signature is not sound,
+    PERMISSION_DENIED if the server asks for the signature of a key it trusts.
     """
 
     CloseCampaign: grpc.UnaryUnaryMultiCallable[
@@ -50,6 +51,35 @@ class AnalystStub:
     minimum_participants; those of the periods that have enough are shown.
     """
 
+    WatchEstimate: grpc.UnaryStreamMultiCallable[
+        geoveil.proto.v1.analyst_pb2.WatchEstimateRequest,
+        geoveil.proto.v1.analyst_pb2.GetEstimateResponse,
+    ]
+    """GetEstimate whenever the reports counted, or the state, have changed. Waits
+    for minimum_participants; ends when the campaign is closed, with OK or, if
+    there were never enough, with FAILED_PRECONDITION.
+    """
+
+    EstimateQueries: grpc.UnaryUnaryMultiCallable[
+        geoveil.proto.v1.analyst_pb2.EstimateQueriesRequest,
+        geoveil.proto.v1.analyst_pb2.GetEstimateResponse,
+    ]
+    """Of a value campaign: what its reports say of queries that are asked only
+    now, at no further cost in privacy. Reads every report, so it may take long:
+    set a deadline. INVALID_ARGUMENT if the noise on a point can't be undone for
+    a query, or the campaign is a statistic one; FAILED_PRECONDITION as
+    GetEstimate.
+    """
+
+    ExportReports: grpc.UnaryStreamMultiCallable[
+        geoveil.proto.v1.analyst_pb2.ExportReportsRequest,
+        geoveil.proto.v1.analyst_pb2.ExportReportsResponse,
+    ]
+    """The reports counted, as rows without their ids, many at a time; those that
+    come meanwhile may be among them or not. FAILED_PRECONDITION as GetEstimate;
+    of a recurring campaign, rows of the periods that hold enough.
+    """
+
 class AnalystAsyncStub:
     """What the people who ask questions talk to."""
 
@@ -57,9 +87,10 @@ class AnalystAsyncStub:
         geoveil.proto.v1.analyst_pb2.CreateCampaignRequest,
         geoveil.proto.v1.analyst_pb2.CreateCampaignResponse,
     ]
-    """Idempotent: the same bytes again are welcome; ALREADY_EXISTS if the id is
-    taken by other bytes, INVALID_ARGUMENT if the campaign or its signature is
-    not sound.
+    """Idempotent: the same envelope again is welcome; ALREADY_EXISTS if the id is
+    taken by another, also by one that differs in its signature only.
+    INVALID_ARGUMENT if the campaign or its signature is not sound,
+    PERMISSION_DENIED if the server asks for the signature of a key it trusts.
     """
 
     CloseCampaign: grpc.aio.UnaryUnaryMultiCallable[
@@ -82,6 +113,35 @@ class AnalystAsyncStub:
     minimum_participants; those of the periods that have enough are shown.
     """
 
+    WatchEstimate: grpc.aio.UnaryStreamMultiCallable[
+        geoveil.proto.v1.analyst_pb2.WatchEstimateRequest,
+        geoveil.proto.v1.analyst_pb2.GetEstimateResponse,
+    ]
+    """GetEstimate whenever the reports counted, or the state, have changed. Waits
+    for minimum_participants; ends when the campaign is closed, with OK or, if
+    there were never enough, with FAILED_PRECONDITION.
+    """
+
+    EstimateQueries: grpc.aio.UnaryUnaryMultiCallable[
+        geoveil.proto.v1.analyst_pb2.EstimateQueriesRequest,
+        geoveil.proto.v1.analyst_pb2.GetEstimateResponse,
+    ]
+    """Of a value campaign: what its reports say of queries that are asked only
+    now, at no further cost in privacy. Reads every report, so it may take long:
+    set a deadline. INVALID_ARGUMENT if the noise on a point can't be undone for
+    a query, or the campaign is a statistic one; FAILED_PRECONDITION as
+    GetEstimate.
+    """
+
+    ExportReports: grpc.aio.UnaryStreamMultiCallable[
+        geoveil.proto.v1.analyst_pb2.ExportReportsRequest,
+        geoveil.proto.v1.analyst_pb2.ExportReportsResponse,
+    ]
+    """The reports counted, as rows without their ids, many at a time; those that
+    come meanwhile may be among them or not. FAILED_PRECONDITION as GetEstimate;
+    of a recurring campaign, rows of the periods that hold enough.
+    """
+
 class AnalystServicer(metaclass=abc.ABCMeta):
     """What the people who ask questions talk to."""
 
@@ -91,9 +151,10 @@ class AnalystServicer(metaclass=abc.ABCMeta):
         request: geoveil.proto.v1.analyst_pb2.CreateCampaignRequest,
         context: _ServicerContext,
     ) -> typing.Union[geoveil.proto.v1.analyst_pb2.CreateCampaignResponse, collections.abc.Awaitable[geoveil.proto.v1.analyst_pb2.CreateCampaignResponse]]:
-        """Idempotent: the same bytes again are welcome; ALREADY_EXISTS if the id is
-        taken by other bytes, INVALID_ARGUMENT if the campaign or its signature is
-        not sound.
+        """Idempotent: the same envelope again is welcome; ALREADY_EXISTS if the id is
+        taken by another, also by one that differs in its signature only.
+        INVALID_ARGUMENT if the campaign or its signature is not sound,
+        PERMISSION_DENIED if the server asks for the signature of a key it trusts.
         """
 
     @abc.abstractmethod
@@ -120,6 +181,41 @@ class AnalystServicer(metaclass=abc.ABCMeta):
     ) -> typing.Union[geoveil.proto.v1.analyst_pb2.GetEstimateResponse, collections.abc.Awaitable[geoveil.proto.v1.analyst_pb2.GetEstimateResponse]]:
         """FAILED_PRECONDITION while a query has fewer answers than the campaign's
         minimum_participants; those of the periods that have enough are shown.
+        """
+
+    @abc.abstractmethod
+    def WatchEstimate(
+        self,
+        request: geoveil.proto.v1.analyst_pb2.WatchEstimateRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[collections.abc.Iterator[geoveil.proto.v1.analyst_pb2.GetEstimateResponse], collections.abc.AsyncIterator[geoveil.proto.v1.analyst_pb2.GetEstimateResponse]]:
+        """GetEstimate whenever the reports counted, or the state, have changed. Waits
+        for minimum_participants; ends when the campaign is closed, with OK or, if
+        there were never enough, with FAILED_PRECONDITION.
+        """
+
+    @abc.abstractmethod
+    def EstimateQueries(
+        self,
+        request: geoveil.proto.v1.analyst_pb2.EstimateQueriesRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[geoveil.proto.v1.analyst_pb2.GetEstimateResponse, collections.abc.Awaitable[geoveil.proto.v1.analyst_pb2.GetEstimateResponse]]:
+        """Of a value campaign: what its reports say of queries that are asked only
+        now, at no further cost in privacy. Reads every report, so it may take long:
+        set a deadline. INVALID_ARGUMENT if the noise on a point can't be undone for
+        a query, or the campaign is a statistic one; FAILED_PRECONDITION as
+        GetEstimate.
+        """
+
+    @abc.abstractmethod
+    def ExportReports(
+        self,
+        request: geoveil.proto.v1.analyst_pb2.ExportReportsRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[collections.abc.Iterator[geoveil.proto.v1.analyst_pb2.ExportReportsResponse], collections.abc.AsyncIterator[geoveil.proto.v1.analyst_pb2.ExportReportsResponse]]:
+        """The reports counted, as rows without their ids, many at a time; those that
+        come meanwhile may be among them or not. FAILED_PRECONDITION as GetEstimate;
+        of a recurring campaign, rows of the periods that hold enough.
         """
 
 def add_AnalystServicer_to_server(servicer: AnalystServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -95,6 +95,10 @@ class Campaign(google.protobuf.message.Message):
     """A campaign is one public question put to many devices. It is all that a
     device needs to compute its report, and everything in it is public.
 
+    There are two kinds. Of a statistic campaign the queries are known: a report
+    holds perturbed answers to them. Of a value campaign (mechanism
+    planar_laplace) they are asked later: a report holds a perturbed point.
+
     Compatibility: a field never changes its meaning; new ones are added.
     """
 
@@ -131,7 +135,9 @@ class Campaign(google.protobuf.message.Message):
 
     @property
     def queries(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Query]:
-        """At least one; a report's query_index counts from 0 in this list."""
+        """At least one; a report's query_index counts from 0 in this list. Of a value
+        campaign none; query_index then counts the coordinates of the point.
+        """
 
     @property
     def mechanism(self) -> global___Mechanism: ...
@@ -256,6 +262,8 @@ class Query(google.protobuf.message.Message):
     TWO_WAY_THRESHOLD_FIELD_NUMBER: builtins.int
     DISC_FIELD_NUMBER: builtins.int
     POLYGON_FIELD_NUMBER: builtins.int
+    SMOOTHED_DISC_FIELD_NUMBER: builtins.int
+    SMOOTHED_POLYGON_FIELD_NUMBER: builtins.int
     label: builtins.str
     """Names the row of this query in tables and figures."""
     @property
@@ -270,6 +278,12 @@ class Query(google.protobuf.message.Message):
     def disc(self) -> global___Disc: ...
     @property
     def polygon(self) -> global___Polygon: ...
+    @property
+    def smoothed_disc(self) -> global___SmoothedDisc:
+        """Asked of value campaigns only, by EstimateQueries."""
+
+    @property
+    def smoothed_polygon(self) -> global___SmoothedPolygon: ...
     def __init__(
         self,
         *,
@@ -280,10 +294,12 @@ class Query(google.protobuf.message.Message):
         two_way_threshold: global___TwoWayThreshold | None = ...,
         disc: global___Disc | None = ...,
         polygon: global___Polygon | None = ...,
+        smoothed_disc: global___SmoothedDisc | None = ...,
+        smoothed_polygon: global___SmoothedPolygon | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["disc", b"disc", "gaussian_kernel", b"gaussian_kernel", "kind", b"kind", "polygon", b"polygon", "range", b"range", "threshold", b"threshold", "two_way_threshold", b"two_way_threshold"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["disc", b"disc", "gaussian_kernel", b"gaussian_kernel", "kind", b"kind", "label", b"label", "polygon", b"polygon", "range", b"range", "threshold", b"threshold", "two_way_threshold", b"two_way_threshold"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["threshold", "gaussian_kernel", "range", "two_way_threshold", "disc", "polygon"] | None: ...
+    def HasField(self, field_name: typing.Literal["disc", b"disc", "gaussian_kernel", b"gaussian_kernel", "kind", b"kind", "polygon", b"polygon", "range", b"range", "smoothed_disc", b"smoothed_disc", "smoothed_polygon", b"smoothed_polygon", "threshold", b"threshold", "two_way_threshold", b"two_way_threshold"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["disc", b"disc", "gaussian_kernel", b"gaussian_kernel", "kind", b"kind", "label", b"label", "polygon", b"polygon", "range", b"range", "smoothed_disc", b"smoothed_disc", "smoothed_polygon", b"smoothed_polygon", "threshold", b"threshold", "two_way_threshold", b"two_way_threshold"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["threshold", "gaussian_kernel", "range", "two_way_threshold", "disc", "polygon", "smoothed_disc", "smoothed_polygon"] | None: ...
 
 global___Query = Query
 
@@ -454,6 +470,55 @@ class PolygonRing(google.protobuf.message.Message):
 global___PolygonRing = PolygonRing
 
 @typing.final
+class SmoothedDisc(google.protobuf.message.Message):
+    """The share of participants in a disc of the plane, each moved by a Gaussian of
+    this deviation: smooth enough for the noise on a point to be undone.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CENTER_FIELD_NUMBER: builtins.int
+    RADIUS_FIELD_NUMBER: builtins.int
+    BANDWIDTH_FIELD_NUMBER: builtins.int
+    radius: builtins.float
+    bandwidth: builtins.float
+    @property
+    def center(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.float]: ...
+    def __init__(
+        self,
+        *,
+        center: collections.abc.Iterable[builtins.float] | None = ...,
+        radius: builtins.float = ...,
+        bandwidth: builtins.float = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["bandwidth", b"bandwidth", "center", b"center", "radius", b"radius"]) -> None: ...
+
+global___SmoothedDisc = SmoothedDisc
+
+@typing.final
+class SmoothedPolygon(google.protobuf.message.Message):
+    """Likewise, in a polygon of the plane."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PARTS_FIELD_NUMBER: builtins.int
+    BANDWIDTH_FIELD_NUMBER: builtins.int
+    bandwidth: builtins.float
+    @property
+    def parts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___PolygonPart]:
+        """One part or several that do not overlap."""
+
+    def __init__(
+        self,
+        *,
+        parts: collections.abc.Iterable[global___PolygonPart] | None = ...,
+        bandwidth: builtins.float = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["bandwidth", b"bandwidth", "parts", b"parts"]) -> None: ...
+
+global___SmoothedPolygon = SmoothedPolygon
+
+@typing.final
 class GaussianKernel(google.protobuf.message.Message):
     """exp(-|x - center|^2 / (2 bandwidth^2)); center in campaign coordinates."""
 
@@ -481,22 +546,30 @@ class Mechanism(google.protobuf.message.Message):
     DEBIASED_LAPLACE_FIELD_NUMBER: builtins.int
     LIPSCHITZ_LAPLACE_FIELD_NUMBER: builtins.int
     SMOOTH_FIELD_NUMBER: builtins.int
+    PLANAR_LAPLACE_FIELD_NUMBER: builtins.int
     @property
     def debiased_laplace(self) -> global___DebiasedLaplace: ...
     @property
     def lipschitz_laplace(self) -> global___LipschitzLaplace: ...
     @property
     def smooth(self) -> global___Smooth: ...
+    @property
+    def planar_laplace(self) -> global___PlanarLaplace:
+        """Makes it a value campaign. The allocation is ALLOCATION_PARTITION: there is
+        nothing to divide.
+        """
+
     def __init__(
         self,
         *,
         debiased_laplace: global___DebiasedLaplace | None = ...,
         lipschitz_laplace: global___LipschitzLaplace | None = ...,
         smooth: global___Smooth | None = ...,
+        planar_laplace: global___PlanarLaplace | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["debiased_laplace", b"debiased_laplace", "kind", b"kind", "lipschitz_laplace", b"lipschitz_laplace", "smooth", b"smooth"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["debiased_laplace", b"debiased_laplace", "kind", b"kind", "lipschitz_laplace", b"lipschitz_laplace", "smooth", b"smooth"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["debiased_laplace", "lipschitz_laplace", "smooth"] | None: ...
+    def HasField(self, field_name: typing.Literal["debiased_laplace", b"debiased_laplace", "kind", b"kind", "lipschitz_laplace", b"lipschitz_laplace", "planar_laplace", b"planar_laplace", "smooth", b"smooth"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["debiased_laplace", b"debiased_laplace", "kind", b"kind", "lipschitz_laplace", b"lipschitz_laplace", "planar_laplace", b"planar_laplace", "smooth", b"smooth"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["debiased_laplace", "lipschitz_laplace", "smooth", "planar_laplace"] | None: ...
 
 global___Mechanism = Mechanism
 
@@ -543,6 +616,26 @@ class Smooth(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["beta_fraction", b"beta_fraction"]) -> None: ...
 
 global___Smooth = Smooth
+
+@typing.final
+class PlanarLaplace(google.protobuf.message.Message):
+    """Noise of density proportional to exp(-|v| * rate) on the point itself, all of
+    whose coordinates are reported: one Answer each, in order.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    DIMENSION_FIELD_NUMBER: builtins.int
+    dimension: builtins.int
+    """Coordinates of a point, 1 to 3; 2 for places."""
+    def __init__(
+        self,
+        *,
+        dimension: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["dimension", b"dimension"]) -> None: ...
+
+global___PlanarLaplace = PlanarLaplace
 
 @typing.final
 class Grid(google.protobuf.message.Message):

@@ -26,7 +26,7 @@ from geoveil.proto.v1 import campaign_pb2 as geoveil_dot_proto_dot_v1_dot_campai
 from geoveil.proto.v1 import report_pb2 as geoveil_dot_proto_dot_v1_dot_report__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n geoveil/proto/v1/collector.proto\x12\x10geoveil.proto.v1\x1a\x1fgeoveil/proto/v1/campaign.proto\x1a\x1dgeoveil/proto/v1/report.proto\")\n\x12GetCampaignRequest\x12\x13\n\x0b\x63\x61mpaign_id\x18\x01 \x01(\t\"{\n\x13GetCampaignResponse\x12\x34\n\x08\x65nvelope\x18\x01 \x01(\x0b\x32\".geoveil.proto.v1.CampaignEnvelope\x12.\n\x05state\x18\x02 \x01(\x0e\x32\x1f.geoveil.proto.v1.CampaignState\"o\n\x14SubmitReportsRequest\x12\x13\n\x0b\x63\x61mpaign_id\x18\x01 \x01(\t\x12\x17\n\x0f\x63\x61mpaign_digest\x18\x02 \x01(\x0c\x12)\n\x07reports\x18\x03 \x03(\x0b\x32\x18.geoveil.proto.v1.Report\"H\n\x15SubmitReportsResponse\x12/\n\x07results\x18\x01 \x03(\x0b\x32\x1e.geoveil.proto.v1.ReportResult2\xc9\x01\n\tCollector\x12Z\n\x0bGetCampaign\x12$.geoveil.proto.v1.GetCampaignRequest\x1a%.geoveil.proto.v1.GetCampaignResponse\x12`\n\rSubmitReports\x12&.geoveil.proto.v1.SubmitReportsRequest\x1a\'.geoveil.proto.v1.SubmitReportsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n geoveil/proto/v1/collector.proto\x12\x10geoveil.proto.v1\x1a\x1fgeoveil/proto/v1/campaign.proto\x1a\x1dgeoveil/proto/v1/report.proto\")\n\x12GetCampaignRequest\x12\x13\n\x0b\x63\x61mpaign_id\x18\x01 \x01(\t\"{\n\x13GetCampaignResponse\x12\x34\n\x08\x65nvelope\x18\x01 \x01(\x0b\x32\".geoveil.proto.v1.CampaignEnvelope\x12.\n\x05state\x18\x02 \x01(\x0e\x32\x1f.geoveil.proto.v1.CampaignState\"?\n\x16\x42rowseCampaignsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"l\n\x17\x42rowseCampaignsResponse\x12\x38\n\tcampaigns\x18\x01 \x03(\x0b\x32%.geoveil.proto.v1.GetCampaignResponse\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"o\n\x14SubmitReportsRequest\x12\x13\n\x0b\x63\x61mpaign_id\x18\x01 \x01(\t\x12\x17\n\x0f\x63\x61mpaign_digest\x18\x02 \x01(\x0c\x12)\n\x07reports\x18\x03 \x03(\x0b\x32\x18.geoveil.proto.v1.Report\"H\n\x15SubmitReportsResponse\x12/\n\x07results\x18\x01 \x03(\x0b\x32\x1e.geoveil.proto.v1.ReportResult2\x9c\x03\n\tCollector\x12Z\n\x0bGetCampaign\x12$.geoveil.proto.v1.GetCampaignRequest\x1a%.geoveil.proto.v1.GetCampaignResponse\x12\x66\n\x0f\x42rowseCampaigns\x12(.geoveil.proto.v1.BrowseCampaignsRequest\x1a).geoveil.proto.v1.BrowseCampaignsResponse\x12`\n\rSubmitReports\x12&.geoveil.proto.v1.SubmitReportsRequest\x1a\'.geoveil.proto.v1.SubmitReportsResponse\x12i\n\x12SubmitReportStream\x12&.geoveil.proto.v1.SubmitReportsRequest\x1a\'.geoveil.proto.v1.SubmitReportsResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,10 +37,14 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETCAMPAIGNREQUEST']._serialized_end=159
   _globals['_GETCAMPAIGNRESPONSE']._serialized_start=161
   _globals['_GETCAMPAIGNRESPONSE']._serialized_end=284
-  _globals['_SUBMITREPORTSREQUEST']._serialized_start=286
-  _globals['_SUBMITREPORTSREQUEST']._serialized_end=397
-  _globals['_SUBMITREPORTSRESPONSE']._serialized_start=399
-  _globals['_SUBMITREPORTSRESPONSE']._serialized_end=471
-  _globals['_COLLECTOR']._serialized_start=474
-  _globals['_COLLECTOR']._serialized_end=675
+  _globals['_BROWSECAMPAIGNSREQUEST']._serialized_start=286
+  _globals['_BROWSECAMPAIGNSREQUEST']._serialized_end=349
+  _globals['_BROWSECAMPAIGNSRESPONSE']._serialized_start=351
+  _globals['_BROWSECAMPAIGNSRESPONSE']._serialized_end=459
+  _globals['_SUBMITREPORTSREQUEST']._serialized_start=461
+  _globals['_SUBMITREPORTSREQUEST']._serialized_end=572
+  _globals['_SUBMITREPORTSRESPONSE']._serialized_start=574
+  _globals['_SUBMITREPORTSRESPONSE']._serialized_end=646
+  _globals['_COLLECTOR']._serialized_start=649
+  _globals['_COLLECTOR']._serialized_end=1061
 # @@protoc_insertion_point(module_scope)

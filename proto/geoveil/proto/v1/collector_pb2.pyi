@@ -50,6 +50,46 @@ class GetCampaignResponse(google.protobuf.message.Message):
 global___GetCampaignResponse = GetCampaignResponse
 
 @typing.final
+class BrowseCampaignsRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PAGE_SIZE_FIELD_NUMBER: builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: builtins.int
+    page_size: builtins.int
+    """At most this many, 1 to 1,000; 100 if 0. A page may hold fewer."""
+    page_token: builtins.str
+    """From the response before; empty for the first page."""
+    def __init__(
+        self,
+        *,
+        page_size: builtins.int = ...,
+        page_token: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["page_size", b"page_size", "page_token", b"page_token"]) -> None: ...
+
+global___BrowseCampaignsRequest = BrowseCampaignsRequest
+
+@typing.final
+class BrowseCampaignsResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CAMPAIGNS_FIELD_NUMBER: builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: builtins.int
+    next_page_token: builtins.str
+    """Empty if there are no more."""
+    @property
+    def campaigns(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___GetCampaignResponse]: ...
+    def __init__(
+        self,
+        *,
+        campaigns: collections.abc.Iterable[global___GetCampaignResponse] | None = ...,
+        next_page_token: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["campaigns", b"campaigns", "next_page_token", b"next_page_token"]) -> None: ...
+
+global___BrowseCampaignsResponse = BrowseCampaignsResponse
+
+@typing.final
 class SubmitReportsRequest(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

@@ -40,8 +40,18 @@ class CollectorStub(object):
                 request_serializer=geoveil_dot_proto_dot_v1_dot_collector__pb2.GetCampaignRequest.SerializeToString,
                 response_deserializer=geoveil_dot_proto_dot_v1_dot_collector__pb2.GetCampaignResponse.FromString,
                 _registered_method=True)
+        self.BrowseCampaigns = channel.unary_unary(
+                '/geoveil.proto.v1.Collector/BrowseCampaigns',
+                request_serializer=geoveil_dot_proto_dot_v1_dot_collector__pb2.BrowseCampaignsRequest.SerializeToString,
+                response_deserializer=geoveil_dot_proto_dot_v1_dot_collector__pb2.BrowseCampaignsResponse.FromString,
+                _registered_method=True)
         self.SubmitReports = channel.unary_unary(
                 '/geoveil.proto.v1.Collector/SubmitReports',
+                request_serializer=geoveil_dot_proto_dot_v1_dot_collector__pb2.SubmitReportsRequest.SerializeToString,
+                response_deserializer=geoveil_dot_proto_dot_v1_dot_collector__pb2.SubmitReportsResponse.FromString,
+                _registered_method=True)
+        self.SubmitReportStream = channel.stream_stream(
+                '/geoveil.proto.v1.Collector/SubmitReportStream',
                 request_serializer=geoveil_dot_proto_dot_v1_dot_collector__pb2.SubmitReportsRequest.SerializeToString,
                 response_deserializer=geoveil_dot_proto_dot_v1_dot_collector__pb2.SubmitReportsResponse.FromString,
                 _registered_method=True)
@@ -58,11 +68,28 @@ class CollectorServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def BrowseCampaigns(self, request, context):
+        """The campaigns that are open or will be, in order of creation, a page at a
+        time. INVALID_ARGUMENT if page_token is none that this server gave out.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def SubmitReports(self, request, context):
         """Idempotent: each report is counted once however often it is sent. Returns
         when every accepted report is on disk. NOT_FOUND, or FAILED_PRECONDITION if
         the digest is not that of the campaign, refuse the whole batch.
         RESOURCE_EXHAUSTED comes with google.rpc.RetryInfo when it may be sent again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SubmitReportStream(self, request_iterator, context):
+        """SubmitReports for one message after the other, each answered when what it
+        brought is on disk. The first that is refused whole ends the stream with its
+        status; those answered before stand.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -76,8 +103,18 @@ def add_CollectorServicer_to_server(servicer, server):
                     request_deserializer=geoveil_dot_proto_dot_v1_dot_collector__pb2.GetCampaignRequest.FromString,
                     response_serializer=geoveil_dot_proto_dot_v1_dot_collector__pb2.GetCampaignResponse.SerializeToString,
             ),
+            'BrowseCampaigns': grpc.unary_unary_rpc_method_handler(
+                    servicer.BrowseCampaigns,
+                    request_deserializer=geoveil_dot_proto_dot_v1_dot_collector__pb2.BrowseCampaignsRequest.FromString,
+                    response_serializer=geoveil_dot_proto_dot_v1_dot_collector__pb2.BrowseCampaignsResponse.SerializeToString,
+            ),
             'SubmitReports': grpc.unary_unary_rpc_method_handler(
                     servicer.SubmitReports,
+                    request_deserializer=geoveil_dot_proto_dot_v1_dot_collector__pb2.SubmitReportsRequest.FromString,
+                    response_serializer=geoveil_dot_proto_dot_v1_dot_collector__pb2.SubmitReportsResponse.SerializeToString,
+            ),
+            'SubmitReportStream': grpc.stream_stream_rpc_method_handler(
+                    servicer.SubmitReportStream,
                     request_deserializer=geoveil_dot_proto_dot_v1_dot_collector__pb2.SubmitReportsRequest.FromString,
                     response_serializer=geoveil_dot_proto_dot_v1_dot_collector__pb2.SubmitReportsResponse.SerializeToString,
             ),
@@ -121,6 +158,33 @@ class Collector(object):
             _registered_method=True)
 
     @staticmethod
+    def BrowseCampaigns(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/geoveil.proto.v1.Collector/BrowseCampaigns',
+            geoveil_dot_proto_dot_v1_dot_collector__pb2.BrowseCampaignsRequest.SerializeToString,
+            geoveil_dot_proto_dot_v1_dot_collector__pb2.BrowseCampaignsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def SubmitReports(request,
             target,
             options=(),
@@ -135,6 +199,33 @@ class Collector(object):
             request,
             target,
             '/geoveil.proto.v1.Collector/SubmitReports',
+            geoveil_dot_proto_dot_v1_dot_collector__pb2.SubmitReportsRequest.SerializeToString,
+            geoveil_dot_proto_dot_v1_dot_collector__pb2.SubmitReportsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SubmitReportStream(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/geoveil.proto.v1.Collector/SubmitReportStream',
             geoveil_dot_proto_dot_v1_dot_collector__pb2.SubmitReportsRequest.SerializeToString,
             geoveil_dot_proto_dot_v1_dot_collector__pb2.SubmitReportsResponse.FromString,
             options,

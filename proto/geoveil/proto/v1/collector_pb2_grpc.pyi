@@ -27,6 +27,14 @@ class CollectorStub:
     ]
     """NOT_FOUND if there is no such campaign."""
 
+    BrowseCampaigns: grpc.UnaryUnaryMultiCallable[
+        geoveil.proto.v1.collector_pb2.BrowseCampaignsRequest,
+        geoveil.proto.v1.collector_pb2.BrowseCampaignsResponse,
+    ]
+    """The campaigns that are open or will be, in order of creation, a page at a
+    time. INVALID_ARGUMENT if page_token is none that this server gave out.
+    """
+
     SubmitReports: grpc.UnaryUnaryMultiCallable[
         geoveil.proto.v1.collector_pb2.SubmitReportsRequest,
         geoveil.proto.v1.collector_pb2.SubmitReportsResponse,
@@ -35,6 +43,15 @@ class CollectorStub:
     when every accepted report is on disk. NOT_FOUND, or FAILED_PRECONDITION if
     the digest is not that of the campaign, refuse the whole batch.
     RESOURCE_EXHAUSTED comes with google.rpc.RetryInfo when it may be sent again.
+    """
+
+    SubmitReportStream: grpc.StreamStreamMultiCallable[
+        geoveil.proto.v1.collector_pb2.SubmitReportsRequest,
+        geoveil.proto.v1.collector_pb2.SubmitReportsResponse,
+    ]
+    """SubmitReports for one message after the other, each answered when what it
+    brought is on disk. The first that is refused whole ends the stream with its
+    status; those answered before stand.
     """
 
 class CollectorAsyncStub:
@@ -46,6 +63,14 @@ class CollectorAsyncStub:
     ]
     """NOT_FOUND if there is no such campaign."""
 
+    BrowseCampaigns: grpc.aio.UnaryUnaryMultiCallable[
+        geoveil.proto.v1.collector_pb2.BrowseCampaignsRequest,
+        geoveil.proto.v1.collector_pb2.BrowseCampaignsResponse,
+    ]
+    """The campaigns that are open or will be, in order of creation, a page at a
+    time. INVALID_ARGUMENT if page_token is none that this server gave out.
+    """
+
     SubmitReports: grpc.aio.UnaryUnaryMultiCallable[
         geoveil.proto.v1.collector_pb2.SubmitReportsRequest,
         geoveil.proto.v1.collector_pb2.SubmitReportsResponse,
@@ -54,6 +79,15 @@ class CollectorAsyncStub:
     when every accepted report is on disk. NOT_FOUND, or FAILED_PRECONDITION if
     the digest is not that of the campaign, refuse the whole batch.
     RESOURCE_EXHAUSTED comes with google.rpc.RetryInfo when it may be sent again.
+    """
+
+    SubmitReportStream: grpc.aio.StreamStreamMultiCallable[
+        geoveil.proto.v1.collector_pb2.SubmitReportsRequest,
+        geoveil.proto.v1.collector_pb2.SubmitReportsResponse,
+    ]
+    """SubmitReports for one message after the other, each answered when what it
+    brought is on disk. The first that is refused whole ends the stream with its
+    status; those answered before stand.
     """
 
 class CollectorServicer(metaclass=abc.ABCMeta):
@@ -68,6 +102,16 @@ class CollectorServicer(metaclass=abc.ABCMeta):
         """NOT_FOUND if there is no such campaign."""
 
     @abc.abstractmethod
+    def BrowseCampaigns(
+        self,
+        request: geoveil.proto.v1.collector_pb2.BrowseCampaignsRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[geoveil.proto.v1.collector_pb2.BrowseCampaignsResponse, collections.abc.Awaitable[geoveil.proto.v1.collector_pb2.BrowseCampaignsResponse]]:
+        """The campaigns that are open or will be, in order of creation, a page at a
+        time. INVALID_ARGUMENT if page_token is none that this server gave out.
+        """
+
+    @abc.abstractmethod
     def SubmitReports(
         self,
         request: geoveil.proto.v1.collector_pb2.SubmitReportsRequest,
@@ -77,6 +121,17 @@ class CollectorServicer(metaclass=abc.ABCMeta):
         when every accepted report is on disk. NOT_FOUND, or FAILED_PRECONDITION if
         the digest is not that of the campaign, refuse the whole batch.
         RESOURCE_EXHAUSTED comes with google.rpc.RetryInfo when it may be sent again.
+        """
+
+    @abc.abstractmethod
+    def SubmitReportStream(
+        self,
+        request_iterator: _MaybeAsyncIterator[geoveil.proto.v1.collector_pb2.SubmitReportsRequest],
+        context: _ServicerContext,
+    ) -> typing.Union[collections.abc.Iterator[geoveil.proto.v1.collector_pb2.SubmitReportsResponse], collections.abc.AsyncIterator[geoveil.proto.v1.collector_pb2.SubmitReportsResponse]]:
+        """SubmitReports for one message after the other, each answered when what it
+        brought is on disk. The first that is refused whole ends the stream with its
+        status; those answered before stand.
         """
 
 def add_CollectorServicer_to_server(servicer: CollectorServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

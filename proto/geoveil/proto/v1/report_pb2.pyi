@@ -98,7 +98,9 @@ class Report(google.protobuf.message.Message):
     """Of a recurring campaign: which period it answers for, from 0. Else 0."""
     @property
     def answers(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Answer]:
-        """One for allocation partition, one per query for split."""
+        """One for allocation partition, one per query for split; of a value campaign
+        one per coordinate.
+        """
 
     def __init__(
         self,
@@ -113,7 +115,7 @@ global___Report = Report
 
 @typing.final
 class Answer(google.protobuf.message.Message):
-    """A perturbed answer: an integer on the campaign's grid."""
+    """A perturbed answer, or a coordinate of a perturbed point: an integer on the campaign's grid."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

@@ -1,46 +1,67 @@
 """From an aggregator's database to a folder of Parquet files, of one moment, read-only.
 
-    FOLDER/_manifest.json                           written last: without it the export is no export
-    FOLDER/campaign=DIGEST/part-00000.parquet       query_index (uint32), value (int64): an answer
+    FOLDER/_manifest.json                        written last: without it the export is no export
+    FOLDER/campaign=DIGEST/part-00000.parquet    rows, see `geoveil.simulation.scale.export_table`
 
 `campaign=DIGEST` is the layout that Dask, Spark, DuckDB and pandas read as a column. The ids of
-reports are left out: what is exported was counted once already, and nothing in it ties the answers
-of one report together. Rows come in the order of the random ids, which says nothing of arrival.
+reports are left out: what is exported was counted once already, and nothing ties the answers of one
+report to a statistic campaign together. Rows are put in order of their values, many thousands at a
+time, so that theirs says little of when reports came.
 """
 
 import base64
 import json
 import os
-import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from functools import reduce
+from operator import add
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
+from sqlalchemy import Connection, func, select
 
-from geoveil.aggregator.store.schema import SCHEMA_VERSION
-from geoveil.campaign import digest
-from geoveil.gp import GeoVeilError, ParameterError, UnsupportedError
+from geoveil.aggregator import Code, ServiceError
+from geoveil.aggregator.exporting import rows_of
+from geoveil.aggregator.layout import Layout
+from geoveil.aggregator.publication import open_envelope
+from geoveil.aggregator.reports import ID_BYTES
+from geoveil.aggregator.store.migrate import require_current, schema_version
+from geoveil.aggregator.store.opening import open_store
+from geoveil.aggregator.store.schema import CAMPAIGN, REPORT_COUNT
+from geoveil.aggregator.store.sql import SQLStore
+from geoveil.campaign import decode, digest
+from geoveil.gp import GeoVeilError, ParameterError
+from geoveil.gp.estimation import Accumulator
+from geoveil.simulation.scale.export_table import (
+    regrouped,
+    require_pyarrow,
+    schema_of,
+    table_of,
+)
 
 MANIFEST = "_manifest.json"
-FORMAT = "geoveil reports 1"
+FORMAT = "geoveil reports 2"
 _ROWS = 1 << 20
-"""Answers per row group: a block of the estimate."""
+"""Rows per row group: a block of the estimate."""
 _GROUPS = 16
 """Row groups per file."""
-_FETCH = 1 << 14
-_ANSWER = np.dtype([("query_index", "<u4"), ("value", "<i8")])
-"""As `geoveil.aggregator.reports.pack` writes it."""
 
 
 class ExportError(GeoVeilError):
     """Reports can't be exported, or an export is not whole."""
 
 
+class _Stored(NamedTuple):
+    """A campaign in the database."""
+
+    key: int
+    envelope: bytes
+    layout: Layout
+    reports: int
+
+
 def export_reports(
-    database: Path,
+    database: Path | str,
     folder: Path,
     *,
     campaign_ids: Sequence[str] | None = None,
@@ -52,10 +73,10 @@ def export_reports(
     The aggregator may go on running. Its write-ahead log grows until the export is done.
 
     Args:
-        database: SQLite file of an aggregator.
+        database: of an aggregator, a SQLite file or a URL postgresql://….
         folder: where to; made here, so it must not be there yet.
         campaign_ids: of the campaigns to export; all by default.
-        rows: answers per row group.
+        rows: per row group.
         on_progress: called with the reports written so far, and with how many there are.
 
     Raises:
@@ -65,41 +86,39 @@ def export_reports(
     """
     if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
         raise ParameterError("rows", rows, "an integer >= 1")
+    parquet = require_pyarrow()
+    name = "the database" if "://" in str(database) else str(database)  # a URL may hold a password
+    if "://" not in str(database) and not Path(database).is_file():
+        raise ExportError(f"{name}: no such file")
+
+    def work(connection: Connection) -> tuple[int, list[dict[str, Any]]]:
+        store.freeze(connection)  # all that follows is of one moment
+        campaigns = _campaigns(store, connection, campaign_ids, name)
+        _make(folder)
+        of = sum(campaign.reports for campaign in campaigns)
+        done, records = 0, []
+        for campaign in campaigns:
+            tables = _tables(store, connection, campaign, lambda n, d=done: on_progress(d + n, of))  # type: ignore[misc]
+            records.append(
+                {
+                    "envelope": base64.b64encode(campaign.envelope).decode(),
+                    "parts": _write(parquet, folder, campaign, tables, rows),
+                    "sums": _sums(store, connection, campaign),
+                }
+            )
+            done += campaign.reports
+        return done, records
+
     try:
-        import pyarrow.parquet as parquet
-    except ImportError:
-        raise UnsupportedError(
-            "writing Parquet needs pyarrow: pip install 'geoveil[simulation]'"
-        ) from None
-    if not database.is_file():
-        raise ExportError(f"{database}: no such file")
-    try:
-        # "mode=ro": a mistyped name makes no database, and nothing in it can change.
-        uri = f"{database.absolute().as_uri()}?mode=ro"
-        with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
-            connection.execute("BEGIN")  # all that follows is of one moment
-            campaigns = _campaigns(connection, campaign_ids, database)
-            _make(folder)
-            of = sum(reports for *_, reports in campaigns)
-            done, records = 0, []
-            for key, published, queries, reports in campaigns:
-                answers = _answers(connection, key, lambda n, done=done: on_progress(done + n, of))  # type: ignore[misc]
-                name = f"campaign={digest(published).hex()}"
-                (folder / name).mkdir()
-                parts = _write(parquet, folder, name, answers, rows)
-                records.append(
-                    {
-                        "published": base64.b64encode(published).decode(),
-                        "parts": parts,
-                        "sums": _sums(connection, key, queries),
-                    }
-                )
-                done += reports
-    except (sqlite3.Error, OSError) as error:
-        raise ExportError(f"{database} to {folder}: {error}") from error
-    partial = folder / f"{MANIFEST}.partial"
-    partial.write_text(json.dumps({"format": FORMAT, "campaigns": records}, indent=1) + "\n")
-    os.replace(partial, folder / MANIFEST)
+        with open_store(database, create=False) as store:
+            done, records = store.run(work)
+        partial = folder / f"{MANIFEST}.partial"
+        partial.write_text(json.dumps({"format": FORMAT, "campaigns": records}, indent=1) + "\n")
+        os.replace(partial, folder / MANIFEST)
+    except OSError as error:
+        raise ExportError(f"{name} to {folder}: {error}") from error
+    except ServiceError as error:
+        raise ExportError(f"{name}: {error}") from error
     return done
 
 
@@ -111,59 +130,66 @@ def _make(folder: Path) -> None:
 
 
 def _campaigns(
-    connection: sqlite3.Connection, wanted: Sequence[str] | None, database: Path
-) -> list[tuple[int, bytes, int, int]]:
-    """Return key, published bytes, queries and reports of each campaign."""
+    store: SQLStore, connection: Connection, wanted: Sequence[str] | None, name: str
+) -> list[_Stored]:
+    require_current(schema_version(connection))
+    count = (
+        select(func.coalesce(func.sum(REPORT_COUNT.c.reports), 0))
+        .where(REPORT_COUNT.c.campaign_key == CAMPAIGN.c.campaign_key)
+        .scalar_subquery()
+        .label("reports")
+    )
+    found = connection.execute(select(CAMPAIGN, count).order_by(CAMPAIGN.c.campaign_key)).all()
+    for asked in wanted or ():
+        if asked not in {row.campaign_id for row in found}:
+            raise ExportError(f"{name}: holds no campaign {asked!r}")
+    return [_stored(row) for row in found if wanted is None or row.campaign_id in wanted]
+
+
+def _stored(row: Any) -> _Stored:
+    envelope = bytes(row.published)
     try:
-        found = connection.execute("SELECT version FROM geoveil_schema").fetchall()
-    except sqlite3.DatabaseError as error:
-        raise ExportError(f"{database}: not a database of an aggregator ({error})") from error
-    if found != [(SCHEMA_VERSION,)]:
-        raise ExportError(f"{database}: of another version of geoveil, which can export it")
-    query = "SELECT campaign_id, campaign_key, published, queries, reports FROM campaign"
-    rows = {name: row for name, *row in connection.execute(query + " ORDER BY campaign_key")}
-    for name in wanted or ():
-        if name not in rows:
-            raise ExportError(f"{database}: holds no campaign {name!r}")
-    return [
-        (key, bytes(published), queries, reports)
-        for name, (key, published, queries, reports) in rows.items()
-        if wanted is None or name in wanted
-    ]
+        campaign = decode(open_envelope(envelope).campaign)
+        layout = Layout.stored(campaign, row.queries)
+    except GeoVeilError as error:
+        raise ServiceError(Code.INTERNAL, f"campaign {row.campaign_id}: {error}") from error
+    return _Stored(row.campaign_key, envelope, layout, int(row.reports))
 
 
-def _answers(
-    connection: sqlite3.Connection, key: int, on_progress: Callable[[int], None]
-) -> Iterator[NDArray[Any]]:
-    cursor = connection.execute("SELECT answers FROM report WHERE campaign_key = ?", (key,))
-    cursor.arraysize = _FETCH
+def _tables(
+    store: SQLStore,
+    connection: Connection,
+    stored: _Stored,
+    on_progress: Callable[[int], None],
+) -> Iterator[Any]:
+    campaign = stored.layout.campaign
+    every = range(campaign.periods)
     count = 0
-    while packed := cursor.fetchmany():
-        yield np.frombuffer(b"".join([answers for (answers,) in packed]), _ANSWER)
-        count += len(packed)
+    for ids, answers in store.read_reports(connection, stored.key):
+        yield table_of(campaign, rows_of(stored.layout, answers, every))
+        count += len(ids) // ID_BYTES
         on_progress(count)
 
 
 def _write(
-    parquet: Any, folder: Path, name: str, answers: Iterator[NDArray[Any]], rows: int
+    parquet: Any, folder: Path, stored: _Stored, tables: Iterator[Any], rows: int
 ) -> list[dict[str, Any]]:
     """Write the files of one campaign; return the name and the sizes of row groups of each."""
-    import pyarrow as arrow
-
-    schema = arrow.schema([("query_index", arrow.uint32()), ("value", arrow.int64())])
+    name = f"campaign={digest(open_envelope(stored.envelope).campaign).hex()}"
+    (folder / name).mkdir()
     parts: list[dict[str, Any]] = []
     writer = None
     try:
-        for group in _regrouped(answers, rows):
+        for group in regrouped(tables, rows):
             if writer is None:
                 file = f"{name}/part-{len(parts):05}.parquet"
+                schema = schema_of(stored.layout.campaign)
                 writer = parquet.ParquetWriter(
                     folder / file, schema, compression="zstd", write_page_checksum=True
                 )
                 parts.append({"file": file, "row_groups": []})
-            columns = [np.ascontiguousarray(group[field]) for field in schema.names]
-            writer.write_table(arrow.table(columns, schema=schema), row_group_size=rows)
-            parts[-1]["row_groups"].append(len(group))
+            writer.write_table(group, row_group_size=rows)
+            parts[-1]["row_groups"].append(group.num_rows)
             if len(parts[-1]["row_groups"]) == _GROUPS:
                 writer.close()
                 writer = None
@@ -173,27 +199,15 @@ def _write(
     return parts
 
 
-def _regrouped(pieces: Iterator[NDArray[Any]], rows: int) -> Iterator[NDArray[Any]]:
-    """Yield arrays of `rows` elements, the last one shorter."""
-    held: list[NDArray[Any]] = []
-    count = 0
-    for piece in pieces:
-        held.append(piece)
-        count += len(piece)
-        if count >= rows:
-            joined = np.concatenate(held)
-            whole = count - count % rows
-            for start in range(0, whole, rows):
-                yield joined[start : start + rows]
-            held, count = [joined[whole:]], count - whole
-    if count:
-        yield np.concatenate(held)
-
-
-def _sums(connection: sqlite3.Connection, key: int, queries: int) -> list[list[Any]]:
-    """Return the aggregator's own n, Σk and Σk² of each query."""
-    query = "SELECT query_index, n, total, total_of_squares FROM query_sum WHERE campaign_key = ?"
-    found = {
-        index: [n, total, squares] for index, n, total, squares in connection.execute(query, (key,))
-    }
-    return [found.get(index, [0, "0", "0"]) for index in range(queries)]
+def _sums(store: SQLStore, connection: Connection, stored: _Stored) -> list[list[Any]]:
+    """Return the aggregator's own n, Σk and Σk² of each column, period after period."""
+    kept = store.read_sums(connection, stored.key)
+    layout = stored.layout
+    every = [kept.get(index, Accumulator()) for index in range(layout.sums)]
+    columns = range(layout.campaign.columns)
+    sums = [
+        reduce(add, layout.blocks_of(every, column, period))
+        for period in range(layout.campaign.periods)
+        for column in columns
+    ]
+    return [[s.n, str(s.total), str(s.total_of_squares)] for s in sums]

@@ -14,12 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from geoveil.aggregator.publication import open_envelope
 from geoveil.campaign import Campaign, decode
+from geoveil.gp import GeoVeilError
 from geoveil.gp.estimation import Accumulator
 from geoveil.simulation.scale.export import FORMAT, MANIFEST, ExportError
+from geoveil.simulation.scale.export_table import schema_of, value_columns
 from geoveil.simulation.scale.sums import accumulate
-from geoveil.simulation.scale.work import Sums, Work
+from geoveil.simulation.scale.work import Sums, Work, add
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,8 +50,16 @@ class ExportedReports(Work):
 
     @property
     def queries(self) -> int:
-        """See `Work.queries`."""
-        return len(self.campaign.questions)
+        """See `Work.queries`: one per column of the campaign and period, see `Campaign.slot`."""
+        return self.campaign.slots
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The name of each sum; where the campaign recurs, with the number of the period."""
+        campaign = self.campaign
+        if campaign.period is None:
+            return campaign.labels
+        return tuple(f"{label} ({p})" for p in range(campaign.periods) for label in campaign.labels)
 
     def block(self, number: int) -> Sums:
         """See `Work.block`.
@@ -60,19 +72,23 @@ class ExportedReports(Work):
 
         name, group, rows = self.row_groups[number]
         path = self.folder / name
+        campaign = self.campaign
+        names = schema_of(campaign).names
         try:
             with parquet.ParquetFile(path, page_checksum_verification=True) as file:
-                table = file.read_row_group(group, columns=["query_index", "value"])
-                indices, values = (table.column(i).to_numpy() for i in range(2))
+                table = file.read_row_group(group, columns=names)
+                found = {name: table.column(name).to_numpy() for name in names}
         except (OSError, ValueError, LookupError, MemoryError, arrow.ArrowException) as error:
             raise ExportError(f"{path}: can't be read, or is damaged") from error
-        if len(values) != rows or (rows and int(indices.max()) >= self.queries):
-            raise ExportError(f"{path}: is not the file that was exported")
-        if self.queries == 1:
-            return [accumulate(values)]
-        order = np.argsort(indices, kind="stable")
-        ends = np.cumsum(np.bincount(indices, minlength=self.queries))
-        return [accumulate(part) for part in np.split(values[order], ends[:-1])]
+        sums = [Accumulator()] * self.queries
+        for column, name in enumerate(value_columns(campaign)):
+            values = found[name]
+            indices = found["period"].astype(np.int64) * campaign.columns
+            indices += column if campaign.is_value else found["query_index"]
+            if len(values) != rows or (rows and not 0 <= indices.max() < self.queries):
+                raise ExportError(f"{path}: is not the file that was exported")
+            sums = add(sums, _by_index(indices, values, self.queries))
+        return sums
 
     def fingerprint(self) -> str:
         """See `Work.fingerprint`."""
@@ -91,6 +107,17 @@ class ExportedReports(Work):
             )
 
 
+def _by_index(
+    indices: NDArray[np.int64], values: NDArray[np.int64], queries: int
+) -> Sequence[Accumulator]:
+    if queries == 1:
+        return [accumulate(values)]
+    order = np.argsort(indices, kind="stable")
+    ends = np.cumsum(np.bincount(indices, minlength=queries))
+    parts = np.split(values[order], ends[:-1])
+    return [accumulate(part) if len(part) else Accumulator() for part in parts]
+
+
 def exported(folder: Path) -> list[ExportedReports]:
     """Return the campaigns of an export, in order of their creation.
 
@@ -107,7 +134,7 @@ def exported(folder: Path) -> list[ExportedReports]:
             return [_of(folder, record) for record in manifest["campaigns"]]
     except OSError as error:
         raise ExportError(f"{path}: not there, so this is not a finished export") from error
-    except (ValueError, KeyError, TypeError, binascii.Error) as error:
+    except (ValueError, KeyError, TypeError, binascii.Error, GeoVeilError) as error:
         raise ExportError(f"{path}: damaged") from error
     raise ExportError(f"{path}: of another version of geoveil")
 
@@ -115,7 +142,7 @@ def exported(folder: Path) -> list[ExportedReports]:
 def _of(folder: Path, record: dict[str, Any]) -> ExportedReports:
     return ExportedReports(
         folder=folder.absolute(),
-        published=base64.b64decode(record["published"]),
+        published=open_envelope(base64.b64decode(record["envelope"])).campaign,
         row_groups=tuple(
             (part["file"], group, int(rows))
             for part in record["parts"]

@@ -1,0 +1,160 @@
+"""From sums to what an analyst is shown, and what is not shown yet."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from types import MappingProxyType
+
+from geoveil.aggregator.errors import Code, ServiceError
+from geoveil.aggregator.layout import Layout
+from geoveil.aggregator.median_of_means import MedianOfMeans, median_of_means
+from geoveil.campaign import Allocation, Campaign
+from geoveil.gp import GeoPrivacy, ParameterError
+from geoveil.gp.estimation import Accumulator, Estimate, estimate
+
+_MEANS: Mapping[Allocation, str] = MappingProxyType(
+    {
+        Allocation.PARTITION: "the mean of the soft query over all who took part{period}, of whom"
+        " those who answered it are a random sample",
+        Allocation.SPLIT: "the mean of the soft query over all who took part{period}",
+    }
+)
+_MEAN_POINT = "the mean of each coordinate over all who took part{period}"
+_LATER = _MEANS[Allocation.SPLIT]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryEstimate:
+    """What the reports say of one query in one period."""
+
+    label: str
+    period: int
+    sums: Accumulator
+    estimate: Estimate
+    median_of_means: MedianOfMeans | None
+    """None where the noise has no heavy tail, or there is too little for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disclosure:
+    """What is shown of a campaign."""
+
+    estimates: Sequence[QueryEstimate]
+    """Query after query, period after period."""
+    unbiased_for: str
+    """What every value estimates without bias."""
+    privacy: GeoPrivacy
+    """What a participant spent in each period in which they answered."""
+    privacy_at_most: GeoPrivacy
+    """What a participant spent who answered in every period that has begun."""
+
+
+def disclose(
+    layout: Layout,
+    sums: Sequence[Accumulator],
+    begun: int,
+    period: int | None = None,
+    confidence: float = 0.95,
+) -> Disclosure:
+    """Return the estimates of the periods that have enough answers to every query.
+
+    Args:
+        layout: of the sums.
+        sums: of the campaign.
+        begun: how many periods have begun, at least 1.
+        period: the only one that is asked for; None: all of them.
+        confidence: of the intervals, in (0, 1).
+
+    Raises:
+        ParameterError: if `confidence` is not in (0, 1), or the period has not begun.
+        ServiceError: TOO_FEW_REPORTS if no period that is asked for has enough.
+    """
+    shown = periods_shown(layout, sums, begun, period)
+    return disclosed(layout.campaign, list(_estimates(layout, sums, shown, confidence)), begun)
+
+
+def disclosed(
+    campaign: Campaign, estimates: Sequence[QueryEstimate], begun: int, *, later: bool = False
+) -> Disclosure:
+    """Return estimates that may be shown, with what they mean and have cost.
+
+    Args:
+        campaign: of the estimates.
+        estimates: of periods that have enough answers.
+        begun: how many periods have begun, at least 1.
+        later: see `unbiased_for`.
+    """
+    return Disclosure(
+        estimates=estimates,
+        unbiased_for=unbiased_for(campaign, later=later),
+        privacy=campaign.privacy,
+        privacy_at_most=campaign.privacy.repeated(begun),
+    )
+
+
+def periods_shown(
+    layout: Layout, sums: Sequence[Accumulator], begun: int, period: int | None = None
+) -> list[int]:
+    """Return the periods that have enough answers to every query for anything to be shown.
+
+    Args:
+        layout: of the sums.
+        sums: of the campaign.
+        begun: how many periods have begun, at least 1.
+        period: the only one that is asked for; None: all of them.
+
+    Raises:
+        ParameterError: if the period has not begun.
+        ServiceError: TOO_FEW_REPORTS if there is none.
+    """
+    if period is not None and not 0 <= period < begun:
+        raise ParameterError("period", period, f"from 0 to {begun - 1}: no other has begun")
+    asked = range(begun) if period is None else (period,)
+    least = layout.campaign.minimum_participants
+    shown = [p for p in asked if min(s.n for s in _sums_of(layout, sums, p)) >= least]
+    if not shown:
+        raise ServiceError(Code.TOO_FEW_REPORTS, told=f"every query needs {least:,} answers")
+    return shown
+
+
+def unbiased_for(campaign: Campaign, *, later: bool = False) -> str:
+    """Return what the values of a campaign's estimates are unbiased for, as a sentence.
+
+    Args:
+        campaign: of the estimates.
+        later: whether they are of queries that were asked of its points later.
+    """
+    if not all(mechanism.unbiased for mechanism in campaign.mechanisms):
+        return "Unbiased for nothing: the noise has no mean."
+    mean = _LATER if later else _MEAN_POINT if campaign.is_value else _MEANS[campaign.allocation]
+    period = " in the period" if campaign.period else ""
+    moved = ""
+    if campaign.attribute.coordinates is not None:
+        moved = ", with places outside the campaign's area moved into it"
+    return f"Unbiased for {mean.format(period=period)}{moved}."
+
+
+def _estimates(
+    layout: Layout, sums: Sequence[Accumulator], periods: Iterable[int], confidence: float
+) -> Iterable[QueryEstimate]:
+    campaign = layout.campaign
+    exponent = campaign.grid_exponent
+    for period in periods:
+        whole = _sums_of(layout, sums, period)
+        for column, (label, of_query) in enumerate(zip(campaign.labels, whole, strict=True)):
+            of_blocks = layout.blocks_of(sums, column, period)
+            robust = layout.blocks > 1 and median_of_means(of_blocks, exponent, confidence)
+            yield QueryEstimate(
+                label,
+                period,
+                of_query,
+                estimate(of_query, exponent, confidence),
+                robust or None,
+            )
+
+
+def _sums_of(layout: Layout, sums: Sequence[Accumulator], period: int) -> list[Accumulator]:
+    """Return the sums of each query in a period, all blocks together."""
+    columns = range(layout.campaign.columns)
+    return [reduce(add, layout.blocks_of(sums, column, period)) for column in columns]

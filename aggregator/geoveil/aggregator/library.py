@@ -1,0 +1,93 @@
+"""Campaigns that are in use, decoded once however many requests ask for them at once."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from geoveil.aggregator.errors import Code, ServiceError
+from geoveil.aggregator.publication import Publication
+from geoveil.aggregator.reader import Reader
+from geoveil.aggregator.store import CampaignRecord
+from geoveil.campaign import State
+from geoveil.gp import GeoVeilError
+
+Clock = Callable[[], datetime]
+"""Tells the time, with a time zone."""
+
+_MOST_CACHED = 256
+"""Campaigns kept decoded; one may hold 10,000 mechanisms."""
+
+
+def utc_now() -> datetime:
+    """Return the time of this machine."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignStanding:
+    """A campaign as published, and how it stands now."""
+
+    record: CampaignRecord
+    state: State
+
+
+class Library:
+    """Finds campaigns.
+
+    Args:
+        reader: started.
+        clock: tells the time.
+
+    Raises:
+        ServiceError: from every method: CAMPAIGN_NOT_FOUND, STORE_UNAVAILABLE, STOPPING; INTERNAL
+            if a stored campaign can't be read.
+    """
+
+    def __init__(self, reader: Reader, clock: Clock) -> None:
+        self._reader = reader
+        self._clock = clock
+        self._loading: OrderedDict[str, asyncio.Task[Publication]] = OrderedDict()
+
+    async def standing(self, campaign_id: str) -> CampaignStanding:
+        """Return how a campaign stands."""
+        record = await self._reader.call(lambda store: store.get_campaign(campaign_id))
+        return await self._standing(record)
+
+    async def standings(self) -> list[CampaignStanding]:
+        """Return how all campaigns stand, in order of creation."""
+        records = await self._reader.call(lambda store: store.list_campaigns())
+        return [await self._standing(record) for record in records]
+
+    async def publication(self, campaign_id: str) -> Publication:
+        """Return a campaign ready for use."""
+        task = self._loading.get(campaign_id)
+        if task is None:
+            task = asyncio.create_task(self._load(campaign_id), name=campaign_id)
+            task.add_done_callback(self._forget_failure)
+            self._loading[campaign_id] = task
+            while len(self._loading) > _MOST_CACHED:
+                self._loading.popitem(last=False)
+        else:
+            self._loading.move_to_end(campaign_id)
+        # Shielded: a caller that goes away must not take the others' campaign with it.
+        return await asyncio.shield(task)
+
+    async def _standing(self, record: CampaignRecord) -> CampaignStanding:
+        campaign = (await self.publication(record.campaign_id)).campaign
+        return CampaignStanding(record, campaign.state(self._clock(), closed=record.closed))
+
+    def _forget_failure(self, task: "asyncio.Task[Publication]") -> None:
+        """Let the next request try again: the campaign may be created in the meantime."""
+        failed = task.cancelled() or task.exception() is not None
+        if failed and self._loading.get(task.get_name()) is task:
+            del self._loading[task.get_name()]
+
+    async def _load(self, campaign_id: str) -> Publication:
+        record = await self._reader.call(lambda store: store.get_campaign(campaign_id))
+        try:
+            return await asyncio.to_thread(Publication, record)
+        except GeoVeilError as error:
+            # Not the caller's fault: written by a later version, or damaged.
+            raise ServiceError(Code.INTERNAL, "a stored campaign can't be read") from error

@@ -1,0 +1,80 @@
+"""Campaigns as they are published: an envelope, checked once and relayed unchanged."""
+
+from collections.abc import Collection
+
+from google.protobuf.message import DecodeError
+
+from geoveil.aggregator.admission import Admission
+from geoveil.aggregator.errors import Code, ServiceError
+from geoveil.aggregator.layout import Layout
+from geoveil.aggregator.store import CampaignRecord
+from geoveil.campaign import PublicKey, decode, digest, signer
+from geoveil.gp import ParameterError, UnsupportedError
+from geoveil.proto.v1.campaign_pb2 import CampaignEnvelope
+
+
+class Publication:
+    """A stored campaign ready for use. Campaigns never change, so neither does this.
+
+    Args:
+        record: of the campaign.
+
+    Raises:
+        GeoVeilError: if the record holds no sound campaign.
+    """
+
+    def __init__(self, record: CampaignRecord) -> None:
+        content = open_envelope(record.published).campaign
+        self.campaign = decode(content)
+        self.digest = digest(content)
+        self.layout = Layout.stored(self.campaign, record.queries)
+        self.admission = Admission(self.campaign)
+
+
+def publish(
+    published: bytes, trusted_keys: Collection[PublicKey] | None
+) -> tuple[CampaignRecord, bytes]:
+    """Return the record of a new campaign, and its digest.
+
+    Args:
+        published: what `geoveil.campaign.seal` returned.
+        trusted_keys: one of which must have signed; None takes campaigns of anybody, and unsigned.
+
+    Raises:
+        SignatureInvalid: if there is a signature that is not of its key over these bytes.
+        ServiceError: SIGNER_NOT_TRUSTED.
+        GeoVeilError: if the campaign is not sound.
+    """
+    envelope = open_envelope(published)
+    key = signer(envelope)
+    if trusted_keys is not None and key not in trusted_keys:
+        raise ServiceError(Code.SIGNER_NOT_TRUSTED)
+    campaign = decode(envelope.campaign)
+    record = CampaignRecord(
+        campaign_id=campaign.campaign_id,
+        published=published,
+        queries=Layout.of(campaign).sums,
+    )
+    return record, digest(envelope.campaign)
+
+
+def open_envelope(published: bytes) -> CampaignEnvelope:
+    """Return the message that bytes hold.
+
+    Raises:
+        ParameterError: if they hold none.
+        UnsupportedError: if it says something that this version does not know.
+    """
+    try:
+        envelope = CampaignEnvelope.FromString(published)
+    except DecodeError:
+        raise ParameterError("envelope", f"{len(published)} bytes", "a CampaignEnvelope") from None
+    known = CampaignEnvelope()
+    known.CopyFrom(envelope)
+    known.DiscardUnknownFields()
+    if known.SerializeToString(deterministic=True) != published:
+        raise UnsupportedError(
+            "the envelope has fields that this version of geoveil does not know, or is not in"
+            " canonical form: update geoveil"
+        )
+    return envelope

@@ -1,0 +1,132 @@
+"""Which ids may be stored, and where: in memory, eight bytes per report.
+
+An id's fingerprint is 32 bits of it, mixed with a secret of the process, so that nobody can choose
+ids whose fingerprints collide. Beside it lies the page that holds the report. Fingerprints of
+different ids agree now and then, so what is found here is looked up there before it is believed;
+what is not found here is not stored.
+"""
+
+import secrets
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.aggregator.reports import ID_BYTES
+
+_WORDS = ID_BYTES // 4
+_RUNS = 8
+"""So many runs of a level become one of the next."""
+_LARGEST = 1 << 21
+"""Entries of the largest run: merging takes memory and time."""
+_LEAST_BITS, _MOST_BITS = 16, 27
+"""Logarithms of the size of the filter, in bits."""
+_BITS_PER_ENTRY = 8
+"""At least, while the filter can grow."""
+
+
+class IdIndex:
+    """Fingerprints and pages of the ids of one campaign, as sorted runs that merge as they grow."""
+
+    def __init__(self) -> None:
+        self.reports = 0
+        """Indexed so far: those with smaller numbers are all here."""
+        salt = secrets.token_bytes(8 * (_WORDS + 1))
+        self._salt = np.frombuffer(salt, np.uint64)
+        self._levels: list[list[NDArray[np.uint64]]] = []
+        self._filter = _Filter(_LEAST_BITS)
+        self._entries = 0
+
+    def add(self, pages: Iterable[tuple[int, bytes]]) -> None:
+        """Add pages: the number of the first report of each, and its ids joined.
+
+        Of a page begun before, the ids that are here already are passed over.
+        """
+        firsts, ids = zip(*(self._unknown(*page) for page in pages), strict=True)
+        counts = [len(of_page) // ID_BYTES for of_page in ids]
+        run = self._fingerprints(b"".join(ids)) | np.repeat(np.array(firsts, np.uint64), counts)
+        run.sort()
+        self._append(run, 0)
+        self._entries += len(run)
+        bits = self._filter.bits
+        while bits < _MOST_BITS and self._entries * _BITS_PER_ENTRY > 1 << bits:
+            bits += 1
+        if bits == self._filter.bits:
+            self._filter.add(run)
+        else:
+            self._filter = _Filter(bits)
+            for entries in self._runs():
+                self._filter.add(entries)
+
+    def find(self, ids: bytes) -> list[tuple[int, int]]:
+        """Return (position, page) for each page that may hold the id at a position of `ids`."""
+        wanted = self._fingerprints(ids)
+        order = np.flatnonzero(self._filter.may_hold(wanted))
+        order = order[np.argsort(wanted[order])]
+        wanted = wanted[order]
+        found: list[tuple[int, int]] = []
+        for run in self._runs():
+            left = np.searchsorted(run, wanted)
+            positions = np.arange(len(wanted))
+            while len(left):
+                inside = left < len(run)
+                left, positions = left[inside], positions[inside]
+                same = (run[left] ^ wanted[positions]) >> np.uint64(32) == 0
+                left, positions = left[same], positions[same]
+                pages = run[left] & np.uint64(0xFFFFFFFF)
+                found += zip(order[positions].tolist(), pages.tolist(), strict=True)
+                left = left + 1
+        return found
+
+    def _runs(self) -> Iterator[NDArray[np.uint64]]:
+        return (run for level in self._levels for run in level)
+
+    def _unknown(self, first: int, ids: bytes) -> tuple[int, bytes]:
+        if first >= self.reports:
+            return first, ids
+        known = {position for position, page in self.find(ids) if page == first}
+        places = range(0, len(ids), ID_BYTES)
+        kept = [ids[at : at + ID_BYTES] for i, at in enumerate(places) if i not in known]
+        return first, b"".join(kept)
+
+    def _fingerprints(self, ids: bytes) -> NDArray[np.uint64]:
+        """Return the fingerprint of each id in the upper half, by multilinear hashing.
+
+        Strongly universal [D. Lemire, O. Kaser, "Strongly Universal String Hashing is Fast", 2014].
+        """
+        words = np.frombuffer(ids, np.uint32).reshape(-1, _WORDS).astype(np.uint64)
+        mixed: NDArray[np.uint64] = words @ self._salt[1:] + self._salt[0]
+        return mixed & np.uint64(0xFFFFFFFF00000000)
+
+    def _append(self, run: NDArray[np.uint64], level: int) -> None:
+        if level == len(self._levels):
+            self._levels.append([])
+        runs = self._levels[level]
+        runs.append(run)
+        if len(runs) >= _RUNS and sum(map(len, runs[-_RUNS:])) <= _LARGEST:
+            merged = np.concatenate(runs[-_RUNS:])
+            merged.sort()
+            del runs[-_RUNS:]
+            self._append(merged, level + 1)
+
+
+class _Filter:
+    """A bit for every value of the first bits of a fingerprint: most new ids need no search."""
+
+    def __init__(self, bits: int) -> None:
+        self.bits = bits
+        self._shift = np.uint64(64 - bits)
+        self._set = np.zeros(1 << bits >> 3, np.uint8)
+
+    def add(self, fingerprints: NDArray[np.uint64]) -> None:
+        at = fingerprints >> self._shift
+        np.bitwise_or.at(self._set, at >> np.uint64(3), self._mask(at))
+
+    def may_hold(self, fingerprints: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        at = fingerprints >> self._shift
+        held: NDArray[np.bool_] = (self._set[at >> np.uint64(3)] & self._mask(at)) != 0
+        return held
+
+    @staticmethod
+    def _mask(at: NDArray[np.uint64]) -> NDArray[np.uint8]:
+        return np.left_shift(np.uint8(1), (at & np.uint64(7)).astype(np.uint8))

@@ -1,0 +1,175 @@
+"""Care of a database: bring it up to date, check it against itself, copy it.
+
+Safe while aggregators run on it: each is one transaction, or reads one moment.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from sqlalchemy import Connection, func, select
+
+from geoveil.aggregator.reports import ID_BYTES
+from geoveil.aggregator.store.migrate import require_current, schema_version, upgrade_schema
+from geoveil.aggregator.store.opening import open_store
+from geoveil.aggregator.store.schema import CAMPAIGN, REPORT_COUNT
+from geoveil.aggregator.store.sql import SQLStore
+from geoveil.aggregator.store.sums import tally
+from geoveil.gp import ParameterError
+from geoveil.gp.estimation import Accumulator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upgrade:
+    """What an upgrade did."""
+
+    before: int
+    """Version of the schema; 0: the database was empty."""
+    after: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """What a check found."""
+
+    campaigns: int
+    reports: int
+    """Stored."""
+    faults: Sequence[str]
+    """What is wrong, one line each; none in a sound database."""
+
+
+def upgrade(database: Path | str, *, busy_timeout_s: float = 60.0) -> Upgrade:
+    """Bring a database to the version of this geoveil, in one transaction; idempotent.
+
+    Args:
+        database: see `open_store`. An absent SQLite file, or an empty database, gets its tables.
+        busy_timeout_s: how long to wait, in seconds, for those who use it.
+
+    Raises:
+        ServiceError: DATABASE_UNUSABLE if it is of a later version, or of something else;
+            STORE_UNAVAILABLE.
+        ParameterError: if `database` names none.
+    """
+
+    def work(connection: Connection) -> Upgrade:
+        store.exclude_upgrades(connection)
+        before = schema_version(connection)
+        upgrade_schema(connection)
+        return Upgrade(before=before, after=schema_version(connection))
+
+    with open_store(database, busy_timeout_s=busy_timeout_s, create=False) as store:
+        return store.run(work, write=True)
+
+
+def check(database: Path | str) -> Check:
+    """Compare every counter and sum with the reports stored, and look for ids stored twice.
+
+    Takes 16 bytes of memory per report of the largest campaign.
+
+    Args:
+        database: see `open_store`.
+
+    Raises:
+        ServiceError: DATABASE_UNUSABLE if it is not of this version; STORE_UNAVAILABLE.
+        ParameterError: if `database` names none.
+    """
+    _require_file(database)
+
+    def work(connection: Connection) -> Check:
+        store.freeze(connection)
+        require_current(schema_version(connection))
+        faults = list(store.faults(connection))
+        stored = 0
+        campaigns = connection.execute(
+            select(CAMPAIGN.c.campaign_key, CAMPAIGN.c.campaign_id).order_by(
+                CAMPAIGN.c.campaign_key
+            )
+        ).all()
+        for key, campaign_id in campaigns:
+            reports, found = _check_campaign(store, connection, key)
+            stored += reports
+            faults += [f"campaign {campaign_id}: {fault}" for fault in found]
+        return Check(campaigns=len(campaigns), reports=stored, faults=tuple(faults))
+
+    with open_store(database, create=False) as store:
+        return store.run(work)
+
+
+def backup(database: Path | str, target: Path) -> None:
+    """Write a copy of one moment to a new file, complete or not at all; of any version.
+
+    Args:
+        database: see `open_store`. Of SQLite the copy is a database as it is; of PostgreSQL it is
+            what `pg_dump --format=custom` writes, for `pg_restore`.
+        target: the file.
+
+    Raises:
+        ParameterError: if the target exists or its folder doesn't, or `database` names none.
+        ServiceError: DATABASE_UNUSABLE if it is of something else, or empty; STORE_UNAVAILABLE.
+    """
+    _require_file(database)
+    if target.exists() or not target.parent.is_dir():
+        raise ParameterError("target", str(target), "a new file in a folder that exists")
+    partial = target.with_name(target.name + ".partial")
+    with open_store(database, create=False) as store:
+        if not store.run(schema_version):
+            require_current(0)
+        try:
+            store.copy(partial)
+            _flush(partial)
+            os.link(partial, target)  # fails if somebody else has made it meanwhile
+            _flush(target.parent)
+        except OSError as error:
+            raise ParameterError(
+                "target", str(target), f"a file that can be written ({error.strerror})"
+            ) from error
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+def _check_campaign(store: SQLStore, connection: Connection, key: int) -> tuple[int, Sequence[str]]:
+    """Return how many reports are stored, and what is wrong."""
+    count = select(func.sum(REPORT_COUNT.c.reports)).where(REPORT_COUNT.c.campaign_key == key)
+    counted = int(connection.execute(count).scalar_one() or 0)
+    sums: dict[int, Accumulator] = {}
+    pieces = []
+    for ids, answers in store.read_reports(connection, key):
+        pieces.append(ids)
+        for index, of_piece in tally(answers).items():
+            sums[index] = sums.get(index, Accumulator()) + of_piece
+    ids = b"".join(pieces)
+    stored = len(ids) // ID_BYTES
+    faults = []
+    if counted != stored:
+        faults.append(f"{counted:,} reports are counted, {stored:,} are stored")
+    repeated = _repeated(ids)
+    if repeated:
+        faults.append(f"{repeated:,} reports are stored twice")
+    kept = store.read_sums(connection, key)
+    wrong = [i for i in sorted(kept.keys() | sums) if kept.get(i) != sums.get(i)]
+    if wrong:
+        faults.append(f"the sums of {len(wrong):,} queries are not those of the reports")
+    return stored, faults
+
+
+def _repeated(ids: bytes) -> int:
+    halves = np.frombuffer(ids, ">u8").reshape(-1, 2)
+    ordered = halves[np.lexsort((halves[:, 1], halves[:, 0]))]
+    return int((ordered[1:] == ordered[:-1]).all(axis=1).sum())
+
+
+def _require_file(database: Path | str) -> None:
+    """Refuse to make a SQLite file where none is: a slip of the pen would look like success."""
+    if "://" not in str(database) and not Path(database).is_file():
+        raise ParameterError("database", str(database), "a file that exists, or a URL")
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

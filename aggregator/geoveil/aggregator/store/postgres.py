@@ -1,0 +1,177 @@
+"""A store in PostgreSQL 14 or later: many processes on one database, none of which knows another.
+
+What makes it exactly once, at READ COMMITTED:
+
+* A report is the row of its id. INSERT … ON CONFLICT DO NOTHING waits for another transaction that
+  inserts the same id, and then either inserts it itself or finds it committed.
+* Everything is locked in one order, so transactions don't deadlock: campaigns by key, reports by
+  campaign and id, and last the counters, of which each process has a shard of its own.
+* Rows and counters are written by one transaction. If the outcome of its COMMIT is unknown, the
+  reports are sent again, and the rows decide.
+* Commits share a lock on the campaign, which closing it takes alone: every commit is wholly before
+  it or sees the campaign closed.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+from sqlalchemy import Connection, create_engine, event, select, text
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from geoveil.aggregator.errors import Code
+from geoveil.aggregator.store.base import Outcome, StoredAnswers, Submission
+from geoveil.aggregator.store.postgres_arrays import register
+from geoveil.aggregator.store.postgres_counting import (
+    CAMPAIGN_LOCKS,
+    SCHEMA_LOCK,
+    count,
+)
+from geoveil.aggregator.store.postgres_dump import dump
+from geoveil.aggregator.store.schema import REPORT
+from geoveil.aggregator.store.sql import SQLStore
+from geoveil.gp import ParameterError
+
+_TRANSIENT = {"40001", "40P01"}  # serialization failure, deadlock
+_SCHEMES = ("postgresql://", "postgres://")
+_PARAMETERS = {
+    "connect_timeout": 10,  # seconds
+    # A server that is gone without a word is given up after half a minute, not after hours.
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 4,
+    "tcp_user_timeout": 30_000,  # milliseconds
+}
+"""Unless the URL says otherwise."""
+_ROWS_READ = 1 << 14
+
+
+class PostgresStore(SQLStore):
+    """See `Store`.
+
+    Args:
+        url: "postgresql://user:password@host/database". The database is to be empty, or one of
+            geoveil; a schema of its own can be chosen by "?options=-csearch_path%3Dname". Between
+            them may be a pooler of sessions, but not one of transactions: settings and the locks
+            of shards belong to a session.
+        busy_timeout_s: how long to wait, in seconds, for another writer.
+        create: see `SQLStore`.
+
+    Raises:
+        ParameterError: if the URL is not one of PostgreSQL.
+
+    Example:
+        >>> PostgresStore("mysql://host/reports")
+        Traceback (most recent call last):
+        geoveil.gp.errors.ParameterError: database must be a URL postgresql://… (it is not \
+shown), got database='...'
+    """
+
+    _unusable = Code.STORE_UNAVAILABLE
+    _insert = staticmethod(insert)
+
+    def __init__(self, url: str, *, busy_timeout_s: float = 5.0, create: bool = True) -> None:
+        parameters = self._parameters = _parameters(url)
+        engine = create_engine(
+            "postgresql+psycopg://",
+            creator=lambda: psycopg.connect(**parameters),
+            isolation_level="READ COMMITTED",
+            pool_size=1,
+            max_overflow=0,
+            pool_pre_ping=True,  # a connection lost while idle is replaced unseen
+            hide_parameters=True,  # they are reports; no error may show them
+        )
+        event.listen(engine, "connect", lambda c, _: _configure(c, busy_timeout_s))
+        super().__init__(engine, create=create)
+
+    def _count(
+        self, connection: Connection, by_campaign: Mapping[str, Sequence[Submission]]
+    ) -> dict[str, list[Outcome]]:
+        return count(connection, by_campaign)
+
+    def _exclude_commits(self, connection: Connection, key: int) -> None:
+        # Not a lock of the row: commits that follow each other would share it for ever.
+        lock = text("SELECT pg_advisory_xact_lock(:space, :key)")
+        connection.execute(lock, {"space": CAMPAIGN_LOCKS, "key": key})
+
+    def exclude_upgrades(self, connection: Connection) -> None:
+        """See `SQLStore.exclude_upgrades`."""
+        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": SCHEMA_LOCK})
+
+    def freeze(self, connection: Connection) -> None:
+        """See `SQLStore.freeze`."""
+        connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
+
+    def read_reports(self, connection: Connection, key: int) -> Iterator[tuple[bytes, bytes]]:
+        """See `SQLStore.read_reports`."""
+        query = select(REPORT.c.report_id, REPORT.c.answers).where(REPORT.c.campaign_key == key)
+        options = {"yield_per": _ROWS_READ}
+        for some in connection.execute(query, execution_options=options).partitions():
+            ids, answers = zip(*some, strict=True)
+            yield b"".join([report_id.bytes for report_id in ids]), b"".join(answers)
+
+    def read_answers(
+        self, connection: Connection, key: int, after: bytes, limit: int
+    ) -> StoredAnswers:
+        """See `SQLStore.read_answers`: in the order of the ids, the last of which is the place."""
+        query = select(REPORT.c.report_id, REPORT.c.answers).where(REPORT.c.campaign_key == key)
+        if after:
+            query = query.where(REPORT.c.report_id > UUID(bytes=after))
+        rows = connection.execute(query.order_by(REPORT.c.report_id).limit(limit)).all()
+        packed = b"".join([row.answers for row in rows])
+        return StoredAnswers(packed, rows[-1].report_id.bytes if len(rows) == limit else None)
+
+    def copy(self, target: Path) -> None:
+        """See `SQLStore.copy`."""
+        dump(self._parameters, target)
+
+    def _is_transient(self, error: SQLAlchemyError) -> bool:
+        return getattr(getattr(error, "orig", None), "sqlstate", None) in _TRANSIENT
+
+    def _reason(self, error: SQLAlchemyError) -> str:
+        """Return the message without its details, which may name the key of a row."""
+        if not isinstance(error, DBAPIError):
+            return type(error).__name__
+        state = getattr(error.orig, "sqlstate", None)
+        lines = str(error.orig).splitlines() or [type(error.orig).__name__]
+        return f"{lines[0]} ({state})" if state else lines[0]
+
+    def _cause(self, error: SQLAlchemyError) -> SQLAlchemyError | None:
+        # What the server refuses it may quote; what has no state never reached it.
+        return None if getattr(getattr(error, "orig", None), "sqlstate", None) else error
+
+
+def _parameters(url: str) -> dict[str, Any]:
+    """Return what a URL says, as libpq reads it."""
+    parameters: dict[str, Any] = {}
+    sound = url.startswith(_SCHEMES)
+    if sound:
+        try:
+            parameters = dict(conninfo_to_dict(url))
+        except psycopg.ProgrammingError:
+            sound = False
+    if not sound:  # outside of the handler: its error quotes the URL, which may hold a password
+        raise ParameterError("database", "...", "a URL postgresql://… (it is not shown)")
+    return {**_PARAMETERS, **parameters}
+
+
+def _configure(connection: Any, busy_timeout_s: float) -> None:
+    register(connection)
+    milliseconds = max(1, round(1000 * busy_timeout_s))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT set_config('lock_timeout', %s, false), set_config('TimeZone', 'UTC', false),"
+            # A process that stops in the middle must not hold up the others for ever.
+            " set_config('idle_in_transaction_session_timeout', '60s', false)",
+            (f"{milliseconds}ms",),
+        )
+        # An acknowledged report survives a power failure, whatever the server's default.
+        cursor.execute(
+            "SELECT set_config('synchronous_commit', 'on', false)"
+            " WHERE current_setting('synchronous_commit') = 'off'"
+        )
+    connection.commit()

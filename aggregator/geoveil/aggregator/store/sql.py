@@ -1,0 +1,238 @@
+"""What stores in SQL databases share: transactions, campaigns, and the order of a commit."""
+
+import logging
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Engine, func, select, update
+from sqlalchemy.exc import SQLAlchemyError
+
+from geoveil.aggregator.errors import Code, ServiceError
+from geoveil.aggregator.store.base import (
+    CampaignRecord,
+    Outcome,
+    Store,
+    StoredAnswers,
+    Submission,
+)
+from geoveil.aggregator.store.migrate import require_current, schema_version, upgrade_schema
+from geoveil.aggregator.store.schema import CAMPAIGN, QUERY_SUM, REPORT_COUNT
+from geoveil.gp.estimation import Accumulator
+
+_LOG = logging.getLogger(__name__)
+_Result = TypeVar("_Result")
+_ATTEMPTS = 8
+"""Of a transaction that the database gave up for the sake of another one."""
+
+_RECORD = (
+    CAMPAIGN.c.campaign_id,
+    CAMPAIGN.c.published,
+    CAMPAIGN.c.queries,
+    CAMPAIGN.c.closed,
+    select(func.coalesce(func.sum(REPORT_COUNT.c.reports), 0))
+    .where(REPORT_COUNT.c.campaign_key == CAMPAIGN.c.campaign_key)
+    .scalar_subquery()
+    .label("reports"),
+)
+
+
+class SQLStore(Store):
+    """See `Store`. A subclass says what is particular to its database.
+
+    Args:
+        engine: with one connection.
+        create: whether to make the tables of an empty database, and refuse others than the
+            current; without it the database is taken as it is, for maintenance.
+    """
+
+    _unusable: Code
+    """What a failure to open the database means."""
+    _insert: Callable[..., Any]
+    """The INSERT of the dialect."""
+
+    def __init__(self, engine: Engine, *, create: bool) -> None:
+        self._engine = engine
+        try:
+            if create:
+                if self.run(schema_version, failure=self._unusable) == 0:
+                    self.run(self._create, write=True, failure=self._unusable)
+                require_current(self.run(schema_version, failure=self._unusable))
+        except BaseException:
+            self.close()
+            raise
+
+    def create_campaign(self, record: CampaignRecord) -> None:
+        """See `Store.create_campaign`."""
+        fields = ("campaign_id", "published", "queries", "closed")
+        values = {name: getattr(record, name) for name in fields}
+        change = self._insert(CAMPAIGN).values(values).on_conflict_do_nothing()
+        query = select(CAMPAIGN.c.published).where(CAMPAIGN.c.campaign_id == record.campaign_id)
+
+        def work(connection: Connection) -> None:
+            connection.execute(change)
+            if bytes(connection.execute(query).scalar_one()) != record.published:
+                raise ServiceError(Code.CAMPAIGN_ID_TAKEN)
+
+        self.run(work, write=True)
+
+    def close_campaign(self, campaign_id: str) -> None:
+        """See `Store.close_campaign`."""
+
+        def work(connection: Connection) -> None:
+            key = _find(connection, campaign_id).campaign_key
+            self._exclude_commits(connection, key)
+            change = update(CAMPAIGN).where(CAMPAIGN.c.campaign_key == key).values(closed=True)
+            connection.execute(change)
+
+        self.run(work, write=True)
+
+    def get_campaign(self, campaign_id: str) -> CampaignRecord:
+        """See `Store.get_campaign`."""
+        query = select(*_RECORD).where(CAMPAIGN.c.campaign_id == campaign_id)
+        row = self.run(lambda connection: connection.execute(query).one_or_none())
+        if row is None:
+            raise ServiceError(Code.CAMPAIGN_NOT_FOUND)
+        return _record(row)
+
+    def list_campaigns(self) -> list[CampaignRecord]:
+        """See `Store.list_campaigns`."""
+        query = select(*_RECORD).order_by(CAMPAIGN.c.campaign_key)
+        return [_record(row) for row in self.run(lambda c: c.execute(query).all())]
+
+    def commit(self, batch: Sequence[Submission]) -> list[list[Outcome]]:
+        """See `Store.commit`."""
+        by_campaign: dict[str, list[Submission]] = {}
+        for submission in batch:
+            by_campaign.setdefault(submission.campaign_id, []).append(submission)
+        counted = self.run(lambda c: self._count(c, by_campaign), write=True)
+        outcomes = {campaign_id: iter(of_one) for campaign_id, of_one in counted.items()}
+        return [[next(outcomes[s.campaign_id]) for _ in s.reports] for s in batch]
+
+    def totals(self, campaign_id: str) -> list[Accumulator]:
+        """See `Store.totals`."""
+
+        def work(connection: Connection) -> list[Accumulator]:
+            row = _find(connection, campaign_id)
+            sums = self.read_sums(connection, row.campaign_key)
+            return [sums.get(index, Accumulator()) for index in range(row.queries)]
+
+        return self.run(work)
+
+    def answers(self, campaign_id: str, after: bytes = b"", limit: int = 1 << 16) -> StoredAnswers:
+        """See `Store.answers`."""
+
+        def work(connection: Connection) -> StoredAnswers:
+            key = _find(connection, campaign_id).campaign_key
+            return self.read_answers(connection, key, after, limit)
+
+        return self.run(work)
+
+    def close(self) -> None:
+        """See `Store.close`."""
+        self._engine.dispose()
+
+    @abstractmethod
+    def _count(
+        self, connection: Connection, by_campaign: Mapping[str, Sequence[Submission]]
+    ) -> dict[str, list[Outcome]]:
+        """Count the reports to each campaign; return their outcomes in order."""
+
+    def read_sums(self, connection: Connection, key: int) -> dict[int, Accumulator]:
+        """Return the sums of a campaign by query index, in one statement."""
+        column = QUERY_SUM.c
+        query = select(column.query_index, column.n, column.total, column.total_of_squares).where(
+            column.campaign_key == key
+        )
+        sums: dict[int, Accumulator] = {}
+        for index, *shard in connection.execute(query):
+            sums[index] = sums.get(index, Accumulator()) + Accumulator(*shard)
+        return sums
+
+    @abstractmethod
+    def read_reports(self, connection: Connection, key: int) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the reports of a campaign, many at once: ids joined, and packed answers joined."""
+
+    @abstractmethod
+    def read_answers(
+        self, connection: Connection, key: int, after: bytes, limit: int
+    ) -> StoredAnswers:
+        """Return the answers of the next reports of a campaign; see `Store.answers`."""
+
+    @abstractmethod
+    def copy(self, target: Path) -> None:
+        """Write all of one moment to a file."""
+
+    def freeze(self, connection: Connection) -> None:
+        """Let all of a transaction that just began read the same moment."""
+
+    def faults(self, connection: Connection) -> Sequence[str]:
+        """Return what the database itself knows to be damaged."""
+        return ()
+
+    def exclude_upgrades(self, connection: Connection) -> None:
+        """Let one process at a time change the schema."""
+
+    def _exclude_commits(self, connection: Connection, key: int) -> None:
+        """Wait for commits to a campaign that are in flight, and make later ones wait."""
+
+    def _create(self, connection: Connection) -> None:
+        """Make the tables, unless another process just did."""
+        self.exclude_upgrades(connection)
+        if schema_version(connection) == 0:
+            upgrade_schema(connection)
+
+    def _is_transient(self, error: SQLAlchemyError) -> bool:
+        """Return whether the same transaction can succeed if it is done again at once."""
+        return False
+
+    @abstractmethod
+    def _reason(self, error: SQLAlchemyError) -> str:
+        """Return what the operator may know: nothing of any report."""
+
+    def _cause(self, error: SQLAlchemyError) -> SQLAlchemyError | None:
+        """Return the error itself, unless it tells of reports."""
+        return error
+
+    def run(
+        self,
+        work: Callable[[Connection], _Result],
+        *,
+        write: bool = False,
+        failure: Code = Code.STORE_UNAVAILABLE,
+    ) -> _Result:
+        """Return work(connection), in one transaction that is committed, or rolled back."""
+        for last in (*[False] * (_ATTEMPTS - 1), True):
+            try:
+                with self._engine.connect() as connection:
+                    connection = connection.execution_options(geoveil_write=write)
+                    with connection.begin():
+                        return work(connection)
+            except SQLAlchemyError as error:
+                if not last and self._is_transient(error):
+                    continue
+                reason = self._reason(error)
+                cause = self._cause(error)
+            # Outside of the handler: there, the error would be linked to this one in any case.
+            _LOG.error("%s: %s", type(self).__name__, reason)
+            raise ServiceError(failure, reason) from cause
+        raise AssertionError("the last attempt returns or raises")
+
+
+def _find(connection: Connection, campaign_id: str) -> Any:
+    query = select(CAMPAIGN.c.campaign_key, CAMPAIGN.c.queries, CAMPAIGN.c.closed).where(
+        CAMPAIGN.c.campaign_id == campaign_id
+    )
+    row = connection.execute(query).one_or_none()
+    if row is None:
+        raise ServiceError(Code.CAMPAIGN_NOT_FOUND)
+    return row
+
+
+def _record(row: Any) -> CampaignRecord:
+    """Return the record of a row; its count may come as a decimal number."""
+    fields = dict(row._mapping)
+    return CampaignRecord(
+        **{**fields, "published": bytes(fields["published"]), "reports": int(fields["reports"])}
+    )

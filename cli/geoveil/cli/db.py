@@ -1,0 +1,99 @@
+"""geoveil db: care of the database of an aggregator."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from geoveil.cli.console import err, out
+from geoveil.cli.serve import variables
+
+app = typer.Typer(
+    help="Upgrade, check and copy the database of an aggregator, also while it runs.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Config = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", envvar="GEOVEIL_CONFIG", help="TOML file, as of serve."),
+]
+Database = Annotated[
+    str | None,
+    typer.Option("--database", "-d", help="SQLite file, or postgresql:// URL (geoveil.db)."),
+]
+URLFile = Annotated[
+    Path | None,
+    typer.Option("--database-url-file", help="File with the URL, which holds a password."),
+]
+
+
+@app.command()
+def upgrade(
+    context: typer.Context,
+    database: Database = None,
+    database_url_file: URLFile = None,
+    config: Config = None,
+) -> None:
+    """Bring the database to the version of this geoveil, in one transaction.
+
+    Copy it first (geoveil db backup, of the version before), then upgrade, then start the new
+    servers.
+    """
+    from geoveil.aggregator.store import maintenance
+
+    done = maintenance.upgrade(_database(context, config, database, database_url_file))
+    if done.before == done.after:
+        err.print(f"the schema has version {done.after} already")
+    else:
+        err.print(f"the schema went from version {done.before} to {done.after}")
+
+
+@app.command()
+def check(
+    context: typer.Context,
+    database: Database = None,
+    database_url_file: URLFile = None,
+    config: Config = None,
+) -> None:
+    """Compare every sum with the reports behind it: status 0 if all is sound, else 1."""
+    from geoveil.aggregator.store import maintenance
+
+    found = maintenance.check(_database(context, config, database, database_url_file))
+    for fault in found.faults:
+        out.print(fault, markup=False, soft_wrap=True)
+    what = f"{found.campaigns:,} campaigns, {found.reports:,} reports"
+    if found.faults:
+        err.print(f"{what}: {len(found.faults):,} faults")
+        raise typer.Exit(1)
+    err.print(f"{what}: sound")
+
+
+@app.command()
+def backup(
+    context: typer.Context,
+    target: Annotated[Path, typer.Argument(help="New file.")],
+    database: Database = None,
+    database_url_file: URLFile = None,
+    config: Config = None,
+) -> None:
+    """Write a copy of one moment to a new file.
+
+    Of SQLite it is a database as it is; of PostgreSQL it is for pg_restore.
+    """
+    from geoveil.aggregator.store import maintenance
+
+    maintenance.backup(_database(context, config, database, database_url_file), target)
+    err.print(f"copied to {target}")
+
+
+def _database(
+    context: typer.Context, config: Path | None, database: str | None, url_file: Path | None
+) -> Path | str:
+    """Return the database that `geoveil serve` would use."""
+    from geoveil.aggregator.server import database_of
+    from geoveil.aggregator.settings_sources import load
+
+    flags = {"database": database, "database_url_file": url_file}
+    return database_of(load(config, os.environ, flags, others=variables(context)).settings)

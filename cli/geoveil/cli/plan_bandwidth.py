@@ -1,0 +1,62 @@
+"""Bandwidths of densities that are left open: as fine a map as the reports can draw."""
+
+import math
+from collections.abc import Sequence
+
+from geoveil.cli.plan_search import boundary, enough, rounded
+from geoveil.gp import DebiasedLaplace, GaussianKernel, GeoPrivacy, ParameterError
+from geoveil.gp.planner import Prior, SoftQuestion
+from geoveil.gp.planner.candidates import Survey
+
+RELATIVE_ERROR = 0.1
+"""95 % error over the expected answer, at every place asked about."""
+_ALL = 1e300
+_FINEST, _COARSEST = 0.25, 64.0
+"""Bandwidths that are tried, in noise scales."""
+
+
+def narrowest(
+    centers: Sequence[tuple[float, ...]], privacy: GeoPrivacy, prior: Prior, n: int
+) -> float:
+    """Return the narrowest bell whose predicted 95 % error is a tenth of every expected answer.
+
+    Args:
+        centers: of the bells, in the coordinates of the prior.
+        privacy: in the same coordinates.
+        prior: public.
+        n: number of reports on each place.
+
+    Raises:
+        ParameterError: if no bell up to 64 noise scales is answered so well.
+    """
+    scale = 1 / privacy.rate
+    if n < 1:
+        return 3 * scale  # refused later on, with how many would do
+
+    def missed(bandwidth: float) -> float:
+        worst = max(_error(c, bandwidth, privacy, prior, n) for c in centers)
+        return math.log(worst / RELATIVE_ERROR)
+
+    start = _FINEST * scale
+    if missed(start) <= 0:
+        return rounded(start, up=True)
+    found = boundary(missed, start, 2.0, _COARSEST * scale)
+    if found is None:
+        raise ParameterError(
+            "--bandwidth",
+            None,
+            f"given: with {n:,} participants no bell up to {_COARSEST * scale:,.3g} wide is"
+            f" answered to {RELATIVE_ERROR:.0%} of the expected density",
+        )
+    return enough(missed, found, up=True)
+
+
+def _error(
+    center: tuple[float, ...], bandwidth: float, privacy: GeoPrivacy, prior: Prior, n: int
+) -> float:
+    """Return the predicted 95 % error in parts of the expected answer."""
+    kernel = GaussianKernel(center, bandwidth)
+    survey = Survey(SoftQuestion(kernel), privacy, prior)
+    margin = survey.predict(DebiasedLaplace(kernel, privacy)).margin(n)
+    expected = float((survey.nodes[1] * survey.truth).sum())
+    return margin / expected if expected > 0 else _ALL

@@ -1,0 +1,212 @@
+"""Plans as TOML files, which `geoveil campaign create --plan` publishes.
+
+A file holds what the wire says of a campaign, field by field, but for its id, title and dates; what
+the plan expects of it stands beside that, in a table of its own, for people to read.
+"""
+
+import json
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from google.protobuf import json_format
+
+from geoveil.campaign import (
+    Allocation,
+    Attribute,
+    Campaign,
+    DebiasedLaplaceSpec,
+    LipschitzLaplaceSpec,
+    MechanismSpec,
+    PlanarLaplaceSpec,
+    Question,
+    SmoothSpec,
+    decode,
+    encode,
+)
+from geoveil.cli.plan_wishes import Wish
+from geoveil.gp import ParameterError, Query, UnsupportedError
+from geoveil.gp.planner import ALLOCATIONS, Alternative, Comparison, Plan
+from geoveil.gp.planner.candidates import Survey
+from geoveil.gp.planner.plan import screened
+from geoveil.proto.v1 import campaign_pb2 as pb
+
+Spec = MechanismSpec | PlanarLaplaceSpec
+_PLANNED = "planned"
+_LATER = ("campaign_id", "title", "opens", "closes")
+"""Fields that are chosen when a campaign is created."""
+
+ON_DEVICES: Mapping[str, Callable[[Alternative, int], Spec]] = MappingProxyType(
+    {
+        "DebiasedLaplace": lambda a, k: DebiasedLaplaceSpec(),
+        "LaplacePareto": lambda a, k: SmoothSpec(a.parameters["beta_fraction"]),
+        "PowerLaw": lambda a, k: SmoothSpec(a.parameters["beta_fraction"]),
+        "LipschitzMechanism": lambda a, k: LipschitzLaplaceSpec(),
+        "PlanarLaplace": lambda a, k: PlanarLaplaceSpec(k),
+    }
+)
+"""Kinds of mechanisms that a campaign can hold → what it says, given the dimension of points."""
+_FOR_SEVERAL = ("DebiasedLaplace", "LipschitzMechanism")
+"""Mechanisms without parameters, so that one declaration serves every question."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What a campaign is made of."""
+
+    mechanism: Spec
+    questions: tuple[Question, ...]
+    allocation: Allocation
+    expected: Mapping[str, Any]
+    """For people to read."""
+
+
+def chosen_alone(wish: Wish, found: Plan) -> Chosen:
+    """Return the campaign of a plan for one question.
+
+    Raises:
+        UnsupportedError: if campaigns cannot hold the mechanism that was chosen.
+    """
+    best = found.choice
+    if best.kind not in ON_DEVICES:
+        raise UnsupportedError(
+            f"a campaign cannot hold {best.kind}, but {', '.join(ON_DEVICES)}; plan with"
+            " --for-campaign to choose among those"
+        )
+    mechanism = ON_DEVICES[best.kind](best, found.question.dimension)
+    questions: tuple[Question, ...] = ()
+    if isinstance(mechanism, MechanismSpec):
+        assert isinstance(best.query, Query)  # smoothed regions are read from points
+        questions = (Question(wish.labels[0], best.query),)
+    expected = {"error_95": best.prediction.margin(found.n)}
+    return Chosen(mechanism, questions, Allocation.PARTITION, expected)
+
+
+def chosen_together(wish: Wish, found: Comparison) -> Chosen:
+    """Return the campaign for several questions, with the best allocation that promises ε in all.
+
+    Where each question has a mechanism of its own, one of those without parameters takes its place.
+    """
+    row = next(row for row in found.rows if row.in_all == wish.plane_privacy)
+    dimension = wish.prior.dimension
+    if row.allocation == "points":
+        return Chosen(PlanarLaplaceSpec(dimension), (), Allocation.PARTITION, {})
+    allocation, m = ALLOCATIONS[row.allocation], len(wish.questions)
+    each = allocation.per_report(wish.plane_privacy, m)
+    best: tuple[float, str, list[Alternative]] | None = None
+    for kind in _FOR_SEVERAL:
+        surveys = [Survey(q, each, wish.prior) for q in wish.questions]
+
+        def error(a: Alternative) -> float:
+            return allocation.error(a.prediction, found.n, m)
+
+        alone = [screened(survey, (kind,), error) for survey in surveys]
+        if all(alone):
+            total = sum(error(a[0]) for a in alone)
+            if best is None or total < best[0]:
+                best = (total, kind, [a[0] for a in alone])
+    if best is None:
+        raise UnsupportedError(f"none of {', '.join(_FOR_SEVERAL)} serves all of these questions")
+    _, kind, alternatives = best
+    questions = []
+    for label, a in zip(wish.labels, alternatives, strict=True):
+        assert isinstance(a.query, Query)
+        questions.append(Question(label, a.query))
+    mechanism = ON_DEVICES[kind](alternatives[0], dimension)
+    return Chosen(mechanism, tuple(questions), Allocation(row.allocation), {})
+
+
+def write_plan(file: Path, wish: Wish, chosen: Chosen) -> None:
+    """Write a plan.
+
+    Raises:
+        ParameterError: if the file cannot be written, or no campaign can be made of the plan.
+    """
+    opens = datetime(2000, 1, 1, tzinfo=UTC)
+    campaign = Campaign(
+        campaign_id="plan",
+        title="plan",
+        attribute=Attribute(name=wish.attribute, unit=wish.privacy.unit, coordinates=wish.plane),
+        privacy=wish.privacy,
+        questions=chosen.questions,
+        mechanism=chosen.mechanism,
+        allocation=chosen.allocation,
+        opens=opens,
+        closes=opens + timedelta(days=1),
+    )
+    message = pb.Campaign.FromString(encode(campaign))
+    for name in _LATER:
+        message.ClearField(name)
+    told = {
+        _PLANNED: {
+            "participants": wish.participants,
+            "prior": wish.source.name,
+            "questions": list(wish.labels),
+            **chosen.expected,
+        },
+        **json_format.MessageToDict(message, preserving_proto_field_name=True),
+    }
+    try:
+        file.write_text("\n".join(_toml(told)) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise ParameterError("--out", str(file), f"a file to write ({error.strerror})") from None
+
+
+def campaign_of(file: Path, **later: Any) -> Campaign:
+    """Return the campaign that a plan describes.
+
+    Args:
+        file: that `write_plan` wrote.
+        later: campaign_id, title, opens, closes, and other fields of `Campaign` to replace.
+
+    Raises:
+        ParameterError: if the file is no plan, or a field is out of range.
+    """
+    expected = "a plan that 'geoveil plan --out' wrote"
+    try:
+        told = tomllib.loads(file.read_text(encoding="utf-8"))
+        told.pop(_PLANNED, None)
+        message = json_format.ParseDict(told, pb.Campaign())
+    except (OSError, ValueError, json_format.ParseError):
+        raise ParameterError("--plan", str(file), expected) from None
+    opens = datetime(2000, 1, 1, tzinfo=UTC)
+    message.campaign_id = message.title = "plan"
+    message.opens.FromDatetime(opens)
+    message.closes.FromDatetime(opens + timedelta(days=1))
+    planned = decode(message.SerializeToString(deterministic=True))
+    fields = {name: getattr(planned, name) for name in _KEPT}
+    return Campaign(**{**fields, **later})
+
+
+_KEPT = ("attribute", "privacy", "questions", "mechanism", "allocation", "step_exponent")
+
+
+def _toml(table: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[str]:
+    """Yield the lines of a table: first its values, then its tables, as TOML wants them."""
+    inner = {k: v for k, v in table.items() if _is_table(v) or _are_tables(v)}
+    for key, value in table.items():
+        if key not in inner:
+            yield f"{key} = {json.dumps(value, ensure_ascii=False, allow_nan=False)}"
+    for key, value in inner.items():
+        name = ".".join((*path, key))
+        heading = f"[{name}]" if _is_table(value) else f"[[{name}]]"
+        for each in _tables(value):
+            yield ""
+            yield heading
+            yield from _toml(each, (*path, key))
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, Mapping)
+
+
+def _are_tables(value: Any) -> bool:
+    return isinstance(value, Sequence) and bool(value) and all(map(_is_table, value))
+
+
+def _tables(value: Any) -> Iterable[Mapping[str, Any]]:
+    return [value] if _is_table(value) else value

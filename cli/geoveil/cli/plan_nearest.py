@@ -1,0 +1,223 @@
+"""Wishes that cannot be met, and the nearest ones that can: found by planning for them."""
+
+import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import NoReturn
+
+import numpy as np
+
+from geoveil.cli.plan_search import boundary, enough, rounded
+from geoveil.cli.plan_wishes import Wish
+from geoveil.gp import ParameterError
+from geoveil.gp.planner import (
+    ALLOCATIONS,
+    Comparison,
+    HardDisc,
+    HardQuestion,
+    HardThreshold,
+    Plan,
+    Question,
+    plan,
+)
+from geoveil.gp.planner.candidates import Survey
+from geoveil.gp.planner.kinds import KINDS, POINTS
+
+USELESS = 0.5
+"""A 95 % error of a share that is known without asking anybody."""
+MOST_REPEATED = 0.5
+"""Part of what is asked that an answer may take from the prior instead of from people."""
+_NOBODY = 1e-3
+"""Of the people a prior is worth: fewer are nobody."""
+_MOST_PEOPLE = 1e10
+_LEAST_PER = 1e-9
+_TINY = 1e-300
+_NORMAL_95 = 1.959963984540054
+_USUAL = "DebiasedLaplace"
+
+
+def margin_wanted(wish: Wish) -> float:
+    """Return the largest 95 % error that is of any use."""
+    return USELESS if wish.target_error is None else min(wish.target_error, USELESS)
+
+
+def repeated(found: Plan) -> float:
+    """Return which part of what is asked the answer takes from the prior: 0 to 1.
+
+    Var[m − truth]/Var[truth] over people: 0 if a report is right about everybody, on average; 1 if
+    it does not depend on who sent it, so that only where the band was put makes it come out right.
+    """
+    if not isinstance(found.question, HardQuestion):
+        return 0.0
+    _, weights = found.survey.nodes
+    share = float(np.sum(weights * found.survey.truth))
+    return min(found.choice.prediction.misjudged / (share * (1 - share)), 1.0)
+
+
+def excess(wish: Wish, found: Plan) -> float:
+    """Return by how much a plan misses what was wished for: a logarithm, ≤ 0 if it does not."""
+    margin = found.choice.prediction.margin(found.n) / margin_wanted(wish)
+    return math.log(max(margin, repeated(found) / MOST_REPEATED, _TINY))
+
+
+def check_prior(wish: Wish) -> None:
+    """Refuse questions of which the prior knows the answer: nobody, or everybody.
+
+    Raises:
+        ParameterError: with the nearest question to which the answer is open.
+    """
+    for label, question in zip(wish.labels, wish.questions, strict=True):
+        survey = Survey(question, wish.plane_privacy, wish.prior)
+        points, weights = survey.nodes
+        share = float(np.sum(weights * survey.truth))
+        people = min(wish.prior.size, 1e12)
+        if min(share, 1 - share) * people >= _NOBODY:
+            continue
+        who = "nobody" if share < 0.5 else "everybody"
+        nearest = _NEAREST.get(type(question), _near_values)(question, points, weights, people)
+        raise ParameterError(
+            "question",
+            label,
+            f"one with an open answer: to {wish.source.name} it is {who}. {nearest}",
+        )
+
+
+def _near_threshold(_: Question, x: np.ndarray, weights: np.ndarray, people: float) -> str:
+    low, high = _span(x, weights, people)
+    return f"--above in [{low:.15g}, {high:.15g}) would do"
+
+
+def _near_values(_: Question, x: np.ndarray, weights: np.ndarray, people: float) -> str:
+    if x.ndim > 1:
+        return "Ask about a region or a place where it has some, and not all"
+    low, high = _span(x, weights, people)
+    return f"Its values are from {low:.15g} to {high:.15g}"
+
+
+def _near_disc(question: Question, x: np.ndarray, weights: np.ndarray, people: float) -> str:
+    assert isinstance(question, HardDisc)
+    distance = np.linalg.norm(x - np.array(question.center), axis=-1)
+    low, high = _span(distance, weights, people)
+    return f"A radius from {rounded(low, up=True):.15g} to {rounded(high, up=False):.15g} would do"
+
+
+def _span(x: np.ndarray, weights: np.ndarray, people: float) -> tuple[float, float]:
+    """Return the least and greatest number that anybody has."""
+    order = np.argsort(x)
+    below = np.cumsum(weights[order]) * people
+    first = int(np.searchsorted(below, _NOBODY))
+    last = int(np.searchsorted(below, people - _NOBODY))
+    return float(x[order][first]), float(x[order][min(last, len(x) - 1)])
+
+
+_NEAREST: Mapping[type, Callable[[Question, np.ndarray, np.ndarray, float], str]] = (
+    MappingProxyType({HardThreshold: _near_threshold, HardDisc: _near_disc})
+)
+
+
+def check_people(wish: Wish) -> None:
+    """Refuse a plan for nobody.
+
+    Raises:
+        ParameterError: with how many people would do.
+    """
+    if wish.participants > _MOST_PEOPLE:
+        raise ParameterError("--participants", wish.participants, f"at most {_MOST_PEOPLE:,.0f}")
+    if wish.participants >= 1:
+        return
+    least = least_people(wish.but(participants=1), _USUAL) if len(wish.questions) == 1 else None
+    more = "" if least is None else f"; {least:,} would do for {_what(wish)}"
+    raise ParameterError("--participants", wish.participants, f"an integer >= 1{more}")
+
+
+def check_plan(wish: Wish, found: Plan) -> None:
+    """Refuse a plan that is not what was wished for.
+
+    Raises:
+        ParameterError: with the nearest wishes that can be met: more people, or less privacy.
+    """
+    if excess(wish, found) <= 0:
+        return
+    usable = (a.kind for a in found.alternatives if a.keeps and a.kind in KINDS)
+    kind = next((kind for kind in usable if kind != POINTS), _USUAL)
+    people, per = least_people(wish, kind), largest_per(wish, kind)
+    ways = [] if people is None else [f"--participants at least {people:,}"]
+    if per is not None:
+        unit = wish.privacy.unit
+        epsilon = rounded(wish.privacy.epsilon * wish.privacy.per / per, up=True)
+        ways.append(f"--per at most {per:.15g} {unit}".rstrip())
+        ways.append(f"--epsilon at least {epsilon:.15g}")
+    margin = found.choice.prediction.margin(found.n)
+    if wish.target_error is not None and margin > wish.target_error:
+        least = rounded(margin, up=True)
+        _refuse("--target-error", wish.target_error, f"at least {least:.15g}", ways)
+    why = (
+        f"±{margin:.2g} is known without asking"
+        if margin > USELESS
+        else f"{repeated(found):.0%} of the answer would be the prior's, not people's"
+    )
+    _refuse("--epsilon", wish.privacy.epsilon, f"larger to be of use: {why}", ways)
+
+
+def check_comparison(wish: Wish, found: Comparison) -> None:
+    """Refuse allocations of which none is what was wished for.
+
+    Raises:
+        ParameterError: with about how many people would do.
+    """
+    row, wanted = found.choice, margin_wanted(wish)
+    worst = max(row.errors)
+    if _NORMAL_95 * math.sqrt(worst) <= wanted:
+        return
+    error = ALLOCATIONS[row.allocation].error
+
+    def missed(n: float) -> float:
+        each = (error(p, math.ceil(n), found.questions) for p in row.predictions)
+        return math.log(_NORMAL_95 * math.sqrt(max(each)) / wanted)
+
+    people = boundary(missed, wish.participants, 4.0, _MOST_PEOPLE)
+    ways = [] if people is None else [f"--participants about {rounded(people, up=True):,.0f}"]
+    least = rounded(_NORMAL_95 * math.sqrt(worst), up=True)
+    _refuse("--target-error", wish.target_error, f"at least {least:.15g} for all of them", ways)
+
+
+def least_people(wish: Wish, kind: str) -> int | None:
+    """Return how many people meet the wish, to three digits; None if no number does.
+
+    Args:
+        wish: with a number of people that does not.
+        kind: of mechanism.
+    """
+
+    def missed(n: float) -> float:
+        return _missed(wish.but(participants=math.ceil(n)), kind)
+
+    if missed(wish.participants) <= 0:
+        return wish.participants
+    found = boundary(missed, wish.participants, 4.0, _MOST_PEOPLE / 4)
+    return None if found is None else math.ceil(enough(missed, found, up=True))
+
+
+def largest_per(wish: Wish, kind: str) -> float | None:
+    """Return which distance meets the wish, to three digits; None if none does."""
+
+    def missed(per: float) -> float:
+        return _missed(wish.but(per=per), kind)
+
+    found = boundary(missed, wish.privacy.per, 0.5, wish.privacy.per * _LEAST_PER)
+    return None if found is None else enough(missed, found, up=False)
+
+
+def _missed(wish: Wish, kind: str) -> float:
+    """Plan with one kind of mechanism; more to choose from would be no worse."""
+    n, privacy = wish.participants, wish.plane_privacy
+    return excess(wish, plan(wish.questions[0], privacy, wish.prior, n, kinds=(kind,)))
+
+
+def _what(wish: Wish) -> str:
+    return "an answer of use" if wish.target_error is None else f"±{wish.target_error:g}"
+
+
+def _refuse(name: str, value: object, expected: str, ways: list[str]) -> NoReturn:
+    others = f"; or {', or '.join(ways)}" if ways else "; nothing else would do"
+    raise ParameterError(name, value, expected + others)

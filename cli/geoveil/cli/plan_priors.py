@@ -1,0 +1,126 @@
+"""Priors by name: what ships, formulas, and files of public data."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+
+from geoveil.gp import ParameterError
+from geoveil.gp.coordinates import AzimuthalEquidistant
+from geoveil.gp.planner import HistogramPrior, LogNormalPrior, Prior, SamplePrior
+from geoveil.simulation.populations import Population, collisions, household_incomes
+from geoveil.simulation.populations.files import PopulationFileError, read_csv
+
+KNOWN = "incomes, collisions, lognormal:MEDIAN,SIGMA, histogram:FILE.csv, FILE.csv or FILE.parquet"
+_ALIKE = 1e-9
+
+
+@dataclass(frozen=True)
+class PriorSource:
+    """Where a prior comes from, before it is known which plane places are projected to."""
+
+    name: str
+    """As it was asked for."""
+    attribute: str
+    """What people of such a prior hold."""
+    unit: str | None
+    """Of its distances; None if whoever asks has to say."""
+    dimension: int
+    """2 for places, as (longitude, latitude) in degrees."""
+    make: Callable[[AzimuthalEquidistant | None], Prior]
+
+
+def prior_source(text: str, columns: Sequence[str] = (), weights: str | None = None) -> PriorSource:
+    """Return the prior that a text names.
+
+    Args:
+        text: what `KNOWN` lists.
+        columns: of a file of rows: one that holds values, or two: longitudes and latitudes.
+        weights: column that says how many people a row stands for.
+
+    Raises:
+        ParameterError: if it is none of these, or its numbers are out of range.
+        PopulationFileError: naming the file, the row and the column.
+
+    Example:
+        >>> source = prior_source("lognormal:98000,0.83")
+        >>> round(source.make(None).expectation(lambda x: x > 98_000, breaks=[98_000]), 6)
+        0.5
+    """
+    kind, _, rest = text.partition(":")
+    if text in _SHIPPED:
+        found = _SHIPPED[text]()
+    elif kind in _MADE and rest:
+        found = _MADE[kind](text, rest)
+    elif Path(text).suffix in _FILES:
+        return _of_rows(text, columns, weights)
+    else:
+        raise ParameterError("--prior", text, f"one of {KNOWN}")
+    if columns or weights is not None:
+        raise ParameterError("--prior-column", [*columns], f"left out: {text} has no columns")
+    return found
+
+
+def _incomes() -> PriorSource:
+    return _of_population(household_incomes(), "incomes", "household income")
+
+
+def _collisions() -> PriorSource:
+    return _of_population(collisions(), "collisions", "location")
+
+
+def _of_rows(text: str, columns: Sequence[str], weights: str | None) -> PriorSource:
+    if not 1 <= len(columns) <= 2:
+        raise ParameterError(
+            "--prior-column", [*columns], "one column of values, or a longitude and a latitude"
+        )
+    people = _FILES[Path(text).suffix](text, values=columns, weights=weights)
+    return _of_population(people, text, columns[0] if len(columns) == 1 else "location")
+
+
+def _of_population(people: Population, name: str, attribute: str) -> PriorSource:
+    def make(plane: AzimuthalEquidistant | None) -> Prior:
+        values = people.values if plane is None else plane.project(people.values)
+        return SamplePrior(values, people.weights)
+
+    unit = None if people.unit == "unit" else people.unit
+    return PriorSource(
+        name, attribute, "metre" if people.dimension == 2 else unit, people.dimension, make
+    )
+
+
+def _lognormal(text: str, rest: str) -> PriorSource:
+    expected = "lognormal:MEDIAN,SIGMA: two numbers, the median > 0, SIGMA in [1e-06, 10]"
+    try:
+        median, sigma = (float(part) for part in rest.split(","))
+        prior = LogNormalPrior(math.log(median), sigma)
+    except ValueError:  # ParameterErrors are, too
+        raise ParameterError("--prior", text, expected) from None
+    return PriorSource(text, "value", None, 1, lambda _: prior)
+
+
+def _histogram(text: str, rest: str) -> PriorSource:
+    path = Path(rest)
+    low, high, count = read_csv(path, ["low", "high", "count"])
+    gap = np.abs(high[:-1] - low[1:]) > _ALIKE * np.maximum(np.abs(high[:-1]), 1.0)
+    if gap.any():
+        raise PopulationFileError(
+            path, f"row {int(np.argmax(gap)) + 2}, column 'low'", "where the row before it ends"
+        )
+    prior = HistogramPrior([*low, *high[-1:]], count)
+    return PriorSource(text, "value", None, 1, lambda _: prior)
+
+
+_SHIPPED: Mapping[str, Callable[[], PriorSource]] = MappingProxyType(
+    {"incomes": _incomes, "collisions": _collisions}
+)
+_MADE: Mapping[str, Callable[[str, str], PriorSource]] = MappingProxyType(
+    {"lognormal": _lognormal, "histogram": _histogram}
+)
+_FILES: Mapping[str, Callable[..., Population]] = MappingProxyType(
+    {".csv": partial(Population.from_csv), ".parquet": partial(Population.from_parquet)}
+)

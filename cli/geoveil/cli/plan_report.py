@@ -1,0 +1,175 @@
+"""What a plan says, as plain numbers: tables and JSON are both made of these."""
+
+import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from geoveil.cli.plan_file import ON_DEVICES
+from geoveil.cli.plan_nearest import repeated
+from geoveil.cli.plan_wishes import Wish
+from geoveil.gp import (
+    Disc,
+    GaussianKernel,
+    GeoPrivacy,
+    Polygon,
+    Query,
+    Range,
+    SmoothedRegion,
+    Threshold,
+)
+from geoveil.gp.planner import ALLOCATIONS, Allocated, Alternative, Comparison, Plan
+
+DISTANCES = (1, 2, 5)
+"""Multiples of `per` at which privacy is put into words."""
+_NORMAL_95 = 1.959963984540054
+Record = dict[str, Any]
+
+
+def plan_report(wish: Wish, found: Plan, least: float | None) -> Record:
+    """Return all that is said of one question.
+
+    Args:
+        wish: what was asked for.
+        found: its plan.
+        least: the noise that no unbiased mechanism can beat; None if it is not known.
+    """
+    n, choice = found.n, found.choice
+    return {
+        **_heading(wish),
+        "question": wish.labels[0],
+        "choice": choice.kind,
+        "reason": found.reason,
+        "from_prior": repeated(found),
+        "alternatives": [_alternative(a, found) for a in found.alternatives],
+        "errors": [
+            {"participants": people, "error_95": margin, "share_of_bias": share}
+            for people, margin, share in found.at(several(n))
+        ],
+        "bound": None if least is None else _bound(found, least),
+    }
+
+
+def comparison_report(wish: Wish, found: Comparison) -> Record:
+    """Return all that is said of several questions."""
+    rows = [_allocation(row, found, wish.privacy) for row in found.rows]
+    best = found.choice
+    return {
+        **_heading(wish),
+        "questions": [
+            {"question": label, "error_95": _NORMAL_95 * math.sqrt(error)}
+            for label, error in zip(wish.labels, best.errors, strict=True)
+        ],
+        "choice": best.allocation,
+        "crossover": found.crossover,
+        "allocations": rows,
+        "errors": [
+            {"participants": people, "error_95": typical_error(best, people, found.questions)}
+            for people in several(found.n)
+        ],
+    }
+
+
+def odds(privacy: GeoPrivacy) -> list[Record]:
+    """Return how far a report can move somebody who finds two values equally likely.
+
+    By Bayes' rule even odds become at most e^{εk} : 1 for two values k distances apart, which is a
+    probability of 1/(1 + e^{−εk}).
+
+    Example:
+        >>> [round(row["probability"], 3) for row in odds(GeoPrivacy(1.0, per=8_000.0))]
+        [0.731, 0.881, 0.993]
+    """
+    return [
+        {
+            "distance": times * privacy.per,
+            "epsilon": privacy.at(times * privacy.per),
+            "probability": 1 / (1 + math.exp(-privacy.at(times * privacy.per))),
+            "other_probability": 1 / (1 + math.exp(min(privacy.at(times * privacy.per), 700.0))),
+        }
+        for times in DISTANCES
+    ]
+
+
+def several(n: int) -> list[int]:
+    """Return numbers of people around n, from a tenth to ten times as many."""
+    return sorted({max(round(n * factor), 1) for factor in (0.1, 0.3, 1, 3, 10)})
+
+
+def typical_error(row: Allocated, n: int, questions: int) -> float:
+    """Return 1.96 times the root of the mean squared error over the questions."""
+    error = ALLOCATIONS[row.allocation].error
+    total = math.fsum(error(p, n, questions) for p in row.predictions)
+    return _NORMAL_95 * math.sqrt(total / len(row.predictions))
+
+
+def _heading(wish: Wish) -> Record:
+    return {
+        "privacy": {
+            "epsilon": wish.privacy.epsilon,
+            "per": wish.privacy.per,
+            "unit": wish.privacy.unit,
+        },
+        "participants": wish.participants,
+        "prior": {"name": wish.source.name, "worth_people": _finite(wish.prior.size)},
+        "odds": odds(wish.privacy),
+    }
+
+
+def _alternative(a: Alternative, found: Plan) -> Record:
+    error, best = (x.prediction.expected_error(found.n) for x in (a, found.choice))
+    profile, center, width = shape_of(a.query)
+    return {
+        "mechanism": a.kind,
+        "parameters": dict(a.parameters),
+        "profile": profile,
+        "center": center,
+        "width": width,
+        "error_95": _finite(a.prediction.margin(found.n)),
+        "share_of_bias": a.prediction.share_of_bias(found.n),
+        "times": _finite(error / best) if best else 1.0,
+        "keeps_promise": a.keeps,
+        "campaign": a.keeps and a.kind in ON_DEVICES,
+    }
+
+
+def _allocation(row: Allocated, found: Comparison, privacy: GeoPrivacy) -> Record:
+    total, best = row.total_error, found.choice.total_error
+    return {
+        "allocation": row.allocation,
+        "mechanisms": sorted(set(row.kinds)),
+        "epsilon": row.in_all.epsilon,
+        "typical_error_95": _NORMAL_95 * math.sqrt(total / found.questions),
+        "worst_error_95": _NORMAL_95 * math.sqrt(max(row.errors)),
+        "times": total / best if best else 1.0,
+        "same_promise": row.in_all.exact_rate <= privacy.scaled(1 + 1e-9).exact_rate,
+    }
+
+
+def _bound(found: Plan, least: float) -> Record:
+    noise = found.choice.prediction.noise
+    return {"noise": noise, "least": least, "within_percent": 100 * (noise / least - 1)}
+
+
+def shape_of(query: Query | SmoothedRegion) -> tuple[str, list[float], float | None]:
+    """Return profile, where it lies, and how wide its band or bell is.
+
+    Where: the threshold, both ends of a range, the radius of a disc; of other shapes nothing.
+    """
+    return _SHAPES.get(type(query), lambda q: ("formula", [], None))(query)
+
+
+_SHAPES: Mapping[type, Callable[[Any], tuple[str, list[float], float | None]]] = MappingProxyType(
+    {
+        Threshold: lambda q: (q.step, [q.at], q.width),
+        Range: lambda q: (q.step, [q.low, q.high], q.width),
+        Disc: lambda q: (q.step, [q.radius], q.width),
+        Polygon: lambda q: (q.step, [], q.width),
+        GaussianKernel: lambda q: ("bell", [], q.bandwidth),
+        SmoothedRegion: lambda q: ("smoothed", [], q.bandwidth),
+    }
+)
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None

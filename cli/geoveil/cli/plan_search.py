@@ -1,0 +1,67 @@
+"""The least number that will do, found by bracketing and Brent's method, rounded for people."""
+
+import math
+from collections.abc import Callable
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+
+_TOLERANCE = 1e-3
+"""Relative error of the number that is found."""
+_DIGITS = 3
+
+
+def boundary(
+    excess: Callable[[float], float], start: float, factor: float, end: float
+) -> float | None:
+    """Return where an excess vanishes, within 0.1 %, going from start towards end.
+
+    Args:
+        excess: positive for what will not do, so at the start; falls in the direction of `end`.
+        start: > 0.
+        factor: > 0, not 1: of the steps by which a change of sign is looked for.
+        end: > 0; if there is none before it, None is returned.
+
+    Example:
+        >>> round(boundary(lambda x: 700 - x, start=10, factor=4, end=1e9), -1)
+        700.0
+        >>> boundary(lambda x: 700 - x, start=10, factor=4, end=500) is None
+        True
+    """
+    from scipy.optimize import brentq
+
+    bad, good = start, start * factor
+    while excess(good) > 0:
+        bad, good = good, good * factor
+        if (good > end) == (factor > 1):
+            return None
+    ends = sorted((math.log(bad), math.log(good)))
+    return math.exp(brentq(lambda x: excess(math.exp(x)), *ends, xtol=_TOLERANCE))
+
+
+def enough(excess: Callable[[float], float], found: float, *, up: bool) -> float:
+    """Return the next number of three digits without an excess, from a root of it on.
+
+    Args:
+        excess: as of `boundary`.
+        found: what that returned.
+        up: whether greater numbers have less excess.
+
+    Example:
+        >>> enough(lambda x: 700.5 - x, 700.4, up=True)
+        701.0
+    """
+    number = rounded(found, up=up)
+    while excess(number) > 0:
+        number = rounded(number * (1 + 2e-3 if up else 1 - 2e-3), up=up)
+    return number
+
+
+def rounded(number: float, *, up: bool) -> float:
+    """Return a number > 0 with three digits, not below it (or not above it).
+
+    Example:
+        >>> rounded(61_349.2, up=True), rounded(0.0123456, up=False)
+        (61400.0, 0.0123)
+    """
+    exact = Decimal(number)
+    place = Decimal(1).scaleb(exact.adjusted() - _DIGITS + 1)
+    return float(exact.quantize(place, ROUND_CEILING if up else ROUND_FLOOR))

@@ -1,0 +1,185 @@
+"""Plans as people read them: tables, and privacy in words."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from geoveil.cli.plan_report import Record
+
+_ALLOCATIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "partition": "each person answers one question, drawn at random",
+        "split": "each answers all of them, each with a part of ε",
+        "repeat": "each answers all of them with all of ε: a weaker promise",
+        "points": "each sends one perturbed point, which answers all of them",
+    }
+)
+
+
+def print_plan(report: Record, console: Console) -> None:
+    """Print what `plan_report` found."""
+    _print_heading(report, console, report["question"])
+    headers = ("mechanism", "profile", "centre", "width", "95 % ±", "bias", "×")
+    table = Table(*headers, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for column in table.columns:
+        column.no_wrap = True
+    for column in table.columns[2:]:
+        column.justify = "right"
+    for index, row in enumerate(report["alternatives"]):
+        cells = (
+            f"{row['mechanism']}{'' if row['keeps_promise'] else ' *'}",
+            row["profile"],
+            "–".join(f"{place:,.6g}" for place in row["center"]) or "as asked",
+            _or_dash(row["width"], "{:,.6g}"),
+            _or_dash(row["error_95"], "{:.3g}"),
+            f"{row['share_of_bias']:.0%}",
+            _or_dash(row["times"], "{:.3g}"),
+        )
+        table.add_row(*map(escape, cells), style="bold" if index == 0 else None)
+    console.print(table)
+    console.print(
+        "[dim]95 % ±: exceeded once in twenty times. bias: part of the squared error that more"
+        " people do not remove. ×: the squared error in multiples of the first.[/]"
+    )
+    console.print(escape(report["reason"]))
+    console.print(_asked(report["alternatives"][0]))
+    if report["from_prior"] > 0:
+        console.print(
+            f"{report['from_prior']:.0%} of what is asked is taken from the prior, by where the"
+            " band lies; the rest from people."
+        )
+    _print_bound(report, console)
+    if any(not row["keeps_promise"] for row in report["alternatives"]):
+        console.print("[dim]* promises less, and is not chosen[/]")
+    _print_errors(report, console)
+    _print_odds(report, console)
+
+
+def print_comparison(report: Record, console: Console) -> None:
+    """Print what `comparison_report` found."""
+    m = len(report["questions"])
+    _print_heading(report, console, f"{m} questions")
+    headers = ("allocation", "mechanism", "ε in all", "95 % error", "worst", "× error²")
+    table = Table(*headers, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for column in table.columns[2:]:
+        column.justify = "right"
+        column.no_wrap = True
+    for index, row in enumerate(report["allocations"]):
+        table.add_row(
+            f"{row['allocation']}\n[dim]{_ALLOCATIONS[row['allocation']]}[/]",
+            escape(", ".join(row["mechanisms"])),
+            f"{row['epsilon']:.4g}",
+            f"±{row['typical_error_95']:.3g}",
+            f"±{row['worst_error_95']:.3g}",
+            f"{row['times']:.3g}",
+            style="bold" if index == 0 else None,
+        )
+    console.print(table)
+    console.print(
+        f"{report['choice']} has the least error of those that promise the same in all:"
+        f" {_ALLOCATIONS[report['choice']]}."
+    )
+    console.print(_crossover(report["crossover"], m))
+    answers = Table("question", "95 % error", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    answers.columns[1].justify = "right"
+    for row in report["questions"]:
+        answers.add_row(escape(row["question"]), f"±{row['error_95']:.3g}")
+    console.print(answers)
+    _print_errors(report, console)
+    _print_odds(report, console)
+
+
+def odds_text(row: Mapping[str, Any]) -> str:
+    """Return two probabilities in per cent, the smaller with two digits.
+
+    Example:
+        >>> odds_text({"probability": 0.7310585786, "other_probability": 0.2689414214})
+        '73:27'
+        >>> odds_text({"probability": 0.9933071491, "other_probability": 0.0066928509})
+        '99.33:0.67'
+    """
+    other = 100 * row["other_probability"]
+    digits = next((d for d in range(7) if other >= 10 ** (1 - d) - 0.5 * 10.0**-d), None)
+    if digits is None:
+        return "certainty"
+    return f"{100 - round(other, digits):.{digits}f}:{other:.{digits}f}"
+
+
+def _print_heading(report: Record, console: Console, what: str) -> None:
+    p = report["privacy"]
+    worth = report["prior"]["worth_people"]
+    known = "taken as exact" if worth is None else f"worth {worth:,.0f} people"
+    console.print(
+        f"[bold]{escape(what)}[/]  {report['participants']:,} participants,"
+        f" ε = {p['epsilon']:g} per {p['per']:g} {escape(p['unit'])},"
+        f" prior: {escape(report['prior']['name'])}, {known}"
+    )
+
+
+def _print_bound(report: Record, console: Console) -> None:
+    bound = report["bound"]
+    if bound is not None:
+        console.print(
+            f"Its noise is within {bound['within_percent']:.2g} % of the best that any unbiased"
+            " mechanism with this promise can do for the same band."
+        )
+
+
+def _print_errors(report: Record, console: Console) -> None:
+    table = Table("participants", "95 % error", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.pad_edge = False
+    for column in table.columns:
+        column.justify = "right"
+    for row in report["errors"]:
+        bold = row["participants"] == report["participants"]
+        table.add_row(
+            f"{row['participants']:,}", f"±{row['error_95']:.3g}", style="bold" if bold else None
+        )
+    console.print(table)
+
+
+def _print_odds(report: Record, console: Console) -> None:
+    unit = escape(report["privacy"]["unit"])
+    console.print(
+        "To somebody who finds two values of a person equally likely, the report can make one of"
+        " them at most so likely:"
+    )
+    for row in report["odds"]:
+        console.print(
+            f"  {row['distance']:,.6g} {unit} apart (ε = {row['epsilon']:.3g}):"
+            f" from even odds to at most {odds_text(row)}"
+        )
+
+
+def _asked(row: Mapping[str, Any]) -> str:
+    """Return what is asked instead of the question itself."""
+    parts = [f"profile {row['profile']}"]
+    if row["width"] is not None:
+        parts.append(f"{_WIDTHS.get(row['profile'], 'width of the band')} {row['width']:,.7g}")
+    parts += [f"{_NAMES.get(name, name)} {value:.4g}" for name, value in row["parameters"].items()]
+    return f"Asked softly: {', '.join(parts)}."
+
+
+_WIDTHS: Mapping[str, str] = MappingProxyType({"bell": "bandwidth", "smoothed": "bandwidth"})
+_NAMES: Mapping[str, str] = MappingProxyType({"beta_fraction": "β in parts of the rate"})
+
+
+def _crossover(crossover: int | None, m: int) -> str:
+    if crossover is None:
+        return "Perturbed points cannot answer these questions, or never better than a partition."
+    side = "these are more" if m >= crossover else "these are fewer"
+    if crossover == 1:
+        return "Perturbed points are as good even for one question like these."
+    return (
+        f"From {crossover} questions like these on, one perturbed point for all of them is better"
+        f" than a partition; {side if m != crossover else 'these are as many'}."
+    )
+
+
+def _or_dash(value: float | None, form: str) -> str:
+    return "–" if value is None else form.format(value)

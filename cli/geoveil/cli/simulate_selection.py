@@ -1,0 +1,84 @@
+"""geoveil simulate selection: the experiments of the papers on private selection."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from geoveil.cli.console import err, out
+from geoveil.gp import validation
+from geoveil.simulation.selection import EXPERIMENTS, Options, Row, write_csv, write_json
+from geoveil.simulation.selection.rows import mechanisms
+
+_SHOWN = 4
+"""Values of ε in the table; the files have all."""
+
+
+def selection(
+    application: Annotated[str, typer.Option(help=f"One of {', '.join(EXPERIMENTS)}.")],
+    data: Annotated[
+        list[Path] | None,
+        typer.Option(help="A data set of the application's kind; may be repeated."),
+    ] = None,
+    directory: Annotated[
+        Path, typer.Option("--out", help="Directory for tables and figures.")
+    ] = Path("results"),
+    seed: Annotated[int, typer.Option(help="The same seed gives the same table.")] = 1,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A small part of it, to see what it does.")
+    ] = False,
+) -> None:
+    """Private selection: every mechanism at the same ε, which it keeps, and the papers' nominal ones.
+
+    percentile: counts (.npz); household incomes without data. nodes: graphs (.npz with u, v, n);
+    one is generated without data. tdt: takes no data.
+    """
+    experiment = EXPERIMENTS[validation.choice("application", application, EXPERIMENTS)]
+    options = Options(data=tuple(data or ()), seed=seed, quick=quick)
+    with err.status(f"computing {application}"):
+        rows = experiment.run(options)
+    directory.mkdir(parents=True, exist_ok=True)
+    table = directory / f"selection-{application}.csv"
+    write_csv(rows, table)
+    write_json(rows, table.with_suffix(".json"))
+    figures = experiment.draw(rows, directory)
+    _show(rows)
+    for file in (table, table.with_suffix(".json"), *figures):
+        err.print(f"written: {file}")
+
+
+def _show(rows: Sequence[Row]) -> None:
+    """Print a table for each measure and setting: mechanisms by a few values of ε."""
+    for measure, dataset, setting in dict.fromkeys((r.measure, r.dataset, r.setting) for r in rows):
+        own = [r for r in rows if (r.measure, r.dataset, r.setting) == (measure, dataset, setting)]
+        epsilons = _some(sorted({row.epsilon for row in own}))
+        table = Table(
+            box=SIMPLE_HEAD, title=f"{measure}: {dataset}, {setting}", title_justify="left"
+        )
+        table.add_column("mechanism", overflow="fold")
+        table.add_column("ε")
+        table.add_column("proved")
+        for epsilon in epsilons:
+            table.add_column(f"ε = {epsilon:.3g}", justify="right")
+        for mechanism, standing in mechanisms(own):
+            lines = [r for r in own if (r.mechanism, r.standing) == (mechanism, standing)]
+            value = {row.epsilon: row.value for row in lines}
+            proved = max(row.proved_epsilon / row.epsilon for row in lines)
+            table.add_row(
+                mechanism,
+                standing,
+                f"{proved:.3g} ε",
+                *(f"{value[e]:.4g}" if e in value else "–" for e in epsilons),
+            )
+        out.print(table)
+
+
+def _some(epsilons: Sequence[float]) -> list[float]:
+    """Return a few values, evenly spaced, the first and the last among them."""
+    if len(epsilons) <= _SHOWN:
+        return list(epsilons)
+    step = (len(epsilons) - 1) / (_SHOWN - 1)
+    return [epsilons[round(place * step)] for place in range(_SHOWN)]

@@ -1,0 +1,102 @@
+"""geoveil token: who may ask an aggregator for estimates."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from geoveil.cli.console import err, out
+from geoveil.gp import ParameterError
+
+if TYPE_CHECKING:
+    from geoveil.aggregator.tokens import Scope
+
+app = typer.Typer(
+    help="Make and revoke the tokens of analysts.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+_UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "y": timedelta(days=365)}
+_LONGEST = timedelta(days=3650)
+
+File = Annotated[
+    Path,
+    typer.Option(
+        "--file", "-f", envvar="GEOVEIL_TOKENS_FILE", help="The tokens_file of the aggregator."
+    ),
+]
+DEFAULT_FILE = Path("tokens.json")
+
+
+@app.command()
+def create(
+    name: Annotated[str, typer.Argument(help="Who or what will use it.")],
+    scope: Annotated[
+        str, typer.Option(help="Of: create, close, list, estimate, export; with commas.")
+    ] = "list,estimate",
+    expires: Annotated[str, typer.Option(help="After how long: 12h, 90d, 1y, or never.")] = "90d",
+    file: File = DEFAULT_FILE,
+) -> None:
+    """Make a token and print it, this once: the file keeps only its SHA-256."""
+    from geoveil.aggregator.tokens import TokenFile
+
+    text = TokenFile(file).create(name, _scopes(scope), _end(expires, datetime.now(UTC)))
+    err.print(f"token {name!r} added to {file}; keep it now, it is not shown again:")
+    typer.echo(text)
+
+
+@app.command("list")
+def list_tokens(file: File = DEFAULT_FILE) -> None:
+    """Print name, scopes and end of every token, never the token."""
+    from geoveil.aggregator.tokens import TokenFile
+
+    table = Table("name", "scopes", "expires", "")
+    now = datetime.now(UTC)
+    for token in TokenFile(file).read():
+        ended = token.expires is not None and token.expires <= now
+        table.add_row(
+            token.name,
+            ",".join(sorted(scope.value for scope in token.scopes)),
+            "never" if token.expires is None else f"{token.expires:%Y-%m-%d %H:%M} UTC",
+            "expired" if ended else "",
+        )
+    out.print(table)
+
+
+@app.command()
+def revoke(
+    name: Annotated[str, typer.Argument(help="Of the token.")], file: File = DEFAULT_FILE
+) -> None:
+    """Remove a token: servers refuse it from the next call on, without a restart."""
+    from geoveil.aggregator.tokens import TokenFile
+
+    TokenFile(file).revoke(name)
+    err.print(f"token {name!r} removed from {file}")
+
+
+def _scopes(text: str) -> "list[Scope]":
+    from geoveil.aggregator.tokens import Scope
+
+    known = {scope.value: scope for scope in Scope}
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in known:
+            raise ParameterError("scope", name, f"some of {', '.join(known)}")
+    return [known[name] for name in names]
+
+
+def _end(text: str, now: datetime) -> datetime | None:
+    """Return when a token ends that is made now."""
+    if text == "never":
+        return None
+    expected = f"like 12h, 90d or 1y, at most {_LONGEST.days} days, or never"
+    match = re.fullmatch(r"([1-9][0-9]{0,4})([hdy])", text)
+    if match is None:
+        raise ParameterError("expires", text, expected)
+    lasts = int(match[1]) * _UNITS[match[2]]
+    if lasts > _LONGEST:
+        raise ParameterError("expires", text, expected)
+    return (now + lasts).replace(microsecond=0)

@@ -1,0 +1,244 @@
+"""Access: every method of every service, with every kind of token, over the wire too."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from google.rpc.error_details_pb2 import ErrorInfo
+from google.rpc.status_pb2 import Status
+
+from geoveil.aggregator import Settings
+from geoveil.aggregator.auth import RULES, Denial, DeniedError, Gate, Public
+from geoveil.aggregator.tokens import Scope, TokenFile, Tokens
+from geoveil.proto.v1 import analyst_pb2
+
+SERVICE = analyst_pb2.DESCRIPTOR.services_by_name["Analyst"]
+ANALYST = [method for method, rule in RULES.items() if isinstance(rule, Scope)]
+STREAMS = {m.name for m in SERVICE.methods if m.server_streaming}
+OPEN = [method for method, rule in RULES.items() if isinstance(rule, Public)]
+
+
+@pytest.fixture
+def tokens_file(tmp_path: Path) -> Path:
+    return tmp_path / "tokens.json"
+
+
+@pytest.fixture
+def make(tokens_file: Path, clock: Any) -> Callable[..., list[str]]:
+    """Returns what to send to present a new token."""
+
+    def make(*scopes: Scope, lasts: timedelta | None = timedelta(days=1)) -> list[str]:
+        number = len(TokenFile(tokens_file).read()) if tokens_file.exists() else 0
+        expires = None if lasts is None else clock.now + lasts
+        return [f"Bearer {TokenFile(tokens_file).create(f't{number}', scopes, expires)}"]
+
+    return make
+
+
+@pytest.fixture
+def gate(tokens_file: Path, make: Any, clock: Any) -> Gate:
+    make(Scope.LIST)
+    return Gate(Tokens(tokens_file), open_without_tokens=True, clock=clock)
+
+
+def why(gate: Gate, method: str, authorization: list[str]) -> Denial:
+    with pytest.raises(DeniedError) as caught:
+        gate.admit(method, authorization)
+    return caught.value.denial
+
+
+@pytest.mark.parametrize("method", ANALYST)
+def test_a_token_permits_what_its_scopes_say_and_nothing_else(
+    gate: Gate, make: Any, method: str
+) -> None:
+    needed = RULES[method]
+    assert isinstance(needed, Scope)
+    assert gate.admit(method, make(needed)) is not None
+    assert gate.admit(method, make(*Scope, lasts=None)) is not None
+    others = [scope for scope in Scope if scope is not needed]
+    assert why(gate, method, make(*others)) is Denial.SCOPE_MISSING
+
+
+def test_calls_of_devices_need_none(gate: Gate) -> None:
+    for method in OPEN:
+        for authorization in ([], ["Bearer wrong"], ["", ""]):
+            assert gate.admit(method, authorization) is None
+
+
+def test_what_is_no_token_is_refused(gate: Gate, make: Any) -> None:
+    method, (good,) = ANALYST[0], make(*Scope)
+    text = good.removeprefix("Bearer ")
+    assert gate.admit(method, [f"bearer {text}"]) is not None, "the scheme has no case"
+    for wrong in ([], [""], ["Bearer"], ["Bearer "], [text], [f"Basic {text}"], [good, good]):
+        assert why(gate, method, wrong) is Denial.TOKEN_MISSING
+    for wrong in ([good[:-1]], [good + "="], [f"Bearer  {text}"], ["Bearer \udcff"]):
+        assert why(gate, method, wrong) is Denial.TOKEN_UNKNOWN
+
+
+def test_tokens_end(gate: Gate, make: Any, clock: Any) -> None:
+    presented = make(*Scope, lasts=timedelta(hours=1))
+    clock.now += timedelta(minutes=59)
+    assert gate.admit(ANALYST[0], presented) is not None
+    clock.now += timedelta(minutes=1)
+    assert why(gate, ANALYST[0], presented) is Denial.TOKEN_EXPIRED
+
+
+def test_nobody_is_let_in_while_tokens_can_not_be_read(
+    gate: Gate, make: Any, tokens_file: Path
+) -> None:
+    presented = make(*Scope)
+    content = tokens_file.read_bytes()
+    for broken in (b"", b"{}"):
+        tokens_file.write_bytes(broken)
+        for _ in range(2):
+            assert why(gate, ANALYST[0], presented) is Denial.TOKENS_UNREADABLE
+    tokens_file.unlink()
+    assert why(gate, ANALYST[0], presented) is Denial.TOKENS_UNREADABLE
+    tokens_file.write_bytes(content)
+    tokens_file.chmod(0o600)
+    assert gate.admit(ANALYST[0], presented) is not None
+
+
+def test_a_method_without_a_row_is_refused(gate: Gate, make: Any, clock: Any) -> None:
+    presented = make(*Scope)
+    for gated in (gate, Gate(None, open_without_tokens=True, clock=clock)):
+        for method in ("/geoveil.proto.v1.Analyst/New", "", "/x", ANALYST[0].lower()):
+            assert why(gated, method, presented) is Denial.NO_RULE
+
+
+@pytest.mark.parametrize(
+    ("host", "insecure", "expected"),
+    [
+        ("127.0.0.1", False, "anyone"),
+        ("127.8.8.8", False, "anyone"),
+        ("::1", False, "anyone"),
+        ("localhost", False, "anyone"),
+        ("0.0.0.0", False, "nobody"),
+        ("::", False, "nobody"),
+        ("192.0.2.1", False, "nobody"),
+        ("localhost.example.com", False, "nobody"),
+        ("127.0.0.1.example.com", False, "nobody"),
+        ("0.0.0.0", True, "anyone"),
+    ],
+)
+def test_without_tokens_analysts_are_let_in_on_the_loopback(
+    clock: Any, host: str, insecure: bool, expected: str
+) -> None:
+    gate = Gate.of(Settings(host=host, insecure_open_analyst=insecure), clock)
+    assert gate.analysts == expected
+    if expected == "anyone":
+        assert gate.admit(ANALYST[0], []) is None
+    else:
+        assert why(gate, ANALYST[0], []) is Denial.ANALYST_CLOSED
+    assert gate.admit(OPEN[0], []) is None
+
+
+async def test_every_method_of_every_service_has_a_row(
+    start_server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the server registers them, not as somebody listed them."""
+    registered: set[str] = set()
+    make_server = grpc.aio.server
+
+    def spying(*arguments: Any, **more: Any) -> Any:
+        server = make_server(*arguments, **more)
+        for name in ("add_registered_method_handlers", "add_generic_rpc_handlers"):
+            original = getattr(server, name)
+
+            def record(*given: Any, original: Any = original) -> None:
+                if isinstance(given[0], str):
+                    registered.update(f"/{given[0]}/{method}" for method in given[1])
+                else:
+                    for handler in given[0]:
+                        registered.update(handler._method_handlers)
+                original(*given)
+
+            monkeypatch.setattr(server, name, record)
+        return server
+
+    monkeypatch.setattr(grpc.aio, "server", spying)
+    await start_server(reflection=True)
+    assert len(registered) >= 12
+    assert registered == set(RULES)
+
+
+class Called:
+    """How a call of raw bytes ended."""
+
+    def __init__(self, error: grpc.aio.AioRpcError) -> None:
+        self.code = error.code()
+        self.info = ErrorInfo()
+        for key, value in error.trailing_metadata() or ():
+            if key == "grpc-status-details-bin":
+                status = Status.FromString(value)
+                assert status.code == error.code().value[0]
+                status.details[0].Unpack(self.info)
+
+
+async def call(channel: grpc.aio.Channel, method: str, token: list[str]) -> Called:
+    metadata = [("authorization", value) for value in token]
+    stream = method.rpartition("/")[2] in STREAMS
+    if stream:
+        ended = channel.unary_stream(method)(b"\xff", metadata=metadata, timeout=20).read()
+    else:
+        ended = channel.unary_unary(method)(b"\xff", metadata=metadata, timeout=20)
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await ended
+    return Called(caught.value)
+
+
+@pytest.mark.parametrize("method", ANALYST)
+async def test_refusals_come_before_the_request_is_parsed(
+    start_server: Any, make: Any, tokens_file: Path, method: str
+) -> None:
+    needed = RULES[method]
+    assert isinstance(needed, Scope)
+    good, bad = make(needed), make(*[scope for scope in Scope if scope is not needed])
+    channel = (await start_server(tokens_file=tokens_file)).wire.channel
+    refusals = [(await call(channel, method, token)) for token in ([], ["Bearer x"], bad)]
+    unauthenticated = grpc.StatusCode.UNAUTHENTICATED
+    assert [(r.code, r.info.reason) for r in refusals] == [
+        (unauthenticated, "TOKEN_MISSING"),
+        (unauthenticated, "TOKEN_UNKNOWN"),
+        (grpc.StatusCode.PERMISSION_DENIED, "SCOPE_MISSING"),
+    ]
+    assert {r.info.domain for r in refusals} == {"geoveil"}
+    assert dict(refusals[2].info.metadata) == {"scope": needed.value}
+    # Let in, these bytes are no request.
+    let_in = await call(channel, method, good)
+    assert let_in.code not in (unauthenticated, grpc.StatusCode.PERMISSION_DENIED)
+    assert let_in.info.reason not in Denial.__members__
+
+
+async def test_devices_are_served_while_analysts_are_not(
+    start_server: Any, publish: Callable[..., Any]
+) -> None:
+    wire = (await start_server(host="0.0.0.0")).wire
+    refusal = await call(wire.channel, ANALYST[0], [])
+    assert refusal.code is grpc.StatusCode.PERMISSION_DENIED
+    assert refusal.info.reason == "ANALYST_CLOSED"
+    for method in OPEN:
+        if "SubmitReports" in method or "GetCampaign" in method:
+            assert (await call(wire.channel, method, [])).code is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_reflection_is_served_only_when_asked_for(start_server: Any) -> None:
+    method = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+    from grpc_reflection.v1alpha import reflection_pb2 as pb
+
+    request = pb.ServerReflectionRequest(list_services="").SerializeToString()
+    for asked in (False, True):
+        channel = (await start_server(reflection=asked)).wire.channel
+        stream = channel.stream_stream(method)(iter([request]), timeout=20)
+        if asked:
+            answer = pb.ServerReflectionResponse.FromString(await stream.read())
+            names = {service.name for service in answer.list_services_response.service}
+            assert {"geoveil.proto.v1.Collector", "geoveil.proto.v1.Analyst"} <= names
+        else:
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await stream.read()
+            assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED

@@ -1,0 +1,83 @@
+"""What is shown of a campaign says what it is, and its heavy tails get an interval that stands."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from geoveil.aggregator import Code, ServiceError
+from geoveil.aggregator.estimates import disclose, unbiased_for
+from geoveil.aggregator.layout import Layout
+from geoveil.aggregator.median_of_means import median_of_means
+from geoveil.aggregator.reports import Report, unpack
+from geoveil.campaign import Allocation, Attribute, Question, SmoothSpec
+from geoveil.gp import GaussianKernel, GeoPrivacy
+from geoveil.gp.coordinates import AzimuthalEquidistant
+from geoveil.gp.estimation import Accumulator, estimate
+
+
+def test_heavy_tails_get_a_median_of_means_beside_the_mean(publish: Callable[..., Any]) -> None:
+    campaign = publish(queries=1, mechanism=SmoothSpec(0.3)).campaign
+    layout = Layout.of(campaign)
+    rng = np.random.default_rng(4)
+    values = (rng.standard_t(3, 4_000) * 1e6).astype(int).tolist()
+    blocks: list[list[int]] = [[] for _ in range(layout.sums)]
+    for value in values:
+        ((index, packed),) = unpack(layout.pack(Report(rng.bytes(16), [(0, value)])).answers)
+        blocks[index].append(packed)
+    sums = [Accumulator.of(block) for block in blocks]
+    (shown,) = disclose(layout, sums, begun=1, confidence=0.9).estimates
+    assert shown.sums == Accumulator.of(values)
+    assert shown.estimate == estimate(Accumulator.of(values), campaign.grid_exponent, 0.9)
+    assert shown.median_of_means == median_of_means(sums, campaign.grid_exponent, 0.9)
+    assert shown.median_of_means is not None
+    assert shown.median_of_means.blocks == 32
+
+
+def test_light_tails_and_few_answers_get_none(publish: Callable[..., Any]) -> None:
+    light = Layout.of(publish(queries=1).campaign)
+    (shown,) = disclose(light, [Accumulator.of(range(5_000))], begun=1).estimates
+    assert shown.median_of_means is None
+    heavy = Layout.of(publish(queries=1, mechanism=SmoothSpec(0.3)).campaign)
+    (shown,) = disclose(heavy, [Accumulator.of(range(9))] * 32, begun=1).estimates
+    assert shown.estimate.n == 288
+    assert shown.median_of_means is None
+
+
+@pytest.mark.parametrize(("minimum", "n", "enough"), [(0, 0, True), (1, 0, False), (5, 4, False),
+                                                      (5, 5, True)])  # fmt: skip
+def test_the_minimum_is_of_each_query(
+    publish: Callable[..., Any], minimum: int, n: int, enough: bool
+) -> None:
+    campaign = replace(publish(queries=2).campaign, minimum_participants=minimum)
+    sums = [Accumulator.of(range(100)), Accumulator.of(range(n))]
+    if enough:
+        assert [e.estimate.n for e in disclose(Layout.of(campaign), sums, 1).estimates] == [100, n]
+        return
+    with pytest.raises(ServiceError) as caught:
+        disclose(Layout.of(campaign), sums, 1)
+    assert caught.value.code is Code.TOO_FEW_REPORTS
+    assert caught.value.told == f"every query needs {minimum} answers"
+
+
+def test_what_estimates_are_unbiased_for_is_said(publish: Callable[..., Any]) -> None:
+    assert unbiased_for(publish().campaign) == (
+        "Unbiased for the mean of the soft query over all who took part, of whom those who"
+        " answered it are a random sample."
+    )
+    split = publish(allocation=Allocation.SPLIT).campaign
+    everybody = "Unbiased for the mean of the soft query over all who took part"
+    assert unbiased_for(split) == f"{everybody}."
+    plane = AzimuthalEquidistant(-73.95, 40.72, 60_000.0)
+    places = replace(
+        split,
+        attribute=Attribute(name="location", unit="metre", coordinates=plane),
+        privacy=GeoPrivacy(1.0, 500.0, "metre"),
+        questions=(Question("q", GaussianKernel((0.0, 0.0), 1500.0)),),
+        step_exponent=None,
+    )
+    assert unbiased_for(places) == (
+        f"{everybody}, with places outside the campaign's area moved into it."
+    )

@@ -1,0 +1,115 @@
+"""Rows of stored answers: all of them, in an order that says nothing, in columns that fit."""
+
+from collections import Counter
+from collections.abc import Callable
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+import pytest
+
+from geoveil.aggregator.exporting import MOST_ROWS, Rows, export, rows_of
+from geoveil.aggregator.layout import Layout
+from geoveil.aggregator.reports import Report
+from geoveil.aggregator.store import StoredAnswers
+from geoveil.campaign import Allocation, Attribute, Campaign, PlanarLaplaceSpec, SmoothSpec
+from geoveil.gp import GeoPrivacy
+
+from .conftest import CLOSES, OPENS, Published
+
+
+def points(**changes: Any) -> Campaign:
+    return Campaign(
+        campaign_id="points",
+        title="Points",
+        attribute=Attribute(name="position", unit="metre"),
+        privacy=GeoPrivacy(1.0, 200.0, "metre"),
+        mechanism=PlanarLaplaceSpec(2),
+        opens=OPENS,
+        closes=CLOSES,
+        **changes,
+    )
+
+
+def packed(layout: Layout, reports: list[Report]) -> bytes:
+    return b"".join(layout.pack(report).answers for report in reports)
+
+
+def reports(count: int, columns: int, periods: int, *, all_columns: bool) -> list[Report]:
+    random = Random(1)
+    return [
+        Report(
+            random.randbytes(16),
+            [
+                (column, random.randrange(-(2**63), 2**63))
+                for column in (range(columns) if all_columns else [random.randrange(columns)])
+            ],
+            random.randrange(periods),
+        )
+        for _ in range(count)
+    ]
+
+
+def test_points_are_rows_with_a_column_per_coordinate() -> None:
+    layout = Layout.of(points(period=timedelta(days=7)))
+    sent = reports(300, 2, 5, all_columns=True)
+    rows = rows_of(layout, packed(layout, sent), [0, 3])
+    assert rows.indices is None
+    expected = sorted(
+        (period, *(value for _, value in answers))
+        for _, answers, period in sent
+        if period in (0, 3)
+    )
+    assert list(zip(rows.periods, *rows.columns, strict=True)) == expected
+
+
+@pytest.mark.parametrize("blocks", [1, 32])
+@pytest.mark.parametrize("allocation", Allocation)
+def test_answers_are_rows_that_nothing_ties_together(
+    publish: Callable[..., Published], allocation: Allocation, blocks: int
+) -> None:
+    """Whatever sums the answers are added to: those of heavy-tailed noise are kept in 32 blocks."""
+    mechanism = SmoothSpec(0.3) if blocks > 1 else None
+    layout = Layout.of(publish(allocation=allocation, mechanism=mechanism).campaign)
+    assert layout.blocks == blocks
+    sent = reports(200, 3, 1, all_columns=allocation is Allocation.SPLIT)
+    rows = rows_of(layout, packed(layout, sent), [0])
+    assert rows.indices is not None
+    expected = sorted((0, *answer) for _, answers, _ in sent for answer in answers)
+    assert list(zip(rows.periods, rows.indices, *rows.columns, strict=True)) == expected
+
+
+class Stored:
+    """Stands in for reader and store: hands out parts that were made before."""
+
+    def __init__(self, parts: list[bytes]) -> None:
+        self._parts = parts
+
+    async def call(self, function: Callable[["Stored"], StoredAnswers]) -> StoredAnswers:
+        return function(self)
+
+    def answers(self, campaign_id: str, after: bytes, limit: int) -> StoredAnswers:
+        number = int.from_bytes(after)
+        more = number + 1 < len(self._parts)
+        return StoredAnswers(self._parts[number], (number + 1).to_bytes(2) if more else None)
+
+
+async def test_every_row_comes_once_and_never_too_many_at_a_time() -> None:
+    layout = Layout.of(points())
+    sent = reports(MOST_ROWS + 500, 2, 1, all_columns=True)
+    reader: Any = Stored([packed(layout, sent), b"", packed(layout, sent[:10])])
+    seen: Counter[tuple[int, ...]] = Counter()
+    sizes = []
+    async for rows in export(reader, layout, [0]):
+        seen.update(zip(*rows.columns, strict=True))
+        sizes.append(len(rows.periods))
+    assert sizes == [MOST_ROWS, 500, 10]
+    expected = Counter((a, b) for _, ((_, a), (_, b)), _ in sent + sent[:10])
+    assert seen == expected
+
+
+def test_rows_are_shown_nowhere() -> None:
+    layout = Layout.of(points())
+    rows = rows_of(layout, packed(layout, [Report(bytes(16), [(0, 31415), (1, 9)])]), [0])
+    assert isinstance(rows, Rows)
+    assert "31415" not in repr(rows)

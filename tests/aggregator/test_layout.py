@@ -1,0 +1,100 @@
+"""Every answer is in exactly one sum, and the sums of a query and period are found again."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+import pytest
+from scipy import stats
+
+from geoveil.aggregator.layout import BLOCKS, Layout, heavy_tailed
+from geoveil.aggregator.reports import Report, unpack
+from geoveil.campaign import Allocation, DebiasedLaplaceSpec, LipschitzLaplaceSpec, SmoothSpec
+from geoveil.gp import ParameterError
+from geoveil.gp.estimation import Accumulator
+
+HEAVY, LIGHT = SmoothSpec(0.3), SmoothSpec(0.15)
+
+
+def summed(layout: Layout, reports: list[Report]) -> list[Accumulator]:
+    """Return what a store would keep."""
+    values: list[list[int]] = [[] for _ in range(layout.sums)]
+    for report in reports:
+        for index, value in unpack(layout.pack(report).answers):
+            values[index].append(value)
+    return [Accumulator.of(of_one) for of_one in values]
+
+
+@pytest.mark.parametrize("mechanism", [HEAVY, LIGHT])
+@pytest.mark.parametrize("period", [None, timedelta(days=7)])
+def test_sums_of_a_query_and_period_hold_its_answers_and_no_others(
+    publish: Callable[..., Any], mechanism: SmoothSpec, period: timedelta | None
+) -> None:
+    campaign = replace(
+        publish(mechanism=mechanism, allocation=Allocation.SPLIT).campaign, period=period
+    )
+    layout = Layout.of(campaign)
+    rng = Random(3)
+    reports = [
+        Report(
+            rng.randbytes(16),
+            [(q, rng.randrange(-(2**40), 2**40)) for q in range(3)],
+            rng.randrange(campaign.periods),
+        )
+        for _ in range(500)
+    ]
+    sums = summed(layout, reports)
+    for when in range(campaign.periods):
+        for query in range(3):
+            blocks = layout.blocks_of(sums, query, when)
+            assert len(blocks) == (BLOCKS if mechanism is HEAVY else 1)
+            total = Accumulator()
+            for block in blocks:
+                total += block
+            mine = [dict(r.answers)[query] for r in reports if r.period == when]
+            assert total == Accumulator.of(mine)
+
+
+def test_blocks_are_chosen_by_the_id_alone_and_alike(publish: Callable[..., Any]) -> None:
+    """Chi-square over 32 blocks, n = 20,000, alpha = 1e-6; ids below 250 must fail."""
+    layout = Layout.of(publish(queries=1, mechanism=HEAVY).campaign)
+    limit = stats.chi2.ppf(1 - 1e-6, BLOCKS - 1)
+    rng = Random(7)
+
+    def statistic(ids: list[bytes]) -> float:
+        of_ids = [next(unpack(layout.pack(Report(i, [(0, 5)])).answers))[0] for i in ids]
+        return float(stats.chisquare([of_ids.count(b) for b in range(BLOCKS)]).statistic)
+
+    assert statistic([rng.randbytes(16) for _ in range(20_000)]) < limit
+    skewed = [rng.randbytes(15) + bytes([rng.randrange(250) % 200]) for _ in range(20_000)]
+    assert statistic(skewed) > limit
+
+
+def test_only_noise_without_a_fourth_moment_is_cut_into_blocks(
+    publish: Callable[..., Any],
+) -> None:
+    specs = [DebiasedLaplaceSpec(), LipschitzLaplaceSpec(), LIGHT, HEAVY]
+    campaigns = [publish(mechanism=spec).campaign for spec in specs]
+    assert [Layout.of(c).blocks for c in campaigns] == [1, 1, 1, BLOCKS]
+    heavy = [heavy_tailed(c.mechanisms[0]) for c in campaigns]
+    assert heavy == [False, False, False, True]
+
+
+def test_a_campaign_with_too_many_sums_has_no_blocks(publish: Callable[..., Any]) -> None:
+    campaign = publish(queries=1, mechanism=HEAVY).campaign
+    often = replace(campaign, period=timedelta(minutes=10))
+    assert often.slots == 4_464
+    assert Layout.of(often).sums == often.slots
+    assert Layout.of(replace(campaign, period=timedelta(hours=1))).blocks == BLOCKS
+
+
+def test_a_stored_campaign_keeps_the_layout_that_it_was_made_with(
+    publish: Callable[..., Any],
+) -> None:
+    campaign = publish(mechanism=HEAVY).campaign
+    assert [Layout.stored(campaign, n).blocks for n in (3, 96)] == [1, 32]
+    for wrong in (2, 4, 9, 0, 3 * 512):
+        with pytest.raises(ParameterError):
+            Layout.stored(campaign, wrong)

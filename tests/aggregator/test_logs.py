@@ -1,0 +1,177 @@
+"""Logs: their form, and what is never in them."""
+
+import asyncio
+import io
+import json
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from geoveil.aggregator.logs import REQUEST_ID, configure, handle_loop_errors
+from geoveil.aggregator.tokens import Scope, TokenFile
+from geoveil.gp import ParameterError
+
+PRIVATE = 4711
+LOG = logging.getLogger("geoveil.aggregator.test")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    root, ours = logging.getLogger(), logging.getLogger("geoveil")
+    handlers, levels = root.handlers[:], (root.level, ours.level)
+    yield
+    for handler in root.handlers[:]:
+        root.removeHandler(handler)
+    for handler in handlers:
+        root.addHandler(handler)
+    root.setLevel(levels[0])
+    ours.setLevel(levels[1])
+
+
+@pytest.fixture
+def configured() -> Callable[..., io.StringIO]:
+    def configured(level: str = "info", form: str = "auto") -> io.StringIO:
+        stream = io.StringIO()
+        configure(level, form, stream)
+        return stream
+
+    return configured
+
+
+def lines(stream: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_json_unless_on_a_terminal(configured: Any) -> None:
+    stream = configured()
+    LOG.info("listening on %s", "x")
+    (line,) = lines(stream)
+    assert (line["event"], line["level"], line["logger"]) == (
+        "listening on x",
+        "info",
+        LOG.name,
+    )
+    assert line["timestamp"].endswith("Z")
+    for form, stream, human in [
+        ("auto", Terminal(), True),
+        ("human", io.StringIO(), True),
+        ("json", Terminal(), False),
+    ]:
+        configure("info", form, stream)
+        LOG.info("one event")
+        assert "one event" in stream.getvalue()
+        assert stream.getvalue().startswith("{") is not human
+
+
+def test_levels(configured: Any) -> None:
+    for level, shown in [("debug", 3), ("info", 2), ("warning", 1), ("error", 0)]:
+        stream = configured(level)
+        LOG.debug("a")
+        LOG.info("b")
+        LOG.warning("c")
+        logging.getLogger("a.library").info("never: it may say anything")
+        assert len(lines(stream)) == shown
+
+
+def test_unknown_levels_and_forms_are_refused() -> None:
+    with pytest.raises(ParameterError, match="log_level"):
+        configure("loud")
+    with pytest.raises(ParameterError, match="log_format"):
+        configure("info", "xml")
+
+
+@pytest.mark.parametrize("form", ["json", "human"])
+def test_messages_of_exceptions_are_not_shown(configured: Any, form: str) -> None:
+    stream = configured(form=form)
+    try:
+        raise ValueError(f"income {PRIVATE}")
+    except ValueError as error:
+        LOG.exception("failed")
+        logging.getLogger("a.library").error("failed", exc_info=error)
+    text = stream.getvalue()
+    assert "4711" not in text
+    assert text.count("builtins.ValueError (message not shown)") == 2
+    assert "test_messages_of_exceptions_are_not_shown" in text
+
+
+async def test_complaints_of_the_loop_show_no_values(configured: Any) -> None:
+    stream = configured()
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(handle_loop_errors)
+
+    def fail() -> None:
+        raise ValueError(f"income {PRIVATE}")
+
+    loop.call_soon(fail)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    loop.set_exception_handler(None)
+    (line,) = lines(stream)
+    assert line["level"] == "error"
+    assert "builtins.ValueError" in line["exception"]
+    assert "4711" not in stream.getvalue()
+
+
+def test_lines_of_one_call_share_an_id(configured: Any) -> None:
+    stream = configured()
+    reset = REQUEST_ID.set("abc")
+    LOG.info("within")
+    REQUEST_ID.reset(reset)
+    LOG.info("without")
+    assert [line.get("request_id") for line in lines(stream)] == ["abc", None]
+
+
+async def test_a_whole_day_in_the_log_names_nobody(
+    configured: Any,
+    start_server: Any,
+    publish: Callable[..., Any],
+    wire_report: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    stream = configured("debug", "json")
+    tokens = tmp_path / "tokens.json"
+    token = TokenFile(tokens).create("alice", Scope, None)
+    server = await start_server(tokens_file=tokens)
+    wire, campaign = server.wire, publish()
+    own_port = server.address.rpartition(":")[2]
+    metadata = (("authorization", f"Bearer {token}"),)
+    create = wire.channel.unary_unary("/geoveil.proto.v1.Analyst/CreateCampaign")
+    from geoveil.proto.v1 import analyst_pb2, campaign_pb2
+
+    request = analyst_pb2.CreateCampaignRequest(
+        envelope=campaign_pb2.CampaignEnvelope(campaign=campaign.published)
+    )
+    call = create(request.SerializeToString(), metadata=metadata)
+    await call
+    request_id = dict(await call.trailing_metadata())["geoveil-request-id"]
+    report = wire_report(123_456_789, (0, 4711))
+    await wire.submit(campaign, report, wire_report(123_456_789, (0, 4712)))
+    with pytest.raises(grpc.aio.AioRpcError):
+        await create(request.SerializeToString(), metadata=(("authorization", "Bearer guess"),))
+    await server.aggregator.stop()
+
+    text = stream.getvalue()
+    calls = [line for line in lines(stream) if line["logger"].endswith(".observe")]
+    assert [(line["level"], line["event"].split()[:2]) for line in calls] == [
+        ("info", ["geoveil.proto.v1.Analyst/CreateCampaign", "OK"]),
+        ("debug", ["geoveil.proto.v1.Collector/SubmitReports", "OK"]),
+        ("info", ["geoveil.proto.v1.Analyst/CreateCampaign", "UNAUTHENTICATED"]),
+    ]
+    assert calls[0]["request_id"] == request_id
+    assert calls[0]["event"].endswith("token='alice'")
+    assert "token" not in calls[1]["event"] + calls[2]["event"]
+    hidden = ["4711", "4712", "123456789", report.report_id.hex(), token, "guess", "ipv4:"]
+    for secret in hidden:
+        assert secret not in text
+    # Of all addresses only its own is named, when it begins to listen.
+    assert text.count("127.0.0.1") == text.count(f"127.0.0.1:{own_port}") == 1

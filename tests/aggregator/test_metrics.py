@@ -1,0 +1,226 @@
+"""What a scrape shows: every documented name, true counts, and nobody."""
+
+import asyncio
+import re
+import threading
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from geoveil.aggregator import Code, ServiceError, SQLiteStore
+from geoveil.aggregator.auth import RULES, Denial
+from geoveil.aggregator.metrics import Metrics
+from geoveil.aggregator.reports import Reason, Status
+from geoveil.gp import ParameterError
+from geoveil.proto.v1 import collector_pb2
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "operating.md"
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+async def scrape(server: Any) -> str:
+    url = f"http://127.0.0.1:{server.aggregator.metrics_port}/metrics"
+
+    def get() -> str:
+        with urllib.request.urlopen(url, timeout=20) as response:
+            return str(response.read().decode())
+
+    return await asyncio.to_thread(get)
+
+
+async def samples(server: Any) -> Samples:
+    families = text_string_to_metric_families(await scrape(server))
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def at(found: Samples, name: str, **labels: str) -> float:
+    return found[name, frozenset(labels.items())]
+
+
+async def eventually(server: Any, name: str) -> float:
+    """Return the first value that is not zero; what sets it tells nobody."""
+    async with asyncio.timeout(20):
+        while True:
+            if value := at(await samples(server), name):
+                return value
+            await asyncio.sleep(0.01)
+
+
+async def test_reports_are_counted_by_outcome_and_reason(
+    start_server: Any, publish: Callable[..., Any], wire_report: Callable[..., Any]
+) -> None:
+    server = await start_server(metrics_port=0)
+    wire, campaign = server.wire, publish()
+    await wire.create(campaign)
+    good = [wire_report(n, (0, n)) for n in range(5)]
+    await wire.submit(campaign, *good)
+    await wire.submit(campaign, *good[:2], wire_report(1, (1, 1)), wire_report(9, (7, 1)))
+    found = await samples(server)
+    outcomes = {s: at(found, "geoveil_reports_total", outcome=s.name.lower()) for s in Status}
+    assert outcomes == {Status.ACCEPTED: 5, Status.DUPLICATE: 2, Status.REJECTED: 2}
+    reasons = {
+        r: at(found, "geoveil_reports_rejected_total", reason=r.name.lower()) for r in Reason
+    }
+    counted = {Reason.ID_CONFLICT: 1, Reason.WRONG_ANSWERS: 1}
+    assert reasons == {reason: counted.get(reason, 0) for reason in Reason}
+    assert at(found, "geoveil_commit_reports_sum") == 8
+    assert at(found, "geoveil_commit_seconds_count") == 2
+    assert at(found, "geoveil_queue_weight") == 0
+
+
+async def test_calls_are_counted_by_code(
+    start_server: Any, publish: Callable[..., Any], wire_report: Callable[..., Any]
+) -> None:
+    server = await start_server(metrics_port=0)
+    wire, campaign = server.wire, publish()
+    await wire.create(campaign)
+    await wire.submit(campaign, wire_report(1, (0, 1)))
+    for _ in range(3):
+        with pytest.raises(grpc.aio.AioRpcError):
+            await wire.submit(publish("absent"), wire_report(1, (0, 1)))
+    for made_up in ("/geoveil.proto.v1.Collector/Nothing", "/x/y"):
+        with pytest.raises(grpc.aio.AioRpcError):
+            await wire.channel.unary_unary(made_up)(b"")
+    stream = wire.collector.SubmitReportStream()
+    for number in (2, 3):
+        await stream.write(
+            collector_pb2.SubmitReportsRequest(
+                campaign_id=campaign.campaign_id,
+                campaign_digest=campaign.digest,
+                reports=[wire_report(number, (0, 1))],
+            )
+        )
+        await stream.read()
+    await stream.done_writing()
+    assert await stream.read() is grpc.aio.EOF
+    found = await samples(server)
+    calls = {
+        (dict(labels)["method"], dict(labels)["code"]): value
+        for (name, labels), value in found.items()
+        if name == "geoveil_rpcs_total"
+    }
+    assert calls == {
+        ("geoveil.proto.v1.Analyst/CreateCampaign", "OK"): 1,
+        ("geoveil.proto.v1.Collector/SubmitReports", "OK"): 1,
+        ("geoveil.proto.v1.Collector/SubmitReports", "NOT_FOUND"): 3,
+        ("geoveil.proto.v1.Collector/SubmitReportStream", "OK"): 1,
+    }
+    method = "geoveil.proto.v1.Collector/SubmitReports"
+    assert at(found, "geoveil_rpc_seconds_count", method=method) == 4
+    assert at(found, "geoveil_reports_total", outcome="accepted") == 3
+
+
+async def test_refusals_and_cancelled_calls_are_counted(
+    start_server: Any, publish: Callable[..., Any]
+) -> None:
+    server = await start_server(host="0.0.0.0", metrics_port=0)
+    with pytest.raises(grpc.aio.AioRpcError):
+        await server.wire.create(publish())
+    found = await samples(server)
+    assert at(found, "geoveil_rpcs_denied_total", reason="analyst_closed") == 1
+    method = "geoveil.proto.v1.Analyst/CreateCampaign"
+    assert at(found, "geoveil_rpcs_total", method=method, code="PERMISSION_DENIED") == 1
+
+
+async def test_the_queue_and_failures_of_the_database_show(
+    start_server: Any, publish: Callable[..., Any], wire_report: Callable[..., Any], database: Path
+) -> None:
+    entered, released = threading.Event(), threading.Event()
+
+    class Failing(SQLiteStore):
+        def commit(self, batch: Any) -> Any:
+            entered.set()
+            assert released.wait(20)
+            raise ServiceError(Code.STORE_UNAVAILABLE)
+
+    server = await start_server(lambda: Failing(database), metrics_port=0)
+    campaign = publish()
+    await server.wire.create(campaign)
+    first = asyncio.create_task(server.wire.submit(campaign, wire_report(1, (0, 1))))
+    assert await asyncio.to_thread(entered.wait, 20)
+    more = [wire_report(n, (0, 1)) for n in range(2, 9)]
+    second = asyncio.create_task(server.wire.submit(campaign, *more))
+    assert await eventually(server, "geoveil_queue_weight") == 7
+    released.set()
+    for task in (first, second):
+        with pytest.raises(grpc.aio.AioRpcError):
+            await task
+    found = await samples(server)
+    assert at(found, "geoveil_queue_weight") == 0
+    assert at(found, "geoveil_store_errors_total", operation="commit") == 2
+    assert at(found, "geoveil_commit_seconds_count") == 0
+
+
+async def test_open_campaigns_are_counted(
+    start_server: Any, publish: Callable[..., Any], clock: Any
+) -> None:
+    first = await start_server()
+    for name in ("one", "two", "three"):
+        await first.wire.create(publish(name))
+    await first.aggregator._service.close_campaign("one")
+    server = await start_server(metrics_port=0)
+    assert await eventually(server, "geoveil_campaigns_open") == 2
+
+
+async def test_a_scrape_names_no_campaign_and_no_caller(
+    start_server: Any, publish: Callable[..., Any], wire_report: Callable[..., Any]
+) -> None:
+    server = await start_server(metrics_port=0)
+    wire, campaign = server.wire, publish("secret-campaign")
+    await wire.create(campaign)
+    await wire.submit(campaign, wire_report(123_456_789, (0, 4711)))
+    text = await scrape(server)
+    for hidden in ("secret-campaign", "123456789", "4711", "127.0.0.1", "ipv4"):
+        assert hidden not in text
+    assert 'method="geoveil.proto.v1.Collector/SubmitReports"' in text
+
+
+async def test_names_are_those_of_the_document(start_server: Any) -> None:
+    server = await start_server(metrics_port=0)
+    families = {
+        (f.name + "_total" * (f.type == "counter"), f.type)
+        for f in text_string_to_metric_families(await scrape(server))
+        if f.name.startswith("geoveil_") and not f.name.endswith("_created")
+    }
+    rows = re.findall(r"^\| `(geoveil_\w+)` \| (\w+) \|", DOCUMENT.read_text(), re.MULTILINE)
+    assert set(rows) == families
+
+
+async def test_closed_lists_begin_at_zero(start_server: Any) -> None:
+    found = await samples(await start_server(metrics_port=0))
+    for denial in Denial:
+        assert at(found, "geoveil_rpcs_denied_total", reason=denial.name.lower()) == 0
+    for status in Status:
+        assert at(found, "geoveil_reports_total", outcome=status.name.lower()) == 0
+    assert at(found, "geoveil_ready") == 1
+    assert at(found, "geoveil_tls_certificate_expires_timestamp_seconds") == 0
+
+
+async def test_metrics_are_off_unless_asked_for_and_end_with_the_server(start_server: Any) -> None:
+    assert (await start_server()).aggregator.metrics_port is None
+    server = await start_server(metrics_port=0)
+    port = server.aggregator.metrics_port
+    with pytest.raises(ParameterError, match="metrics_port"):
+        await start_server(metrics_port=port)
+    await server.aggregator.stop()
+    again = await start_server(metrics_port=port)
+    assert again.aggregator.metrics_port == port
+
+
+def test_labels_of_calls_are_few() -> None:
+    metrics = Metrics()
+    for method in RULES:
+        for code in grpc.StatusCode:
+            metrics.observe_call(method[1:], code.name, 0.1)
+    collected = [s for family in metrics.registry.collect() for s in family.samples]
+    assert len(collected) < 1500

@@ -1,0 +1,298 @@
+"""What is particular to the PostgreSQL store: many processes, transactions in flight, failures."""
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from random import Random
+from typing import Any
+
+import psycopg
+import pytest
+from sqlalchemy import text
+
+from geoveil.aggregator import Code, ServiceError
+from geoveil.aggregator.reports import PackedReport, pack
+from geoveil.aggregator.store import CampaignRecord, Outcome, Submission
+from geoveil.aggregator.store.maintenance import check
+from geoveil.aggregator.store.postgres import PostgresStore
+from geoveil.gp import ParameterError
+from geoveil.gp.estimation import Accumulator
+
+ACCEPTED, DUPLICATE, NOT_OPEN = Outcome.ACCEPTED, Outcome.DUPLICATE, Outcome.NOT_OPEN
+CAMPAIGN = CampaignRecord(campaign_id="a", published=b"a", queries=1)
+PATIENCE_S = 30.0
+
+
+def reports(*numbers: int, to: str = "a", value: int | None = None) -> Submission:
+    packed = [
+        PackedReport(n.to_bytes(16, "big"), pack([(0, n if value is None else value)]))
+        for n in numbers
+    ]
+    return Submission(to, packed, True)
+
+
+@pytest.fixture
+def store(postgres_url: str) -> Iterator[PostgresStore]:
+    with PostgresStore(postgres_url) as opened:
+        opened.create_campaign(CAMPAIGN)
+        yield opened
+
+
+@contextmanager
+def transaction(url: str) -> Iterator[psycopg.Connection[Any]]:
+    """Another process in the middle of a transaction."""
+    connection = psycopg.connect(url)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+INSERT = "INSERT INTO report VALUES (1, '00000000-0000-0000-0000-000000000007', %s)"
+
+
+@pytest.mark.parametrize(
+    ("value", "commits", "outcome"),
+    [
+        (7, True, Outcome.DUPLICATE),
+        (8, True, Outcome.ID_CONFLICT),
+        (7, False, Outcome.ACCEPTED),
+        (8, False, Outcome.ACCEPTED),
+    ],
+)
+def test_the_same_id_in_flight_elsewhere_is_waited_for(
+    store: PostgresStore, postgres_url: str, value: int, commits: bool, outcome: Outcome
+) -> None:
+    with transaction(postgres_url) as other:
+        other.execute(INSERT, (pack([(0, value)]),))
+        with ThreadPoolExecutor(1) as pool:
+            future = pool.submit(commit_apart, postgres_url, reports(6, 7, 8))
+            wait_for_blocked(postgres_url, 1)
+            other.commit() if commits else other.rollback()
+            assert future.result(PATIENCE_S) == [[ACCEPTED, outcome, ACCEPTED]]
+
+
+def commit_apart(url: str, submission: Submission) -> list[list[Outcome]]:
+    with PostgresStore(url) as mine:
+        return mine.commit([submission])
+
+
+def close_apart(url: str) -> None:
+    with PostgresStore(url) as mine:
+        mine.close_campaign("a")
+
+
+def test_closing_waits_for_commits_in_flight_and_later_ones_see_it(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    with transaction(postgres_url) as blocker, ThreadPoolExecutor(3) as pool:
+        blocker.execute(INSERT, (pack([(0, 7)]),))
+        first = pool.submit(commit_apart, postgres_url, reports(7, 8))
+        wait_for_blocked(postgres_url, 1)
+        closing = pool.submit(close_apart, postgres_url)
+        wait_for_blocked(postgres_url, 2)
+        later = pool.submit(commit_apart, postgres_url, reports(9))
+        wait_for_blocked(postgres_url, 3)
+        assert not closing.done()
+        blocker.rollback()
+        assert first.result(PATIENCE_S) == [[ACCEPTED, ACCEPTED]]
+        closing.result(PATIENCE_S)
+        assert later.result(PATIENCE_S) == [[NOT_OPEN]]
+    assert store.commit([reports(7, 9)]) == [[DUPLICATE, NOT_OPEN]]
+    assert store.totals("a") == [Accumulator.of([7, 8])]
+
+
+def wait_for_blocked(url: str, count: int) -> None:
+    """Return once so many wait for a lock."""
+    deadline = time.monotonic() + PATIENCE_S
+    query = "SELECT count(DISTINCT pid) FROM pg_locks WHERE NOT granted"
+    with psycopg.connect(url, autocommit=True) as connection:
+        while connection.execute(query).fetchone() != (count,):
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+
+
+def test_a_lock_held_for_too_long_is_unavailable_and_heals(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    with (
+        transaction(postgres_url) as other,
+        PostgresStore(postgres_url, busy_timeout_s=0.05) as mine,
+    ):
+        other.execute(INSERT, (pack([(0, 7)]),))
+        for _ in range(2):
+            with pytest.raises(ServiceError) as caught:
+                mine.commit([reports(7, 8)])
+            assert caught.value.code is Code.STORE_UNAVAILABLE
+            assert "lock timeout" in caught.value.detail
+        assert mine.totals("a") == [Accumulator()]  # readers don't wait
+        other.rollback()
+        assert mine.commit([reports(7, 8)]) == [[ACCEPTED, ACCEPTED]]
+
+
+def test_overlapping_batches_from_many_stores_at_once(postgres_url: str) -> None:
+    """Three replicas, each submitting most of 3,000 reports to two campaigns in random order."""
+    writers, ids, rounds = 3, 3_000, 30
+    start = threading.Barrier(writers)
+
+    def write(seed: int) -> list[tuple[str, int, Outcome]]:
+        rng = Random(seed)
+        told = []
+        start.wait(PATIENCE_S)
+        with PostgresStore(postgres_url) as mine:  # of an empty database, all at once
+            for name in ("a", "b"):
+                campaign = CampaignRecord(campaign_id=name, published=b"x", queries=1)
+                mine.create_campaign(campaign)
+            for _ in range(rounds):
+                names = rng.choices("ab", k=3)
+                numbers = [rng.sample(range(1, ids), 100) for _ in names]
+                batch = [reports(*n, to=name) for name, n in zip(names, numbers, strict=True)]
+                for name, n, outcomes in zip(names, numbers, mine.commit(batch), strict=True):
+                    told += zip([name] * len(n), n, outcomes, strict=True)
+        return told
+
+    with ThreadPoolExecutor(writers) as pool:
+        futures = [pool.submit(write, seed) for seed in range(writers)]
+        told = [entry for future in futures for entry in future.result(4 * PATIENCE_S)]
+    accepted = [(name, n) for name, n, outcome in told if outcome is ACCEPTED]
+    assert len(accepted) == len(set(accepted))
+    assert set(accepted) == {(name, n) for name, n, _ in told}
+    assert {outcome for _, _, outcome in told} == {ACCEPTED, DUPLICATE}
+    with PostgresStore(postgres_url) as reader:
+        for name in ("a", "b"):
+            values = [n for campaign, n in accepted if campaign == name]
+            assert reader.totals(name) == [Accumulator.of(values)]
+            assert reader.get_campaign(name).reports == len(values)
+    assert check(postgres_url).faults == ()
+
+
+def test_each_writer_has_a_shard_of_its_own(store: PostgresStore, postgres_url: str) -> None:
+    def shards() -> list[tuple[int, int]]:
+        with psycopg.connect(postgres_url) as connection:
+            query = "SELECT shard, n FROM query_sum ORDER BY shard"
+            return connection.execute(query).fetchall()
+
+    with PostgresStore(postgres_url) as second:
+        store.commit([reports(1)])
+        second.commit([reports(2, 3)])
+        assert shards() == [(0, 1), (1, 2)]
+        # While one is in the middle of a transaction, the other goes on.
+        with transaction(postgres_url) as other:
+            other.execute("UPDATE query_sum SET n = n WHERE shard = 0")
+            second.commit([reports(4)])
+            assert second.totals("a") == [Accumulator.of([1, 2, 3, 4])]
+    with PostgresStore(postgres_url) as third:  # takes the shard that became free
+        third.commit([reports(5)])
+    assert shards() == [(0, 1), (1, 4)]
+
+
+FAILING = """
+CREATE SEQUENCE attempts;
+CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    IF nextval('attempts') <= %s THEN RAISE EXCEPTION 'chosen' USING ERRCODE = '%s'; END IF;
+    RETURN NEW; END $$;
+CREATE TRIGGER fail BEFORE INSERT ON query_sum FOR EACH ROW EXECUTE FUNCTION fail()
+"""
+
+
+@pytest.mark.parametrize("state", ["40001", "40P01"])
+@pytest.mark.parametrize(("failures", "attempts"), [(7, 8), (8, 8), (100, 8)])
+def test_transactions_given_up_for_others_are_done_again_up_to_a_bound(
+    store: PostgresStore, postgres_url: str, state: str, failures: int, attempts: int
+) -> None:
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute((FAILING % (failures, state)).encode())
+    if failures < attempts:
+        assert store.commit([reports(1, 2)]) == [[ACCEPTED, ACCEPTED]]
+    else:
+        with pytest.raises(ServiceError) as caught:
+            store.commit([reports(1, 2)])
+        assert caught.value.code is Code.STORE_UNAVAILABLE
+        assert store.totals("a") == [Accumulator()]
+        assert store.get_campaign("a").reports == 0
+    with psycopg.connect(postgres_url) as connection:
+        assert connection.execute("SELECT last_value FROM attempts").fetchone() == (attempts,)
+
+
+def test_other_failures_are_not_tried_again(store: PostgresStore, postgres_url: str) -> None:
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute((FAILING % (100, "53100")).encode())  # disk full
+    with pytest.raises(ServiceError) as caught:
+        store.commit([reports(1)])
+    assert caught.value.code is Code.STORE_UNAVAILABLE
+    assert caught.value.detail == "chosen (53100)"
+    with psycopg.connect(postgres_url) as connection:
+        assert connection.execute("SELECT last_value FROM attempts").fetchone() == (1,)
+
+
+def test_commits_are_durable_whatever_the_default(store: PostgresStore, postgres_url: str) -> None:
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(
+            "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET synchronous_commit = off',"
+            " current_database()); END $$"
+        )
+        connection.execute(
+            "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation ="
+            " ''serializable''', current_database()); END $$"
+        )
+    with PostgresStore(postgres_url) as mine:
+        for setting, value in [
+            ("synchronous_commit", "on"),
+            ("transaction_isolation", "read committed"),
+        ]:
+            query = text(f"SHOW {setting}")
+            assert mine.run(lambda c, query=query: c.execute(query).scalar_one()) == value
+
+
+def test_errors_and_logs_hide_reports(
+    store: PostgresStore, postgres_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with psycopg.connect(postgres_url) as connection:  # a database that refuses, with details
+        connection.execute("ALTER TABLE report ADD CHECK (octet_length(answers) > 99)")
+    secret = PackedReport(b"secret id secret", pack([(0, 4711)]))
+    with caplog.at_level(logging.DEBUG), pytest.raises(ServiceError) as caught:
+        store.commit([Submission("a", [secret], True)])
+    links: list[BaseException | None] = [caught.value]
+    while (link := links[-1]) is not None:
+        links.append(link.__cause__ or link.__context__)
+    told = caplog.text + "".join(f"{link!s}{link!r}" for link in links)
+    assert "violates check constraint" in caplog.text
+    for hidden in ("secret", secret.report_id.hex(), pack([(0, 4711)]).hex(), "73656372-6574"):
+        assert hidden not in told
+
+
+def test_what_cannot_be_reached_is_unavailable_and_hides_the_password() -> None:
+    url = "postgresql://me:hunter2@127.0.0.1:1/nothing"
+    with pytest.raises(ServiceError) as caught:
+        PostgresStore(url)
+    assert caught.value.code is Code.STORE_UNAVAILABLE
+    assert "hunter2" not in f"{caught.value}{caught.value!r}{caught.value.__cause__}"
+
+
+@pytest.mark.parametrize(
+    "url", ["mysql://me:hunter2@host/reports", "postgresql://me:hunter2@[", "x://"]
+)
+def test_urls_of_something_else_are_refused(url: str) -> None:
+    with pytest.raises(ParameterError) as caught:
+        PostgresStore(url)
+    assert "hunter2" not in str(caught.value)
+    assert caught.value.name == "database"
+
+
+def test_a_schema_of_its_own_in_a_database_of_others(postgres_url: str) -> None:
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("CREATE TABLE diary (page TEXT)")
+        connection.execute("CREATE SCHEMA geoveil")
+    with pytest.raises(ServiceError, match="something else"):
+        PostgresStore(postgres_url)
+    url = f"{postgres_url}&options=-csearch_path%3Dgeoveil"
+    with PostgresStore(url) as store:
+        store.create_campaign(CAMPAIGN)
+        assert store.commit([reports(1, 2)]) == [[ACCEPTED, ACCEPTED]]
+    assert check(url).reports == 2
+    with psycopg.connect(postgres_url) as connection:
+        query = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"
+        assert connection.execute(query).fetchone() == (1,)

@@ -1,0 +1,178 @@
+"""Token buckets against a brute-force count, and what a service does with them."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from geoveil.aggregator import Code, Service, ServiceError, Settings
+from geoveil.aggregator.rates import Rate, RateLimits, TokenBuckets, peer_address
+from geoveil.aggregator.reports import Report, Status
+from geoveil.campaign import seal
+from geoveil.gp import ParameterError
+
+
+class Seconds:
+    """A clock that stands where a test puts it."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 6)), max_size=60))
+def test_no_stretch_of_time_lets_more_through_than_the_rate(asked: list[tuple[int, int]]) -> None:
+    """Rate 1/4 per second, burst 8, in whole numbers: exact in floats."""
+    clock, granted = Seconds(), []
+    buckets = TokenBuckets(Rate(per_second=0.25, burst=8.0), clock)
+    for pause, tokens in asked:
+        clock.now += pause
+        wait = buckets.take(b"a", tokens)
+        if wait == 0:
+            granted.append((clock.now, tokens))
+        else:
+            assert buckets.take(b"a", tokens) == wait  # a refusal costs nothing
+            clock.now += wait
+            assert buckets.take(b"a", tokens) == 0
+            granted.append((clock.now, tokens))
+    for i, (start, _) in enumerate(granted):
+        for j, (end, _) in enumerate(granted[i:], i):
+            let_through = sum(tokens for _, tokens in granted[i : j + 1])
+            assert let_through <= 8 + 0.25 * (end - start)
+
+
+def test_a_request_larger_than_the_burst_is_let_through_and_owes() -> None:
+    clock = Seconds()
+    buckets = TokenBuckets(Rate(per_second=2.0, burst=10.0), clock)
+    assert buckets.take(b"a", 30) == 0
+    assert buckets.take(b"a", 1) == 10.5
+    clock.now = 10.5
+    assert buckets.take(b"a", 1) == 0
+    assert buckets.take(b"a", 30) == 5.0
+
+
+def test_keys_do_not_share_and_memory_is_bounded() -> None:
+    buckets = TokenBuckets(Rate(per_second=1.0, burst=1.0), Seconds(), most=100)
+    for number in range(10_000):
+        assert buckets.take(number.to_bytes(4, "big"), 1) == 0
+    assert len(buckets) == 100
+    assert buckets.take((9_999).to_bytes(4, "big"), 1) == 1.0
+    assert buckets.take((0).to_bytes(4, "big"), 1) == 0  # forgotten
+
+
+@pytest.mark.parametrize("bad", [0, -1, float("nan"), float("inf")])
+def test_rates_are_positive_numbers(bad: float) -> None:
+    with pytest.raises(ParameterError, match="per_second"):
+        Rate(per_second=bad, burst=1.0)
+    with pytest.raises(ParameterError, match="burst"):
+        Rate(per_second=1.0, burst=min(bad, 0.5))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("ipv4:192.0.2.1:50000", "ipv4:192.0.2.1:50001", True),
+        ("ipv4:192.0.2.1:50000", "ipv4:192.0.2.2:50000", False),
+        ("ipv6:%5B2001:db8::1%5D:1", "ipv6:%5B2001:db8::ffff:ffff:ffff:ffff%5D:2", True),
+        ("ipv6:%5B2001:db8::1%5D:1", "ipv6:%5B2001:db8:0:1::1%5D:1", False),
+        ("ipv6:[::ffff:192.0.2.1]:1", "ipv4:192.0.2.1:2", True),
+        ("ipv6:[fe80::1%25eth0]:1", "ipv6:[fe80::2%25eth0]:1", True),
+        ("unix:", "", False),
+    ],
+)
+def test_peers_are_addresses_without_ports(one: str, other: str, same: bool) -> None:
+    assert (peer_address(one) == peer_address(other)) is same
+
+
+def test_no_address_is_kept() -> None:
+    limits = RateLimits(per_peer=Rate(per_second=1.0, burst=1.0), clock=Seconds())
+    limits.admit_peer("ipv4:192.0.2.77:50000")
+    assert "192" not in repr(limits)
+    assert limits._peers is not None
+    ((key, _),) = limits._peers._levels.items()
+    assert peer_address("ipv4:192.0.2.77:50000") not in key
+    again = RateLimits(per_peer=Rate(per_second=1.0, burst=1.0), clock=Seconds())
+    again.admit_peer("ipv4:192.0.2.77:50000")
+    assert again._peers is not None
+    assert list(again._peers._levels) != [key]  # each process has a key of its own
+
+
+@pytest.fixture
+async def limited(start_service: Any, clock: Any) -> Callable[..., Service]:
+    running = await start_service()
+
+    def make(**rates: Any) -> Service:
+        return Service(
+            running.writer,
+            running.reader,
+            Settings(database=Path("unused.db")),
+            clock,
+            limits=RateLimits(**rates),
+        )
+
+    return make
+
+
+async def test_reports_above_the_rates_are_refused_with_the_time_to_wait(
+    limited: Callable[..., Service], publish: Callable[..., Any], store: Any
+) -> None:
+    seconds = Seconds()
+    service = limited(
+        per_campaign=Rate(per_second=2.0, burst=10.0),
+        per_peer=Rate(per_second=1.0, burst=6.0),
+        clock=seconds,
+    )
+    published = [publish("a"), publish("b")]
+    for campaign in published:
+        await service.create_campaign(seal(campaign.published))
+    numbers = iter(range(1000))
+
+    async def submit(campaign: Any, peer: str, count: int) -> float:
+        """Return how long to wait; 0 if all were taken."""
+        batch = [Report(next(numbers).to_bytes(16, "big"), [(0, 1)]) for _ in range(count)]
+        sent = service.submit(
+            campaign.campaign_id, campaign.digest, batch, f"ipv4:192.0.2.{peer}:1"
+        )
+        (result,) = await asyncio.gather(sent, return_exceptions=True)
+        if isinstance(result, list):
+            assert [r.status for r in result] == [Status.ACCEPTED] * count
+            return 0.0
+        assert isinstance(result, ServiceError)
+        assert result.code is Code.RATE_LIMITED
+        assert result.retry_after_s is not None
+        return result.retry_after_s
+
+    a, b = published
+    assert await submit(a, "1", 6) == 0
+    assert await submit(a, "1", 2) == 2.0  # the peer's
+    assert await submit(a, "2", 5) == 0.5  # the campaign's
+    assert await submit(b, "3", 5) == 0
+    assert store.get_campaign("a").reports == 6
+    seconds.now = 5.0
+    assert await submit(a, "1", 5) == 0
+    for wrong_digest in range(20):  # who does not know the campaign can't use up its rate
+        with pytest.raises(ServiceError):
+            await service.submit(
+                "b", bytes(32), [Report(bytes(16), [(0, 1)])], f"ipv4:203.0.113.{wrong_digest}:1"
+            )
+    assert await submit(b, "4", 6) == 0
+
+
+async def test_reading_counts_as_one_report(
+    limited: Callable[..., Service], publish: Callable[..., Any]
+) -> None:
+    service = limited(per_peer=Rate(per_second=1.0, burst=2.0), clock=Seconds())
+    await service.create_campaign(seal(publish().published))
+    await service.get_campaign("income", peer="ipv4:192.0.2.1:1")
+    await service.browse_campaigns(peer="ipv4:192.0.2.1:2")
+    with pytest.raises(ServiceError, match="too many requests"):
+        await service.get_campaign("income", peer="ipv4:192.0.2.1:3")
+    for _ in range(5):  # analysts are not devices
+        await service.get_campaign("income")
+        await service.list_campaigns()

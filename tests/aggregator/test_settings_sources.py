@@ -1,0 +1,223 @@
+"""Settings from file, environment and flags."""
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from geoveil.aggregator import Settings
+from geoveil.aggregator.database_url import DatabaseURL
+from geoveil.aggregator.settings_sources import KNOWN, TYPES, Effective, load
+from geoveil.campaign import PublicKey
+from geoveil.gp import ParameterError
+
+ROOT = Path(__file__).parents[2]
+SAMPLES = sorted((ROOT / "docs" / "samples").glob("*.toml"))
+URL = "postgresql://geoveil:hunter2@db.example:5432/reports?sslrootcert=x&password=hunter3"
+KEY = "ed25519:" + 32 * "0a"
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Any:
+    def write(text: str) -> Path:
+        file = tmp_path / "geoveil.toml"
+        file.write_text(text)
+        return file
+
+    return write
+
+
+@pytest.fixture
+def read_sample(write: Any, tmp_path: Path) -> Any:
+    """Returns the settings of a sample, whose secret is not there, with one that is."""
+
+    def read(sample: Path) -> Effective:
+        (tmp_path / "url").write_text(URL)
+        text = sample.read_text().replace("/run/secrets/geoveil-database-url", "url")
+        effective = load(write(text))
+        origins = {n: o if o == "default" else "sample" for n, o in effective.origins.items()}
+        return Effective(effective.settings, origins)
+
+    return read
+
+
+def test_nothing_given_is_the_defaults() -> None:
+    effective = load()
+    assert effective.settings == Settings()
+    assert set(effective.origins.values()) == {"default"}
+    assert set(TYPES) == {field.name for field in fields(Settings)}
+
+
+def test_flags_beat_the_environment_beats_the_file_beats_defaults(write: Any) -> None:
+    file = write("port = 1\ngrace_s = 1\nqueue_limit = 1\n")
+    environment = {"GEOVEIL_PORT": "2", "GEOVEIL_GRACE_S": "2.5", "PORT": "9", "GEOVEIL_HOST": ""}
+    effective = load(file, environment, {"port": 3, "host": None})
+    assert (effective.settings.port, effective.settings.grace_s) == (3, 2.5)
+    assert (effective.settings.queue_limit, effective.settings.host) == (1, "127.0.0.1")
+    found = [effective.origins[name] for name in ("port", "grace_s", "queue_limit", "host")]
+    assert found == ["--port", "GEOVEIL_GRACE_S", str(file), "default"]
+
+
+def test_every_type_comes_from_every_source(write: Any) -> None:
+    file = write(
+        f'reflection = true\nmetrics_port = 0\npeer_rate = 5\ntrusted_keys = ["{KEY}"]\n'
+        'tokens_file = "t.json"\ndatabase = "sub/a.db"\nlog_level = "debug"\n'
+    )
+    from_file = load(file).settings
+    environment = {
+        "GEOVEIL_REFLECTION": "True",
+        "GEOVEIL_METRICS_PORT": "0",
+        "GEOVEIL_PEER_RATE": "5",
+        "GEOVEIL_TRUSTED_KEYS": KEY,
+        "GEOVEIL_TOKENS_FILE": str(file.parent / "t.json"),
+        "GEOVEIL_DATABASE": str(file.parent / "sub/a.db"),
+        "GEOVEIL_LOG_LEVEL": "debug",
+    }
+    flags = {
+        "reflection": True,
+        "metrics_port": 0,
+        "peer_rate": 5.0,
+        "trusted_keys": [KEY],
+        "tokens_file": file.parent / "t.json",
+        "database": str(file.parent / "sub/a.db"),
+        "log_level": "debug",
+    }
+    assert from_file == load(None, environment).settings == load(None, {}, flags).settings
+    assert from_file.trusted_keys == (PublicKey.parse(KEY),)
+    assert from_file.database == file.parent / "sub/a.db"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "near"),
+    [("prot", "port"), ("grace", "grace_s"), ("tls_certifcate", "tls_certificate")],
+)
+def test_unknown_names_are_refused_with_the_nearest(write: Any, wrong: str, near: str) -> None:
+    with pytest.raises(ParameterError, match=f"perhaps {near}"):
+        load(write(f"{wrong} = 1"))
+    with pytest.raises(ParameterError, match=f"perhaps GEOVEIL_{near.upper()}"):
+        load(None, {f"GEOVEIL_{wrong.upper()}": "1"})
+    with pytest.raises(ParameterError, match=f"perhaps {near}"):
+        load(None, {}, {wrong: 1})
+
+
+def test_a_name_that_is_near_none_is_refused_with_all() -> None:
+    with pytest.raises(ParameterError, match=r"one of .*GEOVEIL_PORT"):
+        load(None, {"GEOVEIL_ZZZZZZZZZZZZZZ": "1"})
+
+
+def test_variables_of_other_commands_are_let_be() -> None:
+    assert load(None, {"GEOVEIL_TOKEN": "x"}, others={"GEOVEIL_TOKEN"}).settings == Settings()
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ('port = "7717"', "port"),
+        ("port = 7717.5", "port"),
+        ("port = true", "port"),
+        ("reflection = 1", "reflection"),
+        ("host = 5", "host"),
+        ("database = 5", "database"),
+        ("tls_key = 5", "tls_key"),
+        ('trusted_keys = "x"', "."),
+        ("trusted_keys = [5]", "trusted_keys"),
+        ("port = ", "config"),
+        ("grace_s = nan", "grace_s"),
+        ("[server]\nport = 1", "name of a setting"),
+        ("log_level = 'loud'", "log_level"),
+    ],
+)
+def test_wrong_values_in_a_file_are_named(write: Any, text: str, named: str) -> None:
+    with pytest.raises(ParameterError, match=named):
+        load(write(text))
+
+
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [("PORT", "x"), ("PORT", "70000"), ("REFLECTION", "yes"), ("GRACE_S", "soon"),
+     ("TRUSTED_KEYS", "ed25519:zz")],
+)  # fmt: skip
+def test_wrong_values_in_the_environment_are_refused(variable: str, text: str) -> None:
+    with pytest.raises(ParameterError):
+        load(None, {f"GEOVEIL_{variable}": text})
+
+
+def test_an_absent_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match="config must be a file to read"):
+        load(tmp_path / "absent.toml")
+
+
+def test_a_url_may_stand_in_a_file_of_its_own(tmp_path: Path, write: Any) -> None:
+    secret = tmp_path / "url"
+    secret.write_text(URL + "\n")
+    expected = DatabaseURL(URL)
+    assert load(write('database_url_file = "url"')).settings.database == expected
+    environment = {"GEOVEIL_DATABASE_URL_FILE": str(secret)}
+    assert load(None, environment).settings.database == expected
+    assert load(None, {}, {"database_url_file": secret}).settings.database == expected
+    assert load(None, environment, {"database": "a.db"}).settings.database == Path("a.db")
+    with pytest.raises(ParameterError, match="absent, as database is given"):
+        load(None, {**environment, "GEOVEIL_DATABASE": "a.db"})
+    with pytest.raises(ParameterError, match="database_url_file must be a file to read"):
+        load(None, {"GEOVEIL_DATABASE_URL_FILE": str(tmp_path / "absent")})
+
+
+def test_passwords_are_shown_nowhere(tmp_path: Path, write: Any) -> None:
+    effective = load(write(f'database = "{URL}"'))
+    shown = [repr(effective), effective.to_toml(), str(effective.settings)]
+    for wrong in (f'database = "{URL}', f'database = "mysql{URL[10:]}"', f'database = ["{URL}"]'):
+        with pytest.raises(ParameterError) as caught:
+            load(write(wrong))
+        shown += [str(caught.value), repr(caught.value)]
+    with pytest.raises(ParameterError, match="without a password") as caught:
+        load(None, {}, {"database": URL})
+    shown += [str(caught.value), repr(caught.value)]
+    for text in shown:
+        assert "hunter" not in text
+    assert "postgresql://geoveil:***@db.example:5432/reports?***" in effective.to_toml()
+    assert isinstance(effective.settings.database, DatabaseURL)
+    assert effective.settings.database.reveal() == URL
+
+
+def test_a_url_without_a_password_may_be_a_flag() -> None:
+    url = "postgresql:///reports?host=/run/postgresql"
+    assert load(None, {}, {"database": url}).settings.database == DatabaseURL(url)
+
+
+def test_what_is_printed_can_be_read_again(write: Any) -> None:
+    flags = {
+        "port": 5,
+        "trusted_keys": [KEY],
+        "tokens_file": Path("/t.json"),
+        "peer_rate": 2.5,
+        "database": "/a.db",
+    }
+    effective = load(None, {}, flags)
+    assert load(write(effective.to_toml())).settings == effective.settings
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
+def test_samples_are_sound(sample: Path, read_sample: Any) -> None:
+    assert set(read_sample(sample).origins.values()) == {"default", "sample"}
+
+
+def test_there_are_a_basic_and_an_advanced_sample(read_sample: Any) -> None:
+    assert [path.name for path in SAMPLES] == ["advanced.toml", "basic.toml"]
+    advanced = read_sample(SAMPLES[0])
+    unset = {name for name, origin in advanced.origins.items() if origin == "default"}
+    assert unset == {"insecure_open_analyst"}, "the advanced sample shows every setting"
+
+
+def test_every_setting_is_documented_with_its_default() -> None:
+    rows = {}
+    for line in (ROOT / "docs" / "operating.md").read_text().splitlines():
+        cells = [cell.strip() for cell in line.split("|")]
+        if len(cells) > 3 and cells[1].startswith("`"):
+            rows[cells[1].strip("`")] = cells[2].strip("`")
+    assert set(KNOWN) <= set(rows)
+    printed = dict(
+        line.split(" = ", 1) for line in load().to_toml().splitlines() if not line.startswith("#")
+    )
+    for name in TYPES:
+        assert rows[name] == printed.get(name, "–").strip('"'), name

@@ -1,0 +1,138 @@
+"""The file of tokens: what is kept, who may write it, and that changes are seen."""
+
+import json
+import os
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from geoveil.aggregator.tokens import Scope, TokenFile, Tokens
+from geoveil.gp import ParameterError
+
+EXPIRES = datetime(2030, 1, 1, tzinfo=UTC)
+ALL = frozenset(Scope)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "tokens.json"
+
+
+def test_a_token_is_kept_as_its_hash_for_its_owner_alone(path: Path) -> None:
+    text = TokenFile(path).create("alice", [Scope.LIST, Scope.CREATE], EXPIRES)
+    content = path.read_text()
+    assert text not in content
+    assert text.startswith("geoveil_")
+    assert len(text) >= len("geoveil_") + 43, "256 bits"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    (row,) = json.loads(content)["tokens"]
+    assert row == {
+        "name": "alice",
+        "sha256": sha256(text.encode()).hexdigest(),
+        "scopes": ["create", "list"],
+        "expires": "2030-01-01T00:00:00+00:00",
+    }
+    (token,) = TokenFile(path).read()
+    assert (token.scopes, token.expires) == ({Scope.LIST, Scope.CREATE}, EXPIRES)
+    assert sha256(text.encode()).hexdigest() not in repr(token)
+    assert os.listdir(path.parent) == ["tokens.json"], "no temporary file is left"
+
+
+def test_tokens_are_found_by_themselves_only(path: Path) -> None:
+    file = TokenFile(path)
+    texts = {name: file.create(name, ALL, None) for name in ("a", "b", "c")}
+    tokens = Tokens(path)
+    for name, text in texts.items():
+        found = tokens.find(text)
+        assert found is not None
+        assert found.name == name
+        for wrong in (text[:-1], text + "x", text.upper(), "", sha256(text.encode()).hexdigest()):
+            assert tokens.find(wrong) is None
+
+
+def test_a_running_server_sees_new_and_revoked_tokens(path: Path) -> None:
+    file = TokenFile(path)
+    first = file.create("first", ALL, None)
+    tokens = Tokens(path)
+    second = file.create("second", ALL, None)
+    assert tokens.find(second) is not None
+    file.revoke("first")
+    assert tokens.find(first) is None
+    assert tokens.find(second) is not None
+
+
+def test_names_are_of_one_token(path: Path) -> None:
+    file = TokenFile(path)
+    file.create("alice", ALL, None)
+    with pytest.raises(ParameterError, match="one that no token has"):
+        file.create("alice", ALL, None)
+    with pytest.raises(ParameterError, match="that of a token"):
+        file.revoke("bob")
+    assert [token.name for token in file.read()] == ["alice"]
+
+
+@pytest.mark.parametrize("name", ["", "a\nb", "x" * 65])
+def test_names_are_printable_and_short(path: Path, name: str) -> None:
+    with pytest.raises(ParameterError, match="name must be"):
+        TokenFile(path).create(name, ALL, None)
+    with pytest.raises(ParameterError, match="scopes must be"):
+        TokenFile(path).create("x", [], None)
+    with pytest.raises(ParameterError, match="time zone"):
+        TokenFile(path).create("x", ALL, datetime(2030, 1, 1))
+    assert not path.exists()
+
+
+def test_changes_at_the_same_time_are_all_kept(path: Path) -> None:
+    names = [f"n{i}" for i in range(40)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda name: TokenFile(path).create(name, ALL, None), names))
+    assert sorted(token.name for token in TokenFile(path).read()) == sorted(names)
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_a_file_that_others_may_write_is_refused(path: Path, mode: int) -> None:
+    TokenFile(path).create("alice", ALL, None)
+    tokens = Tokens(path)
+    path.chmod(mode)
+    with pytest.raises(ParameterError, match="chmod 600"):
+        TokenFile(path).read()
+    with pytest.raises(ParameterError, match="chmod 600"):
+        Tokens(path)
+    os.utime(path, ns=(1, 1))
+    with pytest.raises(ParameterError, match="chmod 600"):
+        tokens.find("x")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"version": 2, "tokens": []}',
+        '{"version": 1, "tokens": [{"name": "secret-pasted"}]}',
+        '{"version": 1, "tokens": ["secret-pasted"]}',
+        '{"version": 1, "tokens": [{"name": "x", "sha256": "secret-pasted", "scopes": ["list"],'
+        ' "expires": null}]}',
+        '{"version": 1, "tokens": [{"name": "x", "sha256": "00", "scopes": ["list"],'
+        ' "expires": null}]}',
+    ],
+)
+def test_files_of_something_else_are_refused_without_quoting_them(path: Path, content: str) -> None:
+    path.write_text(content)
+    path.chmod(0o600)
+    with pytest.raises(ParameterError, match="tokens_file must be") as caught:
+        TokenFile(path).read()
+    assert "secret-pasted" not in str(caught.value)
+
+
+def test_an_absent_file_is_refused_and_made_by_the_first_token(path: Path) -> None:
+    for read in (lambda: TokenFile(path).read(), lambda: Tokens(path)):
+        with pytest.raises(ParameterError, match="No such file"):
+            read()
+    with pytest.raises(ParameterError, match="in a folder that exists"):
+        TokenFile(path.parent / "absent" / "t.json").create("x", ALL, None)

@@ -1,0 +1,302 @@
+"""Value campaigns over the wire: points in; the mean point, later queries and rows out."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from geoveil.aggregator import SQLiteStore
+from geoveil.aggregator.store import StoredAnswers
+from geoveil.campaign import (
+    Attribute,
+    Campaign,
+    PlanarLaplaceSpec,
+    PointQuestion,
+    digest,
+    encode,
+    encode_point_question,
+)
+from geoveil.gp import (
+    Disc,
+    GaussianKernel,
+    GeoPrivacy,
+    SeededSource,
+    SmoothedRegion,
+    Threshold,
+)
+from geoveil.gp.coordinates import AzimuthalEquidistant
+from geoveil.proto.v1 import analyst_pb2, campaign_pb2, report_pb2
+
+from .conftest import CLOSES, OPENS, Published, RunningServer, ServerStarter, Wire
+
+PEOPLE = 150
+QUESTIONS = [
+    PointQuestion("bell", GaussianKernel((100.0, 50.0), 500.0)),
+    PointQuestion("disc", SmoothedRegion(Disc((0.0, 0.0), 700.0, 1.0), 300.0)),
+]
+
+
+def published(**changes: Any) -> Published:
+    fields: dict[str, Any] = {
+        "campaign_id": "points",
+        "title": "Points",
+        "attribute": Attribute(name="position", unit="metre"),
+        "privacy": GeoPrivacy(1.0, 200.0, "metre"),
+        "mechanism": PlanarLaplaceSpec(2),
+        "opens": OPENS,
+        "closes": CLOSES,
+    }
+    campaign = Campaign(**(fields | changes))
+    content = encode(campaign)
+    return Published(campaign, content, digest(content))
+
+
+def released(asked: Published, count: int = PEOPLE) -> NDArray[np.int64]:
+    mechanism = asked.campaign.point_mechanism
+    source = SeededSource(1)
+    places = np.random.default_rng(1).normal(0, 400, (count, 2))
+    return np.array([mechanism.release(place, source) for place in places])
+
+
+def reports_of(points: NDArray[np.int64], first: int = 0, period: int = 0) -> list[Any]:
+    return [
+        report_pb2.Report(
+            report_id=(first + number).to_bytes(16, "big"),
+            answers=[
+                report_pb2.Answer(query_index=i, value=v) for i, v in enumerate(point.tolist())
+            ],
+            period=period,
+        )
+        for number, point in enumerate(points)
+    ]
+
+
+def ask(questions: list[PointQuestion] = QUESTIONS, **more: Any) -> Any:
+    queries = [encode_point_question(question) for question in questions]
+    return analyst_pb2.EstimateQueriesRequest(campaign_id="points", queries=queries, **more)
+
+
+async def refusal(call: Any) -> tuple[grpc.StatusCode, str]:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await _result(call)
+    return caught.value.code(), str(caught.value.details())
+
+
+async def _result(call: Any) -> Any:
+    return [part async for part in call] if hasattr(call, "__aiter__") else await call
+
+
+async def rows(wire: Wire, **more: Any) -> tuple[Any, list[tuple[int, ...]]]:
+    request = analyst_pb2.ExportReportsRequest(campaign_id="points", **more)
+    first, *rest = [part async for part in wire.analyst.ExportReports(request)]
+    assert not first.columns
+    found = []
+    for part in rest:
+        named = [part.query_indices] if part.query_indices else []
+        columns = [column.values for column in part.columns]
+        found += list(zip(part.periods, *named, *columns, strict=True))
+    return first.envelope, found
+
+
+@pytest.fixture
+async def running(start_server: ServerStarter) -> RunningServer:
+    return await start_server()
+
+
+async def test_points_are_counted_once_and_every_query_is_answered_later(
+    running: RunningServer,
+) -> None:
+    wire, asked = running.wire, published()
+    await wire.create(asked)
+    points = released(asked)
+    for _ in range(2):
+        results = await wire.submit(asked, *reports_of(points))
+    assert {result.status for result in results} == {report_pb2.REPORT_STATUS_DUPLICATE}
+
+    mean = await wire.analyst.GetEstimate(analyst_pb2.GetEstimateRequest(campaign_id="points"))
+    step = asked.campaign.point_mechanism.step
+    assert [e.label for e in mean.estimates] == ["x", "y"]
+    assert [int(e.sum) for e in mean.estimates] == points.sum(axis=0).tolist()
+    assert [e.value for e in mean.estimates] == pytest.approx((points * step).mean(axis=0))
+    assert "mean of each coordinate" in mean.unbiased_for
+
+    later = await wire.analyst.EstimateQueries(ask(confidence=0.9))
+    assert later.envelope.campaign == asked.published
+    assert (later.privacy.epsilon, later.privacy.per) == (1.0, 200.0)
+    assert "mean of the soft query over all who took part" in later.unbiased_for
+    for shown, question in zip(later.estimates, QUESTIONS, strict=True):
+        estimator = asked.campaign.point_mechanism.estimator(question.query, debias=True)
+        values = estimator.value(points * step)
+        assert (shown.label, shown.n, shown.confidence) == (question.label, PEOPLE, 0.9)
+        assert shown.value == pytest.approx(values.mean(), abs=1e-9)
+        assert shown.standard_error == pytest.approx(values.std(ddof=1) / np.sqrt(PEOPLE))
+        assert int(shown.sum) == round(shown.value * 2**30 * PEOPLE)
+
+    envelope, found = await rows(wire)
+    assert envelope.campaign == asked.published
+    assert found == sorted((0, *point) for point in points.tolist())
+
+
+@pytest.mark.parametrize(
+    "answers", [[(0, 1)], [(1, 1), (0, 1)], [(0, 1), (1, 1), (2, 1)], [(0, 1), (0, 1)]]
+)
+async def test_what_is_no_point_is_rejected(
+    running: RunningServer, wire_report: Callable[..., Any], answers: list[tuple[int, int]]
+) -> None:
+    asked = published()
+    await running.wire.create(asked)
+    (result,) = await running.wire.submit(asked, wire_report(1, *answers))
+    assert result.reason == report_pb2.REJECTION_REASON_WRONG_ANSWERS
+    assert "all the numbers from 0 to 1" in result.detail
+
+
+async def test_nothing_is_shown_of_fewer_than_the_minimum(running: RunningServer) -> None:
+    wire, asked = running.wire, published(minimum_participants=20)
+    await wire.create(asked)
+    points = released(asked, 20)
+    await wire.submit(asked, *reports_of(points[:19]))
+    request = analyst_pb2.ExportReportsRequest(campaign_id="points")
+    for call in (wire.analyst.EstimateQueries(ask()), wire.analyst.ExportReports(request)):
+        code, details = await refusal(call)
+        assert code is grpc.StatusCode.FAILED_PRECONDITION
+        assert "20 answers" in details
+    await wire.submit(asked, *reports_of(points[19:], first=19))
+    assert (await wire.analyst.EstimateQueries(ask())).estimates[0].n == 20
+    assert len((await rows(wire))[1]) == 20
+
+
+async def test_periods_are_shown_apart_and_only_those_with_enough(running: RunningServer) -> None:
+    wire, asked = running.wire, published(period=timedelta(days=5), minimum_participants=10)
+    await wire.create(asked)  # the clock stands in the third period
+    points = released(asked, 30)
+    for period, part in enumerate((points[:12], points[12:17], points[17:])):
+        await wire.submit(asked, *reports_of(part, first=100 * period, period=period))
+    shown = (await wire.analyst.EstimateQueries(ask())).estimates
+    assert [(e.label, e.period, e.n) for e in shown] == [
+        (q.label, period, n) for period, n in ((0, 12), (2, 13)) for q in QUESTIONS
+    ]
+    alone = (await wire.analyst.EstimateQueries(ask(period=2))).estimates
+    assert list(alone) == list(shown[2:])
+    assert {period for period, *_ in (await rows(wire))[1]} == {0, 2}
+    assert {period for period, *_ in (await rows(wire, period=0))[1]} == {0}
+    code, details = await refusal(wire.analyst.EstimateQueries(ask(period=1)))
+    assert code is grpc.StatusCode.FAILED_PRECONDITION
+    code, details = await refusal(wire.analyst.EstimateQueries(ask(period=3)))
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    assert "no other has begun" in details
+
+
+@pytest.mark.parametrize(
+    ("request_", "told"),
+    [
+        (ask([]), "number of queries"),
+        (ask(QUESTIONS * 2), "distinct"),
+        (ask(confidence=1.5), "confidence"),
+        (ask([PointQuestion("hard", Disc((0.0, 0.0), 500.0, 100.0))]), "'hard'"),
+        (ask([PointQuestion("line", Threshold(1.0, 2.0, "smoothstep"))]), "queries[0].dimension"),
+        (
+            analyst_pb2.EstimateQueriesRequest(
+                campaign_id="points", queries=[campaign_pb2.Query(label="none")]
+            ),
+            "queries[0].kind",
+        ),
+        (
+            analyst_pb2.EstimateQueriesRequest(
+                campaign_id="points", queries=[campaign_pb2.Query()] * 4_097
+            ),
+            "1 to 4,096",
+        ),
+    ],
+)
+async def test_what_cannot_be_asked_is_refused_and_named(
+    running: RunningServer, request_: Any, told: str
+) -> None:
+    await running.wire.create(published())
+    code, details = await refusal(running.wire.analyst.EstimateQueries(request_))
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    assert told in details
+
+
+async def test_statistic_campaigns_are_exported_but_not_asked_later(
+    running: RunningServer, publish: Callable[..., Published], wire_report: Callable[..., Any]
+) -> None:
+    asked = publish("points", queries=2)
+    await running.wire.create(asked)
+    await running.wire.submit(asked, wire_report(1, (1, 7)), wire_report(2, (0, -3)))
+    assert (await rows(running.wire))[1] == [(0, 0, -3), (0, 1, 7)]
+    code, details = await refusal(running.wire.analyst.EstimateQueries(ask()))
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    assert "value campaign" in details
+
+
+async def test_unknown_campaigns_are_not_found(running: RunningServer) -> None:
+    request = analyst_pb2.ExportReportsRequest(campaign_id="points")
+    for call in (
+        running.wire.analyst.EstimateQueries(ask()),
+        running.wire.analyst.ExportReports(request),
+    ):
+        assert (await refusal(call))[0] is grpc.StatusCode.NOT_FOUND
+
+
+async def test_places_are_asked_in_the_plane_and_unbiased_for_the_area(
+    running: RunningServer,
+) -> None:
+    plane = AzimuthalEquidistant(-73.95, 40.72, 60_000.0)
+    asked = published(attribute=Attribute(name="location", unit="metre", coordinates=plane))
+    await running.wire.create(asked)
+    await running.wire.submit(asked, *reports_of(released(asked, 5)))
+    response = await running.wire.analyst.EstimateQueries(ask())
+    assert "moved into it" in response.unbiased_for
+    mean = await running.wire.analyst.GetEstimate(
+        analyst_pb2.GetEstimateRequest(campaign_id="points")
+    )
+    assert [e.label for e in mean.estimates] == ["metres east", "metres north"]
+
+
+class Endless(SQLiteStore):
+    """Never comes to the end of its answers; counts how often it is asked."""
+
+    asked = 0
+
+    def answers(self, campaign_id: str, after: bytes = b"", limit: int = 1 << 16) -> StoredAnswers:
+        type(self).asked += 1
+        found = super().answers(campaign_id, b"", limit)
+        return StoredAnswers(found.packed, b"again")
+
+
+async def test_a_deadline_ends_the_reading_and_frees_the_next_call(
+    start_server: ServerStarter, database: Any
+) -> None:
+    running = await start_server(open_store=lambda: Endless(database))
+    asked = published()
+    await running.wire.create(asked)
+    await running.wire.submit(asked, *reports_of(released(asked, 5)))
+    for _ in range(2):  # the second would wait for ever if the first went on
+        Endless.asked = 0
+        call = running.wire.analyst.EstimateQueries(ask(), timeout=0.5)
+        assert (await refusal(call))[0] is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert Endless.asked > 1
+    await asyncio.sleep(0.2)
+    ended = Endless.asked
+    await asyncio.sleep(0.2)
+    assert Endless.asked == ended
+
+
+async def test_other_calls_are_answered_while_points_are_read(
+    start_server: ServerStarter, database: Any
+) -> None:
+    running = await start_server(open_store=lambda: Endless(database))
+    asked = published()
+    await running.wire.create(asked)
+    await running.wire.submit(asked, *reports_of(released(asked, 5)))
+    endless = running.wire.analyst.EstimateQueries(ask())
+    for number in range(3):
+        await running.wire.submit(asked, *reports_of(released(asked, 1), first=50 + number))
+        await running.wire.sums(asked)
+    assert not endless.done()
+    endless.cancel()

@@ -1,0 +1,270 @@
+"""Queries asked of stored points: gp on the same points, truth, coverage and bounded memory."""
+
+import tracemalloc
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from geoveil.aggregator import Code, ServiceError
+from geoveil.aggregator.layout import Layout
+from geoveil.aggregator.reports import pack
+from geoveil.aggregator.rows import Points, points_of
+from geoveil.aggregator.store import StoredAnswers
+from geoveil.aggregator.values import PointSums, estimate_queries
+from geoveil.campaign import Attribute, Campaign, PlanarLaplaceSpec, PointQuestion
+from geoveil.gp import (
+    Disc,
+    GaussianKernel,
+    GeoPrivacy,
+    GeoVeilError,
+    ParameterError,
+    PlanarLaplace,
+    Range,
+    SeededSource,
+    SmoothedRegion,
+    Threshold,
+    UnsupportedError,
+)
+
+from .conftest import CLOSES, OPENS, Published
+
+PRIVACY = GeoPrivacy(1.0, 200.0, "metre")
+LIMIT = 4.9
+"""In standard errors: alpha = 1e-6, two-sided."""
+
+
+def campaign(dimension: int = 2, **changes: Any) -> Campaign:
+    fields: dict[str, Any] = {
+        "campaign_id": "points",
+        "title": "Points",
+        "attribute": Attribute(name="position", unit="metre"),
+        "privacy": PRIVACY,
+        "mechanism": PlanarLaplaceSpec(dimension),
+        "opens": OPENS,
+        "closes": CLOSES,
+    }
+    return Campaign(**(fields | changes))
+
+
+def on_grid(mechanism: PlanarLaplace, points: NDArray[np.float64]) -> NDArray[np.int64]:
+    return np.rint(points / mechanism.step).astype(np.int64).reshape(len(points), -1)
+
+
+def of_period(values: NDArray[np.int64], period: int = 0) -> Points:
+    return Points(np.full(len(values), period, np.uint32), values)
+
+
+def asked(**queries: Any) -> list[PointQuestion]:
+    return [PointQuestion(label, query) for label, query in queries.items()]
+
+
+QUESTIONS = {
+    1: asked(
+        above=Threshold(300.0, 900.0, "smoothstep"),
+        between=Range(-400.0, 700.0, 800.0, "smoothstep"),
+        bell=GaussianKernel(100.0, 500.0),
+    ),
+    2: asked(
+        bell=GaussianKernel((100.0, 50.0), 500.0),
+        disc=SmoothedRegion(Disc((0.0, 0.0), 700.0, 1.0), 300.0),
+    ),
+    3: asked(bell=GaussianKernel((100.0, 50.0, 0.0), 600.0)),
+}
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 3])
+def test_estimates_are_those_of_gp_on_the_same_released_points(dimension: int) -> None:
+    mechanism = campaign(dimension).point_mechanism
+    source = SeededSource(dimension)
+    true = np.random.default_rng(1).normal(0, 400, (60, dimension))
+    released = np.array([mechanism.release(x if dimension > 1 else x[0], source) for x in true])
+    sums = PointSums(campaign(dimension), QUESTIONS[dimension])
+    for block in np.split(released, [1, 23]):
+        sums.add(of_period(block))
+    points = released * mechanism.step
+    for shown, question in zip(sums.estimates([0], 0.9), QUESTIONS[dimension], strict=True):
+        values = mechanism.estimator(question.query, debias=True).value(
+            points if dimension > 1 else points[:, 0]
+        )
+        error = values.std(ddof=1) / np.sqrt(60)
+        found = shown.estimate
+        assert (shown.label, found.n) == (question.label, 60)
+        assert found.value == pytest.approx(values.mean(), abs=1e-9)
+        assert found.standard_error == pytest.approx(error, rel=1e-7)
+        assert found.ci_low == pytest.approx(values.mean() - 1.6448536 * error, abs=1e-7)
+
+
+def test_any_order_and_any_blocks_give_the_same_bits() -> None:
+    rng = np.random.default_rng(2)
+    values = rng.integers(-(2**23), 2**23, (2_000, 2))
+    sums = []
+    for blocks in (1, 7):
+        one = PointSums(campaign(), QUESTIONS[2])
+        for block in np.array_split(rng.permutation(values), blocks):
+            for part in one.parts():
+                one.add(of_period(block), part)
+        sums.append([shown.sums for shown in one.estimates([0], 0.95)])
+    assert sums[0] == sums[1]
+
+
+@pytest.mark.parametrize("dimension", [1, 2])
+def test_estimates_are_unbiased_where_plugging_in_is_not(dimension: int) -> None:
+    """n = 200,000 points of 4 places, alpha = 1e-6 per query; the plugged-in mean must fail."""
+    rng = np.random.default_rng(3)
+    mechanism = campaign(dimension).point_mechanism
+    places = np.array([[0.0, 0.0], [600.0, 100.0], [-350.0, 50.0], [150.0, -300.0]])[:, :dimension]
+    true = places[rng.integers(0, 4, 200_000)]
+    true = true if dimension > 1 else true[:, 0]
+    points = np.asarray(mechanism.simulate(true, rng))
+    sums = PointSums(campaign(dimension), QUESTIONS[dimension])
+    for block in np.array_split(on_grid(mechanism, points), 5):
+        sums.add(of_period(block))
+    for shown, question in zip(sums.estimates([0], 0.95), QUESTIONS[dimension], strict=True):
+        truth = question.query.value(true).mean()
+        value, error = shown.estimate.value, shown.estimate.standard_error
+        assert value is not None
+        assert error is not None
+        assert abs(value - truth) < LIMIT * error
+        plugged = question.query.value(points)
+        assert abs(plugged.mean() - truth) > 2 * LIMIT * plugged.std() / np.sqrt(len(points))
+
+
+def test_intervals_cover_as_often_as_they_say() -> None:
+    """400 campaigns of 400 people at one place, 95 %, alpha = 1e-6; half as wide must fail."""
+    rng = np.random.default_rng(4)
+    mechanism = campaign().point_mechanism
+    question = QUESTIONS[2][0]
+    place = np.array([[250.0, 0.0]])
+    truth = float(question.query.value(place)[0])
+    covered = halved = 0
+    for _ in range(400):
+        points = np.asarray(mechanism.simulate(np.repeat(place, 400, axis=0), rng))
+        sums = PointSums(campaign(), [question])
+        sums.add(of_period(on_grid(mechanism, points)))
+        (shown,) = sums.estimates([0], 0.95)
+        found = shown.estimate
+        assert found.value is not None
+        assert found.ci_high is not None
+        off = abs(found.value - truth)
+        covered += off <= found.ci_high - found.value
+        halved += off <= (found.ci_high - found.value) / 2
+    low = 380 - LIMIT * np.sqrt(400 * 0.95 * 0.05)
+    assert covered >= low
+    assert halved < low
+
+
+def test_periods_are_estimated_apart() -> None:
+    recurring = campaign(period=timedelta(days=7))
+    mechanism = recurring.point_mechanism
+    rng = np.random.default_rng(5)
+    weeks = [np.asarray(mechanism.simulate(np.zeros((n, 2)), rng)) for n in (40, 70)]
+    values = np.concatenate([on_grid(mechanism, week) for week in weeks])
+    sums = PointSums(recurring, QUESTIONS[2])
+    sums.add(Points(np.repeat(np.array([0, 1], np.uint32), [40, 70]), values))
+    apart = sums.estimates([0, 1], 0.95)
+    assert [(shown.period, shown.estimate.n) for shown in apart] == [(0, 40)] * 2 + [(1, 70)] * 2
+    for period in (0, 1):
+        alone = PointSums(recurring, QUESTIONS[2])
+        alone.add(of_period(on_grid(mechanism, weeks[period]), period))
+        assert alone.estimates([period], 0.95) == apart[2 * period : 2 * period + 2]
+
+
+class Generated:
+    """Stands in for reader and store: blocks of random points, made as they are asked for."""
+
+    def __init__(self, blocks: int, *, kept: bool = False) -> None:
+        self._blocks = blocks
+        self._kept: list[bytes] | None = [] if kept else None
+
+    async def call(self, function: Callable[["Generated"], StoredAnswers]) -> StoredAnswers:
+        return function(self)
+
+    def answers(self, campaign_id: str, after: bytes, limit: int) -> StoredAnswers:
+        number = int.from_bytes(after)
+        found = np.zeros((8_192, 2), [("query_index", "<u4"), ("value", "<i8")])
+        found["query_index"] = [0, 1]
+        found["value"] = np.random.default_rng(number).integers(-(2**24), 2**24, (8_192, 2))
+        packed = found.tobytes()
+        if self._kept is not None:
+            self._kept.append(packed)
+        return StoredAnswers(
+            packed, (number + 1).to_bytes(8) if number + 1 < self._blocks else None
+        )
+
+
+async def _peak(blocks: int, *, kept: bool = False) -> int:
+    layout = Layout.of(campaign())
+    reader: Any = Generated(blocks, kept=kept)
+    tracemalloc.start()
+    try:
+        shown = await estimate_queries(reader, layout, QUESTIONS[2], [0], 0.95)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert [one.estimate.n for one in shown] == [8_192 * blocks] * 2
+    return peak
+
+
+async def test_memory_does_not_depend_on_the_number_of_points() -> None:
+    """16 times the points at most 2 % more memory; keeping the blocks must fail that."""
+    await _peak(2)  # tables that are made once
+    few, many = await _peak(2), await _peak(32)
+    assert many < 1.02 * few
+    assert await _peak(32, kept=True) > 1.02 * few
+
+
+@pytest.mark.parametrize(
+    ("dimension", "questions", "match"),
+    [
+        (2, [], "number of queries"),
+        (2, asked(bell=GaussianKernel((0.0, 0.0), 500.0)) * 2, "distinct"),
+        (2, asked(above=Threshold(1.0, 2.0, "smoothstep")), r"queries\[0\]\.dimension"),
+        (2, asked(ring=Disc((0.0, 0.0), 500.0, 100.0)), "'ring'.*no debiased form"),
+        (2, asked(tiny=GaussianKernel((0.0, 0.0), 0.1)), "'tiny'.*widen"),
+        (2, asked(vast=SmoothedRegion(Disc((0.0, 0.0), 9e5, 1.0), 10.0)), "'vast'.*cells"),
+        (1, asked(ramp=Threshold(1.0, 200.0, "linear")), "'ramp'"),
+    ],
+)
+def test_what_cannot_be_asked_of_points_is_refused_by_name(
+    dimension: int, questions: list[PointQuestion], match: str
+) -> None:
+    with pytest.raises(GeoVeilError, match=match):
+        PointSums(campaign(dimension), questions)
+
+
+def test_regions_are_refused_that_together_need_too_much_memory() -> None:
+    regions = {
+        f"r{i}": SmoothedRegion(Disc((0.0, 0.0), 10_000.0 + i, 1.0), 200.0) for i in range(5)
+    }
+    PointSums(campaign(), asked(r0=regions["r0"]))
+    with pytest.raises(UnsupportedError, match="fewer at a time"):
+        PointSums(campaign(), asked(**regions))
+
+
+def test_a_query_that_is_hopeless_for_the_noise_is_refused() -> None:
+    narrow = asked(step=Threshold(0.0, 1e-3, "smoothstep"))
+    sums = PointSums(campaign(1), narrow)
+    with pytest.raises(UnsupportedError, match=r"'step'.*widen"):
+        sums.add(of_period(np.array([[1]])))
+
+
+def test_statistic_campaigns_have_no_points(publish: Callable[..., Published]) -> None:
+    with pytest.raises(ParameterError, match="value campaign"):
+        PointSums(publish().campaign, QUESTIONS[1])
+
+
+@pytest.mark.parametrize("answers", [[(0, 1)], [(1, 1), (0, 1)], [(0, 1), (3, 1)]])
+def test_stored_answers_that_are_no_points_are_a_defect(answers: list[tuple[int, int]]) -> None:
+    layout = Layout.of(campaign(period=timedelta(days=7)))
+    with pytest.raises(ServiceError) as caught:
+        points_of(layout, pack(answers))
+    assert caught.value.code is Code.INTERNAL
+
+
+def test_points_are_shown_nowhere() -> None:
+    points = of_period(np.array([[31_415, 92_653]]))
+    assert "31415" not in repr(points)

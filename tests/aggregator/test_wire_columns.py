@@ -1,0 +1,219 @@
+"""Reading large requests by NumPy: what it says is what the parser of Protocol Buffers says."""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from google.protobuf.message import DecodeError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from geoveil.aggregator import wire_columns
+from geoveil.aggregator.report_columns import ReportColumns, any_later
+from geoveil.aggregator.reports import Report
+from geoveil.aggregator.wire_columns import read_columns
+from geoveil.proto.v1 import collector_pb2, report_pb2
+
+from .test_fuzz import mutated
+
+INT64 = st.integers(-(2**63), 2**63 - 1)
+DIGEST = bytes(range(32))
+REPORTS = st.lists(
+    st.builds(
+        report_pb2.Report,
+        report_id=st.binary(min_size=16, max_size=16),
+        answers=st.builds(
+            report_pb2.Answer, query_index=st.integers(0, 2**14 - 1), value=INT64
+        ).map(lambda answer: [answer]),
+        period=st.integers(0, 127),
+    ),
+    min_size=1,
+    max_size=20,
+)
+
+
+@pytest.fixture(autouse=True)
+def any_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire_columns, "LEAST_BYTES", 128)
+
+
+def request_of(reports: list[Any], **changes: Any) -> bytes:
+    """Return a request that is long enough to be tried."""
+    filler = [report(n, (0, n)) for n in range(5)]
+    said = {"campaign_id": "income", "campaign_digest": DIGEST, "reports": filler + reports}
+    assert changes.keys() <= said.keys()
+    return collector_pb2.SubmitReportsRequest(**(said | changes)).SerializeToString()
+
+
+def report(number: int, *answers: tuple[int, int], **more: Any) -> report_pb2.Report:
+    return report_pb2.Report(
+        report_id=number.to_bytes(16),
+        answers=[report_pb2.Answer(query_index=q, value=value) for q, value in answers],
+        **more,
+    )
+
+
+def parsed(message: bytes) -> tuple[str, bytes, list[Report]]:
+    """Return what the parser says."""
+    request = collector_pb2.SubmitReportsRequest.FromString(message)
+    reports = [
+        Report(r.report_id, [(a.query_index, a.value) for a in r.answers], r.period)
+        for r in request.reports
+    ]
+    return request.campaign_id, request.campaign_digest, reports
+
+
+def same(message: bytes) -> bool:
+    """Return whether NumPy took the message; it must then say what the parser does."""
+    columns = read_columns(message)
+    if columns is None:
+        return False
+    assert (columns.campaign_id, columns.campaign_digest, list(columns.reports)) == parsed(message)
+    return True
+
+
+@given(REPORTS)
+def test_common_requests_are_read_and_read_right(reports: list[report_pb2.Report]) -> None:
+    assert same(request_of(reports))
+
+
+@given(REPORTS, st.randoms(use_true_random=False))
+def test_whatever_is_read_is_read_right(reports: list[report_pb2.Report], rng: Random) -> None:
+    message = mutated(request_of(reports), rng)
+    try:
+        parsed(message)
+    except DecodeError:
+        assert read_columns(message) is None
+    else:
+        same(message)
+
+
+def test_many_mutations_are_read_right() -> None:
+    rng = Random(1)
+    taken = 0
+    for _ in range(4000):
+        message = mutated(request_of([report(9, (1, rng.getrandbits(63)), period=3)]), rng)
+        try:
+            parsed(message)
+        except DecodeError:
+            assert read_columns(message) is None
+        else:
+            taken += same(message)
+    assert taken > 400  # else it was not put to the test
+
+
+@pytest.mark.parametrize(
+    "unusual",
+    [
+        report(1),
+        report(1, (0, 5), (1, 6)),
+        report(1, (2**14, 5)),
+        report(1, (0, 5), period=128),
+        report_pb2.Report(report_id=bytes(15), answers=[report_pb2.Answer(value=1)]),
+        report_pb2.Report(answers=[report_pb2.Answer(value=1)]),
+        report_pb2.Report(),
+    ],
+)
+def test_unusual_reports_are_left_to_the_parser(unusual: report_pb2.Report) -> None:
+    assert read_columns(request_of([unusual])) is None
+    assert read_columns(request_of([unusual, report(2, (0, 1))])) is None
+
+
+def test_other_headers_are_left_to_the_parser() -> None:
+    assert same(request_of([]))
+    for changes in (
+        {"campaign_id": ""},
+        {"campaign_digest": b""},
+        {"campaign_digest": bytes(31)},
+        {"campaign_id": "i" * 128},
+    ):
+        assert read_columns(request_of([], **changes)) is None
+    message = request_of([])
+    assert read_columns(message + b"\x20\x01") is None  # an unknown field
+    assert read_columns(message.replace(b"income", b"inc\xffme")) is None
+    assert read_columns(b"\x0a\x06income" + message) is None
+    assert read_columns(message[:-1]) is None
+
+
+@pytest.mark.parametrize("value", [0, 1, -1, 2**62, -(2**62), 2**63 - 1, -(2**63)])
+def test_numbers_of_every_length(value: int) -> None:
+    assert same(request_of([report(7, (300, value), period=127)]))
+
+
+def test_numbers_longer_than_need_be() -> None:
+    plain = request_of([])
+    body = bytes(range(16))
+    for value in (b"\x80\x00", b"\x81\x80\x80\x00", b"\xff" * 9 + b"\x01"):
+        answer = b"\x08\x80\x00\x10" + value
+        content = b"\x0a\x10" + body + b"\x12" + bytes([len(answer)]) + answer
+        assert same(plain + b"\x1a" + bytes([len(content)]) + content)
+    too_long = b"\x10" + b"\xff" * 10 + b"\x01"
+    content = b"\x0a\x10" + body + b"\x12" + bytes([len(too_long)]) + too_long
+    assert read_columns(plain + b"\x1a" + bytes([len(content)]) + content) is None
+
+
+def test_an_id_that_looks_like_a_report_is_read_right_or_not_at_all() -> None:
+    lookalike = b"\x1a\x20\x0a\x10" * 4
+    answers = [report_pb2.Answer(value=1)]
+    assert not same(request_of([report_pb2.Report(report_id=lookalike, answers=answers)]))
+
+
+def test_columns_are_a_sequence_of_reports() -> None:
+    message = request_of([report(9, (3, -7), period=2)])
+    columns = read_columns(message)
+    assert columns is not None
+    _, _, reports = parsed(message)
+    assert columns.reports[-1] == reports[-1]
+    assert columns.reports[2:4] == reports[2:4]
+    with pytest.raises(IndexError):
+        columns.reports[6]
+    for sequence in (columns.reports, reports):
+        assert any_later(sequence, 1)
+        assert not any_later(sequence, 2)
+
+
+def test_representations_hide_reports() -> None:
+    columns = read_columns(request_of([report(9, (3, 4711))]))
+    assert columns is not None
+    shown = repr(columns) + repr(columns.reports)
+    assert "4711" not in shown
+    assert "array" not in shown
+
+
+def test_an_empty_sequence_of_columns_is_empty() -> None:
+    nothing = np.array([], np.uint32)
+    columns = ReportColumns(b"", nothing, np.array([], np.int64), nothing)
+    assert list(columns) == []
+    assert not any_later(columns, 0)
+
+
+def test_admission_and_packing_are_those_of_single_reports(publish: Callable[..., Any]) -> None:
+    from geoveil.aggregator.admission import Admission
+    from geoveil.aggregator.layout import Layout
+    from geoveil.campaign import DebiasedLaplaceSpec
+
+    campaign = publish(mechanism=DebiasedLaplaceSpec()).campaign
+    low, high = campaign.mechanisms[0].grid_range
+    sound = [report(n, (n % 3, value)) for n, value in enumerate([low, 0, 1, high])]
+    admission, layouts = Admission(campaign), [Layout(campaign, 1), Layout(campaign, 32)]
+    for wrong in (
+        [],
+        [report(8, (3, 0))],
+        [report(8, (0, low - 1))],
+        [report(8, (2, high + 1))],
+        [report(8, (0, 0), period=1)],
+    ):
+        columns = read_columns(request_of([*sound, *wrong]))
+        assert columns is not None
+        reports = list(columns.reports)
+        faults = [admission.fault(r) for r in reports]
+        assert admission.faults(columns.reports) == faults == admission.faults(reports)
+        assert any(faults) == bool(wrong)
+    columns = read_columns(request_of(sound))
+    assert columns is not None
+    for layout in layouts:
+        packed = layout.pack_all(columns.reports)
+        assert packed == [layout.pack(r) for r in columns.reports]
+        assert packed[0].report_id == columns.reports[0].report_id

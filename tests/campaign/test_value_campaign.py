@@ -1,0 +1,200 @@
+"""Value campaigns: a perturbed point now, the questions later."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+
+import pytest
+
+from geoveil.campaign import (
+    Allocation,
+    Attribute,
+    Campaign,
+    DebiasedLaplaceSpec,
+    PlanarLaplaceSpec,
+    PointQuestion,
+    Question,
+    decode,
+    decode_point_question,
+    encode,
+    encode_point_question,
+)
+from geoveil.gp import (
+    Disc,
+    GaussianKernel,
+    GeoPrivacy,
+    ParameterError,
+    PlanarLaplace,
+    Polygon,
+    Range,
+    SmoothedRegion,
+    Threshold,
+    TwoWayThreshold,
+    UnsupportedError,
+)
+from geoveil.gp.coordinates import AzimuthalEquidistant
+from geoveil.proto.v1 import campaign_pb2 as pb
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+PLANE = AzimuthalEquidistant(-73.95, 40.72, 60_000.0)
+
+
+def campaign(dimension=2, **changes):
+    fields = {
+        "campaign_id": "points",
+        "title": "Points",
+        "attribute": Attribute(name="position", unit="metre"),
+        "privacy": GeoPrivacy(1.0, 500.0, "metre"),
+        "mechanism": PlanarLaplaceSpec(dimension),
+        "opens": NOW,
+        "closes": NOW + timedelta(days=30),
+    }
+    return Campaign(**(fields | changes))
+
+
+PLACES = campaign(attribute=Attribute(name="location", unit="metre", coordinates=PLANE))
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 3])
+def test_bytes_bring_it_back(dimension):
+    asked = campaign(dimension, period=timedelta(days=7), minimum_participants=10)
+    again = decode(encode(asked))
+    assert again == asked
+    assert again.is_value
+    assert (again.columns, again.answers, again.slots) == (dimension, dimension, 5 * dimension)
+    assert again.labels == ("x", "y", "z")[:dimension]
+    assert again.point_mechanism == PlanarLaplace(asked.privacy, dimension)
+    assert again.grid_exponent == -12  # 2^-20 of 500, rounded down to a power of two
+
+
+def test_places_are_calibrated_in_true_metres_with_all_of_the_privacy():
+    kappa = Fraction(PLACES.attribute.distortion)
+    rate = PLACES.point_mechanism.privacy.exact_rate
+    assert Fraction(1, 500) / kappa * (1 - Fraction(1, 10**12)) < rate <= Fraction(1, 500) / kappa
+    assert PLACES.labels == ("metres east", "metres north")
+
+
+def test_a_grid_can_be_chosen():
+    assert campaign(step_exponent=-3).point_mechanism.step == 0.125
+    with pytest.raises(ParameterError, match=r"grid\.step_exponent"):
+        campaign(step_exponent=300)
+
+
+def test_a_report_holds_every_coordinate_once_in_order():
+    asked = campaign(3)
+    assert asked.admits([0, 1, 2])
+    assert not any(map(asked.admits, ([], [0], [0, 1], [1, 0, 2], [0, 1, 2, 3], [0, 0, 0])))
+    assert asked.ranges == ((-(2**63), 2**63 - 1),) * 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"questions": (Question("q", Threshold(1, 2, "smoothstep")),)}, "number of queries"),
+        ({"allocation": Allocation.SPLIT}, "allocation"),
+        ({"mechanism": "planar"}, "mechanism"),
+        ({"mechanism": DebiasedLaplaceSpec()}, "number of queries"),
+    ],
+)
+def test_what_is_no_value_campaign_is_refused(changes, name):
+    with pytest.raises(ParameterError, match=name):
+        campaign(**changes)
+
+
+def test_places_have_two_coordinates():
+    with pytest.raises(ParameterError, match="2 for places"):
+        replace(PLACES, mechanism=PlanarLaplaceSpec(3), step_exponent=None)
+
+
+@pytest.mark.parametrize("dimension", [0, 4, True, 1.5, "2"])
+def test_dimensions_that_cannot_be_released_are_refused(dimension):
+    with pytest.raises(ParameterError, match="dimension"):
+        PlanarLaplaceSpec(dimension)
+
+
+def test_bytes_with_a_dimension_out_of_range_are_refused():
+    message = pb.Campaign.FromString(encode(campaign()))
+    message.mechanism.planar_laplace.dimension = 4
+    with pytest.raises(ParameterError, match=r"mechanism\.dimension"):
+        decode(message.SerializeToString(deterministic=True))
+
+
+def test_a_statistic_campaign_has_no_mechanism_for_points():
+    asked = campaign(
+        mechanism=DebiasedLaplaceSpec(),
+        questions=(Question("q", GaussianKernel((0.0, 0.0), 1e3)),),
+    )
+    assert not asked.is_value
+    with pytest.raises(ParameterError, match="a value campaign"):
+        _ = asked.point_mechanism
+
+
+SQUARE = [(0.0, 0.0), (900.0, 0.0), (900.0, 600.0), (0.0, 600.0)]
+HOLE = [(300.0, 200.0), (600.0, 200.0), (600.0, 400.0), (300.0, 400.0)]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        Threshold(1.5, 2.0, "smoothstep"),
+        Range(1.0, 9.0, 2.0, "linear"),
+        TwoWayThreshold((1.0, 2.0), 3.0, "smoothstep"),
+        Disc((1.0, 2.0), 3.0, 1.0, "linear"),
+        Polygon([SQUARE, HOLE], 50.0, "smoothstep"),
+        GaussianKernel((1.0, 2.0), 3.0),
+    ],
+    ids=lambda query: type(query).__name__,
+)
+def test_queries_asked_later_come_back(query):
+    asked = PointQuestion("later", query)
+    assert decode_point_question(0, encode_point_question(asked)) == asked
+
+
+@pytest.mark.parametrize(
+    "region",
+    [Disc((100.0, -50.0), 800.0, 1.0), Polygon([SQUARE, HOLE], 7.0)],
+    ids=lambda region: type(region).__name__,
+)
+def test_smoothed_regions_come_back(region):
+    points = [[120.0, 40.0], [880.0, 590.0], [450.0, 300.0], [-100.0, -900.0]]
+    asked = SmoothedRegion(region, bandwidth=200.0)
+    message = encode_point_question(PointQuestion("in", asked))
+    again = decode_point_question(0, pb.Query.FromString(message.SerializeToString()))
+    assert isinstance(again.query, SmoothedRegion)
+    assert again.query.value(points).tolist() == asked.value(points).tolist()
+
+
+def test_regions_without_a_form_on_the_wire_are_refused():
+    strip = SmoothedRegion(lambda at: at[:, 0], 100.0, bounds=(0.0, 0.0, 500.0, 500.0))
+    cut = SmoothedRegion(Disc((0.0, 0.0), 800.0, 1.0), 100.0, bounds=(0.0, 0.0, 500.0, 500.0))
+    for query in (strip, cut):
+        with pytest.raises(UnsupportedError, match="can't go on the wire"):
+            encode_point_question(PointQuestion("in", query))
+
+
+def test_smoothed_regions_are_no_queries_of_a_campaign():
+    message = pb.Campaign.FromString(encode(campaign()))
+    message.mechanism.debiased_laplace.SetInParent()
+    region = SmoothedRegion(Disc((0.0, 0.0), 800.0, 1.0), 100.0)
+    message.queries.append(encode_point_question(PointQuestion("in", region)))
+    with pytest.raises(ParameterError, match=r"queries\[0\]\.kind"):
+        decode(message.SerializeToString(deterministic=True))
+
+
+@pytest.mark.parametrize(
+    ("message", "name"),
+    [
+        (pb.Query(label="q"), r"queries\[3\]\.kind"),
+        (pb.Query(label="", threshold=pb.Threshold(at=1, width=1, profile=1)), r"query\.label"),
+        (pb.Query(label="q", smoothed_disc=pb.SmoothedDisc(center=[0, 0], bandwidth=1)), "radius"),
+        (pb.Query(label="q", smoothed_polygon=pb.SmoothedPolygon(bandwidth=1)), r"queries\[3\]"),
+    ],
+)
+def test_queries_that_mean_nothing_are_refused(message, name):
+    with pytest.raises(ParameterError, match=name):
+        decode_point_question(3, message)
+
+
+def test_only_queries_can_be_asked():
+    with pytest.raises(ParameterError, match="query"):
+        PointQuestion("q", "a threshold")

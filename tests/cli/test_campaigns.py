@@ -1,0 +1,145 @@
+"""Signed and recurring campaigns, on the command line."""
+
+import json
+import stat
+from datetime import UTC, datetime, timedelta
+from random import Random
+
+import grpc
+import pytest
+
+from geoveil.campaign import (
+    Attribute,
+    Campaign,
+    PublicKey,
+    Question,
+    SigningKey,
+    SmoothSpec,
+    encode,
+)
+from geoveil.cli.analyst import TOKEN_VARIABLE, Analyst, ServerError
+from geoveil.gp import GeoPrivacy, ParameterError, Threshold
+from geoveil.proto.v1.collector_pb2 import SubmitReportsRequest
+from geoveil.proto.v1.collector_pb2_grpc import CollectorStub
+from geoveil.proto.v1.report_pb2 import Answer, Report
+
+INCOME = [
+    "--attribute", "household income", "--unit", "dollar", "--epsilon", "1", "--per", "8000",
+    "--threshold", "100000",
+]  # fmt: skip
+
+
+@pytest.fixture
+def key_file(geoveil, tmp_path):
+    file = tmp_path / "analyst.pem"
+    assert geoveil("campaign", "keygen", str(file), to_server=False).exit_code == 0
+    return file
+
+
+def test_a_new_key_is_its_owners_alone_and_never_overwritten(geoveil, tmp_path):
+    file = tmp_path / "analyst.pem"
+    printed = geoveil("campaign", "keygen", str(file), to_server=False).output
+    key = SigningKey.from_pem(file.read_bytes())
+    assert PublicKey.parse(printed.strip()) == key.public
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    with pytest.raises(ParameterError, match="never overwritten"):
+        geoveil("campaign", "keygen", str(file), to_server=False)
+    assert SigningKey.from_pem(file.read_bytes()).public == key.public
+    with pytest.raises(ParameterError, match="a file to write"):
+        geoveil("campaign", "keygen", str(tmp_path / "missing" / "k.pem"), to_server=False)
+
+
+def test_a_signed_campaign_says_by_whom(geoveil, key_file):
+    public = str(SigningKey.from_pem(key_file.read_bytes()).public)
+    created = geoveil("campaign", "create", "Signed", *INCOME, "--sign-key", str(key_file))
+    assert f"signed by {public}" in created.output
+    geoveil("campaign", "create", "Unsigned", *INCOME)
+    listed = {line.split()[0]: line for line in geoveil("campaign", "list").output.splitlines()
+              if line.strip()}  # fmt: skip
+    assert public[:15] in listed["signed"]
+    assert "nobody" in listed["unsigned"]
+
+
+def test_a_file_that_is_no_key_publishes_nothing(geoveil, tmp_path):
+    file = tmp_path / "not-a-key.pem"
+    file.write_text("secret 31415")
+    with pytest.raises(ParameterError, match="Ed25519") as caught:
+        geoveil("campaign", "create", "Not published", *INCOME, "--sign-key", str(file))
+    assert "31415" not in str(caught.value)
+    assert "not-published" not in geoveil("campaign", "list").output
+
+
+def test_a_recurring_campaign_shows_its_periods_and_what_they_spend(geoveil, tmp_path):
+    created = geoveil("campaign", "create", "Weekly", *INCOME, "--every", "7d", "--days", "28")
+    assert "once in each of 4 periods" in created.output
+    assert "1w" in geoveil("campaign", "list").output
+    shown = json.loads(geoveil("estimate", "weekly", "--json").output)
+    assert [row["period"] for row in shown["estimates"]] == [0]
+    assert shown["estimates"][0]["median_of_means"] is None
+    assert shown["epsilon_at_most"] == 1.0
+    assert "in the period" in shown["unbiased_for"]
+    table = geoveil("estimate", "weekly", "--period", "0").output
+    assert "period begins" in table
+    assert "ε = 1 per 8000 dollar, for each participant in each period" in table
+    with pytest.raises(ServerError, match="no other has begun"):
+        geoveil("estimate", "weekly", "--period", "1")
+
+
+def test_too_few_participants_show_nothing_but_how_many_are_needed(geoveil):
+    geoveil("campaign", "create", "Crowd", *INCOME, "--minimum-participants", "50")
+    with pytest.raises(ServerError, match="every query needs 50 answers"):
+        geoveil("estimate", "crowd")
+
+
+def test_a_watch_ends_with_the_campaign(geoveil):
+    geoveil("campaign", "create", "Watched", *INCOME)
+    geoveil("campaign", "close", "watched")
+    assert "above 100,000" in geoveil("estimate", "watched", "--watch").output
+    with pytest.raises(ServerError, match="no such campaign"):
+        geoveil("estimate", "unknown", "--watch")
+
+
+def test_heavy_tails_show_the_interval_that_needs_no_variance(geoveil, server):
+    now = datetime.now(UTC)
+    content = encode(
+        Campaign(
+            campaign_id="heavy",
+            title="Heavy",
+            attribute=Attribute(name="household income", unit="dollar"),
+            privacy=GeoPrivacy(1.0, 8_000.0, "dollar"),
+            questions=(Question("above", Threshold(100_000, 24_000, "smoothstep")),),
+            mechanism=SmoothSpec(0.3),
+            opens=now,
+            closes=now + timedelta(days=1),
+        )
+    )
+    rng = Random(2)
+    reports = [
+        Report(report_id=rng.randbytes(16), answers=[Answer(value=rng.randrange(2**30))])
+        for _ in range(1_100)
+    ]
+    with Analyst(server) as analyst, grpc.insecure_channel(server) as channel:
+        digest = analyst.create(content)
+        request = SubmitReportsRequest(campaign_id="heavy", campaign_digest=digest, reports=reports)
+        CollectorStub(channel).SubmitReports(request, timeout=30)
+    (row,) = json.loads(geoveil("estimate", "heavy", "--json").output)["estimates"]
+    robust = row["median_of_means"]
+    assert robust["ci_low"] < robust["estimate"] < robust["ci_high"]
+    table = geoveil("estimate", "heavy").output
+    assert "by median of means" in table
+    assert f"{robust['ci_low']:.4f} – {robust['ci_high']:.4f}" in table
+
+
+@pytest.mark.parametrize("every", ["7", "d", "7 days", "-7d", "7.5d", "7y", ""])
+def test_periods_that_make_no_sense_are_refused(geoveil, every):
+    with pytest.raises(ParameterError, match="every must be a whole number and m, h, d or w"):
+        geoveil("campaign", "create", "x", *INCOME, "--every", every)
+
+
+def test_a_token_of_the_environment_goes_with_every_call(monkeypatch):
+    monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
+    with Analyst("127.0.0.1:1") as analyst:
+        assert analyst._metadata == ()
+    monkeypatch.setenv(TOKEN_VARIABLE, "geoveil_abc")
+    with Analyst("127.0.0.1:1") as analyst:
+        assert analyst._metadata == (("authorization", "Bearer geoveil_abc"),)

@@ -1,0 +1,214 @@
+"""Value campaigns end to end: created, answered through the SDK, asked and exported by command."""
+
+import itertools
+import json
+from datetime import UTC, datetime, timedelta
+
+import grpc
+import numpy as np
+import pyarrow.parquet as parquet
+import pytest
+
+from geoveil.campaign import Attribute, Campaign, PlanarLaplaceSpec, decode
+from geoveil.cli.analyst import Analyst, ServerError
+from geoveil.cli.later import questions
+from geoveil.client import Client, Contributor, Limit, Policy, gather
+from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError
+from geoveil.proto.v1.collector_pb2 import GetCampaignRequest
+from geoveil.proto.v1.collector_pb2_grpc import CollectorStub
+
+PRIVACY = GeoPrivacy(1.0, 200.0, "metre")
+CENTER = (-73.98, 40.72)
+PEOPLE = 400
+NUMBERS = itertools.count()
+SQUARE = [[-73.99, 40.71], [-73.97, 40.71], [-73.97, 40.73], [-73.99, 40.73], [-73.99, 40.71]]
+POLICY = Policy({"location": Limit(campaign=PRIVACY), "income": Limit(
+    campaign=GeoPrivacy(1.0, 8000.0, "dollar"))})  # fmt: skip
+
+
+def places(count):
+    return np.random.default_rng(1).normal(CENTER, 0.01, (count, 2))
+
+
+def send(server, campaign_id, values):
+    """Send reports of many devices, as a host that acts for them does."""
+    contributor = Contributor(policy=POLICY)
+    with grpc.insecure_channel(server) as channel:
+        stub = CollectorStub(channel)
+        found = stub.GetCampaign(GetCampaignRequest(campaign_id=campaign_id))
+        accepted = contributor.accept(campaign_id, found.envelope.SerializeToString())
+        made = [contributor.prepare(accepted, value) for value in values]
+        for batch in gather(made):
+            outcomes = batch.outcomes(stub.SubmitReports(batch.request()))
+            assert all(outcome.rejection is None for outcome in outcomes)
+
+
+@pytest.fixture(scope="module")
+def region(tmp_path_factory):
+    path = tmp_path_factory.mktemp("regions") / "village.geojson"
+    path.write_text(json.dumps({"type": "Polygon", "coordinates": [SQUARE]}))
+    return path
+
+
+@pytest.fixture
+def where(geoveil, server, tmp_path):
+    """A value campaign about places, with the reports of 400 devices, one of them by the SDK."""
+    name = f"where-{next(NUMBERS)}"
+    created = geoveil(
+        "campaign", "create", "Where people are", "--points", "--center", "-73.98,40.72",
+        "--attribute", "location", "--epsilon", "1", "--per", "200", "--id", name,
+    )  # fmt: skip
+    assert created.exit_code == 0, created.output
+    first, *others = places(PEOPLE).tolist()
+    with Client(server, policy=POLICY, state_dir=tmp_path / "state", background=False) as client:
+        client.fetch(name, 10.0)
+        receipt = client.contribute(name, first)
+        client.flush(10.0)
+        assert client.contribute(name, first).acknowledged
+    assert len(receipt.perturbed) == 2
+    send(server, name, others)
+    return name
+
+
+def test_one_report_answers_every_later_question(geoveil, where, region, tmp_path, server):
+    arguments = ["--place", "here=-73.98,40.72", "--region", str(region), "--bandwidth", "600"]
+    shown = json.loads(geoveil("estimate", where, *arguments, "--json").output)
+    assert [row["name"] for row in shown["estimates"]] == ["here", "village"]
+    assert {row["n"] for row in shown["estimates"]} == {PEOPLE}
+    assert "moved into it" in shown["unbiased_for"]
+
+    file = tmp_path / "reports.parquet"
+    exported = geoveil("campaign", "export", where, "--out", str(file))
+    assert exported.exit_code == 0, exported.output
+    table = parquet.read_table(file)
+    assert table.column_names == ["period", "x", "y"]
+    campaign = decode(table.schema.metadata[b"geoveil.campaign"])
+    step = 2.0 ** int(table.schema.metadata[b"geoveil.step_exponent"])
+    points = np.stack([table.column(axis).to_numpy() for axis in "xy"], axis=1) * step
+
+    asked = questions(campaign, places=["here=-73.98,40.72"], regions=[region], bandwidth=600.0)
+    truth = campaign.attribute.coordinates.project(places(PEOPLE))
+    for row, question in zip(shown["estimates"], asked, strict=True):
+        values = campaign.point_mechanism.estimator(question.query, debias=True).value(points)
+        assert row["estimate"] == pytest.approx(values.mean(), abs=1e-8)
+        error = values.std(ddof=1) / np.sqrt(PEOPLE)
+        assert row["standard_error"] == pytest.approx(error, rel=1e-6)
+        assert abs(row["estimate"] - question.query.value(truth).mean()) < 4.9 * error
+
+
+def test_the_mean_point_needs_no_question(geoveil, where):
+    printed = geoveil("estimate", where).output
+    assert "metres east" in printed
+    assert "metres north" in printed
+    assert "mean of each coordinate" in printed
+
+
+def test_numbers_are_asked_with_thresholds(geoveil, server):
+    created = geoveil(
+        "campaign", "create", "Incomes", "--points", "--attribute", "income", "--unit", "dollar",
+        "--epsilon", "1", "--per", "8000",
+    )  # fmt: skip
+    assert created.exit_code == 0, created.output
+    incomes = np.random.default_rng(2).normal(100_000, 30_000, 300).tolist()
+    send(server, "incomes", incomes)
+    shown = json.loads(
+        geoveil("estimate", "incomes", "--threshold", "100000", "--threshold", "60000", "--json")
+        .output
+    )  # fmt: skip
+    above = [np.mean(np.array(incomes) > at) for at in (100_000, 60_000)]
+    for row, share in zip(shown["estimates"], above, strict=True):
+        assert abs(row["estimate"] - share) < 4.9 * row["standard_error"] + 0.03  # it is soft
+
+
+def test_statistic_campaigns_are_exported_too(geoveil, server, tmp_path):
+    geoveil(
+        "campaign", "create", "Above", "--attribute", "income", "--unit", "dollar",
+        "--epsilon", "1", "--per", "8000", "--threshold", "100000", "--threshold", "50000",
+    )  # fmt: skip
+    send(server, "above", [90_000.0] * 20)
+    file = tmp_path / "above.parquet"
+    assert "20 rows" in geoveil("campaign", "export", "above", "--out", str(file)).output
+    table = parquet.read_table(file)
+    assert table.column_names == ["period", "query_index", "value"]
+    with Analyst(server) as analyst:
+        estimates = analyst.estimate("above", 0.95).estimates
+    for index, shown in enumerate(estimates):
+        mask = table.column("query_index").to_numpy() == index
+        assert int(table.column("value").to_numpy()[mask].sum()) == int(shown.sum)
+
+
+def test_what_has_no_answer_is_refused(geoveil, where, region, tmp_path):
+    with pytest.raises(ServerError, match=r"dimension must be 2"):
+        geoveil("estimate", where, "--threshold", "5")
+    with pytest.raises(ParameterError, match="watch"):
+        geoveil("estimate", where, "--region", str(region), "--watch")
+    with pytest.raises(ParameterError, match="'longitude,latitude'"):
+        geoveil("estimate", where, "--place", "here")
+    with pytest.raises(ServerError, match="no such campaign"):
+        geoveil("campaign", "export", "nobody", "--out", str(tmp_path / "x.parquet"))
+    assert list(tmp_path.glob("x.parquet*")) == []
+    taken = tmp_path / "taken.parquet"
+    taken.write_text("mine")
+    with pytest.raises(ParameterError, match="new file"):
+        geoveil("campaign", "export", where, "--out", str(taken))
+    assert taken.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [["--points", "--threshold", "5"], ["--dimension", "2", "--threshold", "5"], [],
+     ["--points", "--split"], ["--points", "--dimension", "4"]],
+)  # fmt: skip
+def test_campaigns_that_make_no_sense_are_not_published(geoveil, more):
+    with pytest.raises(ParameterError):
+        geoveil(
+            "campaign", "create", "Nonsense", "--attribute", "income", "--unit", "dollar",
+            "--epsilon", "1", "--per", "8000", *more,
+        )  # fmt: skip
+    assert "nonsense" not in geoveil("campaign", "list").output
+
+
+@pytest.fixture
+def campaign():
+    now = datetime.now(UTC)
+    return Campaign(
+        campaign_id="flat",
+        title="Flat",
+        attribute=Attribute(name="location", unit="metre"),
+        privacy=PRIVACY,
+        mechanism=PlanarLaplaceSpec(2),
+        opens=now,
+        closes=now + timedelta(days=1),
+    )
+
+
+def test_points_that_are_no_places_are_asked_as_they_are(campaign, tmp_path):
+    path = tmp_path / "parts.json"
+    square = [[0, 0], [900, 0], [900, 600], [0, 600]]
+    shapes = [
+        {"type": "Feature", "properties": {"name": "park"},
+         "geometry": {"type": "Polygon", "coordinates": [square]}},
+        {"type": "Feature", "properties": None,
+         "geometry": {"type": "MultiPolygon", "coordinates": [[square]]}},
+    ]  # fmt: skip
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": shapes}))
+    bell, park, other = questions(campaign, places=["5,7"], regions=[path])
+    assert bell.query == GaussianKernel((5.0, 7.0), 600.0)
+    assert (bell.label, park.label, other.label) == ("5,7", "park", "parts 1")
+    inside = [[450.0, 300.0], [0.0, 300.0]]
+    assert park.query.value(inside).tolist() == other.query.value(inside).tolist()
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["no json", "[]", "5", '{"type": "Point", "coordinates": [1, 2]}', '{"type": "Feature"}',
+     '{"type": "FeatureCollection", "features": [3]}', '{"type": "Polygon", "coordinates": [1]}',
+     '{"type": "Polygon", "coordinates": [[[0, 0], [1, "a"], [1, 1]]]}',
+     '{"type": "Polygon", "coordinates": [[[0, 0], [1]]]}',
+     '{"type": "Polygon", "coordinates": []}'],
+)  # fmt: skip
+def test_files_that_hold_no_regions_are_refused(campaign, tmp_path, content):
+    path = tmp_path / "region.json"
+    path.write_text(content)
+    with pytest.raises(ParameterError):
+        questions(campaign, regions=[path])
