@@ -245,11 +245,15 @@ def test_regions_are_refused_that_together_need_too_much_memory() -> None:
         PointSums(campaign(), asked(**regions))
 
 
-def test_a_query_that_is_hopeless_for_the_noise_is_refused() -> None:
-    narrow = asked(step=Threshold(0.0, 1e-3, "smoothstep"))
-    sums = PointSums(campaign(1), narrow)
-    with pytest.raises(UnsupportedError, match=r"'step'.*widen"):
-        sums.add(of_period(np.array([[1]])))
+@pytest.mark.parametrize(
+    "query",
+    [Threshold(0.0, 1e-3, "smoothstep"), GaussianKernel(1e300, 500.0), GaussianKernel(0.0, 1e-40)],
+)
+def test_a_query_that_is_hopeless_is_refused(query: Any) -> None:
+    """Too narrow for the noise; so far away, or so narrow, that its formula overflows."""
+    sums = PointSums(campaign(1), asked(odd=query))
+    with pytest.raises(UnsupportedError, match=r"'odd'.*widen"):
+        sums.add(of_period(np.array([[1], [0]])))
 
 
 def test_statistic_campaigns_have_no_points(publish: Callable[..., Published]) -> None:

@@ -37,8 +37,6 @@ RULES: Mapping[str, Scope | Public] = MappingProxyType(
         _ANALYST + "GetEstimate": Scope.ESTIMATE,
         _ANALYST + "WatchEstimate": Scope.ESTIMATE,
         _ANALYST + "EstimateQueries": Scope.ESTIMATE,
-        _ANALYST + "ExportReports": Scope.ESTIMATE,
-        _ANALYST + "EstimateQueries": Scope.ESTIMATE,
         _ANALYST + "ExportReports": Scope.EXPORT,
         _HEALTH + "Check": Public.ANYONE,
         _HEALTH + "List": Public.ANYONE,

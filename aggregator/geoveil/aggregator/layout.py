@@ -21,8 +21,9 @@ from geoveil.gp.estimation import Accumulator
 
 BLOCKS = 32
 """A power of two, so that the last byte of a random id falls into each alike."""
-_ID = np.dtype({"names": ["whole", "last"], "formats": [f"V{ID_BYTES}", "u1"],
-                "offsets": [0, ID_BYTES - 1]})
+_ID = np.dtype(
+    {"names": ["whole", "last"], "formats": [f"V{ID_BYTES}", "u1"], "offsets": [0, ID_BYTES - 1]}
+)
 _PACKED = np.dtype([("report_id", f"V{ID_BYTES}"), ("sum_index", "<u4"), ("value", "<i8")])
 _PACKED_REPORT = Struct(f"{ID_BYTES}s{_PACKED.itemsize - ID_BYTES}s")
 _MOMENTS_NEEDED = 4

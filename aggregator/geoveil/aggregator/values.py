@@ -115,11 +115,12 @@ class PointSums:
     def _integers(
         self, question: int, estimator: PointEstimator, coordinates: NDArray[np.float64]
     ) -> NDArray[np.int64]:
-        values = estimator.value(coordinates)
-        if not np.abs(values).max() < _LARGEST:
+        with np.errstate(over="ignore", invalid="ignore"):  # what comes of it is refused below
+            values = estimator.value(coordinates)
+        if not np.abs(values).max() < _LARGEST:  # NaN compares false
             raise UnsupportedError(
-                f"query {self._labels[question]!r}: it is so narrow for the noise that one point"
-                f" may count for more than {_LARGEST:.0e}: widen it"
+                f"query {self._labels[question]!r}: it is so narrow for the noise that a point may"
+                f" count for {_LARGEST:.0e} or more, or too far away to compute: widen or move it"
             )
         return np.rint(np.ldexp(values, -GRID_EXPONENT)).astype(np.int64)
 

@@ -16,7 +16,7 @@ from geoveil.aggregator.errors import Code, ServiceError
 from geoveil.aggregator.store import Outcome, Store, Submission
 
 _LOG = logging.getLogger(__name__)
-_GATHERING_S = 0.004
+_GATHERING_S = 0.01
 """Under load a transaction of few requests takes as long as one of many."""
 _Result = TypeVar("_Result")
 _Settled = tuple["asyncio.Future[Any]", Any]
@@ -42,7 +42,7 @@ class Writer:
         queue_limit: weight of the submissions that may wait. One that comes to an empty queue is
             taken whatever its weight, since it could never be taken otherwise.
         commit_limit: weight of the submissions of one transaction; likewise.
-        latency_s: how long to wait, in seconds, for more before writing what there is; a few
+        latency_s: how long to wait, in seconds, for more before writing what there is; ten
             milliseconds after a transaction of more than one request.
     """
 

@@ -90,7 +90,7 @@ def _show(campaign: Campaign, receipt: Receipt) -> None:
         f"{outcome}: report {receipt.report_id}. All that leaves this machine:", soft_wrap=True
     )
     for answer, perturbed in zip(receipt.answers, receipt.perturbed, strict=True):
-        out.print(f"  {campaign.questions[answer.query_index].label}: {perturbed:.6f}, perturbed")
+        out.print(f"  {campaign.labels[answer.query_index]}: {perturbed:.6f}, perturbed")
     if receipt.rejection is not None:
         err.print(f"The server refused it: {receipt.rejection.reason} {receipt.rejection.detail}")
     elif receipt.failure is not None:

@@ -121,10 +121,7 @@ def bulk(
     for work in works:
         sums = _total(work, workers, scheduler, None, work.campaign.title)
         work.check(sums)
-        rows = [
-            (question.label, None, of_query)
-            for question, of_query in zip(work.campaign.questions, sums, strict=True)
-        ]
+        rows = [(label, None, of_one) for label, of_one in zip(work.labels, sums, strict=True)]
         _show(work.campaign, rows, confidence, as_json)
 
 

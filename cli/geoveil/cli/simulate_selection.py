@@ -31,7 +31,7 @@ def selection(
         bool, typer.Option("--quick", help="A small part of it, to see what it does.")
     ] = False,
 ) -> None:
-    """Private selection: every mechanism at the same ε, which it keeps, and the papers' nominal ones.
+    """Private selection: all mechanisms at one ε, which they keep, beside the papers' nominal ones.
 
     percentile: counts (.npz); household incomes without data. nodes: graphs (.npz with u, v, n);
     one is generated without data. tdt: takes no data.

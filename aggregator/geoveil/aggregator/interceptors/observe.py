@@ -10,7 +10,13 @@ import grpc
 import grpc.aio
 
 from geoveil.aggregator.auth import RULES, Public
-from geoveil.aggregator.interceptors.surround import Context, Ended, Handler, surround
+from geoveil.aggregator.interceptors.surround import (
+    Context,
+    Ended,
+    Handler,
+    PerMethod,
+    surround,
+)
 from geoveil.aggregator.logs import CALLER, REQUEST_ID
 from geoveil.aggregator.metrics import Metrics
 
@@ -34,6 +40,7 @@ class ObservingInterceptor(grpc.aio.ServerInterceptor):
     def __init__(self, metrics: Metrics, timer: Callable[[], float] = time.perf_counter) -> None:
         self._metrics = metrics
         self._timer = timer
+        self._surrounded = PerMethod(self._surround)
 
     async def intercept_service(
         self,
@@ -41,16 +48,18 @@ class ObservingInterceptor(grpc.aio.ServerInterceptor):
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Handler | None:
         """See `grpc.aio.ServerInterceptor.intercept_service`."""
-        REQUEST_ID.set(request_id := secrets.token_hex(8))
+        REQUEST_ID.set(secrets.token_hex(8))
         handler = await continuation(handler_call_details)
         if handler is None:  # a name that the caller made up: no label, no line
             return None
-        method = handler_call_details.method
+        return self._surrounded(handler, handler_call_details.method)
+
+    def _surround(self, handler: Handler, method: str) -> Handler:
         public = isinstance(RULES.get(method), Public)
 
         def begin(context: Context) -> Ended:
             if not public:
-                context.set_trailing_metadata(((REQUEST_ID_KEY, request_id),))
+                context.set_trailing_metadata(((REQUEST_ID_KEY, REQUEST_ID.get() or ""),))
             started = self._timer()
 
             def ended(context: Context, error: BaseException | None) -> None:

@@ -48,6 +48,25 @@ def with_behaviour(handler: Handler, behaviour: Behaviour, *, parsed: bool = Tru
     )
 
 
+class PerMethod:
+    """Makes handlers of handlers, once per method and not once per call.
+
+    Args:
+        make: takes a handler and the name of its method.
+    """
+
+    def __init__(self, make: Callable[[Handler, str], Handler]) -> None:
+        self._make = make
+        self._made: dict[str, tuple[Handler, Handler]] = {}
+
+    def __call__(self, handler: Handler, method: str) -> Handler:
+        """Return what is made of a handler."""
+        known = self._made.get(method)
+        if known is None or known[0] is not handler:
+            known = self._made[method] = (handler, self._make(handler, method))
+        return known[1]
+
+
 def surround(handler: Handler, begin: Callable[[Context], Ended]) -> Handler:
     """Return a handler that says when a call begins, and how it ends.
 

@@ -118,7 +118,7 @@ def simulated(
     """Return the work of a campaign with `devices` random members of a population.
 
     Args:
-        campaign: any that can be published.
+        campaign: any statistic campaign that can be published.
         people: as devices hold their values; places in degrees are projected here.
         devices: 1 to 10¹³.
         seed: an integer >= 0.
@@ -128,6 +128,8 @@ def simulated(
         ParameterError: if a number is out of range, or the population does not fit the campaign.
         UnsupportedError: if the campaign can't be published.
     """
+    if campaign.is_value:
+        raise ParameterError("campaign", campaign.campaign_id, "a statistic campaign")
     plane = campaign.attribute.coordinates
     if plane is not None:
         if not isinstance(people, Population):
