@@ -18,6 +18,7 @@ from geoveil.campaign import (
     encode_point_question,
     seal,
 )
+from geoveil.client.transport import is_local
 from geoveil.gp import GeoVeilError
 from geoveil.proto.v1 import (
     analyst_pb2,
@@ -31,6 +32,8 @@ DEFAULT_SERVER = "127.0.0.1:7717"
 TIMEOUT_S = 15.0
 TOKEN_VARIABLE = "GEOVEIL_TOKEN"  # noqa: S105 - its name
 """Of the environment: holds the token that the server asks for, if it does."""
+TOKEN_FILE_VARIABLE = "GEOVEIL_TOKEN_FILE"  # noqa: S105 - its name
+"""Likewise, the name of a file that holds it."""
 
 Server = Annotated[
     str, typer.Option("--server", "-s", envvar="GEOVEIL_SERVER", help="Address of the aggregator.")
@@ -58,14 +61,20 @@ class Analyst:
         server: host:port.
         roots: PEM file of root certificates; None talks in the clear.
 
-    A token in the environment goes with every call.
+    A token in the environment, or in a file that it names, goes with every call; never in the clear
+    to another machine.
 
     Raises:
-        ServerError: from every call, when the server refuses it or can't be reached.
+        ServerError: if a token would have to be sent in the clear, or can't be read; and from every call, when the server refuses it or can't be reached.
     """
 
     def __init__(self, server: str, roots: Path | None = None) -> None:
         self._server = server
+        token = _token()
+        if token and roots is None and not is_local(server):
+            raise ServerError(
+                f"{server} is not on this machine, and a token is sent over TLS only: give --tls-roots"
+            )
         self._channel = (
             grpc.insecure_channel(server)
             if roots is None
@@ -75,7 +84,6 @@ class Analyst:
         )
         self._stub = analyst_pb2_grpc.AnalystStub(self._channel)
         self._collector = collector_pb2_grpc.CollectorStub(self._channel)
-        token = os.environ.get(TOKEN_VARIABLE)
         self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
 
     def __enter__(self) -> "Analyst":
@@ -170,9 +178,30 @@ class Analyst:
             yield
         except grpc.RpcError as error:
             code, details = error.code(), error.details()
-            if code is grpc.StatusCode.UNAVAILABLE:
+            if code is grpc.StatusCode.UNAVAILABLE and not _answered(error):
                 raise ServerError(
                     f"no aggregator answers at {self._server}: start one with 'geoveil serve',"
                     " or name another with --server"
                 ) from error
-            raise ServerError(f"{details} ({code.name})") from error
+            hint = ""
+            if code is grpc.StatusCode.UNAUTHENTICATED:
+                hint = f"; set {TOKEN_VARIABLE}, or {TOKEN_FILE_VARIABLE} to the name of a file"
+            raise ServerError(f"{details} ({code.name}){hint}") from error
+
+
+def _token() -> str | None:
+    name = os.environ.get(TOKEN_FILE_VARIABLE)
+    if name is None:
+        return os.environ.get(TOKEN_VARIABLE)
+    try:
+        return Path(name).read_text(encoding="ascii").strip()
+    except (OSError, ValueError) as error:
+        raise ServerError(
+            f"{TOKEN_FILE_VARIABLE} names no file with a token: {type(error).__name__}"
+        ) from None
+
+
+def _answered(error: grpc.RpcError) -> bool:
+    """Return whether an error is the server's own, which come with details."""
+    metadata = error.trailing_metadata() or ()
+    return any(key == "grpc-status-details-bin" for key, _ in metadata)
