@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated
+from typing import Annotated, Any
 
 import grpc
 import typer
@@ -65,7 +65,8 @@ class Analyst:
     to another machine.
 
     Raises:
-        ServerError: if a token would have to be sent in the clear, or can't be read; and from every call, when the server refuses it or can't be reached.
+        ServerError: if a token would have to be sent in the clear, or can't be read; and from every
+            call, when the server refuses it or can't be reached.
     """
 
     def __init__(self, server: str, roots: Path | None = None) -> None:
@@ -73,7 +74,8 @@ class Analyst:
         token = _token()
         if token and roots is None and not is_local(server):
             raise ServerError(
-                f"{server} is not on this machine, and a token is sent over TLS only: give --tls-roots"
+                f"{server} is not on this machine, and a token is sent over TLS only: give"
+                " --tls-roots"
             )
         self._channel = (
             grpc.insecure_channel(server)
@@ -203,5 +205,5 @@ def _token() -> str | None:
 
 def _answered(error: grpc.RpcError) -> bool:
     """Return whether an error is the server's own, which come with details."""
-    metadata = error.trailing_metadata() or ()
+    metadata: Any = error.trailing_metadata() or ()
     return any(key == "grpc-status-details-bin" for key, _ in metadata)
