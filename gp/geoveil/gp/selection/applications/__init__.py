@@ -1,0 +1,38 @@
+"""Private selection put to use, each application a function that a trusted curator runs."""
+
+from geoveil.gp.selection.applications.betweenness import Graph, egocentric_betweenness
+from geoveil.gp.selection.applications.influence import Influence
+from geoveil.gp.selection.applications.influence_selection import (
+    NODE_METHODS,
+    TopNodes,
+    top_k_nodes,
+)
+from geoveil.gp.selection.applications.percentile import Percentile
+from geoveil.gp.selection.applications.percentile_selection import (
+    PERCENTILE_METHODS,
+    PercentileEstimate,
+    percentile,
+)
+from geoveil.gp.selection.applications.transmission_known import Transmission
+from geoveil.gp.selection.applications.transmission_selection import (
+    VARIANT_METHODS,
+    SignificantVariant,
+    most_significant,
+)
+
+__all__ = [
+    "NODE_METHODS",
+    "PERCENTILE_METHODS",
+    "VARIANT_METHODS",
+    "Graph",
+    "Influence",
+    "Percentile",
+    "PercentileEstimate",
+    "SignificantVariant",
+    "TopNodes",
+    "Transmission",
+    "egocentric_betweenness",
+    "most_significant",
+    "percentile",
+    "top_k_nodes",
+]

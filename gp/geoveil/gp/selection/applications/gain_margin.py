@@ -1,0 +1,76 @@
+"""Who wins a count, and how many records it takes to make another one win.
+
+Counts that one record moves by at most 1, all in one direction: votes for labels, or the maximum
+operator of attributes. The first of the largest wins, so another one wins after n_w − n_r changes
+if it comes before, and after one more if it comes later. The least of these is the margin: exact
+for votes, where a record moves one count alone, and for all such counts a bound that fits `Margin`.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from geoveil.gp import validation
+from geoveil.gp.selection.scores import Margin, SmoothUtilities
+
+Counts = NDArray[np.int64]
+
+
+def winners_and_margins(counts: ArrayLike) -> tuple[NDArray[np.intp], Counts]:
+    """Return the winner and its margin j ≥ 1 for each row; the margin is 0 for one outcome.
+
+    Args:
+        counts: integers of shape (rows, outcomes).
+
+    Example:
+        >>> winners, margins = winners_and_margins([[22, 8, 17], [1, 4, 2], [0, 0, 0]])
+        >>> winners.tolist(), margins.tolist()
+        ([0, 1, 0], [6, 3, 1])
+    """
+    table = np.asarray(counts, dtype=np.int64)
+    winners = table.argmax(axis=1)
+    outcomes = table.shape[1]
+    if outcomes == 1:
+        return winners, np.zeros(len(table), dtype=np.int64)
+    later = np.arange(outcomes) > winners[:, None]
+    gaps = table.max(axis=1)[:, None] - table + later
+    gaps[np.arange(len(table)), winners] = np.iinfo(np.int64).max
+    return winners, gaps.min(axis=1)
+
+
+def count_margin(counts: ArrayLike) -> Margin:
+    """Return the margin of one row of counts, shape (outcomes,), for `StabilityMechanism`."""
+    row = np.asarray(counts, dtype=np.int64)[None]
+    winners, margins = winners_and_margins(row)
+    return Margin(int(winners[0]), int(margins[0]), row.shape[1])
+
+
+def distance_utilities(margin: Margin) -> NDArray[np.float64]:
+    """Return 0 for the winner and −j for every other outcome, shape (m,): Δ = 1, not monotone.
+
+    The sensitivity is 1, as both margins are 1 where the winner changes.
+    """
+    utilities = np.full(margin.outcomes, -float(margin.margin))
+    utilities[margin.winner] = 0.0
+    return utilities
+
+
+def indicator_utilities(margin: Margin, beta: float) -> SmoothUtilities:
+    """Return 1 for the winner and 0 else, and S = e^{−β'(j−1)}, for `SmoothNoisyMax`.
+
+    The local sensitivity is 1 from j − 1 changes on, so S is β'-smooth; [SNM Theorem 7.3] has j in
+    place of j − 1. β' = β (1 − 2^-20) pays for the rounding of S.
+
+    Args:
+        margin: of the counts.
+        beta: β > 0 of the mechanism.
+
+    Example:
+        >>> scores = indicator_utilities(Margin(winner=0, margin=3, outcomes=2), 0.5)
+        >>> round(scores.smooth_sensitivity, 5)
+        0.36788
+    """
+    utilities = np.zeros(margin.outcomes)
+    utilities[margin.winner] = 1.0
+    exponent = -beta * (1 - 2.0**-20) * max(margin.margin - 1, 0)
+    bound = max(float(np.exp(exponent)), 1 / validation.FARTHEST)
+    return SmoothUtilities(utilities, bound, beta=beta)

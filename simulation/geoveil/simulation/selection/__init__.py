@@ -1,0 +1,21 @@
+"""The experiments of the papers on private selection, at equal and actually satisfied ε.
+
+Beside each mechanism at the ε that it keeps stand the papers' own, at the ε that they claim, with
+the ε that is proved of them. A further application is one import and one line in `_MODULES`.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from geoveil.simulation.selection import influence, percentile, transmission
+from geoveil.simulation.selection.rows import Row, write_csv, write_json
+from geoveil.simulation.selection.settings import Experiment, Options
+
+_MODULES = (percentile, influence, transmission)
+
+EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
+    {module.EXPERIMENT.name: module.EXPERIMENT for module in _MODULES}
+)
+"""Name of the application → its experiment."""
+
+__all__ = ["EXPERIMENTS", "Experiment", "Options", "Row", "write_csv", "write_json"]

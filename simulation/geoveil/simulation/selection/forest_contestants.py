@@ -1,0 +1,169 @@
+"""The mechanisms that the forest experiment compares, and what each really costs."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.gp.selection import (
+    ExponentialMechanism,
+    Margin,
+    PermuteAndFlip,
+    ScoresLike,
+    SelectionMechanism,
+    SmoothNoisyMax,
+    StabilityMechanism,
+)
+from geoveil.gp.selection.applications.forest_labels import LabelName, labeller
+from geoveil.gp.selection.applications.gain_margin import (
+    distance_utilities,
+    indicator_utilities,
+    winners_and_margins,
+)
+from geoveil.simulation.selection.tree_contestants import (
+    published_smooth_bound,
+    published_smooth_law,
+)
+
+Array = NDArray[np.float64]
+Counts = NDArray[np.int64]
+Choice = Callable[[Counts], Array]
+"""Probabilities of the labels, (leaves, labels), by their counts of the same shape."""
+Law = Callable[[int], tuple[float, float]]
+"""Probabilities of the winner, and of each other label, by the margin."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeafContestant:
+    """A way to label leaves.
+
+    Args:
+        name: of the mechanism.
+        choice: from ε and the number of labels.
+        proved: from ε and the number of labels, what is proved of a choice; None where it is ε.
+        published: whether it is set up as a paper prints it.
+    """
+
+    name: str
+    choice: Callable[[float, int], Choice]
+    proved: Callable[[float, int], float] | None = None
+    published: bool = False
+
+
+def _by_counts(name: LabelName) -> Callable[[float, int], Choice]:
+    def choice(epsilon: float, classes: int) -> Choice:
+        return labeller(name, epsilon, classes).probabilities
+
+    return choice
+
+
+def _by_margin(law: Callable[[float, int], Law]) -> Callable[[float, int], Choice]:
+    def choice(epsilon: float, classes: int) -> Choice:
+        known = lru_cache(maxsize=None)(law(epsilon, classes))
+
+        def probabilities(counts: Counts) -> Array:
+            winners, margins = winners_and_margins(counts)
+            return _spread(winners, margins, known, counts.shape[1])
+
+        return probabilities
+
+    return choice
+
+
+def _spread(winners: NDArray[np.intp], margins: Counts, law: Law, classes: int) -> Array:
+    distinct, back = np.unique(margins, return_inverse=True)
+    pairs = np.array([law(int(margin)) for margin in distinct])[back]
+    result = np.repeat(pairs[:, 1:], classes, axis=1)
+    result[np.arange(len(winners)), winners] = pairs[:, 0]
+    return result
+
+
+def _law(
+    mechanism: SelectionMechanism, scores: Callable[[Margin], ScoresLike], classes: int
+) -> Law:
+    def law(margin: int) -> tuple[float, float]:
+        probabilities = mechanism.probabilities(scores(Margin(0, margin, classes)))
+        return float(probabilities[0]), float(probabilities[-1])
+
+    return law
+
+
+def _stability(epsilon: float, classes: int) -> Law:
+    return _law(StabilityMechanism(epsilon), lambda margin: margin, classes)
+
+
+def _distance(epsilon: float, classes: int) -> Law:
+    return _law(ExponentialMechanism(epsilon, 1.0), distance_utilities, classes)
+
+
+def _distance_flip(epsilon: float, classes: int) -> Law:
+    return _law(PermuteAndFlip(epsilon, 1.0), distance_utilities, classes)
+
+
+def _smooth(epsilon: float, classes: int) -> Law:
+    mechanism = SmoothNoisyMax(epsilon, classes)
+    return _law(mechanism, lambda m: indicator_utilities(m, mechanism.beta), classes)
+
+
+def _indicator(margin: Margin) -> Array:
+    return np.asarray(np.eye(margin.outcomes)[margin.winner])
+
+
+def _zero_one(epsilon: float, classes: int) -> Law:
+    return _law(ExponentialMechanism(epsilon, 1.0), _indicator, classes)
+
+
+def _zero_one_flip(epsilon: float, classes: int) -> Law:
+    return _law(PermuteAndFlip(epsilon, 1.0), _indicator, classes)
+
+
+def _cost_at_a_switch(law: Callable[[float, int], Law]) -> Callable[[float, int], float]:
+    """Return what a mechanism costs that does not look at the margin."""
+
+    def cost(epsilon: float, classes: int) -> float:
+        winner, other = law(epsilon, classes)(1)
+        return float(np.log(winner / other))
+
+    return cost
+
+
+def _published_smooth(epsilon: float, classes: int) -> Choice:
+    law = published_smooth_law(epsilon)
+
+    def probabilities(counts: Counts) -> Array:
+        top = np.sort(counts, axis=1)[:, -2:]
+        gaps = top[:, 1] - top[:, 0]
+        return _spread(counts.argmax(axis=1), gaps, lambda gap: law(gap, classes), classes)
+
+    return probabilities
+
+
+LEAF_CONTESTANTS: Sequence[LeafContestant] = (
+    LeafContestant("permute-and-flip, counts", _by_counts("permute_and_flip")),
+    LeafContestant("exponential, counts", _by_counts("exponential")),
+    LeafContestant("stability, optimal", _by_margin(_stability)),
+    LeafContestant("permute-and-flip, distance", _by_margin(_distance_flip)),
+    LeafContestant("exponential, distance", _by_margin(_distance)),
+    LeafContestant("smooth noisy max, proved", _by_margin(_smooth)),
+    LeafContestant(
+        "permute-and-flip, 0/1",
+        _by_margin(_zero_one_flip),
+        _cost_at_a_switch(_zero_one_flip),
+        published=True,
+    ),
+    LeafContestant(
+        "exponential, 0/1",
+        _by_margin(_zero_one),
+        _cost_at_a_switch(_zero_one),
+        published=True,
+    ),
+    LeafContestant(
+        "smooth noisy max, t3",
+        _published_smooth,
+        published_smooth_bound,
+        published=True,
+    ),
+)
+"""Local dampening of the 0/1 utility is the exponential mechanism on the distance: D = j."""

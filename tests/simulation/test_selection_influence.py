@@ -1,0 +1,119 @@
+"""The experiment on influential nodes: drawn choices against exact ones, rows, figures."""
+
+import csv
+import math
+from itertools import permutations
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from geoveil.cli.app import app
+from geoveil.gp import ParameterError
+from geoveil.gp.selection.applications import NODE_METHODS, Graph, Influence
+from geoveil.gp.selection.applications.influence_selection import NodeSetting, Remaining
+from geoveil.simulation.selection import Options
+from geoveil.simulation.selection.influence import (
+    generated_graph,
+    public_bound,
+    read_graph,
+    run,
+)
+from geoveil.simulation.selection.influence_noisy import NOISY, noisy_top_k
+from geoveil.simulation.selection.rows import KEPT, NOMINAL
+
+runner = CliRunner()
+NODES, CHOICES, DRAWS = 6, 2, 20_000
+Z = 5.0
+"""Standard errors that a frequency may be off; 7 mechanisms × 6 nodes: α < 3e-5 in all."""
+
+
+@pytest.fixture
+def graph() -> Graph:
+    """A small graph of uneven degrees."""
+    return Graph(NODES, [(0, 1), (0, 2), (0, 3), (0, 4), (1, 2), (1, 5), (3, 4)])
+
+
+def _exact_inclusion(name: str, known: Influence, epsilon: float) -> np.ndarray:
+    """Return the probability of each node to be among two choices, by enumeration."""
+    method = NODE_METHODS[name]
+    mechanism = method.set_up(epsilon, NodeSetting(known.outcomes, known.degree_bound))
+
+    def p(among):
+        nodes = np.array(among)
+        return mechanism.probabilities(method.tell(Remaining(known, nodes), mechanism))
+
+    everybody = list(range(NODES))
+    first = p(everybody)
+    result = np.zeros(NODES)
+    for a, b in permutations(everybody, CHOICES):
+        left = [node for node in everybody if node != a]
+        both = first[a] * p(left)[left.index(b)]
+        result[[a, b]] += both
+    return result
+
+
+@pytest.mark.parametrize("name", NOISY)
+def test_drawn_choices_have_the_probabilities_of_the_mechanism(name, graph):
+    epsilon, rng = 3.0, np.random.default_rng(11)
+    known = Influence(graph)
+    scores = NOISY[name](known, epsilon)
+    counts = np.zeros(NODES)
+    for _ in range(DRAWS):
+        counts[noisy_top_k(scores, CHOICES, rng)] += 1
+    exact = _exact_inclusion(name, known, epsilon)
+    assert exact.sum() == pytest.approx(CHOICES)
+    error = np.sqrt(exact * (1 - exact) / DRAWS)
+    assert (np.abs(counts / DRAWS - exact) < Z * error).all()
+    # The control: with another ε the same counts are refused.
+    other = _exact_inclusion(name, known, 2 * epsilon)
+    assert (np.abs(counts / DRAWS - other) > Z * error).any()
+
+
+def test_every_mechanism_of_the_library_takes_part():
+    assert NOISY.keys() == NODE_METHODS.keys()
+
+
+def test_rows_keep_their_epsilon_and_nominal_ones_promise_nothing(tmp_path, graph):
+    file = tmp_path / "small.npz"
+    edges = generated_graph(60, np.random.default_rng(2)).edges
+    np.savez(file, u=edges[:, 0], v=edges[:, 1], n=60)
+    rows = run(Options(data=(file,), quick=True))
+    assert {row.dataset for row in rows} == {"small"}
+    assert {row.setting for row in rows} == {"k=5", "k=10", "k=20"}
+    for row in rows:
+        assert 0 <= row.value <= 1
+        if row.standing == KEPT:
+            assert row.proved_epsilon <= row.epsilon * (1 + 1e-9)
+        else:
+            assert row.proved_epsilon == math.inf
+    assert NOMINAL in {row.standing for row in rows}
+
+
+def test_a_large_budget_finds_the_top(graph):
+    known = Influence(graph)
+    best = set(np.argsort(-known.betweenness)[:2].tolist())
+    found = noisy_top_k(NOISY["exponential"](known, 1e4), 2, np.random.default_rng(1))
+    assert set(found.tolist()) == best
+
+
+def test_bounds_are_round_and_above_all_degrees(graph):
+    assert public_bound(graph) == 5
+    assert public_bound(Graph(300, [(0, leaf) for leaf in range(1, 150)])) == 200
+
+
+def test_files_that_hold_no_graph_are_refused(tmp_path):
+    file = tmp_path / "counts.npz"
+    np.savez(file, X=np.arange(3))
+    for missing in (file, tmp_path / "absent.npz"):
+        with pytest.raises(ParameterError, match="data"):
+            read_graph(missing)
+
+
+def test_tables_and_figures_come_out_of_the_command(tmp_path):
+    arguments = ["simulate", "selection", "--application", "nodes", "--quick"]
+    result = runner.invoke(app, [*arguments, "--out", str(tmp_path)], catch_exceptions=False)
+    assert result.exit_code == 0
+    with (tmp_path / "selection-nodes.csv").open(encoding="utf-8", newline="") as stream:
+        assert len(list(csv.DictReader(stream))) == 3 * 3 * 9
+    assert (tmp_path / "selection-nodes.png").read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,92 @@
+"""The experiment on transmission tests: rows, printed numbers, figures."""
+
+import csv
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from geoveil.cli.app import app
+from geoveil.gp import ParameterError
+from geoveil.gp.selection.applications import VARIANT_METHODS, Transmission
+from geoveil.simulation.selection import Options
+from geoveil.simulation.selection.rows import KEPT, NOMINAL
+from geoveil.simulation.selection.transmission import (
+    METOPIC_B,
+    METOPIC_C,
+    METOPIC_FAMILIES,
+    rows_of,
+    run,
+    simulated,
+)
+from geoveil.simulation.selection.transmission_published import published_one_sided
+
+runner = CliRunner()
+
+
+@pytest.fixture(scope="module")
+def real() -> Transmission:
+    """The six published variants."""
+    return Transmission(METOPIC_B, METOPIC_C, METOPIC_FAMILIES)
+
+
+def test_every_mechanism_has_a_row_that_keeps_its_epsilon(real):
+    rows = list(rows_of("real", [real], [3.0, 12.0]))
+    kept = [row for row in rows if row.standing == KEPT]
+    assert {row.mechanism for row in kept} == set(VARIANT_METHODS)
+    assert all(row.proved_epsilon <= row.epsilon * (1 + 1e-9) for row in kept)
+    assert all(0 < row.value <= 1 for row in rows)
+
+
+def test_the_exponential_mechanism_on_six_variants_is_a_softmax(real):
+    b, c = np.array(METOPIC_B), np.array(METOPIC_C)
+    square = (b - c) ** 2 / (b + c)
+    delta = 8 * (METOPIC_FAMILIES - 1) / METOPIC_FAMILIES
+    weights = np.exp(9.0 * (square - square.max()) / (2 * delta))
+    rows = rows_of("real", [real], [9.0])
+    found = next(row.value for row in rows if row.mechanism == "exponential")
+    assert found == pytest.approx(1 / weights.sum(), rel=1e-6)
+
+
+def test_the_withdrawn_one_sided_mechanism_costs_less_than_it_says(real):
+    for epsilon in (3.0, 21.0):
+        printed = published_one_sided(epsilon, real, 6.0)
+        assert printed is not None
+        probabilities, proved = printed
+        assert probabilities.sum() == pytest.approx(1)
+        assert 0.8 * epsilon < proved < epsilon
+
+
+def test_without_room_for_its_beta_the_printed_mechanism_has_no_row():
+    study = simulated(1_000, np.random.default_rng(1))
+    assert published_one_sided(3.0, study, 6.0) is None
+    rows = list(rows_of("simulated", [study], [3.0]))
+    assert "SPS (IV)" not in {row.mechanism for row in rows}
+    assert "SPS (II)" in {row.mechanism for row in rows if row.standing == NOMINAL}
+
+
+def test_studies_are_averaged_with_their_standard_error():
+    rng = np.random.default_rng(4)
+    studies = [simulated(5, rng) for _ in range(4)]
+    together = {row.mechanism: row for row in rows_of("simulated", studies, [6.0])}
+    alone = [{r.mechanism: r for r in rows_of("simulated", [s], [6.0])} for s in studies]
+    for name in ("exponential", "stability"):
+        values = [rows[name].value for rows in alone]
+        assert together[name].value == pytest.approx(np.mean(values))
+        assert together[name].standard_error == pytest.approx(np.std(values, ddof=1) / 2)
+
+
+def test_data_are_refused(tmp_path):
+    with pytest.raises(ParameterError, match="data"):
+        run(Options(data=(tmp_path / "any.csv",)))
+
+
+def test_tables_and_figures_come_out_of_the_command(tmp_path):
+    arguments = ["simulate", "selection", "--application", "tdt", "--quick"]
+    result = runner.invoke(app, [*arguments, "--out", str(tmp_path)], catch_exceptions=False)
+    assert result.exit_code == 0
+    assert "metopic" in result.stdout
+    with (tmp_path / "selection-tdt.csv").open(encoding="utf-8", newline="") as stream:
+        table = list(csv.DictReader(stream))
+    assert {row["setting"] for row in table} == {"m=5", "m=6", "m=20"}
+    assert (tmp_path / "selection-tdt.png").read_bytes().startswith(b"\x89PNG")
