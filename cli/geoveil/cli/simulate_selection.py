@@ -34,7 +34,7 @@ def selection(
     """Private selection: all mechanisms at one ε, which they keep, beside the papers' nominal ones.
 
     percentile: counts (.npz); household incomes without data. nodes: graphs (.npz with u, v, n);
-    one is generated without data. tdt: takes no data.
+    one is generated without data. tree, forest, tdt: take no data.
     """
     experiment = EXPERIMENTS[validation.choice("application", application, EXPERIMENTS)]
     options = Options(data=tuple(data or ()), seed=seed, quick=quick)

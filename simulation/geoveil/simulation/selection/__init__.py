@@ -7,11 +7,11 @@ the ε that is proved of them. A further application is one import and one line 
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from geoveil.simulation.selection import influence, percentile, transmission
+from geoveil.simulation.selection import forest, influence, percentile, transmission, tree
 from geoveil.simulation.selection.rows import Row, write_csv, write_json
 from geoveil.simulation.selection.settings import Experiment, Options
 
-_MODULES = (percentile, influence, transmission)
+_MODULES = (percentile, influence, tree, forest, transmission)
 
 EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
     {module.EXPERIMENT.name: module.EXPERIMENT for module in _MODULES}

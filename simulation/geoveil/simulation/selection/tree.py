@@ -42,7 +42,7 @@ class TreeSetting:
     depths: Sequence[int] = (2, 5)
     budgets: Sequence[float] = (0.01, 0.05, 0.1, 0.5, 1.0, 2.0)
     folds: int = 10
-    most_draws: int = 10
+    most_draws: int = 4
 
     def draws(self, epsilon: float) -> int:
         """Return how many trees to draw in a fold."""

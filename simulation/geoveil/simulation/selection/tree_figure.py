@@ -31,7 +31,7 @@ def draw_tree(rows: Sequence[Row], file: Path) -> None:
     for panel, place in zip(axes[0], places, strict=True):
         draw_accuracy(panel, [r for r in rows if (r.dataset, r.setting) == place], _NOTES)
     handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside right upper", frameon=False, fontsize=9)
+    figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=9)
     figure.suptitle("Private ID3: which attribute to split by", fontsize=13)
     figure.savefig(file, dpi=130)
     pyplot.close(figure)

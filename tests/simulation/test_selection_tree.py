@@ -1,0 +1,192 @@
+"""The tree experiment: expected accuracies against drawn trees, and what printed ones cost."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from geoveil.gp import SeededSource
+from geoveil.gp.selection import PermuteAndFlip
+from geoveil.gp.selection.applications.tree import PrivateDecisionTree, TreePlan
+from geoveil.gp.selection.applications.tree_counts import CodedRecords
+from geoveil.gp.selection.applications.tree_selection import splitter
+from geoveil.simulation.selection.settings import Options
+from geoveil.simulation.selection.tables import ADULT_EDGES, TABLES, Table, table
+from geoveil.simulation.selection.tree import EXPERIMENT, TreeSetting, rows_of
+from geoveil.simulation.selection.tree_contestants import (
+    CONTESTANTS,
+    Contestant,
+    published_smooth_bound,
+    published_smooth_cost,
+    utilities,
+)
+from geoveil.simulation.selection.tree_expected import Fold, label_probabilities
+
+BY_NAME = {contestant.name: contestant for contestant in CONTESTANTS}
+LIBRARY = {
+    "permute-and-flip, max operator": ("permute_and_flip", "max_operator"),
+    "exponential, max operator": ("exponential", "max_operator"),
+    "stability, max operator": ("stability", "max_operator"),
+    "smooth noisy max, proved": ("smooth_noisy_max", "max_operator"),
+    "permute-and-flip, gini": ("permute_and_flip", "gini"),
+    "permute-and-flip, information gain": ("permute_and_flip", "information_gain"),
+    "local dampening": ("local_dampening", "information_gain"),
+    "shifted local dampening": ("shifted_local_dampening", "information_gain"),
+}
+
+
+def _made(n: int, seed: int, most_records: int = 600) -> CodedRecords:
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, [2, 3, 2], size=(n, 3))
+    labels = (
+        (codes[:, 1] == 2) ^ (rng.random(n) < 0.3) ^ ((codes[:, 0] == 1) & (rng.random(n) < 0.3))
+    )
+    return CodedRecords(codes, labels.astype(np.int64), [2, 3, 2], 2, most_records)
+
+
+@pytest.mark.parametrize(("name", "size"), [
+    ("adult", (45_222, 12, 2)), ("mushroom", (8_124, 22, 2)), ("pen_digits", (10_992, 16, 10)),
+    ("wall_sensor", (5_456, 4, 4)), ("wine", (4_898, 11, 7)),
+])  # fmt: skip
+def test_tables_are_the_papers(name: str, size: tuple[int, int, int]) -> None:
+    assert name in TABLES
+    data = table(name)
+    assert (*data.records.shape, len(data.classes)) == size
+    for column, domain in zip(data.records.T, data.domains, strict=True):
+        low, high = (0, domain - 1) if isinstance(domain, int) else domain
+        assert low <= column.min()
+        assert column.max() <= high
+
+
+def test_measurements_become_the_intervals_that_they_are_in() -> None:
+    data = table("adult")
+    coded = data.discretised(ADULT_EDGES)
+    age = coded.attributes.index("age")
+    assert coded.domains[age] == len(ADULT_EDGES["age"]) + 1
+    assert set(coded.records[data.records[:, age] == 25, age]) == {1.0}
+    assert set(coded.records[data.records[:, age] == 24, age]) == {0.0}
+
+
+@pytest.mark.parametrize("name", LIBRARY)
+def test_a_contestant_is_the_mechanism_of_the_library(name: str) -> None:
+    records, part = _made(400, 1), 0.3
+    node = records.counts(records.everyone(), np.arange(3))
+    mechanism, criterion = LIBRARY[name]
+    expected = splitter(
+        mechanism,  # type: ignore[arg-type]
+        criterion,  # type: ignore[arg-type]
+        part,
+        attributes=3,
+        most_records=600,
+    ).probabilities(node)
+    contestant = BY_NAME[name]
+    got = contestant.choice(part, 3)(utilities(contestant.utilities, node))
+    assert got == pytest.approx(expected, rel=1e-6)
+
+
+def test_every_contestant_but_the_printed_ones_is_compared_with_the_library() -> None:
+    assert {c.name for c in CONTESTANTS if not c.published} == set(LIBRARY)
+
+
+def test_labels_of_two_classes_are_those_of_permute_and_flip() -> None:
+    tables = np.random.default_rng(1).integers(0, 9, size=(30, 2))
+    mechanism = PermuteAndFlip(0.4, 1.0, monotone=True)
+    expected = [mechanism.probabilities(row) for row in tables]
+    assert label_probabilities(tables, 0.4) == pytest.approx(np.array(expected))
+
+
+def _drawn(
+    train: CodedRecords, test: CodedRecords, epsilon: float, draws: int
+) -> tuple[float, float]:
+    tree = PrivateDecisionTree(
+        epsilon, values=[2, 3, 2], classes=[0, 1], depth=2, criterion="max_operator",
+        most_records=600,
+    )  # fmt: skip
+    source = SeededSource(3)
+    scores = [
+        tree.fit(train.codes, train.labels, source).score(test.codes, test.labels)
+        for _ in range(draws)
+    ]
+    return float(np.mean(scores)), float(np.std(scores) / np.sqrt(draws))
+
+
+def test_the_expected_accuracy_is_that_of_drawn_trees() -> None:
+    fold = Fold(_made(400, 1), _made(200, 2))
+    contestant = BY_NAME["permute-and-flip, max operator"]
+
+    def expected(epsilon: float) -> float:
+        plan = TreePlan(epsilon, 2, 3, 2)
+        return fold.accuracy(plan, contestant.utilities, contestant.choice(plan.part, 3))
+
+    mean, error = _drawn(fold.train, fold.test, 0.6, 600)
+    # n = 600; 4.9 standard errors is α = 1e-6. The control is another ε.
+    assert abs(mean - expected(0.6)) < 4.9 * error
+    assert abs(mean - expected(0.3)) > 4.9 * error
+
+
+def test_drawing_upper_levels_agrees_with_summing_over_them() -> None:
+    fold = Fold(_made(400, 1), _made(200, 2))
+    contestant = BY_NAME["permute-and-flip, max operator"]
+    plan = TreePlan(0.6, 2, 3, 2)
+    choice = contestant.choice(plan.part, 3)
+    exact = fold.accuracy(plan, contestant.utilities, choice)
+    generator = np.random.default_rng(1)
+    drawn = [fold.accuracy(plan, contestant.utilities, choice, generator) for _ in range(800)]
+    assert abs(np.mean(drawn) - exact) < 4.9 * np.std(drawn) / np.sqrt(800)
+    assert np.std(drawn) > 0
+
+
+@pytest.mark.parametrize("epsilon", [0.02, 0.3])
+@pytest.mark.parametrize("outcomes", [2, 12])
+def test_smooth_noisy_max_as_printed_costs_more_than_three_times_its_epsilon(
+    epsilon: float, outcomes: int
+) -> None:
+    cost = published_smooth_cost(epsilon, outcomes)
+    assert 3 * epsilon < cost <= published_smooth_bound(epsilon, outcomes)
+
+
+def test_the_exponential_mechanism_as_printed_costs_half_of_what_it_is_given() -> None:
+    contestant = BY_NAME["exponential, information gain"]
+    rng, largest = np.random.default_rng(1), 0.0
+    for _ in range(200):
+        less = rng.integers(0, 3, size=(rng.integers(0, 12), 4))
+        record = rng.integers(0, 2, size=(1, 4))
+        ratio = []
+        for rows in (less % 2, np.concatenate([less % 2, record])):
+            made = CodedRecords(rows[:, :3], rows[:, 3], [2, 2, 2], 2, 12)
+            node = made.counts(made.everyone(), np.arange(3))
+            ratio.append(np.log(contestant.choice(1.0, 3)(utilities(contestant.utilities, node))))
+        largest = max(largest, float(np.abs(ratio[0] - ratio[1]).max()))
+    assert contestant.proved is not None
+    assert 0.2 < largest <= contestant.proved(1.0, 3) == 0.5
+
+
+def _as_table(records: CodedRecords) -> Table:
+    return Table(
+        "made", ["a", "b", "c"], [2, 3, 2], records.codes.astype(float), ["n", "y"], records.labels
+    )
+
+
+def test_rows_have_every_mechanism_at_every_epsilon() -> None:
+    setting = TreeSetting(depths=(1, 3), budgets=(0.5, 2.0), folds=2, most_draws=2)
+    rows = list(rows_of(_as_table(_made(500, 4)), setting, seed=1))
+    assert len(rows) == 2 * 2 * (len(CONTESTANTS) + 2)
+    assert {row.mode for row in rows if row.setting == "depth 1"} == {"exact"}
+    assert {row.mode for row in rows if row.setting == "depth 3"} == {"monte-carlo"}
+    assert rows == list(rows_of(_as_table(_made(500, 4)), setting, seed=1))
+    for row in rows:
+        assert 0 <= row.value <= 1
+        contestant: Contestant | None = BY_NAME.get(row.mechanism)
+        if contestant is not None and contestant.proved is None:
+            assert row.proved_epsilon == row.epsilon
+
+
+def test_the_quick_experiment_runs_and_draws(tmp_path: Path) -> None:
+    rows = EXPERIMENT.run(Options(quick=True))
+    value = {(r.mechanism, r.epsilon): r.value for r in rows}
+    majority = 0.7522
+    assert value["no privacy, information gain", 1.0] > 0.82
+    assert all(majority - 0.03 < v < value["no privacy, information gain", 1.0] + 0.005
+               for v in value.values())  # fmt: skip
+    for file in EXPERIMENT.draw(rows, tmp_path):
+        assert file.read_bytes()[:4] == b"\x89PNG"
