@@ -17,6 +17,8 @@ import grpc.aio
 import pytest
 from google.protobuf.message import Message
 
+from geoveil.aggregator.servicers import collector
+from geoveil.aggregator.wire_columns import read_columns
 from geoveil.campaign import SigningKey, seal
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2, collector_pb2, report_pb2
 
@@ -29,6 +31,8 @@ PERMITTED = {
     grpc.StatusCode.FAILED_PRECONDITION,
 }
 MESSAGES = 3000
+LARGE = 160
+"""Reports of a request that is read by NumPy."""
 
 
 def mutated(message: bytes, rng: Random) -> bytes:
@@ -76,6 +80,7 @@ async def test_mutated_messages(
         await wire.create(one)
     await wire.analyst.CloseCampaign(analyst_pb2.CloseCampaignRequest(campaign_id="closed"))
     batch = [wire_report(n, (n % 3, 2**n)) for n in range(4)]
+    large = [wire_report(100 + n, (n % 3, 3**30 + n)) for n in range(LARGE)]
     envelope = campaign_pb2.CampaignEnvelope(campaign=publish("new").published)
     signed = campaign_pb2.CampaignEnvelope.FromString(
         seal(publish("signed").published, SigningKey.generate())
@@ -84,11 +89,11 @@ async def test_mutated_messages(
         (
             "Collector/SubmitReports",
             collector_pb2.SubmitReportsRequest(
-                campaign_id=one.campaign_id, campaign_digest=one.digest, reports=batch
+                campaign_id=one.campaign_id, campaign_digest=one.digest, reports=reports
             ),
             collector_pb2.SubmitReportsResponse,
         )
-        for one in (campaign, closed)
+        for one, reports in ((campaign, batch), (closed, batch), (campaign, large))
     ] + [
         (
             "Collector/GetCampaign",
@@ -255,3 +260,27 @@ async def refused_changes_nothing(
         )
         assert status is not grpc.StatusCode.OK
     assert contents(database) == before
+
+
+async def test_large_requests_are_read_by_numpy(
+    start_server: Any,
+    publish: Callable[..., Any],
+    wire_report: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else the large ones above would put nothing else to the test than the small ones."""
+    read = []
+
+    def spy(message: bytes) -> Any:
+        read.append(read_columns(message))
+        return read[-1]
+
+    monkeypatch.setattr(collector, "read_columns", spy)
+    wire = (await start_server()).wire
+    campaign = publish()
+    await wire.create(campaign)
+    reports = [wire_report(n, (n % 3, 3**30 + n)) for n in range(LARGE)]
+    results = await wire.submit(campaign, *reports)
+    assert [result.status for result in results] == [ACCEPTED] * LARGE
+    assert [len(columns.reports) for columns in read] == [LARGE]
+    assert [n for n, _, _ in await wire.sums(campaign)] == [54, 53, 53]

@@ -1,0 +1,59 @@
+"""How many histories are played, and with what seed.
+
+The environment variable GEOVEIL_HISTORIES=N plays N times as many, with a seed that is drawn anew
+and printed; without it the histories are the same in every run. A failure is shrunk, and printed
+as a list of operations that can be pasted into `test_reproductions.py`.
+"""
+
+import asyncio
+import os
+import secrets
+from collections.abc import Awaitable, Callable
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from .operations import History, histories
+from .traps import watching_statements
+
+MULTIPLE = int(os.environ.get("GEOVEIL_HISTORIES", "0"))
+Play = Callable[[History], Awaitable[None]]
+
+
+def play_many(
+    play: Play, number: int, *, size: int = 20, restarts: bool = True, shrink: bool = True
+) -> None:
+    """Play so many histories, on one event loop.
+
+    Raises:
+        Violation: if a promise was broken, by the shortest history that was found to do so.
+    """
+    phases = [Phase.generate, Phase.shrink] if shrink else [Phase.generate]
+    fresh = secrets.randbits(32) if MULTIPLE else None
+    with watching_statements(), asyncio.Runner() as runner:
+
+        @settings(
+            max_examples=number * max(1, MULTIPLE),
+            derandomize=fresh is None,
+            database=None,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+            phases=phases,
+        )
+        @given(histories(size, restarts=restarts))
+        def test(history: History) -> None:
+            runner.run(_awaited(play, history))
+
+        if fresh is not None:
+            print(f"seed {fresh}, {number * MULTIPLE} histories")
+            test = seed(fresh)(test)
+        test()
+
+
+def play_one(play: Play, history: History) -> None:
+    """Play one history."""
+    with watching_statements(), asyncio.Runner() as runner:
+        runner.run(_awaited(play, history))
+
+
+async def _awaited(play: Play, history: History) -> None:
+    await play(history)

@@ -1,0 +1,272 @@
+"""Replicas in processes of their own, which SIGKILL ends at any instruction.
+
+They are forked from one process that has everything loaded, so that hundreds can be started.
+"""
+
+import asyncio
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+import grpc
+import grpc.aio
+
+from geoveil.aggregator.store.maintenance import check
+from geoveil.proto.v1 import analyst_pb2, collector_pb2
+
+from ..postgres import PostgresServer  # noqa: TID252 - tests are no package
+from .campaigns import SKEW, require
+from .world import Lost, Refused, Unreachable, World, copy_database
+
+_PROGRAM = """
+import asyncio, json, logging, os, signal, sys
+from datetime import datetime
+from pathlib import Path
+from geoveil.aggregator import Settings, serve
+from geoveil.aggregator.database_url import DatabaseURL
+
+def run(database, clock, skew_s):
+    logging.disable()
+    settings = Settings(
+        database=DatabaseURL(database) if "://" in database else Path(database),
+        port=0, clock_skew_s=skew_s, health_interval_s=3600, queue_limit=64, commit_limit=16)
+    now = lambda: datetime.fromisoformat(Path(clock).read_text())
+    tell = lambda address: print(json.dumps([os.getpid(), address]), flush=True)
+    asyncio.run(serve(settings, clock=now, started=tell))
+
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+for line in iter(sys.stdin.readline, ""):
+    if os.fork() == 0:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        run(*json.loads(line))
+        os._exit(0)
+"""
+_SERVICES = {
+    method.name: service.full_name
+    for service in (
+        collector_pb2.DESCRIPTOR.services_by_name["Collector"],
+        analyst_pb2.DESCRIPTOR.services_by_name["Analyst"],
+    )
+    for method in service.methods
+}
+_STEP_S = 0.0003
+"""Between the moments at which a replica may die while it works."""
+_PATIENCE_S = 60
+
+
+class Nursery:
+    """The process that replicas are forked from. Use it as a context manager."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+
+    def fork(self, database: str, clock: Path) -> tuple[int, str]:
+        """Start a replica; return its process id and address."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        order = json.dumps([database, str(clock), SKEW.total_seconds()])
+        self._process.stdin.write(order + "\n")
+        self._process.stdin.flush()
+        pid, address = json.loads(self._process.stdout.readline())
+        return pid, address
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate(timeout=_PATIENCE_S)
+
+
+class _Process:
+    """A running replica."""
+
+    def __init__(self, pid: int, address: str) -> None:
+        self.pid = pid
+        self.channel = grpc.aio.insecure_channel(address)
+        self.condemned: int | None = None
+        """When it is to die, in steps after the next call begins."""
+        self.death: asyncio.TimerHandle | None = None
+
+    def signal(self, number: int) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+
+    async def end(self) -> None:
+        """Kill it and wait until it is gone."""
+        if self.death is not None:
+            self.death.cancel()
+        self.signal(signal.SIGKILL)
+        for _ in range(_PATIENCE_S * 1000):
+            try:
+                os.kill(self.pid, 0)
+            except ProcessLookupError:
+                break
+            await asyncio.sleep(0.001)
+        await self.channel.close()
+
+
+class Processes(World):
+    """Replicas of one database, each started when it is first needed.
+
+    Args:
+        nursery: forks them.
+        folder: empty.
+        postgres: server and URL of a database; None: a SQLite file in the folder.
+        tag: of this history.
+    """
+
+    def __init__(
+        self,
+        nursery: Nursery,
+        folder: Path,
+        postgres: tuple[PostgresServer, str] | None = None,
+        tag: str = "",
+    ) -> None:
+        self.replicas = 2 if postgres is None else 3
+        super().__init__()
+        self.tag = tag
+        self._nursery = nursery
+        self._folder = folder
+        self._postgres = postgres
+        self._generation = 0
+        self._full = False
+        self._alive: list[_Process | None] = [None] * self.replicas
+        self._dead = [False] * self.replicas
+        self._starting = asyncio.Lock()
+
+    @property
+    def database(self) -> str:
+        """Path or URL."""
+        if self._postgres is None:
+            return str(self._folder / f"{self._generation}.sqlite")
+        return self._postgres[1]
+
+    async def _started(self, i: int) -> _Process:
+        if self._dead[i]:
+            raise Unreachable
+        async with self._starting:
+            process = self._alive[i]
+            if process is None:
+                clock = self._folder / f"clock{i}"
+                clock.write_text(self.now[i].isoformat())
+                process = _Process(
+                    *await asyncio.to_thread(self._nursery.fork, self.database, clock)
+                )
+                self._alive[i] = process
+                self._limit(process)
+            return process
+
+    async def start(self, replica: int) -> None:
+        """See `World.start`."""
+        await self._started(replica)
+
+    async def call(self, replica: int, method: str, request: bytes) -> bytes:
+        """See `World.call`."""
+        process = await self._started(replica)
+        temporary = self._folder / f"clock{replica}.{os.getpid()}"
+        temporary.write_text(self.now[replica].isoformat())
+        temporary.replace(self._folder / f"clock{replica}")
+        if process.condemned is not None and process.death is None:
+            process.death = asyncio.get_running_loop().call_later(
+                process.condemned * _STEP_S, process.signal, signal.SIGKILL
+            )
+        send = process.channel.unary_unary(f"/{_SERVICES[method]}/{method}")
+        try:
+            return bytes(await send(request, timeout=_PATIENCE_S))
+        except grpc.aio.AioRpcError as error:
+            if self._alive[replica] is not process:
+                raise Lost from error
+            if process.death is not None and error.code() is grpc.StatusCode.UNAVAILABLE:
+                await self._end(replica, dead=True)
+                raise Lost from error
+            mismatch = error.code() is grpc.StatusCode.FAILED_PRECONDITION
+            raise Refused("DIGEST_MISMATCH" if mismatch else error.code().name) from error
+
+    async def _end(self, i: int, *, dead: bool) -> None:
+        process, self._alive[i] = self._alive[i], None
+        self._dead[i] = dead
+        if process is not None:
+            await process.end()
+
+    def troubled(self, replica: int) -> bool:
+        """See `World.troubled`."""
+        process = self._alive[replica]
+        return self._full or (process is not None and process.condemned is not None)
+
+    async def kill(self, replica: int, at: int, *, all_replicas: bool) -> None:
+        """Send SIGKILL at once, or some moment after the next call begins."""
+        for i in range(self.replicas) if all_replicas else [replica]:
+            if at == 0:
+                await self._end(i, dead=True)
+            elif not self._dead[i]:
+                (await self._started(i)).condemned = at
+
+    async def restart(self, replica: int) -> None:
+        """See `World.restart`."""
+        self._dead[replica] = False
+
+    async def cut(self, replica: int, at: int, *, done: bool) -> None:
+        """Stop a replica for a while, whatever it holds."""
+        process = self._alive[replica]
+        if process is not None:
+            process.signal(signal.SIGSTOP)
+            loop = asyncio.get_running_loop()
+            loop.call_later(at * 5 * _STEP_S, process.signal, signal.SIGCONT)
+
+    async def fill_disk(self, full: bool) -> None:
+        """Let every write to a file fail; a database server has a disk of its own."""
+        if self._postgres is None:
+            self._full = full
+            for process in self._alive:
+                if process is not None:
+                    self._limit(process)
+
+    def _limit(self, process: _Process) -> None:
+        if self._postgres is None:
+            unlimited = resource.RLIM_INFINITY
+            with suppress(ProcessLookupError):
+                resource.prlimit(
+                    process.pid, resource.RLIMIT_FSIZE, (1 if self._full else unlimited, unlimited)
+                )
+
+    async def restart_database(self) -> None:
+        """Kill all and open a copy of the files; or end all connections of the server."""
+        if self._postgres is not None:
+            server, url = self._postgres
+            server.kill_connections(url)
+            return
+        for i in range(self.replicas):
+            await self._end(i, dead=self._dead[i])
+        old = self.database
+        self._generation += 1
+        copy_database(Path(old), Path(self.database))
+
+    async def heal(self) -> None:
+        """See `World.heal`."""
+        self._full = False
+        await self.close()
+        if self._postgres is not None:
+            server, url = self._postgres
+            server.kill_connections(url)  # what a dead process asked last has been done by then
+
+    async def close(self) -> None:
+        """Kill everything."""
+        for i in range(self.replicas):
+            await self._end(i, dead=False)
+
+    def check(self) -> None:
+        """See `World.check`."""
+        database = self.database if self._postgres else Path(self.database)
+        require(check(database).faults == (), "what is stored is what is counted")

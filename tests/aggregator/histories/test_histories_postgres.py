@@ -1,0 +1,101 @@
+"""Histories of faults on PostgreSQL: three replicas, of which none knows the others.
+
+As `test_histories_sqlite`, where it is said what fails them and what is left to chance. Besides:
+a connection is cut at a chosen round, before the server got it or before its answer came back,
+COMMIT included; all connections end at once, which nobody may notice who was idle; the server
+restarts; and the database refuses every write. Histories share a database, under campaigns of
+their own, and the server carries what earlier ones left into later ones.
+
+Left to chance besides: how soon the server notices that a client is gone, and so how long others
+wait for its locks; and when SIGKILL comes, of the few histories with real processes. The disk of
+the server itself is not filled: its refusal of every write stands for that. Rows and sums of the
+whole database are compared at the end of every history.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from ..cutting_proxy import CuttingProxy, cutting_proxy  # noqa: TID252 - tests are no package
+from ..postgres import PostgresServer  # noqa: TID252 - tests are no package
+from .campaigns import Kind
+from .in_process_postgres import InProcessPostgres
+from .machine import Machine
+from .operations import Create, History, RestartDatabase, Upload
+from .playing import Play, play_many, play_one
+from .processes import Nursery, Processes
+
+HISTORIES = 15
+OF_PROCESSES = 3
+
+
+@pytest.fixture
+def proxies(postgres_url: str) -> Iterator[list[CuttingProxy]]:
+    with ExitStack() as stack:
+        folders = [
+            Path(stack.enter_context(TemporaryDirectory()))
+            for _ in range(InProcessPostgres.replicas)
+        ]
+        yield [stack.enter_context(cutting_proxy(postgres_url, folder)) for folder in folders]
+
+
+def player(
+    server: PostgresServer, url: str, proxies: list[CuttingProxy], *, whole_server: bool = False
+) -> Play:
+    numbers = count()
+
+    async def play(history: History) -> None:
+        tag = f"-{next(numbers)}"
+        world = InProcessPostgres(server, url, proxies, tag, whole_server=whole_server)
+        try:
+            await Machine(world).play(history)
+        finally:
+            await world.heal()
+
+    return play
+
+
+def test_each_report_is_counted_once(
+    postgres_server: PostgresServer, postgres_url: str, proxies: list[CuttingProxy]
+) -> None:
+    play_many(player(postgres_server, postgres_url, proxies), HISTORIES)
+
+
+def test_the_server_restarts(
+    postgres_server: PostgresServer, postgres_url: str, proxies: list[CuttingProxy]
+) -> None:
+    first, second = (
+        Upload(tuple((n, Kind.GOOD) for n in numbers), replica=replica)
+        for replica, numbers in enumerate((range(3), range(2, 6)))
+    )
+    history: History = [
+        Create(),
+        first,
+        RestartDatabase(),
+        first,
+        second,
+        RestartDatabase(),
+        second,
+    ]
+    play_one(player(postgres_server, postgres_url, proxies, whole_server=True), history)
+
+
+def test_processes_are_killed(postgres_server: PostgresServer, postgres_url: str) -> None:
+    numbers = count()
+
+    with Nursery() as nursery:
+
+        async def play(history: History) -> None:
+            with TemporaryDirectory() as folder:
+                database = (postgres_server, postgres_url)
+                world = Processes(nursery, Path(folder), database, f"-{next(numbers)}")
+                try:
+                    await Machine(world).play(history)
+                finally:
+                    await world.close()
+
+        play_many(play, OF_PROCESSES)

@@ -1,0 +1,113 @@
+"""Short histories worth keeping: each breaks one control, or once disagreed with the model.
+
+Paste here what a failure prints, shrunk.
+"""
+
+from datetime import timedelta
+
+import pytest
+
+from geoveil.aggregator import SQLiteStore
+
+from .campaigns import SPLIT, WEEKLY, Kind, Violation
+from .mutants import (
+    AcknowledgesBeforeCommit,
+    ClosesLate,
+    CommitsRowsAlone,
+    ForgetsOnRestart,
+    IgnoresDates,
+    LosesSumsOnConflict,
+)
+from .operations import (
+    Clock,
+    Close,
+    Create,
+    Cut,
+    DiskFull,
+    Estimate,
+    Fate,
+    History,
+    Kill,
+    Release,
+    Replay,
+    Restart,
+    RestartDatabase,
+    Together,
+    Upload,
+)
+from .playing import play_one
+from .test_histories_sqlite import player
+
+ONE, TWO = Upload(((0, Kind.GOOD),)), Upload(((1, Kind.GOOD),))
+CONTROLS: list[tuple[type[SQLiteStore], History]] = [
+    (AcknowledgesBeforeCommit, [Create(), ONE, Estimate()]),
+    (ForgetsOnRestart, [Create(), ONE, Kill(), Restart(), ONE]),
+    (LosesSumsOnConflict, [Create(), ONE, Upload(((0, Kind.OTHER), (1, Kind.GOOD)))]),
+    (ClosesLate, [Create(), Close(), ONE]),
+    (IgnoresDates, [Create(), Clock(-timedelta(days=1)), ONE]),
+    # The rows are durable, the process dies before the sums are.
+    (CommitsRowsAlone, [Create(), Kill(at=7), ONE]),
+]
+DISAGREED: dict[str, History] = {
+    "a campaign is created while reports to it are on their way": [
+        Create(fate=Fate.HELD),
+        Together((Replay(fate=Fate.CALLER_GONE), ONE)),
+        Release(),
+    ],
+    "before a campaign opens its first period is not early": [
+        Create(WEEKLY),
+        Clock(-timedelta(seconds=61)),
+        Upload(((15, Kind.GOOD), (1, Kind.GOOD)), WEEKLY),
+    ],
+    "a machine acknowledges nothing after the image of its death": [
+        Create(),
+        Estimate(),
+        Estimate(replica=1),
+        Kill(at=1, all_replicas=True),
+        Together((Close(), Upload(((0, Kind.GOOD),), replica=1))),
+    ],
+    "the disk fills when a replica has died of a request whose caller was gone": [
+        Create(),
+        Kill(at=3),
+        Upload(((0, Kind.GOOD),), fate=Fate.CALLER_GONE),
+        DiskFull(),
+        DiskFull(False),
+    ],
+    "two replicas start at once": [
+        Create(SPLIT, replica=1),
+        Kill(all_replicas=True),
+        Restart(0),
+        Together((Estimate(SPLIT), Estimate(SPLIT), Estimate(SPLIT, 1))),
+    ],
+}
+
+
+@pytest.mark.parametrize(("store", "history"), CONTROLS, ids=lambda x: getattr(x, "__name__", ""))
+def test_a_short_history_breaks_the_control_alone(
+    store: type[SQLiteStore], history: History
+) -> None:
+    play_one(player(), history)
+    with pytest.raises(Violation):
+        play_one(player(store), history)
+
+
+@pytest.mark.parametrize("history", DISAGREED.values(), ids=DISAGREED.keys())
+def test_what_once_disagreed(history: History) -> None:
+    play_one(player(), history)
+
+
+@pytest.mark.parametrize("all_replicas", [False, True], ids=["one", "all"])
+@pytest.mark.parametrize("at", range(1, 14))
+def test_a_death_at_every_statement_of_two_uploads(at: int, all_replicas: bool) -> None:
+    death = Kill(at=at, all_replicas=all_replicas)
+    play_one(player(), [Create(), TWO, death, ONE, TWO, Restart(), RestartDatabase(), ONE])
+
+
+@pytest.mark.parametrize("at", range(1, 14))
+def test_a_statement_fails_wherever_it_stands(at: int) -> None:
+    play_one(player(), [Create(), TWO, Cut(at=at), ONE, ONE, TWO, Estimate()])
+
+
+def test_a_full_disk_loses_nothing_that_was_acknowledged() -> None:
+    uploads = [Upload(tuple((n, Kind.GOOD) for n in range(i, i + 6)), SPLIT) for i in range(18)]
+    play_one(player(), [Create(SPLIT), ONE, DiskFull(), *uploads, DiskFull(False), *uploads])

@@ -1,0 +1,67 @@
+"""Hostile messages against a live server process, as `python -m benchmarks hostile` sends more.
+
+Fails if one gets a status such as INTERNAL, changes any row or estimate, ends the server or fills
+its memory.
+"""
+
+import importlib
+import os
+import sys
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+MESSAGES = 3000
+
+
+@pytest.fixture
+def hostile(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(Path(__file__).parents[2])
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    return importlib.import_module("benchmarks.hostile")
+
+
+def test_hostile_messages_leave_no_trace(hostile: Any) -> None:
+    found = hostile.attack(MESSAGES, seed=1)
+    assert found.faults == []
+    assert sum(found.statuses.values()) == MESSAGES
+    assert set(found.statuses) >= {
+        *("OK", "INVALID_ARGUMENT", "NOT_FOUND", "FAILED_PRECONDITION", "PERMISSION_DENIED"),
+        "RESOURCE_EXHAUSTED",
+    }
+
+
+def test_a_change_of_state_is_noticed(hostile: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control: one new report among the messages."""
+    requests = []
+
+    def draw(known: Any, rng: Random) -> tuple[str, bytes]:
+        if not requests:
+            requests.append(hostile.Requests(known.campaign, 1).draw())
+        return hostile.SUBMIT, requests[0]
+
+    monkeypatch.setattr(hostile, "draw", draw)
+    assert hostile.attack(20, seed=1).faults == ["the state was changed"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"statuses": {"OK": 1, "INTERNAL": 1}}, "status INTERNAL"),
+        ({"statuses": {"OK": 1, "UNAVAILABLE": 1}}, "status UNAVAILABLE"),
+        ({"resident_mb": (100.0, 150.0)}, "memory grew by 50 MB"),
+        ({"alive": False}, "the server does not serve any more"),
+    ],
+)
+def test_every_fault_is_told(hostile: Any, changes: dict[str, Any], fault: str) -> None:
+    sound = {
+        "statuses": {"OK": 2},
+        "resident_mb": (100.0, 110.0),
+        "seconds": 1.0,
+        "same_state": True,
+        "alive": True,
+    }
+    assert hostile.Found(**sound).faults == []
+    assert hostile.Found(**(sound | changes)).faults == [fault]
