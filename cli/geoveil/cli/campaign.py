@@ -3,7 +3,7 @@
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -34,6 +34,7 @@ from geoveil.cli.campaign_text import (
     slug,
 )
 from geoveil.cli.console import out, privacy_text
+from geoveil.cli.plan_file import campaign_of
 from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError, Threshold
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.proto.v1 import campaign_pb2
@@ -52,11 +53,17 @@ _MECHANISMS: dict[str, MechanismSpec] = {
 @app.command()
 def create(
     title: Annotated[str, typer.Argument(help="One line that people read.")],
-    epsilon: Annotated[float, typer.Option(help="ε: two values PER apart are ε-alike.")],
-    per: Annotated[float, typer.Option(help="A distance, in UNIT.")],
+    epsilon: Annotated[
+        float | None, typer.Option(help="ε: two values PER apart are ε-alike.")
+    ] = None,
+    per: Annotated[float | None, typer.Option(help="A distance, in UNIT.")] = None,
     attribute: Annotated[
-        str, typer.Option(help="What participants hold, e.g. 'household income'.")
-    ],
+        str | None, typer.Option(help="What participants hold, e.g. 'household income'.")
+    ] = None,
+    plan: Annotated[
+        Path | None,
+        typer.Option(help="Ask what 'geoveil plan --out' planned, in place of the flags below."),
+    ] = None,
     unit: Annotated[str, typer.Option(help="Unit of PER; 'metre' for places.")] = "metre",
     threshold: Annotated[
         list[float] | None, typer.Option(help="Share above this value. May be repeated.")
@@ -127,54 +134,74 @@ def create(
 
     Example: geoveil campaign create "Income above 100k" --attribute "household income"
     --unit dollar --epsilon 1 --per 8000 --threshold 100000
+
+    With a plan: geoveil campaign create "Income above 100k" --plan plan.toml
     """
-    if mechanism not in _MECHANISMS:
-        raise ParameterError("mechanism", mechanism, "one of " + ", ".join(_MECHANISMS))
-    spec: MechanismSpec | PlanarLaplaceSpec = _MECHANISMS[mechanism]
-    privacy = GeoPrivacy(epsilon, per, unit)
-    soft = 3 / privacy.rate
-    questions = [
-        Question(f"above {at:,.15g}", Threshold(at, width or soft, profile="smoothstep"))
-        for at in threshold or []
-    ]
-    plane = None
-    if place:
-        places = [parse_place(text) for text in place]
-        middle = coordinates("center", center) if center else places[0][1]
-        plane = AzimuthalEquidistant(*middle, radius_m=radius)
-        questions += [
-            Question(label, GaussianKernel(plane.project(where).tolist(), bandwidth or soft))
-            for label, where in places
-        ]
-    if points:
-        if questions:
-            raise ParameterError(
-                "points", points, "without --threshold and --place: they are asked later"
-            )
-        if center:
-            plane = AzimuthalEquidistant(*coordinates("center", center), radius_m=radius)
-        spec = PlanarLaplaceSpec(dimension or (1 if plane is None else plane.dimension))
-    elif not questions:
-        raise ParameterError(
-            "questions", "none", "at least one --threshold or --place, or --points"
-        )
-    elif dimension is not None:
-        raise ParameterError("dimension", dimension, "left out unless there is --points")
-    key = None if sign_key is None else SigningKey.from_pem(sign_key.read_bytes())
     now = datetime.now(UTC)
-    campaign = Campaign(
-        campaign_id=campaign_id or slug(title),
-        title=title,
-        attribute=Attribute(name=attribute, unit=unit, coordinates=plane),
-        privacy=privacy,
-        questions=tuple(questions),
-        mechanism=spec,
-        allocation=Allocation.SPLIT if split else Allocation.PARTITION,
-        opens=now,
-        closes=now + timedelta(days=days),
-        period=None if every is None else parse_period(every),
-        minimum_participants=minimum_participants,
-    )
+    later: dict[str, Any] = {
+        "campaign_id": campaign_id or slug(title),
+        "title": title,
+        "opens": now,
+        "closes": now + timedelta(days=days),
+        "period": None if every is None else parse_period(every),
+        "minimum_participants": minimum_participants,
+    }
+    if plan is not None:
+        said = {
+            "epsilon": epsilon, "per": per, "threshold": threshold, "width": width,
+            "place": place, "bandwidth": bandwidth, "center": center, "points": points,
+            "dimension": dimension, "split": split,
+        }  # fmt: skip
+        for name, value in said.items():
+            if value:
+                raise ParameterError(name, value, "left out: the plan says it")
+        campaign = campaign_of(plan, attribute=attribute, **later)
+    else:
+        if epsilon is None or per is None or attribute is None:
+            needed = {"epsilon": epsilon, "per": per, "attribute": attribute}
+            name = next(name for name, value in needed.items() if value is None)
+            raise ParameterError(f"--{name}", None, "given, unless there is a --plan")
+        if mechanism not in _MECHANISMS:
+            raise ParameterError("mechanism", mechanism, "one of " + ", ".join(_MECHANISMS))
+        spec: MechanismSpec | PlanarLaplaceSpec = _MECHANISMS[mechanism]
+        privacy = GeoPrivacy(epsilon, per, unit)
+        soft = 3 / privacy.rate
+        questions = [
+            Question(f"above {at:,.15g}", Threshold(at, width or soft, profile="smoothstep"))
+            for at in threshold or []
+        ]
+        plane = None
+        if place:
+            places = [parse_place(text) for text in place]
+            middle = coordinates("center", center) if center else places[0][1]
+            plane = AzimuthalEquidistant(*middle, radius_m=radius)
+            questions += [
+                Question(label, GaussianKernel(plane.project(where).tolist(), bandwidth or soft))
+                for label, where in places
+            ]
+        if points:
+            if questions:
+                raise ParameterError(
+                    "points", points, "without --threshold and --place: they are asked later"
+                )
+            if center:
+                plane = AzimuthalEquidistant(*coordinates("center", center), radius_m=radius)
+            spec = PlanarLaplaceSpec(dimension or (1 if plane is None else plane.dimension))
+        elif not questions:
+            raise ParameterError(
+                "questions", "none", "at least one --threshold or --place, or --points"
+            )
+        elif dimension is not None:
+            raise ParameterError("dimension", dimension, "left out unless there is --points")
+        campaign = Campaign(
+            attribute=Attribute(name=attribute, unit=unit, coordinates=plane),
+            privacy=privacy,
+            questions=tuple(questions),
+            mechanism=spec,
+            allocation=Allocation.SPLIT if split else Allocation.PARTITION,
+            **later,
+        )
+    key = None if sign_key is None else SigningKey.from_pem(sign_key.read_bytes())
     with Analyst(server, tls_roots) as analyst:
         digest = analyst.create(encode(campaign), key)
     out.print(f"[bold]{campaign.campaign_id}[/]  {privacy_text(campaign)}  sha256:{digest.hex()}")

@@ -7,7 +7,7 @@ the plan expects of it stands beside that, in a table of its own, for people to 
 import json
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
@@ -37,8 +37,6 @@ from geoveil.proto.v1 import campaign_pb2 as pb
 
 Spec = MechanismSpec | PlanarLaplaceSpec
 _PLANNED = "planned"
-_LATER = ("campaign_id", "title", "opens", "closes")
-"""Fields that are chosen when a campaign is created."""
 
 ON_DEVICES: Mapping[str, Callable[[Alternative, int], Spec]] = MappingProxyType(
     {
@@ -139,8 +137,9 @@ def write_plan(file: Path, wish: Wish, chosen: Chosen) -> None:
         closes=opens + timedelta(days=1),
     )
     message = pb.Campaign.FromString(encode(campaign))
-    for name in _LATER:
-        message.ClearField(name)
+    message.ClearField("opens")
+    message.ClearField("closes")
+    message.campaign_id = message.title = ""
     told = {
         _PLANNED: {
             "participants": wish.participants,
@@ -156,11 +155,12 @@ def write_plan(file: Path, wish: Wish, chosen: Chosen) -> None:
         raise ParameterError("--out", str(file), f"a file to write ({error.strerror})") from None
 
 
-def campaign_of(file: Path, **later: Any) -> Campaign:
+def campaign_of(file: Path, *, attribute: str | None = None, **later: Any) -> Campaign:
     """Return the campaign that a plan describes.
 
     Args:
         file: that `write_plan` wrote.
+        attribute: what participants hold; that of the plan by default.
         later: campaign_id, title, opens, closes, and other fields of `Campaign` to replace.
 
     Raises:
@@ -179,6 +179,8 @@ def campaign_of(file: Path, **later: Any) -> Campaign:
     message.closes.FromDatetime(opens + timedelta(days=1))
     planned = decode(message.SerializeToString(deterministic=True))
     fields = {name: getattr(planned, name) for name in _KEPT}
+    if attribute is not None:
+        fields["attribute"] = replace(planned.attribute, name=attribute)
     return Campaign(**{**fields, **later})
 
 

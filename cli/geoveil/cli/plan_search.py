@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from typing import Any
 
 _TOLERANCE = 1e-3
 """Relative error of the number that is found."""
@@ -34,7 +35,8 @@ def boundary(
         if (good > end) == (factor > 1):
             return None
     ends = sorted((math.log(bad), math.log(good)))
-    return math.exp(brentq(lambda x: excess(math.exp(x)), *ends, xtol=_TOLERANCE))
+    root: Any = brentq(lambda x: excess(math.exp(x)), *ends, xtol=_TOLERANCE)
+    return math.exp(root)
 
 
 def enough(excess: Callable[[float], float], found: float, *, up: bool) -> float:

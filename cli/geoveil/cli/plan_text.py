@@ -104,9 +104,15 @@ def odds_text(row: Mapping[str, Any]) -> str:
         '99.33:0.67'
     """
     other = 100 * row["other_probability"]
-    digits = next((d for d in range(7) if other >= 10 ** (1 - d) - 0.5 * 10.0**-d), None)
-    if digits is None:
+
+    def shown(digits: int) -> bool:
+        """Return whether two digits are left of the smaller one, and what it lacks of even odds."""
+        off = abs(round(other, digits) - other)
+        return bool(off <= 0.03 * min(other, 50 - other))
+
+    if other < 1e-5:
         return "certainty"
+    digits = next((d for d in range(9) if shown(d)), 9)
     return f"{100 - round(other, digits):.{digits}f}:{other:.{digits}f}"
 
 

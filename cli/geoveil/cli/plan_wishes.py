@@ -207,7 +207,8 @@ def _asked(flags: Flags, text: str) -> Flags:
     value: Any = rest.strip()
     if name == "above":
         value = validation.real("--above", _number(value))
-    return replace(flags, **{name: (Path(value) if name == "region" else value,)})
+    changed: dict[str, Any] = {name: (Path(value) if name == "region" else value,)}
+    return replace(flags, **changed)
 
 
 def _answer(name: str, text: str) -> Any:

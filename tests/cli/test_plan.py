@@ -1,0 +1,246 @@
+"""geoveil plan: what it prints, what it refuses, and the campaigns that come of it."""
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from rich.console import Console
+
+from geoveil.campaign import (
+    Allocation,
+    DebiasedLaplaceSpec,
+    PlanarLaplaceSpec,
+    SmoothSpec,
+    decode,
+)
+from geoveil.cli import plan as command
+from geoveil.cli.analyst import Analyst
+from geoveil.cli.plan_choice import planned_for
+from geoveil.cli.plan_file import campaign_of
+from geoveil.cli.plan_report import plan_report
+from geoveil.cli.plan_text import print_plan
+from geoveil.cli.plan_wishes import Flags, wish_of
+from geoveil.gp import ParameterError, Threshold
+
+PRIVACY = ("--epsilon", "1", "--per", "8000")
+LOG_NORMAL = (*PRIVACY, "--unit", "dollar", "--prior", "lognormal:98000,0.83")
+INCOMES = (*PRIVACY, "--prior", "incomes")
+COLLISIONS = ("--epsilon", "1", "--per", "500", "--prior", "collisions")
+QUICK = ("--for-campaign", "--no-bound")
+
+
+@pytest.fixture
+def dates():
+    now = datetime.now(UTC)
+    return {"opens": now, "closes": now + timedelta(days=1)}
+
+
+@pytest.fixture
+def plan(geoveil):
+    def run(*arguments, stdin=None):
+        return geoveil("plan", *map(str, arguments), stdin=stdin, to_server=False)
+
+    return run
+
+
+@pytest.fixture
+def planned(plan):
+    def run(*arguments):
+        return json.loads(plan(*arguments, "--json").stdout)
+
+    return run
+
+
+def test_a_threshold_on_the_incomes_that_ship(plan):
+    shown = plan("--above", 100_000, "--participants", 50_000, *INCOMES)
+    assert shown.exit_code == 0
+    assert "DebiasedLaplace has the least expected error at n = 50,000: ±0.00125" in shown.output
+    within = re.search(r"within ([0-9.]+) % of the best that any unbiased", shown.output)
+    assert within is not None
+    assert 0 < float(within[1]) < 10
+    assert "8,000 dollar apart (ε = 1): from even odds to at most 73:27" in shown.output
+    assert "40,000 dollar apart (ε = 5): from even odds to at most 99.33:0.67" in shown.output
+
+
+def test_the_table_says_what_the_json_says():
+    flags = Flags(
+        above=(98_000.0,), participants=20_000, prior="lognormal:98000,0.83",
+        unit="dollar", epsilon=1.0, per=8_000.0,
+    )  # fmt: skip
+    wish = wish_of(flags)
+    report = plan_report(wish, *planned_for(wish, restricted=True, bound=False))
+    console = Console(width=200)
+    with console.capture() as printed:
+        print_plan(report, console)
+    text = printed.get()
+    cells = [line.split() for line in text.splitlines()]
+    for row in report["alternatives"]:
+        line = next(line for line in text.splitlines() if line.split()[:1] == [row["mechanism"]])
+        assert line.split()[1:] == [
+            row["profile"], f"{row['center'][0]:,.6g}", f"{row['width']:,.6g}",
+            f"{row['error_95']:.3g}", f"{row['share_of_bias']:.0%}", f"{row['times']:.3g}",
+        ]  # fmt: skip
+    for row in report["errors"]:
+        assert [f"{row['participants']:,}", f"±{row['error_95']:.3g}"] in cells
+    assert report["reason"] in " ".join(text.split())
+
+
+def test_more_people_err_less_and_the_choice_errs_least(planned):
+    report = planned("--above", 98_000, "--participants", 20_000, *LOG_NORMAL, *QUICK)
+    errors = [row["error_95"] for row in report["errors"]]
+    assert errors == sorted(errors, reverse=True)
+    assert [row["participants"] for row in report["errors"]] == [
+        2_000, 6_000, 20_000, 60_000, 200_000,
+    ]  # fmt: skip
+    times = [row["times"] for row in report["alternatives"]]
+    assert times[0] == 1
+    assert times == sorted(times)
+
+
+def test_the_soft_question_has_no_bias(planned):
+    report = planned(
+        "--above", 98_000, "--soft", "--width", 24_000, "--participants", 20_000, *LOG_NORMAL,
+        *QUICK,
+    )  # fmt: skip
+    assert report["alternatives"][0]["share_of_bias"] < 1e-6
+    assert report["alternatives"][0]["width"] == 24_000
+    assert report["from_prior"] == 0
+
+
+def test_a_density_with_a_free_bandwidth_is_answered_to_a_tenth(planned):
+    asked = ("--density", "-73.9855,40.758", "--participants", 50_000, *COLLISIONS, *QUICK)
+    report = planned(*asked)
+    width = report["alternatives"][0]["width"]
+    flags = Flags(
+        density=("-73.9855,40.758",), participants=50_000, prior="collisions",
+        epsilon=1.0, per=500.0, bandwidth=width,
+    )  # fmt: skip
+    wish = wish_of(flags)
+    points, weights = wish.prior.nodes()
+    expected = float(weights @ wish.questions[0].truth(points))
+    assert 0.097 < report["alternatives"][0]["error_95"] / expected <= 0.1
+
+
+def test_regions_of_the_plane(planned, tmp_path):
+    square = {"type": "Polygon", "coordinates": [[[-74, 40.7], [-73.95, 40.7], [-73.95, 40.77],
+                                                 [-74, 40.77], [-74, 40.7]]]}  # fmt: skip
+    file = tmp_path / "district.geojson"
+    file.write_text(json.dumps({"type": "Feature", "properties": {}, "geometry": square}))
+    report = planned("--region", file, "--participants", 50_000, *COLLISIONS, *QUICK)
+    assert report["question"] == "district"
+    assert 0 < report["alternatives"][0]["error_95"] < 0.01
+
+
+def test_several_questions_are_compared_at_the_same_promise(planned):
+    places = ("--density", "-73.98,40.75", "--density", "-73.95,40.8", "--density", "-73.9,40.7")
+    report = planned(
+        *places, "--bandwidth", 1_500, "--participants", 50_000, *COLLISIONS
+    )  # fmt: skip
+    rows = {row["allocation"]: row for row in report["allocations"]}
+    assert set(rows) == {"partition", "split", "repeat", "points"}
+    assert not rows.pop("repeat")["same_promise"]
+    assert all(row["same_promise"] for row in rows.values())
+    best = min(rows.values(), key=lambda row: row["typical_error_95"])
+    assert report["choice"] == best["allocation"]
+    assert (report["crossover"] <= 3) == (report["choice"] == "points")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "mechanism", "questions"),
+    [
+        (("--above", 100_000, *INCOMES), DebiasedLaplaceSpec, 1),
+        (("--above", 50_000, "--above", 100_000, "--above", 150_000, *INCOMES),
+         PlanarLaplaceSpec, 0),
+        (("--density", "-73.98,40.75", "--bandwidth", 1_500, *COLLISIONS), DebiasedLaplaceSpec, 1),
+    ],
+)  # fmt: skip
+def test_a_plan_becomes_a_campaign_that_the_server_takes(
+    arguments, mechanism, questions, plan, geoveil, server, tmp_path, dates
+):
+    file = tmp_path / "plan.toml"
+    report = json.loads(
+        plan(*arguments, "--participants", 20_000, "--no-bound", "--out", file, "--json").stdout
+    )
+    name = f"planned-{mechanism.__name__.lower()}-{len(arguments)}"
+    campaign = campaign_of(file, campaign_id=name, title="Planned", **dates)
+    assert type(campaign.mechanism) is mechanism
+    assert len(campaign.questions) == questions
+    assert str(campaign.privacy).startswith(f"ε = {report['privacy']['epsilon']:g} per")
+    if questions == 1 and campaign.dimension == 1:
+        query = campaign.questions[0].query
+        assert isinstance(query, Threshold)
+        best = report["alternatives"][0]
+        assert ([query.at], query.width, query.step) == (
+            best["center"], best["width"], best["profile"],
+        )  # fmt: skip
+    created = geoveil("campaign", "create", "Planned", "--plan", str(file), "--id", name)
+    assert f"{name}  ε = 1 per" in created.output
+    with Analyst(server, None) as analyst:
+        published = {
+            c.campaign_id: c for c in (decode(s.envelope.campaign) for s in analyst.list())
+        }[name]
+    assert published.mechanism == campaign.mechanism
+    assert published.questions == campaign.questions
+    assert published.grid_exponent == campaign.grid_exponent
+    assert published.attribute == campaign.attribute
+
+
+def test_a_plan_without_perturbed_points_keeps_its_questions(tmp_path, dates, plan):
+    """Few people and questions far apart: a partition, with the mechanism of each question."""
+    file = tmp_path / "plan.toml"
+    shown = plan(
+        "--above", 98_000, "--soft", "--width", 1_000, "--participants", 20_000, *LOG_NORMAL,
+        *QUICK, "--out", file,
+    )  # fmt: skip
+    assert shown.exit_code == 0
+    campaign = campaign_of(file, campaign_id="a", title="A", **dates)
+    assert isinstance(campaign.mechanism, SmoothSpec)
+    query = campaign.questions[0].query
+    assert isinstance(query, Threshold)
+    assert query.width == 1_000
+    assert campaign.allocation is Allocation.PARTITION
+
+
+@pytest.mark.parametrize(
+    "contradiction", [("--epsilon", "2"), ("--threshold", "5"), ("--points",), ("--split",)]
+)
+def test_what_a_plan_says_is_not_said_twice(contradiction, geoveil, plan, tmp_path):
+    file = tmp_path / "plan.toml"
+    plan("--above", 98_000, "--participants", 20_000, *LOG_NORMAL, *QUICK, "--out", file)
+    with pytest.raises(ParameterError, match="the plan says it"):
+        geoveil("campaign", "create", "Not published", "--plan", str(file), *contradiction)
+    assert "not-published" not in geoveil("campaign", "list").output
+
+
+def test_a_campaign_without_a_plan_needs_its_privacy(geoveil):
+    with pytest.raises(ParameterError, match="--per must be given, unless there is a --plan"):
+        geoveil("campaign", "create", "Not published", "--epsilon", "1", "--threshold", "5")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a = [", "[privacy]\nepsilon = 1", "[mechanism.unknown]\nx = 1", "nonsense = 2"]
+)
+def test_a_file_that_is_no_plan_makes_no_campaign(text, tmp_path, dates):
+    file = tmp_path / "plan.toml"
+    file.write_text(text)
+    with pytest.raises(ParameterError):
+        campaign_of(file, campaign_id="a", title="A", **dates)
+
+
+def test_the_figure_is_drawn(plan, tmp_path):
+    one, several = tmp_path / "one.png", tmp_path / "several.png"
+    quick = ("--participants", 20_000, *LOG_NORMAL, *QUICK)
+    plan("--above", 98_000, *quick, "--figure", one)
+    plan("--above", 98_000, "--above", 50_000, *quick, "--figure", several)
+    for file in (one, several):
+        assert file.read_bytes().startswith(b"\x89PNG")
+
+
+def test_at_a_terminal_what_is_missing_is_asked_for(plan, monkeypatch):
+    monkeypatch.setattr(command, "at_terminal", lambda: True)
+    answers = "above 98000\n20000\nlognormal:98000,0.83\ndollar\n1\n8000\n"
+    asked = plan(*QUICK, stdin=answers)
+    given = plan("--above", 98_000, "--participants", 20_000, *LOG_NORMAL, *QUICK)
+    assert given.stdout in asked.stdout
+    assert "How many people" in asked.stderr

@@ -1,0 +1,223 @@
+"""Wishes that cannot be met are refused, with the nearest that can: planning there proves it."""
+
+import math
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from geoveil.cli.plan_nearest import check_people, check_plan, check_prior, excess
+from geoveil.cli.plan_priors import prior_source
+from geoveil.cli.plan_report import odds
+from geoveil.cli.plan_text import odds_text
+from geoveil.cli.plan_wishes import Flags, completed, wish_of
+from geoveil.gp import DebiasedLaplace, GeoPrivacy, GeoVeilError, ParameterError, Threshold
+from geoveil.gp.planner import HistogramPrior, plan
+from geoveil.simulation.populations import PopulationFileError
+
+ABOVE = Flags(
+    above=(98_000.0,), participants=5_000, prior="lognormal:98000,0.83", unit="dollar",
+    epsilon=1.0, per=8_000.0,
+)  # fmt: skip
+
+
+def but(**changes):
+    return replace(ABOVE, **changes)
+
+
+def missed(wish):
+    """Return by how much a plan with one kind misses the wish."""
+    kinds = ("DebiasedLaplace",)
+    return excess(
+        wish,
+        plan(wish.questions[0], wish.plane_privacy, wish.prior, wish.participants, kinds=kinds),
+    )
+
+
+def refused(wish):
+    kinds = ("DebiasedLaplace",)
+    found = plan(wish.questions[0], wish.plane_privacy, wish.prior, wish.participants, kinds=kinds)
+    with pytest.raises(ParameterError) as caught:
+        check_plan(wish, found)
+    return str(caught.value)
+
+
+def found(pattern, message):
+    match = re.search(pattern, message)
+    assert match is not None, message
+    return match[1]
+
+
+def proposed(message, flag):
+    """Return the number that a message proposes for a flag; `name must be at least` counts, too."""
+    pattern = rf"--{flag} (?:must be )?at (?:least|most) ([0-9.e,+-]*[0-9])"
+    return float(found(pattern, message).replace(",", ""))
+
+
+def test_the_people_and_the_distance_that_are_proposed_will_do_and_hardly_less():
+    wish = wish_of(but(target_error=0.004))
+    message = refused(wish)
+    people, per = int(proposed(message, "participants")), proposed(message, "per")
+    assert missed(wish.but(participants=people)) <= 0
+    assert missed(wish.but(participants=round(0.98 * people))) > 0
+    assert missed(wish.but(per=per)) <= 0
+    assert missed(wish.but(per=1.02 * per)) > 0
+    epsilon = proposed(message, "epsilon")
+    assert epsilon / 8_000 == pytest.approx(1 / per, rel=0.01)
+    assert epsilon / 8_000 >= 1 / per
+    least = proposed(message, "target-error")
+    assert (
+        missed(wish_of(but(target_error=0.999 * least)))
+        > 0
+        >= missed(wish_of(but(target_error=least)))
+    )
+
+
+def test_a_target_below_what_the_prior_can_tell_needs_less_privacy():
+    """No number of people removes the bias, whose variance is that of the prior's 10,000."""
+    message = refused(wish_of(but(target_error=1e-4, participants=10**9, per=80_000.0)))
+    assert "--participants" not in message
+    assert "--per at most" in message
+
+
+def test_an_epsilon_that_leaves_the_answer_to_the_prior_is_refused():
+    wish = wish_of(but(epsilon=1e-4))
+    message = refused(wish)
+    assert "the prior's, not people's" in message
+    epsilon = proposed(message, "epsilon")
+    assert missed(wish_of(but(epsilon=epsilon))) <= 1e-3
+    assert missed(wish_of(but(epsilon=0.97 * epsilon))) > 0
+
+
+def test_nobody_is_told_how_many_would_do():
+    wish = wish_of(but(participants=0, target_error=0.004))
+    with pytest.raises(ParameterError, match="would do for ±0") as caught:
+        check_people(wish)
+    people = int(found(r"([0-9,]+) would do", str(caught.value)).replace(",", ""))
+    assert (
+        missed(wish.but(participants=people))
+        <= 0
+        < missed(wish.but(participants=round(0.98 * people)))
+    )
+
+
+def test_a_threshold_that_nobody_passes_is_told_the_range(tmp_path):
+    file = tmp_path / "people.csv"
+    file.write_text("income\n10\n20\n30\n")
+    flags = but(prior=str(file), prior_column=("income",))
+    for outside, who in ((30.0, "nobody"), (5.0, "everybody")):
+        with pytest.raises(ParameterError, match=who) as caught:
+            check_prior(wish_of(replace(flags, above=(outside,))))
+        assert found(r"(\[.*\)) would do", str(caught.value)) == "[10, 30)"
+    for inside in (10.0, 29.999):
+        check_prior(wish_of(replace(flags, above=(inside,))))
+
+
+def test_a_circle_with_nobody_is_told_a_radius():
+    empty = Flags(
+        within=("-73.9,40.45,1000",), participants=50_000, prior="collisions", epsilon=1.0,
+        per=500.0,
+    )  # fmt: skip
+    with pytest.raises(ParameterError, match="nobody") as caught:
+        check_prior(wish_of(empty))
+    radius = found(r"radius from ([0-9.]+) to", str(caught.value))
+    check_prior(wish_of(replace(empty, within=(f"-73.9,40.45,{radius}",))))
+
+
+@pytest.mark.parametrize(
+    ("changes", "flag"),
+    [
+        ({"above": ()}, "question"),
+        ({"participants": None}, "--participants"),
+        ({"epsilon": None}, "--epsilon"),
+        ({"per": None}, "--per"),
+        ({"prior": None}, "--prior"),
+        ({"unit": None}, "--unit"),
+        ({"epsilon": math.nan}, "epsilon"),
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"per": -1.0}, "per"),
+        ({"above": (math.inf,)}, "at"),
+        ({"between": ("5",)}, "--between"),
+        ({"between": ("9,5",)}, "high"),
+        ({"between": ("a,b",)}, "--between"),
+        ({"prior": "somebody"}, "--prior"),
+        ({"prior": "lognormal:-5,1"}, "--prior"),
+        ({"prior": "lognormal:5"}, "--prior"),
+        ({"prior": "lognormal:5,0"}, "--prior"),
+        ({"prior": "people.csv"}, "--prior-column"),
+        ({"prior_column": ("income",)}, "--prior-column"),
+        ({"prior": "collisions"}, "--prior"),
+        ({"prior": "incomes", "unit": "euro"}, "--unit"),
+        ({"density": ("-73.9,40.7",)}, "questions"),
+        ({"above": (), "within": ("-73.9,40.7,500",)}, "--prior"),
+        ({"above": (), "within": ("-73.9,40.7",), "prior": "collisions", "unit": None}, "--within"),
+        ({"width": 5.0}, "--width"),
+        ({"bandwidth": 5.0}, "--bandwidth"),
+        ({"target_error": 0.0}, "--target-error"),
+    ],
+)
+def test_rubbish_is_refused_by_name(changes, flag):
+    with pytest.raises(ParameterError) as caught:
+        wish_of(completed(but(**changes), None))
+    assert caught.value.name == flag
+
+
+def test_files_that_are_no_priors_are_refused_without_a_row(tmp_path):
+    file = tmp_path / "brackets.csv"
+    for text in (
+        "low,high,count\n0,1,31415\n2,3,4\n",
+        "low,high\n0,1\n",
+        "low,high,count\n0,1,x\n",
+    ):
+        file.write_text(text)
+        with pytest.raises(PopulationFileError) as caught:
+            prior_source(f"histogram:{file}")
+        assert "31415" not in str(caught.value)
+    for text in ("low,high,count\n0,1,-3\n", "low,high,count\n1,0,3\n", "low,high,count\n"):
+        file.write_text(text)
+        with pytest.raises(GeoVeilError):
+            prior_source(f"histogram:{file}")
+
+
+def test_a_histogram_and_rows_are_read(tmp_path):
+    file = tmp_path / "brackets.csv"
+    file.write_text("low,high,count\n0,50000,30\n50000,100000,50\n100000,200000,20\n")
+    found = prior_source(f"histogram:{file}").make(None)
+    assert isinstance(found, HistogramPrior)
+    assert found.expectation(lambda x: x > 75_000, breaks=[75_000]) == pytest.approx(0.45)
+    rows = tmp_path / "rows.csv"
+    rows.write_text("income,people\n10,1\n20,3\n")
+    read = prior_source(str(rows), ("income",), "people").make(None)
+    assert read.expectation(lambda x: x) == pytest.approx(17.5)
+
+
+def test_the_odds_are_what_a_report_can_tell():
+    """Bayes with the densities of a mechanism: never above, and almost reached."""
+    privacy = GeoPrivacy(1.0, per=2.0)
+    mechanism = DebiasedLaplace(Threshold(0.0, 8.0, "smoothstep"), privacy)
+    y = np.linspace(-4.0, 5.0, 4_001)
+    x = np.linspace(-12.0, 12.0, 97)
+    logs = np.stack([mechanism.log_density(y, place) for place in x])
+    possible = np.isfinite(logs).all(axis=0)
+    for row in odds(privacy):
+        apart = round(row["distance"] / (x[1] - x[0]))
+        gain = np.abs(logs[apart:, possible] - logs[:-apart, possible]).max()
+        posterior = 1 / (1 + np.exp(-gain))
+        assert 0.75 * row["epsilon"] < gain or row["distance"] > 8
+        assert posterior <= row["probability"] + 1e-12
+        assert row["probability"] + row["other_probability"] == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "said"),
+    [
+        (0.01, "50.25:49.75"),
+        (1.0, "73:27"),
+        (2.0, "88:12"),
+        (5.0, "99.33:0.67"),
+        (800.0, "certainty"),
+    ],
+)
+def test_odds_in_words(epsilon, said):
+    assert odds_text(odds(GeoPrivacy(epsilon, per=1.0))[0]) == said
