@@ -2,7 +2,20 @@
 
 import argparse
 
-from benchmarks import host, kde, oneway, release, scale, simulate, startup, store, submit
+from benchmarks import (
+    host,
+    hostile,
+    kde,
+    memory,
+    oneway,
+    release,
+    scale,
+    serve_load,
+    simulate,
+    startup,
+    store,
+    submit,
+)
 
 TABLES = {
     "simulate": simulate.table,
@@ -12,6 +25,9 @@ TABLES = {
     "host": host.table,
     "store": store.table,
     "submit": submit.table,
+    "serve_load": serve_load.table,
+    "memory": memory.table,
+    "hostile": hostile.table,
     "oneway": oneway.table,
     "kde": kde.table,
 }

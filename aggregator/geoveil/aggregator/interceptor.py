@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError
 
 from geoveil.aggregator.diagnostics import traceback_without_values
 from geoveil.aggregator.errors import Code, public
+from geoveil.aggregator.interceptors.surround import PerMethod
 from geoveil.aggregator.status_details import trailing_metadata
 from geoveil.gp import ParameterError
 
@@ -26,6 +27,9 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
     are left alone.
     """
 
+    def __init__(self) -> None:
+        self._guarded = PerMethod(_guarded)
+
     async def intercept_service(
         self,
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable["_Handler | None"]],
@@ -35,7 +39,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         handler = await continuation(handler_call_details)
         if handler is None:
             return handler
-        return _guarded(handler, handler_call_details.method)
+        return self._guarded(handler, handler_call_details.method)
 
 
 def _guarded(handler: "_Handler", method: str) -> "_Handler":

@@ -8,7 +8,7 @@ that the median of their means can be told: more sums, and nothing else that is 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from struct import Struct
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -98,7 +98,8 @@ class Layout:
         ids = np.frombuffer(reports.ids, _ID)
         rows = np.empty(len(reports), _PACKED)
         rows["report_id"] = ids["whole"]
-        slots = self.campaign.slot(reports.indices.astype(np.int64), reports.periods)
+        slot: Any = self.campaign.slot  # of arrays as of integers
+        slots = slot(reports.indices.astype(np.int64), reports.periods)
         rows["sum_index"] = slots * self.blocks + ids["last"] % self.blocks
         rows["value"] = reports.values
         return list(map(PackedReport._make, _PACKED_REPORT.iter_unpack(rows.tobytes())))

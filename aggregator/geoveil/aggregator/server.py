@@ -27,7 +27,7 @@ from geoveil.aggregator.rates import Rate, RateLimits
 from geoveil.aggregator.reader import Reader
 from geoveil.aggregator.readiness import Readiness, writable
 from geoveil.aggregator.service import Clock, utc_now
-from geoveil.aggregator.servicers import AnalystServicer, CollectorServicer
+from geoveil.aggregator.servicers import AnalystServicer, CollectorServicer, add_collector
 from geoveil.aggregator.store import Store
 from geoveil.aggregator.store import open_store as open_database
 from geoveil.aggregator.tls import Certificates, certificates
@@ -35,7 +35,6 @@ from geoveil.campaign import State
 from geoveil.gp import ParameterError
 from geoveil.proto.v1 import analyst_pb2, collector_pb2
 from geoveil.proto.v1.analyst_pb2_grpc import add_AnalystServicer_to_server
-from geoveil.proto.v1.collector_pb2_grpc import add_CollectorServicer_to_server
 
 _LOG = logging.getLogger(__name__)
 
@@ -197,7 +196,7 @@ class Aggregator:
                 ("grpc.so_reuseport", 0),  # two servers on one port would share its requests
             ],
         )
-        add_CollectorServicer_to_server(CollectorServicer(self._service), server)
+        add_collector(CollectorServicer(self._service), server)
         add_AnalystServicer_to_server(AnalystServicer(self._service), server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         if self._settings.reflection:

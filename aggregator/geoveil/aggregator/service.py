@@ -17,6 +17,7 @@ from geoveil.aggregator.library import CampaignStanding, Clock, Library, utc_now
 from geoveil.aggregator.publication import Publication, publish
 from geoveil.aggregator.rates import RateLimits
 from geoveil.aggregator.reader import Reader
+from geoveil.aggregator.report_columns import any_later
 from geoveil.aggregator.reports import Reason, Report, Result, Status
 from geoveil.aggregator.store import CampaignRecord, Outcome, Submission
 from geoveil.aggregator.values import estimate_queries
@@ -165,7 +166,9 @@ class Service:
         if campaign_digest != publication.digest:
             raise ServiceError(Code.DIGEST_MISMATCH)
         self._limits.admit_campaign(campaign_id, len(reports))
-        faults = [publication.admission.fault(report) for report in reports]
+        faults = publication.admission.faults(reports)
+        if not any(faults):
+            return list(await self._count(publication, reports))
         sound = [r for r, fault in zip(reports, faults, strict=True) if fault is None]
         results = await self._count(publication, sound)
         return [next(results) if fault is None else fault for fault in faults]
@@ -283,12 +286,15 @@ class Service:
         periods = await asyncio.to_thread(periods_shown, layout, sums, begun, period)
         return standing, layout, periods, begun
 
-    async def _count(self, publication: Publication, reports: list[Report]) -> Iterator[Result]:
+    async def _count(self, publication: Publication, reports: Sequence[Report]) -> Iterator[Result]:
         """Return what became of reports that have no fault, in their order."""
         campaign = publication.campaign
         latest = self._latest_period(campaign)
+        if not any_later(reports, latest):
+            outcomes = await self._write(publication, reports, admit=self._admits(campaign))
+            return map(_RESULTS.__getitem__, outcomes)
         early = [report for report in reports if report.period > latest]
-        in_time = [report for report in reports if report.period <= latest] if early else reports
+        in_time = [report for report in reports if report.period <= latest]
         # A period that has not begun takes no new report, but what was counted before the clock
         # was set back is still known. First, as a failure of what follows then leaves no trace.
         of_early = await self._write(publication, early, admit=False)
@@ -305,7 +311,7 @@ class Service:
     ) -> Iterator[Outcome]:
         if not reports:
             return iter(())
-        packed = [publication.layout.pack(report) for report in reports]
+        packed = publication.layout.pack_all(reports)
         submission = Submission(publication.campaign.campaign_id, packed, admit)
         return iter(await self._writer.submit(submission))
 

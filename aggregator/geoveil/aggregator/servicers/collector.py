@@ -1,14 +1,27 @@
 """What devices talk to."""
 
-from collections.abc import AsyncIterable, AsyncIterator
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from typing import Any
 
+import grpc
+import grpc.aio
+
 from geoveil.aggregator.library import CampaignStanding
-from geoveil.aggregator.reports import Report
+from geoveil.aggregator.reports import Report, Result
 from geoveil.aggregator.service import Service
-from geoveil.aggregator.servicers.translation import STATES, envelope, results
+from geoveil.aggregator.servicers.translation import STATES, envelope, results, serialized_results
+from geoveil.aggregator.wire_columns import Columns, read_columns
 from geoveil.proto.v1 import collector_pb2 as pb
 from geoveil.proto.v1.collector_pb2_grpc import CollectorServicer as WireServicer
+from geoveil.proto.v1.collector_pb2_grpc import add_CollectorServicer_to_server
+
+_Submission = Columns | pb.SubmitReportsRequest
+_NAME = pb.DESCRIPTOR.services_by_name["Collector"].full_name
+
+
+_MANY = 1_000
+"""Reports that are translated off the event loop."""
 
 
 class CollectorServicer(WireServicer):
@@ -39,14 +52,7 @@ class CollectorServicer(WireServicer):
         self, request: pb.SubmitReportsRequest, context: Any
     ) -> pb.SubmitReportsResponse:
         """See collector.proto."""
-        reports = [
-            Report(r.report_id, [(a.query_index, a.value) for a in r.answers], r.period)
-            for r in request.reports
-        ]
-        of_reports = await self._service.submit(
-            request.campaign_id, request.campaign_digest, reports, context.peer()
-        )
-        return pb.SubmitReportsResponse(results=results(of_reports))
+        return pb.SubmitReportsResponse(results=results(await self._submit(request, context)))
 
     async def SubmitReportStream(  # noqa: N802 - the wire contract names it
         self, request_iterator: AsyncIterable[pb.SubmitReportsRequest], context: Any
@@ -55,6 +61,56 @@ class CollectorServicer(WireServicer):
         # One at a time: a sender that is faster than the disk is held back by HTTP/2 flow control.
         async for request in request_iterator:
             yield await self.SubmitReports(request, context)
+
+    async def submit(self, submission: _Submission, context: Any) -> bytes:
+        """SubmitReports, with a response that is serialised: of thousands, most are alike."""
+        return serialized_results(await self._submit(submission, context))
+
+    async def submit_stream(
+        self, submissions: AsyncIterable[_Submission], context: Any
+    ) -> AsyncIterator[bytes]:
+        """SubmitReportStream, likewise."""
+        async for submission in submissions:
+            yield await self.submit(submission, context)
+
+    async def _submit(self, submission: _Submission, context: Any) -> Sequence[Result]:
+        reports: Sequence[Report]
+        if isinstance(submission, Columns):
+            reports = submission.reports
+        elif len(submission.reports) < _MANY:
+            reports = _reports(submission)
+        else:
+            reports = await asyncio.to_thread(_reports, submission)
+        return await self._service.submit(
+            submission.campaign_id, submission.campaign_digest, reports, context.peer()
+        )
+
+
+def add_collector(servicer: CollectorServicer, server: grpc.aio.Server) -> None:
+    """Let a server answer the calls of devices."""
+    fast: dict[str, Any] = {
+        "SubmitReports": grpc.unary_unary_rpc_method_handler(
+            servicer.submit, request_deserializer=_read
+        ),
+        "SubmitReportStream": grpc.stream_stream_rpc_method_handler(
+            servicer.submit_stream, request_deserializer=_read
+        ),
+    }
+    # gRPC takes the handler that was registered last or, in older versions, added first.
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_NAME, fast),))
+    add_CollectorServicer_to_server(servicer, server)
+    server.add_registered_method_handlers(_NAME, fast)
+
+
+def _read(message: bytes) -> _Submission:
+    return read_columns(message) or pb.SubmitReportsRequest.FromString(message)
+
+
+def _reports(request: pb.SubmitReportsRequest) -> list[Report]:
+    return [
+        Report(r.report_id, [(a.query_index, a.value) for a in r.answers], r.period)
+        for r in request.reports
+    ]
 
 
 def _campaign(standing: CampaignStanding) -> pb.GetCampaignResponse:

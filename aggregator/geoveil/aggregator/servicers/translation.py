@@ -9,7 +9,7 @@ from geoveil.aggregator.store import CampaignRecord
 from geoveil.aggregator.values import MOST_QUESTIONS
 from geoveil.campaign import PointQuestion, State, decode_point_question
 from geoveil.gp import GeoPrivacy, ParameterError
-from geoveil.proto.v1 import analyst_pb2, campaign_pb2, report_pb2
+from geoveil.proto.v1 import analyst_pb2, campaign_pb2, collector_pb2, report_pb2
 
 STATES = MappingProxyType(
     {
@@ -60,6 +60,25 @@ def results(of_reports: Sequence[Result]) -> list[report_pb2.ReportResult]:
                 detail=of_report.detail,
             )
     return [messages[id(of_report)] for of_report in of_reports]
+
+
+def serialized_results(of_reports: Sequence[Result]) -> bytes:
+    """Return a SubmitReportsResponse with what became of each report, serialised.
+
+    Example:
+        >>> from geoveil.proto.v1.collector_pb2 import SubmitReportsResponse
+        >>> accepted = Result(Status.ACCEPTED)
+        >>> response = SubmitReportsResponse(results=results([accepted, accepted]))
+        >>> serialized_results([accepted, accepted]) == response.SerializeToString()
+        True
+    """
+    # A message of one element per distinct result; joined messages are one with all elements.
+    pieces: dict[int, bytes] = {}
+    for of_report in of_reports:
+        if id(of_report) not in pieces:
+            one = collector_pb2.SubmitReportsResponse(results=results([of_report]))
+            pieces[id(of_report)] = one.SerializeToString()
+    return b"".join([pieces[id(of_report)] for of_report in of_reports])
 
 
 def point_questions(request: analyst_pb2.EstimateQueriesRequest) -> list[PointQuestion]:

@@ -1,0 +1,147 @@
+"""The whole server under load: single reports beside a bare echo, batches into both databases.
+
+The client is a process of its own. The reference of single reports is a bare grpc.aio server that
+returns its request, with the same client, concurrency and size of message. Beside each rate stand
+the time of processors that the server used and the load average of the machine: where others use
+it too, the time of processors bends less.
+"""
+
+import os
+import statistics
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.load_client import Load, run
+from benchmarks.serving import ECHO, SUBMIT, Served, postgres, processor_s, publish, served
+from geoveil.campaign import Campaign
+
+ROUNDS = 5
+CALLS, CONCURRENCY = 6_000, 128
+BATCH, BATCHES, BATCHES_AT_ONCE = 4_096, 150, 8
+
+
+class Measured(NamedTuple):
+    """One run."""
+
+    rate: float
+    """Reports per second."""
+    server_us: float
+    """Microseconds of processors that the server used per report."""
+    client_us: float
+    """Likewise, the client."""
+    database_us: float
+    """Likewise, the processes of PostgreSQL."""
+    p99_ms: float
+
+
+def table() -> None:
+    """Print reports per second, ratios and latencies."""
+    with tempfile.TemporaryDirectory() as folder:
+        _print_single(str(Path(folder) / "single.db"))
+        _print_batches("SQLite", str(Path(folder) / "batches.db"))
+    with postgres() as (url, process):
+        _print_batches("PostgreSQL", url, process)
+
+
+def measure(
+    server: Served,
+    method: str,
+    campaign: Campaign,
+    *,
+    reports: int = 1,
+    calls: int = CALLS,
+    concurrency: int = CONCURRENCY,
+    rate: float | None = None,
+    database: psutil.Process | None = None,
+) -> Measured:
+    """Return what a load costs."""
+    others = [] if database is None else [database, *database.children()]
+    before, before_of_others = server.processor_s(), processor_s(*others)
+    sent = run(Load(server.address, method, campaign, reports, calls, concurrency, rate))
+    spent, spent_by_others = server.processor_s() - before, processor_s(*others) - before_of_others
+    count = reports * calls
+    return Measured(
+        count / sent.seconds,
+        1e6 * spent / count,
+        1e6 * sent.processor_s / count,
+        1e6 * spent_by_others / count,
+        1e3 * sent.quantile(0.99),
+    )
+
+
+def median(runs: Sequence[Measured]) -> Measured:
+    """Return the median of each number."""
+    return Measured(*map(statistics.median, zip(*runs, strict=True)))
+
+
+def _print_single(database: str) -> None:
+    names = ("bare echo", "SubmitReports")
+    with served("echo") as echo, served("aggregator", database) as aggregator:
+        campaign = publish(aggregator.address)
+        runs: dict[str, list[Measured]] = {name: [] for name in names}
+        for _ in range(ROUNDS):
+            for name, server, method in zip(names, (echo, aggregator), (ECHO, SUBMIT), strict=True):
+                runs[name].append(measure(server, method, campaign))
+        medians = {name: median(of_one) for name, of_one in runs.items()}
+        highest = medians["SubmitReports"].rate
+        # What the machine does to anybody's latency at this moment stands beside ours.
+        halves = [
+            measure(server, method, campaign, calls=max(1, int(5 * highest / 2)), rate=highest / 2)
+            for server, method in ((echo, ECHO), (aggregator, SUBMIT))
+        ]
+    ratios = [b.rate / a.rate for a, b in zip(*runs.values(), strict=True)]
+    shown = _table(f"single reports, {CONCURRENCY} at once, median of {ROUNDS}")
+    for name, of_one in medians.items():
+        _row(shown, name, of_one)
+    for name, half in zip(names, halves, strict=True):
+        _row(shown, f"{name}, at half the rate of ours", half)
+    Console().print(shown)
+    print(
+        f"ratio to the echo: {statistics.median(ratios):.2f}"
+        f" ({min(ratios):.2f} to {max(ratios):.2f})"
+    )
+
+
+def _print_batches(name: str, database: str, process: psutil.Process | None = None) -> None:
+    with served("aggregator", database) as server:
+        campaign = publish(server.address)
+        runs = [
+            measure(
+                server,
+                SUBMIT,
+                campaign,
+                reports=BATCH,
+                calls=BATCHES,
+                concurrency=BATCHES_AT_ONCE,
+                database=process,
+            )
+            for _ in range(ROUNDS)
+        ]
+        shown = _table(f"{name}: batches of {BATCH:,}, {BATCHES_AT_ONCE} at once")
+        _row(shown, f"median of {ROUNDS}", median(runs))
+        _row(shown, "fastest", max(runs))
+        Console().print(shown)
+        print(f"resident: {server.resident_mb():.0f} MB")
+
+
+def _table(title: str) -> Table:
+    columns = ("", "reports/s", "server µs", "client µs", "database µs", "p99 ms", "load average")
+    return Table(*columns, title=title, title_justify="left")
+
+
+def _row(shown: Table, name: str, one: Measured) -> None:
+    shown.add_row(
+        name,
+        f"{one.rate:,.0f}",
+        f"{one.server_us:,.1f}",
+        f"{one.client_us:,.1f}",
+        f"{one.database_us:,.1f}",
+        f"{one.p99_ms:,.1f}",
+        f"{os.getloadavg()[0]:.1f}",
+    )
