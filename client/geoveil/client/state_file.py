@@ -39,11 +39,12 @@ class StateFile:
         JournalError: if the directory can't be used, or another version wrote the file.
     """
 
+    _connection: sqlite3.Connection | None = None
+
     def __init__(
         self, state_dir: str | os.PathLike[str] | None, name: str, schema: str, version: int
     ) -> None:
         self._lock = threading.Lock()
-        self._connection: sqlite3.Connection | None = None
         self._inode = 0
         self._path: Path | None = None
         if state_dir is None:
@@ -52,6 +53,10 @@ class StateFile:
             self._path = Path(state_dir).absolute() / name
             self._prepare(self._path, f"{schema}PRAGMA user_version = {version};", version)
         _FILES.add(self)
+
+    def __del__(self) -> None:
+        # Of a client that was forgotten: what was committed is safe, so it may end quietly.
+        self._disconnect()
 
     @property
     def durable(self) -> bool:
