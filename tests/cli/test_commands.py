@@ -132,3 +132,28 @@ def test_linear_profile_is_not_offered_where_it_can_not_be_debiased():
 
     with pytest.raises(UnsupportedError, match="smoothstep"):
         DebiasedLaplaceSpec().build(Threshold(1, 1, "linear"), GeoPrivacy(1, 1))
+
+
+def test_saying_yes_to_a_recurring_campaign_permits_every_period_to_the_last_bit():
+    from datetime import UTC, datetime, timedelta
+
+    from geoveil.campaign import Attribute, Campaign, Question
+    from geoveil.cli.contribute import policy_for
+    from geoveil.gp import GeoPrivacy, Threshold
+
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    campaign = Campaign(
+        campaign_id="daily",
+        title="Income above 100k",
+        attribute=Attribute(name="income", unit="dollar"),
+        privacy=GeoPrivacy(0.1, 8_000, "dollar"),
+        questions=(Question("above", Threshold(100_000, 240_000, "smoothstep")),),
+        opens=now,
+        closes=now + timedelta(days=10),
+        period=timedelta(days=1),
+    )
+    # Ten times the double 0.1 is more than 1: a product of doubles would refuse the last period.
+    most = policy_for(campaign).limit("income").campaign
+    assert (
+        most.exact_rate >= 10 * campaign.privacy.exact_rate > GeoPrivacy(0.1 * 10, 8_000).exact_rate
+    )

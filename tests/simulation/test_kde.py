@@ -9,9 +9,10 @@ import pytest
 from scipy import stats
 
 from geoveil.gp import GaussianKernel, ParameterError
+from geoveil.gp.planner.prediction import mean_reciprocal
 from geoveil.simulation.experiments.kde import IN_ALL, ExactCell, MonteCarloCell, cells
 from geoveil.simulation.experiments.kde_draws import Sample, estimates, kernel_means
-from geoveil.simulation.experiments.kde_errors import centre_errors, mean_reciprocal
+from geoveil.simulation.experiments.kde_errors import centre_errors
 from geoveil.simulation.experiments.kde_figures import draw_density_maps, draw_kernel_errors
 from geoveil.simulation.experiments.kde_maps import density_maps
 from geoveil.simulation.experiments.kde_moments import KERNEL, question

@@ -20,7 +20,7 @@ from geoveil.client import (
     Status,
     Transport,
 )
-from geoveil.gp import GeoPrivacy, PrivateValueError
+from geoveil.gp import PrivateValueError
 from geoveil.proto.v1 import collector_pb2
 
 _OUTCOMES = {
@@ -69,19 +69,20 @@ def _take_part(transport: Transport, campaign_id: str, yes: bool, state_dir: Pat
     )
     if not yes and not typer.confirm("Take part?", err=True):
         raise typer.Exit(1)
-    # Whoever says yes to this campaign says it for all of its periods, and for no other campaign.
-    most = GeoPrivacy(
-        campaign.privacy.epsilon * campaign.periods, campaign.privacy.per, campaign.privacy.unit
-    )
-    policy = Policy({campaign.attribute.name: Limit(campaign=most)})
     with Client(
-        policy=policy, state_dir=state_dir, transport=transport, background=False
+        policy=policy_for(campaign), state_dir=state_dir, transport=transport, background=False
     ) as client:
         client.fetch(campaign_id, TIMEOUT_S)
-        receipt = client.contribute(campaign_id, _read_value(campaign))
+        drawn = client.contribute(campaign_id, _read_value(campaign))
         client.flush(TIMEOUT_S)
-        receipt = client.contribute(campaign_id, 0.0)
+        (receipt,) = (r for r in client.history() if r.report_id == drawn.report_id)
     _show(campaign, receipt)
+
+
+def policy_for(campaign: Campaign) -> Policy:
+    """Return what somebody permits who says yes: all periods of this campaign, and no other."""
+    most = campaign.privacy.repeated(campaign.periods)
+    return Policy({campaign.attribute.name: Limit(campaign=most)})
 
 
 def _show(campaign: Campaign, receipt: Receipt) -> None:

@@ -14,7 +14,7 @@ from geoveil.client.errors import ClientClosed, ClientError
 from geoveil.client.grpc_transport import GrpcAioTransport
 from geoveil.client.ledger import Budget
 from geoveil.client.policy import Policy
-from geoveil.client.retry import Deadline, Timing
+from geoveil.client.retry import Timing, duration
 from geoveil.client.session import Counts
 from geoveil.client.setup import (
     CLOSE_TIMEOUT_S,
@@ -23,7 +23,6 @@ from geoveil.client.setup import (
     MOST_PENDING_BYTES,
     assemble,
     described,
-    duration,
 )
 from geoveil.client.steps import Steps
 from geoveil.client.transport import TLS, AsyncTransport
@@ -109,7 +108,7 @@ class AsyncClient:
 
     async def fetch(self, campaign_id: str, timeout_s: float | None = None) -> Campaign:
         """See `Client.fetch`."""
-        return await self._run(self._courier.fetch(campaign_id, self._deadline(timeout_s)))
+        return await self._run(self._courier.fetch(campaign_id, self._courier.deadline(timeout_s)))
 
     async def contribute(self, campaign_id: str, value: Value) -> Receipt:
         """See `Client.contribute`."""
@@ -125,7 +124,7 @@ class AsyncClient:
         import asyncio
 
         self._check_open()
-        deadline = self._deadline(timeout_s)
+        deadline = self._courier.deadline(timeout_s)
         sending = self._lock()
         try:
             async with asyncio.timeout(deadline.remaining_s()):
@@ -242,10 +241,6 @@ class AsyncClient:
         self._effects.executor = None
         if self._own is not None:
             self._own.forget()
-
-    def _deadline(self, timeout_s: float | None) -> Deadline:
-        timeout_s = self._timeout_s if timeout_s is None else duration(timeout_s)
-        return Deadline(timeout_s, self._timing.clock)
 
     def _check_open(self) -> None:
         if self._closed:

@@ -22,7 +22,7 @@ from geoveil.client.errors import (
     ClientError,
     TransportError,
 )
-from geoveil.client.retry import FIRST_PAUSE_S, LONGEST_PAUSE_S, Deadline
+from geoveil.client.retry import FIRST_PAUSE_S, LONGEST_PAUSE_S, Deadline, duration
 from geoveil.client.session import Session, check_id
 from geoveil.client.steps import Send, Step, Steps, local, once, pause, until_answered
 from geoveil.proto.v1 import campaign_pb2, collector_pb2
@@ -60,6 +60,15 @@ class Courier:
         self._timing = session.timing
         self._timeout_s = timeout_s
         self._backoff = Backoff(self._timing.clock, self._timing.jitter)
+
+    def deadline(self, timeout_s: float | None = None) -> Deadline:
+        """Return the end of a time that begins now; of the client's own if none is given.
+
+        Raises:
+            ParameterError: if it is out of range.
+        """
+        seconds = self._timeout_s if timeout_s is None else duration(timeout_s)
+        return Deadline(seconds, self._timing.clock)
 
     def fetch(self, campaign_id: str, deadline: Deadline) -> Steps[Campaign]:
         """Ask the server for a campaign; check it and keep it."""
@@ -124,8 +133,7 @@ class Courier:
 
     def _fetch_wanted(self, campaign_id: str) -> Steps[None]:
         try:
-            deadline = Deadline(self._timeout_s, self._timing.clock)
-            yield from self.fetch(campaign_id, deadline)
+            yield from self.fetch(campaign_id, self.deadline())
         except ClientError as error:
             self._session.wanted[campaign_id] = error
             self._note(error, campaign_id)
@@ -154,7 +162,7 @@ class Courier:
         """Send entries once; without a deadline, each request has the time of its own."""
         counts = {Status.ACKNOWLEDGED: 0, Status.REJECTED: 0}
         for batch, of_batch in _batches(entries):
-            left = deadline or Deadline(self._timeout_s, self._timing.clock)
+            left = deadline or self.deadline()
             try:
                 statuses = yield from self._send(batch, of_batch, left)
             except TransportError as error:

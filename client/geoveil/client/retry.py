@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from geoveil.client.errors import ParameterError, TransportError
+from geoveil.gp.validation import between
 
 RETRYABLE = frozenset(
     {"CANCELLED", "DEADLINE_EXCEEDED", "ABORTED", "OUT_OF_RANGE", "UNAVAILABLE", "DATA_LOSS"}
@@ -28,6 +29,7 @@ RETRYABLE = frozenset(
 
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 5.0
+_LONGEST_TIMEOUT_S = 86_400.0
 
 
 def _jitter() -> float:
@@ -59,6 +61,11 @@ class Timing:
     """Waits for so many seconds."""
     sleep_async: Callable[[float], Awaitable[None]] = _sleep_async
     """The same, for asyncio."""
+
+
+def duration(timeout_s: float, *, zero: bool = False) -> float:
+    """Return a timeout, in seconds, of a day at most; 0 only if that is permitted."""
+    return between("timeout_s", timeout_s, 0, _LONGEST_TIMEOUT_S, low_open=not zero)
 
 
 @dataclass(slots=True)

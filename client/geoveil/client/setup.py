@@ -10,7 +10,6 @@ from geoveil.client.policy import Policy
 from geoveil.client.retry import Timing
 from geoveil.client.session import Session
 from geoveil.gp import RandomSource
-from geoveil.gp.validation import between
 
 MOST_PENDING = 1_000
 MOST_PENDING_BYTES = 4 << 20
@@ -19,7 +18,6 @@ FORK_GRACE_S = 0.5
 """That requests under way at a fork have to end by themselves."""
 FAILED_WAIT_S = 30.0
 """Until the background looks again after something failed that is not the network."""
-_LONGEST_S = 86_400.0
 
 
 def assemble(
@@ -46,11 +44,6 @@ def assemble(
         journal=Journal(state_dir),
     )
     return session, Courier(session, timeout_s)
-
-
-def duration(timeout_s: float, *, zero: bool = False) -> float:
-    """Return a timeout, in seconds, of a day at most; 0 only if that is permitted."""
-    return between("timeout_s", timeout_s, 0, _LONGEST_S, low_open=not zero)
 
 
 def described(error: Exception) -> str:

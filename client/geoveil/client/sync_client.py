@@ -18,7 +18,7 @@ from geoveil.client.gate import Gate
 from geoveil.client.grpc_transport import GrpcTransport
 from geoveil.client.ledger import Budget
 from geoveil.client.policy import Policy
-from geoveil.client.retry import Deadline, Timing
+from geoveil.client.retry import Timing, duration
 from geoveil.client.session import Counts
 from geoveil.client.setup import (
     CLOSE_TIMEOUT_S,
@@ -28,7 +28,6 @@ from geoveil.client.setup import (
     MOST_PENDING_BYTES,
     assemble,
     described,
-    duration,
 )
 from geoveil.client.steps import Steps
 from geoveil.client.transport import TLS, Transport
@@ -136,7 +135,7 @@ class Client:
             TransportError: if no answer came in time.
             JournalError: if it can't be kept.
         """
-        return self._run(self._courier.fetch(campaign_id, self._deadline(timeout_s)))
+        return self._run(self._courier.fetch(campaign_id, self._courier.deadline(timeout_s)))
 
     def contribute(self, campaign_id: str, value: Value) -> Receipt:
         """Perturb a value, once per campaign and period, and keep the result to be sent.
@@ -178,7 +177,7 @@ class Client:
             JournalError: if the journal can't be read or written.
         """
         self._check_open()
-        deadline = self._deadline(timeout_s)
+        deadline = self._courier.deadline(timeout_s)
         if not self._sending.acquire(timeout=deadline.remaining_s()):
             return FlushResult(acknowledged=0, rejected=0, pending=self.counts().pending)
         try:
@@ -271,10 +270,6 @@ class Client:
         self._gate.reset()
         if self._own is not None:
             self._own.forget()
-
-    def _deadline(self, timeout_s: float | None) -> Deadline:
-        timeout_s = self._timeout_s if timeout_s is None else duration(timeout_s)
-        return Deadline(timeout_s, self._timing.clock)
 
     def _check_open(self) -> None:
         if self._closed:

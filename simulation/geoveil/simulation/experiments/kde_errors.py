@@ -31,12 +31,12 @@ m, v and f depend on the distance alone, so that one pass over the pairs of peop
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.gp import ParameterError
+from geoveil.gp.planner.prediction import mean_reciprocal
 from geoveil.simulation.experiments.contestants import Contestant
 from geoveil.simulation.experiments.kde_moments import KERNEL, RadialMoments
 from geoveil.simulation.experiments.kde_settings import KernelGrid, KernelSetting
@@ -172,22 +172,3 @@ class _Table:
 def _mean_and_variance(means: Array, columns: tuple[int, int]) -> tuple[Array, Array]:
     mean, mean_square = means[:, columns[0]], means[:, columns[1]]
     return mean, np.maximum(mean_square - np.square(mean), 0.0)
-
-
-@lru_cache(maxsize=64)
-def mean_reciprocal(n: int, share: float) -> float:
-    """Return E[1/N | N ≥ 1] for N ~ Binomial(n, share): one over how many answer a question.
-
-    Args:
-        n: number of people, ≥ 1.
-        share: probability that a person answers it, in (0, 1].
-
-    Example:
-        >>> round(mean_reciprocal(200_000, 1 / 3721) * 200_000 / 3721, 4)  # a little above 1
-        1.0193
-    """
-    from scipy.stats import binom
-
-    counts = np.arange(1, n + 1)
-    probability = binom.pmf(counts, n, share)
-    return float(np.sum(probability / counts) / np.sum(probability))
