@@ -1,0 +1,121 @@
+"""Estimates of a value campaign from ever more stored points: time and memory of reading them all.
+
+What is asked is thought of only now: shares above thresholds, in ranges, and densities. The
+reference is the fewest points in the same run; the points are those of one seed, in a SQLite file.
+Every part runs in a process of its own, so that its resident memory is that of the work.
+"""
+
+import asyncio
+import multiprocessing
+import os
+import secrets
+import tempfile
+import time
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+from geoveil.aggregator.layout import Layout
+from geoveil.aggregator.reader import Reader
+from geoveil.aggregator.reports import PackedReport, pack
+from geoveil.aggregator.store import CampaignRecord, Submission, open_store
+from geoveil.aggregator.values import estimate_queries
+from geoveil.campaign import Attribute, Campaign, PlanarLaplaceSpec, PointQuestion
+from geoveil.gp import GaussianKernel, GeoPrivacy, Range, Threshold
+
+MOST = int(float(os.environ.get("GEOVEIL_POINTS", "1e7")))
+"""Points of the largest campaign."""
+SIZES = (MOST // 100, MOST // 10, MOST)
+_BATCH = 4_096
+_AT_ONCE = 16
+
+
+def table() -> None:
+    """Print microseconds per point and peak resident memory for each number of points."""
+    context = multiprocessing.get_context("spawn")
+    print(f"{len(_questions())} queries of a value campaign, from all of its points in SQLite:")
+    first = None
+    for size in SIZES:
+        with tempfile.TemporaryDirectory() as folder, context.Pool(1, maxtasksperchild=1) as pool:
+            file = Path(folder) / "points.db"
+            pool.apply(_fill, (file, size))
+            seconds, megabytes, counted = pool.apply(_estimate, (file,))
+        micros = 1e6 * seconds / counted
+        first = first or micros
+        print(
+            f"  {counted:>11,} points: {micros:.2f} µs of processors per point"
+            f" ({micros / first:.2f} × the first), {megabytes:.0f} MB at most",
+            flush=True,
+        )
+
+
+def _campaign() -> Campaign:
+    opens = datetime(2026, 1, 1, tzinfo=UTC)
+    return Campaign(
+        campaign_id="points",
+        title="Income, asked later",
+        attribute=Attribute(name="income", unit="dollar"),
+        privacy=GeoPrivacy(1, 8_000, "dollar"),
+        mechanism=PlanarLaplaceSpec(1),
+        opens=opens,
+        closes=opens + timedelta(days=365),
+    )
+
+
+def _questions() -> list[PointQuestion]:
+    shares = [
+        PointQuestion(f"above {at}", Threshold(at, 24_000, "smoothstep"))
+        for at in range(20_000, 220_000, 20_000)
+    ]
+    middle = PointQuestion("middle", Range(30_000, 60_000, 16_000, "smoothstep"))
+    return [*shares, middle, PointQuestion("near", GaussianKernel(50_000, 10_000))]
+
+
+def _fill(file: Path, size: int) -> None:
+    """Store so many points, without a server."""
+    random = np.random.default_rng(1)
+    campaign = _campaign()
+    step = campaign.point_mechanism.step
+    record = CampaignRecord(campaign_id=campaign.campaign_id, published=b"", queries=1)
+    with open_store(file) as store:
+        store.create_campaign(record)
+        for start in range(0, size, _BATCH * _AT_ONCE):
+            count = min(_BATCH * _AT_ONCE, size - start)
+            points = random.lognormal(11.3, 0.8, count) + random.laplace(0, 8_000, count)
+            ids = secrets.token_bytes(16 * count)
+            reports = [
+                PackedReport(ids[16 * i : 16 * i + 16], pack([(0, value)]))
+                for i, value in enumerate(np.rint(points / step).astype(np.int64).tolist())
+            ]
+            store.commit([Submission(campaign.campaign_id, reports, True)])
+
+
+def _estimate(file: Path) -> tuple[float, float, int]:
+    """Return the seconds of processors, the most resident megabytes, and the points counted."""
+    return asyncio.run(_estimated(file))
+
+
+async def _estimated(file: Path) -> tuple[float, float, int]:
+    reader = Reader(partial(open_store, file))
+    await reader.start()
+    process = psutil.Process()
+    watched = asyncio.create_task(_peak(process))
+    before = time.process_time()
+    found = await estimate_queries(reader, Layout.of(_campaign()), _questions(), [0], 0.95)
+    seconds = time.process_time() - before
+    watched.cancel()
+    await reader.stop()
+    return seconds, await watched, found[0].sums.n
+
+
+async def _peak(process: psutil.Process) -> float:
+    most = 0
+    try:
+        while True:
+            most = max(most, process.memory_info().rss)
+            await asyncio.sleep(0.01)
+    except asyncio.CancelledError:
+        return most / 1e6
