@@ -10,14 +10,13 @@ from geoveil.gp.selection import PermuteAndFlip
 from geoveil.gp.selection.applications.tree import PrivateDecisionTree, TreePlan
 from geoveil.gp.selection.applications.tree_counts import CodedRecords
 from geoveil.gp.selection.applications.tree_selection import splitter
+from geoveil.simulation.selection.published import published_bound, published_cost
 from geoveil.simulation.selection.settings import Options
 from geoveil.simulation.selection.tables import ADULT_EDGES, TABLES, Table, table
 from geoveil.simulation.selection.tree import EXPERIMENT, TreeSetting, rows_of
 from geoveil.simulation.selection.tree_contestants import (
     CONTESTANTS,
     Contestant,
-    published_smooth_bound,
-    published_smooth_cost,
     utilities,
 )
 from geoveil.simulation.selection.tree_expected import Fold, label_probabilities
@@ -31,6 +30,7 @@ LIBRARY = {
     "permute-and-flip, gini": ("permute_and_flip", "gini"),
     "permute-and-flip, information gain": ("permute_and_flip", "information_gain"),
     "local dampening": ("local_dampening", "information_gain"),
+    "local dampening, replaced": ("local_dampening_replaced", "information_gain"),
     "shifted local dampening": ("shifted_local_dampening", "information_gain"),
 }
 
@@ -141,8 +141,8 @@ def test_drawing_upper_levels_agrees_with_summing_over_them() -> None:
 def test_smooth_noisy_max_as_printed_costs_more_than_three_times_its_epsilon(
     epsilon: float, outcomes: int
 ) -> None:
-    cost = published_smooth_cost(epsilon, outcomes)
-    assert 3 * epsilon < cost <= published_smooth_bound(epsilon, outcomes)
+    cost = published_cost(epsilon, outcomes)
+    assert 3 * epsilon < cost <= published_bound(epsilon, outcomes)
 
 
 def test_the_exponential_mechanism_as_printed_costs_half_of_what_it_is_given() -> None:

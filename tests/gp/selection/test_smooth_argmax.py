@@ -10,9 +10,11 @@ from geoveil.gp import RandomSource, SeededSource
 from geoveil.gp.errors import GeoVeilError
 from geoveil.gp.exact.bits import LazyUniform
 from geoveil.gp.selection import SelectionMechanism
+from geoveil.gp.selection.laplace_log_normal import LaplaceLogNormal
 from geoveil.gp.selection.one_sided_half import HalfGeneralizedCauchy, HalfStudentT
 from geoveil.gp.selection.scores import SmoothUtilities
 from geoveil.gp.selection.smooth_argmax import exact_argmax
+from geoveil.gp.selection.smooth_law import by_quantile
 from geoveil.gp.selection.smooth_noise import HeavyGeneralizedCauchy, HeavyStudentT
 from geoveil.gp.selection.smooth_noisy_max import SmoothNoisyMax
 from geoveil.gp.selection.smooth_private_selection import SmoothPrivateSelection
@@ -23,7 +25,12 @@ MECHANISMS: dict[str, Callable[[], SmoothNoisyMax | SmoothPrivateSelection]] = {
     "half cauchy": lambda: SmoothNoisyMax(2.0, 6, HalfGeneralizedCauchy(4.0)),
     "cauchy": lambda: SmoothPrivateSelection(2.0, 6, HeavyGeneralizedCauchy(2.0)),
     "t": lambda: SmoothPrivateSelection(2.0, 6, HeavyStudentT(3.0), monotone=True),
+    "log-normal": lambda: SmoothPrivateSelection(2.0, 6, LaplaceLogNormal(0.7), delta=1e-5),
 }
+
+
+def uniforms(count: int, source: RandomSource) -> list[LazyUniform]:
+    return [LazyUniform(source) for _ in range(count)]
 
 
 class CountedSource(SeededSource):
@@ -79,7 +86,7 @@ class Replayed(RandomSource):
 
 def test_a_tie_of_the_first_bits_is_decided_by_more() -> None:
     source = Replayed([7, 7, 1, 4])
-    assert exact_argmax([0.0, 0.0], lambda: arb(1), uniform, source) == 1
+    assert exact_argmax([0.0, 0.0], lambda: arb(1), by_quantile(uniform), uniforms(2, source)) == 1
     assert not source.words
 
 
@@ -88,7 +95,10 @@ def test_a_lead_below_the_last_bit_is_seen() -> None:
     step = 2.0**-128
     for lead, expected in ((0.25 * step, 0), (3.75 * step, 1)):
         source = Replayed([8, 7, 1 << 63, 1 << 63])
-        assert exact_argmax([0.0, lead], lambda: arb(1), uniform, source) == expected
+        assert (
+            exact_argmax([0.0, lead], lambda: arb(1), by_quantile(uniform), uniforms(2, source))
+            == expected
+        )
 
 
 def test_whoever_is_behind_in_both_is_never_looked_at() -> None:
@@ -99,7 +109,12 @@ def test_whoever_is_behind_in_both_is_never_looked_at() -> None:
         return p
 
     source = Replayed([1 << 127, 1 << 126, 1 << 125, 3 << 126])
-    assert exact_argmax([1.0, 0.0, 0.5, 0.9], lambda: arb(1), quantile, source) == 3
+    assert (
+        exact_argmax(
+            [1.0, 0.0, 0.5, 0.9], lambda: arb(1), by_quantile(quantile), uniforms(4, source)
+        )
+        == 3
+    )
     assert len(looked) == 2
 
 
@@ -109,7 +124,7 @@ def test_a_source_that_never_decides_is_reported() -> None:
             return 0
 
     with pytest.raises(GeoVeilError, match="random source"):
-        exact_argmax([0.0, 0.0], lambda: arb(1), uniform, Stuck())
+        exact_argmax([0.0, 0.0], lambda: arb(1), by_quantile(uniform), uniforms(2, Stuck()))
 
 
 def test_a_mechanism_is_one_of_the_contract() -> None:

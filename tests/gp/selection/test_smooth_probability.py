@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from itertools import pairwise
 
 import mpmath as mp
 import numpy as np
@@ -191,3 +192,62 @@ def test_probabilities_depend_on_differences_in_units_of_the_scale_alone(law: La
     p, _ = argmax_probabilities(law, utilities, 1.0)
     q, _ = argmax_probabilities(law, 8 * utilities + 64, 8.0)
     assert q == pytest.approx(p, rel=1e-12)
+
+
+def t3_winner(utilities: list[int], outcome: int) -> mp.mpf:
+    """Of Student-t noise with ν = 3 in 80 digits; its F is elementary."""
+
+    def cdf(z: mp.mpf) -> mp.mpf:
+        if z < -1:  # without the cancellation of 1/2 and the arc
+            return (mp.atan(-mp.sqrt(3) / z) + mp.sqrt(3) * z / (z * z + 3)) / mp.pi
+        return mp.mpf(1) / 2 + (mp.atan(z / mp.sqrt(3)) + mp.sqrt(3) * z / (z * z + 3)) / mp.pi
+
+    x, w = (
+        [mp.mpf(float(value)) for value in values] for values in np.polynomial.legendre.leggauss(24)
+    )
+    steps = [0, *(mp.mpf(2) ** k for k in range(-2, 90))]
+    centres = (utilities[0], utilities[1])
+    edges = sorted({u + sign * step for u in centres for step in steps for sign in (1, -1)})
+    total = mp.mpf(0)
+    for low, high in pairwise(edges):
+        for node, weight in zip(x, w, strict=True):
+            v = (low + high) / 2 + node * (high - low) / 2
+            density = 6 * mp.sqrt(3) / (mp.pi * (3 + (v - utilities[outcome]) ** 2) ** 2)
+            others = mp.fprod(cdf(v - u) for i, u in enumerate(utilities) if i != outcome)
+            total += density * others * weight * (high - low) / 2
+    return total
+
+
+@pytest.mark.parametrize("gap", [1, 2**10, 2**44, 2**56])
+def test_rivals_far_behind_but_near_each_other_are_within_the_stated_error(gap: int) -> None:
+    # At 2^56 the gaps themselves are doubles that are 16 apart.
+    utilities = [gap, 0, 1, 3]
+    p, error = argmax_probabilities(LAWS["t3"], np.array(utilities, dtype=float), 1.0)
+    with mp.workdps(80):
+        for outcome in (1, 3):
+            exact = t3_winner(utilities, outcome)
+            assert abs(mp.mpf(p[outcome]) - exact) <= error[outcome]
+    assert (error <= 1e-11 * p).all()
+
+
+@pytest.mark.parametrize("gap", [3.0, 1e4, 1e16, 1e30])
+def test_no_error_exceeds_what_the_tails_leave_open(law: Law, gap: float) -> None:
+    p, error = argmax_probabilities(law, np.array([gap, *np.arange(400.0) * gap / 800]), 1.0)
+    most = law.most(gap - np.arange(400.0) * gap / 800)
+    assert (error[1:] <= np.maximum(p[1:], most - p[1:])).all()
+    assert (p[1:] <= most * (1 + 1e-9)).all()
+
+
+@pytest.mark.parametrize("noise", [HeavyStudentT(0.5), HeavyStudentT(3.0)])
+@pytest.mark.parametrize("spacing", [0.1, 1.0, 1000.0])
+def test_far_rivals_compete_as_they_would_alone(noise: HeavyStudentT, spacing: float) -> None:
+    """At a gap g either the one noise exceeds g, or the top's falls below −g and the rest compete.
+
+    So P(r)/F̄(g) is 1 and what r has among the rest alone, more rivals than there are centres.
+    """
+    law, gap, rest = two_sided_law(noise), 1e60, spacing * np.arange(400.0)
+    alone, _ = argmax_probabilities(law, rest, 1.0)
+    p, error = argmax_probabilities(law, np.array([gap, *rest]), 1.0)
+    tail = float(law.survival(np.array(gap)))
+    assert np.abs(p[1:] / tail - 1 - alone).max() < 1e-9
+    assert (error[1:] < 1e-9 * p[1:]).all()

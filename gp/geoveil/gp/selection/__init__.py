@@ -16,6 +16,7 @@ from geoveil.gp.selection.audit import (
 )
 from geoveil.gp.selection.base import Guarantee, ScoresLike, SelectionMechanism
 from geoveil.gp.selection.exponential import ExponentialMechanism
+from geoveil.gp.selection.laplace_log_normal import LaplaceLogNormal
 from geoveil.gp.selection.local_dampening import LocalDampening
 from geoveil.gp.selection.noisy_max import Lead, ReportNoisyMax
 from geoveil.gp.selection.one_sided import OneSidedNoise
@@ -42,6 +43,7 @@ __all__ = [
     "HalfStudentT",
     "HeavyGeneralizedCauchy",
     "HeavyStudentT",
+    "LaplaceLogNormal",
     "Lead",
     "LocalDampening",
     "LocalUtilities",

@@ -6,6 +6,7 @@ mechanism writes its distribution twice: `probabilities`, vectorised float64, an
 draw from exactly the ideal distribution given the doubles that came in.
 """
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.exact.bits import RandomSource, chosen_source
+from geoveil.gp.privacy.rounding import require_count
 from geoveil.gp.selection.scores import Scores, Utilities
 
 Array = NDArray[np.float64]
@@ -122,6 +124,28 @@ class SelectionMechanism(ABC):
         bits = chosen_source(source)
         return self._select(self._checked(scores), bits)
 
+    def select_many(
+        self, scores: ScoresLike, size: int, source: RandomSource | None = None
+    ) -> NDArray[np.int64]:
+        """Return independent selections for the same scores, shape (size,): each as `select` does.
+
+        Every one of them spends ε. It is for many databases that look alike, such as the leaves of
+        a forest, and takes far less time than as many calls.
+
+        Args:
+            scores: see `probabilities`.
+            size: how many, ≥ 1.
+            source: see `select`.
+
+        Raises:
+            ParameterError: see `select`; also if `size` is no integer ≥ 1.
+            PrivateValueError: see `select`.
+            UnsupportedError: see `select`.
+        """
+        require_count("size", size)
+        bits = chosen_source(source)
+        return self._select_many(self._checked(scores), size, bits)
+
     # Each mechanism narrows the type of the scores to its own kind, which `_checked` has seen to.
 
     @abstractmethod
@@ -132,19 +156,28 @@ class SelectionMechanism(ABC):
     def _select(self, scores: Any, source: RandomSource) -> int:
         """Return the index of one outcome, for scores of this mechanism's kind."""
 
+    def _select_many(self, scores: Any, size: int, source: RandomSource) -> NDArray[np.int64]:
+        """Return `size` indices; a mechanism may know a faster way."""
+        return np.array([self._select(scores, source) for _ in range(size)], dtype=np.int64)
+
     def _checked(self, scores: ScoresLike) -> Any:
         """Return scores of this mechanism's kind."""
         if not isinstance(scores, Scores):
             if self._kind is not Utilities:
-                raise ParameterError("scores", type(scores), f"{self._kind.__name__}(...)")
+                raise ParameterError("scores", type(scores), _how_to_make(self._kind))
             return Utilities(scores)
         reason = self._refused.get(type(scores))
         if reason is not None:
             raise UnsupportedError(reason.format(type(self).__name__))
         # A subclass knows more than its parent, and a mechanism that ignored it would mislead.
         if type(scores) is not self._kind:
-            raise ParameterError("scores", type(scores), f"{self._kind.__name__}(...)")
+            raise ParameterError("scores", type(scores), _how_to_make(self._kind))
         return scores
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(epsilon={self.epsilon!r})"
+
+
+def _how_to_make(kind: type[Scores]) -> str:
+    """Return what a mechanism wants to be given: "Margin(winner, margin, outcomes)"."""
+    return f"{kind.__name__}({', '.join(inspect.signature(kind).parameters)})"

@@ -1,5 +1,6 @@
 """The exponential mechanism: probabilities proportional to e^{λu} [McSherry and Talwar 2007]."""
 
+from collections.abc import Callable
 from typing import ClassVar
 
 import numpy as np
@@ -9,6 +10,7 @@ from geoveil.gp.exact.bits import LazyUniform, RandomSource
 from geoveil.gp.selection.base import Array
 from geoveil.gp.selection.draw import weighted_index
 from geoveil.gp.selection.global_sensitivity import GlobalSelection
+from geoveil.gp.selection.many import Indices, weighted_indices
 from geoveil.gp.selection.scores import Utilities
 
 
@@ -38,10 +40,15 @@ class ExponentialMechanism(GlobalSelection):
         return np.asarray(weights / weights.sum())
 
     def _select(self, scores: Utilities, source: RandomSource) -> int:
-        uniform = LazyUniform(source)
-        gaps = self._ball_gaps(scores.values)
+        return weighted_index(LazyUniform(source), self._weights(scores))
 
-        def weights() -> list[Real]:
-            return [(-gap).exp() for gap in gaps()]
+    def _select_many(self, scores: Utilities, size: int, source: RandomSource) -> Indices:
+        return weighted_indices(size, self._weights(scores), source)
 
-        return weighted_index(uniform, weights)
+    def _weights(self, scores: Utilities) -> Callable[[], list[Real]]:
+        return exponential_weights(self._ball_gaps(scores.values))
+
+
+def exponential_weights(gaps: Callable[[], list[Real]]) -> Callable[[], list[Real]]:
+    """Return a function that encloses e^−gap for the gaps that `gaps` encloses."""
+    return lambda: [(-gap).exp() for gap in gaps()]

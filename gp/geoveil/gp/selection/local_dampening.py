@@ -14,6 +14,7 @@ from geoveil.gp.exact.ball import BALL
 from geoveil.gp.exact.bits import LazyUniform, RandomSource
 from geoveil.gp.selection.base import Array, Guarantee, ScoresLike, SelectionMechanism
 from geoveil.gp.selection.draw import weighted_index
+from geoveil.gp.selection.many import Indices, weighted_indices
 from geoveil.gp.selection.scores import LocalUtilities, Scores
 
 _MOST_CHANGES = 100_000
@@ -101,15 +102,19 @@ class LocalDampening(SelectionMechanism):
         return np.asarray(weights / weights.sum())
 
     def _select(self, scores: LocalUtilities, source: RandomSource) -> int:
-        uniform = LazyUniform(source)
+        return weighted_index(LazyUniform(source), self._weights(scores))
 
+    def _select_many(self, scores: LocalUtilities, size: int, source: RandomSource) -> Indices:
+        return weighted_indices(size, self._weights(scores), source)
+
+    def _weights(self, scores: LocalUtilities) -> Callable[[], list[Real]]:
         def weights() -> list[Real]:
             dampened = self._dampened(scores, _BALLS).tolist()
             top = max(dampened, key=lambda ball: ball.mid())
             half = BALL.constant(Fraction(self.epsilon) / 2)
             return [BALL.exp(half * (value - top)) for value in dampened]
 
-        return weighted_index(uniform, weights)
+        return weights
 
     def _dampened(self, scores: Any, numbers: "_Lift") -> _Numbers:
         rule = self._shifted_sum if self.shifted else self._unshifted_sum

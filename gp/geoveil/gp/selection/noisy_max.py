@@ -16,15 +16,21 @@ from geoveil.gp.exact.bits import LazyUniform, RandomSource, chosen_source
 from geoveil.gp.noise.laplace import Laplace
 from geoveil.gp.selection.base import Array, ScoresLike
 from geoveil.gp.selection.draw import decided, largest
+from geoveil.gp.selection.exponential import exponential_weights
 from geoveil.gp.selection.global_sensitivity import GlobalSelection
 from geoveil.gp.selection.laplace_maximum import laplace_maximum
-from geoveil.gp.selection.permute_and_flip import first_heads
+from geoveil.gp.selection.many import Indices, weighted_indices
+from geoveil.gp.selection.permute_and_flip import exponential_argmax, first_heads
 from geoveil.gp.selection.scores import Utilities
 
 NoiseName: TypeAlias = Literal["exponential", "laplace", "gumbel"]
 
 _LEAD_BITS = 20
 """Rounding a lead to a grid of scale/2^20 adds less than 1e-12 of its noise to its variance."""
+
+
+_Many: TypeAlias = Callable[[int, Array, Callable[[], list[Real]], RandomSource], Indices]
+"""How many draws, the gaps in float64, what encloses them, and random bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +41,8 @@ class _Family:
     """Noise as a function of a uniform number, in balls."""
     probabilities: Callable[[Array], Array]
     """Of each −gap + Z to be the largest, given gaps ≥ 0 in units of the scale."""
+    many: _Many | None = None
+    """Draws of which it is, where there is a faster way than one by one."""
 
 
 def _softmax(gaps: Array) -> Array:
@@ -44,9 +52,15 @@ def _softmax(gaps: Array) -> Array:
 
 _FAMILIES: Mapping[str, _Family] = MappingProxyType(
     {
-        "exponential": _Family(lambda u: -BALL.log(u), lambda gaps: first_heads(np.exp(-gaps))),
+        "exponential": _Family(
+            lambda u: -BALL.log(u), lambda gaps: first_heads(np.exp(-gaps)), exponential_argmax
+        ),
         "laplace": _Family(lambda u: Laplace().quantile(u, BALL), laplace_maximum),
-        "gumbel": _Family(lambda u: -BALL.log(-BALL.log(u)), _softmax),
+        "gumbel": _Family(
+            lambda u: -BALL.log(-BALL.log(u)),
+            _softmax,
+            lambda size, _, gaps, source: weighted_indices(size, exponential_weights(gaps), source),
+        ),
     }
 )
 
@@ -161,6 +175,12 @@ class ReportNoisyMax(GlobalSelection):
         noisy = self._noisy(scores)
         uniforms = [LazyUniform(source) for _ in range(scores.outcomes)]
         return decided(uniforms, lambda balls: largest(noisy(balls)))
+
+    def _select_many(self, scores: Utilities, size: int, source: RandomSource) -> Indices:
+        if self._family.many is None:
+            return super()._select_many(scores, size, source)
+        gaps = self._scaled_gaps(scores.values)
+        return self._family.many(size, gaps, self._ball_gaps(scores.values), source)
 
     def _select_with_lead(self, scores: Utilities, source: RandomSource) -> Lead:
         noisy = self._noisy(scores)

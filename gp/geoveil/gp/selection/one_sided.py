@@ -7,6 +7,7 @@ the price of a shift, of a smaller scale for the winner, and of a smaller scale 
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -52,6 +53,11 @@ class OneSidedNoise(ABC):
     def knees(self) -> tuple[float, ...]:
         """Where the density is not smooth, apart from 0."""
         return ()
+
+    @property
+    def certified_magnitude(self) -> Callable[[Array], Array] | None:
+        """The t with F̄(t) = T in float64, if it is good enough for `many.noisy_argmax`."""
+        return None
 
     def pdf(self, t: ArrayLike) -> Array:
         """Return f(t)."""

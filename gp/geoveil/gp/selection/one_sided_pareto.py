@@ -1,6 +1,7 @@
 """Exponential noise that turns into a Pareto tail: the largest hazard that L and ν allow."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -86,6 +87,11 @@ class ExponentialPareto(OneSidedNoise):
     def knees(self) -> tuple[float, ...]:
         """See `OneSidedNoise.knees`."""
         return (self.nu,)
+
+    @property
+    def certified_magnitude(self) -> Callable[[Array], Array]:
+        """See `OneSidedNoise.certified_magnitude`: −ln T moves by 2^-40, Z by 2^-39 of itself."""
+        return self._magnitude
 
     def _magnitude(self, tail: Array) -> Array:
         depth = -np.log(tail)

@@ -1,6 +1,7 @@
 """Permute-and-flip: one coin per outcome, in random order, until one shows heads [PF §2]."""
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import ClassVar
 
@@ -10,8 +11,9 @@ from geoveil.gp.arithmetic import Real
 from geoveil.gp.exact.ball import BALL
 from geoveil.gp.exact.bits import LazyUniform, RandomSource
 from geoveil.gp.selection.base import Array
-from geoveil.gp.selection.draw import bernoulli
+from geoveil.gp.selection.draw import bernoulli, decided, largest
 from geoveil.gp.selection.global_sensitivity import GlobalSelection
+from geoveil.gp.selection.many import Indices, noisy_argmax
 from geoveil.gp.selection.scores import Utilities
 
 _X, _W = np.polynomial.legendre.leggauss(16)
@@ -59,10 +61,38 @@ class PermuteAndFlip(GlobalSelection):
                 return outcome
         raise AssertionError("the coin of the largest utility always shows heads")
 
+    def _select_many(self, scores: Utilities, size: int, source: RandomSource) -> Indices:
+        # The same distribution, by [PF Theorem 5].
+        return exponential_argmax(
+            size, self._scaled_gaps(scores.values), self._ball_gaps(scores.values), source
+        )
+
     def _heads(self, value: float, top: float) -> Real:
         """Enclose q for a utility; exactly 1 for the largest."""
         gap = BALL.private(top) - BALL.private(value)
         return (-BALL.constant(self.exact_rate) * gap).exp()
+
+
+def exponential_argmax(
+    size: int, gaps: Array, ball_gaps: Callable[[], list[Real]], source: RandomSource
+) -> Indices:
+    """Return draws of the argmax of −gap + Z, Z exponential, shape (size,), each exact.
+
+    Args:
+        size: how many, ≥ 1.
+        gaps: ≥ 0, shape (m,), in float64.
+        ball_gaps: encloses the gaps.
+        source: random bits.
+    """
+
+    def exact(uniforms: list[LazyUniform]) -> int:
+        def attempt(balls: list[Real]) -> int | None:
+            pairs = zip(balls, ball_gaps(), strict=True)
+            return largest([-(1 - u).log() - gap for u, gap in pairs])
+
+        return decided(uniforms, attempt)
+
+    return noisy_argmax(size, gaps, lambda tail: -np.log(tail), exact, source)
 
 
 def first_heads(q: Array) -> Array:

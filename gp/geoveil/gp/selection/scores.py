@@ -50,7 +50,9 @@ class Utilities(Scores):
     def __init__(self, values: ArrayLike) -> None:
         self.values = private_array(values)
         if self.values.ndim != 1 or not self.values.size:
-            raise ParameterError("utilities", self.values.shape, "of shape (m,) with m >= 1")
+            raise ParameterError(
+                "utilities", self.values.shape, "at least one number, in one dimension: shape (m,)"
+            )
 
     @property
     def outcomes(self) -> int:

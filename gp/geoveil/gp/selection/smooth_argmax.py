@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from geoveil.gp.arithmetic import Real
 from geoveil.gp.errors import GeoVeilError
 from geoveil.gp.exact.ball import BALL, working_precision
-from geoveil.gp.exact.bits import LazyUniform, RandomSource
+from geoveil.gp.exact.bits import LazyUniform
 
 _GUARD_BITS = 32
 _MOST_BITS = 1 << 16
@@ -19,28 +19,26 @@ _MOST_BITS = 1 << 16
 def exact_argmax(
     utilities: Sequence[float],
     scale: Callable[[], Real],
-    quantile: Callable[[Real], Real],
-    source: RandomSource,
+    noise: Callable[[LazyUniform], Real],
+    uniforms: Sequence[LazyUniform],
+    *,
+    rises: bool = True,
 ) -> int:
     """Return argmax u_r + scale · Z_r, drawn from exactly its distribution.
 
     Args:
         utilities: u, m ≥ 1 doubles.
         scale: encloses the scale, at the precision of the call.
-        quantile: encloses the quantile of Z at a ball around a uniform number.
-        source: random bits.
+        noise: encloses Z as a function of a uniform number.
+        uniforms: U, one for each.
+        rises: whether Z rises with U, so that who is behind in both can't win.
     """
-    uniforms = [LazyUniform(source) for _ in utilities]
-    left = _undominated(utilities, uniforms)
+    left = _undominated(utilities, uniforms) if rises else list(range(len(uniforms)))
     while len(left) > 1:
         with working_precision(uniforms[left[0]].count + _GUARD_BITS):
             size = scale()
-            noisy = [
-                BALL.private(utilities[r])
-                + size * quantile(BALL.uniform(uniforms[r].numerator, uniforms[r].count))
-                for r in left
-            ]
-            # A quantile that is not known at all is no number, and neither less nor greater.
+            noisy = [BALL.private(utilities[r]) + size * noise(uniforms[r]) for r in left]
+            # Noise that is not known at all is no number, and neither less nor greater.
             floors = [value.lower() for value in noisy if value.is_finite()]
             left = [
                 r

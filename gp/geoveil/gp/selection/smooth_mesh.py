@@ -1,17 +1,21 @@
 """Where the argmax integrand has features: panels that a quadrature rule begins with."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from geoveil.gp.noise.base import Array
-from geoveil.gp.selection.smooth_law import LOG_LEAST, Law
+from geoveil.gp.selection.smooth_law import FARTHEST_GAP, LOG_LEAST, Law
 
 _RIVALS = 16
 """How many of the best rivals bound the chance that a far outcome wins where its noise is small."""
 _NEGLIGIBLE = 46.0
 """e^−46 is 1e-20."""
+_NEAR = 0.25
 _MOST_CENTRES = 256
 _KNEES = 1 << 20
 """Knees times outcomes that get an edge; others are left to refinement."""
@@ -19,15 +23,42 @@ _RESIDUE = 1e-14
 _FARTHEST = 1e280
 
 
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """Distinct utilities, seen from any of them.
+
+    Attributes:
+        utilities: decreasing, shape (K,).
+        scale: of the noise.
+        counts: how many outcomes share each, float64 of shape (K,).
+    """
+
+    utilities: Array
+    scale: float
+    counts: Array
+
+    def behind(self, place: NDArray[np.intp] | int) -> Array:
+        """Return how far all are behind one of them, in units of the noise, shape (n, K).
+
+        Of utilities far from the largest a difference between two positions would keep nothing:
+        here it is as accurate, relative to itself, as the utilities are.
+        """
+        chosen = np.atleast_1d(self.utilities[place])[:, None]
+        with np.errstate(over="ignore"):
+            apart = (chosen - self.utilities) / self.scale
+        return np.clip(apart, -FARTHEST_GAP, FARTHEST_GAP)
+
+
 class Panels(NamedTuple):
     """Intervals from centre + low to centre + high; offsets keep what a sum would round away."""
 
-    centre: Array
+    centre: NDArray[np.intp]
+    """Numbers of positions."""
     low: Array
     high: Array
 
 
-def panels(law: Law, positions: Array, counts: Array) -> Panels:
+def panels(law: Law, positions: Positions) -> Panels:
     """Return panels, in order, over the range that matters of the largest noisy utility.
 
     They are dense near each centre, where the noise of one outcome is about 0 and the outcome may
@@ -36,16 +67,18 @@ def panels(law: Law, positions: Array, counts: Array) -> Panels:
 
     Args:
         law: of the noise.
-        positions: the distinct utilities in units of the noise, decreasing from 0.
-        counts: how many outcomes share each.
+        positions: of the utilities.
     """
-    centres = np.zeros(1) if law.nonnegative else _centres(law, positions, counts)
-    top = _end(lambda v: float((counts * law.survival(v - positions)).sum()) <= _RESIDUE)
+    counts, gaps = positions.counts, positions.behind(0)[0]
+    centres = np.zeros(1, dtype=np.intp) if law.nonnegative else _centres(law, positions)
+    top = _end(lambda v: float((counts * law.survival(v + gaps)).sum()) <= _RESIDUE)
     # Beyond the middle between two centres, the other one's panels are dense enough.
-    between = np.diff(centres) / 2
-    left = [_below(law, positions, counts, float(centres[0])), *between]
+    between = [
+        float(positions.behind(int(high))[0, low]) / 2 for low, high in pairwise(centres.tolist())
+    ]
+    left = [_below(law, positions, int(centres[0])), *between]
     right = [*between, top]
-    knees = [positions[: _KNEES // len(positions)] + knee for knee in law.knees]
+    knees = [knee - gaps[: _KNEES // len(gaps)] for knee in law.knees]
     parts = []
     for centre, before, after in zip(centres, left, right, strict=True):
         steps = 2.0 ** np.arange(-2, np.ceil(np.log2(max(before, after, 1))) + 1)
@@ -55,25 +88,36 @@ def panels(law: Law, positions: Array, counts: Array) -> Panels:
     return Panels(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def _centres(law: Law, positions: Array, counts: Array) -> Array:
-    """Return the places of those outcomes that may win where their own noise is about 0."""
-    nearby = law.log_cdf(positions[:, None] - positions[None, :_RIVALS]) @ counts[:_RIVALS]
-    own = np.maximum(np.log(np.maximum(law.survival(-positions), 1e-300)), LOG_LEAST)
-    kept = positions[(nearby >= own - _NEGLIGIBLE) | (positions == 0)]
+def _centres(law: Law, positions: Positions) -> NDArray[np.intp]:
+    """Return the positions of those outcomes that may win where their own noise is about 0.
+
+    Any other loses less than 1e-20 of its chance there. Where the top is far ahead, its factor is
+    all that they have; so beyond the top the others lie within some 1,000 units of the 16 best, and
+    those left out, if there are too many, are resolved to 1e-12 from the last of them.
+    """
+    rivals = np.arange(min(_RIVALS, len(positions.counts)))
+    nearby = positions.counts[rivals] @ law.log_cdf(-positions.behind(rivals))
+    gaps = positions.behind(0)[0]
+    own = np.maximum(np.log(np.maximum(law.survival(gaps), 1e-300)), LOG_LEAST)
+    kept = np.flatnonzero((nearby >= own - _NEGLIGIBLE) | (gaps == 0))
     # Centres closer than this to one that is kept already need no panels of their own.
-    apart = np.concatenate([[True], -np.diff(np.floor(4 * kept)) > 0])
-    return np.sort(kept[apart][:_MOST_CENTRES])
+    steps = -np.diff(positions.utilities[kept]) / positions.scale
+    apart = (np.diff(np.floor(4 * gaps[kept])) > 0) | (steps >= _NEAR)
+    centres: NDArray[np.intp] = kept[np.append(True, apart)][:_MOST_CENTRES]
+    return centres[::-1]
 
 
-def _below(law: Law, positions: Array, counts: Array, centre: float) -> float:
+def _below(law: Law, positions: Positions, centre: int) -> float:
     """Return how far below a centre the largest noisy utility has negligible probability to be."""
     if law.nonnegative:
         return 0.0
-    rarest = float(np.log(np.maximum(law.survival(1 - positions[-1:]), 1e-300))[0])
+    farthest = positions.behind(0)[0, -1:]
+    rarest = float(np.log(np.maximum(law.survival(1 + farthest), 1e-300))[0])
     limit = max(rarest, LOG_LEAST) - _NEGLIGIBLE
+    behind = positions.behind(centre)[0]
 
     def is_negligible(v: float) -> bool:
-        return float((counts * law.log_cdf(-v + (centre - positions))).sum()) <= limit
+        return float((positions.counts * law.log_cdf(behind - v)).sum()) <= limit
 
     return _end(is_negligible)
 

@@ -2,26 +2,20 @@
 
 import warnings
 from collections.abc import Callable
-from fractions import Fraction
 from typing import Literal, Self
 
 from geoveil.gp import validation
 from geoveil.gp.errors import NotPrivateWarning, ParameterError
 from geoveil.gp.noise.base import Noise
-from geoveil.gp.privacy.rounding import round_down
 from geoveil.gp.selection.base import Guarantee
 from geoveil.gp.selection.one_sided import OneSidedNoise
 from geoveil.gp.selection.one_sided_pareto import ExponentialPareto
-from geoveil.gp.selection.one_sided_theorem import Split, best_share, scale_price, split_budget
+from geoveil.gp.selection.one_sided_theorem import best_share, scale_price, split_budget
+from geoveil.gp.selection.smooth_dilation import dilation_of
 from geoveil.gp.selection.smooth_law import one_sided_law, two_sided_law
 from geoveil.gp.selection.smooth_noise import HeavyStudentT
 from geoveil.gp.selection.smooth_selection import SmoothSelection
-from geoveil.gp.selection.smooth_two_sided import (
-    checked_delta,
-    published_beta,
-    sliding_price,
-    spent,
-)
+from geoveil.gp.selection.smooth_two_sided import published_split
 
 
 class PublishedCalibrationWarning(NotPrivateWarning):
@@ -45,7 +39,8 @@ class SmoothNoisyMax(SmoothSelection):
             knows no other.
         monotone: whether all utilities move the same way between any two neighbours.
         calibration: "proved" or "published".
-        delta: δ in (0, 0.5] for the published calibration with Laplace noise, else 0.
+        delta: δ in (0, 0.5] for the published calibration with Laplace or Laplace log-normal
+            noise, else 0.
 
     Raises:
         ParameterError: if an argument is out of range.
@@ -130,7 +125,7 @@ class SmoothNoisyMax(SmoothSelection):
             " the local sensitivity"
             + (", utilities moving in one direction" if self.monotone else "")
             + (f"; not the {self.epsilon:g} of [SNM Theorem 4.2]" if published else ""),
-            source="[SPS Theorem 2]" if published else "[geoveil.gp.selection.one_sided_theorem]",
+            source=self._source,
         )
 
     def _set_up_proved(self, noise: OneSidedNoise | Noise | None, share: float | None) -> None:
@@ -139,6 +134,7 @@ class SmoothNoisyMax(SmoothSelection):
         self.noise = ExponentialPareto() if noise is None else noise
         if not isinstance(self.noise, OneSidedNoise):
             raise ParameterError("noise", noise, "one-sided noise, such as ExponentialPareto()")
+        self._source = "[geoveil.gp.selection.one_sided_theorem]"
         price = scale_price(self.noise, self.outcomes)
         self._split = split_budget(
             self.epsilon, self.noise.hazard, price, 0.5 if share is None else share
@@ -151,16 +147,13 @@ class SmoothNoisyMax(SmoothSelection):
         self.noise = HeavyStudentT(3.0) if noise is None else noise
         if not isinstance(self.noise, Noise):
             raise ParameterError("noise", noise, "two-sided noise, such as StudentT(3)")
-        self.delta = checked_delta(self.noise, self.delta)
-        half = Fraction(self.epsilon) / 2
-        alpha = round_down(half / sliding_price(self.noise))
-        beta = round_down(published_beta(self.noise, 2 * half, self.delta))
-        proved = spent(self.noise, alpha, beta, self.outcomes, self.delta)
-        self._split = Split(alpha, beta, proved)
+        dilation = dilation_of(self.noise)
+        self.delta, self._source = dilation.checked(self.delta), dilation.source
+        self._split = published_split(self.noise, self.epsilon, self.outcomes, self.delta)
         self._law = two_sided_law(self.noise)
         warnings.warn(
             f"SmoothNoisyMax as published is not proved to keep ε = {self.epsilon:g} for"
-            f" {self.outcomes} outcomes, but ε = {proved:g}",
+            f" {self.outcomes} outcomes, but ε = {self._split.epsilon:g}",
             PublishedCalibrationWarning,
             stacklevel=3,
         )

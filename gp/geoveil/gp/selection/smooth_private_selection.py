@@ -3,10 +3,11 @@
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.noise.base import Noise
 from geoveil.gp.selection.base import Guarantee
+from geoveil.gp.selection.smooth_dilation import dilation_of
 from geoveil.gp.selection.smooth_law import two_sided_law
 from geoveil.gp.selection.smooth_noise import HeavyGeneralizedCauchy
 from geoveil.gp.selection.smooth_selection import SmoothSelection
-from geoveil.gp.selection.smooth_two_sided import checked_delta, split_two_sided
+from geoveil.gp.selection.smooth_two_sided import split_two_sided
 
 
 class SmoothPrivateSelection(SmoothSelection):
@@ -18,10 +19,10 @@ class SmoothPrivateSelection(SmoothSelection):
     Args:
         epsilon: see `SelectionMechanism`.
         outcomes: m, the most outcomes there are to select from.
-        noise: two-sided; of `geoveil.gp.noise`, or one with heavier tails still. Laplace noise
-            gives (ε, δ).
+        noise: two-sided; of `geoveil.gp.noise`, or one with heavier tails still. Laplace and
+            Laplace log-normal noise give (ε, δ).
         share: m l/2 in (0, 1), the part of ε that pays for β.
-        delta: δ in (0, 0.5] for Laplace noise, 0 for any other.
+        delta: δ in (0, 0.5] for Laplace and Laplace log-normal noise, 0 for any other.
         monotone: whether all utilities move the same way between any two neighbours.
 
     Raises:
@@ -51,7 +52,8 @@ class SmoothPrivateSelection(SmoothSelection):
         self.noise = HeavyGeneralizedCauchy(4.0) if noise is None else noise
         if not isinstance(self.noise, Noise):
             raise ParameterError("noise", noise, "two-sided noise of geoveil.gp.noise")
-        self.delta = checked_delta(self.noise, self._delta(delta))
+        dilation = dilation_of(self.noise)
+        self.delta, self._source = dilation.checked(self._delta(delta)), dilation.source
         self._split = split_two_sided(self.noise, self.epsilon, outcomes, share, self.delta)
         self._law = two_sided_law(self.noise)
 
@@ -69,5 +71,5 @@ class SmoothPrivateSelection(SmoothSelection):
             statement=f"up to {self.outcomes} outcomes and a {self.beta:.6g}-smooth upper bound of"
             " the local sensitivity"
             + (", utilities moving in one direction" if self.monotone else ""),
-            source="[SPS Theorem 2]",
+            source=self._source,
         )

@@ -10,8 +10,8 @@ F̄(v − a_r), and that below the first at most Π F.
 import numpy as np
 
 from geoveil.gp.noise.base import Array
-from geoveil.gp.selection.smooth_law import FARTHEST_GAP, LOG_LEAST, Law
-from geoveil.gp.selection.smooth_mesh import Panels, panels
+from geoveil.gp.selection.smooth_law import LOG_LEAST, Law
+from geoveil.gp.selection.smooth_mesh import Panels, Positions, panels
 
 _NODES = np.array(
     [
@@ -63,8 +63,9 @@ _BLOCK = 1 << 20
 def argmax_probabilities(law: Law, utilities: Array, scale: float) -> tuple[Array, Array]:
     """Return the probability that each outcome has the largest noisy utility, and its error.
 
-    The error is the sum over panels of how far the two rules are apart, which is an estimate far
-    above the error of the better one, and bounds of what lies outside the panels and of rounding.
+    The error is the sum over panels of how far the two rules are apart, which is far above the
+    error of the better one, and bounds of what lies outside the panels and of rounding. No error
+    exceeds what P(r) ≤ P[Z_r − Z_top ≥ gap] leaves open, which is proved, whatever the gap.
 
     Args:
         law: of the independent noise variables.
@@ -82,25 +83,25 @@ def argmax_probabilities(law: Law, utilities: Array, scale: float) -> tuple[Arra
         >>> p.round(9).tolist(), bool(error.max() < 1e-11)  # 1 − 3/(4e)
         ([0.724090419, 0.275909581], True)
     """
-    with np.errstate(over="ignore"):
-        gaps = np.minimum((utilities.max() - utilities) / scale, FARTHEST_GAP)
-    distinct, place, counts = np.unique(gaps, return_inverse=True, return_counts=True)
-    if len(distinct) == 1:
-        return np.full(len(gaps), 1 / len(gaps)), np.full(len(gaps), 2.0**-53)
-    total, error = _integrals(law, -distinct, counts.astype(np.float64))
+    rising, place, counts = np.unique(-utilities, return_inverse=True, return_counts=True)
+    if len(rising) == 1:
+        return np.full(len(place), 1 / len(place)), np.full(len(place), 2.0**-53)
+    positions = Positions(-rising, scale, counts.astype(np.float64))
+    total, error = _integrals(law, positions)
+    error = np.minimum(error, np.maximum(total, law.most(positions.behind(0)[0]) - total))
     return total[place], error[place]
 
 
-def _integrals(law: Law, positions: Array, counts: Array) -> tuple[Array, Array]:
+def _integrals(law: Law, positions: Positions) -> tuple[Array, Array]:
     """Return the probability of one outcome at each position, and its error."""
-    centre, low, high = panels(law, positions, counts)
-    total = law.survival(high[-1] + (centre[-1] - positions))
-    missed = np.exp(_log_all(law, positions, counts, low[0], centre[0]))
+    centre, low, high = panels(law, positions)
+    total = law.survival(high[-1] + positions.behind(int(centre[-1]))[0])
+    missed = np.exp(_log_all(law, positions, low[0], int(centre[0])))
     # Who is beyond the last panel has won, unless another one is there as well.
-    error = missed - total * np.expm1(_log_all(law, positions, counts, high[-1], centre[-1]))
+    error = missed - total * np.expm1(_log_all(law, positions, high[-1], int(centre[-1])))
     used = 0
     while True:
-        value, difference = _rules(law, positions, counts, Panels(centre, low, high))
+        value, difference = _rules(law, positions, Panels(centre, low, high))
         used += value.size * len(_X)
         probability = total + value.sum(axis=1)
         agreed = (difference <= _AGREEMENT * probability[:, None] + np.exp(LOG_LEAST)).all(axis=0)
@@ -117,28 +118,29 @@ def _integrals(law: Law, positions: Array, counts: Array) -> tuple[Array, Array]
         low, high = np.concatenate([low, middle]), np.concatenate([middle, high])
 
 
-def _rules(law: Law, positions: Array, counts: Array, mesh: Panels) -> tuple[Array, Array]:
+def _rules(law: Law, positions: Positions, parts: Panels) -> tuple[Array, Array]:
     """Return Kronrod's rule and how far Gauss's is from it, each of shape (K, panels)."""
-    value = np.empty((len(positions), len(mesh.low)))
+    outcomes = len(positions.counts)
+    value = np.empty((outcomes, len(parts.low)))
     difference = np.empty_like(value)
-    step = max(1, _BLOCK // (len(positions) * len(_X)))
-    for start in range(0, len(mesh.low), step):
+    step = max(1, _BLOCK // (outcomes * len(_X)))
+    for start in range(0, len(parts.low), step):
         part = slice(start, start + step)
-        half = (mesh.high[part] - mesh.low[part]) / 2
-        v = (mesh.low[part] + half)[:, None] + half[:, None] * _X
-        start_of = mesh.centre[part][None, :] - positions[:, None]
-        z = (v[None, :, :] + start_of[:, :, None]).reshape(len(positions), -1)
+        half = (parts.high[part] - parts.low[part]) / 2
+        v = (parts.low[part] + half)[:, None] + half[:, None] * _X
+        behind = positions.behind(parts.centre[part]).T
+        z = (v[None, :, :] + behind[:, :, None]).reshape(outcomes, -1)
         log_cdf = law.log_cdf(z)
-        others = (counts @ np.maximum(log_cdf, -1e300))[None, :] - log_cdf
+        others = (positions.counts @ np.maximum(log_cdf, -1e300))[None, :] - log_cdf
         with np.errstate(invalid="ignore", under="ignore"):
             density = np.exp(law.logpdf(z) + np.where(log_cdf == -np.inf, -np.inf, others))
-        density = density.reshape(len(positions), *v.shape)
+        density = density.reshape(outcomes, *v.shape)
         value[:, part] = density @ _W * half
         difference[:, part] = np.abs(density @ _DIFFERENCE) * half
     return value, difference
 
 
-def _log_all(law: Law, positions: Array, counts: Array, offset: float, centre: float) -> float:
+def _log_all(law: Law, positions: Positions, offset: float, centre: int) -> float:
     """Return log P[all noisy utilities ≤ centre + offset]."""
-    log_cdf = law.log_cdf(offset + (centre - positions))
-    return float(counts @ np.maximum(log_cdf, -1e300))
+    log_cdf = law.log_cdf(offset + positions.behind(centre)[0])
+    return float(positions.counts @ np.maximum(log_cdf, -1e300))

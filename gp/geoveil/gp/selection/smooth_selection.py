@@ -1,15 +1,19 @@
 """What the mechanisms share that add noise in proportion to a smooth sensitivity."""
 
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import ClassVar
+
+import numpy as np
 
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import Real
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.exact.ball import BALL
-from geoveil.gp.exact.bits import RandomSource
+from geoveil.gp.exact.bits import LazyUniform, RandomSource
 from geoveil.gp.privacy.rounding import require_count
 from geoveil.gp.selection.base import Array, SelectionMechanism
+from geoveil.gp.selection.many import Indices, noisy_argmax
 from geoveil.gp.selection.one_sided_theorem import Split
 from geoveil.gp.selection.scores import Scores, SmoothUtilities
 from geoveil.gp.selection.smooth_argmax import exact_argmax
@@ -59,10 +63,9 @@ class SmoothSelection(SelectionMechanism):
         return smooth_sensitivity / float(self.exact_rate)
 
     def probabilities_with_errors(self, scores: SmoothUtilities) -> tuple[Array, Array]:
-        """Return `probabilities` and the error that quadrature states for each, shapes (m,).
+        """Return `probabilities` and a conservative error of each, shapes (m,).
 
-        The error is an estimate. It is too small for outcomes more than about 10^13 scales of noise
-        behind, whose chances (below 10^-39 with 1/(1+z⁴)) are right to some thousandths only.
+        See `smooth_probability.argmax_probabilities`.
 
         Raises:
             ParameterError: see `probabilities`.
@@ -76,14 +79,32 @@ class SmoothSelection(SelectionMechanism):
         return self.probabilities_with_errors(scores)[0]
 
     def _select(self, scores: SmoothUtilities, source: RandomSource) -> int:
+        return self._exact(scores)([LazyUniform(source) for _ in range(scores.outcomes)])
+
+    def _select_many(self, scores: SmoothUtilities, size: int, source: RandomSource) -> Indices:
+        noise = self._law.magnitude
+        if noise is None:
+            return super()._select_many(scores, size, source)
+        with np.errstate(over="ignore"):
+            gaps = scores.values.max() - scores.values
+            gaps = gaps / self.scale(scores.smooth_sensitivity)
+        return noisy_argmax(size, gaps, noise, self._exact(scores), source)
+
+    def _exact(self, scores: SmoothUtilities) -> Callable[[Sequence[LazyUniform]], int]:
+        """Return what decides the argmax by its uniform numbers."""
+
         def scale() -> Real:
             return BALL.private(scores.smooth_sensitivity) / BALL.constant(self.exact_rate)
 
-        return exact_argmax(scores.values.tolist(), scale, self._law.ball_quantile, source)
+        values, law = scores.values.tolist(), self._law
+        return lambda uniforms: exact_argmax(
+            values, scale, law.ball_noise, uniforms, rises=law.rises
+        )
 
     def _checked(self, scores: object) -> SmoothUtilities:
         if not isinstance(scores, SmoothUtilities):
-            raise ParameterError("scores", type(scores), "SmoothUtilities(...)")
+            expected = "SmoothUtilities(values, smooth_sensitivity, beta=...)"
+            raise ParameterError("scores", type(scores), expected)
         if scores.outcomes > self.outcomes:
             raise ParameterError("outcomes", scores.outcomes, f"at most {self.outcomes}, as set up")
         if scores.beta > self.beta:

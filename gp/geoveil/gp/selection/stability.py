@@ -16,6 +16,7 @@ from geoveil.gp.exact.ball import BALL, working_precision
 from geoveil.gp.exact.bits import LazyUniform, RandomSource
 from geoveil.gp.selection.base import Array, Guarantee, SelectionMechanism
 from geoveil.gp.selection.draw import bernoulli
+from geoveil.gp.selection.many import Indices, weighted_indices
 from geoveil.gp.selection.scores import Margin, Scores
 
 RuleName: TypeAlias = Literal["ratio", "optimal"]
@@ -85,6 +86,16 @@ class StabilityMechanism(SelectionMechanism):
         if bernoulli(uniform, winner):
             return scores.winner
         return other + (other >= scores.winner)
+
+    def _select_many(self, scores: Margin, size: int, source: RandomSource) -> Indices:
+        if scores.outcomes == 1:
+            return np.zeros(size, dtype=np.int64)
+
+        def weights() -> list[Real]:
+            winner, other = _RULES[self.rule](self.epsilon, scores.margin, scores.outcomes, BALL)
+            return [winner if r == scores.winner else other for r in range(scores.outcomes)]
+
+        return weighted_indices(size, weights, source)
 
     def __repr__(self) -> str:
         return f"StabilityMechanism(epsilon={self.epsilon!r}, rule={self.rule!r})"

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.gp.selection.applications.forest import PrivateRandomForest
+from geoveil.simulation.selection.accuracy_figure import draw_accuracies
 from geoveil.simulation.selection.forest_contestants import (
     LEAF_CONTESTANTS,
     Choice,
     LeafContestant,
 )
-from geoveil.simulation.selection.forest_figure import draw_forest
 from geoveil.simulation.selection.forest_votes import drawn_votes, expected_votes
 from geoveil.simulation.selection.rows import KEPT, NOMINAL, Row
 from geoveil.simulation.selection.settings import Experiment, Options
@@ -88,7 +88,16 @@ def rows_of(data: Table, depth: int, setting: ForestSetting, seed: int) -> Itera
 def draw(rows: Sequence[Row], directory: Path) -> list[Path]:
     """Draw the figure."""
     file = directory / "selection-forest.png"
-    draw_forest(rows, file)
+    draw_accuracies(
+        rows,
+        file,
+        title="Private random forests: which label a leaf has",
+        notes={
+            "exponential, 0/1": ": costs half of its ε",
+            "permute-and-flip, 0/1": ": costs less than its ε",
+            "SNM-T": ": costs over 3 times its ε",
+        },
+    )
     return [file]
 
 
@@ -157,6 +166,7 @@ def _row(
         standing=NOMINAL if contestant.published else KEPT,
         epsilon=epsilon,
         proved_epsilon=proved,
+        delta=contestant.delta,
         measure="expected accuracy",
         value=float(accuracies.mean()),
         standard_error=float(accuracies.std(ddof=1) / np.sqrt(len(accuracies))),

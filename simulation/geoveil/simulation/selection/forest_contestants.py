@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from geoveil.gp.noise.base import Noise
 from geoveil.gp.selection import (
     ExponentialMechanism,
     Margin,
@@ -22,9 +23,12 @@ from geoveil.gp.selection.applications.gain_margin import (
     indicator_utilities,
     winners_and_margins,
 )
-from geoveil.simulation.selection.tree_contestants import (
-    published_smooth_bound,
-    published_smooth_law,
+from geoveil.simulation.selection.published import (
+    PUBLISHED_NOISE,
+    delta_of,
+    published_bound,
+    published_law,
+    winner_and_other,
 )
 
 Array = NDArray[np.float64]
@@ -44,12 +48,14 @@ class LeafContestant:
         choice: from ε and the number of labels.
         proved: from ε and the number of labels, what is proved of a choice; None where it is ε.
         published: whether it is set up as a paper prints it.
+        delta: δ.
     """
 
     name: str
     choice: Callable[[float, int], Choice]
     proved: Callable[[float, int], float] | None = None
     published: bool = False
+    delta: float = 0.0
 
 
 def _by_counts(name: LabelName) -> Callable[[float, int], Choice]:
@@ -84,8 +90,7 @@ def _law(
     mechanism: SelectionMechanism, scores: Callable[[Margin], ScoresLike], classes: int
 ) -> Law:
     def law(margin: int) -> tuple[float, float]:
-        probabilities = mechanism.probabilities(scores(Margin(0, margin, classes)))
-        return float(probabilities[0]), float(probabilities[-1])
+        return winner_and_other(mechanism.probabilities(scores(Margin(0, margin, classes))))
 
     return law
 
@@ -129,15 +134,18 @@ def _cost_at_a_switch(law: Callable[[float, int], Law]) -> Callable[[float, int]
     return cost
 
 
-def _published_smooth(epsilon: float, classes: int) -> Choice:
-    law = published_smooth_law(epsilon)
+def _published_smooth(noise: Noise) -> Callable[[float, int], Choice]:
+    def choice(epsilon: float, classes: int) -> Choice:
+        law = published_law(epsilon, noise)
 
-    def probabilities(counts: Counts) -> Array:
-        top = np.sort(counts, axis=1)[:, -2:]
-        gaps = top[:, 1] - top[:, 0]
-        return _spread(counts.argmax(axis=1), gaps, lambda gap: law(gap, classes), classes)
+        def probabilities(counts: Counts) -> Array:
+            top = np.sort(counts, axis=1)[:, -2:]
+            leads = top[:, 1] - top[:, 0]
+            return _spread(counts.argmax(axis=1), leads, lambda k: law(k, classes), classes)
 
-    return probabilities
+        return probabilities
+
+    return choice
 
 
 LEAF_CONTESTANTS: Sequence[LeafContestant] = (
@@ -159,11 +167,15 @@ LEAF_CONTESTANTS: Sequence[LeafContestant] = (
         _cost_at_a_switch(_zero_one),
         published=True,
     ),
-    LeafContestant(
-        "smooth noisy max, t3",
-        _published_smooth,
-        published_smooth_bound,
-        published=True,
+    *(
+        LeafContestant(
+            name,
+            _published_smooth(noise),
+            partial(published_bound, noise=noise),
+            published=True,
+            delta=delta_of(noise),
+        )
+        for name, noise in PUBLISHED_NOISE.items()
     ),
 )
 """Local dampening of the 0/1 utility is the exponential mechanism on the distance: D = j."""

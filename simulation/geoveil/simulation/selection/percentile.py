@@ -19,11 +19,11 @@ from geoveil.gp.selection.applications.percentile import Percentile
 from geoveil.gp.selection.applications.percentile_selection import PERCENTILE_METHODS
 from geoveil.simulation.populations.shipped import household_incomes
 from geoveil.simulation.selection.percentile_published import (
-    PUBLISHED_NOISE,
     published_dampening,
     published_noisy_max,
     repeats,
 )
+from geoveil.simulation.selection.published import PUBLISHED_NOISE
 from geoveil.simulation.selection.rows import KEPT, NOMINAL, Row
 from geoveil.simulation.selection.settings import Experiment, Options
 from geoveil.simulation.selection.settings_figures import draw_curves
@@ -114,7 +114,8 @@ def rows_of(name: str, counts: Array, p: int, epsilons: Sequence[float]) -> Iter
         for mechanism, method in PERCENTILE_METHODS.items():
             selection = method.set_up(epsilon, known.outcomes)
             p_of = selection.probabilities(method.tell(known, selection))
-            yield from make(mechanism, KEPT, epsilon, selection.guarantee.epsilon, 0.0, p_of)
+            kept = selection.guarantee
+            yield from make(mechanism, KEPT, epsilon, kept.epsilon, kept.delta, p_of)
         indicator, j = known.as_indicator().values, repeats(counts, p)
         p_of, proved = published_dampening(epsilon, indicator, j)
         yield from make("LD", NOMINAL, epsilon, proved, 0.0, p_of)
@@ -155,7 +156,9 @@ def draw(rows: Sequence[Row], directory: Path) -> list[Path]:
     files = []
     for measure in _MEASURES:
         file = directory / f"selection-percentile-{measure.replace(' ', '-')}.png"
-        draw_curves([row for row in rows if row.measure == measure], file, linear_below=1.0)
+        draw_curves(
+            [row for row in rows if row.measure == measure], file, linear_below=1.0, unit="counts"
+        )
         files.append(file)
     return files
 

@@ -9,21 +9,16 @@ where it should by 1: 2ε.
 """
 
 import math
-import warnings
 
 import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.gp.noise.base import Noise
-from geoveil.gp.noise.laplace import Laplace
 from geoveil.gp.selection import LocalDampening, LocalUtilities, SmoothUtilities
-from geoveil.gp.selection.smooth_noise import HeavyStudentT
-from geoveil.gp.selection.smooth_noisy_max import PublishedCalibrationWarning, SmoothNoisyMax
 from geoveil.gp.selection.smooth_two_sided import spent
+from geoveil.simulation.selection.published import delta_of, published_mechanism
 
 Array = NDArray[np.float64]
-DELTA = 1e-5
-"""Of Laplace noise; the paper names none."""
 
 
 def repeats(records: Array, p: float) -> int:
@@ -47,18 +42,10 @@ def published_noisy_max(
     epsilon: float, indicator: Array, j: int, noise: Noise
 ) -> tuple[Array, float, float]:
     """Return the probabilities of smooth noisy max as printed, what is proved of its ε, and δ."""
-    delta = DELTA if isinstance(noise, Laplace) else 0.0
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PublishedCalibrationWarning)
-        mechanism = SmoothNoisyMax(
-            epsilon, len(indicator), noise, calibration="published", delta=delta
-        )
+    delta = delta_of(noise)
+    mechanism = published_mechanism(epsilon, len(indicator), noise)
     beta = mechanism.beta
     bound = math.exp(-min((2 * j + 1) * beta, 200.0))
     scores = SmoothUtilities(indicator, bound, beta=beta)
     proved = spent(noise, mechanism.alpha * math.exp(beta), 2 * beta, len(indicator), delta)
     return mechanism.probabilities(scores), proved, delta
-
-
-PUBLISHED_NOISE = {"SNM-T": HeavyStudentT(3.0), "SNM-LAP": Laplace()}
-"""Name in the paper → its noise."""

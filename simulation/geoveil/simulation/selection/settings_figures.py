@@ -12,7 +12,12 @@ _WIDE = 20
 
 
 def draw_curves(
-    rows: Sequence[Row], file: Path, *, columns: int = 3, linear_below: float | None = None
+    rows: Sequence[Row],
+    file: Path,
+    *,
+    columns: int = 3,
+    linear_below: float | None = None,
+    unit: str = "",
 ) -> None:
     """Draw the value against ε; what the papers print is dashed, with its nominal ε.
 
@@ -20,6 +25,7 @@ def draw_curves(
         rows: of one application and measure.
         file: where to (PNG, PDF or SVG, by its ending).
         columns: panels in a row.
+        unit: of the value, for its axis.
         linear_below: where the value's axis turns from logarithmic to linear; all of it without.
     """
     import matplotlib
@@ -45,12 +51,12 @@ def draw_curves(
         place.set_xlabel("ε (nats)")
         if linear_below is not None:
             place.set_yscale("symlog", linthresh=linear_below)
-            place.set_ylim(bottom=0)
+            place.set_ylim(bottom=0, top=2.5 * max(row.value for row in own))
         place.grid(alpha=0.25)
     for place in axes.flat[len(places) :]:
         place.set_visible(False)
     for line in axes:
-        line[0].set_ylabel(rows[0].measure)
+        line[0].set_ylabel(f"{rows[0].measure} ({unit})" if unit else rows[0].measure)
     handles = {
         label: handle
         for place in axes.flat

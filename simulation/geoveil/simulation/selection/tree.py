@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from geoveil.gp.selection.applications.tree import TreePlan
 from geoveil.gp.selection.applications.tree_counts import CodedRecords
+from geoveil.simulation.selection.accuracy_figure import draw_accuracies
 from geoveil.simulation.selection.rows import KEPT, NOMINAL, Row
 from geoveil.simulation.selection.settings import Experiment, Options
 from geoveil.simulation.selection.tables import ADULT_EDGES, Table, table
 from geoveil.simulation.selection.tree_contestants import CONTESTANTS, Contestant
 from geoveil.simulation.selection.tree_expected import Fold
-from geoveil.simulation.selection.tree_figure import draw_tree
 
 EXACT_DEPTH = 2
 """Up to which all trees are summed over; deeper ones are drawn, see `tree_expected`."""
@@ -85,7 +85,15 @@ def rows_of(data: Table, setting: TreeSetting, seed: int) -> Iterator[Row]:
 def draw(rows: Sequence[Row], directory: Path) -> list[Path]:
     """Draw the figure."""
     file = directory / "selection-tree.png"
-    draw_tree(rows, file)
+    draw_accuracies(
+        rows,
+        file,
+        title="Private ID3: which attribute to split by",
+        notes={
+            "exponential, information gain": ": a choice costs half of what it is given",
+            "SNM-T": ": a choice costs over 3 times what it is given",
+        },
+    )
     return [file]
 
 
@@ -171,6 +179,7 @@ def _row(
         standing=NOMINAL if contestant.published else KEPT,
         epsilon=epsilon,
         proved_epsilon=proved,
+        delta=depth * contestant.delta,
         measure="expected accuracy",
         value=float(accuracies.mean()),
         standard_error=float(accuracies.std(ddof=1) / np.sqrt(len(accuracies))),

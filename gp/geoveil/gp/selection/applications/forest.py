@@ -14,6 +14,7 @@ from geoveil.gp.selection.applications.estimator import Codes, NotFittedError, P
 from geoveil.gp.selection.applications.forest_labels import LabelName, labeller
 from geoveil.gp.selection.applications.forest_structure import Domain, RandomTrees, random_trees
 from geoveil.gp.selection.base import Array, Guarantee
+from geoveil.gp.selection.many import random_words
 
 MOST_DEPTH = 16
 
@@ -161,8 +162,7 @@ class PrivateRandomForest(PrivateClassifier):
 
     def _assigned(self, records: int, bits: RandomSource) -> NDArray[np.intp]:
         """Return a tree for each record, independently: adding one leaves the others' alone."""
-        words = np.frombuffer(bits.bits(64 * records).to_bytes(8 * records, "little"), dtype="<u8")
-        return (words % np.uint64(self.trees)).astype(np.intp)
+        return (random_words(bits, records) % np.uint64(self.trees)).astype(np.intp)
 
     def _records(self, X: ArrayLike) -> Array:  # noqa: N803
         array = validation.float_array(X)

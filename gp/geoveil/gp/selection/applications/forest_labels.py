@@ -1,6 +1,6 @@
 """The mechanisms by which a leaf chooses its label."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, TypeAlias
@@ -56,9 +56,27 @@ class Labeller:
         return np.asarray(rows)[np.asarray(back).ravel()]
 
     def select(self, counts: Counts, source: RandomSource) -> NDArray[np.int64]:
-        """Return a label for each leaf, shape (leaves,), each drawn exactly."""
-        select, scores = self.mechanism.select, self.scores
-        return np.array([select(scores(row), source) for row in counts], dtype=np.int64)
+        """Return a label for each leaf, shape (leaves,), each drawn exactly.
+
+        Leaves of the same counts are drawn together; most have none.
+        """
+        result = np.empty(len(counts), dtype=np.int64)
+        for leaves in _alike(counts):
+            scores = self.scores(counts[leaves[0]])
+            result[leaves] = self.mechanism.select_many(scores, len(leaves), source)
+        return result
+
+
+def _alike(counts: Counts) -> Iterator[NDArray[np.intp]]:
+    """Yield the numbers of the leaves that have the same counts: first those without a record."""
+    held = counts.any(axis=1)
+    empty, rest = np.flatnonzero(~held), np.flatnonzero(held)
+    if len(empty):
+        yield empty
+    if len(rest):
+        _, kind, sizes = np.unique(counts[rest], axis=0, return_inverse=True, return_counts=True)
+        order = np.argsort(np.asarray(kind).ravel(), kind="stable")
+        yield from np.split(rest[order], np.cumsum(sizes)[:-1])
 
 
 def labeller(mechanism: LabelName, epsilon: float, classes: int) -> Labeller:

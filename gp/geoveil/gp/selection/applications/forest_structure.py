@@ -94,7 +94,7 @@ def random_trees(
         else:
             low[number], high[number] = domain
     if not ((high > low) | (there.sum(axis=1) > 1)).any():
-        raise ParameterError("domains", domains, "with an attribute of more than one value")
+        raise ParameterError("domains", domains, "at least one attribute of more than one value")
     state = _Range(
         np.broadcast_to(low, (trees, total)),
         np.broadcast_to(high, (trees, total)),

@@ -13,6 +13,7 @@ from geoveil.gp.selection.applications.method import Method, chosen
 from geoveil.gp.selection.applications.percentile import Percentile
 from geoveil.gp.selection.base import Guarantee, SelectionMechanism
 from geoveil.gp.selection.exponential import ExponentialMechanism
+from geoveil.gp.selection.laplace_log_normal import LaplaceLogNormal
 from geoveil.gp.selection.local_dampening import LocalDampening
 from geoveil.gp.selection.one_sided_pareto import ExponentialPareto
 from geoveil.gp.selection.permute_and_flip import PermuteAndFlip
@@ -28,6 +29,9 @@ PercentileMethod: TypeAlias = Method[int, Percentile]
 _NOISE = ExponentialPareto(4.0)
 """Of smooth noisy max. Tails that heavy are the best of 1, 2 and 4 for thousands of candidates and
 a margin of 1, and near it for one of 6; the same goes for half of ε for β."""
+
+_DELTA = 1e-6
+"""Of Laplace log-normal noise, whose change of scale costs √m and not m."""
 
 
 def _smooth(known: Percentile, mechanism: SelectionMechanism) -> SmoothUtilities:
@@ -50,6 +54,12 @@ PERCENTILE_METHODS: Mapping[str, PercentileMethod] = MappingProxyType(
             lambda known, _: known.as_local(),
         ),
         "smooth private selection": Method(SmoothPrivateSelection, _smooth),
+        "smooth private selection, log-normal": Method(
+            lambda epsilon, outcomes: SmoothPrivateSelection(
+                epsilon, outcomes, LaplaceLogNormal(), delta=_DELTA
+            ),
+            _smooth,
+        ),
         "smooth noisy max": Method(
             lambda epsilon, outcomes: SmoothNoisyMax(epsilon, outcomes, _NOISE, share=0.5), _smooth
         ),

@@ -129,5 +129,7 @@ def checked_tables(b: ArrayLike, c: ArrayLike, families: int) -> tuple[Integers,
         and max(first.max(), second.max()) <= 2 * families
         and (first.astype(np.int64) + second.astype(np.int64)).max() <= 2 * families
     ):
-        raise PrivateValueError(f"tables: integers b, c >= 0 with b + c <= {2 * families}")
+        raise PrivateValueError(
+            f"tables of at least one variant: integers b, c >= 0 with b + c <= {2 * families}"
+        )
     return first.astype(np.int64), second.astype(np.int64)

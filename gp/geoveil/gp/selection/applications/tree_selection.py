@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
@@ -26,6 +27,7 @@ from geoveil.gp.selection.stability import StabilityMechanism
 SplitName: TypeAlias = Literal[
     "exponential",
     "local_dampening",
+    "local_dampening_replaced",
     "permute_and_flip",
     "shifted_local_dampening",
     "smooth_noisy_max",
@@ -120,11 +122,14 @@ def _permute_and_flip(name: str, epsilon: float, attributes: int, most_records: 
     return Splitter(PermuteAndFlip(epsilon, sensitivity, monotone=True), CRITERIA[name].values)
 
 
-def _local_dampening(name: str, epsilon: float, attributes: int, most_records: int) -> Splitter:
+def _local_dampening(
+    name: str, epsilon: float, attributes: int, most_records: int, *, replace: bool = False
+) -> Splitter:
     def scores(node: NodeCounts) -> LocalUtilities:
         return LocalUtilities(CRITERIA[name].values(node), gain_sensitivities(node))
 
-    return Splitter(LocalDampening(epsilon, CRITERIA[name].sensitivity(most_records)), scores)
+    sensitivity = CRITERIA[name].sensitivity(most_records)
+    return Splitter(LocalDampening(epsilon, sensitivity, replace=replace), scores)
 
 
 def _shifted(name: str, epsilon: float, attributes: int, most_records: int) -> Splitter:
@@ -159,6 +164,10 @@ SPLITTERS: Mapping[str, tuple[_Build, Sequence[str]]] = MappingProxyType(
     {
         "exponential": (_exponential, _ANY),
         "local_dampening": (_local_dampening, ("information_gain",)),
+        "local_dampening_replaced": (
+            partial(_local_dampening, replace=True),
+            ("information_gain",),
+        ),
         "permute_and_flip": (_permute_and_flip, _ANY),
         "shifted_local_dampening": (_shifted, ("information_gain",)),
         "smooth_noisy_max": (_smooth, ("max_operator",)),

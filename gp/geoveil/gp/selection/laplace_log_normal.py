@@ -1,0 +1,156 @@
+"""Laplace log-normal noise: a Laplace variable whose scale is log-normal [Bun and Steinke 2019]."""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from flint import arb
+from numpy.typing import ArrayLike, NDArray
+
+from geoveil.gp import validation
+from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
+from geoveil.gp.errors import UnsupportedError
+from geoveil.gp.exact.ball import BALL
+from geoveil.gp.exact.bits import LazyUniform
+from geoveil.gp.noise.base import Array, Noise
+from geoveil.gp.noise.laplace import Laplace
+
+_STEP = 1 / 32
+"""Of the trapezoidal rule: in the strip where the integrand is bounded it is within 1e-16."""
+_REACH = 10.0
+"""The exponent is as concave as −y²/2: beyond this the integrand is below 1e-21 of its top."""
+_LEAST, _MOST = -40, 100
+"""ln t below which M rounds to 1, and above which its logarithm is below −1,000."""
+_DEGREE = 20
+_PIECES = 2
+"""Polynomials per unit of ln t."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaplaceLogNormal(Noise):
+    """Z = X e^{σY}, X Laplace and Y normal, both standard.
+
+    All of it follows from M(t) = E[exp(−t e^{−σY})], as M' is −e^{σ²/2} M(t e^{σ²}): the survival
+    is M/2, the density e^{σ²/2} M(t e^{σ²})/2, and the score e^{3σ²/2} M(t e^{2σ²})/M(t e^{σ²}).
+
+    Args:
+        sigma: σ in [0.1, 2].
+
+    Raises:
+        ParameterError: if sigma is out of range.
+
+    Example:
+        >>> noise = LaplaceLogNormal(1.0)
+        >>> round(noise.sliding, 6), float(noise.survival(0.0))
+        (4.481689, 0.5)
+        >>> float(noise.survival(10.0)).__round__(9)
+        0.011496107
+    """
+
+    sigma: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sigma", validation.between("sigma", self.sigma, 0.1, 2))
+
+    def logpdf(self, z: ArrayLike) -> Array:
+        """See `Noise.logpdf`."""
+        square = self.sigma**2
+        return self._log_m(np.abs(np.asarray(z)), square) + square / 2 - math.log(2)
+
+    def survival(self, u: ArrayLike) -> Array:
+        """See `Noise.survival`."""
+        return np.asarray(np.exp(self._log_m(np.asarray(u), 0.0)) / 2)
+
+    @property
+    def variance(self) -> float:
+        """See `Noise.variance`."""
+        return 2 * math.exp(2 * self.sigma**2)
+
+    def _absolute_moment(self, order: float) -> float:
+        return math.exp(math.lgamma(order + 1) + (order * self.sigma) ** 2 / 2)
+
+    def score(self, u: ArrayLike) -> Array:
+        """See `Noise.score`."""
+        square, t = self.sigma**2, np.asarray(u)
+        ratio = self._log_m(t, 2 * square) - self._log_m(t, square)
+        return np.asarray(np.exp(1.5 * square + ratio))
+
+    @property
+    def dilation(self) -> float:
+        """See `Noise.dilation`: uψ grows without bound, if slowly."""
+        return math.inf
+
+    @property
+    def sliding(self) -> float:
+        """See `Noise.sliding`: the score falls, from e^{3σ²/2} at 0."""
+        return math.exp(1.5 * self.sigma**2)
+
+    def magnitude(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
+        """Refuse: there is no formula; see `sample` and `ball_noise`.
+
+        Raises:
+            UnsupportedError: always.
+        """
+        raise UnsupportedError("Laplace log-normal noise has no quantile; it is a product of two")
+
+    def sample(self, rng: np.random.Generator, size: int | tuple[int, ...] | None = None) -> Array:
+        """See `Noise.sample`."""
+        return np.asarray(rng.laplace(size=size) * np.exp(self.sigma * rng.normal(size=size)))
+
+    def ball_noise(self, uniform: LazyUniform) -> Real:
+        """Enclose Z: X from every other bit of a uniform number, Y from those between them."""
+        bits = f"{uniform.numerator:0{uniform.count}b}"
+        count = uniform.count // 2
+        first, second = (BALL.uniform(int(part, 2), count) for part in (bits[::2], bits[1::2]))
+        normal = arb(2).sqrt() * (2 * second - 1).erfinv()
+        return Laplace().quantile(first, BALL) * (BALL.constant(self.sigma) * normal).exp()
+
+    def _log_m(self, t: Array, shift: float) -> Array:
+        """Return ln M(t e^shift) for t ≥ 0."""
+        with np.errstate(divide="ignore"):
+            x = np.log(np.asarray(t, dtype=np.float64)) + shift
+        place = (np.clip(x, _LEAST, _MOST - 1e-9) - _LEAST) * _PIECES
+        piece = place.astype(np.intp)
+        inside = 2 * (place - piece) - 1
+        table = _polynomials(self.sigma)
+        # Clenshaw's recurrence.
+        last, before = np.zeros_like(inside), np.zeros_like(inside)
+        for coefficient in table[:0:-1]:
+            last, before = coefficient[piece] + 2 * inside * last - before, last
+        value = table[0][piece] + inside * last - before
+        return np.where(x < _LEAST, 0.0, np.where(x >= _MOST, -math.inf, value))
+
+
+@lru_cache(maxsize=16)
+def _polynomials(sigma: float) -> NDArray[np.float64]:
+    """Return Chebyshev coefficients of ln M by ln t, shape (degree + 1, pieces)."""
+    nodes = np.cos(np.pi * (np.arange(_DEGREE + 1) + 0.5) / (_DEGREE + 1))
+    starts = _LEAST + np.arange((_MOST - _LEAST) * _PIECES) / _PIECES
+    values = log_laplace_transform(sigma, starts[:, None] + (nodes + 1) / (2 * _PIECES))
+    fit = np.polynomial.chebyshev.chebfit(nodes, values.T, _DEGREE)
+    return np.asarray(fit, dtype=np.float64)
+
+
+def log_laplace_transform(sigma: float, log_t: Array) -> Array:
+    """Return ln E[exp(−t e^{−σY})], Y standard normal, by the trapezoidal rule around its top.
+
+    The exponent −y²/2 − t e^{−σy} is largest at y = W(σ²t)/σ, W the Lambert function.
+
+    Args:
+        sigma: σ in [0.1, 2].
+        log_t: ln t, at most 240, any shape.
+
+    Example:
+        >>> float(np.exp(log_laplace_transform(1.0, np.array(-60.0))))
+        1.0
+    """
+    from scipy.special import lambertw, logsumexp
+
+    x = np.asarray(log_t, dtype=np.float64)
+    top = lambertw(sigma**2 * np.exp(x)).real / sigma
+    y = top[..., None] + np.arange(-_REACH, _REACH + _STEP, _STEP)
+    with np.errstate(over="ignore"):
+        exponent = -y * y / 2 - np.exp(x[..., None] - sigma * y)
+    total = np.asarray(logsumexp(exponent, axis=-1), dtype=np.float64)
+    return np.asarray(total + math.log(_STEP / math.sqrt(2 * math.pi)))
