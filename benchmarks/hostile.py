@@ -10,19 +10,36 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import grpc
 import grpc.aio
 
-from benchmarks.hostile_messages import Known, draw
+from benchmarks.hostile_messages import WATCH, Known, draw
 from benchmarks.serving import SUBMIT, Requests, Served, publish, served
-from geoveil.campaign import SigningKey
-from geoveil.proto.v1 import analyst_pb2, analyst_pb2_grpc, collector_pb2, report_pb2
+from geoveil.campaign import (
+    Attribute,
+    Campaign,
+    PlanarLaplaceSpec,
+    SigningKey,
+    digest,
+    encode,
+    seal,
+)
+from geoveil.gp import GeoPrivacy
+from geoveil.proto.v1 import (
+    analyst_pb2,
+    analyst_pb2_grpc,
+    campaign_pb2,
+    collector_pb2,
+    report_pb2,
+)
 
 MESSAGES = 100_000
 REFUSALS = frozenset(
@@ -40,6 +57,7 @@ MOST_GROWTH_MB = 48.0
 """Of the resident memory after the first fifth of the messages."""
 _CONCURRENCY = 32
 _STORED = 500
+_DEADLINE_S = 60
 
 
 @dataclass(frozen=True)
@@ -75,9 +93,8 @@ def attack(messages: int, seed: int) -> Found:
             requests = Requests(campaign, _STORED)
             stored = requests.draw()
             _submit(server.address, stored)
-            known = Known(
-                campaign, key, collector_pb2.SubmitReportsRequest.FromString(stored).reports
-            )
+            reports = collector_pb2.SubmitReportsRequest.FromString(stored).reports
+            known = Known(campaign, _publish_points(server.address, key), key, reports)
             before = _state(server, database)
             rng = Random(seed)
             start = time.perf_counter()
@@ -114,9 +131,9 @@ async def _send(address: str, known: Known, rng: Random, messages: int) -> Count
             nonlocal left
             while left > 0:
                 left -= 1
-                method, data = draw(known, rng)
+                method, requests = draw(known, rng)
                 try:
-                    await channel.unary_unary(method)(data, timeout=60)
+                    await _call(channel, method, requests)
                     statuses["OK"] += 1
                 except grpc.aio.AioRpcError as error:
                     statuses[error.code().name] += 1
@@ -125,9 +142,69 @@ async def _send(address: str, known: Known, rng: Random, messages: int) -> Count
     return statuses
 
 
+async def _call(channel: grpc.aio.Channel, method: str, requests: Sequence[bytes]) -> None:
+    """Send requests and hear the answers, whatever method it is."""
+    call: Any
+    if len(requests) == 1:
+        # One request and any number of responses are, on the wire, the same for every method.
+        call = channel.unary_stream(method)(requests[0], timeout=_DEADLINE_S)
+        try:
+            # An estimate that is watched has no end: the first is enough.
+            while await call.read() is not grpc.aio.EOF and method != WATCH:
+                pass
+        finally:
+            call.cancel()
+        return
+    call = channel.stream_stream(method)(timeout=_DEADLINE_S)
+    try:
+        for request in requests:
+            # One after the other: the library calls it INTERNAL to write when the end has come.
+            await call.write(request)
+            if await call.read() is grpc.aio.EOF:
+                return
+        await call.done_writing()
+        await call.read()
+    finally:
+        call.cancel()
+
+
+def _publish_points(address: str, key: SigningKey) -> Campaign:
+    """Create a value campaign with some points, for queries that come later."""
+    now = datetime.now(UTC)
+    campaign = Campaign(
+        campaign_id="points",
+        title="Points",
+        attribute=Attribute(name="place", unit="metre"),
+        privacy=GeoPrivacy(1.0, 500.0, "metre"),
+        mechanism=PlanarLaplaceSpec(2),
+        opens=now,
+        closes=now + timedelta(days=1),
+    )
+    content, rng = encode(campaign), Random(0)
+    reports = [
+        report_pb2.Report(
+            report_id=rng.randbytes(16),
+            answers=[
+                report_pb2.Answer(query_index=q, value=rng.randrange(-(10**7), 10**7))
+                for q in range(2)
+            ],
+        )
+        for _ in range(_STORED)
+    ]
+    submission = collector_pb2.SubmitReportsRequest(
+        campaign_id="points", campaign_digest=digest(content), reports=reports
+    )
+    with grpc.insecure_channel(address) as channel:
+        envelope = campaign_pb2.CampaignEnvelope.FromString(seal(content, key))
+        request = analyst_pb2.CreateCampaignRequest(envelope=envelope)
+        analyst_pb2_grpc.AnalystStub(channel).CreateCampaign(request)
+    _submit(address, submission.SerializeToString())
+    return campaign
+
+
 def _submit(address: str, request: bytes) -> list[report_pb2.ReportResult]:
     with grpc.insecure_channel(address) as channel:
-        answer = channel.unary_unary(SUBMIT)(request, timeout=60)
+        answer = channel.unary_unary(SUBMIT)(request, timeout=_DEADLINE_S)
     return list(collector_pb2.SubmitReportsResponse.FromString(answer).results)
 
 
@@ -140,8 +217,11 @@ def _state(server: Served, database: Path) -> object:
     with grpc.insecure_channel(server.address) as channel:
         analyst = analyst_pb2_grpc.AnalystStub(channel)
         campaigns = analyst.ListCampaigns(analyst_pb2.ListCampaignsRequest())
-        estimate = analyst.GetEstimate(analyst_pb2.GetEstimateRequest(campaign_id="load"))
-    return rows, campaigns.SerializeToString(), estimate.SerializeToString()
+        estimates = [
+            analyst.GetEstimate(analyst_pb2.GetEstimateRequest(campaign_id=name))
+            for name in ("load", "points")
+        ]
+    return rows, [shown.SerializeToString() for shown in (campaigns, *estimates)]
 
 
 if __name__ == "__main__":

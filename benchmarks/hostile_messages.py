@@ -1,11 +1,13 @@
 """Messages that no device and no analyst sends, and that a server must refuse without a trace."""
 
+import hashlib
 import math
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
+from google.protobuf import duration_pb2
 from google.protobuf.message import DecodeError
 
 from geoveil.campaign import Campaign, SigningKey, decode, digest, encode, seal
@@ -14,18 +16,21 @@ from geoveil.proto.v1 import analyst_pb2, campaign_pb2, collector_pb2, report_pb
 
 COLLECTOR, ANALYST = "/geoveil.proto.v1.Collector/", "/geoveil.proto.v1.Analyst/"
 SUBMIT, CREATE = COLLECTOR + "SubmitReports", ANALYST + "CreateCampaign"
-_OTHERS = [
-    COLLECTOR + "GetCampaign",
-    COLLECTOR + "BrowseCampaigns",
-    ANALYST + "GetEstimate",
-    ANALYST + "EstimateQueries",
-]
+STREAM, WATCH = COLLECTOR + "SubmitReportStream", ANALYST + "WatchEstimate"
+_FETCH, _BROWSE = COLLECTOR + "GetCampaign", COLLECTOR + "BrowseCampaigns"
+_CLOSE, _LIST = ANALYST + "CloseCampaign", ANALYST + "ListCampaigns"
+_ESTIMATE, _ASK = ANALYST + "GetEstimate", ANALYST + "EstimateQueries"
+_EXPORT = ANALYST + "ExportReports"
+_OTHERS = [_FETCH, _BROWSE, _CLOSE, _LIST, _ESTIMATE, _ASK, _EXPORT, WATCH]
 _NOT_FINITE = (math.nan, math.inf, -math.inf)
+_LARGE = 1 << 20
 _BATCH = 160
 """Reports of a large request: it is read by NumPy."""
 
 Message = tuple[str, bytes]
 """The method to call, and the request."""
+Call = tuple[str, tuple[bytes, ...]]
+"""The method to call, and the requests, of which only a stream has several."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +39,13 @@ class Known:
 
     Args:
         campaign: that is open.
+        points: a value campaign that is open.
         key: that signs campaigns which the server would take.
-        stored: reports that were counted.
+        stored: reports to the first that were counted.
     """
 
     campaign: Campaign
+    points: Campaign
     key: SigningKey
     stored: Sequence[report_pb2.Report]
 
@@ -48,14 +55,36 @@ class Known:
         return digest(encode(self.campaign))
 
 
-def draw(known: Known, rng: Random) -> Message:
-    """Return a message; none holds a new report that is sound, or a new campaign that is."""
+def draw(known: Known, rng: Random) -> Call:
+    """Return a call; none brings a new report that is sound, or a new campaign that is."""
     method, message = rng.choice(_KINDS)(known, rng)
-    if method == SUBMIT and _may_count(known, message):
+    if method == _CLOSE and _names(known, message):
+        method = WATCH
+    if method != SUBMIT:
+        return method, (message,)
+    if rng.randrange(4) or len(message) > _LARGE:
+        return SUBMIT, (_harmless(known, message),)
+    messages = [_replayed(known, rng)[1] for _ in range(rng.randrange(3))]
+    messages.insert(rng.randrange(len(messages) + 1), _harmless(known, message))
+    return STREAM, tuple(messages)
+
+
+def _names(known: Known, message: bytes) -> bool:
+    """Return whether a request is about a campaign of the server."""
+    try:
+        name = analyst_pb2.CloseCampaignRequest.FromString(message).campaign_id
+    except DecodeError:
+        return False
+    return name in (known.campaign.campaign_id, known.points.campaign_id)
+
+
+def _harmless(known: Known, message: bytes) -> bytes:
+    """Return a request that adds no report."""
+    if _may_count(known, message):
         message += collector_pb2.SubmitReportsRequest(
-            campaign_digest=rng.randbytes(32)
+            campaign_digest=hashlib.sha256(message).digest()
         ).SerializeToString()  # the last of a field counts
-    return method, message
+    return message
 
 
 def mutated(message: bytes, rng: Random) -> bytes:
@@ -83,6 +112,8 @@ def _may_count(known: Known, message: bytes) -> bool:
         request = collector_pb2.SubmitReportsRequest.FromString(message)
     except DecodeError:
         return False
+    if request.campaign_digest == digest(encode(known.points)):
+        return True
     stored = {report.report_id for report in known.stored}
     low = min(low for low, _ in known.campaign.ranges)
     high = max(high for _, high in known.campaign.ranges)
@@ -213,28 +244,65 @@ def _mutated_envelope(known: Known, rng: Random) -> Message:
 
 
 def _mutated_question(known: Known, rng: Random) -> Message:
-    name = known.campaign.campaign_id
-    disc = campaign_pb2.SmoothedDisc(
-        center=[rng.choice(_NOT_FINITE), 0.0],
-        radius=rng.choice([*_NOT_FINITE, 1e308]),
-        bandwidth=rng.choice([*_NOT_FINITE, 0.0, 5e-324]),
+    name = rng.choice([known.campaign.campaign_id, known.points.campaign_id])
+    period = rng.choice([0, 0, 1, 2**32 - 1])
+    confidence = rng.choice([*_NOT_FINITE, 0.0, 1.0, 0.95])
+    page = {"page_size": rng.choice([0, 1, 1001, 2**32 - 1]), "page_token": rng.choice(["", name])}
+    interval = duration_pb2.Duration(
+        seconds=rng.choice([0, 1, -1, 3601, 2**63 - 1]), nanos=rng.choice([0, -1, 2**31 - 1])
     )
     requests = {
-        COLLECTOR + "GetCampaign": collector_pb2.GetCampaignRequest(campaign_id=name),
-        COLLECTOR + "BrowseCampaigns": collector_pb2.BrowseCampaignsRequest(
-            page_size=rng.choice([0, 1, 1001, 2**32 - 1]), page_token=rng.choice(["", name])
+        _FETCH: collector_pb2.GetCampaignRequest(campaign_id=name),
+        _BROWSE: collector_pb2.BrowseCampaignsRequest(**page),
+        _LIST: analyst_pb2.ListCampaignsRequest(**page),
+        _CLOSE: analyst_pb2.CloseCampaignRequest(campaign_id=rng.choice(["", "nobody", name * 99])),
+        _ESTIMATE: analyst_pb2.GetEstimateRequest(
+            campaign_id=name, confidence=confidence, period=period
         ),
-        ANALYST + "GetEstimate": analyst_pb2.GetEstimateRequest(
-            campaign_id=name, confidence=rng.choice([*_NOT_FINITE, 0.0, 1.0, 0.95]), period=0
+        WATCH: analyst_pb2.WatchEstimateRequest(
+            campaign_id=name, confidence=confidence, period=period, interval=interval
         ),
-        ANALYST + "EstimateQueries": analyst_pb2.EstimateQueriesRequest(
-            campaign_id=name,
-            queries=[campaign_pb2.Query(label="a", smoothed_disc=disc)] * rng.choice([1, 5000]),
-        ),
+        _EXPORT: analyst_pb2.ExportReportsRequest(campaign_id=name, period=period),
     }
     method = rng.choice(list(requests))
     data = requests[method].SerializeToString()
     return method, rng.choice([data, mutated(data, rng)])
+
+
+def _odd_query(known: Known, rng: Random) -> Message:
+    """Queries of points that are none, or that cannot be answered."""
+    number, size = rng.choice([*_NOT_FINITE, 0.0, -1.0, 1e308]), rng.choice([5e-324, 1e-9, 1e300])
+    corners = [rng.choice([number, size, 0.0, 1.0]) for _ in range(rng.choice([0, 5, 8, 400]))]
+    part = campaign_pb2.PolygonPart(
+        rings=[campaign_pb2.PolygonRing(coordinates=corners)] * rng.choice([0, 1, 3])
+    )
+    query = campaign_pb2.Query(label=rng.choice(["", "a", "x" * 500]))
+    match rng.randrange(6):
+        case 0:
+            query.threshold.at, query.threshold.width = number, size
+            query.threshold.profile = rng.choice([0, 1, 2])
+        case 1:
+            query.gaussian_kernel.center.extend([0.0] * rng.randrange(4))
+            query.gaussian_kernel.bandwidth = rng.choice([number, size, 9_000.0])
+        case 2:
+            query.smoothed_disc.center.extend([number, 0.0])
+            query.smoothed_disc.radius = size
+            query.smoothed_disc.bandwidth = rng.choice([number, size])
+        case 3:
+            query.smoothed_polygon.parts.append(part)
+            query.smoothed_polygon.bandwidth = rng.choice([number, size, 9_000.0])
+        case 4:
+            query.polygon.parts.append(part)
+            query.polygon.width = size
+        case 5:
+            query.disc.center.extend([number] * rng.randrange(4))
+            query.disc.radius, query.disc.width = size, number
+    request = analyst_pb2.EstimateQueriesRequest(
+        campaign_id=rng.choice([known.points, known.points, known.campaign]).campaign_id,
+        queries=[query] * rng.choice([0, 1, 1, 1, 2, 5000]),
+    )
+    data = request.SerializeToString()
+    return _ASK, rng.choice([data, mutated(data, rng)])
 
 
 def _create(envelope: bytes) -> Message:
@@ -259,6 +327,6 @@ def _field(number: int, content: bytes) -> bytes:
 _KINDS: list[Callable[[Known, Random], Message]] = [
     *[_noise, _mutated_submission, _replayed, _conflicting, _wrong_digest, _unsound_reports] * 16,
     *[_malformed, _campaign_of_odd_numbers, _mutated_campaign] * 16,
-    *[_mutated_envelope, _mutated_question] * 16,
+    *[_mutated_envelope, _mutated_question, _odd_query] * 16,
     *[_giant, _too_large],
 ]

@@ -1,17 +1,22 @@
 """The whole server under load: single reports beside a bare echo, batches into both databases.
 
 The client is a process of its own. The reference of single reports is a bare grpc.aio server that
-returns its request, with the same client, concurrency and size of message. Beside each rate stand
-the time of processors that the server used and the load average of the machine: where others use
-it too, the time of processors bends less.
+returns its request, in a process of its own with the settings of Python that `geoveil serve` makes;
+client, options of the channel, concurrency and request are the same. The two take turns, after a
+round that is not counted. Latencies are those at half the rate that ours reached, in requests that
+are due at random times (a Poisson process) whatever is under way, from the time they were due;
+the table says how many requests there were, how often, and the range of their p99.
+
+Beside each rate stand the time of processors that the server used and the load average of the
+machine: where others use it too, the time of processors bends less.
 """
 
 import os
 import statistics
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import psutil
 from rich.console import Console
@@ -23,6 +28,8 @@ from geoveil.campaign import Campaign
 
 ROUNDS = 5
 CALLS, CONCURRENCY = 6_000, 128
+HALVES, HALF_S = 5, 5.0
+"""Runs at half the rate, and the seconds of each."""
 BATCH, BATCHES, BATCHES_AT_ONCE = 4_096, 150, 8
 
 
@@ -84,28 +91,39 @@ def _print_single(database: str) -> None:
     names = ("bare echo", "SubmitReports")
     with served("echo") as echo, served("aggregator", database) as aggregator:
         campaign = publish(aggregator.address)
-        runs: dict[str, list[Measured]] = {name: [] for name in names}
-        for _ in range(ROUNDS):
-            for name, server, method in zip(names, (echo, aggregator), (ECHO, SUBMIT), strict=True):
-                runs[name].append(measure(server, method, campaign))
+        contestants = dict(zip(names, ((echo, ECHO), (aggregator, SUBMIT)), strict=True))
+        runs = _take_turns(contestants, campaign, 1 + ROUNDS)
+        runs = {name: of_one[1:] for name, of_one in runs.items()}
         medians = {name: median(of_one) for name, of_one in runs.items()}
-        highest = medians["SubmitReports"].rate
-        # What the machine does to anybody's latency at this moment stands beside ours.
-        halves = [
-            measure(server, method, campaign, calls=max(1, int(5 * highest / 2)), rate=highest / 2)
-            for server, method in ((echo, ECHO), (aggregator, SUBMIT))
-        ]
+        half = medians["SubmitReports"].rate / 2
+        calls = max(1, round(HALF_S * half))
+        halves = _take_turns(contestants, campaign, HALVES, calls=calls, rate=half)
     ratios = [b.rate / a.rate for a, b in zip(*runs.values(), strict=True)]
     shown = _table(f"single reports, {CONCURRENCY} at once, median of {ROUNDS}")
     for name, of_one in medians.items():
         _row(shown, name, of_one)
-    for name, half in zip(names, halves, strict=True):
-        _row(shown, f"{name}, at half the rate of ours", half)
+    for name, of_half in halves.items():
+        _row(shown, f"{name}, at half the rate of ours", median(of_half))
     Console().print(shown)
     print(
         f"ratio to the echo: {statistics.median(ratios):.2f}"
         f" ({min(ratios):.2f} to {max(ratios):.2f})"
     )
+    print(f"at half the rate: {half:,.0f}/s offered, {calls:,} calls, median p99 of {HALVES}:")
+    for name, of_half in halves.items():
+        p99s = [one.p99_ms for one in of_half]
+        print(f"  {name}: {statistics.median(p99s):.1f} ms ({min(p99s):.1f} to {max(p99s):.1f})")
+
+
+def _take_turns(
+    contestants: Mapping[str, tuple[Served, str]], campaign: Campaign, rounds: int, **load: Any
+) -> dict[str, list[Measured]]:
+    """Return what a load costs each server, in each round."""
+    runs: dict[str, list[Measured]] = {name: [] for name in contestants}
+    for _ in range(rounds):
+        for name, (server, method) in contestants.items():
+            runs[name].append(measure(server, method, campaign, **load))
+    return runs
 
 
 def _print_batches(name: str, database: str, process: psutil.Process | None = None) -> None:

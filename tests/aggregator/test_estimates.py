@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,7 @@ def test_what_estimates_are_unbiased_for_is_said(publish: Callable[..., Any]) ->
     split = publish(allocation=Allocation.SPLIT).campaign
     everybody = "Unbiased for the mean of the soft query over all who took part"
     assert unbiased_for(split) == f"{everybody}."
+    assert unbiased_for(publish(allocation=Allocation.REPEAT).campaign) == f"{everybody}."
     plane = AzimuthalEquidistant(-73.95, 40.72, 60_000.0)
     places = replace(
         split,
@@ -81,3 +83,19 @@ def test_what_estimates_are_unbiased_for_is_said(publish: Callable[..., Any]) ->
     assert unbiased_for(places) == (
         f"{everybody}, with places outside the campaign's area moved into it."
     )
+
+
+@pytest.mark.parametrize(
+    ("allocation", "spent"),
+    [(Allocation.PARTITION, 1.0), (Allocation.SPLIT, 1.0), (Allocation.REPEAT, 3.0)],
+)
+def test_what_a_participant_spent_is_the_sum_of_their_answers(
+    publish: Callable[..., Any], allocation: Allocation, spent: float
+) -> None:
+    once = publish(queries=3, allocation=allocation).campaign
+    shown = disclose(Layout.of(once), [Accumulator()] * 3, begun=1)
+    assert shown.privacy == shown.privacy_at_most == GeoPrivacy(spent, 8000.0, "dollar")
+    weekly = replace(once, period=timedelta(days=7))
+    shown = disclose(Layout.of(weekly), [Accumulator()] * 15, begun=4)
+    assert shown.privacy == GeoPrivacy(spent, 8000.0, "dollar")
+    assert shown.privacy_at_most == GeoPrivacy(4 * spent, 8000.0, "dollar")

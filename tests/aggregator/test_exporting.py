@@ -72,7 +72,7 @@ def test_answers_are_rows_that_nothing_ties_together(
     mechanism = SmoothSpec(0.3) if blocks > 1 else None
     layout = Layout.of(publish(allocation=allocation, mechanism=mechanism).campaign)
     assert layout.blocks == blocks
-    sent = reports(200, 3, 1, all_columns=allocation is Allocation.SPLIT)
+    sent = reports(200, 3, 1, all_columns=allocation.answers_all)
     rows = rows_of(layout, packed(layout, sent), [0])
     assert rows.indices is not None
     expected = sorted((0, *answer) for _, answers, _ in sent for answer in answers)

@@ -37,10 +37,10 @@ def test_a_change_of_state_is_noticed(hostile: Any, monkeypatch: pytest.MonkeyPa
     """The control: one new report among the messages."""
     requests = []
 
-    def draw(known: Any, rng: Random) -> tuple[str, bytes]:
+    def draw(known: Any, rng: Random) -> tuple[str, tuple[bytes, ...]]:
         if not requests:
             requests.append(hostile.Requests(known.campaign, 1).draw())
-        return hostile.SUBMIT, requests[0]
+        return hostile.SUBMIT, (requests[0],)
 
     monkeypatch.setattr(hostile, "draw", draw)
     assert hostile.attack(20, seed=1).faults == ["the state was changed"]

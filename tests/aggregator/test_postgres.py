@@ -1,11 +1,16 @@
 """What is particular to the PostgreSQL store: many processes, transactions in flight, failures."""
 
 import logging
+import os
+import shutil
+import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -20,6 +25,8 @@ from geoveil.aggregator.store.maintenance import check
 from geoveil.aggregator.store.postgres import PostgresStore
 from geoveil.gp import ParameterError
 from geoveil.gp.estimation import Accumulator
+
+from .postgres import PostgresServer
 
 ACCEPTED, DUPLICATE, NOT_OPEN = Outcome.ACCEPTED, Outcome.DUPLICATE, Outcome.NOT_OPEN
 CAMPAIGN = CampaignRecord(campaign_id="a", published=b"a", queries=1)
@@ -296,3 +303,41 @@ def test_a_schema_of_its_own_in_a_database_of_others(postgres_url: str) -> None:
     with psycopg.connect(postgres_url) as connection:
         query = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"
         assert connection.execute(query).fetchone() == (1,)
+
+
+@pytest.fixture
+def small_disk(postgres_server: PostgresServer) -> Iterator[tuple[str, Path]]:
+    """URL of a database in a file system of its own, and a folder there."""
+    place = Path(tempfile.mkdtemp())
+    place.chmod(0o711)  # the server is another user
+    mount = ["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(place)]
+    try:
+        subprocess.run(mount, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        place.rmdir()
+        pytest.skip("a file system can't be mounted here")
+    try:
+        with postgres_server.database(tablespace=place / "data") as url:
+            yield url, place
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+        place.rmdir()
+
+
+def test_a_full_disk_loses_nothing(small_disk: tuple[str, Path]) -> None:
+    url, place = small_disk
+    batch = [reports(*range(200))]
+    with PostgresStore(url) as store:
+        store.create_campaign(CAMPAIGN)
+        ballast = place / "ballast"
+        with ballast.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(place).free)
+        with pytest.raises(ServiceError) as caught:
+            store.commit(batch)
+        assert caught.value.code is Code.STORE_UNAVAILABLE
+        assert "53100" in caught.value.detail
+        assert store.get_campaign("a").reports == 0
+        ballast.unlink()
+        assert store.commit(batch) == [[ACCEPTED] * 200]
+        assert store.commit(batch) == [[DUPLICATE] * 200]
+    assert check(url).faults == ()

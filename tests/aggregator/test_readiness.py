@@ -29,10 +29,10 @@ def moody(database: Path) -> Any:
         def __init__(self) -> None:
             super().__init__(database)
 
-        def close_campaign(self, campaign_id: str) -> None:
+        def probe(self) -> None:
             if Moody.gone:
                 raise ServiceError(Code.STORE_UNAVAILABLE)
-            super().close_campaign(campaign_id)
+            super().probe()
 
         def commit(self, batch: Any) -> Any:
             if Moody.full:

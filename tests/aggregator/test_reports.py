@@ -62,8 +62,11 @@ def test_partition_admits_one_answer(publish: Callable[..., Any]) -> None:
         assert "one number from 0 to 2" in fault.detail
 
 
-def test_split_admits_all_answers_in_order(publish: Callable[..., Any]) -> None:
-    admission = Admission(publish(queries=3, allocation=Allocation.SPLIT).campaign)
+@pytest.mark.parametrize("allocation", [Allocation.SPLIT, Allocation.REPEAT])
+def test_split_and_repeat_admit_all_answers_in_order(
+    publish: Callable[..., Any], allocation: Allocation
+) -> None:
+    admission = Admission(publish(queries=3, allocation=allocation).campaign)
     assert admission.fault(Report(ID, [(0, 1), (1, 2), (2, 3)])) is None
     for wrong in ([], [0], [0, 1], [0, 2, 1], [0, 1, 2, 3], [0, 1, 1], list(range(10_000))):
         fault = admission.fault(Report(ID, [(index, 0) for index in wrong]))

@@ -45,7 +45,7 @@ async def test_creating_is_idempotent_by_content(
     assert await service.create_campaign(seal(campaign.published)) == campaign.digest
     other = publish(title="Another title")
     await refused(Code.CAMPAIGN_ID_TAKEN, service.create_campaign(seal(other.published)))
-    (standing,) = await service.list_campaigns()
+    (standing,) = (await service.list_campaigns()).standings
     assert standing.record.published == seal(campaign.published)
 
 
@@ -59,7 +59,7 @@ async def test_campaigns_that_are_not_sound_are_refused(
     with pytest.raises(GeoVeilError) as caught:
         await service.create_campaign(seal(named.get(change, change)))
     assert not isinstance(caught.value, ServiceError)
-    assert await service.list_campaigns() == []
+    assert (await service.list_campaigns()).standings == []
 
 
 async def test_states_follow_the_clock_and_the_analyst(
@@ -236,11 +236,12 @@ async def test_confidence_is_a_probability(
         await service.estimate("income", confidence)
 
 
-async def test_split_campaigns_count_every_query(
-    start_service: Any, publish: Callable[..., Any], store: SQLiteStore
+@pytest.mark.parametrize("allocation", [Allocation.SPLIT, Allocation.REPEAT])
+async def test_split_and_repeat_campaigns_count_every_query(
+    start_service: Any, publish: Callable[..., Any], store: SQLiteStore, allocation: Allocation
 ) -> None:
     service = (await start_service()).service
-    campaign = publish(queries=4, allocation=Allocation.SPLIT)
+    campaign = publish(queries=4, allocation=allocation)
     await service.create_campaign(seal(campaign.published))
     batch = [report(n, *[(q, 10**q * n) for q in range(4)]) for n in range(1, 4)]
     assert await outcomes(service, campaign, *batch) == [Status.ACCEPTED] * 3

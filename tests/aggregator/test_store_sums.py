@@ -1,10 +1,11 @@
-"""Exact sums by NumPy, against Python's own integers."""
+"""Exact sums, by NumPy and without, against Python's own integers."""
 
 from random import Random
 
 import pytest
 
 from geoveil.aggregator.reports import pack
+from geoveil.aggregator.store import sums
 from geoveil.aggregator.store.sums import tally
 from geoveil.gp.estimation import Accumulator
 
@@ -20,9 +21,18 @@ def expected(answers: list[tuple[int, int]]) -> dict[int, Accumulator]:
     return {query: Accumulator.of(of_query) for query, of_query in values.items()}
 
 
+@pytest.mark.parametrize("count", [1, sums._FEW, sums._FEW + 1])  # NumPy adds the last
 @pytest.mark.parametrize("value", [LOW, HIGH, *EDGES])
-def test_one_answer(value: int) -> None:
-    assert tally(pack([(2**32 - 1, value)])) == {2**32 - 1: Accumulator(1, value, value * value)}
+def test_answers_alike(value: int, count: int) -> None:
+    answers = pack([(2**32 - 1, value)]) * count
+    assert tally(answers) == {2**32 - 1: Accumulator(count, count * value, count * value * value)}
+
+
+@pytest.mark.parametrize("count", range(1, 2 * sums._FEW, 7))
+def test_a_few_answers(count: int) -> None:
+    rng = Random(count)
+    answers = [(rng.randrange(5), rng.randrange(LOW, HIGH + 1)) for _ in range(count)]
+    assert tally(pack(answers)) == expected(answers)
 
 
 @pytest.mark.parametrize("queries", [1, 7, 5000])
@@ -36,8 +46,8 @@ def test_many_answers(queries: int) -> None:
 @pytest.mark.parametrize("value", [LOW, HIGH, -1])
 def test_more_answers_than_64_bits_can_add(value: int) -> None:
     count = 600_000
-    sums = tally(pack([(3, value)]) * count)
-    assert sums == {3: Accumulator(count, count * value, count * value * value)}
+    found = tally(pack([(3, value)]) * count)
+    assert found == {3: Accumulator(count, count * value, count * value * value)}
 
 
 def test_nothing_has_no_sums() -> None:

@@ -6,8 +6,9 @@ the spot; whatever it was doing is answered to nobody.
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,21 +28,46 @@ from geoveil.aggregator import (
     Writer,
 )
 from geoveil.aggregator.errors import public
+from geoveil.aggregator.rates import Rate, RateLimits
 from geoveil.aggregator.reader import Reader
+from geoveil.aggregator.servicers import add_collector
 from geoveil.aggregator.store.maintenance import check
-from geoveil.proto.v1 import analyst_pb2, collector_pb2
+from geoveil.aggregator.watching import Pace
+from geoveil.proto.v1.analyst_pb2_grpc import add_AnalystServicer_to_server
 
 from .campaigns import SKEW, require
+from .sharing import InlineReader
 from .traps import Death, Trap, trapped
-from .world import Lost, Refused, Unreachable, World, copy_database
+from .world import Lost, Refused, Unreachable, Watching, World, copy_database
 
 _NO_LIMIT = 4_294_967_294
 _SETTINGS = Settings(clock_skew_s=SKEW.total_seconds(), queue_limit=16, commit_limit=8)
-_REQUESTS: dict[str, Any] = {
-    method.name: module
-    for module, service in ((collector_pb2, "Collector"), (analyst_pb2, "Analyst"))
-    for method in module.DESCRIPTOR.services_by_name[service].methods
-}
+_RATE = Rate(per_second=1.0, burst=18.0)
+_PAUSE_S = 1000.0
+"""Fills every bucket."""
+_END = object()
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a replica is made of; a control has a broken one."""
+
+    store: Callable[[Path], SQLiteStore] = SQLiteStore
+    writer: type[Writer] = Writer
+    collector: Callable[[Service], CollectorServicer] = CollectorServicer
+
+
+class _Handlers:
+    """Takes the place of a gRPC server: keeps what is to be called."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Any] = {}
+
+    def add_generic_rpc_handlers(self, handlers: Any) -> None:
+        """Pass over: the same come by name."""
+
+    def add_registered_method_handlers(self, _service: str, handlers: dict[str, Any]) -> None:
+        self.by_name |= handlers
 
 
 class _Context:
@@ -56,35 +82,43 @@ class Replica:
 
     Args:
         open_writer: opens the store that writes.
-        open_reader: opens the store that reads.
+        reader: started; of any number of replicas.
         clock: its own.
+        parts: that it is made of.
     """
 
     def __init__(
-        self, open_writer: Callable[[], Store], open_reader: Callable[[], Store], clock: Any
+        self, open_writer: Callable[[], Store], reader: Reader, clock: Any, parts: Parts
     ) -> None:
         self.trap = Trap()
         self.loop = asyncio.get_running_loop()
         self.death: asyncio.Future[None] = self.loop.create_future()
         self.doomed = False
         """Whether nothing that it does from now on is heard of."""
-        self.writer = Writer(
+        self.asleep = asyncio.Event()
+        """Whether its watch waits."""
+        self.woken = asyncio.Event()
+        self.writer = parts.writer(
             lambda: trapped(open_writer(), self.trap),
             queue_limit=_SETTINGS.queue_limit,
             commit_limit=_SETTINGS.commit_limit,
         )
-        self.reader = Reader(open_reader)
-        service = Service(self.writer, self.reader, _SETTINGS, clock)
-        self.servicers = (CollectorServicer(service), AnalystServicer(service))
+        self._under_way = 0
+        self._seconds = 0.0
+        limits = RateLimits(per_campaign=_RATE, clock=lambda: self._seconds)
+        pace = Pace(self._sleep)
+        service = Service(self.writer, reader, _SETTINGS, clock, limits=limits, pace=pace)
+        server: Any = _Handlers()
+        add_collector(parts.collector(service), server)
+        add_AnalystServicer_to_server(AnalystServicer(service), server)
+        self._handlers = server.by_name
 
     async def start(self) -> None:
         await self.writer.start()
-        await self.reader.start()
 
     async def stop(self) -> None:
         """Release everything, dead or alive."""
         await self.writer.stop()
-        await self.reader.stop()
 
     def die(self, _connection: Any = None) -> None:
         """Die; from any thread."""
@@ -95,12 +129,50 @@ class Replica:
         if not self.death.done():
             self.death.set_result(None)
 
+    async def _sleep(self, _seconds: float) -> None:
+        self.asleep.set()
+        await self.woken.wait()
+        self.woken.clear()
+
     async def call(self, method: str, request: bytes) -> bytes:
         """See `World.call`."""
-        module = _REQUESTS[method]
-        message = getattr(module, f"{method}Request").FromString(request)
-        servicer = self.servicers[module is analyst_pb2]
-        task = asyncio.ensure_future(getattr(servicer, method)(message, _Context()))
+        handler = self._begun(method)
+        try:
+            message = handler.request_deserializer(request)
+            answer = await self.mortal(handler.unary_unary(message, _Context()))
+        finally:
+            self._under_way -= 1
+        return _serialized(handler, answer)
+
+    async def converse(self, method: str, requests: Sequence[bytes]) -> AsyncIterator[bytes]:
+        """See `World.converse`."""
+        handler = self._begun(method)
+
+        async def messages() -> AsyncIterator[Any]:
+            for request in requests:
+                yield handler.request_deserializer(request)
+
+        try:
+            if handler.request_streaming:
+                answers = handler.stream_stream(messages(), _Context())
+            else:
+                message = handler.request_deserializer(requests[0])
+                answers = handler.unary_stream(message, _Context())
+            async with aclosing(answers):
+                while (answer := await self.mortal(anext(answers, _END))) is not _END:
+                    yield _serialized(handler, answer)
+        finally:
+            self._under_way -= 1
+
+    def _begun(self, method: str) -> Any:
+        if not self._under_way:
+            self._seconds += _PAUSE_S  # only those at once, and streams, come too fast
+        self._under_way += 1
+        return self._handlers[method]
+
+    async def mortal(self, work: Awaitable[Any]) -> Any:
+        """Return what work returns, or raise what is heard of it."""
+        task = asyncio.ensure_future(work)
         try:
             await asyncio.wait((task, self.death), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -118,7 +190,58 @@ class Replica:
             raise Refused(
                 told.code.name if told.code is Code.DIGEST_MISMATCH else told.status
             ) from error
-        return bytes(task.result().SerializeToString())
+        return task.result()
+
+
+def _serialized(handler: Any, answer: Any) -> bytes:
+    return bytes(handler.response_serializer(answer) if handler.response_serializer else answer)
+
+
+class _Watch(Watching):
+    """Looks when it is told to."""
+
+    def __init__(self, world: "InProcess", i: int, request: bytes) -> None:
+        self._world = world
+        self._i = i
+        self._request = request
+        self._replica: Replica | None = None
+        self._answers: Any = None
+        self._next: asyncio.Future[Any] | None = None
+
+    async def look(self) -> tuple[list[bytes], bool]:
+        """See `Watching.look`."""
+        if self._replica is None:
+            self._replica = await self._world.started(self._i)
+            self._answers = self._replica.converse("WatchEstimate", [self._request])
+        replica = self._replica
+        if replica.doomed:
+            raise Lost
+        replica.asleep.clear()
+        if self._next is not None:
+            replica.woken.set()
+        found: list[bytes] = []
+        while True:
+            self._next = self._next or asyncio.ensure_future(anext(self._answers, _END))
+            asleep = asyncio.ensure_future(replica.asleep.wait())
+            await asyncio.wait((self._next, asleep), return_when=asyncio.FIRST_COMPLETED)
+            asleep.cancel()
+            await asyncio.gather(asleep, return_exceptions=True)
+            if not self._next.done():
+                return found, True
+            answer, self._next = self._next, None
+            if answer.result() is _END:
+                return found, False
+            found.append(answer.result())
+
+    async def close(self) -> None:
+        """See `Watching.close`."""
+        if self._next is not None:
+            self._next.cancel()
+            await asyncio.gather(self._next, return_exceptions=True)
+        if self._answers is not None:
+            await self._answers.aclose()
+        if self._replica is not None:
+            self._replica.woken.clear()
 
 
 class InProcess(World):
@@ -131,17 +254,17 @@ class InProcess(World):
         self._abandoned: list[Replica] = []
         self._starting = asyncio.Lock()
 
-    def _replica(self, i: int) -> Replica:
+    async def _replica(self, i: int) -> Replica:
         raise NotImplementedError
 
-    async def _started(self, i: int) -> Replica:
+    async def started(self, i: int) -> Replica:
         """Return a replica that is not dead."""
         if self._dead[i]:
             raise Unreachable
         async with self._starting:
             replica = self._alive[i]
             if replica is None:
-                replica = self._replica(i)
+                replica = await self._replica(i)
                 troubled = self.troubled(i)
                 try:
                     await replica.start()
@@ -169,17 +292,36 @@ class InProcess(World):
 
     async def start(self, replica: int) -> None:
         """See `World.start`."""
-        await self._started(replica)
+        await self.started(replica)
 
     async def call(self, replica: int, method: str, request: bytes) -> bytes:
         """See `World.call`."""
-        running = await self._started(replica)
+        running = await self.started(replica)
         try:
             return await running.call(method, request)
         finally:
-            for i, one in self._living():
-                if one.death.done():
-                    self._bury(i)
+            self._bury_the_dead()
+
+    async def converse(
+        self, replica: int, method: str, requests: Sequence[bytes]
+    ) -> AsyncIterator[bytes]:
+        """See `World.converse`."""
+        running = await self.started(replica)
+        try:
+            async with aclosing(running.converse(method, requests)) as answers:
+                async for answer in answers:
+                    yield answer
+        finally:
+            self._bury_the_dead()
+
+    def watch(self, replica: int, request: bytes) -> Watching:
+        """See `World.watch`."""
+        return _Watch(self, replica, request)
+
+    def _bury_the_dead(self) -> None:
+        for i, one in self._living():
+            if one.death.done():
+                self._bury(i)
 
     def troubled(self, replica: int) -> bool:
         """See `World.troubled`."""
@@ -192,7 +334,7 @@ class InProcess(World):
                 self._bury(i)
             return
         with suppress(Unreachable):
-            running = await self._started(replica)
+            running = await self.started(replica)
             running.trap.arm(at, partial(self._die, running, all_replicas))
 
     def _die(self, replica: Replica, all_replicas: bool, connection: Any) -> None:
@@ -244,15 +386,16 @@ class InProcessSQLite(InProcess):
 
     Args:
         folder: empty.
-        store: opens the database for writing; a broken one is a control.
+        parts: of its replicas.
     """
 
     replicas = 2
 
-    def __init__(self, folder: Path, store: Callable[[Path], SQLiteStore] = SQLiteStore) -> None:
+    def __init__(self, folder: Path, parts: Parts | None = None) -> None:
         super().__init__()
         self._folder = folder
-        self._store = store
+        self._parts = parts or Parts()
+        self._readers: dict[Path, Reader] = {}
         self._generation = 0
         self._full = False
         self.database.write_bytes(_template())
@@ -262,15 +405,25 @@ class InProcessSQLite(InProcess):
         """The file."""
         return self._folder / f"{self._generation}.sqlite"
 
-    def _replica(self, i: int) -> Replica:
+    async def _replica(self, i: int) -> Replica:
         path = self.database
 
         def open_writer() -> Store:
-            store = self._store(path)
+            store = self._parts.store(path)
             _limit(store, 1 if self._full else _NO_LIMIT)
             return store
 
-        return Replica(open_writer, partial(SQLiteStore, path), lambda: self.now[i])
+        if path not in self._readers:
+            self._readers[path] = InlineReader(partial(self._parts.store, path))
+            await self._readers[path].start()
+        return Replica(open_writer, self._readers[path], lambda: self.now[i], self._parts)
+
+    async def close(self) -> None:
+        """See `InProcess.close`."""
+        await super().close()
+        for reader in self._readers.values():
+            await reader.stop()
+        self._readers.clear()
 
     def troubled(self, replica: int) -> bool:
         """See `World.troubled`."""
@@ -279,7 +432,7 @@ class InProcessSQLite(InProcess):
     async def cut(self, replica: int, at: int, *, done: bool) -> None:
         """Let a statement fail; one that fails in a file is never done."""
         with suppress(Unreachable):
-            (await self._started(replica)).trap.arm(at, _fail)
+            (await self.started(replica)).trap.arm(at, _fail)
 
     async def fill_disk(self, full: bool) -> None:
         """See `World.fill_disk`."""

@@ -1,21 +1,51 @@
 """Three replicas in this process on one PostgreSQL, each behind a proxy that can cut it off."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
 from geoveil.aggregator import Store
+from geoveil.aggregator.reader import Reader
 from geoveil.aggregator.store import open_store
 from geoveil.aggregator.store.maintenance import check
+from geoveil.aggregator.store.schema import tables_of
 
 from ..cutting_proxy import CuttingProxy  # noqa: TID252 - tests are no package
 from ..postgres import PostgresServer  # noqa: TID252 - tests are no package
 from .campaigns import require
-from .in_process import InProcess, Replica
+from .in_process import InProcess, Parts, Replica
 from .traps import Death
+
+_FAULTS = """
+    CREATE SCHEMA faults;
+    CREATE TABLE faults.disk AS SELECT false AS is_full;
+    CREATE FUNCTION faults.write() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        IF (SELECT is_full FROM faults.disk) THEN
+            RAISE EXCEPTION 'could not extend file: No space left on device'
+            USING ERRCODE = 'disk_full';
+        END IF;
+        RETURN NULL;
+    END $$;
+    CREATE TRIGGER write AFTER INSERT OR UPDATE ON campaign EXECUTE FUNCTION faults.write();
+    CREATE TRIGGER write AFTER INSERT OR UPDATE ON query_sum EXECUTE FUNCTION faults.write()
+"""
+"""Rows and their number are written by then, in the same transaction."""
+
+
+def prepare(url: str) -> None:
+    """Make the tables, and what fails when it is told to."""
+    open_store(url).close()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(_FAULTS)
+
+
+def empty(url: str) -> None:
+    """Delete what a history left: every check reads all there is."""
+    names = [sql.Identifier(table.name) for table in tables_of("postgresql")]
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(sql.SQL("TRUNCATE {}").format(sql.SQL(", ").join(names)))
 
 
 class InProcessPostgres(InProcess):
@@ -23,8 +53,9 @@ class InProcessPostgres(InProcess):
 
     Args:
         server: that runs the database.
-        url: of the database, empty or of earlier histories.
+        url: of the database, prepared; empty, or of earlier histories.
         proxies: one per replica.
+        reader: of the database, started.
         tag: of this history.
         whole_server: whether the server restarts, and not only its connections end.
     """
@@ -36,6 +67,7 @@ class InProcessPostgres(InProcess):
         server: PostgresServer,
         url: str,
         proxies: Sequence[CuttingProxy],
+        reader: Reader,
         tag: str,
         *,
         whole_server: bool = False,
@@ -45,15 +77,16 @@ class InProcessPostgres(InProcess):
         self._server = server
         self._url = url
         self._proxies = proxies
+        self._reader = reader
         self._cuts = [0] * self.replicas
         self._whole_server = whole_server
         self._full = False
 
-    def _replica(self, i: int) -> Replica:
+    async def _replica(self, i: int) -> Replica:
         def open_writer() -> Store:
             return open_store(self._proxies[i].url)
 
-        return Replica(open_writer, partial(open_store, self._url), lambda: self.now[i])
+        return Replica(open_writer, self._reader, lambda: self.now[i], Parts())
 
     def _end_thread(self, connection: Any) -> None:
         if connection is not None:
@@ -71,19 +104,11 @@ class InProcessPostgres(InProcess):
         self._proxies[replica].arm(at, None if done else lambda: None)
 
     async def fill_disk(self, full: bool) -> None:
-        """Let the database refuse every write, as one does that has no room."""
-        if full == self._full:
-            return
-        self._full = full
-        with psycopg.connect(self._url, autocommit=True) as connection:
-            name = sql.Identifier(connection.info.dbname)
-            connection.execute("SET default_transaction_read_only = off")
-            connection.execute(
-                sql.SQL("ALTER DATABASE {} SET default_transaction_read_only = {}").format(
-                    name, sql.Literal(full)
-                )
-            )
-        self._server.kill_connections(self._url)
+        """Let the last write of every transaction fail as it does where there is no room."""
+        if full != self._full:
+            self._full = full
+            with psycopg.connect(self._url, autocommit=True) as connection:
+                connection.execute("UPDATE faults.disk SET is_full = %s", (full,))
 
     async def restart_database(self) -> None:
         """End all connections, or the server itself."""

@@ -8,12 +8,18 @@ sum that holds anything outside of it.
 Requests on their way at once are judged together: their answers must be explained by some order.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from geoveil.proto.v1 import report_pb2 as pb
+from geoveil.proto.v1.campaign_pb2 import (
+    CAMPAIGN_STATE_CLOSED,
+    CAMPAIGN_STATE_OPEN,
+    CAMPAIGN_STATE_PENDING,
+)
 
 from .campaigns import (
     CLOSES,
@@ -21,25 +27,24 @@ from .campaigns import (
     OPENS,
     SKEW,
     WEEK,
+    WEEKLY,
     Kind,
+    Row,
     Sums,
     counted,
+    fault,
     is_sound,
     period_of,
     require,
+    rows_of,
 )
-from .operations import Close, Create, Estimate, Request, Upload
+from .operations import Browse, Close, Create, Estimate, Export, Fetch, Request, Upload
+from .speaking import Standing
 
 ACCEPTED, DUPLICATE = pb.REPORT_STATUS_ACCEPTED, pb.REPORT_STATUS_DUPLICATE
 CONFLICT = pb.REJECTION_REASON_ID_CONFLICT
 UNKNOWN = "UNKNOWN"
 """The answer that nobody heard."""
-_FAULTS = {
-    Kind.SHORT_ID: pb.REJECTION_REASON_MALFORMED_ID,
-    Kind.WRONG_ANSWERS: pb.REJECTION_REASON_WRONG_ANSWERS,
-    Kind.OUT_OF_RANGE: pb.REJECTION_REASON_OUT_OF_RANGE,
-    Kind.LATER: pb.REJECTION_REASON_WRONG_PERIOD,
-}
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,8 @@ class Exchange:
 
     request: Request
     answer: Any
-    """Results of an upload, sums of an estimate, None, the name of a refusal, or UNKNOWN."""
+    """Results of an upload, sums of an estimate or of the rows of an export, how a campaign is
+    shown, None, the name of a refusal, or UNKNOWN."""
     now: datetime
     """By the clock of the replica."""
     lingers: bool = False
@@ -95,6 +101,25 @@ class Model:
         for state in self.states.values():
             state.lingering.clear()
 
+    @property
+    def lingers(self) -> bool:
+        """Whether anything that was given up may still be under way."""
+        return any(state.lingering for state in self.states.values())
+
+    def watched(self, name: str, now: datetime, *, more: bool) -> None:
+        """Take that a watch goes on, or has ended."""
+        state = self.states[name]
+        if more:
+            require(now < CLOSES and False in state.closed, "a watch ends in the end", name)
+        elif now < CLOSES:
+            require(True in state.closed, "a watch goes on while reports come", name)
+            state.closed = {True}
+
+    def exported(self, name: str, sums: Sums, rows: Sequence[Row]) -> None:
+        """Take rows that were exported, the sums of which are these."""
+        wanted = [row for key in counted(name, sums).items() for row in rows_of(name, key)]
+        require(Counter(rows) == Counter(wanted), "rows of whole reports", name, rows)
+
     def listed(self, name: str, reports: int) -> None:
         """Take the number of reports that is told of a campaign while nothing is on its way."""
         sets = self.states[name].reports.values()
@@ -113,6 +138,7 @@ class _Settlement:
 
     def settle(self) -> None:
         self._widen()
+        variants_before = set(self.state.variants)
         self._exists()
         before = {number: set(self.state.may_be(number)) for number in self._numbers()}
         closed_before = set(self.state.closed)
@@ -120,7 +146,7 @@ class _Settlement:
             (e, key, result)
             for e in self.group
             if isinstance(e.request, Upload) and not isinstance(e.answer, str)
-            for key, result in zip(e.request.reports, e.answer, strict=True)
+            for key, result in zip(e.request.reports * e.request.copies, e.answer, strict=True)
         ]
         for e, key, result in uploads:
             if result.status == ACCEPTED:
@@ -132,7 +158,9 @@ class _Settlement:
             if result.status != ACCEPTED:
                 self._recognise(e, key, result, before)
         for e in self.group:
-            if isinstance(e.request, Estimate) and not isinstance(e.answer, str):
+            if isinstance(e.answer, Standing):
+                self._shown(e, variants_before, closed_before)
+            elif isinstance(e.answer, dict):
                 self._estimate(e, before, alone=len(self.group) == 1)
 
     def _numbers(self) -> set[int]:
@@ -177,17 +205,38 @@ class _Settlement:
                     explained = {asked} if variants & {None, asked} else set()
                 case (Create(), "ALREADY_EXISTS") | (Upload(), "DIGEST_MISMATCH"):
                     explained = variants - {None, asked}
-                case ((Close() | Upload() | Estimate()), "NOT_FOUND"):
+                case (_, Standing(variant=None)) if isinstance(e.request, Browse):
+                    continue
+                case ((Close() | Upload() | Estimate() | Export() | Fetch()), "NOT_FOUND"):
                     only = {None} if len(self.group) == 1 else variants
                     explained = set(only) if None in before else set()
                 case Upload(), [*_]:
                     explained = variants & {0}
-                case (Close(), None) | (Estimate(), dict()):
+                case ((Fetch() | Browse()), Standing(variant=variant)):
+                    explained = variants & {variant} - {None}
+                case (Close(), None) | ((Estimate() | Export()), dict()):
                     explained = variants - {None}
                 case _:
                     explained = set()
             require(explained, "answers as agreed", self.name, e.request, e.answer, variants)
             self.state.variants = explained
+
+    def _shown(self, e: Exchange, variants: set[int | None], closed: set[bool]) -> None:
+        """Take how a campaign is shown to devices, given what may have been true before."""
+        shown, over = e.answer, e.now >= CLOSES
+        told = (self.name, e.request, shown, e.now, closed)
+        if shown.variant is None:
+            unseen = None in variants or over or True in self.state.closed
+            require(unseen, "devices find what is open", *told)
+        elif shown.state == CAMPAIGN_STATE_CLOSED:
+            require(isinstance(e.request, Fetch), "devices are not shown what is closed", *told)
+            require(over or True in self.state.closed, "closed by someone", *told)
+            if not over:
+                self.state.closed = {True}
+        else:
+            state = CAMPAIGN_STATE_PENDING if e.now < OPENS else CAMPAIGN_STATE_OPEN
+            require(not over and False in closed, "closed: stays closed", *told)
+            require(shown.state == state, "pending until it opens", *told)
 
     def _admissible(self, now: datetime, number: int, kind: Kind) -> bool:
         """Return whether a report would be counted at a time, by the dates."""
@@ -217,7 +266,8 @@ class _Settlement:
         number, kind = key
         state = self.state
         if not is_sound(self.name, key):
-            require(result.reason == _FAULTS[kind], "rejects what is not sound", self.name, key)
+            wanted = fault(self.name, key)
+            require(result.reason == wanted, "rejects what is not sound", self.name, key)
             return
         may_be = state.may_be(number)
         shown = (self.name, key, may_be, result.status, result.reason, e.now)
@@ -255,3 +305,9 @@ class _Settlement:
 
 def _is_open(now: datetime) -> bool:
     return now + SKEW >= OPENS and now - SKEW < CLOSES
+
+
+def periods_begun(name: str, now: datetime) -> int:
+    """Return how many periods of a campaign have begun, by the clock of a device that is ahead."""
+    last = (CLOSES - OPENS - timedelta(seconds=1)) // WEEK
+    return 1 + min(max((now + SKEW - OPENS) // WEEK, 0), last) if name == WEEKLY else 1

@@ -1,8 +1,8 @@
-"""Broken stores: each breaks one promise, and nothing else."""
+"""Broken parts: each breaks one promise, and nothing else."""
 
 import hashlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,10 +10,19 @@ from typing import Any
 
 from sqlalchemy import delete, event, insert, select
 
-from geoveil.aggregator import SQLiteStore
-from geoveil.aggregator.reports import PackedReport
-from geoveil.aggregator.store import Outcome, Submission
+from geoveil.aggregator import Code, CollectorServicer, ServiceError, SQLiteStore, Writer
+from geoveil.aggregator.reports import ID_BYTES, PackedReport
+from geoveil.aggregator.store import (
+    CampaignPage,
+    CampaignRecord,
+    Outcome,
+    StoredAnswers,
+    Submission,
+)
 from geoveil.aggregator.store.schema import QUERY_SUM
+
+from .campaigns import POINTS
+from .in_process import Parts
 
 
 class AcknowledgesBeforeCommit(SQLiteStore):
@@ -54,8 +63,11 @@ class ForgetsOnRestart(SQLiteStore):
         )
 
     def _renamed(self, report: PackedReport) -> PackedReport:
-        report_id = hashlib.blake2b(report.report_id, key=self._salt, digest_size=16).digest()
-        return report._replace(report_id=report_id)
+        return report._replace(report_id=_salted(report.report_id, self._salt))
+
+
+def _salted(report_id: bytes, salt: bytes) -> bytes:
+    return hashlib.blake2b(report_id, key=salt, digest_size=ID_BYTES).digest()
 
 
 class LosesSumsOnConflict(SQLiteStore):
@@ -113,11 +125,88 @@ class CommitsRowsAlone(SQLiteStore):
             cursor.connection.execute("BEGIN IMMEDIATE")
 
 
-MUTANTS = (
-    AcknowledgesBeforeCommit,
-    ForgetsOnRestart,
-    LosesSumsOnConflict,
-    ClosesLate,
-    IgnoresDates,
-    CommitsRowsAlone,
-)
+class LosesCoordinates(SQLiteStore):
+    """Stores points without their last coordinate."""
+
+    def commit(self, batch: Sequence[Submission]) -> list[list[Outcome]]:
+        return super().commit(
+            [
+                replace(s, reports=[_flat(r) for r in s.reports]) if s.campaign_id == POINTS else s
+                for s in batch
+            ]
+        )
+
+
+def _flat(report: PackedReport) -> PackedReport:
+    return report._replace(answers=report.answers[:-8] + bytes(8))
+
+
+class ExportsTwice(SQLiteStore):
+    """Reads the first rows twice."""
+
+    def answers(self, campaign_id: str, after: bytes = b"", limit: int = 1 << 16) -> StoredAnswers:
+        found = super().answers(campaign_id, after, limit)
+        return found._replace(packed=found.packed * 2)
+
+
+class WatchesOldNumbers(SQLiteStore):
+    """Tells who looks at a campaign again how many reports it had before."""
+
+    def __init__(self, path: Path) -> None:
+        self._seen: dict[str, int] = {}
+        super().__init__(path)
+
+    def get_campaign(self, campaign_id: str) -> CampaignRecord:
+        record = super().get_campaign(campaign_id)
+        return replace(record, reports=self._seen.setdefault(campaign_id, record.reports))
+
+
+class FetchesOpen(SQLiteStore):
+    """Shows campaigns as if they were never closed."""
+
+    def get_campaign(self, campaign_id: str) -> CampaignRecord:
+        return replace(super().get_campaign(campaign_id), closed=False)
+
+
+class ListsOpen(SQLiteStore):
+    """Lists campaigns as if they were never closed."""
+
+    def campaign_page(self, *arguments: Any, **named: Any) -> CampaignPage:
+        page = super().campaign_page(*arguments, **named)
+        return page._replace(records=[replace(record, closed=False) for record in page.records])
+
+
+class ForgetsInStreams(CollectorServicer):
+    """Knows reports again only within one stream."""
+
+    async def submit_stream(
+        self, submissions: AsyncIterable[Any], context: Any
+    ) -> AsyncIterator[bytes]:
+        salt = secrets.token_bytes(8)
+        async for submission in submissions:
+            for report in submission.reports:
+                if len(report.report_id) == ID_BYTES:
+                    report.report_id = _salted(report.report_id, salt)
+            yield await self.submit(submission, context)
+
+
+class QueuesWhatItRefuses(Writer):
+    """Says that a queue is full, and writes what came nevertheless."""
+
+    async def submit(self, submission: Submission) -> list[Outcome]:
+        try:
+            return await super().submit(submission)
+        except ServiceError as error:
+            if error.code is Code.QUEUE_FULL:
+                await self.call(lambda store: store.commit([submission]))
+            raise
+
+
+MUTANTS = {
+    part.__name__: parts
+    for part, parts in (
+        *((store, Parts(store=store)) for store in SQLiteStore.__subclasses__()),
+        (ForgetsInStreams, Parts(collector=ForgetsInStreams)),
+        (QueuesWhatItRefuses, Parts(writer=QueuesWhatItRefuses)),
+    )
+}

@@ -54,11 +54,47 @@ class Upload:
     campaign: str = PARTITION
     replica: int = 0
     fate: Fate = Fate.DELIVERED
+    copies: int = 1
+    """How often all of them are in it: large requests are read in another way."""
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Reports are uploaded in one stream, one message after the other."""
+
+    parts: tuple[tuple[Key, ...], ...]
+    campaign: str = PARTITION
+    replica: int = 0
+    fate: Fate = Fate.DELIVERED
 
 
 @dataclass(frozen=True)
 class Estimate:
     """An estimate is asked for."""
+
+    campaign: str = PARTITION
+    replica: int = 0
+
+
+@dataclass(frozen=True)
+class Export:
+    """All rows are asked for."""
+
+    campaign: str = PARTITION
+    replica: int = 0
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """A device asks for a campaign by its id."""
+
+    campaign: str = PARTITION
+    replica: int = 0
+
+
+@dataclass(frozen=True)
+class Browse:
+    """A device pages through the campaigns and looks for one."""
 
     campaign: str = PARTITION
     replica: int = 0
@@ -85,7 +121,16 @@ class Release:
 class Together:
     """Several requests are on their way at once."""
 
-    operations: tuple[Upload | Close | Estimate | Replay, ...]
+    operations: "tuple[Request | Replay, ...]"
+
+
+@dataclass(frozen=True)
+class Watch:
+    """An estimate is watched while other things happen, and looked at after each."""
+
+    campaign: str = PARTITION
+    replica: int = 0
+    meanwhile: "tuple[Operation, ...]" = ()
 
 
 @dataclass(frozen=True)
@@ -136,10 +181,13 @@ class RestartDatabase:
     """The database goes away and comes back; of files, a copy is opened."""
 
 
-Request = Create | Close | Upload | Estimate
+Question = Estimate | Export | Fetch | Browse
+"""Changes nothing, and never fails on its way."""
+Request = Create | Close | Upload | Stream | Question
 Operation = (
     Request
     | Replay
+    | Watch
     | Release
     | Together
     | Clock
@@ -171,19 +219,25 @@ CAMPAIGNS = st.sampled_from(NAMES)
 KINDS = st.sampled_from([*[Kind.GOOD] * 8, *SOUND[1:] * 2, *Kind])
 KEYS = st.tuples(st.integers(0, NUMBERS - 1), KINDS)
 FATES = st.sampled_from([*[Fate.DELIVERED] * 5, *Fate])
-UPLOADS = st.builds(
-    Upload, st.lists(KEYS, min_size=1, max_size=6).map(tuple), CAMPAIGNS, REPLICAS, FATES
+PARTS = st.lists(KEYS, min_size=1, max_size=6).map(tuple)
+COPIES = st.sampled_from([*[1] * 9, 90])
+UPLOADS = st.builds(Upload, PARTS, CAMPAIGNS, REPLICAS, FATES, COPIES)
+STREAMS = st.builds(
+    Stream, st.lists(PARTS, min_size=1, max_size=4).map(tuple), CAMPAIGNS, REPLICAS, FATES
 )
 CLOSES_ = st.builds(Close, CAMPAIGNS, REPLICAS, FATES)
 ESTIMATES = st.builds(Estimate, CAMPAIGNS, REPLICAS)
+QUESTIONS = st.one_of(*(st.builds(kind, CAMPAIGNS, REPLICAS) for kind in (Export, Fetch, Browse)))
 REPLAYS = st.builds(Replay, st.integers(0, 30), REPLICAS, FATES)
-SENT = st.one_of(UPLOADS, UPLOADS, UPLOADS, REPLAYS, CLOSES_, ESTIMATES)
+SENT = st.one_of(UPLOADS, UPLOADS, UPLOADS, STREAMS, REPLAYS, CLOSES_, ESTIMATES, QUESTIONS)
 USUAL = (
     *[UPLOADS] * 6,
+    *[STREAMS] * 2,
     *[REPLAYS] * 3,
     st.builds(Create, CAMPAIGNS, st.sampled_from([0, 0, 0, 1]), REPLICAS, FATES),
     CLOSES_,
     *[ESTIMATES] * 2,
+    QUESTIONS,
     st.builds(Release, st.integers(0, 5), REPLICAS),
     *[st.builds(Together, st.lists(SENT, min_size=2, max_size=4).map(tuple))] * 2,
     *[st.builds(Clock, st.sampled_from(MOMENTS), st.none() | REPLICAS)] * 2,
@@ -192,12 +246,14 @@ USUAL = (
     st.builds(Cut, REPLICAS, st.integers(1, 30), st.booleans()),
     st.builds(DiskFull, st.booleans()),
 )
+MEANWHILE = st.lists(st.one_of(*USUAL), max_size=4).map(tuple)
+WATCHES = st.builds(Watch, CAMPAIGNS, REPLICAS, MEANWHILE)
 
 
 @st.composite
 def histories(draw: st.DrawFn, size: int = 20, *, restarts: bool = True) -> History:
     """Draw a history of about `size` operations that mostly begins with campaigns."""
     created = draw(st.lists(CAMPAIGNS, unique=True, max_size=len(NAMES)))
-    operation = st.one_of(*USUAL, *[st.just(RestartDatabase())] * restarts)
+    operation = st.one_of(*USUAL, WATCHES, *[st.just(RestartDatabase())] * restarts)
     rest = draw(st.lists(operation, min_size=size // 2, max_size=size * 3 // 2))
     return [*(Create(name) for name in created), *rest]

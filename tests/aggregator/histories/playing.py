@@ -9,10 +9,13 @@ import asyncio
 import os
 import secrets
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from .operations import History, histories
+from .scheduled import scheduled
+from .sharing import sharing
 from .traps import watching_statements
 
 MULTIPLE = int(os.environ.get("GEOVEIL_HISTORIES", "0"))
@@ -20,16 +23,31 @@ Play = Callable[[History], Awaitable[None]]
 
 
 def play_many(
-    play: Play, number: int, *, size: int = 20, restarts: bool = True, shrink: bool = True
+    play: Play,
+    number: int,
+    *,
+    size: int = 20,
+    restarts: bool = True,
+    shrink: bool = True,
+    threads: bool = True,
 ) -> None:
     """Play so many histories, on one event loop.
+
+    Args:
+        play: plays one.
+        number: how many.
+        size: operations of each, about.
+        restarts: whether the database restarts.
+        shrink: whether to look for a shorter one that fails.
+        threads: whether writers have threads of their own; see `scheduled`.
 
     Raises:
         Violation: if a promise was broken, by the shortest history that was found to do so.
     """
     phases = [Phase.generate, Phase.shrink] if shrink else [Phase.generate]
     fresh = secrets.randbits(32) if MULTIPLE else None
-    with watching_statements(), asyncio.Runner() as runner:
+    writers = nullcontext() if threads else scheduled()
+    with watching_statements(), sharing(), writers, asyncio.Runner() as runner:
 
         @settings(
             max_examples=number * max(1, MULTIPLE),
@@ -49,9 +67,10 @@ def play_many(
         test()
 
 
-def play_one(play: Play, history: History) -> None:
+def play_one(play: Play, history: History, *, threads: bool = True) -> None:
     """Play one history."""
-    with watching_statements(), asyncio.Runner() as runner:
+    writers = nullcontext() if threads else scheduled()
+    with watching_statements(), sharing(), writers, asyncio.Runner() as runner:
         runner.run(_awaited(play, history))
 
 

@@ -10,9 +10,10 @@ import resource
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import grpc
 import grpc.aio
@@ -22,7 +23,7 @@ from geoveil.proto.v1 import analyst_pb2, collector_pb2
 
 from ..postgres import PostgresServer  # noqa: TID252 - tests are no package
 from .campaigns import SKEW, require
-from .world import Lost, Refused, Unreachable, World, copy_database
+from .world import Lost, Refused, Unreachable, Watching, World, copy_database
 
 _PROGRAM = """
 import asyncio, json, logging, os, signal, sys
@@ -55,6 +56,7 @@ _SERVICES = {
     )
     for method in service.methods
 }
+_CLIENT_STREAMING = {"SubmitReportStream"}
 _STEP_S = 0.0003
 """Between the moments at which a replica may die while it works."""
 _PATIENCE_S = 60
@@ -117,6 +119,25 @@ class _Process:
         await self.channel.close()
 
 
+class _Watch(Watching):
+    """Looks once: a server looks again when a second has passed, which would be long here."""
+
+    def __init__(self, answers: AsyncIterator[bytes]) -> None:
+        self._answers: Any = answers
+
+    async def look(self) -> tuple[list[bytes], bool]:
+        """See `Watching.look`; whether there is more is only known of one that ends at once."""
+        return [await anext(self._answers)], True
+
+    async def close(self) -> None:
+        """See `Watching.close`."""
+        await self._answers.aclose()
+
+
+def _path(method: str) -> str:
+    return f"/{_SERVICES[method]}/{method}"
+
+
 class Processes(World):
     """Replicas of one database, each started when it is first needed.
 
@@ -135,6 +156,7 @@ class Processes(World):
         tag: str = "",
     ) -> None:
         self.replicas = 2 if postgres is None else 3
+        self.looks_again = False
         super().__init__()
         self.tag = tag
         self._nursery = nursery
@@ -174,6 +196,37 @@ class Processes(World):
 
     async def call(self, replica: int, method: str, request: bytes) -> bytes:
         """See `World.call`."""
+        process = await self._asked(replica)
+        send = process.channel.unary_unary(_path(method))
+        async with self._hearing(replica, process):
+            return bytes(await send(request, timeout=_PATIENCE_S))
+        raise AssertionError("what ends otherwise raises")
+
+    async def converse(
+        self, replica: int, method: str, requests: Sequence[bytes]
+    ) -> AsyncIterator[bytes]:
+        """See `World.converse`."""
+        process = await self._asked(replica)
+        if method in _CLIENT_STREAMING:
+            call = process.channel.stream_stream(_path(method))(iter(requests), timeout=_PATIENCE_S)
+        else:
+            call = process.channel.unary_stream(_path(method))(requests[0], timeout=_PATIENCE_S)
+        try:
+            while True:
+                async with self._hearing(replica, process):
+                    answer = await call.read()
+                if answer is grpc.aio.EOF:
+                    return
+                yield answer
+        finally:
+            call.cancel()
+
+    def watch(self, replica: int, request: bytes) -> Watching:
+        """See `World.watch`."""
+        return _Watch(self.converse(replica, "WatchEstimate", [request]))
+
+    async def _asked(self, replica: int) -> _Process:
+        """Return a replica that knows the time and, if it is condemned, has not long to live."""
         process = await self._started(replica)
         temporary = self._folder / f"clock{replica}.{os.getpid()}"
         temporary.write_text(self.now[replica].isoformat())
@@ -182,9 +235,13 @@ class Processes(World):
             process.death = asyncio.get_running_loop().call_later(
                 process.condemned * _STEP_S, process.signal, signal.SIGKILL
             )
-        send = process.channel.unary_unary(f"/{_SERVICES[method]}/{method}")
+        return process
+
+    @asynccontextmanager
+    async def _hearing(self, replica: int, process: _Process) -> AsyncIterator[None]:
+        """Raise what is heard of a call that fails."""
         try:
-            return bytes(await send(request, timeout=_PATIENCE_S))
+            yield
         except grpc.aio.AioRpcError as error:
             if self._alive[replica] is not process:
                 raise Lost from error
@@ -193,6 +250,12 @@ class Processes(World):
                 raise Lost from error
             mismatch = error.code() is grpc.StatusCode.FAILED_PRECONDITION
             raise Refused("DIGEST_MISMATCH" if mismatch else error.code().name) from error
+        except asyncio.CancelledError as error:
+            # Another call saw the death first, and closed the channel below this one.
+            task = asyncio.current_task()
+            if self._alive[replica] is process or (task is not None and task.cancelling()):
+                raise
+            raise Lost from error
 
     async def _end(self, i: int, *, dead: bool) -> None:
         process, self._alive[i] = self._alive[i], None

@@ -3,34 +3,42 @@
 As `test_histories_sqlite`, where it is said what fails them and what is left to chance. Besides:
 a connection is cut at a chosen round, before the server got it or before its answer came back,
 COMMIT included; all connections end at once, which nobody may notice who was idle; the server
-restarts; and the database refuses every write. Histories share a database, under campaigns of
-their own, and the server carries what earlier ones left into later ones.
+restarts; and the last write of every transaction fails for want of room, after rows were written.
+Some histories share a database, under campaigns of their own, and the server carries what earlier
+ones left into later ones.
 
 Left to chance besides: how soon the server notices that a client is gone, and so how long others
-wait for its locks; and when SIGKILL comes, of the few histories with real processes. The disk of
-the server itself is not filled: its refusal of every write stands for that. Rows and sums of the
-whole database are compared at the end of every history.
+wait for its locks; and when SIGKILL comes, of the few histories with real processes. That there is
+no room is what a trigger says, in the words and with the code of the server (53100); one test fills
+the file system of a database, where one can be mounted. Rows and sums of the whole database are
+compared at the end of every history.
 """
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
+from geoveil.aggregator.store import open_store
+
 from ..cutting_proxy import CuttingProxy, cutting_proxy  # noqa: TID252 - tests are no package
 from ..postgres import PostgresServer  # noqa: TID252 - tests are no package
 from .campaigns import Kind
-from .in_process_postgres import InProcessPostgres
+from .in_process_postgres import InProcessPostgres, empty, prepare
 from .machine import Machine
 from .operations import Create, History, RestartDatabase, Upload
 from .playing import Play, play_many, play_one
 from .processes import Nursery, Processes
+from .sharing import InlineReader
 
 HISTORIES = 15
 OF_PROCESSES = 3
+_EMPTIED = 8
+"""Histories, after which the database is emptied: at the end of each all of it is checked."""
 
 
 @pytest.fixture
@@ -46,15 +54,22 @@ def proxies(postgres_url: str) -> Iterator[list[CuttingProxy]]:
 def player(
     server: PostgresServer, url: str, proxies: list[CuttingProxy], *, whole_server: bool = False
 ) -> Play:
-    numbers = count()
+    prepare(url)
+    numbers = count(1)
 
     async def play(history: History) -> None:
-        tag = f"-{next(numbers)}"
-        world = InProcessPostgres(server, url, proxies, tag, whole_server=whole_server)
+        reader = InlineReader(partial(open_store, url))
+        await reader.start()
+        number = next(numbers)
+        tag = f"-{number}"
+        world = InProcessPostgres(server, url, proxies, reader, tag, whole_server=whole_server)
         try:
             await Machine(world).play(history)
         finally:
             await world.heal()
+            await reader.stop()
+            if number % _EMPTIED == 0:
+                empty(url)
 
     return play
 

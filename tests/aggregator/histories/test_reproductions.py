@@ -7,47 +7,54 @@ from datetime import timedelta
 
 import pytest
 
-from geoveil.aggregator import SQLiteStore
-
-from .campaigns import SPLIT, WEEKLY, Kind, Violation
-from .mutants import (
-    AcknowledgesBeforeCommit,
-    ClosesLate,
-    CommitsRowsAlone,
-    ForgetsOnRestart,
-    IgnoresDates,
-    LosesSumsOnConflict,
-)
+from .campaigns import POINTS, SPLIT, WEEKLY, Kind, Violation
+from .mutants import MUTANTS
 from .operations import (
+    Browse,
     Clock,
     Close,
     Create,
     Cut,
     DiskFull,
     Estimate,
+    Export,
     Fate,
+    Fetch,
     History,
     Kill,
     Release,
     Replay,
     Restart,
     RestartDatabase,
+    Stream,
     Together,
     Upload,
+    Watch,
 )
 from .playing import play_one
 from .test_histories_sqlite import player
 
 ONE, TWO = Upload(((0, Kind.GOOD),)), Upload(((1, Kind.GOOD),))
-CONTROLS: list[tuple[type[SQLiteStore], History]] = [
-    (AcknowledgesBeforeCommit, [Create(), ONE, Estimate()]),
-    (ForgetsOnRestart, [Create(), ONE, Kill(), Restart(), ONE]),
-    (LosesSumsOnConflict, [Create(), ONE, Upload(((0, Kind.OTHER), (1, Kind.GOOD)))]),
-    (ClosesLate, [Create(), Close(), ONE]),
-    (IgnoresDates, [Create(), Clock(-timedelta(days=1)), ONE]),
+SIX = [Upload(tuple((n, Kind.GOOD) for n in range(i, i + 6)), SPLIT) for i in range(18)]
+CONTROLS: dict[str, History] = {
+    "AcknowledgesBeforeCommit": [Create(), ONE, Estimate()],
+    "ForgetsOnRestart": [Create(), ONE, Kill(), Restart(), ONE],
+    "LosesSumsOnConflict": [Create(), ONE, Upload(((0, Kind.OTHER), (1, Kind.GOOD)))],
+    "ClosesLate": [Create(), Close(), ONE],
+    "IgnoresDates": [Create(), Clock(-timedelta(days=1)), ONE],
     # The rows are durable, the process dies before the sums are.
-    (CommitsRowsAlone, [Create(), Kill(at=7), ONE]),
-]
+    "CommitsRowsAlone": [Create(), Kill(at=6), ONE],
+    "LosesCoordinates": [Create(POINTS), Upload(((1, Kind.GOOD),), POINTS)],
+    "ExportsTwice": [Create(), ONE, Export()],
+    "WatchesOldNumbers": [Create(), Watch(meanwhile=(ONE,))],
+    "FetchesOpen": [Create(), Close(), Fetch()],
+    "ListsOpen": [Create(), Close(), Browse()],
+    "ForgetsInStreams": [Create(), Stream((((0, Kind.GOOD),),) * 2), Replay()],
+    "QueuesWhatItRefuses": [
+        Create(SPLIT),
+        Together((SIX[0], SIX[6], SIX[12])),
+    ],
+}
 DISAGREED: dict[str, History] = {
     "a campaign is created while reports to it are on their way": [
         Create(fate=Fate.HELD),
@@ -82,32 +89,32 @@ DISAGREED: dict[str, History] = {
 }
 
 
-@pytest.mark.parametrize(("store", "history"), CONTROLS, ids=lambda x: getattr(x, "__name__", ""))
-def test_a_short_history_breaks_the_control_alone(
-    store: type[SQLiteStore], history: History
-) -> None:
-    play_one(player(), history)
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_short_history_breaks_the_control_alone(name: str) -> None:
+    play_one(player(), CONTROLS[name], threads=False)
     with pytest.raises(Violation):
-        play_one(player(store), history)
+        play_one(player(MUTANTS[name]), CONTROLS[name], threads=False)
 
 
+@pytest.mark.parametrize("threads", [False, True], ids=["scheduled", "threads"])
 @pytest.mark.parametrize("history", DISAGREED.values(), ids=DISAGREED.keys())
-def test_what_once_disagreed(history: History) -> None:
-    play_one(player(), history)
+def test_what_once_disagreed(history: History, threads: bool) -> None:
+    play_one(player(), history, threads=threads)
 
 
 @pytest.mark.parametrize("all_replicas", [False, True], ids=["one", "all"])
 @pytest.mark.parametrize("at", range(1, 14))
 def test_a_death_at_every_statement_of_two_uploads(at: int, all_replicas: bool) -> None:
     death = Kill(at=at, all_replicas=all_replicas)
-    play_one(player(), [Create(), TWO, death, ONE, TWO, Restart(), RestartDatabase(), ONE])
+    play_one(
+        player(), [Create(), TWO, death, ONE, TWO, Restart(), RestartDatabase(), ONE], threads=False
+    )
 
 
 @pytest.mark.parametrize("at", range(1, 14))
 def test_a_statement_fails_wherever_it_stands(at: int) -> None:
-    play_one(player(), [Create(), TWO, Cut(at=at), ONE, ONE, TWO, Estimate()])
+    play_one(player(), [Create(), TWO, Cut(at=at), ONE, ONE, TWO, Estimate()], threads=False)
 
 
 def test_a_full_disk_loses_nothing_that_was_acknowledged() -> None:
-    uploads = [Upload(tuple((n, Kind.GOOD) for n in range(i, i + 6)), SPLIT) for i in range(18)]
-    play_one(player(), [Create(SPLIT), ONE, DiskFull(), *uploads, DiskFull(False), *uploads])
+    play_one(player(), [Create(SPLIT), ONE, DiskFull(), *SIX, DiskFull(False), *SIX], threads=False)

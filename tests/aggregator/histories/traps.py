@@ -1,15 +1,16 @@
-"""Traps: what happens to one thread at a chosen statement that it sends to the database."""
+"""Traps: what happens to one store at a chosen statement that it sends to the database."""
 
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
+from weakref import WeakKeyDictionary
 
 from sqlalchemy import Engine, event
 
 from geoveil.aggregator import Store
 
-_LOCAL = threading.local()
+_TRAPS: WeakKeyDictionary[Engine, "Trap"] = WeakKeyDictionary()
 
 Strike = Callable[[Any], None]
 """Given the SQLAlchemy connection, or None right after a commit; may raise."""
@@ -50,7 +51,7 @@ class Trap:
 
 
 def _step(connection: Any, *_: Any) -> None:
-    trap = getattr(_LOCAL, "trap", None)
+    trap = _TRAPS.get(connection.engine)
     if trap is not None:
         trap.step(connection)
 
@@ -76,12 +77,12 @@ def watching_statements() -> Iterator[None]:
             event.remove(Engine, name, _step)
 
 
-def trapped(store: Store, trap: Trap) -> Store:
-    """Return the store, opened by this thread, with the trap in its way.
+def trapped(store: Any, trap: Trap) -> Store:
+    """Return the store with the trap in its way.
 
     It too is a step when a method that writes returns: all is durable, and nobody knows it yet.
     """
-    _LOCAL.trap = trap
+    _TRAPS[store._engine] = trap
 
     def then_step(method: Callable[..., Any]) -> Callable[..., Any]:
         def stepping(*arguments: Any) -> Any:
@@ -93,4 +94,4 @@ def trapped(store: Store, trap: Trap) -> Store:
 
     for name in ("commit", "create_campaign", "close_campaign"):
         setattr(store, name, then_step(getattr(store, name)))
-    return store
+    return cast("Store", store)

@@ -1,6 +1,7 @@
 """What a history is played in: replicas of the server on one database, and what befalls them."""
 
 from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -28,6 +29,22 @@ class Refused(Exception):  # noqa: N818 - it is what happened
         self.name = name
 
 
+class Watching(ABC):
+    """A WatchEstimate that is under way."""
+
+    @abstractmethod
+    async def look(self) -> tuple[list[bytes], bool]:
+        """Return what came since the last look, up to now, and whether there is more to come.
+
+        Raises:
+            Refused, Unreachable, Lost: as `World.call`.
+        """
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Give it up."""
+
+
 def copy_database(old: Path, new: Path) -> None:
     """Copy a SQLite file and its log; the index of the log is made anew by who opens it."""
     for suffix in ("", "-wal"):
@@ -40,6 +57,8 @@ class World(ABC):
     """See the module. Dead replicas stay dead until they are restarted."""
 
     replicas: int
+    looks_again = True
+    """Whether watches look when they are told to, and not when a second has passed."""
     tag = ""
     """Ends the ids of campaigns, where histories share a database."""
 
@@ -68,6 +87,20 @@ class World(ABC):
             Refused: with a status other than OK.
             Unreachable, Lost: see there.
         """
+
+    @abstractmethod
+    def converse(
+        self, replica: int, method: str, requests: Sequence[bytes]
+    ) -> AsyncIterator[bytes]:
+        """Yield the responses of a method that streams, as they come.
+
+        Raises:
+            Refused, Unreachable, Lost: as `call`, at any time.
+        """
+
+    @abstractmethod
+    def watch(self, replica: int, request: bytes) -> "Watching":
+        """Begin to watch an estimate; nothing is asked before the first look."""
 
     @abstractmethod
     def troubled(self, replica: int) -> bool:

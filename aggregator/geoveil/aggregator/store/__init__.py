@@ -1,10 +1,18 @@
 """Where campaigns and reports are kept: one contract, one file per database."""
 
-from geoveil.aggregator.store.base import CampaignRecord, Outcome, Store, StoredAnswers, Submission
+from geoveil.aggregator.store.base import (
+    CampaignPage,
+    CampaignRecord,
+    Outcome,
+    Store,
+    StoredAnswers,
+    Submission,
+)
 from geoveil.aggregator.store.opening import open_store
 from geoveil.aggregator.store.sqlite import SQLiteStore
 
 __all__ = [
+    "CampaignPage",
     "CampaignRecord",
     "Outcome",
     "SQLiteStore",

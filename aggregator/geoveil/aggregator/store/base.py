@@ -66,6 +66,14 @@ class StoredAnswers(NamedTuple):
         return "StoredAnswers(not shown)"
 
 
+class CampaignPage(NamedTuple):
+    """Campaigns that were created one after the other."""
+
+    records: Sequence[CampaignRecord]
+    more: bool
+    """Whether there are later ones."""
+
+
 class Store(ABC):
     """See the module. Every method either does all it says, durably, or nothing.
 
@@ -95,8 +103,40 @@ class Store(ABC):
         """Return one campaign."""
 
     @abstractmethod
+    def campaign_page(
+        self, after: str = "", *, limit: int = 100, most_bytes: int = 2 << 20
+    ) -> CampaignPage:
+        """Return the campaigns after one, in order of creation.
+
+        Page after page, every campaign that was there before the first call is returned once. Those
+        created meanwhile come later; of those that two processes create at once, one may be missed.
+
+        Args:
+            after: id of a campaign; "": from the first.
+            limit: most campaigns, at least 1. So many rows and one more are read, however many
+                there are.
+            most_bytes: of what they published together; the first is returned in any case.
+
+        Raises:
+            ServiceError: CAMPAIGN_NOT_FOUND if there is no campaign `after`.
+        """
+
     def list_campaigns(self) -> list[CampaignRecord]:
-        """Return all campaigns, in order of creation."""
+        """Return all campaigns, in order of creation: of many, take `campaign_page`."""
+        page = self.campaign_page()
+        found = list(page.records)
+        while page.more:
+            page = self.campaign_page(found[-1].campaign_id)
+            found += page.records
+        return found
+
+    @abstractmethod
+    def probe(self) -> None:
+        """Do nothing, in a transaction that could write.
+
+        Raises:
+            ServiceError: STORE_UNAVAILABLE if there can be none now.
+        """
 
     @abstractmethod
     def commit(self, batch: Sequence[Submission]) -> list[list[Outcome]]:

@@ -21,8 +21,10 @@ _LARGEST = 1 << 21
 """Entries of the largest run: merging takes memory and time."""
 _LEAST_BITS, _MOST_BITS = 16, 27
 """Logarithms of the size of the filter, in bits."""
-_BITS_PER_ENTRY = 8
-"""At least, while the filter can grow."""
+_BITS_PER_ENTRY = 32
+"""At least, while the filter can grow: a new id seldom has to be searched for."""
+_YOUNG = 1024
+"""Entries of a run that the next entries are sorted into: cheaper than to search one more run."""
 
 
 class IdIndex:
@@ -42,11 +44,13 @@ class IdIndex:
 
         Of a page begun before, the ids that are here already are passed over.
         """
-        firsts, ids = zip(*(self._unknown(*page) for page in pages), strict=True)
+        self.add_new([self._unknown(*page) for page in pages])
+
+    def add_new(self, pages: Iterable[tuple[int, bytes]]) -> None:
+        """Add ids that are not here, each with the first report of its page."""
+        firsts, ids = zip(*pages, strict=True)
         counts = [len(of_page) // ID_BYTES for of_page in ids]
         run = self._fingerprints(b"".join(ids)) | np.repeat(np.array(firsts, np.uint64), counts)
-        run.sort()
-        self._append(run, 0)
         self._entries += len(run)
         bits = self._filter.bits
         while bits < _MOST_BITS and self._entries * _BITS_PER_ENTRY > 1 << bits:
@@ -55,13 +59,20 @@ class IdIndex:
             self._filter.add(run)
         else:
             self._filter = _Filter(bits)
-            for entries in self._runs():
+            for entries in (run, *self._runs()):
                 self._filter.add(entries)
+        youngest = self._levels[0] if self._levels else []
+        if youngest and len(youngest[-1]) < _YOUNG:
+            run = np.concatenate([youngest.pop(), run])
+        run.sort()
+        self._append(run, 0)
 
     def find(self, ids: bytes) -> list[tuple[int, int]]:
         """Return (position, page) for each page that may hold the id at a position of `ids`."""
         wanted = self._fingerprints(ids)
         order = np.flatnonzero(self._filter.may_hold(wanted))
+        if not len(order):
+            return []
         order = order[np.argsort(wanted[order])]
         wanted = wanted[order]
         found: list[tuple[int, int]] = []

@@ -3,14 +3,16 @@
 import logging
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, func, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, false, func, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from geoveil.aggregator.errors import Code, ServiceError
 from geoveil.aggregator.store.base import (
+    CampaignPage,
     CampaignRecord,
     Outcome,
     Store,
@@ -90,16 +92,35 @@ class SQLStore(Store):
 
     def get_campaign(self, campaign_id: str) -> CampaignRecord:
         """See `Store.get_campaign`."""
-        query = select(*_RECORD).where(CAMPAIGN.c.campaign_id == campaign_id)
+        query = select(*_RECORD).where(_is_named(campaign_id))
         row = self.run(lambda connection: connection.execute(query).one_or_none())
         if row is None:
             raise ServiceError(Code.CAMPAIGN_NOT_FOUND)
         return _record(row)
 
-    def list_campaigns(self) -> list[CampaignRecord]:
-        """See `Store.list_campaigns`."""
-        query = select(*_RECORD).order_by(CAMPAIGN.c.campaign_key)
-        return [_record(row) for row in self.run(lambda c: c.execute(query).all())]
+    def campaign_page(
+        self, after: str = "", *, limit: int = 100, most_bytes: int = 2 << 20
+    ) -> CampaignPage:
+        """See `Store.campaign_page`."""
+        key = CAMPAIGN.c.campaign_key
+        # Sizes first: they are read without the content, which may be large.
+        sizes = select(key, func.length(CAMPAIGN.c.published)).order_by(key).limit(limit + 1)
+
+        def work(connection: Connection) -> CampaignPage:
+            later = sizes.where(key > _find(connection, after).campaign_key) if after else sizes
+            found = connection.execute(later).all()
+            fitting = found[: _fitting([size for _, size in found[:limit]], most_bytes)]
+            query = select(*_RECORD).where(key.in_([number for number, _ in fitting])).order_by(key)
+            rows = connection.execute(query).all()
+            return CampaignPage([_record(row) for row in rows], len(fitting) < len(found))
+
+        return self.run(work)
+
+    def probe(self) -> None:
+        """See `Store.probe`."""
+        # PostgreSQL refuses even an UPDATE of no row where it is read-only.
+        nothing = update(CAMPAIGN).where(false()).values(closed=True)
+        self.run(lambda connection: connection.execute(nothing), write=True)
 
     def commit(self, batch: Sequence[Submission]) -> list[list[Outcome]]:
         """See `Store.commit`."""
@@ -220,14 +241,22 @@ class SQLStore(Store):
         raise AssertionError("the last attempt returns or raises")
 
 
+def _is_named(campaign_id: str) -> ColumnElement[bool]:
+    """Return the condition on a campaign's row; text of PostgreSQL can't even ask for a NUL."""
+    return false() if "\0" in campaign_id else CAMPAIGN.c.campaign_id == campaign_id
+
+
 def _find(connection: Connection, campaign_id: str) -> Any:
-    query = select(CAMPAIGN.c.campaign_key, CAMPAIGN.c.queries, CAMPAIGN.c.closed).where(
-        CAMPAIGN.c.campaign_id == campaign_id
-    )
-    row = connection.execute(query).one_or_none()
+    columns = (CAMPAIGN.c.campaign_key, CAMPAIGN.c.queries, CAMPAIGN.c.closed)
+    row = connection.execute(select(*columns).where(_is_named(campaign_id))).one_or_none()
     if row is None:
         raise ServiceError(Code.CAMPAIGN_NOT_FOUND)
     return row
+
+
+def _fitting(sizes: Sequence[int], most_bytes: int) -> int:
+    """Return how many from the first on have at most so many bytes together; at least 1."""
+    return max(1, sum(total <= most_bytes for total in accumulate(sizes)))
 
 
 def _record(row: Any) -> CampaignRecord:

@@ -71,7 +71,7 @@ class SQLiteStore(SQLStore):
         outcomes = super().commit(batch)
         # Only now: what was rolled back is stored nowhere, so it must not be indexed.
         for key, pages, reports in self._written:
-            self._indices[key].add([(page.first, page.fresh_ids) for page in pages])
+            self._indices[key].add_new([(page.first, page.fresh_ids) for page in pages])
             self._indices[key].reports = reports
         return outcomes
 

@@ -41,10 +41,6 @@ _READ_PAGES = """
     SELECT group_concat(first || ' ' || hex(ids) || ' ' || hex(answers)) FROM report_page
     WHERE campaign_key = :key AND first IN (SELECT value FROM json_each(:firsts))
 """
-_READ_LAST = """
-    SELECT first, ids, answers FROM report_page WHERE campaign_key = :key
-    ORDER BY first DESC LIMIT 1
-"""
 _WRITE = "INSERT OR REPLACE INTO report_page (campaign_key, first, ids, answers) VALUES "
 
 
@@ -59,6 +55,17 @@ class Page(NamedTuple):
 
     def __repr__(self) -> str:
         return f"Page({self.first}, not shown)"
+
+
+class Last(NamedTuple):
+    """The last page of a campaign, as it is stored."""
+
+    first: int
+    ids: bytes
+    answers: bytes
+
+    def __repr__(self) -> str:
+        return f"Last({self.first}, not shown)"
 
 
 def read_ids(connection: Connection, key: int, number: int) -> Iterator[tuple[int, bytes]]:
@@ -123,13 +130,23 @@ def answers_of(page: tuple[bytes, bytes], report_id: bytes) -> bytes | None:
 
 
 def append(
-    connection: Connection, key: int, first: int, reports: Sequence[PackedReport]
+    connection: Connection,
+    key: int,
+    first: int,
+    reports: Sequence[PackedReport],
+    last: Last | None,
 ) -> list[Page]:
-    """Write reports numbered from `first` on; return the pages that hold them."""
-    last = connection.exec_driver_sql(_READ_LAST, {"key": key}).one_or_none()
+    """Write reports; return the pages that hold them.
+
+    Args:
+        connection: to write with.
+        key: of the campaign.
+        first: number of the first of the reports.
+        reports: new to the campaign.
+        last: page of the campaign; None if there is none.
+    """
     pages: list[Page] = []
-    reports = sorted(reports, key=_width)
-    for width, of_width in groupby(reports, key=_width):
+    for width, of_width in groupby(sorted(reports, key=_width), key=_width):
         group = list(of_width)
         capacity = min(_MOST_REPORTS, max(1, _MOST_BYTES // (ID_BYTES + width)))
         start = 0
@@ -137,9 +154,7 @@ def append(
             held = len(last.ids) // ID_BYTES
             if len(last.answers) == held * width and held < capacity:
                 start = capacity - held
-                pages.append(
-                    _page(last.first, group[:start], (bytes(last.ids), bytes(last.answers)))
-                )
+                pages.append(_page(last.first, group[:start], last.ids, last.answers))
         pages += [
             _page(first + at, group[at : at + capacity])
             for at in range(start, len(group), capacity)
@@ -159,11 +174,11 @@ def _width(report: PackedReport) -> int:
 
 
 def _page(
-    first: int, reports: Sequence[PackedReport], held: tuple[bytes, bytes] = (b"", b"")
+    first: int, reports: Sequence[PackedReport], held_ids: bytes = b"", held_answers: bytes = b""
 ) -> Page:
     fresh = b"".join([report_id for report_id, _ in reports])
-    ids = held[0] + fresh
-    answers = held[1] + b"".join([answers for _, answers in reports])
+    ids = held_ids + fresh
+    answers = held_answers + b"".join([answers for _, answers in reports])
     halves = np.frombuffer(ids, ">u8").reshape(-1, 2)
     order = np.lexsort((halves[:, 1], halves[:, 0]))
     rows = np.frombuffer(answers, np.uint8).reshape(len(order), -1)

@@ -1,4 +1,4 @@
-"""Exact sums of packed answers, by NumPy in 64-bit integers that can't overflow."""
+"""Exact sums of packed answers: of many, by NumPy in 64-bit integers that can't overflow."""
 
 from collections.abc import Mapping
 from itertools import combinations_with_replacement
@@ -6,9 +6,12 @@ from itertools import combinations_with_replacement
 import numpy as np
 from numpy.typing import NDArray
 
+from geoveil.aggregator.reports import unpack
 from geoveil.gp.estimation import Accumulator
 
 _ANSWER = np.dtype([("query_index", "<u4"), ("value", "<i8")])
+_FEW = 64
+"""Answers that are added one by one sooner than NumPy is called."""
 _LIMB_BITS = 22
 _LIMBS = 3
 # Products of two limbs are below 2^44 in size, and 2^18 of them stay below 2^62.
@@ -23,12 +26,22 @@ def tally(answers: bytes) -> dict[int, Accumulator]:
         >>> tally(pack([(7, -(2**63)), (7, -1), (2, 5)]))[7].total == -(2**63) - 1
         True
     """
+    if len(answers) <= _FEW * _ANSWER.itemsize:
+        return _tally_few(answers)
     sums: dict[int, Accumulator] = {}
     found = np.frombuffer(answers, _ANSWER)
     for start in range(0, len(found), _BLOCK):
         for index, of_block in _tally_block(found[start : start + _BLOCK]).items():
             sums[index] = sums[index] + of_block if index in sums else of_block
     return sums
+
+
+def _tally_few(answers: bytes) -> dict[int, Accumulator]:
+    sums: dict[int, tuple[int, int, int]] = {}
+    for index, value in unpack(answers):
+        n, total, squares = sums.get(index, (0, 0, 0))
+        sums[index] = n + 1, total + value, squares + value * value
+    return {index: Accumulator(*of_one) for index, of_one in sums.items()}
 
 
 def _tally_block(answers: NDArray[np.void]) -> Mapping[int, Accumulator]:

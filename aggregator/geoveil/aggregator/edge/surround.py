@@ -1,7 +1,7 @@
 """Do something before and after a handler of any of the four kinds."""
 
 import inspect
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import grpc
@@ -14,6 +14,8 @@ else:  # generic in their stubs only
     Handler = grpc.RpcMethodHandler
     Context = grpc.aio.ServicerContext
 Behaviour: TypeAlias = Callable[[Any, Context], Any]
+Layer: TypeAlias = Callable[[Handler, str], Handler]
+"""Takes a handler and its method, "/package.Service/Method"; returns it with something around."""
 
 _KINDS: dict[tuple[bool, bool], tuple[str, Callable[..., Handler]]] = {
     (False, False): ("unary_unary", grpc.unary_unary_rpc_method_handler),
@@ -48,25 +50,6 @@ def with_behaviour(handler: Handler, behaviour: Behaviour, *, parsed: bool = Tru
     )
 
 
-class PerMethod:
-    """Makes handlers of handlers, once per method and not once per call.
-
-    Args:
-        make: takes a handler and the name of its method.
-    """
-
-    def __init__(self, make: Callable[[Handler, str], Handler]) -> None:
-        self._make = make
-        self._made: dict[str, tuple[Handler, Handler]] = {}
-
-    def __call__(self, handler: Handler, method: str) -> Handler:
-        """Return what is made of a handler."""
-        known = self._made.get(method)
-        if known is None or known[0] is not handler:
-            known = self._made[method] = (handler, self._make(handler, method))
-        return known[1]
-
-
 def surround(handler: Handler, begin: Callable[[Context], Ended]) -> Handler:
     """Return a handler that says when a call begins, and how it ends.
 
@@ -77,13 +60,8 @@ def surround(handler: Handler, begin: Callable[[Context], Ended]) -> Handler:
         begin: called before; returns what is called after.
     """
     behaviour = behaviour_of(handler)
-    # gRPC tells generators from those that write to the context by what kind of function they are.
-    wrap = _generator if inspect.isasyncgenfunction(behaviour) else _coroutine
-    return with_behaviour(handler, wrap(behaviour, begin))
 
-
-def _coroutine(behaviour: Behaviour, begin: Callable[[Context], Ended]) -> Behaviour:
-    async def surrounded(request: Any, context: Context) -> Any:
+    async def answer(request: Any, context: Context) -> Any:
         ended = begin(context)
         try:
             response = await behaviour(request, context)
@@ -93,11 +71,7 @@ def _coroutine(behaviour: Behaviour, begin: Callable[[Context], Ended]) -> Behav
         ended(context, None)
         return response
 
-    return surrounded
-
-
-def _generator(behaviour: Behaviour, begin: Callable[[Context], Ended]) -> Behaviour:
-    async def surrounded(request: Any, context: Context) -> AsyncIterator[Any]:
+    async def answers(request: Any, context: Context) -> AsyncIterator[Any]:
         ended = begin(context)
         try:
             async for response in behaviour(request, context):
@@ -107,4 +81,31 @@ def _generator(behaviour: Behaviour, begin: Callable[[Context], Ended]) -> Behav
             raise
         ended(context, None)
 
-    return surrounded
+    return with_behaviour(handler, answers if generates(behaviour) else answer)
+
+
+def precede(handler: Handler, check: Callable[[Context], Awaitable[object]]) -> Handler:
+    """Return a handler that awaits something first, whose errors end the call.
+
+    Args:
+        handler: asynchronous; it parses requests itself, if what is awaited should not wait for it.
+        check: awaited before.
+    """
+    behaviour = behaviour_of(handler)
+
+    async def answer(request: Any, context: Context) -> Any:
+        await check(context)
+        return await behaviour(request, context)
+
+    async def answers(request: Any, context: Context) -> AsyncIterator[Any]:
+        await check(context)
+        async for response in behaviour(request, context):
+            yield response
+
+    return with_behaviour(handler, answers if generates(behaviour) else answer)
+
+
+def generates(behaviour: Behaviour) -> bool:
+    """Return whether a function yields responses; others return one, or write to the context."""
+    # gRPC tells them apart likewise.
+    return inspect.isasyncgenfunction(behaviour)

@@ -1,0 +1,8 @@
+"""What stands between the network and the servicers: layers around every method of a server."""
+
+from geoveil.aggregator.edge.authorise import Authorise
+from geoveil.aggregator.edge.guard import guard
+from geoveil.aggregator.edge.layered import Layered
+from geoveil.aggregator.edge.observe import Observe
+
+__all__ = ["Authorise", "Layered", "Observe", "guard"]

@@ -1,0 +1,78 @@
+"""The threads that write, as greenlets of the event loop's thread: nothing is left to chance.
+
+A writer runs until it waits for work, so that of two replicas in one process one commits, then the
+other. What the event loop does meanwhile, and when, is the same in every run: a history that failed
+fails again, and shrinks.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+from greenlet import getcurrent, greenlet
+
+from geoveil.aggregator import writer
+
+from .traps import Death
+
+_TURNS = 2
+"""Of the event loop, in the place of any time that a writer waits at most."""
+
+
+class _Thread:
+    """As `threading.Thread`."""
+
+    def __init__(
+        self, *, target: Callable[..., None], args: tuple[Any, ...] = (), **_: object
+    ) -> None:
+        self._target = target
+        self._args = args
+        self._greenlet = greenlet(self._run)
+
+    def start(self) -> None:
+        asyncio.get_running_loop().call_soon(self._greenlet.switch)
+
+    def _run(self) -> None:
+        with suppress(Death):
+            self._target(*self._args)
+
+
+class _Condition:
+    """As `threading.Condition`, of which one thread waits."""
+
+    def __init__(self) -> None:
+        self._waits: greenlet | None = None
+        self._notified = False
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def notify(self) -> None:
+        if self._waits is not None and not self._notified:
+            self._notified = True
+            asyncio.get_running_loop().call_soon(self._waits.switch)
+
+    def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
+        turns = _TURNS
+        while not (found := predicate()) and turns:
+            self._waits = getcurrent()
+            if timeout is not None:
+                turns -= 1
+                self.notify()
+            self._waits.parent.switch()
+            self._waits, self._notified = None, False
+        return found
+
+
+@contextmanager
+def scheduled() -> Iterator[None]:
+    """Let writers run so."""
+    threads = SimpleNamespace(Thread=_Thread, Condition=_Condition)
+    with patch.object(writer, "threading", threads):
+        yield

@@ -1,0 +1,230 @@
+"""Pages of campaigns, from every store: complete, bounded, and as cheap among many as among few."""
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, event, insert, text
+
+from geoveil.aggregator import Code, ServiceError, SQLiteStore
+from geoveil.aggregator.reports import PackedReport, pack
+from geoveil.aggregator.store import CampaignPage, CampaignRecord, Submission
+from geoveil.aggregator.store.postgres import PostgresStore
+from geoveil.aggregator.store.schema import CAMPAIGN
+from geoveil.aggregator.store.sql import SQLStore
+
+MANY = 10_000
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store(request: pytest.FixtureRequest) -> Iterator[SQLStore]:
+    if request.param == "sqlite":
+        path: Path = request.getfixturevalue("database")
+        opened: SQLStore = SQLiteStore(path)
+    else:
+        opened = PostgresStore(request.getfixturevalue("postgres_url"))
+    with opened:
+        yield opened
+
+
+def add(store: SQLStore, names: list[str], size: int = 300) -> None:
+    """Create campaigns in one transaction: one after the other would take minutes."""
+    rows = [
+        {"campaign_id": name, "published": bytes(size), "queries": 1, "closed": False}
+        for name in names
+    ]
+    store.run(lambda connection: connection.execute(insert(CAMPAIGN), rows), write=True)
+
+
+def shuffled(count: int) -> list[str]:
+    """Ids whose order says nothing of the order of creation."""
+    names = [f"c{i}" for i in range(count)]
+    Random(5).shuffle(names)
+    return names
+
+
+def walked(store: SQLStore, **bounds: int) -> list[list[str]]:
+    """Return the ids on each page."""
+    pages = []
+    page = CampaignPage((), True)
+    after = ""
+    while page.more:
+        page = store.campaign_page(after, **bounds)
+        pages.append([record.campaign_id for record in page.records])
+        after = pages[-1][-1]
+    return pages
+
+
+def rows_read(store: SQLStore, after: str, limit: int) -> int:
+    """Return the work of one page: rows of campaigns in PostgreSQL, steps of SQLite's machine."""
+    if isinstance(store, PostgresStore):
+        return _rows_of_postgres(store, lambda: store.campaign_page(after, limit=limit))
+    found = [0]
+
+    def step() -> int:
+        found[0] += 1
+        return 0
+
+    with store._engine.connect() as connection:
+        raw: Any = connection.connection.dbapi_connection
+    raw.set_progress_handler(step, 1)
+    store.campaign_page(after, limit=limit)
+    raw.set_progress_handler(None, 1)
+    return found[0]
+
+
+def _rows_of_postgres(store: SQLStore, work: Callable[[], object]) -> int:
+    """Return how many rows of campaigns the one transaction of `work` reads."""
+    query = text(
+        "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables"
+        " WHERE relname = 'campaign'"
+    )
+    # Counts run on over transactions, and are reset between two of them, nobody knows when.
+    counts: list[int] = []
+
+    def count(connection: Connection) -> None:
+        counts.append(connection.execute(query).scalar_one())
+
+    for moment in ("begin", "commit"):
+        event.listen(store._engine, moment, count)
+    work()
+    for moment in ("begin", "commit"):
+        event.remove(store._engine, moment, count)
+    before, after = counts
+    return after - before
+
+
+@pytest.mark.parametrize("limit", [1, 7, 99, 100, 101])
+def test_pages_follow_each_other_without_gap_or_repetition(store: SQLStore, limit: int) -> None:
+    names = shuffled(100)
+    add(store, names)
+    pages = walked(store, limit=limit)
+    assert [name for on_page in pages for name in on_page] == names
+    assert [len(on_page) for on_page in pages[:-1]] == [limit] * ((100 - 1) // limit)
+
+
+def test_ten_thousand_campaigns_are_all_there(store: SQLStore) -> None:
+    names = shuffled(MANY)
+    add(store, names)
+    pages = walked(store, limit=1_000)
+    assert [len(on_page) for on_page in pages] == [1_000] * 10
+    assert [name for on_page in pages for name in on_page] == names
+    assert [record.campaign_id for record in store.list_campaigns()] == names
+
+
+def test_a_page_costs_among_ten_thousand_what_it_costs_among_a_thousand(store: SQLStore) -> None:
+    names = shuffled(MANY)
+    add(store, names[:1_000])
+    few = rows_read(store, names[499], limit=100)
+    add(store, names[1_000:])
+    many = [rows_read(store, names[i], limit=100) for i in (0, 499, 9_000)]
+    assert few > 0
+    assert all(work <= 1.05 * few for work in many)
+    if isinstance(store, PostgresStore):
+        # The campaign before the page, 101 sizes, 100 campaigns. Once it knows the table, the
+        # planner looks at an end of the index, at most for each of the three statements.
+        assert all(0 <= rows - (1 + 101 + 100) <= 3 for rows in many)
+    control = rows_read(store, names[499], limit=1_000)
+    assert control > 5 * few
+
+
+def test_pages_hold_what_was_published_and_counted(store: SQLStore) -> None:
+    records = [
+        CampaignRecord(campaign_id=name, published=name.encode(), queries=2) for name in "cab"
+    ]
+    for record in records:
+        store.create_campaign(record)
+    report = PackedReport(bytes(16), pack([(1, 5)]))
+    store.commit([Submission("a", [report], True)])
+    store.close_campaign("b")
+    (counted, closed), more = store.campaign_page("c")
+    assert not more
+    assert (counted.campaign_id, counted.reports, counted.closed) == ("a", 1, False)
+    assert (closed.campaign_id, closed.reports, closed.closed) == ("b", 0, True)
+    assert store.campaign_page("c", limit=1) == CampaignPage([counted], True)
+    assert store.campaign_page("b") == CampaignPage([], False)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ([500, 500, 1], [2, 1]),
+        ([500, 501, 499], [1, 2]),
+        ([5_000, 1, 5_000], [1, 1, 1]),
+        ([1_000], [1]),
+    ],
+)
+def test_large_campaigns_make_small_pages(
+    store: SQLStore, sizes: list[int], expected: list[int]
+) -> None:
+    for number, size in enumerate(sizes):
+        add(store, [f"c{number}"], size)
+    assert [len(on_page) for on_page in walked(store, most_bytes=1_000)] == expected
+
+
+def test_campaigns_created_meanwhile_come_last(store: SQLStore) -> None:
+    names = shuffled(6)
+    add(store, names[:4])
+    first = store.campaign_page(limit=2)
+    add(store, names[4:])
+    second = store.campaign_page(first.records[-1].campaign_id)
+    assert [r.campaign_id for page in (first, second) for r in page.records] == names
+
+
+@pytest.mark.parametrize("after", ["unknown", "c0\0", "'; DROP TABLE campaign; --"])
+def test_there_is_no_page_after_what_is_no_campaign(store: SQLStore, after: str) -> None:
+    add(store, ["c0"])
+    for ask in (store.campaign_page, store.get_campaign, store.totals):
+        with pytest.raises(ServiceError) as caught:
+            ask(after)
+        assert caught.value.code is Code.CAMPAIGN_NOT_FOUND
+    assert walked(store) == [["c0"]]
+
+
+def test_an_empty_store_has_one_empty_page(store: SQLStore) -> None:
+    assert store.campaign_page() == CampaignPage([], False)
+    assert store.list_campaigns() == []
+
+
+def test_a_probe_finds_a_database_that_can_be_written_and_changes_nothing(store: SQLStore) -> None:
+    add(store, ["c0", "c1"])
+    before = store.list_campaigns()
+    store.probe()
+    assert store.list_campaigns() == before
+
+
+def test_a_probe_finds_a_database_that_is_read_only(store: SQLStore) -> None:
+    read_only = (
+        "SET default_transaction_read_only = on"
+        if isinstance(store, PostgresStore)
+        else "PRAGMA query_only = ON"
+    )
+
+    def forbid(connection: Any, _: object) -> None:
+        connection.execute(read_only)
+        if isinstance(store, PostgresStore):
+            connection.commit()
+
+    store._engine.dispose()
+    event.listen(store._engine, "connect", forbid)
+    with pytest.raises(ServiceError) as caught:
+        store.probe()
+    assert caught.value.code is Code.STORE_UNAVAILABLE
+    assert store.list_campaigns() == []
+    event.remove(store._engine, "connect", forbid)
+    store._engine.dispose()
+    store.probe()
+
+
+def test_pages_of_one_size_are_the_same_whatever_comes_between(store: SQLStore) -> None:
+    """The state of a page is in its place only: a closed or counted campaign moves nothing."""
+    names = shuffled(20)
+    add(store, names)
+    before = walked(store, limit=6)
+    for on_page in before:
+        store.close_campaign(on_page[-1])
+    assert walked(store, limit=6) == before
+    assert all(first != second for first, second in pairwise(before))
