@@ -91,14 +91,19 @@ def test_the_answer_is_the_formula_of_the_mechanism_on_the_bits_drawn(
     assert made.privacy == GeoPrivacy(1, 8000, "dollar")
 
 
-def test_split_answers_every_query_with_its_part_of_the_privacy(
-    make_campaign: Any, policy: Policy, make_source: Any
+@pytest.mark.parametrize(
+    ("allocation", "per_of_an_answer", "spent"),
+    [(Allocation.SPLIT, 24_000, 1), (Allocation.REPEAT, 8_000, 3)],
+)
+def test_every_query_is_answered_with_its_part_of_the_privacy_or_with_all(
+    make_campaign: Any, make_source: Any, allocation: Allocation, per_of_an_answer: int, spent: int
 ) -> None:
     queries = tuple(Threshold(AT, WIDTH, "smoothstep") for _ in range(3))
     campaign = make_campaign(
-        queries=queries, allocation=Allocation.SPLIT, mechanism=LipschitzLaplaceSpec()
+        queries=queries, allocation=allocation, mechanism=LipschitzLaplaceSpec()
     )
     source = make_source(3)
+    policy = Policy({"household income": GeoPrivacy(spent, 8000, "dollar")})
     contributor = Contributor(policy=policy, source=source)
     made = contributor.prepare(contributor.accept("income", seal(encode(campaign))), 97_000)
     report = report_pb2.Report.FromString(made.report)
@@ -106,10 +111,11 @@ def test_split_answers_every_query_with_its_part_of_the_privacy(
     noises = [value for count, value in source.draws if count == 128][1:]
     assert len(noises) == 3
     for answer, noise in zip(report.answers, noises, strict=True):
-        ideal = lipschitz_laplace(97_000, mpmath.mpf(1) / 24_000, noise)
+        ideal = lipschitz_laplace(97_000, mpmath.mpf(1) / per_of_an_answer, noise)
         # ε/3 is rounded down to a double: the ideal may differ in the 16th digit.
         step = mpmath.mpf(2) ** campaign.grid_exponent
         assert abs(answer.value - ideal / step) <= mpmath.mpf("0.5001")
+    assert made.privacy == GeoPrivacy(spent, 8000, "dollar")
 
 
 def test_partition_answers_one_query_and_every_query_gets_its_turn(

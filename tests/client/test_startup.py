@@ -6,13 +6,15 @@ How long that takes is measured by `python -m benchmarks startup`.
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import geoveil.client
-from geoveil.campaign import Campaign, encode
+from geoveil.campaign import Campaign, ChannelSpec, encode
+from geoveil.gp import GeoPrivacy, LinearProgramMechanism
 
 HEAVY = (
     *("scipy", "sqlalchemy", "pandas", "matplotlib", "shapely", "dask"),
@@ -51,6 +53,15 @@ def first_report(campaign: Campaign, state_dir: str = "") -> dict[str, Any]:
 
 
 def test_the_first_report_loads_nothing_heavy(campaign: Campaign) -> None:
+    assert first_report(campaign)["heavy"] == {"sqlite3"}
+
+
+def test_a_channel_is_checked_and_drawn_by_without_a_solver(
+    make_campaign: Callable[..., Campaign],
+) -> None:
+    asked = make_campaign().questions[0].query
+    planned = LinearProgramMechanism(asked, GeoPrivacy(1, 8000, "dollar"), quick=True)
+    campaign = make_campaign("channel", mechanism=ChannelSpec.of(planned))
     assert first_report(campaign)["heavy"] == {"sqlite3"}
 
 

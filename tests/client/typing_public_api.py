@@ -158,6 +158,7 @@ def of_receipts(receipt: Receipt, result: FlushResult, counts: Counts, budget: B
     assert_type(receipt.acknowledged, bool)
     assert_type((result.acknowledged, result.rejected, result.pending), tuple[int, int, int])
     assert_type((counts.pending_bytes, counts.expired, counts.refused), tuple[int, int, int])
+    assert_type(counts.undeliverable, int)
     assert_type((budget.scope, budget.limit, budget.spent), tuple[str, GeoPrivacy, float])
     receipt.acknowledged = True  # type: ignore[misc]
     receipt.value.hex()  # type: ignore[attr-defined]

@@ -2,6 +2,7 @@
 
 from geoveil.campaign.allocation import Allocation
 from geoveil.campaign.attribute import Attribute, Value
+from geoveil.campaign.channel import ChannelSpec
 from geoveil.campaign.codec import decode, digest, encode
 from geoveil.campaign.mechanisms import (
     DebiasedLaplaceSpec,
@@ -19,6 +20,7 @@ __all__ = [
     "Allocation",
     "Attribute",
     "Campaign",
+    "ChannelSpec",
     "DebiasedLaplaceSpec",
     "LipschitzLaplaceSpec",
     "MechanismSpec",

@@ -15,6 +15,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from geoveil.campaign.allocation import Allocation
 from geoveil.campaign.attribute import Attribute
+from geoveil.campaign.channel import ChannelSpec
 from geoveil.campaign.mechanisms import (
     DebiasedLaplaceSpec,
     LipschitzLaplaceSpec,
@@ -22,6 +23,7 @@ from geoveil.campaign.mechanisms import (
     SmoothSpec,
 )
 from geoveil.campaign.model import MOST_QUESTIONS, Campaign
+from geoveil.campaign.wire_channels import decode_channels, encode_channels
 from geoveil.campaign.wire_queries import (
     Kinds,
     decode_kind,
@@ -40,7 +42,11 @@ MOST_BYTES = 1 << 20
 """A larger campaign is refused unread."""
 
 _ALLOCATIONS = MappingProxyType(
-    {Allocation.PARTITION: pb.ALLOCATION_PARTITION, Allocation.SPLIT: pb.ALLOCATION_SPLIT}
+    {
+        Allocation.PARTITION: pb.ALLOCATION_PARTITION,
+        Allocation.SPLIT: pb.ALLOCATION_SPLIT,
+        Allocation.REPEAT: pb.ALLOCATION_REPEAT,
+    }
 )
 
 
@@ -65,6 +71,7 @@ _MECHANISMS: Kinds = {
         lambda s: pb.PlanarLaplace(dimension=s.dimension),
         lambda m: PlanarLaplaceSpec(m.dimension),
     ),
+    "channels": (of_type(ChannelSpec), encode_channels, decode_channels),
 }
 """A new kind is a new row."""
 

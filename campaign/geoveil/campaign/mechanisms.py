@@ -1,6 +1,7 @@
 """Declarations of mechanisms: what a campaign says, apart from its evaluation."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from geoveil.gp import (
@@ -19,6 +20,14 @@ from geoveil.gp.validation import between
 
 class MechanismSpec(ABC):
     """Names a mechanism that perturbs answers to queries, and its public parameters."""
+
+    def each(self, queries: int) -> Sequence["MechanismSpec"]:
+        """Return what perturbs the answers to each of a campaign's queries: this, as a rule.
+
+        Raises:
+            ParameterError: if it is made for another number of queries.
+        """
+        return (self,) * queries
 
     @abstractmethod
     def build(self, query: Query, privacy: GeoPrivacy, step: float | None = None) -> Mechanism:

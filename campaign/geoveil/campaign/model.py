@@ -53,7 +53,8 @@ class Campaign:
     attribute: Attribute
     """What participants hold."""
     privacy: GeoPrivacy
-    """The guarantee to each participant for the whole campaign, in the unit of the attribute."""
+    """What is to be allocated, in the unit of the attribute: the guarantee to each participant for
+    one report or, with REPEAT, for each answer in it. What they spend is `report_privacy`."""
     opens: datetime
     """With a time zone; reports are accepted from here on."""
     closes: datetime
@@ -68,7 +69,7 @@ class Campaign:
     """Of the public grid; by default the finest that a mechanism asks for."""
     period: timedelta | None = None
     """Of a recurring campaign: each participant answers once in every period, the first of which
-    begins when the campaign opens, and spends `privacy` each time. None: once in all."""
+    begins when the campaign opens, and spends `report_privacy` each time. None: once in all."""
     minimum_participants: int = 0
     """No estimate is shown before it rests on so many answers; a promise by the server."""
 
@@ -82,6 +83,7 @@ class Campaign:
             raise ParameterError(
                 "privacy", str(self.privacy), f"pure, over a distance in {self.attribute.unit}"
             )
+        _ = self.total_privacy  # refuses what can't be added up
         if self.step_exponent is None:
             object.__setattr__(self, "step_exponent", self._finest_exponent())
         _ = self.point_mechanism if self.is_value else self.mechanisms  # refuses what has no proof
@@ -94,7 +96,7 @@ class Campaign:
     @cached_property
     def mechanisms(self) -> tuple[Mechanism, ...]:
         """One per question, at the rate that one answer spends, in the queries' coordinates."""
-        return tuple(self._build(q, self._step) for q in self.questions)
+        return self._build(self._step)
 
     @cached_property
     def point_mechanism(self) -> PlanarLaplace:
@@ -120,8 +122,7 @@ class Campaign:
     @property
     def answers(self) -> int:
         """How many of them a report holds: one, or one per column."""
-        one = not self.is_value and self.allocation is Allocation.PARTITION
-        return 1 if one else self.columns
+        return self.columns if self.is_value or self.allocation.answers_all else 1
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -138,6 +139,14 @@ class Campaign:
             return ((INT64_MIN, INT64_MAX),) * self.columns
         return tuple(mechanism.grid_range for mechanism in self.mechanisms)
 
+    @cached_property
+    def outputs(self) -> tuple[frozenset[int] | None, ...]:
+        """All integers that can be reported in each column; None where that is its whole range."""
+        if self.is_value:
+            return (None,) * self.columns
+        found = (mechanism.outputs for mechanism in self.mechanisms)
+        return tuple(None if outputs is None else frozenset(outputs) for outputs in found)
+
     def admits(self, indices: Sequence[int]) -> bool:
         """Return whether a report with values of these columns, in this order, is sound."""
         if self.is_value:
@@ -152,8 +161,18 @@ class Campaign:
 
     @property
     def answer_privacy(self) -> GeoPrivacy:
-        """What one answer spends, in true distances: its share of the campaign's privacy."""
+        """What one answer spends, in true distances."""
         return self.privacy.scaled(self.allocation.share(self.columns))
+
+    @cached_property
+    def report_privacy(self) -> GeoPrivacy:
+        """What one report spends, all its answers together, in true distances."""
+        return self.privacy.repeated(self.allocation.times(self.columns))
+
+    @cached_property
+    def total_privacy(self) -> GeoPrivacy:
+        """What a participant spends who reports in every period."""
+        return self.report_privacy.repeated(self.periods)
 
     def state(self, now: datetime, *, closed: bool = False) -> State:
         """Return whether reports are taken at `now`, given whether its analyst closed it."""
@@ -202,11 +221,16 @@ class Campaign:
     def _finest_exponent(self) -> int:
         if self.is_value:
             return step_exponent_of(self._build_point(None).step)
-        return min(self._build(q, None).step_exponent for q in self.questions)
+        return min(mechanism.step_exponent for mechanism in self._build(None))
 
-    def _build(self, question: Question, step: float | None) -> Mechanism:
-        assert isinstance(self.mechanism, MechanismSpec)  # value campaigns have no questions
-        return self.mechanism.build(question.query, self._plane_privacy, step)
+    def _build(self, step: float | None) -> tuple[Mechanism, ...]:
+        if not isinstance(self.mechanism, MechanismSpec):
+            return ()  # value campaigns have no questions
+        privacy, specs = self._plane_privacy, self.mechanism.each(len(self.questions))
+        return tuple(
+            spec.build(question.query, privacy, step)
+            for spec, question in zip(specs, self.questions, strict=True)
+        )
 
     def _build_point(self, step: float | None) -> PlanarLaplace:
         if not isinstance(self.mechanism, PlanarLaplaceSpec):

@@ -11,6 +11,7 @@ from geoveil.campaign import Campaign, Value
 from geoveil.client.contribution import Receipt
 from geoveil.client.courier import FlushResult
 from geoveil.client.errors import ClientClosed, ClientError
+from geoveil.client.gate import Gate
 from geoveil.client.grpc_transport import GrpcAioTransport
 from geoveil.client.ledger import Budget
 from geoveil.client.policy import Policy
@@ -19,6 +20,7 @@ from geoveil.client.session import Counts
 from geoveil.client.setup import (
     CLOSE_TIMEOUT_S,
     FAILED_WAIT_S,
+    FORK_GRACE_S,
     MOST_PENDING,
     MOST_PENDING_BYTES,
     assemble,
@@ -61,7 +63,8 @@ class AsyncClient:
     """See `Client`, which it equals in all but `await`. For one event loop.
 
     A call that is cancelled leaves the journal as a crash would: the next one goes on from there.
-    A forked child goes on with it in a loop of its own.
+    A forked child goes on with it in a loop of its own. A fork lets the requests under way end
+    first, in a second at most, in which the loop stands still.
     """
 
     _sending: "asyncio.Lock | None"
@@ -270,9 +273,27 @@ class AsyncClient:
 _CLIENTS: "weakref.WeakSet[AsyncClient]" = weakref.WeakSet()
 
 
+def _gates() -> list[Gate]:
+    return [client._own.gate for client in list(_CLIENTS) if client._own is not None]
+
+
+def _before_fork() -> None:
+    for gate in _gates():
+        gate.shut(FORK_GRACE_S)
+
+
+def _after_fork_in_parent() -> None:
+    for gate in _gates():
+        gate.open()
+
+
 def _after_fork_in_child() -> None:
     for client in list(_CLIENTS):
         client._forked()
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+os.register_at_fork(
+    before=_before_fork,
+    after_in_parent=_after_fork_in_parent,
+    after_in_child=_after_fork_in_child,
+)

@@ -7,7 +7,6 @@ from math import ldexp
 
 from google.protobuf.message import DecodeError
 
-from geoveil.client.errors import JournalError
 from geoveil.gp import GeoPrivacy
 from geoveil.proto.v1 import report_pb2
 
@@ -23,6 +22,8 @@ class Status(IntEnum):
     """Refused by the server for good."""
     ACKNOWLEDGED = 3
     """Counted."""
+    UNDELIVERABLE = 4
+    """Given up: the state directory is damaged, and what was to be sent can't be read any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +57,15 @@ class Receipt:
     attribute: str
     """Name of what was asked about."""
     report_id: str
-    """Of the report, in hexadecimal: random, and tied to nothing else."""
+    """Of the report, in hexadecimal: random, and tied to nothing else; "" if it can't be read."""
     digest: str
     """SHA-256 of the campaign's bytes, in hexadecimal."""
     answers: tuple[Answer, ...]
-    """All that the server learns about the value."""
+    """All that the server learns about the value; none if they can't be read any more."""
     step_exponent: int
     """Of the grid that the answers lie on."""
     privacy: GeoPrivacy
-    """What it cost, with its unit."""
+    """What it cost, all its answers together, with its unit."""
     drawn: datetime
     """When the value was perturbed."""
     status: Status
@@ -100,7 +101,7 @@ class Contribution:
     report: bytes
     """A serialised Report. These bytes are sent; they are never made again."""
     privacy: GeoPrivacy
-    """What the report costs."""
+    """What the report costs, all its answers together."""
     attribute: str
     """Name of what was asked about."""
     step_exponent: int
@@ -109,6 +110,13 @@ class Contribution:
     """When the campaign does."""
     period: int = 0
     """Of a recurring campaign."""
+
+    def content(self) -> report_pb2.Report | None:
+        """Return the report; None if these bytes are none, as a damaged disk leaves them."""
+        try:
+            return report_pb2.Report.FromString(self.report)
+        except DecodeError:
+            return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,16 +139,9 @@ class Entry:
     """Why it could not be sent the last time."""
 
     def receipt(self) -> Receipt:
-        """Return what the person may see of it.
-
-        Raises:
-            JournalError: if the report is not one.
-        """
+        """Return what the person may see of it."""
         made = self.contribution
-        try:
-            report = report_pb2.Report.FromString(made.report)
-        except DecodeError:
-            raise JournalError("row", "it holds no report") from None
+        report = made.content() or report_pb2.Report()
         return Receipt(
             campaign_id=made.campaign_id,
             period=made.period,

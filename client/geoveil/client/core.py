@@ -132,7 +132,7 @@ class Contributor:
             period=period,
             digest=accepted.digest,
             report=report.SerializeToString(deterministic=True),
-            privacy=campaign.privacy,
+            privacy=campaign.report_privacy,
             attribute=campaign.attribute.name,
             step_exponent=campaign.grid_exponent,
             closes=campaign.closes,

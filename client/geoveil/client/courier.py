@@ -144,10 +144,10 @@ class Courier:
         now = self._timing.now()
 
         def read() -> tuple[Entry, ...]:
-            waiting = self._journal.pending()
+            waiting = self._journal.pending(now)
             if any(e.contribution.closes < now - KEPT_AFTER_CLOSE for e in waiting):
                 self._journal.expire(now - KEPT_AFTER_CLOSE, now)
-                waiting = self._journal.pending()
+                waiting = self._journal.pending(now)
             return waiting
 
         waiting: tuple[Entry, ...] = yield local(read, self._journal.durable)

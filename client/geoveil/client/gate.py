@@ -9,31 +9,40 @@ from geoveil.proto.v1 import collector_pb2
 
 
 class Gate:
-    """A `Transport` around another that can be shut, and then is empty.
+    """Counts the requests under way, and can be shut until there are none. Shared by threads.
 
     Args:
-        transport: what carries the requests.
         hurry: ends the requests under way, if that is possible.
     """
 
-    def __init__(self, transport: Transport, hurry: Callable[[], None] = lambda: None) -> None:
-        self._transport = transport
+    _changed: threading.Condition
+    _inside: int
+    _shut: int
+
+    def __init__(self, hurry: Callable[[], None] = lambda: None) -> None:
         self._hurry = hurry
         self.reset()
 
-    def get_campaign(
-        self, request: collector_pb2.GetCampaignRequest, timeout_s: float
-    ) -> collector_pb2.GetCampaignResponse:
-        """See `Transport.get_campaign`."""
-        with self._passing():
-            return self._transport.get_campaign(request, timeout_s)
+    def enter(self) -> None:
+        """Count a request; wait while it is shut."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._shut)
+            self._inside += 1
 
-    def submit_reports(
-        self, request: collector_pb2.SubmitReportsRequest, timeout_s: float
-    ) -> collector_pb2.SubmitReportsResponse:
-        """See `Transport.submit_reports`."""
-        with self._passing():
-            return self._transport.submit_reports(request, timeout_s)
+    def leave(self) -> None:
+        """Note that a request that entered has ended."""
+        with self._changed:
+            self._inside -= 1
+            self._changed.notify_all()
+
+    @contextmanager
+    def passing(self) -> Iterator[None]:
+        """Enter, and leave afterwards."""
+        self.enter()
+        try:
+            yield
+        finally:
+            self.leave()
 
     def shut(self, grace_s: float) -> None:
         """Hold up new requests, and wait until none is under way.
@@ -43,7 +52,7 @@ class Gate:
                 and have as long again.
         """
         with self._changed:
-            self._shut = True
+            self._shut += 1
             if self._changed.wait_for(self._is_empty, grace_s):
                 return
         self._hurry()  # not under the lock, which those that end need
@@ -51,29 +60,38 @@ class Gate:
             self._changed.wait_for(self._is_empty, grace_s)
 
     def open(self) -> None:
-        """Let requests pass again."""
+        """Let requests pass again, once it was opened as often as it was shut."""
         with self._changed:
-            self._shut = False
+            self._shut = max(0, self._shut - 1)  # it may have been made in between
             self._changed.notify_all()
 
     def reset(self) -> None:
         """Begin anew, in a child: the requests and the waiting threads are its parent's."""
         self._changed = threading.Condition()
         self._inside = 0
-        self._shut = False
+        self._shut = 0
 
     def _is_empty(self) -> bool:
         return self._inside == 0
 
-    @contextmanager
-    def _passing(self) -> Iterator[None]:
-        changed = self._changed
-        with changed:
-            changed.wait_for(lambda: not self._shut)
-            self._inside += 1
-        try:
-            yield
-        finally:
-            with changed:
-                self._inside -= 1
-                changed.notify_all()
+
+class GatedTransport:
+    """A `Transport` whose requests pass a gate."""
+
+    def __init__(self, transport: Transport, gate: Gate) -> None:
+        self._transport = transport
+        self._gate = gate
+
+    def get_campaign(
+        self, request: collector_pb2.GetCampaignRequest, timeout_s: float
+    ) -> collector_pb2.GetCampaignResponse:
+        """See `Transport.get_campaign`."""
+        with self._gate.passing():
+            return self._transport.get_campaign(request, timeout_s)
+
+    def submit_reports(
+        self, request: collector_pb2.SubmitReportsRequest, timeout_s: float
+    ) -> collector_pb2.SubmitReportsResponse:
+        """See `Transport.submit_reports`."""
+        with self._gate.passing():
+            return self._transport.submit_reports(request, timeout_s)

@@ -1,10 +1,14 @@
 """gRPC, blocking and asyncio. This module alone knows grpc, which it loads at the first call."""
 
+import os
 import threading
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from geoveil.client.errors import TransportError
+from geoveil.client.gate import Gate
 from geoveil.client.grpc_status import transport_error
 from geoveil.client.transport import TLS, is_local, tls_for
 from geoveil.proto.v1 import collector_pb2
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
 
 _Request = TypeVar("_Request")
 _Response = TypeVar("_Response")
+_Method: TypeAlias = "Callable[[CollectorStub], grpc.UnaryUnaryMultiCallable[_Request, _Response]]"
 _MOST_BYTES = 4 << 20
 # gzip makes a single report longer.
 _LEAST_COMPRESSED_BYTES = 1 << 10
@@ -37,10 +42,20 @@ _OPTIONS = (
 )
 _of_parents: "list[grpc.Channel]" = []
 """Channels of the process that this one was forked from, kept so that nothing destroys them."""
+_LOADING = threading.Lock()
+"""Held while grpc is loaded, and by who forks: a child would wait for ever for a module that
+another thread of its parent was loading."""
+os.register_at_fork(
+    before=_LOADING.acquire, after_in_parent=_LOADING.release, after_in_child=_LOADING.release
+)
 
 
 class _Grpc:
-    """What both transports share: the checked target, and one channel made at its first use."""
+    """What both transports share: the checked target, and one channel made at its first use.
+
+    Attributes:
+        gate: that calls pass. Who forks shuts it meanwhile, so that no call is under way.
+    """
 
     _channel: "grpc.Channel | None" = None
     _stub: "CollectorStub"
@@ -56,13 +71,15 @@ class _Grpc:
         if self._tls.server_name is not None:
             self._options.append(("grpc.ssl_target_name_override", self._tls.server_name))
         self._lock = threading.Lock()
+        self.gate = Gate(self._close)
 
     def forget(self) -> None:
         """Drop, untouched, the channel of the process that this one was forked from.
 
         For the child, before its first call, which then makes a channel of its own. The parent
-        goes on with its channel; it should have no call under way while it forks.
+        goes on with its channel.
         """
+        self.gate.reset()
         self._lock = threading.Lock()  # another thread of the parent may have held the old one
         channel, self._channel = self._channel, None
         if channel is not None:
@@ -113,28 +130,26 @@ class GrpcTransport(_Grpc):
         self, request: collector_pb2.GetCampaignRequest, timeout_s: float
     ) -> collector_pb2.GetCampaignResponse:
         """See `Transport.get_campaign`."""
-        return self._call(self._connected().GetCampaign, request, timeout_s)
+        return self._call(lambda stub: stub.GetCampaign, request, timeout_s)
 
     def submit_reports(
         self, request: collector_pb2.SubmitReportsRequest, timeout_s: float
     ) -> collector_pb2.SubmitReportsResponse:
         """See `Transport.submit_reports`."""
-        return self._call(self._connected().SubmitReports, request, timeout_s)
+        return self._call(lambda stub: stub.SubmitReports, request, timeout_s)
 
     def close(self) -> None:
         """Close the channel; calls under way end as CANCELLED, and a later one makes a new one."""
         self._close()
 
     def _call(
-        self,
-        method: "grpc.UnaryUnaryMultiCallable[_Request, _Response]",
-        request: _Request,
-        timeout_s: float,
+        self, method: "_Method[_Request, _Response]", request: _Request, timeout_s: float
     ) -> _Response:
-        import grpc
-
+        grpc = _loaded()
         try:
-            return method(request, timeout=timeout_s, compression=_compression(request))
+            with self.gate.passing():
+                call = method(self._connected())
+                return call(request, timeout=timeout_s, compression=_compression(request))
         except grpc.RpcError as error:
             raise transport_error(error) from error
         except ValueError as error:
@@ -146,35 +161,32 @@ class GrpcAioTransport(_Grpc):
 
     It waits for futures of the blocking channel: grpc.aio has one engine for the whole process,
     which does not survive a fork and serves one event loop; this serves any number of them, at the
-    same speed.
+    same speed. Its calls end on threads of gRPC's, so that a fork can wait for them although the
+    event loop stands still.
     """
 
     async def get_campaign(
         self, request: collector_pb2.GetCampaignRequest, timeout_s: float
     ) -> collector_pb2.GetCampaignResponse:
         """See `Transport.get_campaign`."""
-        return await self._call(self._connected().GetCampaign, request, timeout_s)
+        return await self._call(lambda stub: stub.GetCampaign, request, timeout_s)
 
     async def submit_reports(
         self, request: collector_pb2.SubmitReportsRequest, timeout_s: float
     ) -> collector_pb2.SubmitReportsResponse:
         """See `Transport.submit_reports`."""
-        return await self._call(self._connected().SubmitReports, request, timeout_s)
+        return await self._call(lambda stub: stub.SubmitReports, request, timeout_s)
 
     async def aclose(self) -> None:
         """See `GrpcTransport.close`."""
         self._close()
 
     async def _call(
-        self,
-        method: "grpc.UnaryUnaryMultiCallable[_Request, _Response]",
-        request: _Request,
-        timeout_s: float,
+        self, method: "_Method[_Request, _Response]", request: _Request, timeout_s: float
     ) -> _Response:
         import asyncio
 
-        import grpc
-
+        grpc = _loaded()
         loop = asyncio.get_running_loop()
         ended = asyncio.Event()
 
@@ -183,10 +195,17 @@ class GrpcAioTransport(_Grpc):
             with suppress(RuntimeError):  # the loop was closed in the meantime
                 loop.call_soon_threadsafe(ended.set)
 
+        self.gate.enter()
         try:
-            call: Any = method.future(request, timeout=timeout_s, compression=_compression(request))
-        except ValueError as error:
-            raise _closed() from error
+            call: Any = method(self._connected()).future(
+                request, timeout=timeout_s, compression=_compression(request)
+            )
+        except BaseException as error:
+            self.gate.leave()
+            if isinstance(error, ValueError):
+                raise _closed() from error
+            raise
+        call.add_done_callback(lambda _: self.gate.leave())
         call.add_done_callback(wake)
         try:
             await ended.wait()
@@ -196,6 +215,16 @@ class GrpcAioTransport(_Grpc):
             raise transport_error(call) from call
         response: _Response = call.result()
         return response
+
+
+def _loaded() -> ModuleType:
+    """Return grpc, which is loaded here for the first time."""
+    with _LOADING:
+        import grpc
+
+        import geoveil.proto.v1.collector_pb2_grpc  # noqa: F401  # what `_connected` uses
+
+        return grpc
 
 
 def _compression(request: Any) -> "grpc.Compression | None":

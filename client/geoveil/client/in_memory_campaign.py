@@ -54,7 +54,8 @@ class HeldCampaign:
 
 def _in_range(held: HeldCampaign, answer: report_pb2.Answer) -> bool:
     low, high = held.campaign.ranges[answer.query_index]
-    return low <= answer.value <= high
+    outputs = held.campaign.outputs[answer.query_index]
+    return low <= answer.value <= high and (outputs is None or answer.value in outputs)
 
 
 def _content(report: report_pb2.Report) -> tuple[int, list[tuple[int, int]]]:

@@ -5,18 +5,20 @@ so no crash can part them. A journal holds perturbed reports, public campaigns, 
 nothing private.
 """
 
+import logging
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from geoveil.client.contribution import Contribution, Entry, Rejection, Status
-from geoveil.client.errors import OutboxFull
+from geoveil.client.errors import JournalError, OutboxFull
 from geoveil.client.journal_rows import (
     EXPIRE,
     FIND,
+    GIVE_UP,
     HISTORY,
     INSERT,
     PENDING,
@@ -32,6 +34,7 @@ from geoveil.client.journal_rows import (
 from geoveil.client.ledger import Book, BookOf
 from geoveil.client.state_file import StateFile
 
+_LOG = logging.getLogger(__name__)
 FILE_NAME = "journal.sqlite3"
 _Result = TypeVar("_Result")
 
@@ -121,9 +124,27 @@ class Journal:
                 connection.execute(INSERT, row(entry))
         return entry
 
-    def pending(self) -> tuple[Entry, ...]:
-        """Return the entries that wait to be sent, oldest first."""
-        return self._entries(PENDING)
+    def pending(self, at: datetime) -> tuple[Entry, ...]:
+        """Return the entries that wait to be sent, oldest first.
+
+        Those that can't be read are given up first, so that they hold up no other.
+
+        Args:
+            at: when.
+        """
+        with self._file.reading() as connection:
+            found = connection.execute(PENDING).fetchall()
+        entries: list[Entry] = []
+        damaged: list[int] = []
+        for *values, row_id in found:
+            entry = _deliverable(tuple(values))
+            if entry is None:
+                damaged.append(row_id)
+            else:
+                entries.append(entry)
+        if damaged:
+            self._give_up(damaged, at)
+        return tuple(entries)
 
     def depart(self, entries: Sequence[Entry], at: datetime) -> None:
         """Note that entries are about to leave; when it returns, they survive any crash."""
@@ -168,27 +189,41 @@ class Journal:
             return connection.execute(EXPIRE, values).rowcount
 
     def history(self) -> tuple[Entry, ...]:
-        """Return all entries, oldest first."""
-        return self._entries(HISTORY)
+        """Return all entries, oldest first.
+
+        Raises:
+            JournalError: also if what one of them cost, or when, can't be read: a history without
+                it would say that less was spent.
+        """
+        with self._file.reading() as connection:
+            found = connection.execute(HISTORY).fetchall()
+        # Made outside the lock: many take longer than anybody should wait.
+        return tuple(map(entry_of, found))
 
     def counts(self) -> tuple[dict[Status, int], int]:
         """Return how many entries have each status, and the bytes of those that wait."""
         with self._file.reading() as connection:
             rows = connection.execute("SELECT status, count(*) FROM entry GROUP BY status")
-            found = {Status(status): count for status, count in rows}
+            found = dict.fromkeys(Status, 0)
+            for status, count in rows:
+                found[Status(status) if status in set(Status) else Status.UNDELIVERABLE] += count
             _, size = connection.execute(WAITING).fetchone()
-        return {status: found.get(status, 0) for status in Status}, size
+        return found, size
 
     def spent(self, attribute: str, unit: str, use: Callable[[Book], _Result]) -> _Result:
         """Return use(book) for the book of an attribute."""
         with self._file.reading() as connection:
             return use(RowBook(connection, attribute, unit))
 
-    def _entries(self, query: str) -> tuple[Entry, ...]:
-        with self._file.reading() as connection:
-            found = connection.execute(query).fetchall()
-        # Made outside the lock: many take longer than anybody should wait.
-        return tuple(map(entry_of, found))
+    def _give_up(self, row_ids: Sequence[int], at: datetime) -> None:
+        with self._file.writing() as connection:
+            values = [(int(Status.UNDELIVERABLE), number(at), row_id) for row_id in row_ids]
+            connection.executemany(GIVE_UP, values)
+        _LOG.warning(
+            "%s is damaged: %d of the reports that wait can't be read, and are given up",
+            self._file.place,
+            len(row_ids),
+        )
 
     def close(self) -> None:
         """Close the file; a journal in memory is gone."""
@@ -205,6 +240,15 @@ def _check_room(connection: sqlite3.Connection, campaign_id: str, bounds: Bounds
             most_reports=bounds.most_reports,
             most_bytes=bounds.most_bytes,
         )
+
+
+def _deliverable(values: tuple[Any, ...]) -> Entry | None:
+    """Return the entry of a row, if it can be sent."""
+    try:
+        entry = entry_of(values)
+    except JournalError:
+        return None
+    return None if entry.contribution.content() is None else entry
 
 
 def _find(connection: sqlite3.Connection, campaign_id: str, period: int) -> Entry | None:

@@ -48,7 +48,7 @@ COLUMNS = (
     "campaign_id, period, digest, report, attribute, unit, epsilon, per, step_exponent, closes,"
     " drawn, status, sent, settled, reason, detail, failure"
 )
-PENDING = f"SELECT {COLUMNS} FROM entry WHERE status = 0 ORDER BY drawn, campaign_id, period"
+PENDING = f"SELECT {COLUMNS}, rowid FROM entry WHERE status = 0 ORDER BY drawn, campaign_id, period"
 HISTORY = f"SELECT {COLUMNS} FROM entry ORDER BY drawn, campaign_id, period"
 FIND = f"SELECT {COLUMNS} FROM entry WHERE campaign_id = ? AND period = ?"
 INSERT = f"INSERT INTO entry ({COLUMNS}) VALUES ({', '.join('?' * 17)})"
@@ -56,6 +56,7 @@ SETTLE = """
 UPDATE entry SET status = :status, settled = :at, reason = :reason, detail = :detail
 WHERE campaign_id = :campaign_id AND period = :period AND status < :status
 """
+GIVE_UP = "UPDATE entry SET status = ?, settled = ? WHERE status = 0 AND rowid = ?"
 EXPIRE = "UPDATE entry SET status = ?, settled = ? WHERE status = 0 AND closes < ?"
 WAITING = "SELECT count(*), coalesce(sum(length(report)), 0) FROM entry WHERE status = 0"
 SPENT = """
@@ -118,6 +119,10 @@ def date(stored: int) -> datetime:
     return _EPOCH + timedelta(microseconds=stored)
 
 
+_TYPES = (str, int, bytes, bytes, str, str, float, float, int, int, int, int)
+"""Of the columns that are never NULL."""
+
+
 def row(entry: Entry) -> tuple[Any, ...]:
     """Return a new entry as the values of COLUMNS."""
     made = entry.contribution
@@ -147,10 +152,12 @@ def entry_of(values: tuple[Any, ...]) -> Entry:
     try:
         return _read(values)
     except (TypeError, ValueError, OverflowError) as error:
-        raise JournalError("row", type(error).__name__) from error
+        raise JournalError(f"row of {values[0]!r}", type(error).__name__) from error
 
 
 def _read(values: tuple[Any, ...]) -> Entry:
+    if not all(map(isinstance, values, _TYPES)):
+        raise TypeError  # SQLite keeps any type in any column
     (campaign_id, period, digest, report, attribute, unit, epsilon, per, step_exponent, closes) = (
         values[:10]
     )

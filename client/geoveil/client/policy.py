@@ -152,7 +152,7 @@ class Policy:
         if limit is None:
             known = ", ".join(map(repr, self.limits)) or "nothing"
             raise PolicyRefused(campaign.campaign_id, "attribute", repr(attribute.name), known)
-        asked, most = campaign.privacy, limit.campaign
+        asked, most = campaign.report_privacy, limit.campaign
         if asked.unit != most.unit or asked.exact_rate > most.exact_rate:
             raise PolicyRefused(
                 campaign.campaign_id,

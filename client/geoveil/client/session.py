@@ -46,6 +46,8 @@ class Counts:
     """Refused by the server for good."""
     expired: int
     """Given up: no answer came until long after the campaign closed."""
+    undeliverable: int
+    """Given up: the state directory is damaged, and they can't be read any more."""
     refused: int
     """Answers that this client did not take because the outbox was full; nothing was drawn."""
 
@@ -126,6 +128,7 @@ class Session:
             acknowledged=found[Status.ACKNOWLEDGED],
             rejected=found[Status.REJECTED],
             expired=found[Status.EXPIRED],
+            undeliverable=found[Status.UNDELIVERABLE],
             refused=self._refused,
         )
 
@@ -157,7 +160,7 @@ class Session:
         limit = self.contributor.policy.limit(attribute.name)
         assert limit is not None  # the policy permits the campaign
         ledger.check(
-            campaign.privacy,
+            campaign.report_privacy,
             limit,
             book_of(attribute.name, attribute.unit),
             campaign_id=campaign.campaign_id,

@@ -132,6 +132,7 @@ class StateFile:
             raise JournalError(str(self._path), "another file has taken its place")
         if self._connection is None:
             self._connection = _connect(self._path)
+            self._connection.text_factory = _text
             self._connection.execute("PRAGMA synchronous = NORMAL")
             # Not within a commit, which somebody may wait for: `sync` does it.
             self._connection.execute("PRAGMA wal_autocheckpoint = 0")
@@ -187,6 +188,14 @@ os.register_at_fork(
     after_in_parent=_after_fork_in_parent,
     after_in_child=_after_fork_in_child,
 )
+
+
+def _text(stored: bytes) -> str | bytes:
+    """Return a text, or the bytes that damage has left of one: an error would hide other rows."""
+    try:
+        return stored.decode()
+    except UnicodeDecodeError:
+        return stored
 
 
 def _memory(schema: str) -> sqlite3.Connection:

@@ -14,7 +14,7 @@ from geoveil.campaign import Campaign, Value
 from geoveil.client.contribution import Receipt
 from geoveil.client.courier import Courier, FlushResult
 from geoveil.client.errors import ClientClosed, ClientError
-from geoveil.client.gate import Gate
+from geoveil.client.gate import Gate, GatedTransport
 from geoveil.client.grpc_transport import GrpcTransport
 from geoveil.client.ledger import Budget
 from geoveil.client.policy import Policy
@@ -101,6 +101,10 @@ class Client:
         self._own: GrpcTransport | None = None
         if transport is None:
             transport = self._own = GrpcTransport(target, tls=tls)
+            self._gate = self._own.gate
+        else:
+            self._gate = Gate()
+            transport = GatedTransport(transport, self._gate)
         self._session, self._courier = assemble(
             policy=policy,
             state_dir=state_dir,
@@ -111,9 +115,7 @@ class Client:
             floor_s=release_floor_s,
             timing=self._timing,
         )
-        hurry = (lambda: None) if self._own is None else self._own.close
-        self._gate = Gate(transport, hurry)
-        self._effects = _Blocking(self._gate, self._timing.sleep)
+        self._effects = _Blocking(transport, self._timing.sleep)
         self._background = background
         self._closed = False
         self._renew()

@@ -26,7 +26,7 @@ from geoveil.proto.v1 import campaign_pb2 as geoveil_dot_proto_dot_v1_dot_campai
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1egeoveil/proto/v1/analyst.proto\x12\x10geoveil.proto.v1\x1a\x1fgeoveil/proto/v1/campaign.proto\x1a\x1egoogle/protobuf/duration.proto\"M\n\x15\x43reateCampaignRequest\x12\x34\n\x08\x65nvelope\x18\x01 \x01(\x0b\x32\".geoveil.proto.v1.CampaignEnvelope\"1\n\x16\x43reateCampaignResponse\x12\x17\n\x0f\x63\x61mpaign_digest\x18\x01 \x01(\x0c\"+\n\x14\x43loseCampaignRequest\x12\x13\n\x0b\x63\x61mpaign_id\x18\x01 \x01(\t\"\x17\n\x15\x43loseCampaignResponse\"\x16\n\x14ListCampaignsRequest\"M\n\x15ListCampaignsResponse\x12\x34\n\tcampaigns\x18\x01 \x03(\x0b\x32!.geoveil.proto.v1.CampaignSummary\"\x88\x01\n\x0f\x43\x61mpaignSummary\x12\x34\n\x08\x65nvelope\x18\x01 \x01(\x0b\x32\".geoveil.proto.v1.CampaignEnvelope\x12.\n\x05state\x18\x02 \x01(\x0e\x32\x1f.geoveil.proto.v1.CampaignState\x12\x0f\n\x07reports\x18\x03 \x01(\x04\"q\n\x12GetEstimateRequest\x12\x13\n\x0b\x63\x61mpaign_id\x18\x01 \x01(\t\x12\x17\n\nconfidence\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x13\n\x06period\x18\x03 \x01(\rH\x01\x88\x01\x01\x42\r\n\x0b_confidenceB\t\n\x07_period\"\xa0\x02\n\x13GetEstimateResponse\x12\x34\n\x08\x65nvelope\x18\x01 \x01(\x0b\x32\".geoveil.proto.v1.CampaignEnvelope\x12.\n\x05state\x18\x02 \x01(\x0e\x32\x1f.geoveil.proto.v1.CampaignState\x12-\n\testimates\x18\x03 \x03(\x0b\x32\x1a.geoveil.proto.v1.Estimate\x12\x14\n\x0cunbiased_for\x18\x04 \x01(\t\x12*\n\x07privacy\x18\x05 \x01(\x0b\x32\x19.geoveil.proto.v1.Privacy\x12\x32\n\x0fprivacy_at_most\x18\x06 \x01(\x0b\x32\x19.geoveil.proto.v1.Privacy\"\xa0\x01\n\x14WatchEstimateRequest\x12\x13\n\x0b\x63\x61mpaign_id\x18\x01 \x01(\t\x12\x17\n\nconfidence\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x13\n\x06period\x18\x03 \x01(\rH\x01\x88\x01\x01\x12+\n\x08interval\x18\x04 \x01(\x0b\x32\x19.google.protobuf.DurationB\r\n\x0b_confidenceB\t\n\x07_period\"\x9f\x01\n\x16\x45stimateQueriesRequest\x12\x13\n\x0b\x63\x61mpaign_id\x18\x01 \x01(\t\x12(\n\x07queries\x18\x02 \x03(\x0b\x32\x17.geoveil.proto.v1.Query\x12\x17\n\nconfidence\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12\x13\n\x06period\x18\x04 \x01(\rH\x01\x88\x01\x01\x42\r\n\x0b_confidenceB\t\n\x07_period\"K\n\x14\x45xportReportsRequest\x12\x13\n\x0b\x63\x61mpaign_id\x18\x01 \x01(\t\x12\x13\n\x06period\x18\x02 \x01(\rH\x00\x88\x01\x01\x42\t\n\x07_period\"\xa8\x01\n\x15\x45xportReportsResponse\x12\x34\n\x08\x65nvelope\x18\x01 \x01(\x0b\x32\".geoveil.proto.v1.CampaignEnvelope\x12\x0f\n\x07periods\x18\x02 \x03(\r\x12\x15\n\rquery_indices\x18\x03 \x03(\r\x12\x31\n\x07\x63olumns\x18\x04 \x03(\x0b\x32 .geoveil.proto.v1.ExportedColumn\" \n\x0e\x45xportedColumn\x12\x0e\n\x06values\x18\x01 \x03(\x12\"\xb7\x02\n\x08\x45stimate\x12\r\n\x05label\x18\x01 \x01(\t\x12\t\n\x01n\x18\x02 \x01(\x04\x12\x12\n\x05value\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12\x1b\n\x0estandard_error\x18\x04 \x01(\x01H\x01\x88\x01\x01\x12\x12\n\nconfidence\x18\x05 \x01(\x01\x12\x13\n\x06\x63i_low\x18\x06 \x01(\x01H\x02\x88\x01\x01\x12\x14\n\x07\x63i_high\x18\x07 \x01(\x01H\x03\x88\x01\x01\x12\x0b\n\x03sum\x18\x08 \x01(\t\x12\x16\n\x0esum_of_squares\x18\t \x01(\t\x12\x0e\n\x06period\x18\n \x01(\r\x12\x38\n\x0fmedian_of_means\x18\x0b \x01(\x0b\x32\x1f.geoveil.proto.v1.MedianOfMeansB\x08\n\x06_valueB\x11\n\x0f_standard_errorB\t\n\x07_ci_lowB\n\n\x08_ci_high\"O\n\rMedianOfMeans\x12\r\n\x05value\x18\x01 \x01(\x01\x12\x0e\n\x06\x63i_low\x18\x02 \x01(\x01\x12\x0f\n\x07\x63i_high\x18\x03 \x01(\x01\x12\x0e\n\x06\x62locks\x18\x04 \x01(\r2\xb8\x05\n\x07\x41nalyst\x12\x63\n\x0e\x43reateCampaign\x12\'.geoveil.proto.v1.CreateCampaignRequest\x1a(.geoveil.proto.v1.CreateCampaignResponse\x12`\n\rCloseCampaign\x12&.geoveil.proto.v1.CloseCampaignRequest\x1a\'.geoveil.proto.v1.CloseCampaignResponse\x12`\n\rListCampaigns\x12&.geoveil.proto.v1.ListCampaignsRequest\x1a\'.geoveil.proto.v1.ListCampaignsResponse\x12Z\n\x0bGetEstimate\x12$.geoveil.proto.v1.GetEstimateRequest\x1a%.geoveil.proto.v1.GetEstimateResponse\x12`\n\rWatchEstimate\x12&.geoveil.proto.v1.WatchEstimateRequest\x1a%.geoveil.proto.v1.GetEstimateResponse0\x01\x12\x62\n\x0f\x45stimateQueries\x12(.geoveil.proto.v1.EstimateQueriesRequest\x1a%.geoveil.proto.v1.GetEstimateResponse\x12\x62\n\rExportReports\x12&.geoveil.proto.v1.ExportReportsRequest\x1a\'.geoveil.proto.v1.ExportReportsResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1egeoveil/proto/v1/analyst.proto\x12\x10geoveil.proto.v1\x1a\x1fgeoveil/proto/v1/campaign.proto\x1a\x1egoogle/protobuf/duration.proto\"M\n\x15\x43reateCampaignRequest\x12\x34\n\x08\x65nvelope\x18\x01 \x01(\x0b\x32\".geoveil.proto.v1.CampaignEnvelope\"1\n\x16\x43reateCampaignResponse\x12\x17\n\x0f\x63\x61mpaign_digest\x18\x01 \x01(\x0c\"+\n\x14\x43loseCampaignRequest\x12\x13\n\x0b\x63\x61mpaign_id\x18\x01 \x01(\t\"\x17\n\x15\x43loseCampaignResponse\"=\n\x14ListCampaignsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"f\n\x15ListCampaignsResponse\x12\x34\n\tcampaigns\x18\x01 \x03(\x0b\x32!.geoveil.proto.v1.CampaignSummary\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x88\x01\n\x0f\x43\x61mpaignSummary\x12\x34\n\x08\x65nvelope\x18\x01 \x01(\x0b\x32\".geoveil.proto.v1.CampaignEnvelope\x12.\n\x05state\x18\x02 \x01(\x0e\x32\x1f.geoveil.proto.v1.CampaignState\x12\x0f\n\x07reports\x18\x03 \x01(\x04\"q\n\x12GetEstimateRequest\x12\x13\n\x0b\x63\x61mpaign_id\x18\x01 \x01(\t\x12\x17\n\nconfidence\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x13\n\x06period\x18\x03 \x01(\rH\x01\x88\x01\x01\x42\r\n\x0b_confidenceB\t\n\x07_period\"\xa0\x02\n\x13GetEstimateResponse\x12\x34\n\x08\x65nvelope\x18\x01 \x01(\x0b\x32\".geoveil.proto.v1.CampaignEnvelope\x12.\n\x05state\x18\x02 \x01(\x0e\x32\x1f.geoveil.proto.v1.CampaignState\x12-\n\testimates\x18\x03 \x03(\x0b\x32\x1a.geoveil.proto.v1.Estimate\x12\x14\n\x0cunbiased_for\x18\x04 \x01(\t\x12*\n\x07privacy\x18\x05 \x01(\x0b\x32\x19.geoveil.proto.v1.Privacy\x12\x32\n\x0fprivacy_at_most\x18\x06 \x01(\x0b\x32\x19.geoveil.proto.v1.Privacy\"\xa0\x01\n\x14WatchEstimateRequest\x12\x13\n\x0b\x63\x61mpaign_id\x18\x01 \x01(\t\x12\x17\n\nconfidence\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x13\n\x06period\x18\x03 \x01(\rH\x01\x88\x01\x01\x12+\n\x08interval\x18\x04 \x01(\x0b\x32\x19.google.protobuf.DurationB\r\n\x0b_confidenceB\t\n\x07_period\"\x9f\x01\n\x16\x45stimateQueriesRequest\x12\x13\n\x0b\x63\x61mpaign_id\x18\x01 \x01(\t\x12(\n\x07queries\x18\x02 \x03(\x0b\x32\x17.geoveil.proto.v1.Query\x12\x17\n\nconfidence\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12\x13\n\x06period\x18\x04 \x01(\rH\x01\x88\x01\x01\x42\r\n\x0b_confidenceB\t\n\x07_period\"K\n\x14\x45xportReportsRequest\x12\x13\n\x0b\x63\x61mpaign_id\x18\x01 \x01(\t\x12\x13\n\x06period\x18\x02 \x01(\rH\x00\x88\x01\x01\x42\t\n\x07_period\"\xa8\x01\n\x15\x45xportReportsResponse\x12\x34\n\x08\x65nvelope\x18\x01 \x01(\x0b\x32\".geoveil.proto.v1.CampaignEnvelope\x12\x0f\n\x07periods\x18\x02 \x03(\r\x12\x15\n\rquery_indices\x18\x03 \x03(\r\x12\x31\n\x07\x63olumns\x18\x04 \x03(\x0b\x32 .geoveil.proto.v1.ExportedColumn\" \n\x0e\x45xportedColumn\x12\x0e\n\x06values\x18\x01 \x03(\x12\"\xb7\x02\n\x08\x45stimate\x12\r\n\x05label\x18\x01 \x01(\t\x12\t\n\x01n\x18\x02 \x01(\x04\x12\x12\n\x05value\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12\x1b\n\x0estandard_error\x18\x04 \x01(\x01H\x01\x88\x01\x01\x12\x12\n\nconfidence\x18\x05 \x01(\x01\x12\x13\n\x06\x63i_low\x18\x06 \x01(\x01H\x02\x88\x01\x01\x12\x14\n\x07\x63i_high\x18\x07 \x01(\x01H\x03\x88\x01\x01\x12\x0b\n\x03sum\x18\x08 \x01(\t\x12\x16\n\x0esum_of_squares\x18\t \x01(\t\x12\x0e\n\x06period\x18\n \x01(\r\x12\x38\n\x0fmedian_of_means\x18\x0b \x01(\x0b\x32\x1f.geoveil.proto.v1.MedianOfMeansB\x08\n\x06_valueB\x11\n\x0f_standard_errorB\t\n\x07_ci_lowB\n\n\x08_ci_high\"O\n\rMedianOfMeans\x12\r\n\x05value\x18\x01 \x01(\x01\x12\x0e\n\x06\x63i_low\x18\x02 \x01(\x01\x12\x0f\n\x07\x63i_high\x18\x03 \x01(\x01\x12\x0e\n\x06\x62locks\x18\x04 \x01(\r2\xb8\x05\n\x07\x41nalyst\x12\x63\n\x0e\x43reateCampaign\x12\'.geoveil.proto.v1.CreateCampaignRequest\x1a(.geoveil.proto.v1.CreateCampaignResponse\x12`\n\rCloseCampaign\x12&.geoveil.proto.v1.CloseCampaignRequest\x1a\'.geoveil.proto.v1.CloseCampaignResponse\x12`\n\rListCampaigns\x12&.geoveil.proto.v1.ListCampaignsRequest\x1a\'.geoveil.proto.v1.ListCampaignsResponse\x12Z\n\x0bGetEstimate\x12$.geoveil.proto.v1.GetEstimateRequest\x1a%.geoveil.proto.v1.GetEstimateResponse\x12`\n\rWatchEstimate\x12&.geoveil.proto.v1.WatchEstimateRequest\x1a%.geoveil.proto.v1.GetEstimateResponse0\x01\x12\x62\n\x0f\x45stimateQueries\x12(.geoveil.proto.v1.EstimateQueriesRequest\x1a%.geoveil.proto.v1.GetEstimateResponse\x12\x62\n\rExportReports\x12&.geoveil.proto.v1.ExportReportsRequest\x1a\'.geoveil.proto.v1.ExportReportsResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -42,29 +42,29 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CLOSECAMPAIGNRESPONSE']._serialized_start=292
   _globals['_CLOSECAMPAIGNRESPONSE']._serialized_end=315
   _globals['_LISTCAMPAIGNSREQUEST']._serialized_start=317
-  _globals['_LISTCAMPAIGNSREQUEST']._serialized_end=339
-  _globals['_LISTCAMPAIGNSRESPONSE']._serialized_start=341
-  _globals['_LISTCAMPAIGNSRESPONSE']._serialized_end=418
-  _globals['_CAMPAIGNSUMMARY']._serialized_start=421
-  _globals['_CAMPAIGNSUMMARY']._serialized_end=557
-  _globals['_GETESTIMATEREQUEST']._serialized_start=559
-  _globals['_GETESTIMATEREQUEST']._serialized_end=672
-  _globals['_GETESTIMATERESPONSE']._serialized_start=675
-  _globals['_GETESTIMATERESPONSE']._serialized_end=963
-  _globals['_WATCHESTIMATEREQUEST']._serialized_start=966
-  _globals['_WATCHESTIMATEREQUEST']._serialized_end=1126
-  _globals['_ESTIMATEQUERIESREQUEST']._serialized_start=1129
-  _globals['_ESTIMATEQUERIESREQUEST']._serialized_end=1288
-  _globals['_EXPORTREPORTSREQUEST']._serialized_start=1290
-  _globals['_EXPORTREPORTSREQUEST']._serialized_end=1365
-  _globals['_EXPORTREPORTSRESPONSE']._serialized_start=1368
-  _globals['_EXPORTREPORTSRESPONSE']._serialized_end=1536
-  _globals['_EXPORTEDCOLUMN']._serialized_start=1538
-  _globals['_EXPORTEDCOLUMN']._serialized_end=1570
-  _globals['_ESTIMATE']._serialized_start=1573
-  _globals['_ESTIMATE']._serialized_end=1884
-  _globals['_MEDIANOFMEANS']._serialized_start=1886
-  _globals['_MEDIANOFMEANS']._serialized_end=1965
-  _globals['_ANALYST']._serialized_start=1968
-  _globals['_ANALYST']._serialized_end=2664
+  _globals['_LISTCAMPAIGNSREQUEST']._serialized_end=378
+  _globals['_LISTCAMPAIGNSRESPONSE']._serialized_start=380
+  _globals['_LISTCAMPAIGNSRESPONSE']._serialized_end=482
+  _globals['_CAMPAIGNSUMMARY']._serialized_start=485
+  _globals['_CAMPAIGNSUMMARY']._serialized_end=621
+  _globals['_GETESTIMATEREQUEST']._serialized_start=623
+  _globals['_GETESTIMATEREQUEST']._serialized_end=736
+  _globals['_GETESTIMATERESPONSE']._serialized_start=739
+  _globals['_GETESTIMATERESPONSE']._serialized_end=1027
+  _globals['_WATCHESTIMATEREQUEST']._serialized_start=1030
+  _globals['_WATCHESTIMATEREQUEST']._serialized_end=1190
+  _globals['_ESTIMATEQUERIESREQUEST']._serialized_start=1193
+  _globals['_ESTIMATEQUERIESREQUEST']._serialized_end=1352
+  _globals['_EXPORTREPORTSREQUEST']._serialized_start=1354
+  _globals['_EXPORTREPORTSREQUEST']._serialized_end=1429
+  _globals['_EXPORTREPORTSRESPONSE']._serialized_start=1432
+  _globals['_EXPORTREPORTSRESPONSE']._serialized_end=1600
+  _globals['_EXPORTEDCOLUMN']._serialized_start=1602
+  _globals['_EXPORTEDCOLUMN']._serialized_end=1634
+  _globals['_ESTIMATE']._serialized_start=1637
+  _globals['_ESTIMATE']._serialized_end=1948
+  _globals['_MEDIANOFMEANS']._serialized_start=1950
+  _globals['_MEDIANOFMEANS']._serialized_end=2029
+  _globals['_ANALYST']._serialized_start=2032
+  _globals['_ANALYST']._serialized_end=2728
 # @@protoc_insertion_point(module_scope)

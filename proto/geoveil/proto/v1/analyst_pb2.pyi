@@ -75,9 +75,19 @@ global___CloseCampaignResponse = CloseCampaignResponse
 class ListCampaignsRequest(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
+    PAGE_SIZE_FIELD_NUMBER: builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: builtins.int
+    page_size: builtins.int
+    """At most this many, 1 to 1,000; 100 if 0. A page may hold fewer."""
+    page_token: builtins.str
+    """From the response before; empty for the first page."""
     def __init__(
         self,
+        *,
+        page_size: builtins.int = ...,
+        page_token: builtins.str = ...,
     ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["page_size", b"page_size", "page_token", b"page_token"]) -> None: ...
 
 global___ListCampaignsRequest = ListCampaignsRequest
 
@@ -86,14 +96,18 @@ class ListCampaignsResponse(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     CAMPAIGNS_FIELD_NUMBER: builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: builtins.int
+    next_page_token: builtins.str
+    """Empty if there are no more."""
     @property
     def campaigns(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___CampaignSummary]: ...
     def __init__(
         self,
         *,
         campaigns: collections.abc.Iterable[global___CampaignSummary] | None = ...,
+        next_page_token: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["campaigns", b"campaigns"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["campaigns", b"campaigns", "next_page_token", b"next_page_token"]) -> None: ...
 
 global___ListCampaignsResponse = ListCampaignsResponse
 
@@ -174,8 +188,8 @@ class GetEstimateResponse(google.protobuf.message.Message):
 
     @property
     def privacy(self) -> geoveil.proto.v1.campaign_pb2.Privacy:
-        """What a participant spent: in all or, if the campaign recurs, in every period
-        in which they answered.
+        """What a participant spent, all answers of a report together: in all or, if the
+        campaign recurs, in every period in which they answered.
         """
 
     @property

@@ -94,7 +94,8 @@ class AnalystServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListCampaigns(self, request, context):
-        """In order of creation.
+        """In order of creation, a page at a time. INVALID_ARGUMENT if page_token is
+        none that this server gave out.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

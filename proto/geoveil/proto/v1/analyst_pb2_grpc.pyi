@@ -41,7 +41,9 @@ class AnalystStub:
         geoveil.proto.v1.analyst_pb2.ListCampaignsRequest,
         geoveil.proto.v1.analyst_pb2.ListCampaignsResponse,
     ]
-    """In order of creation."""
+    """In order of creation, a page at a time. INVALID_ARGUMENT if page_token is
+    none that this server gave out.
+    """
 
     GetEstimate: grpc.UnaryUnaryMultiCallable[
         geoveil.proto.v1.analyst_pb2.GetEstimateRequest,
@@ -103,7 +105,9 @@ class AnalystAsyncStub:
         geoveil.proto.v1.analyst_pb2.ListCampaignsRequest,
         geoveil.proto.v1.analyst_pb2.ListCampaignsResponse,
     ]
-    """In order of creation."""
+    """In order of creation, a page at a time. INVALID_ARGUMENT if page_token is
+    none that this server gave out.
+    """
 
     GetEstimate: grpc.aio.UnaryUnaryMultiCallable[
         geoveil.proto.v1.analyst_pb2.GetEstimateRequest,
@@ -171,7 +175,9 @@ class AnalystServicer(metaclass=abc.ABCMeta):
         request: geoveil.proto.v1.analyst_pb2.ListCampaignsRequest,
         context: _ServicerContext,
     ) -> typing.Union[geoveil.proto.v1.analyst_pb2.ListCampaignsResponse, collections.abc.Awaitable[geoveil.proto.v1.analyst_pb2.ListCampaignsResponse]]:
-        """In order of creation."""
+        """In order of creation, a page at a time. INVALID_ARGUMENT if page_token is
+        none that this server gave out.
+        """
 
     @abc.abstractmethod
     def GetEstimate(

@@ -56,7 +56,9 @@ class BrowseCampaignsRequest(google.protobuf.message.Message):
     PAGE_SIZE_FIELD_NUMBER: builtins.int
     PAGE_TOKEN_FIELD_NUMBER: builtins.int
     page_size: builtins.int
-    """At most this many, 1 to 1,000; 100 if 0. A page may hold fewer."""
+    """At most this many, 1 to 1,000; 100 if 0. A page may hold fewer, even none,
+    and yet not be the last.
+    """
     page_token: builtins.str
     """From the response before; empty for the first page."""
     def __init__(

@@ -98,8 +98,8 @@ class Report(google.protobuf.message.Message):
     """Of a recurring campaign: which period it answers for, from 0. Else 0."""
     @property
     def answers(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Answer]:
-        """One for allocation partition, one per query for split; of a value campaign
-        one per coordinate.
+        """One for allocation partition, one per query for split and repeat; of a value
+        campaign one per coordinate.
         """
 
     def __init__(

@@ -1,0 +1,227 @@
+"""A process that forks while its client has a request under way: the fork waits until it has none.
+
+gRPC may crash or hang a child that is forked in the middle of a call. What each script looks at is
+the number of requests under way at the very moment of the fork.
+"""
+
+import asyncio
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from geoveil.campaign import Campaign, encode, seal
+from geoveil.client.gate import Gate
+from geoveil.proto.v1 import campaign_pb2, collector_pb2
+from tests.client.grpc_servers import serving
+
+SCRIPT = """
+import asyncio, os, sys, threading, time, warnings
+
+warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads, which this is about
+at_fork, gates = [], []
+# Registered before the client's, so that it runs after them.
+os.register_at_fork(before=lambda: at_fork.append([gate._inside for gate in gates]))
+
+from geoveil.client import AsyncClient, Client, Policy
+from geoveil.gp import GeoPrivacy
+
+kind, target = sys.argv[1:]
+policy = Policy({"household income": GeoPrivacy(1, 8000, "dollar")})
+
+def until(condition):
+    ends = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < ends
+        yield
+
+def forked(child):
+    process = os.fork()
+    if process == 0:
+        try:
+            child()
+        except BaseException as error:
+            print(repr(error), file=sys.stderr)
+            os._exit(1)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
+
+def blocking():
+    client = Client(target, policy=policy)
+    gates.append(client._gate)
+    for _ in range(3):
+        thread = threading.Thread(target=client.fetch, args=("income", 30))
+        thread.start()
+        for _ in until(lambda: client._gate._inside == 1):
+            time.sleep(0.001)
+        forked(lambda: client.fetch("income", 30))
+        thread.join()
+    client.close()
+
+async def awaited():
+    client = AsyncClient(target, policy=policy)
+    gates.append(client._own.gate)
+    for _ in range(3):
+        task = asyncio.create_task(client.fetch("income", 30))
+        for _ in until(lambda: client._own.gate._inside == 1):
+            await asyncio.sleep(0.001)
+        forked(lambda: asyncio.run(client.fetch("income", 30)))
+        assert (await task).campaign_id == "income"
+    await client.aclose()
+
+if kind == "blocking":
+    blocking()
+else:
+    asyncio.run(awaited())
+assert at_fork == [[0], [0], [0]], at_fork
+print("done")
+"""
+
+
+@pytest.mark.parametrize("kind", ["blocking", "asyncio"])
+@pytest.mark.parametrize("server", ["slow", "silent"])
+async def test_no_request_is_under_way_in_a_fork(
+    kind: str, server: str, campaign: Campaign
+) -> None:
+    """A slow server's answers are waited for; requests to a silent one are ended, and sent again.
+
+    The requests of children are answered at once: every second one, as each parent forks with one
+    request under way. A silent server's are told apart by what was cancelled before.
+    """
+    response = collector_pb2.GetCampaignResponse(
+        envelope=campaign_pb2.CampaignEnvelope.FromString(seal(encode(campaign))),
+        state=campaign_pb2.CAMPAIGN_STATE_OPEN,
+    )
+    silent = iter([True, False, False] * 3)
+
+    async def answer(request: Any, context: Any) -> collector_pb2.GetCampaignResponse:
+        if server == "slow":
+            await asyncio.sleep(0.2)
+        elif next(silent):
+            await asyncio.Event().wait()
+        return response
+
+    async with serving(answer) as (target, servicer):
+        script = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", SCRIPT, kind, target),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        try:
+            async with asyncio.timeout(100):
+                out, errors = await script.communicate()
+        finally:
+            if script.returncode is None:
+                script.kill()
+    assert (out, script.returncode) == (b"done\n", 0), errors.decode()
+    # Three times the parent's request and the child's; a silent server is asked once more.
+    assert len(servicer.time_left) == (6 if server == "slow" else 9)
+
+
+LOADING = """
+import os, sys, threading, time, warnings
+
+warnings.simplefilter("ignore", DeprecationWarning)
+loading = threading.Event()
+
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == "grpc" and not loading.is_set():
+            loading.set()
+            time.sleep(2)
+
+sys.meta_path.insert(0, Slow())
+from geoveil.client import Client, Policy, TransportError
+
+client = Client("127.0.0.1:1", policy=Policy({}))
+
+def ask():
+    try:
+        client.fetch("income", 5.0)
+    except TransportError:
+        print("asked", flush=True)
+
+thread = threading.Thread(target=ask)
+thread.start()
+loading.wait()
+process = os.fork()
+if process == 0:
+    ask()
+    os._exit(0)
+thread.join()
+os.waitpid(process, 0)
+"""
+
+
+def test_a_fork_waits_for_another_thread_that_loads_grpc() -> None:
+    """Else the child would wait for that module for ever."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOADING], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "asked\nasked\n"
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    gate = Gate()
+    yield gate
+    for _ in range(3):
+        gate.open()
+
+
+def entering(gate: Gate) -> tuple[threading.Thread, threading.Event]:
+    inside = threading.Event()
+
+    def enter() -> None:
+        gate.enter()
+        inside.set()
+
+    thread = threading.Thread(target=enter, daemon=True)
+    thread.start()
+    return thread, inside
+
+
+def test_a_gate_that_was_shut_twice_is_opened_twice(gate: Gate) -> None:
+    """As when two threads fork at once."""
+    gate.shut(1.0)
+    gate.shut(1.0)
+    thread, inside = entering(gate)
+    gate.open()
+    assert not inside.wait(0.1)
+    gate.open()
+    thread.join(10)
+    assert inside.is_set()
+
+
+def test_a_gate_that_was_never_shut_stays_open(gate: Gate) -> None:
+    gate.open()
+    thread, inside = entering(gate)
+    thread.join(10)
+    assert inside.is_set()
+    gate.shut(0.0)
+    assert not entering(gate)[1].wait(0.1)
+
+
+def test_requests_that_do_not_end_are_hurried() -> None:
+    ended: list[float] = []
+    gate = Gate(lambda: (ended.append(time.monotonic()), gate.leave())[0])
+    gate.enter()
+    began = time.monotonic()
+    gate.shut(0.05)
+    assert ended[0] - began >= 0.05
+    assert gate._inside == 0
+
+
+def test_requests_that_end_by_themselves_are_not_hurried() -> None:
+    hurried: list[bool] = []
+    gate = Gate(lambda: hurried.append(True))
+    with gate.passing():
+        threading.Timer(0.05, gate.leave).start()
+        gate.shut(30.0)
+        assert hurried == []
+        gate.open()
+        gate.enter()  # in place of the one that left

@@ -1,0 +1,170 @@
+"""Campaigns whose participants answer every query with all of ε: what is charged is the sum."""
+
+import math
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from geoveil.campaign import Allocation, Campaign, LipschitzLaplaceSpec
+from geoveil.client import Budget, BudgetExceeded, Limit, Policy, PolicyRefused, Window
+from geoveil.gp import GeoPrivacy, Threshold
+from geoveil.proto.v1 import report_pb2
+
+Make = Callable[..., Any]
+M = 3
+WEEK = timedelta(days=7)
+
+
+def dollars(epsilon: float) -> GeoPrivacy:
+    return GeoPrivacy(epsilon, 8000, "dollar")
+
+
+def policy_of(*, campaign: float = 100, lifetime: float | None = None, **more: Any) -> Policy:
+    most = None if lifetime is None else dollars(lifetime)
+    return Policy({"household income": Limit(campaign=dollars(campaign), lifetime=most, **more)})
+
+
+@pytest.fixture
+def repeat(make_campaign: Any, collector: Any) -> Campaign:
+    """Three questions, each answered for ε = 1 per 8,000 dollars."""
+    made: Campaign = make_campaign(
+        "repeat",
+        queries=tuple(Threshold(80_000 + 20_000 * i, 16_000, "smoothstep") for i in range(M)),
+        allocation=Allocation.REPEAT,
+    )
+    collector.add(made)
+    return made
+
+
+def test_all_queries_are_answered_and_all_of_them_are_charged(
+    make_either: Make, state_dir: Path | None, repeat: Campaign, collector: Any
+) -> None:
+    policy = policy_of(lifetime=10)
+    client = make_either(state_dir=state_dir, policy=policy, fetched=("repeat",))
+    receipt = client.contribute("repeat", 97_000)
+    assert receipt.privacy == dollars(M)
+    assert [answer.query_index for answer in receipt.answers] == [0, 1, 2]
+    assert client.flush().acknowledged == 1
+    (kept,) = client.history()
+    assert kept.privacy == dollars(M)
+    (budget,) = client.budgets()
+    assert budget == Budget(
+        attribute="household income", scope="lifetime", limit=dollars(10), spent=float(M)
+    )
+    (sent,) = collector.reports("repeat")
+    assert [a.query_index for a in sent.answers] == [0, 1, 2]
+    assert client.contribute("repeat", 1.0) == kept  # once, as ever
+    assert client.budgets() == (budget,)
+
+
+@pytest.mark.parametrize(
+    ("most", "permitted"),
+    [(1.0, False), (2.0, False), (math.nextafter(M, 0), False), (float(M), True), (4.0, True)],
+)
+def test_a_cap_is_compared_with_the_sum(
+    make_either: Make, repeat: Campaign, make_source: Any, most: float, permitted: bool
+) -> None:
+    """Between ε and mε as well: a cap on a campaign is none on each of its queries."""
+    source = make_source(0)
+    client = make_either(policy=policy_of(campaign=most), source=source)
+    if permitted:
+        client.fetch("repeat")
+        assert client.contribute("repeat", 97_000).privacy == dollars(M)
+        return
+    with pytest.raises(PolicyRefused) as refused:
+        client.fetch("repeat")
+    assert refused.value.asked == "ε = 3.0 per 8000.0 dollar"
+    assert source.draws == []
+
+
+def test_a_lifetime_has_room_for_the_sum_or_for_nothing(
+    make_either: Make, repeat: Campaign, make_source: Any
+) -> None:
+    source = make_source(0)
+    client = make_either(
+        policy=policy_of(lifetime=3.5), source=source, fetched=("income", "repeat")
+    )
+    client.contribute("income", 97_000)  # 2.5 are left: enough for one answer, not for three
+    drawn = list(source.draws)
+    with pytest.raises(BudgetExceeded) as refused:
+        client.contribute("repeat", 97_000)
+    assert (refused.value.spent, refused.value.asked) == (1.0, dollars(M))
+    assert source.draws == drawn
+    assert len(client.history()) == 1
+
+
+def test_a_window_frees_the_sum_at_once(
+    make_either: Make, repeat: Campaign, collector: Any, make_campaign: Any, fake_time: Any
+) -> None:
+    collector.add(make_campaign("other", queries=tuple(q.query for q in repeat.questions),
+                                allocation=Allocation.REPEAT))  # fmt: skip
+    window = Window(limit=dollars(5), length=4 * WEEK)
+    client = make_either(policy=policy_of(windows=(window,)), fetched=("repeat", "other"))
+    start = fake_time.date
+    client.contribute("repeat", 97_000)
+    with pytest.raises(BudgetExceeded) as refused:
+        client.contribute("other", 97_000)
+    assert refused.value.frees == start + 4 * WEEK
+    fake_time.date = start + 4 * WEEK
+    assert client.contribute("other", 97_000).privacy == dollars(M)
+
+
+def test_every_period_is_charged_the_sum(
+    make_either: Make, repeat: Campaign, collector: Any, make_campaign: Any, fake_time: Any
+) -> None:
+    opens = datetime(2026, 5, 1, tzinfo=UTC)
+    weekly = make_campaign(
+        "weekly",
+        queries=tuple(q.query for q in repeat.questions),
+        allocation=Allocation.REPEAT,
+        opens=opens,
+        closes=opens + 4 * WEEK,
+        period=WEEK,
+    )
+    collector.add(weekly)
+    client = make_either(policy=policy_of(campaign=7), fetched=("weekly",))
+    for period in range(2):
+        fake_time.date = opens + period * WEEK
+        assert client.contribute("weekly", 97_000).privacy == dollars(M)
+    fake_time.date = opens + 2 * WEEK
+    with pytest.raises(BudgetExceeded, match="this campaign") as refused:
+        client.contribute("weekly", 97_000)
+    assert refused.value.spent == 2 * M
+    assert weekly.total_privacy == dollars(4 * M)
+
+
+def test_what_is_charged_survives_the_process(
+    make_client: Make, repeat: Campaign, tmp_path: Path
+) -> None:
+    state_dir = tmp_path / "state"
+    first = make_client(state_dir=state_dir, policy=policy_of(lifetime=5), fetched=("repeat",))
+    first.contribute("repeat", 97_000)
+    first.close(0)
+    again = make_client(state_dir=state_dir, policy=policy_of(lifetime=5), fetched=("income",))
+    assert [b.spent for b in again.budgets()] == [float(M)]
+    again.contribute("income", 97_000)
+    assert [b.spent for b in again.budgets()] == [M + 1.0]
+
+
+def test_the_answers_of_a_report_are_drawn_independently(
+    make_client: Make, make_campaign: Any, collector: Any, make_source: Any
+) -> None:
+    """Two equal answers to one question put twice would mean that noise was used again."""
+    collector.add(
+        make_campaign(
+            "twice",
+            queries=(Threshold(97_000, 16_000, "smoothstep"),) * 2,
+            allocation=Allocation.REPEAT,
+            mechanism=LipschitzLaplaceSpec(),  # whose answers have no atoms
+        )
+    )
+    client = make_client(policy=policy_of(), fetched=("twice",), source=make_source(1))
+    client.contribute("twice", 97_000)
+    client.flush()
+    (sent,) = collector.reports("twice")
+    assert isinstance(sent, report_pb2.Report)
+    first, second = (answer.value for answer in sent.answers)
+    assert first != second
