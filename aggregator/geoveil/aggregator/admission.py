@@ -14,7 +14,11 @@ _INT64 = (-(2**63), 2**63 - 1)
 _MOST_SHOWN = 5
 _EVERY = "all the numbers from 0 to {last}, in order"
 _ANSWERS = MappingProxyType(
-    {Allocation.PARTITION: "one number from 0 to {last}", Allocation.SPLIT: _EVERY}
+    {
+        Allocation.PARTITION: "one number from 0 to {last}",
+        Allocation.SPLIT: _EVERY,
+        Allocation.REPEAT: _EVERY,
+    }
 )
 """What `Campaign.admits` asks for, in words."""
 NOT_BEGUN = "period must be one that has begun"
@@ -37,6 +41,9 @@ class Admission:
             (max(low, _INT64[0]), min(high, _INT64[1])) for low, high in campaign.ranges
         ]
         self._lows, self._highs = np.array(self._ranges, np.int64).T
+        # Nor is a value between the outputs of a channel one that it can produce.
+        self._outputs = {i: o for i, o in enumerate(campaign.outputs) if o is not None}
+        self._tables = {i: np.array(sorted(o), np.int64) for i, o in self._outputs.items()}
 
     def faults(self, reports: Sequence[Report]) -> list[Result | None]:
         """Return the fault of each report; of a request without any, at the cost of one."""
@@ -70,6 +77,10 @@ class Admission:
                     value,
                     f"an integer from {low} to {high}",
                 )
+            outputs = self._outputs.get(index)
+            if outputs is not None and value not in outputs:
+                expected = f"one of the {len(outputs)} outputs of its channel"
+                return _rejected(Reason.OUT_OF_RANGE, f"answer to query {index}", value, expected)
         return None
 
     def _sound(self, reports: ReportColumns) -> bool:
@@ -78,7 +89,12 @@ class Admission:
             return False
         low, high = self._lows[reports.indices], self._highs[reports.indices]
         in_range = (low <= reports.values) & (reports.values <= high)
-        return bool(in_range.all() and (reports.periods < self._periods).all())
+        if not in_range.all() or (reports.periods >= self._periods).any():
+            return False
+        return all(
+            np.isin(reports.values[reports.indices == index], outputs).all()
+            for index, outputs in self._tables.items()
+        )
 
     def _wrong_answers(self, indices: list[int]) -> Result:
         shown: object = indices

@@ -19,8 +19,8 @@ LOG_FORMATS = ("auto", "json", "human")
 class Settings:
     """Validated when made.
 
-    Limits on reports bound memory, so there a report to a campaign with allocation "split" counts
-    once per answer.
+    Limits on reports bound memory, so there a report with an answer to every query (allocation
+    "split" or "repeat") counts once per answer.
 
     Raises:
         ParameterError: naming the setting, its value and what is permitted.

@@ -1,7 +1,9 @@
 """From sums to what an analyst is shown, and what is not shown yet."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context
 from functools import reduce
 from operator import add
 from types import MappingProxyType
@@ -13,15 +15,16 @@ from geoveil.campaign import Allocation, Campaign
 from geoveil.gp import GeoPrivacy, ParameterError
 from geoveil.gp.estimation import Accumulator, Estimate, estimate
 
+_EVERYBODY = "the mean of the soft query over all who took part{period}"
 _MEANS: Mapping[Allocation, str] = MappingProxyType(
     {
         Allocation.PARTITION: "the mean of the soft query over all who took part{period}, of whom"
         " those who answered it are a random sample",
-        Allocation.SPLIT: "the mean of the soft query over all who took part{period}",
+        Allocation.SPLIT: _EVERYBODY,
+        Allocation.REPEAT: _EVERYBODY,
     }
 )
 _MEAN_POINT = "the mean of each coordinate over all who took part{period}"
-_LATER = _MEANS[Allocation.SPLIT]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ class Disclosure:
     unbiased_for: str
     """What every value estimates without bias."""
     privacy: GeoPrivacy
-    """What a participant spent in each period in which they answered."""
+    """What a participant spent, all answers together, in each period in which they answered."""
     privacy_at_most: GeoPrivacy
     """What a participant spent who answered in every period that has begun."""
 
@@ -88,8 +91,8 @@ def disclosed(
     return Disclosure(
         estimates=estimates,
         unbiased_for=unbiased_for(campaign, later=later),
-        privacy=campaign.privacy,
-        privacy_at_most=campaign.privacy.repeated(begun),
+        privacy=campaign.report_privacy,
+        privacy_at_most=campaign.report_privacy.repeated(begun),
     )
 
 
@@ -125,14 +128,24 @@ def unbiased_for(campaign: Campaign, *, later: bool = False) -> str:
         campaign: of the estimates.
         later: whether they are of queries that were asked of its points later.
     """
-    if not all(mechanism.unbiased for mechanism in campaign.mechanisms):
+    bias = max((mechanism.bias_bound for mechanism in campaign.mechanisms), default=0.0)
+    if bias == math.inf:
         return "Unbiased for nothing: the noise has no mean."
-    mean = _LATER if later else _MEAN_POINT if campaign.is_value else _MEANS[campaign.allocation]
+    nearly = "" if all(mechanism.unbiased for mechanism in campaign.mechanisms) else _within(bias)
+    mean = (
+        _EVERYBODY if later else _MEAN_POINT if campaign.is_value else _MEANS[campaign.allocation]
+    )
     period = " in the period" if campaign.period else ""
     moved = ""
     if campaign.attribute.coordinates is not None:
         moved = ", with places outside the campaign's area moved into it"
-    return f"Unbiased for {mean.format(period=period)}{moved}."
+    return f"Unbiased{nearly} for {mean.format(period=period)}{moved}."
+
+
+def _within(bias: float) -> str:
+    """Return the words for a bias that is known to be small, rounded up."""
+    shown = Context(prec=2, rounding=ROUND_CEILING).create_decimal(bias)
+    return f", but for a bias of at most {shown:g},"
 
 
 def _estimates(

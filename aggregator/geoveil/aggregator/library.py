@@ -55,11 +55,6 @@ class Library:
         record = await self._reader.call(lambda store: store.get_campaign(campaign_id))
         return await self._standing(record)
 
-    async def standings(self) -> list[CampaignStanding]:
-        """Return how all campaigns stand, in order of creation."""
-        records = await self._reader.call(lambda store: store.list_campaigns())
-        return [await self._standing(record) for record in records]
-
     async def publication(self, campaign_id: str) -> Publication:
         """Return a campaign ready for use."""
         task = self._loading.get(campaign_id)

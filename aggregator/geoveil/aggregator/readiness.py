@@ -3,11 +3,9 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from geoveil.aggregator.errors import Code, ServiceError
+from geoveil.aggregator.errors import ServiceError
 from geoveil.aggregator.writer import Writer
 
-NO_CAMPAIGN = ""
-"""No campaign has this id."""
 _PATIENCE_S = 5.0
 """Beyond the time that the database itself may wait for another process."""
 
@@ -76,9 +74,7 @@ async def writable(writer: Writer, busy_timeout_s: float) -> bool:
     """
     try:
         async with asyncio.timeout(busy_timeout_s + _PATIENCE_S):
-            await writer.call(lambda store: store.close_campaign(NO_CAMPAIGN))
-    except ServiceError as error:
-        return error.code is Code.CAMPAIGN_NOT_FOUND
-    except TimeoutError:
+            await writer.call(lambda store: store.probe())
+    except (ServiceError, TimeoutError):
         return False
     return True

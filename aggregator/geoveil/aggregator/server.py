@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import grpc
 import grpc.aio
@@ -16,11 +16,11 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-un
 from geoveil.aggregator.auth import Gate
 from geoveil.aggregator.config import Settings
 from geoveil.aggregator.database_url import DatabaseURL
+from geoveil.aggregator.edge import Authorise, Layered, Observe, guard
 from geoveil.aggregator.errors import ServiceError
 from geoveil.aggregator.health import Health
 from geoveil.aggregator.instrumentation import ObservedService, ObservedWriter, observed_store
-from geoveil.aggregator.interceptor import ErrorInterceptor
-from geoveil.aggregator.interceptors import AuthorisingInterceptor, ObservingInterceptor
+from geoveil.aggregator.interpreter import for_serving, serving_loop
 from geoveil.aggregator.logs import handle_loop_errors
 from geoveil.aggregator.metrics import Metrics, MetricsServer
 from geoveil.aggregator.rates import Rate, RateLimits
@@ -31,7 +31,6 @@ from geoveil.aggregator.servicers import AnalystServicer, CollectorServicer, add
 from geoveil.aggregator.store import Store
 from geoveil.aggregator.store import open_store as open_database
 from geoveil.aggregator.tls import Certificates, certificates
-from geoveil.campaign import State
 from geoveil.gp import ParameterError
 from geoveil.proto.v1 import analyst_pb2, collector_pb2
 from geoveil.proto.v1.analyst_pb2_grpc import add_AnalystServicer_to_server
@@ -184,11 +183,6 @@ class Aggregator:
 
     async def _listen(self, tls: Certificates | None, gate: Gate) -> None:
         server = self._server = grpc.aio.server(
-            interceptors=[
-                ObservingInterceptor(self._metrics),
-                AuthorisingInterceptor(gate, self._metrics.count_denial),
-                ErrorInterceptor(),
-            ],
             options=[
                 ("grpc.max_receive_message_length", self._settings.max_message_bytes),
                 ("grpc.http2.min_ping_interval_without_data_ms", _LEAST_PING_INTERVAL_MS),
@@ -196,15 +190,22 @@ class Aggregator:
                 ("grpc.so_reuseport", 0),  # two servers on one port would share its requests
             ],
         )
-        add_collector(CollectorServicer(self._service), server)
-        add_AnalystServicer_to_server(AnalystServicer(self._service), server)
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        # Generated code takes a server, of which it calls two methods.
+        layered: Any = Layered(
+            server,
+            Observe(self._metrics),
+            Authorise(gate, self._metrics.count_denial),
+            guard,
+        )
+        add_collector(CollectorServicer(self._service), layered)
+        add_AnalystServicer_to_server(AnalystServicer(self._service), layered)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, layered)
         if self._settings.reflection:
             # Only here: it registers descriptors of its own with the whole process.
-            from grpc_reflection.v1alpha import reflection  # type: ignore[import-untyped]  # no types
+            from geoveil.aggregator.edge.reflection import add_reflection
 
             names = (*_SERVICES, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name)
-            reflection.enable_server_reflection((*names, reflection.SERVICE_NAME), server)
+            add_reflection(names, layered)
         self._tell(True)  # the stores are open
         host = self._settings.host
         host = f"[{host}]" if ":" in host else host
@@ -242,11 +243,10 @@ class Aggregator:
     async def _count_campaigns(self) -> None:
         while True:
             try:
-                standings = await self._service.list_campaigns()
+                opened = await self._service.count_open_campaigns()
             except ServiceError:
                 _LOG.warning("the open campaigns can't be counted")
             else:
-                opened = sum(standing.state is State.OPEN for standing in standings)
                 self._metrics.campaigns_open.set(opened)
             await asyncio.sleep(_COUNT_CAMPAIGNS_S)
 
@@ -323,9 +323,10 @@ async def serve(
         loop.add_signal_handler(number, stop)
     try:
         async with Aggregator(settings, clock=clock) as aggregator:
-            if started is not None:
-                started(aggregator.address)
-            await told.wait()
+            with for_serving():
+                if started is not None:
+                    started(aggregator.address)
+                await told.wait()
             _LOG.info("told to stop")
     finally:
         for number in signals:
@@ -334,4 +335,5 @@ async def serve(
 
 def run(settings: Settings, *, started: Callable[[str], object] | None = None) -> None:
     """Do what `serve` does, from code that is not asynchronous."""
-    asyncio.run(serve(settings, started=started))
+    with asyncio.Runner(loop_factory=serving_loop) as runner:
+        runner.run(serve(settings, started=started))

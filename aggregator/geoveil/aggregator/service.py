@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 
 from geoveil.aggregator.admission import NOT_BEGUN
-from geoveil.aggregator.browsing import Page, page
+from geoveil.aggregator.browsing import Page, page, pages
 from geoveil.aggregator.config import Settings
 from geoveil.aggregator.errors import Code, ServiceError
 from geoveil.aggregator.estimates import Disclosure, disclose, disclosed, periods_shown
@@ -19,11 +19,11 @@ from geoveil.aggregator.rates import RateLimits
 from geoveil.aggregator.reader import Reader
 from geoveil.aggregator.report_columns import any_later
 from geoveil.aggregator.reports import Reason, Report, Result, Status
-from geoveil.aggregator.store import CampaignRecord, Outcome, Submission
+from geoveil.aggregator.store import CampaignPage, CampaignRecord, Outcome, Submission
 from geoveil.aggregator.values import estimate_queries
 from geoveil.aggregator.watching import Pace, watch
 from geoveil.aggregator.writer import Writer
-from geoveil.campaign import Campaign, PointQuestion, PublicKey
+from geoveil.campaign import Campaign, PointQuestion, PublicKey, State
 from geoveil.gp import ParameterError
 from geoveil.gp.estimation import Accumulator
 
@@ -129,9 +129,20 @@ class Service:
             self._limits.admit_peer(peer)
         return await self._library.standing(campaign_id)
 
-    async def list_campaigns(self) -> list[CampaignStanding]:
-        """Return all campaigns, in order of creation."""
-        return await self._library.standings()
+    async def list_campaigns(self, size: int = 0, token: str = "") -> Page:
+        """Return campaigns, in order of creation; see `page`.
+
+        Raises:
+            ParameterError: if the token is of no page, or the size out of range.
+        """
+        return await page(self._read_page, self._clock(), size, token, closed=True)
+
+    async def count_open_campaigns(self) -> int:
+        """Return how many campaigns take reports."""
+        count = 0
+        async for found in pages(self._read_page, self._clock):
+            count += sum(standing.state is State.OPEN for standing in found.standings)
+        return count
 
     async def browse_campaigns(self, size: int = 0, token: str = "", *, peer: str = "") -> Page:
         """Return campaigns that are open or will be, in order of creation; see `page`.
@@ -141,7 +152,7 @@ class Service:
             ServiceError: RATE_LIMITED.
         """
         self._limits.admit_peer(peer)
-        return page(await self._library.standings(), size, token)
+        return await page(self._read_page, self._clock(), size, token, closed=False)
 
     async def submit(
         self, campaign_id: str, campaign_digest: bytes, reports: Sequence[Report], peer: str = ""
@@ -269,6 +280,11 @@ class Service:
         """End all watches, with STOPPING: they would hold up a server that stops; idempotent."""
         self._pace.stop()
 
+    async def _read_page(self, after: str, limit: int, most_bytes: int) -> CampaignPage:
+        return await self._reader.call(
+            lambda store: store.campaign_page(after, limit=limit, most_bytes=most_bytes)
+        )
+
     async def _sums(
         self, campaign_id: str
     ) -> tuple[CampaignStanding, Layout, list[Accumulator], int]:
@@ -289,16 +305,18 @@ class Service:
     async def _count(self, publication: Publication, reports: Sequence[Report]) -> Iterator[Result]:
         """Return what became of reports that have no fault, in their order."""
         campaign = publication.campaign
-        latest = self._latest_period(campaign)
+        now = self._clock()
+        latest = campaign.period_at(now + self._skew)
+        admit = self._admits(campaign, now)
         if not any_later(reports, latest):
-            outcomes = await self._write(publication, reports, admit=self._admits(campaign))
+            outcomes = await self._write(publication, reports, admit=admit)
             return map(_RESULTS.__getitem__, outcomes)
         early = [report for report in reports if report.period > latest]
         in_time = [report for report in reports if report.period <= latest]
         # A period that has not begun takes no new report, but what was counted before the clock
         # was set back is still known. First, as a failure of what follows then leaves no trace.
         of_early = await self._write(publication, early, admit=False)
-        of_others = await self._write(publication, in_time, admit=self._admits(campaign))
+        of_others = await self._write(publication, in_time, admit=admit)
         return iter(
             [
                 _EARLY_RESULTS[next(of_early)] if r.period > latest else _RESULTS[next(of_others)]
@@ -315,12 +333,10 @@ class Service:
         submission = Submission(publication.campaign.campaign_id, packed, admit)
         return iter(await self._writer.submit(submission))
 
-    def _admits(self, campaign: Campaign) -> bool:
+    def _admits(self, campaign: Campaign, now: datetime) -> bool:
         """Return whether new reports are taken by the dates; the store knows if it was closed."""
-        now = self._clock()
         return campaign.opens <= now + self._skew and now - self._skew < campaign.closes
 
     def _latest_period(self, campaign: Campaign) -> int:
         """Return the last period that has begun, by the clock of a device that is ahead."""
-        now: datetime = self._clock()
-        return campaign.period_at(now + self._skew)
+        return campaign.period_at(self._clock() + self._skew)

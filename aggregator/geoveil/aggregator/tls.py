@@ -8,6 +8,7 @@ from typing import Any
 
 import grpc
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     PublicFormat,
@@ -19,6 +20,16 @@ from geoveil.aggregator.watched import Watched
 from geoveil.gp import ParameterError
 
 _LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class KeyPair:
+    """A certificate and its key, as PEM."""
+
+    chain: bytes
+    key: bytes
+    expires: datetime
+    """When the certificate ends."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -84,21 +95,11 @@ class Certificates:
         return latest.configuration
 
     def _load(self) -> _Loaded:
-        chain, key = _bytes("tls_certificate", self._certificate), _bytes("tls_key", self._key)
-        roots = None if self._client_ca is None else _bytes("tls_client_ca", self._client_ca)
-        own = _certificates("tls_certificate", self._certificate, chain)[0]
-        if roots is not None and self._client_ca is not None:
-            _certificates("tls_client_ca", self._client_ca, roots)
-        try:
-            public = load_pem_private_key(key, password=None).public_key()
-        except (ValueError, TypeError):  # TypeError: it needs a passphrase
-            expected = "a PEM file with a private key without a passphrase"
-            raise ParameterError("tls_key", str(self._key), expected) from None
-        form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-        if public.public_bytes(*form) != own.public_key().public_bytes(*form):
-            raise ParameterError("tls_key", str(self._key), "the key of tls_certificate")
-        configuration = grpc.ssl_server_certificate_configuration([(key, chain)], roots)
-        return _Loaded(configuration, own.not_valid_after_utc)
+        pair = read_pair(("tls_certificate", self._certificate), ("tls_key", self._key))
+        ca = self._client_ca
+        roots = None if ca is None else read_authorities("tls_client_ca", ca)
+        configuration = grpc.ssl_server_certificate_configuration([(pair.key, pair.chain)], roots)
+        return _Loaded(configuration, pair.expires)
 
 
 def certificates(settings: Settings) -> Certificates | None:
@@ -110,6 +111,45 @@ def certificates(settings: Settings) -> Certificates | None:
     if settings.tls_certificate is None or settings.tls_key is None:
         return None
     return Certificates(settings.tls_certificate, settings.tls_key, settings.tls_client_ca)
+
+
+def read_pair(certificate: tuple[str, Path], key: tuple[str, Path]) -> KeyPair:
+    """Read the files of a certificate and its key, and see that they fit together.
+
+    Args:
+        certificate: the name of the setting, for errors, and the PEM file: own certificate first.
+        key: likewise; the private key, without a passphrase.
+
+    Raises:
+        ParameterError: naming the setting of the file that can't be used.
+    """
+    chain, secret = _bytes(*certificate), _bytes(*key)
+    own = _certificates(*certificate, chain)[0]
+    name, path = key
+    try:
+        public = load_pem_private_key(secret, password=None).public_key()
+    except (ValueError, TypeError, UnsupportedAlgorithm):  # TypeError: it needs a passphrase
+        expected = "a PEM file with a private key without a passphrase"
+        raise ParameterError(name, str(path), expected) from None
+    form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    if public.public_bytes(*form) != own.public_key().public_bytes(*form):
+        raise ParameterError(name, str(path), f"the key of {certificate[0]}")
+    return KeyPair(chain, secret, own.not_valid_after_utc)
+
+
+def read_authorities(name: str, path: Path) -> bytes:
+    """Return the PEM of the certificates in a file.
+
+    Args:
+        name: of the setting, for errors.
+        path: of the file.
+
+    Raises:
+        ParameterError: naming the setting, if there are none or the file can't be read.
+    """
+    pem = _bytes(name, path)
+    _certificates(name, path, pem)
+    return pem
 
 
 def _certificates(name: str, path: Path, pem: bytes) -> list[x509.Certificate]:

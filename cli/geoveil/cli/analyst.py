@@ -5,10 +5,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Any
+from typing import Any
 
 import grpc
-import typer
 
 from geoveil.campaign import (
     Campaign,
@@ -18,6 +17,8 @@ from geoveil.campaign import (
     encode_point_question,
     seal,
 )
+from geoveil.cli.connection import Connection, advice, open_channel
+from geoveil.client import TLS
 from geoveil.client.transport import is_local
 from geoveil.gp import GeoVeilError
 from geoveil.proto.v1 import (
@@ -28,26 +29,12 @@ from geoveil.proto.v1 import (
     collector_pb2_grpc,
 )
 
-DEFAULT_SERVER = "127.0.0.1:7717"
 TIMEOUT_S = 15.0
+_ON_PAGE = 500
 TOKEN_VARIABLE = "GEOVEIL_TOKEN"  # noqa: S105 - its name
 """Of the environment: holds the token that the server asks for, if it does."""
 TOKEN_FILE_VARIABLE = "GEOVEIL_TOKEN_FILE"  # noqa: S105 - its name
 """Likewise, the name of a file that holds it."""
-
-Server = Annotated[
-    str, typer.Option("--server", "-s", envvar="GEOVEIL_SERVER", help="Address of the aggregator.")
-]
-RootCertificates = Annotated[
-    Path | None,
-    typer.Option(
-        "--tls-roots",
-        envvar="GEOVEIL_TLS_ROOTS",
-        exists=True,
-        dir_okay=False,
-        help="Talk TLS, trusting the certificates in this PEM file.",
-    ),
-]
 
 
 class ServerError(GeoVeilError):
@@ -59,7 +46,7 @@ class Analyst:
 
     Args:
         server: host:port.
-        roots: PEM file of root certificates; None talks in the clear.
+        tls: how to know the server, and it the caller; None talks in the clear.
 
     A token in the environment, or in a file that it names, goes with every call; never in the clear
     to another machine.
@@ -69,24 +56,29 @@ class Analyst:
             call, when the server refuses it or can't be reached.
     """
 
-    def __init__(self, server: str, roots: Path | None = None) -> None:
+    def __init__(self, server: str, tls: TLS | None = None) -> None:
         self._server = server
+        self._tls = tls
         token = _token()
-        if token and roots is None and not is_local(server):
+        if token and tls is None and not is_local(server):
             raise ServerError(
                 f"{server} is not on this machine, and a token is sent over TLS only: give"
                 " --tls-roots"
             )
-        self._channel = (
-            grpc.insecure_channel(server)
-            if roots is None
-            else grpc.secure_channel(
-                server, grpc.ssl_channel_credentials(root_certificates=roots.read_bytes())
-            )
-        )
+        self._channel = open_channel(server, tls)
         self._stub = analyst_pb2_grpc.AnalystStub(self._channel)
         self._collector = collector_pb2_grpc.CollectorStub(self._channel)
         self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
+
+    @classmethod
+    def of(cls, connection: Connection) -> "Analyst":
+        """Return the connection that options ask for.
+
+        Raises:
+            ParameterError: if a file of TLS can't be used.
+            ServerError: as `Analyst`.
+        """
+        return cls(connection.server, connection.tls())
 
     def __enter__(self) -> "Analyst":
         return self
@@ -108,12 +100,18 @@ class Analyst:
                 request, timeout=TIMEOUT_S, metadata=self._metadata
             ).campaign_digest
 
-    def list(self) -> list[analyst_pb2.CampaignSummary]:
-        """Return every campaign, in order of creation."""
-        request = analyst_pb2.ListCampaignsRequest()
-        with self._mapped():
-            response = self._stub.ListCampaigns(request, timeout=TIMEOUT_S, metadata=self._metadata)
-            return list(response.campaigns)
+    def list(self) -> Iterator[analyst_pb2.CampaignSummary]:
+        """Yield every campaign, in order of creation; asks for a page when it is needed."""
+        request = analyst_pb2.ListCampaignsRequest(page_size=_ON_PAGE)
+        while True:
+            with self._mapped():
+                response = self._stub.ListCampaigns(
+                    request, timeout=TIMEOUT_S, metadata=self._metadata
+                )
+            yield from response.campaigns
+            request.page_token = response.next_page_token
+            if not request.page_token:
+                return
 
     def close_campaign(self, campaign_id: str) -> None:
         """Stop a campaign from taking reports."""
@@ -183,7 +181,7 @@ class Analyst:
             if code is grpc.StatusCode.UNAVAILABLE and not _answered(error):
                 raise ServerError(
                     f"no aggregator answers at {self._server}: start one with 'geoveil serve',"
-                    " or name another with --server"
+                    f" or name another with --server, {advice(self._tls)}"
                 ) from error
             hint = ""
             if code is grpc.StatusCode.UNAUTHENTICATED:

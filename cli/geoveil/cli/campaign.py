@@ -23,7 +23,7 @@ from geoveil.campaign import (
     decode,
     encode,
 )
-from geoveil.cli.analyst import DEFAULT_SERVER, Analyst, RootCertificates, Server
+from geoveil.cli.analyst import Analyst
 from geoveil.cli.campaign_export import export
 from geoveil.cli.campaign_text import (
     coordinates,
@@ -33,9 +33,10 @@ from geoveil.cli.campaign_text import (
     signed_by,
     slug,
 )
+from geoveil.cli.connection import Connection, connects
 from geoveil.cli.console import out, privacy_text
 from geoveil.cli.plan_file import campaign_of
-from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError, Threshold
+from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError, Threshold, validation
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.proto.v1 import campaign_pb2
 
@@ -43,6 +44,8 @@ app = typer.Typer(help="Create, sign, list and close campaigns.", no_args_is_hel
 
 app.command()(export)
 
+_LONGEST_DAYS = 1_000_000.0
+_RADIUS_M = 60_000.0
 _MECHANISMS: dict[str, MechanismSpec] = {
     "debiased": DebiasedLaplaceSpec(),
     "smooth": SmoothSpec(0.15),
@@ -51,6 +54,7 @@ _MECHANISMS: dict[str, MechanismSpec] = {
 
 
 @app.command()
+@connects
 def create(
     title: Annotated[str, typer.Argument(help="One line that people read.")],
     epsilon: Annotated[
@@ -64,7 +68,9 @@ def create(
         Path | None,
         typer.Option(help="Ask what 'geoveil plan --out' planned, in place of the flags below."),
     ] = None,
-    unit: Annotated[str, typer.Option(help="Unit of PER; 'metre' for places.")] = "metre",
+    unit: Annotated[
+        str | None, typer.Option(help="Unit of PER; metre by default, as for places.")
+    ] = None,
     threshold: Annotated[
         list[float] | None, typer.Option(help="Share above this value. May be repeated.")
     ] = None,
@@ -85,7 +91,9 @@ def create(
         str | None,
         typer.Option(help="'longitude,latitude' of the area's centre; the first place by default."),
     ] = None,
-    radius: Annotated[float, typer.Option(help="Of the area, in metres.")] = 60_000.0,
+    radius: Annotated[
+        float | None, typer.Option(help="Of the area, in metres; 60000 by default.")
+    ] = None,
     points: Annotated[
         bool,
         typer.Option(
@@ -97,13 +105,16 @@ def create(
     dimension: Annotated[
         int | None, typer.Option(help="Numbers of a point that is no place, 1 to 3; 1 by default.")
     ] = None,
-    mechanism: Annotated[str, typer.Option(help=", ".join(_MECHANISMS))] = "debiased",
-    split: Annotated[
-        bool,
+    mechanism: Annotated[
+        str | None, typer.Option(help=f"{', '.join(_MECHANISMS)}; debiased by default.")
+    ] = None,
+    allocation: Annotated[
+        Allocation | None,
         typer.Option(
-            help="Everyone answers all queries with a part of ε, instead of one with all."
+            help="Everyone answers one query, drawn at random, with ε (partition, the default); or"
+            " all m queries with ε/m each (split); or all with ε each, mε in all (repeat)."
         ),
-    ] = False,
+    ] = None,
     days: Annotated[float, typer.Option(help="How long it takes reports, from now.")] = 30.0,
     every: Annotated[
         str | None,
@@ -127,8 +138,8 @@ def create(
     campaign_id: Annotated[
         str | None, typer.Option("--id", help="Made from the title by default.")
     ] = None,
-    server: Server = DEFAULT_SERVER,
-    tls_roots: RootCertificates = None,
+    *,
+    connection: Connection,
 ) -> None:
     """Publish a campaign and print its id.
 
@@ -137,6 +148,7 @@ def create(
 
     With a plan: geoveil campaign create "Income above 100k" --plan plan.toml
     """
+    validation.between("days", days, 0, _LONGEST_DAYS, low_open=True)
     now = datetime.now(UTC)
     later: dict[str, Any] = {
         "campaign_id": campaign_id or slug(title),
@@ -148,19 +160,23 @@ def create(
     }
     if plan is not None:
         said = {
-            "epsilon": epsilon, "per": per, "threshold": threshold, "width": width,
-            "place": place, "bandwidth": bandwidth, "center": center, "points": points,
-            "dimension": dimension, "split": split,
+            "epsilon": epsilon, "per": per, "unit": unit, "threshold": threshold or None,
+            "width": width, "place": place or None, "bandwidth": bandwidth, "center": center,
+            "radius": radius, "points": points or None, "dimension": dimension,
+            "mechanism": mechanism, "allocation": allocation and allocation.value,
         }  # fmt: skip
         for name, value in said.items():
-            if value:
-                raise ParameterError(name, value, "left out: the plan says it")
+            if value is not None:
+                raise ParameterError(f"--{name}", value, "left out: the plan says it")
         campaign = campaign_of(plan, attribute=attribute, **later)
     else:
         if epsilon is None or per is None or attribute is None:
             needed = {"epsilon": epsilon, "per": per, "attribute": attribute}
             name = next(name for name, value in needed.items() if value is None)
             raise ParameterError(f"--{name}", None, "given, unless there is a --plan")
+        unit = "metre" if unit is None else unit
+        radius = _RADIUS_M if radius is None else radius
+        mechanism = "debiased" if mechanism is None else mechanism
         if mechanism not in _MECHANISMS:
             raise ParameterError("mechanism", mechanism, "one of " + ", ".join(_MECHANISMS))
         spec: MechanismSpec | PlanarLaplaceSpec = _MECHANISMS[mechanism]
@@ -198,11 +214,11 @@ def create(
             privacy=privacy,
             questions=tuple(questions),
             mechanism=spec,
-            allocation=Allocation.SPLIT if split else Allocation.PARTITION,
+            allocation=allocation or Allocation.PARTITION,
             **later,
         )
     key = None if sign_key is None else SigningKey.from_pem(sign_key.read_bytes())
-    with Analyst(server, tls_roots) as analyst:
+    with Analyst.of(connection) as analyst:
         digest = analyst.create(encode(campaign), key)
     out.print(f"[bold]{campaign.campaign_id}[/]  {privacy_text(campaign)}  sha256:{digest.hex()}")
     if campaign.period is not None:
@@ -232,10 +248,11 @@ def keygen(
 
 
 @app.command("list")
-def list_(server: Server = DEFAULT_SERVER, tls_roots: RootCertificates = None) -> None:
+@connects
+def list_(connection: Connection) -> None:
     """List all campaigns."""
-    with Analyst(server, tls_roots) as analyst:
-        summaries = analyst.list()
+    with Analyst.of(connection) as analyst:
+        summaries = list(analyst.list())
     table = Table(
         *("id", "title", "state", "privacy", "closes (UTC)", "reports", "signed by"),
         box=SIMPLE_HEAD,
@@ -258,12 +275,13 @@ def list_(server: Server = DEFAULT_SERVER, tls_roots: RootCertificates = None) -
 
 
 @app.command()
+@connects
 def close(
     campaign_id: Annotated[str, typer.Argument(help="Of the campaign.")],
-    server: Server = DEFAULT_SERVER,
-    tls_roots: RootCertificates = None,
+    *,
+    connection: Connection,
 ) -> None:
     """Stop a campaign from taking reports; its estimate stays."""
-    with Analyst(server, tls_roots) as analyst:
+    with Analyst.of(connection) as analyst:
         analyst.close_campaign(campaign_id)
     out.print(f"{campaign_id} is closed")

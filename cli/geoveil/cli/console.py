@@ -26,5 +26,8 @@ def number(value: float | None, digits: int = 4) -> str:
 
 
 def privacy_text(campaign: Campaign) -> str:
-    """Return a campaign's guarantee, ε with its unit."""
-    return str(campaign.privacy)
+    """Return what a report costs, ε with its unit, and how it adds up if it is a sum."""
+    spent = str(campaign.report_privacy)
+    if campaign.report_privacy == campaign.privacy:
+        return spent
+    return f"{spent}: {campaign.answers:,} answers of ε = {campaign.privacy.epsilon:g} each"

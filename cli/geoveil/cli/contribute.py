@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from geoveil.campaign import Campaign, decode, signer
-from geoveil.cli.analyst import DEFAULT_SERVER, TIMEOUT_S, RootCertificates, Server
+from geoveil.cli.analyst import TIMEOUT_S
+from geoveil.cli.connection import Connection, connects
 from geoveil.cli.console import err, out, privacy_text
 from geoveil.client import (
-    TLS,
     Client,
     GrpcTransport,
     Limit,
@@ -28,9 +28,11 @@ _OUTCOMES = {
     Status.EXPIRED: "given up",
     Status.REJECTED: "rejected",
     Status.ACKNOWLEDGED: "counted",
+    Status.UNDELIVERABLE: "damaged, and given up",
 }
 
 
+@connects
 def contribute(
     campaign_id: Annotated[str, typer.Argument(help="Of the campaign.")],
     yes: Annotated[
@@ -40,16 +42,15 @@ def contribute(
         Path | None,
         typer.Option(help="Where this device remembers what it sent; one per person."),
     ] = None,
-    server: Server = DEFAULT_SERVER,
-    tls_roots: RootCertificates = None,
+    *,
+    connection: Connection,
 ) -> None:
     """Perturb a value on this machine and send the result, once per campaign.
 
     The value is read from standard input or asked for without echo; it is not an argument, because
     the shell's history and the list of processes would keep it. Places: 'longitude,latitude'.
     """
-    tls = None if tls_roots is None else TLS(root_certificates=tls_roots.read_bytes())
-    transport = GrpcTransport(server, tls=tls)
+    transport = GrpcTransport(connection.server, tls=connection.tls())
     try:
         _take_part(transport, campaign_id, yes, state_dir or default_state())
     finally:
@@ -64,8 +65,9 @@ def _take_part(transport: Transport, campaign_id: str, yes: bool, state_dir: Pat
     err.print(f"Asks for: {campaign.attribute.name}, in {_kind(campaign)}.")
     err.print(f"Signed by: {'nobody' if asker is None else asker}.")
     err.print(
-        f"Privacy: {privacy_text(campaign)}: values that far apart are at most"
-        f" e^{campaign.privacy.epsilon:g} times as likely to give the same report."
+        f"Privacy: {privacy_text(campaign)}. Values {campaign.privacy.per:g}"
+        f" {campaign.privacy.unit} apart are at most e^{campaign.report_privacy.epsilon:g} times as"
+        " likely to give the same report."
     )
     if not yes and not typer.confirm("Take part?", err=True):
         raise typer.Exit(1)
@@ -81,8 +83,7 @@ def _take_part(transport: Transport, campaign_id: str, yes: bool, state_dir: Pat
 
 def policy_for(campaign: Campaign) -> Policy:
     """Return what somebody permits who says yes: all periods of this campaign, and no other."""
-    most = campaign.privacy.repeated(campaign.periods)
-    return Policy({campaign.attribute.name: Limit(campaign=most)})
+    return Policy({campaign.attribute.name: Limit(campaign=campaign.total_privacy)})
 
 
 def _show(campaign: Campaign, receipt: Receipt) -> None:

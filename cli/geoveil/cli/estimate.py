@@ -9,13 +9,15 @@ from rich.table import Table
 
 from geoveil.campaign import Campaign
 from geoveil.cli import records
-from geoveil.cli.analyst import DEFAULT_SERVER, Analyst, RootCertificates, Server
+from geoveil.cli.analyst import Analyst
+from geoveil.cli.connection import Connection, connects
 from geoveil.cli.console import number, out
 from geoveil.cli.later import questions
 from geoveil.gp import GeoPrivacy, ParameterError
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2
 
 
+@connects
 def estimate(
     campaign_id: Annotated[str, typer.Argument(help="Of the campaign.")],
     confidence: Annotated[float, typer.Option(help="Of the interval, in (0, 1).")] = 0.95,
@@ -60,8 +62,8 @@ def estimate(
         bool, typer.Option("--watch", help="Print again when reports come, until it is closed.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
-    server: Server = DEFAULT_SERVER,
-    tls_roots: RootCertificates = None,
+    *,
+    connection: Connection,
 ) -> None:
     """Print the unbiased estimate of every query of a campaign.
 
@@ -71,7 +73,7 @@ def estimate(
     Example: geoveil estimate where --place Midtown=-73.985,40.755 --bandwidth 1000
     """
     show = _print_json if as_json else _print_table
-    with Analyst(server, tls_roots) as analyst:
+    with Analyst.of(connection) as analyst:
         if threshold or place or region:
             if watch:
                 raise ParameterError(

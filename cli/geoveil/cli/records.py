@@ -9,7 +9,7 @@ from geoveil.proto.v1 import analyst_pb2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One query's estimate. None where there are too few reports."""
+    """One query's estimate. None where there are too few reports; ε is of a whole report."""
 
     name: str
     estimate: float | None
@@ -42,7 +42,7 @@ def _records(campaign: Campaign, response: analyst_pb2.GetEstimateResponse) -> I
             ci_low=estimate.ci_low if shown else None,
             ci_high=estimate.ci_high if shown else None,
             n=estimate.n,
-            epsilon=campaign.privacy.epsilon,
-            per=campaign.privacy.per,
-            unit=campaign.privacy.unit,
+            epsilon=campaign.report_privacy.epsilon,
+            per=campaign.report_privacy.per,
+            unit=campaign.report_privacy.unit,
         )

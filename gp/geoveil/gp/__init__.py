@@ -11,6 +11,8 @@ from geoveil.gp.errors import (
 from geoveil.gp.exact import RandomSource, SeededSource, SystemSource, paced
 from geoveil.gp.mechanisms import (
     ApproximateLaplace,
+    Channel,
+    ChannelMechanism,
     DebiasedLaplace,
     LinearProgramMechanism,
     LipschitzMechanism,
@@ -53,6 +55,8 @@ from geoveil.gp.queries import (
 __all__ = [
     "NOISES",
     "ApproximateLaplace",
+    "Channel",
+    "ChannelMechanism",
     "DebiasedLaplace",
     "Disc",
     "FormulaProfile",

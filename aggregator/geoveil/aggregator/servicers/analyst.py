@@ -22,7 +22,7 @@ _DEFAULT_INTERVAL_S = 10.0
 
 
 class AnalystServicer(WireServicer):
-    """Translates; errors are mapped by `ErrorInterceptor`."""
+    """Translates; errors are mapped by `geoveil.aggregator.edge.guard`."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -46,7 +46,7 @@ class AnalystServicer(WireServicer):
         self, request: pb.ListCampaignsRequest, context: Any
     ) -> pb.ListCampaignsResponse:
         """See analyst.proto."""
-        standings = await self._service.list_campaigns()
+        page = await self._service.list_campaigns(request.page_size, request.page_token)
         return pb.ListCampaignsResponse(
             campaigns=[
                 pb.CampaignSummary(
@@ -54,8 +54,9 @@ class AnalystServicer(WireServicer):
                     state=STATES[standing.state],
                     reports=standing.record.reports,
                 )
-                for standing in standings
-            ]
+                for standing in page.standings
+            ],
+            next_page_token=page.next_token,
         )
 
     async def GetEstimate(  # noqa: N802 - the wire contract names it

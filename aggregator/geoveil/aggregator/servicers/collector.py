@@ -1,11 +1,10 @@
 """What devices talk to."""
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import grpc
-import grpc.aio
 
 from geoveil.aggregator.library import CampaignStanding
 from geoveil.aggregator.reports import Report, Result
@@ -17,15 +16,12 @@ from geoveil.proto.v1.collector_pb2_grpc import CollectorServicer as WireService
 from geoveil.proto.v1.collector_pb2_grpc import add_CollectorServicer_to_server
 
 _Submission = Columns | pb.SubmitReportsRequest
-_NAME = pb.DESCRIPTOR.services_by_name["Collector"].full_name
-
-
 _MANY = 1_000
 """Reports that are translated off the event loop."""
 
 
 class CollectorServicer(WireServicer):
-    """Translates; errors are mapped by `ErrorInterceptor`."""
+    """Translates; errors are mapped by `geoveil.aggregator.edge.guard`."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -86,20 +82,31 @@ class CollectorServicer(WireServicer):
         )
 
 
-def add_collector(servicer: CollectorServicer, server: grpc.aio.Server) -> None:
-    """Let a server answer the calls of devices."""
-    fast: dict[str, Any] = {
-        "SubmitReports": grpc.unary_unary_rpc_method_handler(
-            servicer.submit, request_deserializer=_read
-        ),
-        "SubmitReportStream": grpc.stream_stream_rpc_method_handler(
-            servicer.submit_stream, request_deserializer=_read
-        ),
-    }
-    # gRPC takes the handler that was registered last or, in older versions, added first.
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_NAME, fast),))
-    add_CollectorServicer_to_server(servicer, server)
-    server.add_registered_method_handlers(_NAME, fast)
+def add_collector(servicer: CollectorServicer, server: Any) -> None:
+    """Let a server, or what takes services in place of one, answer the calls of devices."""
+    faster: Any = _Faster(servicer, server)
+    add_CollectorServicer_to_server(servicer, faster)
+
+
+class _Faster:
+    """Takes methods as generated code adds them, and hands them on with those for raw bytes."""
+
+    def __init__(self, servicer: CollectorServicer, server: Any) -> None:
+        self._server = server
+        self._faster: dict[str, Any] = {
+            "SubmitReports": grpc.unary_unary_rpc_method_handler(
+                servicer.submit, request_deserializer=_read
+            ),
+            "SubmitReportStream": grpc.stream_stream_rpc_method_handler(
+                servicer.submit_stream, request_deserializer=_read
+            ),
+        }
+
+    def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Any]) -> None:
+        self._server.add_registered_method_handlers(service, {**handlers, **self._faster})
+
+    def add_generic_rpc_handlers(self, handlers: object) -> None:
+        """Pass over: the same come by name."""
 
 
 def _read(message: bytes) -> _Submission:

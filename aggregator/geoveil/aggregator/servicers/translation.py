@@ -1,6 +1,7 @@
 """Words of the domain in the words of the wire."""
 
 from collections.abc import Sequence
+from functools import cache
 from types import MappingProxyType
 
 from geoveil.aggregator.exporting import Rows
@@ -76,9 +77,25 @@ def serialized_results(of_reports: Sequence[Result]) -> bytes:
     pieces: dict[int, bytes] = {}
     for of_report in of_reports:
         if id(of_report) not in pieces:
-            one = collector_pb2.SubmitReportsResponse(results=results([of_report]))
-            pieces[id(of_report)] = one.SerializeToString()
+            pieces[id(of_report)] = _serialized(of_report)
     return b"".join([pieces[id(of_report)] for of_report in of_reports])
+
+
+def _serialized(result: Result) -> bytes:
+    # What has a detail is not kept: it may quote a report.
+    if result.detail or result.reason is not None:
+        return _serialize(result)
+    return _without_reason(result.status)
+
+
+@cache
+def _without_reason(status: Status) -> bytes:
+    return _serialize(Result(status))
+
+
+def _serialize(result: Result) -> bytes:
+    one = collector_pb2.SubmitReportsResponse(results=results([result]))
+    return one.SerializeToString()
 
 
 def point_questions(request: analyst_pb2.EstimateQueriesRequest) -> list[PointQuestion]:

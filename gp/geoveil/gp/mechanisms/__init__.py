@@ -3,6 +3,8 @@
 from geoveil.gp.mechanisms.approximate import ApproximateLaplace
 from geoveil.gp.mechanisms.base import Mechanism
 from geoveil.gp.mechanisms.channel import LinearProgramMechanism
+from geoveil.gp.mechanisms.channel_mechanism import ChannelMechanism
+from geoveil.gp.mechanisms.channel_record import Channel
 from geoveil.gp.mechanisms.debiased import DebiasedLaplace
 from geoveil.gp.mechanisms.lipschitz import LipschitzMechanism
 from geoveil.gp.mechanisms.local import LocalLaplace
@@ -14,6 +16,8 @@ from geoveil.gp.mechanisms.vector import VectorSmoothMechanism
 
 __all__ = [
     "ApproximateLaplace",
+    "Channel",
+    "ChannelMechanism",
     "DebiasedLaplace",
     "LinearProgramMechanism",
     "LipschitzMechanism",

@@ -45,17 +45,22 @@ class Mechanism(ABC):
     _privacy_kind: ClassVar[type] = GeoPrivacy
 
     def __init__(self, query: Query, privacy: GeoPrivacy | LocalPrivacy) -> None:
+        self._check(query, privacy)
+        self.query = query
+        self.privacy = privacy
+        self.step_exponent = 0
+
+    @classmethod
+    def _check(cls, query: Query, privacy: GeoPrivacy | LocalPrivacy) -> None:
+        """Refuse what no mechanism of this kind can be made of."""
         if not isinstance(query, Query):
             raise ParameterError(
                 "query", query, "a Query, for example Threshold(at=..., width=...)"
             )
-        if not isinstance(privacy, self._privacy_kind):
-            raise ParameterError("privacy", privacy, f"a {self._privacy_kind.__name__}")
+        if not isinstance(privacy, cls._privacy_kind):
+            raise ParameterError("privacy", privacy, f"a {cls._privacy_kind.__name__}")
         if isinstance(privacy, GeoPrivacy):
             require_comparable(query, privacy)
-        self.query = query
-        self.privacy = privacy
-        self.step_exponent = 0
 
     def _choose_step(self, step: float | None) -> None:
         """Set the grid; a subclass calls this when it knows its scale."""
@@ -76,6 +81,11 @@ class Mechanism(ABC):
         """Whether the mean of a report is f(x) for every x."""
 
     @property
+    def bias_bound(self) -> float:
+        """Bound on |mean − f| over all points; infinite if none is known."""
+        return 0.0 if self.unbiased else math.inf
+
+    @property
     def step(self) -> float:
         """Spacing of the output grid: a release k stands for k·step."""
         return math.ldexp(1.0, self.step_exponent)
@@ -84,6 +94,11 @@ class Mechanism(ABC):
     def grid_range(self) -> tuple[int, int]:
         """The least and greatest integer that `release` can return."""
         return INT64_MIN, INT64_MAX
+
+    @property
+    def outputs(self) -> tuple[int, ...] | None:
+        """All that `release` can return, increasing; None if that is all of `grid_range`."""
+        return None
 
     def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Simulated:
         """Return one float64 report per point. NOT private on a computer: for experiments.

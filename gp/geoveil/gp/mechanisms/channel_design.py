@@ -1,7 +1,6 @@
 """The grid of an optimal channel, the means of its rows, and the table [MATH §8]."""
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
@@ -14,6 +13,7 @@ from geoveil.gp.mechanisms.channel_bias import bias_bound
 from geoveil.gp.mechanisms.channel_grid import Grid
 from geoveil.gp.mechanisms.channel_prior import SETTLED, ScalarPrior, is_even, variation
 from geoveil.gp.mechanisms.channel_program import Program, solve
+from geoveil.gp.mechanisms.channel_record import Channel
 from geoveil.gp.mechanisms.channel_table import Table, rounded
 from geoveil.gp.queries.profiles.base import Profile
 
@@ -41,18 +41,6 @@ REACH_OF_OUTPUTS = 3.0
 """Range of outputs that are tried beyond φ, in units of L/rate; the best use less than one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Design:
-    """A checked channel on the scalar."""
-
-    grid: Grid
-    table: Table
-    even: bool
-    """Whether it is a channel on |s|."""
-    bias: float
-    """Bound on |mean − φ|, for every s."""
-
-
 @lru_cache(maxsize=64)
 def design(
     profile: Profile,
@@ -61,7 +49,7 @@ def design(
     step_exponent: int,
     tolerance: float,
     quick: bool = False,
-) -> Design:
+) -> Channel:
     """Return the best channel for a prior; it remembers the last ones.
 
     Args:
@@ -97,24 +85,22 @@ def design(
     )
     rounds = _QUICK_ROUNDS if quick else _ROUNDS
     means = tuple(Fraction(f) / step for f in targets.tolist())
-    table = _table(program, means, ratios, rounds)
-    exact = np.array([float(mean * step) for mean in table.means])
-    return Design(grid, table, even, bias_bound(profile, grid, exact, even))
+    return Channel(grid, _table(program, means, ratios, rounds), step_exponent, even)
 
 
 def _table(
     program: Program, means: tuple[Fraction, ...], ratios: tuple[Fraction, ...], rounds: int
 ) -> Table:
     """Return a table that has passed the check, with as little of the uniform row as that takes."""
-    refused = UnsupportedError("no table was made")
+    refused = None
     for floor in _FLOORS:
         channel = solve(program, rounds, floor)
         outputs = tuple(round(y / program.spacing) for y in channel.outputs.tolist())
         try:
             return rounded(outputs, channel.table, means, ratios)
-        except UnsupportedError as error:
+        except ParameterError as error:
             refused = error
-    raise refused
+    raise UnsupportedError(f"no table passes the check: {refused}")
 
 
 def _grid(profile: Profile, rate: Fraction, places: Array, tolerance: float, quick: bool) -> Grid:

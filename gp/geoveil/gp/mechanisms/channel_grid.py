@@ -37,13 +37,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.gp.arithmetic import Real
-from geoveil.gp.errors import UnsupportedError
+from geoveil.gp.errors import ParameterError, UnsupportedError
+from geoveil.gp.validation import FARTHEST
 
 Array = NDArray[np.float64]
 
 _BITS = 40
 """Ratios are multiples of 2^-40: what is lost is below 10^-12."""
-_Triple = tuple[Fraction, Fraction, Fraction]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Cell:
     first: bool
     last: bool
 
-    def bernstein(self, triple: _Triple) -> _Triple:
+    def bernstein(self, triple: tuple[Real, Real, Real]) -> tuple[Real, Real, Real]:
         """Return (b₀, b₁, b₂)."""
         a, b, c = triple
         return (a if self.first else (a + b) / 2), b, (c if self.last else (b + c) / 2)
@@ -79,10 +79,26 @@ class Grid:
     Args:
         edges: ends of the segments, increasing: doubles, exactly.
         counts: number of cells of each segment.
+
+    Raises:
+        ParameterError: if edges do not increase or are not finite, or a segment has no cell.
+
+    Example:
+        >>> Grid((0.0, 1.0, 3.0), (2, 1)).knots.tolist()
+        [0.0, 0.5, 1.0, 3.0]
     """
 
     edges: tuple[float, ...]
     counts: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        edges, counts = self.edges, self.counts
+        if not counts or len(edges) != len(counts) + 1:
+            raise ParameterError("edges", f"{len(edges)} numbers", f"{len(counts) + 1}, at least 2")
+        if not max(map(abs, edges)) <= FARTHEST or not all(a < b for a, b in pairwise(edges)):
+            raise ParameterError("edges", edges, f"increasing numbers, at most {FARTHEST:g}")
+        if min(counts) < 1:
+            raise ParameterError("counts", counts, "integers >= 1")
 
     @property
     def rows(self) -> int:
@@ -145,15 +161,18 @@ def _cells(grid: Grid) -> tuple[Cell, ...]:
 
 def keeps(cell: Cell, rate: Fraction, left: Fraction, right: Fraction) -> bool:
     """Return whether |∂_s log P| ≤ rate on the cell, whatever rows the two ratios permit."""
-    e = rate * cell.width
+    return _keeps(cell, rate * cell.width, left, right)
+
+
+def _keeps(cell: Cell, e: Real, left: Real, right: Real) -> bool:
     mirror = Cell(cell.row, cell.start, cell.width, cell.last, cell.first)
     return e <= 2 and _rises_within(cell, e, left, right) and _rises_within(mirror, e, right, left)
 
 
-def _rises_within(cell: Cell, e: Fraction, left: Fraction, right: Fraction) -> bool:
-    b0, b1, b2 = cell.bernstein((1 / left, Fraction(1), right))
+def _rises_within(cell: Cell, e: Real, left: Real, right: Real) -> bool:
+    b0, b1, b2 = cell.bernstein((1 / left, 1, right))
     k0, k1, k2 = e * b0 - 2 * (b1 - b0), e * b1 - (b2 - b0), e * b2 - 2 * (b2 - b1)
-    return k0 >= 0 and k2 >= 0 and (k1 >= 0 or k1 * k1 <= k0 * k2)
+    return bool(k0 >= 0 and k2 >= 0 and (k1 >= 0 or k1 * k1 <= k0 * k2))
 
 
 @lru_cache(maxsize=64)
@@ -162,7 +181,9 @@ def _ratios(grid: Grid, rate: Fraction) -> tuple[Fraction, ...]:
     for (low, high), count in zip(pairwise(grid.edges), grid.counts, strict=True):
         inner, end = _links(rate * (Fraction(high) - Fraction(low)) / count, count == 1)
         found += [end, *[inner] * (count - 1), end]
-    if not all(keeps(c, rate, found[c.row], found[c.row + 1]) for c in grid.cells):
+    # Most cells of a segment are alike.
+    kinds = {(c.width, c.first, c.last, found[c.row], found[c.row + 1]): c for c in grid.cells}
+    if not all(keeps(c, rate, found[c.row], found[c.row + 1]) for c in kinds.values()):
         raise UnsupportedError("the grid is too coarse for the guarantee: use more cells")
     return tuple(found)
 
@@ -172,17 +193,35 @@ def _links(e: Fraction, single: bool) -> tuple[Fraction, Fraction]:
     """Return the ratio between inner rows, then that at the ends of a segment, for e = εΔ."""
     zero, one = Fraction(0), Fraction(1)
     inside, end = Cell(0, zero, one, False, False), Cell(0, zero, one, True, single)
-    inner = _largest(lambda r: keeps(inside, e, r, r), 1 + 3 * e)
-    return inner, _largest(lambda r: keeps(end, e, r, r if single else inner), 1 + e)
+    inner = _largest(lambda r, rate: _keeps(inside, rate, r, r), e, 1 + 3 * e)
+    beside = _largest(lambda r, rate: _keeps(end, rate, r, r if single else inner), e, 1 + e)
+    return inner, beside
 
 
-def _largest(holds: Callable[[Fraction], bool], most: Fraction) -> Fraction:
-    """Return the largest multiple of 2^-40, from 1 up to `most`, for which all smaller ones hold.
+def _largest(holds: Callable[[Real, Real], bool], e: Fraction, most: Fraction) -> Fraction:
+    """Return the largest multiple r of 2^-40, from 1 up to `most`, for which holds(r, e).
 
-    By bisection: what holds is checked again where it is used.
+    By bisection, all smaller ones hold: with floats first, which leaves few steps to be exact. What
+    holds is checked again where it is used.
     """
-    low, high = 1 << _BITS, math.ceil(most * (1 << _BITS))
+    unit = 1 << _BITS
+    low, high = unit, math.ceil(most * unit)
+    rough = float(e)
+
+    def exact(k: int) -> bool:
+        return holds(Fraction(k, unit), e)
+
+    near = _last(low, high, lambda k: holds(k / unit, rough))
+    for reach in (2, 1 << 10, high):
+        a, b = max(low, near - reach), min(high, near + reach)
+        if (a == low or exact(a)) and (b == high or not exact(b)):
+            break
+    return Fraction(_last(a, b, exact), unit)
+
+
+def _last(low: int, high: int, holds: Callable[[int], bool]) -> int:
+    """Return the last integer from `low` up to, not including, `high` for which all hold."""
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if holds(Fraction(middle, 1 << _BITS)) else (low, middle)
-    return Fraction(low, 1 << _BITS)
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low

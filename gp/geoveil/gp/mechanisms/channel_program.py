@@ -71,7 +71,7 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True)
-class Channel:
+class Solution:
     """An optimum over given outputs, to the solver's tolerance, with its dual."""
 
     outputs: Array
@@ -82,7 +82,7 @@ class Channel:
     cost: float
 
 
-def solve(program: Program, rounds: int, floor: float = 0.0) -> Channel:
+def solve(program: Program, rounds: int, floor: float = 0.0) -> Solution:
     """Return an optimal channel, over outputs that are found on the way.
 
     Args:
@@ -111,7 +111,7 @@ def solve(program: Program, rounds: int, floor: float = 0.0) -> Channel:
     return channel
 
 
-def optimum(program: Program, outputs: Array, floor: float = 0.0) -> Channel:
+def optimum(program: Program, outputs: Array, floor: float = 0.0) -> Solution:
     """Return the best channel over these outputs; see `solve`."""
     from scipy import sparse
     from scipy.optimize import linprog
@@ -153,7 +153,7 @@ def optimum(program: Program, outputs: Array, floor: float = 0.0) -> Channel:
     # The dual for y, from that for (y − center)/half; costs were divided by half².
     slope = result.eqlin.marginals[rows:] * half
     alpha = result.eqlin.marginals[:rows] * half**2 - slope * center
-    return Channel(
+    return Solution(
         outputs,
         (1 - floor) * table + floor / columns,
         alpha,
@@ -177,7 +177,7 @@ def _least(program: Program, costs: Array) -> Array:
     return total
 
 
-def certified(program: Program, channel: Channel) -> float:
+def certified(program: Program, channel: Solution) -> float:
     """Return a number that no channel costs less than, whatever its outputs. See the module.
 
     It is a proof up to the rounding of float64, for which 1e-9 of it is given away.
@@ -198,7 +198,7 @@ def certified(program: Program, channel: Channel) -> float:
     return max(bound * (1 - _ROUNDING), 0.0)
 
 
-def _needed(program: Program, channel: Channel, mesh: Array, shift: Array) -> float:
+def _needed(program: Program, channel: Solution, mesh: Array, shift: Array) -> float:
     """Return a κ for which α − κ·shift is dual feasible on the mesh; infinite if it proves nothing.
 
     Args:

@@ -5,6 +5,7 @@ smaller ratios and with a little of the uniform row in every row, is rounded to 
 and means are made right, and every condition is decided in integers.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -12,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.gp.errors import UnsupportedError
+from geoveil.gp.errors import ParameterError
 
 Array = NDArray[np.float64]
 
@@ -21,51 +22,68 @@ BITS = 60
 TOTAL = 1 << BITS
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Table:
-    """Rows of integers that add up to 2^60, private by the ratios between neighbours.
+    """Rows of integers that add up to 2^60: distributions over the same outputs.
 
     Args:
         outputs: increasing integers k, which stand for k·step.
         rows: counts > 0; rows[j][i]/2^60 is the probability of outputs[i] in row j.
-        ratios: exact; neighbouring rows differ at most by these factors, in every column.
 
     Raises:
-        UnsupportedError: if a row does not add up, a count is not positive, or a ratio is exceeded.
+        ParameterError: if the outputs do not increase, a count is not positive, or a row does not
+            add up.
 
     Example:
         >>> half = TOTAL // 2
-        >>> Table((0, 1), ((half, half), (half // 2, TOTAL - half // 2)), (Fraction(2),)).rows[1][0]
-        288230376151711744
-        >>> Table((0, 1), ((half, half), (half // 2 - 1, TOTAL - half // 2 + 1)), (Fraction(2),))
+        >>> table = Table((0, 1), ((half, half), (half // 2, TOTAL - half // 2)))
+        >>> table.require_within((Fraction(2),))
+        >>> table.require_within((Fraction(199, 100),))  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         ...
-        geoveil.gp.errors.UnsupportedError: rows 0 and 1 of the table differ by more than a factor 2
+        geoveil.gp.errors.ParameterError: ratio of rows 0 and 1 must be at most 1.99, got ...
+        >>> Table((0, 1), ((half, half + 1),))  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        geoveil.gp.errors.ParameterError: rows[0] must be 2 counts > 0 that add up to 2^60, got ...
     """
 
     outputs: tuple[int, ...]
     rows: tuple[tuple[int, ...], ...]
-    ratios: tuple[Fraction, ...]
 
     def __post_init__(self) -> None:
-        rows, outputs = self.rows, self.outputs
-        if any(a >= b for a, b in pairwise(outputs)):
-            raise UnsupportedError("the outputs of the table are not increasing")
-        if len(self.ratios) != len(rows) - 1:
-            raise UnsupportedError("the table needs one ratio between two rows")
-        for j, row in enumerate(rows):
+        outputs = self.outputs
+        if not outputs or any(a >= b for a, b in pairwise(outputs)):
+            raise ParameterError("outputs", f"{len(outputs)} integers", "increasing, at least one")
+        for j, row in enumerate(self.rows):
             if len(row) != len(outputs) or min(row) <= 0 or sum(row) != TOTAL:
-                raise UnsupportedError(
-                    f"row {j} of the table is not {len(outputs)} counts > 0 that add up to 2^{BITS}"
+                raise ParameterError(
+                    f"rows[{j}]",
+                    f"{len(row)} counts that add up to 2^{BITS} + {sum(row) - TOTAL}",
+                    f"{len(outputs)} counts > 0 that add up to 2^{BITS}",
                 )
-        for j, ratio in enumerate(self.ratios):
+
+    def require_within(self, ratios: Sequence[Fraction]) -> None:
+        """Refuse the table unless neighbouring rows differ at most by these factors, exactly.
+
+        Args:
+            ratios: one for every two neighbours, for all of their columns.
+
+        Raises:
+            ParameterError: naming the rows.
+        """
+        if len(ratios) != len(self.rows) - 1:
+            raise ParameterError("rows", len(self.rows), f"{len(ratios) + 1}, as the grid has")
+        for j, ratio in enumerate(ratios):
             up, down = ratio.numerator, ratio.denominator
-            for a, b in zip(rows[j], rows[j + 1], strict=True):
+            for a, b in zip(self.rows[j], self.rows[j + 1], strict=True):
                 if a * down > b * up or b * down > a * up:
-                    raise UnsupportedError(
-                        f"rows {j} and {j + 1} of the table differ by more than a factor"
-                        f" {float(ratio):g}"
+                    raise ParameterError(
+                        f"ratio of rows {j} and {j + 1}", "more", f"at most {float(ratio):.9g}"
                     )
+
+    def __repr__(self) -> str:
+        return f"Table({len(self.rows)} rows over {len(self.outputs)} outputs)"
 
     @property
     def means(self) -> tuple[Fraction, ...]:
@@ -85,7 +103,7 @@ def rounded(
     outputs: tuple[int, ...],
     table: Array,
     means: tuple[Fraction, ...],
-    ratios: tuple[Fraction, ...],
+    ratios: Sequence[Fraction],
 ) -> Table:
     """Return the table nearest to a float one, with rows and means right.
 
@@ -95,16 +113,18 @@ def rounded(
         outputs: increasing integers k, at least two.
         table: probabilities > 0, (M, m).
         means: what the rows are to have for the mean of k.
-        ratios: see `Table`.
+        ratios: see `Table.require_within`.
 
     Raises:
-        UnsupportedError: if the result is not private by these ratios.
+        ParameterError: if the result is not private by these ratios.
     """
     rows = tuple(
         _corrected(outputs, [int(p) for p in np.ldexp(row, BITS)], mean)
         for row, mean in zip(table, means, strict=True)
     )
-    return Table(outputs, rows, ratios)
+    made = Table(outputs, rows)
+    made.require_within(ratios)
+    return made
 
 
 def _corrected(outputs: tuple[int, ...], row: list[int], mean: Fraction) -> tuple[int, ...]:

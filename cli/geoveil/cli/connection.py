@@ -1,0 +1,146 @@
+"""Which aggregator a command talks to, and how: the same options for every command that does."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any
+
+import grpc
+import typer
+
+from geoveil.client import TLS
+from geoveil.gp import ParameterError
+
+DEFAULT_SERVER = "127.0.0.1:7717"
+
+_Server = Annotated[
+    str, typer.Option("--server", "-s", envvar="GEOVEIL_SERVER", help="Address of the aggregator.")
+]
+
+
+def _file(option: str, help_text: str) -> Any:
+    name = option.removeprefix("--").replace("-", "_").upper()
+    return Annotated[
+        Path | None,
+        typer.Option(option, envvar=f"GEOVEIL_{name}", dir_okay=False, help=help_text),
+    ]
+
+
+_OPTIONS: dict[str, tuple[Any, Any]] = {
+    "server": (_Server, DEFAULT_SERVER),
+    "tls_roots": (
+        _file("--tls-roots", "Talk TLS, trusting the certificates in this PEM file."),
+        None,
+    ),
+    "tls_client_certificate": (
+        _file(
+            "--tls-client-certificate",
+            "PEM certificate chain of yours, for a server with tls_client_ca.",
+        ),
+        None,
+    ),
+    "tls_client_key": (_file("--tls-client-key", "PEM private key of that certificate."), None),
+}
+"""Name → annotation and default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """What the options say of an aggregator.
+
+    Raises:
+        ParameterError: if only one of certificate and key is given; naming the option.
+    """
+
+    server: str = DEFAULT_SERVER
+    """A gRPC address."""
+    tls_roots: Path | None = None
+    """PEM file of the authorities to trust; None: those that gRPC comes with, if there is TLS."""
+    tls_client_certificate: Path | None = None
+    """PEM file of the caller's own certificate and those up to its authority."""
+    tls_client_key: Path | None = None
+    """PEM file of the key of that certificate, without a passphrase."""
+
+    def __post_init__(self) -> None:
+        if (self.tls_client_certificate is None) != (self.tls_client_key is None):
+            names = ("tls_client_certificate", "tls_client_key")
+            missing, given = names if self.tls_client_certificate is None else names[::-1]
+            raise ParameterError(missing, None, f"given together with {given}")
+
+    def tls(self) -> TLS | None:
+        """Read the files; None if there are none, and so no TLS.
+
+        Raises:
+            ParameterError: naming the option of a file that can't be used.
+        """
+        if self.tls_roots is None and self.tls_client_certificate is None:
+            return None
+        # Imported here: without TLS nobody pays for it.
+        from geoveil.aggregator.tls import read_authorities, read_pair
+
+        path = self.tls_roots
+        roots = None if path is None else read_authorities("tls_roots", path)
+        if self.tls_client_certificate is None or self.tls_client_key is None:
+            return TLS(root_certificates=roots)
+        pair = read_pair(
+            ("tls_client_certificate", self.tls_client_certificate),
+            ("tls_client_key", self.tls_client_key),
+        )
+        return TLS(root_certificates=roots, certificate_chain=pair.chain, private_key=pair.key)
+
+
+def connects(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of a connection, in place of its argument `connection`.
+
+    Example:
+        >>> @connects
+        ... def show(name: str, connection: Connection) -> None:
+        ...     print(name, connection.server)
+        >>> show(name="a", server="localhost:1", tls_roots=None)
+        a localhost:1
+        >>> list(inspect.signature(show).parameters)
+        ['name', 'server', 'tls_roots', 'tls_client_certificate', 'tls_client_key']
+    """
+    signature = inspect.signature(command)
+    own = [p for p in signature.parameters.values() if p.name != "connection"]
+    more = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        for name, (kind, default) in _OPTIONS.items()
+    ]
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        options = {name: given.pop(name) for name in _OPTIONS if name in given}
+        command(**given, connection=Connection(**options))
+
+    # Both are read by typer: the one for defaults, the other for kinds.
+    run.__signature__ = signature.replace(parameters=[*own, *more])  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in (*own, *more)}
+    return run
+
+
+def open_channel(server: str, tls: TLS | None) -> grpc.Channel:
+    """Return a channel to a server; in the clear without TLS."""
+    if tls is None:
+        return grpc.insecure_channel(server)
+    credentials = grpc.ssl_channel_credentials(
+        tls.root_certificates, tls.private_key, tls.certificate_chain
+    )
+    return grpc.secure_channel(server, credentials)
+
+
+def advice(tls: TLS | None) -> str:
+    """Return what may be wrong with a connection that does not come about."""
+    if tls is None:
+        return "or, if it talks TLS, give --tls-roots"
+    if tls.certificate_chain is None:
+        return (
+            "or its certificate is not of --tls-roots or for another name, or it asks for"
+            " --tls-client-certificate"
+        )
+    return (
+        "or its certificate is not of --tls-roots or for another name, or yours is not of its"
+        " tls_client_ca"
+    )

@@ -1,0 +1,212 @@
+"""Reports drawn from a channel that is given as data, once it has been checked [MATH §8]."""
+
+import math
+from fractions import Fraction
+from functools import cached_property, partial
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from geoveil.gp.arithmetic import Real
+from geoveil.gp.errors import ParameterError
+from geoveil.gp.exact.ball import BALL
+from geoveil.gp.mechanisms.base import Array, Mechanism
+from geoveil.gp.mechanisms.channel_bias import bias_bound
+from geoveil.gp.mechanisms.channel_grid import Cell
+from geoveil.gp.mechanisms.channel_prior import is_even
+from geoveil.gp.mechanisms.channel_record import Channel
+from geoveil.gp.mechanisms.channel_table import BITS
+from geoveil.gp.privacy import GeoPrivacy
+from geoveil.gp.queries.base import Query
+
+AS_GOOD_AS_NONE = 2.0**-40
+"""A bias below this is the rounding of φ."""
+_MOST_BIAS = 0.1
+
+
+class ChannelMechanism(Mechanism):
+    """A report by a table of probabilities that somebody else has found.
+
+    Before anything is drawn, every ratio between the rows is decided in integers: what does not
+    keep the privacy between all s, by the theorem of `channel_grid`, is refused. Rows and signs are
+    checked when the `Channel` is made. So a table need not be trusted, wherever it comes from, nor
+    solved again: it needs no solver, and gives the same reports on every machine.
+
+    The mean is the spline of the means of the rows. How far it is from f at most, at any s, is
+    computed, too (`bias_bound`, in float64); it takes no part in the guarantee.
+
+    Args:
+        query: f. Its s(x) is what the channel is asked about.
+        privacy: what the channel is to keep, in the unit of x.
+        channel: for example that of a `LinearProgramMechanism`.
+        step: see `Mechanism`; that of the channel by default, or finer.
+
+    Raises:
+        ParameterError: if two rows differ by more than the privacy permits, or the mean of reports
+            is more than 0.1 from f somewhere: then the channel is one for another query.
+        UnsupportedError: if the cells of the channel are too wide for the theorem.
+
+    Example:
+        >>> from geoveil.gp import GeoPrivacy, LinearProgramMechanism, Threshold
+        >>> q, p = Threshold(at=100_000, width=16_000), GeoPrivacy(epsilon=1.0, per=8000.0)
+        >>> channel = LinearProgramMechanism(q, p, quick=True).channel
+        >>> ChannelMechanism(q, p, channel).unbiased
+        True
+        >>> less = GeoPrivacy(epsilon=0.999, per=8000.0)
+        >>> ChannelMechanism(q, less, channel)  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        geoveil.gp.errors.ParameterError: ratio of rows 0 and 1 must be at most 1.06231615, got ...
+    """
+
+    privacy: GeoPrivacy
+
+    def __init__(
+        self, query: Query, privacy: GeoPrivacy, channel: Channel, *, step: float | None = None
+    ) -> None:
+        super().__init__(query, privacy)
+        if not isinstance(channel, Channel):
+            raise ParameterError("channel", channel, "a Channel")
+        self.channel = channel
+        self._choose_step(step)
+        if self.step_exponent > channel.step_exponent:
+            raise ParameterError(
+                "step", self.step, f"at most 2^{channel.step_exponent}, as the channel has"
+            )
+        channel.table.require_within(channel.grid.ratios(privacy.exact_rate))
+        self._check_bias()
+
+    def _check_bias(self) -> None:
+        profile, channel = self.query.profile, self.channel
+        if channel.even and not is_even(profile):
+            raise ParameterError("channel", channel, f"one on s, as {profile!r} is not even")
+        with np.errstate(all="ignore"):  # a bound that is no number is refused
+            bias = bias_bound(profile, channel.grid, channel.means, channel.even)
+        if not bias <= _MOST_BIAS:
+            raise ParameterError(
+                "bias of the channel", bias, f"at most {_MOST_BIAS} for this query"
+            )
+        self._bias = bias
+
+    @property
+    def bias_bound(self) -> float:
+        """Bound on |mean − f| over all points."""
+        return self._bias
+
+    @property
+    def unbiased(self) -> bool:
+        """See `Mechanism.unbiased`: to the rounding of f; see `bias_bound`."""
+        return self.bias_bound <= AS_GOOD_AS_NONE
+
+    @property
+    def atoms(self) -> tuple[float, ...]:
+        """All outputs."""
+        return tuple(self._atoms.tolist())
+
+    @property
+    def grid_range(self) -> tuple[int, int]:
+        """See `Mechanism.grid_range`: the least and the greatest output."""
+        return self.outputs[0], self.outputs[-1]
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """See `Mechanism.outputs`."""
+        shift = self.channel.step_exponent - self.step_exponent
+        return tuple(k << shift for k in self.channel.table.outputs)
+
+    def mean(self, x: ArrayLike) -> Array:
+        """See `Mechanism.mean`: within `bias_bound` of f."""
+        return self._mean(self._scalar(x))
+
+    def _folded(self, s: Array) -> Array:
+        return np.abs(s) if self.channel.even else np.asarray(s)
+
+    def _mean(self, s: Array) -> Array:
+        return self.channel.grid.mix(self._means, self._folded(s))
+
+    def _simulate(self, s: Array, rng: np.random.Generator) -> Array:
+        """See `Mechanism._simulate`: a row by its share, then an output of that row."""
+        first, shares = self.channel.grid.locate(self._folded(s))
+        pick = rng.random(s.shape)
+        row = first + (pick > shares[..., 0]) + (pick > shares[..., 0] + shares[..., 1])
+        stacked = (np.cumsum(self._probabilities, axis=1)[:, :-1] + np.arange(
+            len(self._means))[:, None])  # fmt: skip
+        index = np.searchsorted(stacked.ravel(), row + rng.random(s.shape), side="right")
+        return np.asarray(self._atoms[index - row * stacked.shape[1]])
+
+    def _ideal(self, s: Real, u: Real) -> Real:
+        """See `Mechanism._ideal`: the output whose share of [0, 1] holds U."""
+        grid = self.channel.grid
+        low, high = (BALL.constant(edge) for edge in (grid.edges[0], grid.edges[-1]))
+        inside = BALL.clip(BALL.absolute(s) if self.channel.even else s, low, high)
+        edges = [BALL.constant(cell.start) for cell in grid.cells[1:]]
+        return BALL.piecewise(inside, edges, [partial(self._on_cell, c, u) for c in grid.cells])
+
+    def _on_cell(self, cell: Cell, u: Real, s: Real) -> Real:
+        theta = (s - BALL.constant(cell.start)) / BALL.constant(cell.width)
+        # The ball may reach beyond the cell; what is there belongs to the next.
+        left, middle, right = cell.weights(BALL.clip(theta, BALL.constant(0), BALL.constant(1)))
+        rows = self._cumulative[cell.row : cell.row + 3]
+        edges = [
+            left * a + middle * b + right * c
+            for a, b, c in zip(*(r[:-1] for r in rows), strict=True)
+        ]
+        outputs = [BALL.constant(y) for y in self._exact_outputs]
+        branches = [partial(_first, y) for y in outputs]
+        return BALL.piecewise(u * BALL.constant(1 << BITS), edges, branches)
+
+    def _variance(self, s: Array) -> Array:
+        """See `Mechanism._variance`: that within the rows, and that between their means."""
+        s = self._folded(s)
+        first, shares = self.channel.grid.locate(s)
+        rows = first[..., None] + np.arange(3)
+        apart = np.square(self._means[rows] - self._mean(s)[..., None])
+        return np.asarray((shares * (self._variances[rows] + apart)).sum(axis=-1))
+
+    def _log_density(self, y: Array, s: Array) -> Array:
+        """See `Mechanism.log_density`: with respect to a unit mass at each output."""
+        y, s = np.broadcast_arrays(y, s)
+        index = np.clip(np.searchsorted(self._atoms, y), 0, len(self._atoms) - 1)
+        first, shares = self.channel.grid.locate(self._folded(s))
+        mass = shares * self._probabilities[first[..., None] + np.arange(3), index[..., None]]
+        return np.where(self._atoms[index] == y, np.log(mass.sum(axis=-1)), -math.inf)
+
+    def _spread(self) -> float:
+        return float(max(map(abs, self.channel.outputs)))
+
+    def _default_step_exponent(self) -> int:
+        return self.channel.step_exponent
+
+    def _levels(self) -> set[float]:
+        """See `Mechanism._levels`: none, as all outputs lie on the grid, whatever it is."""
+        return set()
+
+    @cached_property
+    def _exact_outputs(self) -> tuple[Fraction, ...]:
+        return self.channel.outputs
+
+    @cached_property
+    def _cumulative(self) -> list[list[int]]:
+        return [list(accumulate(row)) for row in self.channel.table.rows]
+
+    @cached_property
+    def _atoms(self) -> Array:
+        return np.array([float(y) for y in self.channel.outputs])
+
+    @cached_property
+    def _probabilities(self) -> Array:
+        return self.channel.table.probabilities
+
+    @cached_property
+    def _means(self) -> Array:
+        return self.channel.means
+
+    @cached_property
+    def _variances(self) -> Array:
+        centred = np.square(self._atoms - self._means[:, None])
+        return np.asarray((self._probabilities * centred).sum(axis=1))
+
+
+def _first(y: Real, _: Real) -> Real:
+    return y
