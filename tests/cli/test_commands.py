@@ -47,7 +47,7 @@ def test_places_split_over_all_queries(geoveil, tmp_path):
     geoveil(
         "campaign", "create", "Where people are", "--attribute", "location", "--epsilon", "1",
         "--per", "500", "--place", "Times Square=-73.9855,40.7580", "--place", "-73.9176,40.8164",
-        "--split", "--id", "where",
+        "--allocation", "split", "--id", "where",
     )  # fmt: skip
     sent = geoveil(
         "contribute", "where", "--yes", "--state-dir", str(tmp_path / "s"), stdin="-73.98,40.75"

@@ -157,7 +157,7 @@ def test_what_has_no_answer_is_refused(geoveil, where, region, tmp_path):
 @pytest.mark.parametrize(
     "more",
     [["--points", "--threshold", "5"], ["--dimension", "2", "--threshold", "5"], [],
-     ["--points", "--split"], ["--points", "--dimension", "4"]],
+     ["--points", "--allocation", "split"], ["--points", "--dimension", "4"]],
 )  # fmt: skip
 def test_campaigns_that_make_no_sense_are_not_published(geoveil, more):
     with pytest.raises(ParameterError):

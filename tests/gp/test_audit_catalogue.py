@@ -15,8 +15,8 @@ from geoveil.gp.audit.catalogue import INCOME, RAMP
 from geoveil.gp.audit.faults import less_noise
 from geoveil.gp.mechanisms.additive import AdditiveMechanism
 
-NOT_MECHANISMS = {"Mechanism", "PointEstimator"}
-"""The contract, and what is computed from reports."""
+NOT_MECHANISMS = {"Channel", "Mechanism", "PointEstimator"}
+"""Data, the contract, and what is computed from reports."""
 CASES = catalogue()
 LABELS = [f"{case.name} {case.variant} {case.query}" for case in CASES]
 TIGHT = [

@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from geoveil.gp import (
+    ChannelMechanism,
     DebiasedLaplace,
     Disc,
     FormulaProfile,
@@ -139,7 +140,7 @@ def test_control_rows_at_the_full_rate_exceed_epsilon_between_nodes(channels):
     assert slope > 8 * e * (1 + 1e-3)
     # Rows interpolated linearly, or geometrically and then divided by their sum, exceed it too.
     m = channels["step"]
-    table, width = m.__dict__["_probabilities"][1:-1], 2.0 / 32
+    table, width = m.channel.table.probabilities[1:-1], 2.0 / 32
     theta = np.linspace(0.0, 1.0, 201)[:, None, None]
     linear = (1 - theta) * table[:-1] + theta * table[1:]
     geometric = table[:-1] ** (1 - theta) * table[1:] ** theta
@@ -151,7 +152,7 @@ def test_control_rows_at_the_full_rate_exceed_epsilon_between_nodes(channels):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_table_is_exact(channels, name):
     """Oracle: the same conditions in fractions, from the counts."""
-    design = channels[name].__dict__["_design"]
+    design = channels[name].channel
     ratios = design.grid.ratios(UNIT.exact_rate)
     rows = design.table.rows
     assert {sum(row) for row in rows} == {2**60}
@@ -162,34 +163,42 @@ def test_the_table_is_exact(channels, name):
 
 
 def test_a_table_with_one_entry_changed_is_refused(channels):
-    design = channels["step"].__dict__["_design"]
-    table = design.table
-    refused = 0
+    """The smallest change that breaks a condition: that many counts of 2^-60, and not one less."""
+    channel = channels["step"].channel
+    table, ratios = channel.table, channel.grid.ratios(UNIT.exact_rate)
     for j in (3, 9, 20):
-        changed = [list(row) for row in table.rows]
-        tight = max(range(len(changed[j])), key=lambda k: changed[j][k] / changed[j + 1][k])
-        other = max(range(len(changed[j])), key=lambda k: changed[j][k] if k != tight else 0)
-        extra = changed[j][tight] // 100
-        changed[j][tight] += extra
-        with pytest.raises(UnsupportedError, match="add up"):
-            replace(table, rows=tuple(map(tuple, changed)))
-        changed[j][other] -= extra
-        with pytest.raises(UnsupportedError, match="differ by more"):
-            replace(table, rows=tuple(map(tuple, changed)))
-        refused += 1
-    assert refused == 3
+        row, below = table.rows[j], table.rows[j + 1]
+        tight = max(range(len(row)), key=lambda k: Fraction(row[k], below[k]))
+        other = max(range(len(row)), key=lambda k: row[k] if k != tight else 0)
+        most = math.floor(min(ratios[j] * below[tight], ratios[j - 1] * table.rows[j - 1][tight]))
+        for extra, fits in ((most - row[tight], True), (most - row[tight] + 1, False)):
+            changed = list(row)
+            changed[tight] += extra
+            with pytest.raises(ParameterError, match="add up"):
+                replace(table, rows=(*table.rows[:j], tuple(changed), *table.rows[j + 1 :]))
+            changed[other] -= extra
+            made = replace(table, rows=(*table.rows[:j], tuple(changed), *table.rows[j + 1 :]))
+            given = replace(channel, table=made)
+            if fits:
+                made.require_within(ratios)
+                assert ChannelMechanism(STEP, UNIT, given).channel is given
+                continue
+            with pytest.raises(ParameterError, match=rf"ratio of rows ({j - 1} and {j}|{j} and )"):
+                ChannelMechanism(STEP, UNIT, given)
 
 
 def test_tables_that_are_none_are_refused():
     half = TOTAL // 2
-    with pytest.raises(UnsupportedError, match="increasing"):
-        Table((1, 1), ((half, half),), ())
-    with pytest.raises(UnsupportedError, match="ratio between"):
-        Table((0, 1), ((half, half),), (Fraction(2),))
-    with pytest.raises(UnsupportedError, match="counts > 0"):
-        Table((0, 1), ((0, TOTAL),), ())
-    with pytest.raises(UnsupportedError, match="counts > 0"):
-        Table((0, 1, 2), ((half, half),), ())
+    for outputs in ((1, 1), (1, 0), ()):
+        with pytest.raises(ParameterError, match="outputs must be increasing"):
+            Table(outputs, ((half, half),))
+    with pytest.raises(ParameterError, match="rows must be 2"):
+        Table((0, 1), ((half, half),)).require_within((Fraction(2),))
+    for row in ((0, TOTAL), (-1, TOTAL + 1), (half, half + 1)):
+        with pytest.raises(ParameterError, match=r"rows\[0\] must be 2 counts > 0"):
+            Table((0, 1), (row,))
+    with pytest.raises(ParameterError, match="3 counts > 0"):
+        Table((0, 1, 2), ((half, half),))
 
 
 def test_rounding_puts_sums_and_means_right():
@@ -286,7 +295,7 @@ def test_far_beyond_the_band_the_variance_fades(channels):
 
 def law_in_fractions(m, s):
     """The law at a rational s, cell by cell, written a second time."""
-    design = m.__dict__["_design"]
+    design = m.channel
     s = abs(s) if design.even else s
     s = min(max(s, Fraction(design.grid.edges[0])), Fraction(design.grid.edges[-1]))
     row = 0
@@ -315,7 +324,7 @@ def law_in_fractions(m, s):
 @pytest.mark.parametrize("name", ["step", "ramp", "bell", "beyond"])
 def test_release_is_the_output_whose_share_holds_the_bits(channels, name):
     m = channels[name]
-    outputs = m.__dict__["_design"].table.outputs
+    outputs = m.channel.table.outputs
     seen = set()
     for seed, s in enumerate((-9.0, -1.0, -0.40625, 0.0, 0.03, 0.3, 0.5, 0.98, 1.0, 2.7, 1e30) * 4):
         point = s + 3.0 if name in ("ramp", "beyond") else s
@@ -341,7 +350,7 @@ def test_release_at_an_irrational_distance(channels):
         s = mp.sqrt(2 * mp.mpf(0.7) ** 2)
         near = Fraction(int(s * mp.mpf(2) ** 150), 2**150)
     law = law_in_fractions(m, near)
-    outputs = m.__dict__["_design"].table.outputs
+    outputs = m.channel.table.outputs
     for seed in range(40):
         uniform, total = Fraction(SeededSource(seed).bits(128), 2**128), Fraction(0)
         index = 0

@@ -17,6 +17,7 @@ import pytest
 import geoveil.gp as gp
 from geoveil.gp import (
     ApproximateLaplace,
+    ChannelMechanism,
     DebiasedLaplace,
     Disc,
     FormulaProfile,
@@ -177,6 +178,14 @@ def plain(kind: Callable[..., Any], privacy: Any = PRIVACY) -> Callable[[Query],
     return makers
 
 
+def given(query: Query) -> Makers:
+    def make() -> Any:
+        channel = LinearProgramMechanism(query, PRIVACY, quick=True).channel
+        return ChannelMechanism(query, PRIVACY, channel)
+
+    yield "", make, None
+
+
 def planar(query: Query) -> Makers:
     yield "", lambda: PlanarLaplace(PRIVACY, query.dimension), None
 
@@ -187,6 +196,7 @@ MECHANISMS: dict[type, Callable[[Query], Makers]] = {
     ApproximateLaplace: approximate,
     DebiasedLaplace: debiased,
     LinearProgramMechanism: plain(LinearProgramMechanism),
+    ChannelMechanism: given,
     RadialLaplace: plain(RadialLaplace),
     LipschitzMechanism: plain(LipschitzMechanism),
     LocalLaplace: plain(LocalLaplace, LocalPrivacy(2.0)),

@@ -122,8 +122,9 @@ def two_way(allocation, thresholds=(100_000.0, 150_000.0)):
     )
 
 
-def test_split_campaigns_get_every_device_to_answer_every_query():
-    people, campaign = incomes_and_debts(), two_way(Allocation.SPLIT)
+@pytest.mark.parametrize("allocation", [Allocation.SPLIT, Allocation.REPEAT])
+def test_split_and_repeat_campaigns_get_every_device_to_answer_every_query(allocation):
+    people, campaign = incomes_and_debts(), two_way(allocation)
     sums = total(simulated(campaign, people, 200_000, seed=1))
     assert [s.n for s in sums] == [200_000] * 2
     for question, s in zip(campaign.questions, sums, strict=True):

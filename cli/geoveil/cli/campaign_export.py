@@ -10,7 +10,8 @@ import typer
 
 from geoveil.aggregator.exporting import Rows
 from geoveil.campaign import decode, digest
-from geoveil.cli.analyst import DEFAULT_SERVER, Analyst, RootCertificates, Server
+from geoveil.cli.analyst import Analyst
+from geoveil.cli.connection import Connection, connects
 from geoveil.cli.console import out
 from geoveil.gp import ParameterError
 from geoveil.proto.v1 import analyst_pb2
@@ -19,6 +20,7 @@ _ROWS = 1 << 20
 """Per row group."""
 
 
+@connects
 def export(
     campaign_id: Annotated[str, typer.Argument(help="Of the campaign.")],
     file: Annotated[Path, typer.Option("--out", help="Parquet file to write. Must not exist.")],
@@ -26,8 +28,8 @@ def export(
         int | None, typer.Option(min=0, help="Of a recurring campaign, from 0; all by default.")
     ] = None,
     timeout: Annotated[float, typer.Option(help="Seconds that it may take.")] = 3600.0,
-    server: Server = DEFAULT_SERVER,
-    tls_roots: RootCertificates = None,
+    *,
+    connection: Connection,
 ) -> None:
     """Write the perturbed reports to a Parquet file, without their ids.
 
@@ -38,7 +40,7 @@ def export(
         raise ParameterError("out", str(file), "a new file in a folder that exists")
     partial = file.with_name(file.name + ".partial")
     try:
-        with Analyst(server, tls_roots) as analyst:
+        with Analyst.of(connection) as analyst:
             count = _write(analyst.export(campaign_id, period, timeout), partial)
         os.replace(partial, file)
     except OSError as error:

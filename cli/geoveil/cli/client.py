@@ -66,8 +66,9 @@ def _read(state_dir: Path | None) -> tuple[tuple[Receipt, ...], Counts]:
     directory = state_dir or default_state()
     if not directory.exists():
         return (), Counts(
-            pending=0, pending_bytes=0, acknowledged=0, rejected=0, expired=0, refused=0
-        )
+            pending=0, pending_bytes=0, acknowledged=0, rejected=0, expired=0, undeliverable=0,
+            refused=0,
+        )  # fmt: skip
     nothing = InMemoryTransport(InMemoryCollector())
     with Client(
         policy=Policy({}), state_dir=directory, transport=nothing, background=False
@@ -101,9 +102,11 @@ def _status(receipt: Receipt) -> str:
 
 
 def _summary(counts: Counts) -> str:
+    damaged = f", {counts.undeliverable} damaged" if counts.undeliverable else ""
     return (
         f"{counts.acknowledged} acknowledged, {counts.pending} pending"
         f" ({counts.pending_bytes:,} bytes), {counts.rejected} rejected, {counts.expired} given up"
+        f"{damaged}"
     )
 
 

@@ -1,6 +1,9 @@
 """geoveil db: care of the database of an aggregator."""
 
+import logging
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -43,7 +46,8 @@ def upgrade(
     """
     from geoveil.aggregator.store import maintenance
 
-    done = maintenance.upgrade(_database(context, config, database, database_url_file))
+    with _for_operators():
+        done = maintenance.upgrade(_database(context, config, database, database_url_file))
     if done.before == done.after:
         err.print(f"the schema has version {done.after} already")
     else:
@@ -60,7 +64,8 @@ def check(
     """Compare every sum with the reports behind it: status 0 if all is sound, else 1."""
     from geoveil.aggregator.store import maintenance
 
-    found = maintenance.check(_database(context, config, database, database_url_file))
+    with _for_operators():
+        found = maintenance.check(_database(context, config, database, database_url_file))
     for fault in found.faults:
         out.print(fault, markup=False, soft_wrap=True)
     what = f"{found.campaigns:,} campaigns, {found.reports:,} reports"
@@ -84,8 +89,21 @@ def backup(
     """
     from geoveil.aggregator.store import maintenance
 
-    maintenance.backup(_database(context, config, database, database_url_file), target)
+    with _for_operators():
+        maintenance.backup(_database(context, config, database, database_url_file), target)
     err.print(f"copied to {target}")
+
+
+@contextmanager
+def _for_operators() -> Iterator[None]:
+    """Say once what is wrong, to one who can't "send again later" as callers of a server can."""
+    from geoveil.aggregator import Code, ServiceError
+
+    logging.getLogger("geoveil").addHandler(logging.NullHandler())
+    try:
+        yield
+    except ServiceError as error:
+        raise ServiceError(Code.DATABASE_UNUSABLE, error.detail) from error
 
 
 def _database(

@@ -100,7 +100,7 @@ async def _contribute(
                     campaign.campaign_id,
                     experiment.participants(count, rng),
                     transport=transport,
-                    policy=Policy(limits={campaign.attribute.name: campaign.privacy}),
+                    policy=Policy(limits={campaign.attribute.name: campaign.report_privacy}),
                     on_report=lambda task=task: progress.advance(task),  # type: ignore[misc]
                 )
     finally:
@@ -111,7 +111,7 @@ def _print_estimates(
     asked: list[Experiment], estimates: list[records.Record], truths: list[float]
 ) -> None:
     table = _table("", "truth", "estimate", "95 % interval", "n", "ε of each device")
-    privacies = [e.campaign.privacy for e in asked for _ in e.campaign.questions]
+    privacies = [e.campaign.report_privacy for e in asked for _ in e.campaign.questions]
     for row, truth, privacy in zip(estimates, truths, privacies, strict=True):
         table.add_row(
             row.name,

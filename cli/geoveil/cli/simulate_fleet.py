@@ -14,7 +14,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from geoveil.campaign import Attribute, Campaign, Question, encode
-from geoveil.cli.analyst import DEFAULT_SERVER, Analyst, RootCertificates, Server, ServerError
+from geoveil.cli.analyst import Analyst, ServerError
+from geoveil.cli.connection import Connection, connects
 from geoveil.cli.console import err, out
 from geoveil.client import TLS, GrpcAioTransport, Policy
 from geoveil.gp import GeoPrivacy, Threshold, UnsupportedError, validation
@@ -24,6 +25,7 @@ _BUSY = 0.85
 """Share of one core from which this process may be what limits the throughput."""
 
 
+@connects
 def fleet(
     devices: Annotated[int, typer.Option(help="Simulated devices, one report each.")] = 10_000,
     batch_size: Annotated[
@@ -50,8 +52,8 @@ def fleet(
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Send in the clear to another machine.")
     ] = False,
-    server: Server = DEFAULT_SERVER,
-    tls_roots: RootCertificates = None,
+    *,
+    connection: Connection,
 ) -> None:
     """Send reports of simulated devices to a running aggregator and time it.
 
@@ -63,11 +65,10 @@ def fleet(
     """
     validation.between("devices", devices, 1, 100_000_000)
     rng = np.random.default_rng(seed)
-    roots = None if tls_roots is None else tls_roots.read_bytes()
-    tls = TLS(root_certificates=roots) if roots else TLS(insecure=True) if insecure else None
+    tls = connection.tls() or (TLS(insecure=True) if insecure else None)
     # Refuses, before anything is made there, an address that needs TLS.
-    transport = GrpcAioTransport(server, tls=tls)
-    with Analyst(server, tls_roots) as analyst:
+    transport = GrpcAioTransport(connection.server, tls=tls)
+    with Analyst.of(connection) as analyst:
         name = campaign_id or _create(analyst)
         campaign, published, before = _look(analyst, name)
         values = _people(campaign).sample(devices, rng).tolist()
@@ -136,7 +137,7 @@ async def _send(
 ) -> Any:
     from geoveil.simulation.load import by_batches, by_devices, prepared
 
-    policy = Policy(limits={campaign.attribute.name: campaign.privacy})
+    policy = Policy(limits={campaign.attribute.name: campaign.report_privacy})
     name = campaign.campaign_id
     columns = (
         TextColumn("{task.description}"),

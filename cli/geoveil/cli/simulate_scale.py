@@ -256,7 +256,7 @@ def _record(
         "total": str(sums.total),
         "total_of_squares": str(sums.total_of_squares),
         "step_exponent": campaign.grid_exponent,
-        "epsilon": campaign.privacy.epsilon,
-        "per": campaign.privacy.per,
-        "unit": campaign.privacy.unit,
+        "epsilon": campaign.report_privacy.epsilon,
+        "per": campaign.report_privacy.per,
+        "unit": campaign.report_privacy.unit,
     }

@@ -24,6 +24,7 @@ from geoveil.gp.audit.case import (
 from geoveil.gp.mechanisms.additive import AdditiveMechanism
 from geoveil.gp.mechanisms.approximate import ApproximateLaplace
 from geoveil.gp.mechanisms.channel import LinearProgramMechanism
+from geoveil.gp.mechanisms.channel_mechanism import ChannelMechanism
 from geoveil.gp.mechanisms.debiased import DebiasedLaplace
 from geoveil.gp.mechanisms.lipschitz import LipschitzMechanism
 from geoveil.gp.mechanisms.local import LocalLaplace
@@ -158,6 +159,9 @@ def _channel() -> Iterator[Case]:
     for scene in (RAMP, STEP, BELL):
         mechanism = LinearProgramMechanism(scene.query, scene.privacy)
         yield scene.case(mechanism, mechanism.atoms)
+    quick = LinearProgramMechanism(RAMP.query, RAMP.privacy, quick=True)
+    given = ChannelMechanism(RAMP.query, RAMP.privacy, quick.channel)
+    yield RAMP.case(given, given.atoms)
 
 
 def _radial() -> Iterator[Case]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from geoveil.campaign import Allocation, Campaign, decode, digest, encode
+from geoveil.campaign import Campaign, decode, digest, encode
 from geoveil.gp import ParameterError
 from geoveil.gp.estimation import Accumulator
 from geoveil.simulation.populations import People, Population
@@ -82,7 +82,7 @@ class SimulatedCampaign(Work):
         size = min(self.block_size, self.devices - number * self.block_size)
         child = np.random.SeedSequence(self.seed, spawn_key=(number,))
         rng = np.random.Generator(np.random.PCG64(child))
-        everybody = self.campaign.allocation is Allocation.SPLIT
+        everybody = self.campaign.allocation.answers_all
         # Who answers which query does not depend on who they are: draw how many answer each.
         counts = [size] if everybody else rng.multinomial(size, [1 / self.queries] * self.queries)
         sums = [Accumulator()] * self.queries

@@ -45,6 +45,9 @@ class FormulaProfile(Profile):
         extent: |u| from which φ keeps its value, in [0.001, 1e6].
         ray: whether s is never negative; `Radial` sets it.
 
+    No campaign can hold one: a formula is code, which devices would have to run without having
+    seen it. Campaigns name queries whose formulas every device has.
+
     Raises:
         ParameterError: if a number is out of range, or the formula fails, jumps, is constant, or
             no bound of its slope is found.

@@ -1,0 +1,394 @@
+"""Whatever an operator gets wrong is told in one line, by a status that is not 0, and no traceback.
+
+In this process, as the command itself would do it: errors are turned into lines by `main`.
+"""
+
+import os
+import re
+import socket
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+from geoveil.aggregator.store import SQLiteStore
+from geoveil.aggregator.store.schema import SCHEMA_VERSION
+from geoveil.cli import main
+from geoveil.cli.console import err
+
+INCOME = ["--attribute", "x", "--unit", "dollar", "--epsilon", "1", "--per", "1"]
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path, capfd):
+    """Run the command in an empty folder; return status, standard output and error."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(err, "width", 400)
+    monkeypatch.setattr("geoveil.aggregator.logs.configure", lambda *_: None)
+    for name in [name for name in os.environ if name.startswith("GEOVEIL_")]:
+        monkeypatch.delenv(name)
+
+    def one(*arguments):
+        monkeypatch.setattr(sys, "argv", ["geoveil", *arguments])
+        try:
+            main()
+        except SystemExit as ended:
+            status = ended.code
+        else:
+            status = 0
+        return (status, *capfd.readouterr())
+
+    return one
+
+
+@pytest.fixture
+def one_line(run):
+    """Run the command; return the one line that it ends with, on standard error."""
+
+    def line(*arguments):
+        status, printed, told = run(*arguments)
+        assert status == 1, told
+        assert printed == ""
+        lines = told.splitlines()
+        assert [x for x in lines if x.startswith("error: ")] == lines[-1:], told
+        assert "Traceback" not in told
+        assert len(lines) == 1, told
+        return lines[0]
+
+    return line
+
+
+CONFIGURATIONS = {
+    "an unknown key": (b"prot = 1", "perhaps port"),
+    "a key in a table": (b"[server]\nport = 1", "server"),
+    "a word for a number": (b'port = "x"', "port must be an integer"),
+    "a number out of range": (b"port = 99999", "port must be an integer from 0"),
+    "a list for a number": (b"port = [1]", "port must be an integer"),
+    "no number": (b"grace_s = nan", "grace_s must be"),
+    "a number for a path": (b"database = 7", "database"),
+    "no TOML": (b"port = ", "TOML"),
+    "no text": (b"\xff\xfe\x00", "TOML"),
+    "a date": (b"host = 2020-01-01", "host"),
+    "a missing certificate": (b'tls_certificate = "a"\ntls_key = "b"', "tls_certificate must be"),
+    "one of two": (b'tls_key = "b"', "tls_certificate must be given"),
+    "a missing file of tokens": (b'tokens_file = "none.json"', "tokens_file must be"),
+    "a key that is none": (b'trusted_keys = ["rubbish"]', "public key must be"),
+}
+
+
+@pytest.mark.parametrize("what", CONFIGURATIONS)
+def test_a_wrong_configuration_is_named(one_line, tmp_path, what):
+    content, told = CONFIGURATIONS[what]
+    (tmp_path / "a.toml").write_bytes(content)
+    assert told in one_line("serve", "--check", "--config", "a.toml")
+
+
+@pytest.mark.parametrize("name", ["absent.toml", "."])
+def test_a_configuration_that_is_no_file(one_line, name):
+    assert "config must be a file to read" in one_line("serve", "--config", name)
+
+
+@pytest.mark.parametrize(
+    ("variable", "told"),
+    [({"GEOVEIL_PORT": "tcp://x"}, "GEOVEIL_PORT"), ({"GEOVEIL_PRT": "1"}, "perhaps GEOVEIL_PORT")],
+)
+def test_a_wrong_variable_is_named(one_line, monkeypatch, variable, told):
+    for name, value in variable.items():
+        monkeypatch.setenv(name, value)
+    assert told in one_line("serve")
+
+
+def test_a_port_in_use(run):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        status, _, told = run("serve", "--port", str(port))
+    assert status == 1
+    # gRPC writes a line of its own before.
+    assert told.splitlines()[-1].startswith("error: address must be free")
+    assert "Traceback" not in told
+
+
+def of_a_later_version(path):
+    with SQLiteStore(path):
+        pass
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE geoveil_revision SET version_num = '0099'")
+    connection.close()
+
+
+def of_something_else(path):
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE person (name)")
+    connection.close()
+
+
+def torn(path):
+    """A page in the middle is overwritten."""
+    with SQLiteStore(path):
+        pass
+    content = bytearray(path.read_bytes())
+    content[4096:8192] = 4096 * b"\xaa"
+    path.write_bytes(content)
+
+
+def cut_short(path):
+    with SQLiteStore(path):
+        pass
+    path.write_bytes(path.read_bytes()[:5000])
+
+
+DATABASES = {
+    "of a later version": (of_a_later_version, "install a later geoveil"),
+    "of something else": (of_something_else, "tables of something else"),
+    "no database": (lambda path: path.write_bytes(50_000 * b"r"), "file is not a database"),
+    "torn": (torn, "malformed"),
+    "cut short": (cut_short, "malformed"),
+    "a folder": (lambda path: path.mkdir(), "database"),
+}
+
+
+@pytest.mark.parametrize("what", DATABASES)
+@pytest.mark.parametrize("command", ["check", "upgrade", "backup"])
+def test_a_database_that_can_not_be_used(one_line, run, tmp_path, what, command):
+    make, told = DATABASES[what]
+    make(tmp_path / "a.db")
+    more = ["copy.db"] if command == "backup" else []
+    if (what, command) in [("of a later version", "backup")]:
+        assert run("db", command, *more, "-d", "a.db")[0] == 0  # copied as it is
+        return
+    line = one_line("db", command, *more, "-d", "a.db")
+    assert told in line
+    assert "send again" not in line
+    assert not (tmp_path / "copy.db").exists()
+
+
+@pytest.mark.parametrize("what", DATABASES)
+def test_no_server_starts_on_it(run, tmp_path, what):
+    make, told = DATABASES[what]
+    make(tmp_path / "a.db")
+    status, _, error = run("serve", "-d", "a.db", "--port", "0")
+    assert status == 1
+    assert error.splitlines()[-1].startswith("error: the database can't be used: ")
+    assert "Traceback" not in error
+    if what != "a folder":
+        assert told in error
+
+
+def test_databases_that_are_not_there(one_line, tmp_path):
+    for arguments in (["check"], ["backup", "copy.db"]):
+        assert "a file that exists" in one_line("db", *arguments, "-d", "absent.db")
+    assert "unable to open" in one_line("db", "upgrade", "-d", "no/folder/a.db")
+    assert "database must be" in one_line("db", "check", "-d", "mysql://host/x")
+    assert "database_url_file" in one_line("db", "check", "--database-url-file", "absent")
+    told = one_line("db", "check", "-d", "postgresql://u:31415@127.0.0.1:1/x")
+    assert "31415" not in told
+    (tmp_path / "url").write_text("postgresql://u:31415@127.0.0.1:1/x")
+    told = one_line("db", "check", "--database-url-file", "url")
+    assert "can't be used" in told
+    assert "31415" not in told
+
+
+TOKENS = {
+    "no JSON": b"{",
+    "no text": b"\xff",
+    "a list": b"[]",
+    "a number": b"7",
+    "another form": b'{"tokens": 7}',
+    "empty": b"",
+}
+
+
+@pytest.mark.parametrize("what", TOKENS)
+def test_a_file_of_tokens_that_is_none(one_line, tmp_path, what):
+    file = tmp_path / "tokens.json"
+    file.write_bytes(TOKENS[what])
+    file.chmod(0o600)
+    for arguments in (["list"], ["create", "alice"], ["revoke", "alice"]):
+        assert "tokens" in one_line("token", *arguments, "--file", "tokens.json")
+    assert file.read_bytes() == TOKENS[what]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["list", "--file", "absent.json"], "file"),
+        (["revoke", "alice", "--file", "absent.json"], "name must be that of a token"),
+        (["create", "alice", "--file", "no/folder/tokens.json"], "file"),
+        (["create", "alice", "--file", "."], "file"),
+        (["create", ""], "name"),
+        (["create", "a\nb"], "name"),
+        (["create", "alice", "--scope", "rule"], "scope must be some of"),
+        (["create", "alice", "--scope", ","], "scope"),
+        (["create", "alice", "--expires", "soon"], "expires must be like 12h"),
+        (["create", "alice", "--expires", "99999d"], "expires must be"),
+    ],
+)
+def test_wrong_tokens(one_line, arguments, told):
+    assert told in one_line("token", *arguments)
+
+
+CAMPAIGNS = {
+    "no question": ([*INCOME], "at least one --threshold"),
+    "no ε": (["--attribute", "x", "--per", "1", "--threshold", "1"], "--epsilon must be given"),
+    "a negative ε": ([*INCOME, "--epsilon", "-1", "--threshold", "1"], "epsilon"),
+    "an infinite distance": ([*INCOME, "--per", "inf", "--threshold", "1"], "per"),
+    "a place off the earth": ([*INCOME, "--unit", "metre", "--place", "0,91"], "latitude"),
+    "a place that is none": ([*INCOME, "--place", "here"], "place"),
+    "an unknown mechanism": ([*INCOME, "--threshold", "1", "--mechanism", "x"], "mechanism"),
+    "no days": ([*INCOME, "--threshold", "1", "--days", "-1"], "days"),
+    "days without end": ([*INCOME, "--threshold", "1", "--days", "1e12"], "days"),
+    "days that are none": ([*INCOME, "--threshold", "1", "--days", "nan"], "days"),
+    "a wrong period": ([*INCOME, "--threshold", "1", "--every", "often"], "every"),
+    "a period without end": ([*INCOME, "--threshold", "1", "--every", 30 * "9" + "d"], "every"),
+    "an id that is none": ([*INCOME, "--threshold", "1", "--id", "a b/c"], "campaign_id"),
+    "a negative crowd": (
+        [*INCOME, "--threshold", "1", "--minimum-participants", "-1"], "minimum_participants",
+    ),
+    "a plan that is not there": (["--attribute", "x", "--plan", "absent.toml"], "plan"),
+    "a key that is none": ([*INCOME, "--threshold", "1", "--sign-key", "rubbish"], "key"),
+    "the same question twice": ([*INCOME, "--threshold", "1", "--threshold", "1"], "label"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", CAMPAIGNS)
+def test_a_campaign_that_can_not_be(one_line, tmp_path, what):
+    (tmp_path / "rubbish").write_text("31415")
+    arguments, told = CAMPAIGNS[what]
+    line = one_line("campaign", "create", "Title", *arguments, "--server", "127.0.0.1:1")
+    assert told in line
+    assert "31415" not in line
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["campaign", "list"],
+        ["campaign", "close", "x"],
+        ["campaign", "export", "x", "--out", "a.parquet"],
+        ["campaign", "create", "x", *INCOME, "--threshold", "1"],
+        ["estimate", "x"],
+        ["estimate", "x", "--watch"],
+        ["estimate", "x", "--threshold", "1"],
+    ],
+    ids=lambda arguments: " ".join(arguments[:2]),
+)
+def test_nobody_answers(one_line, arguments):
+    told = one_line(*arguments, "--server", "127.0.0.1:1")
+    assert "no aggregator answers at 127.0.0.1:1" in told
+
+
+def test_a_file_that_only_others_can_read(tmp_path):
+    """In a process without the rights of root, if this one has them."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become somebody without rights")
+    (tmp_path / "secret").write_text("31415")
+    (tmp_path / "secret").chmod(0o600)
+    with SQLiteStore(tmp_path / "a.db"):
+        pass
+    tmp_path.chmod(0o755)
+    (tmp_path / "a.db").chmod(0o444)
+    for folder in tmp_path.parents:
+        if not folder.stat().st_mode & 1:
+            folder.chmod(folder.stat().st_mode | 1)
+    program = """
+import os, sys
+from geoveil.cli import main
+
+def run_all():
+    for arguments in ([["serve", "--config", "secret"], ["serve", "--tokens-file", "secret"],
+                       ["serve", "-d", "a.db", "--port", "0"], ["db", "upgrade", "-d", "secret"],
+                       ["db", "check", "-d", "secret"], ["health", "--tls-roots", "secret"],
+                       ["token", "list", "--file", "secret"],
+                       ["token", "create", "x", "--file", "new.json"]]):
+        sys.argv = ["geoveil", *arguments]
+        sys.stderr.write("> " + " ".join(arguments) + "\\n")
+        try:
+            main()
+        except SystemExit as ended:
+            sys.stderr.write(f"< {ended.code}\\n")
+
+# Once with all rights, on folders: whatever is imported late may be of root alone.
+for name in ("a.db", "secret", "new.json"):
+    os.makedirs("warm/" + name)
+os.chdir("warm")
+run_all()
+os.chdir("..")
+os.setgid(65534); os.setuid(65534)
+sys.stderr.write("no rights\\n")
+run_all()
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "400"}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    parts = done.stderr.partition("no rights\n")[2].split("> ")[1:]
+    assert len(parts) == 8, done.stderr
+    for part in parts:
+        _, *told, status = part.splitlines()
+        if status == "< 2":  # what typer itself finds is in a frame
+            assert re.search("not (readable|writable)", part), part
+        else:
+            assert status == "< 1", part
+            assert len(told) == 1, part
+            assert told[0].startswith("error: "), part
+    assert "Traceback" not in done.stderr
+    assert "31415" not in done.stderr
+
+
+KILLED = """
+import os, re, signal, sys
+from pathlib import Path
+from sqlalchemy import event
+from geoveil.aggregator.store import maintenance
+from geoveil.aggregator.store import sqlite
+
+made = sqlite.create_engine
+limit = 0
+def create_engine(*arguments, **more):
+    engine = made(*arguments, **more)
+    def execute(*_):
+        global limit
+        limit -= 1
+        if limit < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+    event.listen(engine, "before_cursor_execute", execute)
+    return engine
+
+sqlite.create_engine = create_engine
+folder = Path(sys.argv[1])
+for number in range(1000):
+    limit = number
+    database = folder / f"{number}.db"
+    child = os.fork()
+    if child == 0:
+        maintenance.upgrade(database)
+        os._exit(0)
+    killed = os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    print(number, killed, flush=True)
+    if not killed:
+        break
+"""
+
+
+def test_an_upgrade_that_is_killed_anywhere_has_done_all_or_nothing(run, tmp_path):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(tmp_path)],
+        env=environment, capture_output=True, text=True, timeout=200, check=True,
+    )  # fmt: skip
+    killed = [line.endswith("True") for line in done.stdout.splitlines()]
+    assert killed == [True] * (len(killed) - 1) + [False]
+    assert len(killed) > 8  # statements at which it was
+    for number in range(len(killed)):
+        database = str(tmp_path / f"{number}.db")
+        if os.path.exists(database):
+            with sqlite3.connect(database) as connection:
+                tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            connection.close()
+            assert tables == 0 or number == len(killed) - 1
+        status, _, told = run("db", "upgrade", "-d", database)
+        assert status == 0
+        assert re.search(rf"(to|version) {SCHEMA_VERSION}", told)
+        assert run("db", "check", "-d", database)[2].endswith("sound\n")
