@@ -7,13 +7,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from geoveil.cli.plan_nearest import check_people, check_plan, check_prior, excess
+from geoveil.cli.plan_nearest import (
+    check_comparison,
+    check_people,
+    check_plan,
+    check_prior,
+    excess,
+)
 from geoveil.cli.plan_priors import prior_source
 from geoveil.cli.plan_report import odds
 from geoveil.cli.plan_text import odds_text
 from geoveil.cli.plan_wishes import Flags, completed, wish_of
 from geoveil.gp import DebiasedLaplace, GeoPrivacy, GeoVeilError, ParameterError, Threshold
-from geoveil.gp.planner import HistogramPrior, plan
+from geoveil.gp.planner import HistogramPrior, compare_allocations, plan
 from geoveil.simulation.populations import PopulationFileError
 
 ABOVE = Flags(
@@ -72,6 +78,22 @@ def test_the_people_and_the_distance_that_are_proposed_will_do_and_hardly_less()
         > 0
         >= missed(wish_of(but(target_error=least)))
     )
+
+
+def test_the_people_that_are_proposed_for_several_questions_will_do_and_hardly_less():
+    wish = wish_of(but(above=(60_000.0, 98_000.0), target_error=0.004))
+
+    def compared(people):
+        surveys = {}
+        asked = (wish.questions, wish.plane_privacy, wish.prior, people)
+        return compare_allocations(*asked, surveys=surveys), surveys
+
+    with pytest.raises(ParameterError) as caught:
+        check_comparison(wish, *compared(5_000))
+    people = int(proposed(str(caught.value), "participants"))
+    check_comparison(wish, *compared(people))
+    with pytest.raises(ParameterError):
+        check_comparison(wish, *compared(round(0.98 * people)))
 
 
 def test_a_target_below_what_the_prior_can_tell_needs_less_privacy():

@@ -16,6 +16,7 @@ from geoveil.cli.plan_report import Record, comparison_report, plan_report
 from geoveil.cli.plan_text import print_comparison, print_plan
 from geoveil.cli.plan_wishes import Flags, Wish, completed, wish_of
 from geoveil.gp.planner import compare_allocations
+from geoveil.gp.planner.allocation import Surveys
 
 
 def plan(
@@ -173,10 +174,13 @@ def _one(
 def _several(
     wish: Wish, restricted: bool, bound: bool, out_file: Path | None, figure: Path | None
 ) -> Record:
-    found = compare_allocations(wish.questions, wish.plane_privacy, wish.prior, wish.participants)
-    check_comparison(wish, found)
+    surveys: Surveys = {}
+    found = compare_allocations(
+        wish.questions, wish.plane_privacy, wish.prior, wish.participants, surveys=surveys
+    )
+    check_comparison(wish, found, surveys)
     if out_file is not None:
-        write_plan(out_file, wish, chosen_together(wish, found))
+        write_plan(out_file, wish, chosen_together(wish, found, surveys))
     if figure is not None:
         from geoveil.simulation.figures_plan import draw_comparison
 

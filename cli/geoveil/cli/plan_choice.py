@@ -4,11 +4,13 @@ from dataclasses import replace
 
 from geoveil.cli.plan_file import ON_DEVICES
 from geoveil.cli.plan_wishes import Wish
-from geoveil.gp import Query, UnsupportedError
-from geoveil.gp.planner import KINDS, Alternative, Plan, plan
+from geoveil.gp import DebiasedLaplace, Query, UnsupportedError
+from geoveil.gp.planner import KINDS, Plan, plan
 
 WORTH_SOLVING = 0.05
 """Part of the squared error that a channel must be able to save."""
+_NODES = 16
+"""Scalars for a quick bound; more where a band is wide."""
 
 
 def planned_for(
@@ -24,47 +26,57 @@ def planned_for(
         restricted: to mechanisms that campaigns can hold.
         bound: whether to compute the bound; there is one in one dimension only.
     """
-    kinds = tuple(ON_DEVICES) if restricted else tuple(KINDS)
+    kinds = tuple(kind for kind in KINDS if kind in ON_DEVICES or not restricted)
     found = plan(wish.questions[0], wish.plane_privacy, wish.prior, wish.participants, kinds=kinds)
-    least = least_noise(found) if bound else None
-    if restricted or _saved(found, least) < WORTH_SOLVING:
-        return found, least
-    better = _with_channels(found)
-    if bound and better.choice is not found.choice:
-        least = least_noise(better)
-    return better, least
+    on_line = found.question.dimension == 1
+    least = _least(found)
+    if _saved(found, least) >= WORTH_SOLVING:
+        better = _with_channel(found)
+        if better.choice.query != found.choice.query and bound and on_line:
+            least = _least(better)
+        found = better
+    return found, least if bound and on_line else None
 
 
-def least_noise(found: Plan) -> float | None:
+def _least(found: Plan) -> float | None:
     """Return the lower bound on the noise for the query that was chosen, if it says anything."""
-    if found.question.dimension != 1:
-        return None
+    query = found.choice.query
+    least = _least_for(found, query) if isinstance(query, Query) else None
+    # A biased mechanism may have less noise; the bound is not about those.
+    return least if least is not None and least <= found.choice.prediction.noise else None
+
+
+def _least_for(found: Plan, query: Query) -> float | None:
     try:
-        least = found.lower_bound().value
+        least = found.survey.lower_bound(query, _NODES, quick=True).value
     except UnsupportedError:
         return None
-    # A biased mechanism may have less noise; the bound is not about those.
-    return least if 0 < least <= found.choice.prediction.noise else None
+    return least if least > 0 else None
 
 
 def _saved(found: Plan, least: float | None) -> float:
-    """Return which part of the squared error a channel could save; 1 if that is not known."""
+    """Return which part of the squared error a channel could save for the same query."""
     best, n = found.choice.prediction, found.n
     if least is None:
-        return 1.0
+        return 0.0
     return (best.noise - least) / n / best.expected_error(n)
 
 
-def _with_channels(found: Plan) -> Plan:
-    """Return the plan with the best channel among the alternatives."""
+def _with_channel(found: Plan) -> Plan:
+    """Return the plan with the channel among the alternatives that promises most."""
 
-    def error(a: Alternative) -> float:
-        return a.prediction.expected_error(found.n)
+    def promised(query: Query) -> float:
+        softened = found.survey.predict(DebiasedLaplace(query, found.privacy))
+        least = _least_for(found, query)
+        return replace(softened, noise=least or softened.noise).expected_error(found.n)
 
-    queries = [a.query for a in found.alternatives if a.keeps and isinstance(a.query, Query)]
-    channels = list(found.survey.channels(queries[0])) if queries else []
-    if not channels:
-        return found
-    best = min(channels, key=error)
-    alternatives = sorted((*found.alternatives, best), key=lambda a: (not a.keeps, error(a)))
+    query = found.choice.query
+    assert isinstance(query, Query)
+    bands = found.survey.bands_like(query)
+    likely = bands if len(bands) == 1 else [min(bands, key=promised)]
+    channels = list(found.survey.channels(likely))
+    alternatives = sorted(
+        (*found.alternatives, *channels),
+        key=lambda a: (not a.keeps, a.prediction.expected_error(found.n)),
+    )
     return replace(found, alternatives=tuple(alternatives))

@@ -19,6 +19,7 @@ from geoveil.campaign import (
     Allocation,
     Attribute,
     Campaign,
+    ChannelSpec,
     DebiasedLaplaceSpec,
     LipschitzLaplaceSpec,
     MechanismSpec,
@@ -29,10 +30,12 @@ from geoveil.campaign import (
     encode,
 )
 from geoveil.cli.plan_wishes import Wish
-from geoveil.gp import ParameterError, Query, UnsupportedError
-from geoveil.gp.planner import ALLOCATIONS, Alternative, Comparison, Plan
+from geoveil.gp import ChannelMechanism, ParameterError, Query, UnsupportedError
+from geoveil.gp.planner import ALLOCATIONS, Alternative, Comparison, Plan, Prediction
+from geoveil.gp.planner.allocation import Surveys
 from geoveil.gp.planner.candidates import Survey
 from geoveil.gp.planner.plan import screened
+from geoveil.gp.planner.question import as_question
 from geoveil.proto.v1 import campaign_pb2 as pb
 
 Spec = MechanismSpec | PlanarLaplaceSpec
@@ -44,12 +47,18 @@ ON_DEVICES: Mapping[str, Callable[[Alternative, int], Spec]] = MappingProxyType(
         "LaplacePareto": lambda a, k: SmoothSpec(a.parameters["beta_fraction"]),
         "PowerLaw": lambda a, k: SmoothSpec(a.parameters["beta_fraction"]),
         "LipschitzMechanism": lambda a, k: LipschitzLaplaceSpec(),
+        "LinearProgramMechanism": lambda a, k: ChannelSpec.of(_channel(a)),
         "PlanarLaplace": lambda a, k: PlanarLaplaceSpec(k),
     }
 )
 """Kinds of mechanisms that a campaign can hold → what it says, given the dimension of points."""
 _FOR_SEVERAL = ("DebiasedLaplace", "LipschitzMechanism")
 """Mechanisms without parameters, so that one declaration serves every question."""
+
+
+def _channel(found: Alternative) -> ChannelMechanism:
+    assert isinstance(found.reports, ChannelMechanism)  # it is what this kind reports by
+    return found.reports
 
 
 @dataclass(frozen=True)
@@ -84,10 +93,15 @@ def chosen_alone(wish: Wish, found: Plan) -> Chosen:
     return Chosen(mechanism, questions, Allocation.PARTITION, expected)
 
 
-def chosen_together(wish: Wish, found: Comparison) -> Chosen:
+def chosen_together(wish: Wish, found: Comparison, surveys: Surveys) -> Chosen:
     """Return the campaign for several questions, with the best allocation that promises ε in all.
 
     Where each question has a mechanism of its own, one of those without parameters takes its place.
+
+    Args:
+        wish: what was asked for.
+        found: the comparison.
+        surveys: that it was made with.
     """
     row = next(row for row in found.rows if row.in_all == wish.plane_privacy)
     dimension = wish.prior.dimension
@@ -96,15 +110,18 @@ def chosen_together(wish: Wish, found: Comparison) -> Chosen:
     allocation, m = ALLOCATIONS[row.allocation], len(wish.questions)
     each = allocation.per_report(wish.plane_privacy, m)
     best: tuple[float, str, list[Alternative]] | None = None
+
+    def error(p: Prediction) -> float:
+        return allocation.error(p, found.n, m)
+
     for kind in _FOR_SEVERAL:
-        surveys = [Survey(q, each, wish.prior) for q in wish.questions]
-
-        def error(a: Alternative) -> float:
-            return allocation.error(a.prediction, found.n, m)
-
-        alone = [screened(survey, (kind,), error) for survey in surveys]
+        asked = (
+            surveys.get((i, each), Survey(as_question(q), each, wish.prior))
+            for i, q in enumerate(wish.questions)
+        )
+        alone = [screened(survey, (kind,), error) for survey in asked]
         if all(alone):
-            total = sum(error(a[0]) for a in alone)
+            total = sum(error(a[0].prediction) for a in alone)
             if best is None or total < best[0]:
                 best = (total, kind, [a[0] for a in alone])
     if best is None:

@@ -1,9 +1,9 @@
 """Wishes that cannot be met, and the nearest ones that can: found by planning for them."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 import numpy as np
 
@@ -11,17 +11,20 @@ from geoveil.cli.plan_search import boundary, enough, rounded
 from geoveil.cli.plan_wishes import Wish
 from geoveil.gp import ParameterError
 from geoveil.gp.planner import (
-    ALLOCATIONS,
     Comparison,
     HardDisc,
     HardQuestion,
     HardThreshold,
     Plan,
+    Prediction,
     Question,
-    plan,
+    SoftQuestion,
+    compare_allocations,
 )
+from geoveil.gp.planner.allocation import Surveys
 from geoveil.gp.planner.candidates import Survey
 from geoveil.gp.planner.kinds import KINDS, POINTS
+from geoveil.gp.planner.plan import screened
 
 USELESS = 0.5
 """A 95 % error of a share that is known without asking anybody."""
@@ -32,6 +35,11 @@ _NOBODY = 1e-3
 _MOST_PEOPLE = 1e10
 _LEAST_PER = 1e-9
 _TINY = 1e-300
+_NUDGE = 1.02
+_LEADING = 3
+"""Kinds that wishes are planned for, the best ones: more would be no worse."""
+_CLOSE = 1.03
+"""Kinds that may yet be the best when their errors are exact."""
 _NORMAL_95 = 1.959963984540054
 _USUAL = "DebiasedLaplace"
 
@@ -47,17 +55,25 @@ def repeated(found: Plan) -> float:
     Var[m − truth]/Var[truth] over people: 0 if a report is right about everybody, on average; 1 if
     it does not depend on who sent it, so that only where the band was put makes it come out right.
     """
-    if not isinstance(found.question, HardQuestion):
+    return _repeated(found.survey, found.choice.prediction)
+
+
+def _repeated(survey: Survey, prediction: Prediction) -> float:
+    if not isinstance(survey.question, HardQuestion):
         return 0.0
-    _, weights = found.survey.nodes
-    share = float(np.sum(weights * found.survey.truth))
-    return min(found.choice.prediction.misjudged / (share * (1 - share)), 1.0)
+    _, weights = survey.nodes
+    share = float(np.sum(weights * survey.truth))
+    return min(prediction.misjudged / (share * (1 - share)), 1.0)
 
 
 def excess(wish: Wish, found: Plan) -> float:
     """Return by how much a plan misses what was wished for: a logarithm, ≤ 0 if it does not."""
-    margin = found.choice.prediction.margin(found.n) / margin_wanted(wish)
-    return math.log(max(margin, repeated(found) / MOST_REPEATED, _TINY))
+    return _excess(wish, found.survey, found.choice.prediction, found.n)
+
+
+def _excess(wish: Wish, survey: Survey, prediction: Prediction, n: float) -> float:
+    margin = prediction.margin(n) / margin_wanted(wish)
+    return math.log(max(margin, _repeated(survey, prediction) / MOST_REPEATED, _TINY))
 
 
 def check_prior(wish: Wish) -> None:
@@ -125,7 +141,10 @@ def check_people(wish: Wish) -> None:
         raise ParameterError("--participants", wish.participants, f"at most {_MOST_PEOPLE:,.0f}")
     if wish.participants >= 1:
         return
-    least = least_people(wish.but(participants=1), _USUAL) if len(wish.questions) == 1 else None
+    least = None
+    if len(wish.questions) == 1:
+        survey = Survey(wish.questions[0], wish.plane_privacy, wish.prior)
+        least = least_people(wish.but(participants=1), survey, (_USUAL,))
     more = "" if least is None else f"; {least:,} would do for {_what(wish)}"
     raise ParameterError("--participants", wish.participants, f"an integer >= 1{more}")
 
@@ -138,9 +157,8 @@ def check_plan(wish: Wish, found: Plan) -> None:
     """
     if excess(wish, found) <= 0:
         return
-    usable = (a.kind for a in found.alternatives if a.keeps and a.kind in KINDS)
-    kind = next((kind for kind in usable if kind != POINTS), _USUAL)
-    people, per = least_people(wish, kind), largest_per(wish, kind)
+    kinds = _cheap(found)
+    people, per = least_people(wish, found.survey, kinds), largest_per(wish, found.survey, kinds)
     ways = [] if people is None else [f"--participants at least {people:,}"]
     if per is not None:
         unit = wish.privacy.unit
@@ -159,59 +177,113 @@ def check_plan(wish: Wish, found: Plan) -> None:
     _refuse("--epsilon", wish.privacy.epsilon, f"larger to be of use: {why}", ways)
 
 
-def check_comparison(wish: Wish, found: Comparison) -> None:
+def check_comparison(wish: Wish, found: Comparison, surveys: Surveys) -> None:
     """Refuse allocations of which none is what was wished for.
 
+    Args:
+        wish: what was asked for.
+        found: the comparison.
+        surveys: that it was made with.
+
     Raises:
-        ParameterError: with about how many people would do.
+        ParameterError: with how many people would do.
     """
-    row, wanted = found.choice, margin_wanted(wish)
-    worst = max(row.errors)
-    if _NORMAL_95 * math.sqrt(worst) <= wanted:
-        return
-    error = ALLOCATIONS[row.allocation].error
+    wanted = margin_wanted(wish)
 
     def missed(n: float) -> float:
-        each = (error(p, math.ceil(n), found.questions) for p in row.predictions)
-        return math.log(_NORMAL_95 * math.sqrt(max(each)) / wanted)
+        again = compare_allocations(
+            wish.questions, wish.plane_privacy, wish.prior, math.ceil(n), surveys=surveys
+        )
+        return math.log(_worst(again) / wanted)
 
-    people = boundary(missed, wish.participants, 4.0, _MOST_PEOPLE)
-    ways = [] if people is None else [f"--participants about {rounded(people, up=True):,.0f}"]
-    least = rounded(_NORMAL_95 * math.sqrt(worst), up=True)
-    _refuse("--target-error", wish.target_error, f"at least {least:.15g} for all of them", ways)
+    if _worst(found) <= wanted:
+        return
+    people = boundary(missed, wish.participants, 4.0, _MOST_PEOPLE / 4)
+    ways = []
+    if people is not None:
+        ways.append(f"--participants at least {enough(missed, people, up=True):,.0f}")
+    least = f"at least {rounded(_worst(found), up=True):.15g} for all of them"
+    if wish.target_error is not None and wish.target_error <= USELESS:
+        _refuse("--target-error", wish.target_error, least, ways)
+    why = f"larger to be of use: ±{_worst(found):.2g} is known without asking"
+    _refuse("--epsilon", wish.privacy.epsilon, why, ways)
 
 
-def least_people(wish: Wish, kind: str) -> int | None:
+def _worst(found: Comparison) -> float:
+    """Return the largest 95 % error of the best allocation."""
+    return _NORMAL_95 * math.sqrt(max(found.choice.errors))
+
+
+def least_people(wish: Wish, survey: Survey, kinds: Sequence[str]) -> int | None:
     """Return how many people meet the wish, to three digits; None if no number does.
 
     Args:
         wish: with a number of people that does not.
-        kind: of mechanism.
+        survey: of its question.
+        kinds: of mechanisms.
     """
 
-    def missed(n: float) -> float:
-        return _missed(wish.but(participants=math.ceil(n)), kind)
+    def missed(n: float, *, exact: bool = True) -> float:
+        return _missed(wish, survey, math.ceil(n), kinds, exact=exact)
 
     if missed(wish.participants) <= 0:
         return wish.participants
-    found = boundary(missed, wish.participants, 4.0, _MOST_PEOPLE / 4)
-    return None if found is None else math.ceil(enough(missed, found, up=True))
+    found = _settled(missed, wish.participants, 4.0, _MOST_PEOPLE / 4)
+    return None if found is None else math.ceil(found)
 
 
-def largest_per(wish: Wish, kind: str) -> float | None:
+def largest_per(wish: Wish, survey: Survey, kinds: Sequence[str]) -> float | None:
     """Return which distance meets the wish, to three digits; None if none does."""
 
-    def missed(per: float) -> float:
-        return _missed(wish.but(per=per), kind)
+    def missed(per: float, *, exact: bool = True) -> float:
+        other = survey.under(wish.but(per=per).plane_privacy)
+        return _missed(wish, other, wish.participants, kinds, exact=exact)
 
-    found = boundary(missed, wish.privacy.per, 0.5, wish.privacy.per * _LEAST_PER)
-    return None if found is None else enough(missed, found, up=False)
+    return _settled(missed, wish.privacy.per, 0.5, wish.privacy.per * _LEAST_PER)
 
 
-def _missed(wish: Wish, kind: str) -> float:
-    """Plan with one kind of mechanism; more to choose from would be no worse."""
-    n, privacy = wish.participants, wish.plane_privacy
-    return excess(wish, plan(wish.questions[0], privacy, wish.prior, n, kinds=(kind,)))
+class _Missed(Protocol):
+    def __call__(self, number: float, /, *, exact: bool = True) -> float: ...
+
+
+def _settled(missed: _Missed, start: float, factor: float, end: float) -> float | None:
+    """Return the first number that will do: looked for by what screening says, then verified."""
+
+    def quickly(number: float) -> float:
+        return missed(number, exact=False)
+
+    try:
+        near = boundary(quickly, start, factor, end)
+        if near is None:
+            return None
+        slope = (quickly(near * _NUDGE) - quickly(near)) / math.log(_NUDGE)
+        near *= math.exp(-missed(near) / slope) if slope else 1.0
+        return enough(missed, near, up=factor > 1)
+    except ParameterError:  # the distance is out of all proportion to the question
+        return None
+
+
+def _cheap(found: Plan) -> tuple[str, ...]:
+    """Return the kinds among those of a plan that are quickly predicted; more are no worse."""
+    kinds = [a.kind for a in found.alternatives if a.keeps and a.kind in KINDS]
+    quick = [k for k in kinds if k != POINTS or found.question.dimension == 1]
+    return tuple(quick[:_LEADING]) or (_USUAL,)
+
+
+def _missed(wish: Wish, survey: Survey, n: int, kinds: Sequence[str], *, exact: bool) -> float:
+    """Plan again: for the best, or for what screening takes for the best."""
+
+    def error(prediction: Prediction) -> float:
+        return prediction.expected_error(n)
+
+    if exact:
+        best = [a.prediction for a in screened(survey, kinds, error, within=_CLOSE) if a.keeps]
+    elif isinstance(survey.question, SoftQuestion):
+        best = [a.prediction for kind in kinds for a in survey.alternatives(kind)]
+    else:
+        sketches = (survey.screening.best(k, lambda s: error(s.prediction)) for k in kinds)
+        best = [sketch.prediction for sketch in sketches if sketch is not None]
+    return _excess(wish, survey, min(best, key=error), n) if best else math.inf
 
 
 def _what(wish: Wish) -> str:

@@ -14,7 +14,7 @@ from geoveil.gp.planner import (
     HardTwoWayThreshold,
     SoftQuestion,
 )
-from geoveil.gp.planner.aiming import aimed, stand_ins
+from geoveil.gp.planner.aiming import aimed
 
 SQUARE = [(0.0, 0.0), (4.0, 0.0), (4.0, 4.0), (0.0, 4.0)]
 QUESTIONS = [
@@ -72,9 +72,9 @@ def test_where_nobody_is_the_band_stays():
 
 def test_a_small_region_has_no_wide_bands():
     points, weights = people(HardRange(0.0, 1.0))
-    widths = [w for w, _, _ in stand_ins(HardRange(0.0, 1.0), 1.0, points, weights)]
-    assert max(widths) < 2.0
-    assert min(widths) < 0.5
+    bands = {w: aimed(HardRange(0.0, 1.0), w, "linear", points, weights) for w in (0.5, 4.0)}
+    assert bands[4.0] is None
+    assert bands[0.5].width == 0.5
 
 
 def test_a_query_is_its_own_truth():

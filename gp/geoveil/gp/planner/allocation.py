@@ -12,7 +12,7 @@ question is only where they cross.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -31,6 +31,8 @@ _ONE_BY_ONE = tuple(name for name, kind in KINDS.items() if not kind.answers_all
 _POINTS = tuple(name for name, kind in KINDS.items() if kind.answers_all)
 _MOST_ALONE = 64
 """Questions that are planned one by one; more must be queries of one profile."""
+_CLOSE = 1.05
+"""Kinds that may yet be the best when their errors are exact."""
 _MOST_QUESTIONS = 10**9
 
 
@@ -119,20 +121,33 @@ class Comparison:
         raise ParameterError("allocation", allocation, f"one of {names}")
 
 
+Surveys = MutableMapping[tuple[int, GeoPrivacy], Survey]
+"""What was found out about a question, by its number, under a guarantee."""
+
+
 def compare_allocations(
-    questions: Sequence[Question | Query], privacy: GeoPrivacy, prior: Prior, n: int
+    questions: Sequence[Question | Query],
+    privacy: GeoPrivacy,
+    prior: Prior,
+    n: int,
+    *,
+    surveys: Surveys | None = None,
 ) -> Comparison:
     """Return the expected error of every allocation for several questions.
 
     For each the best mechanism is chosen: for queries that share a profile, such as the kernels of
     a grid, one for all of them; otherwise question by question, as `plan` does it. Optimal channels
-    are left out: there would have to be one for each question.
+    are left out: there would have to be one for each question and allocation, at seconds each. They
+    save noise where bands are narrow, a factor that all allocations but points share; so where
+    points win, a partition of channels might yet be better by up to that factor (see `plan`).
 
     Args:
         questions: m ≥ 1; more than 64 of them must be queries with one common profile.
         privacy: what a person is promised in all; delta must be 0.
         prior: public.
         n: number of people, ≥ 1.
+        surveys: filled with what was found out, to be given again with the same questions and
+            prior and another n.
 
     Raises:
         ParameterError: if an argument is out of range, or the dimensions differ.
@@ -155,10 +170,11 @@ def compare_allocations(
         raise ParameterError(
             "questions", f"{len(asked)} of them", f"up to {_MOST_ALONE}, or queries of one profile"
         )
+    known = {} if surveys is None else surveys
     rows = []
     for name, allocation in ALLOCATIONS.items():
         try:
-            rows.append(_allocated(name, allocation, asked, privacy, prior, n, batch))
+            rows.append(_allocated(name, allocation, asked, privacy, prior, n, batch, known))
         except UnsupportedError:
             continue  # it serves none of them, or not all
     if not rows:
@@ -175,6 +191,7 @@ def _allocated(
     prior: Prior,
     n: int,
     batch: Batch | None,
+    known: Surveys,
 ) -> Allocated:
     m = len(asked)
     each = allocation.per_report(privacy, m)
@@ -186,7 +203,9 @@ def _allocated(
         kind, predictions = batch.best(allocation.kinds, each, error)
         kinds: tuple[str, ...] = (kind,)
     else:
-        chosen = [_alone(Survey(q, each, prior), allocation.kinds, error) for q in asked]
+        for i, question in enumerate(asked):
+            known.setdefault((i, each), Survey(question, each, prior))
+        chosen = [_alone(known[i, each], allocation.kinds, error) for i in range(m)]
         kinds = tuple(a.kind for a in chosen)
         predictions = tuple(a.prediction for a in chosen)
     errors = tuple(error(p) for p in predictions)
@@ -196,7 +215,7 @@ def _allocated(
 def _alone(
     survey: Survey, kinds: tuple[str, ...], error: Callable[[Prediction], float]
 ) -> Alternative:
-    found = screened(survey, kinds, lambda a: error(a.prediction))
+    found = screened(survey, kinds, error, within=_CLOSE)
     if not found or not found[0].keeps:
         raise UnsupportedError(f"none of {', '.join(kinds)} serves {survey.question!r}")
     return found[0]

@@ -1,6 +1,7 @@
 """Candidates: what a kind makes of a query, and the error that is to be expected of it."""
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -13,7 +14,8 @@ from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.mechanisms.channel import LinearProgramMechanism
 from geoveil.gp.mechanisms.channel_prior import ScalarPrior, variation
 from geoveil.gp.mechanisms.planar import PlanarLaplace
-from geoveil.gp.planner.aiming import aimed, stand_ins
+from geoveil.gp.planner import moments
+from geoveil.gp.planner.aiming import aimed
 from geoveil.gp.planner.kinds import (
     CHANNEL,
     KINDS,
@@ -24,9 +26,11 @@ from geoveil.gp.planner.kinds import (
     Reports,
     Task,
 )
+from geoveil.gp.planner.lower_bound import LowerBound, lower_bound
 from geoveil.gp.planner.prediction import Prediction, predicted
 from geoveil.gp.planner.prior import Prior
 from geoveil.gp.planner.question import HardQuestion, Question, SoftQuestion
+from geoveil.gp.planner.screening import Screening, Sketch
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.indicator import SoftIndicator
@@ -37,7 +41,7 @@ Array = NDArray[np.float64]
 _FAR = 60.0
 """Noise scales from a landmark up to which quadrature nodes are dense."""
 _MESH = np.sinh(np.linspace(-np.arcsinh(4 * _FAR), np.arcsinh(4 * _FAR), 241)) / 4
-_NEIGHBOURS = (2**-0.25, 2**0.25)
+_KEPT = ("nodes", "truth", "_distances")
 _CHANNEL_WIDTHS = (2**-0.5, 1.0)
 """Bands for which a channel is made, in widths of the best band of the other kinds: it needs no
 more than they do."""
@@ -48,6 +52,8 @@ _BOUND_REACH = 6.0
 channel counts it as being there."""
 _PER_NEAR, _BEND = 40, 4.0
 """Scalars that are joined: per shortest length at 0, and where their distances begin to grow."""
+_FEW = 1_000
+"""Nodes up to which none are joined."""
 _BANDWIDTHS = (0.5, 0.7, 1.0, 1.4, 2.0, 2.8)
 """Bandwidths of regions that are read from perturbed points, in noise scales."""
 
@@ -103,14 +109,88 @@ class Survey:
         mean, variance = reports.mean(points), reports.variance(points)
         return predicted(mean, variance, self.truth, weights, self.prior.size)
 
+    def under(self, privacy: GeoPrivacy) -> "Survey":
+        """Return the same question and prior under another guarantee, with all that stays true."""
+        other = Survey(self.question, privacy, self.prior, self.diameter)
+        if not self.question.landmarks:  # else nodes may lie elsewhere
+            kept = {name: self.__dict__[name] for name in _KEPT if name in self.__dict__}
+            other.__dict__.update(kept)
+        return other
+
+    def signed(self, width: float) -> Array:
+        """Return the signed distances of the nodes to the boundary of a hard region.
+
+        Args:
+            width: of the band; counts where corners are rounded by it only.
+        """
+        assert isinstance(self.question, HardQuestion)
+        if not self.question.rounded:
+            return self._distances
+        return self.question.signed(self.nodes[0], width)
+
+    @cached_property
+    def _distances(self) -> Array:
+        assert isinstance(self.question, HardQuestion)
+        return self.question.signed(self.nodes[0], 1.0)
+
+    @cached_property
+    def screening(self) -> Screening:
+        """Bands for a hard question, and what is known of them."""
+        return Screening(self)
+
+    @cached_property
+    def _aimed(self) -> dict[tuple[float, str], SoftIndicator | None]:
+        return {}
+
+    def aimed(self, width: float, step: str) -> SoftIndicator | None:
+        """Return the band of a width whose soft share of the prior is the hard one; see `aimed`."""
+        assert isinstance(self.question, HardQuestion)
+        key = (width, step)
+        if key not in self._aimed:
+            points, weights = self.nodes
+            try:
+                signed = None if self.question.dimension == 1 else self.signed(width)
+            except ParameterError:
+                return None  # no room for the band
+            self._aimed[key] = aimed(
+                self.question, width, step, points, weights, signed, self.truth
+            )
+        return self._aimed[key]
+
+    @cached_property
+    def _made(self) -> dict[tuple[str, int, str, int], Alternative | None]:
+        return {}
+
+    def made(self, sketch: Sketch) -> Alternative | None:
+        """Return what was sketched, with its moments at every node; None if there is no room."""
+        key = (sketch.kind, sketch.option, sketch.step, sketch.index)
+        if key not in self._made:
+            query = self.aimed(moments.width(sketch.index) * self.scale, sketch.step)
+            self._made[key] = None if query is None else self._make(sketch, query)
+        return self._made[key]
+
+    def _make(self, sketch: Sketch, query: Query) -> Alternative:
+        kind = KINDS[sketch.kind]
+        parameters = kind.options[sketch.option]
+        reports = kind.build(Task(query, self.privacy, self.diameter), parameters)
+        return Alternative(
+            sketch.kind, query, self.privacy, parameters, reports, self.predict(reports),
+            kind.keeps, kind.answers_all,
+        )  # fmt: skip
+
     def exact(self, found: Alternative) -> Alternative:
         """Return an alternative with its mechanism, and its moments at every node of the prior."""
-        if found.kind not in KINDS or found.answers_all or self.question.dimension == 1:
+        if found.kind not in KINDS or found.answers_all or not self._on_scalar:
             return found
         assert isinstance(found.query, Query)
         task = Task(found.query, self.privacy, self.diameter)
         reports = KINDS[found.kind].build(task, found.parameters)
         return replace(found, reports=reports, prediction=self.predict(reports))
+
+    @property
+    def _on_scalar(self) -> bool:
+        """Whether a query is first predicted on joined scalars."""
+        return len(self.nodes[1]) > _FEW
 
     def _on_line(self, query: Query) -> tuple[Query, Array, Array, Array]:
         """Return a query whose scalar is the point, with scalars, their truth and weights.
@@ -122,31 +202,37 @@ class Survey:
         s = np.asarray(query.scalar(points)).ravel()
         near = min(self.scale, query.profile.feature)
         place = np.rint(np.arcsinh(s / (_BEND * near)) * (_BEND * _PER_NEAR))
-        hard = isinstance(self.question, HardQuestion)
-        key = 2 * place + (self.truth if hard else 0)
-        first, index = np.unique(key, return_inverse=True)
+        _, index = np.unique(place, return_inverse=True)
         mass = np.asarray(np.bincount(index, weights), np.float64)
-        joined = np.bincount(index, weights * s) / mass
+        used = mass > 0
+        joined = np.bincount(index, weights * s)[used] / mass[used]
         line = Linear(query.profile, direction=1.0)
-        truth = np.mod(first, 2) if hard else line.value(joined)
-        return line, joined, truth, mass
+        return line, joined, line.value(joined), mass[used]
 
-    def queries(self) -> list[Query]:
-        """Return the soft queries to try."""
-        if isinstance(self.question, SoftQuestion):
-            return [self.question.query]
-        assert isinstance(self.question, HardQuestion)
-        return [q for _, _, q in stand_ins(self.question, self.scale, *self.nodes)]
+    @cached_property
+    def _alternatives(self) -> dict[str, list[Alternative]]:
+        return {}
 
-    def alternatives(self, name: str, kind: Kind, query: Query) -> Iterator[Alternative]:
-        """Yield what a kind makes of a query, for all its parameters; nothing if it refuses.
+    def alternatives(self, name: str) -> list[Alternative]:
+        """Return what a kind makes of a soft question, for all its parameters; [] if it refuses.
 
-        In more than one dimension they are about the scalar only: see `exact`.
+        Where the prior has many nodes they are about the scalar only: see `exact`.
         """
-        nodes, weights = self.nodes
-        asked, points, truth = query, nodes, self.truth
-        if self.question.dimension > 1 and not kind.answers_all:
-            asked, points, truth, weights = self._on_line(query)
+        if name not in self._alternatives:
+            self._alternatives[name] = list(self._of_query(name, KINDS[name]))
+        return self._alternatives[name]
+
+    @cached_property
+    def _line(self) -> tuple[Query, Array, Array, Array]:
+        assert isinstance(self.question, SoftQuestion)
+        return self._on_line(self.question.query)
+
+    def _of_query(self, name: str, kind: Kind) -> Iterator[Alternative]:
+        assert isinstance(self.question, SoftQuestion)
+        query, (points, weights), truth = self.question.query, self.nodes, self.truth
+        asked = query
+        if self._on_scalar and not kind.answers_all:
+            asked, points, truth, weights = self._line
         task = Task(asked, self.privacy, self.diameter)
         for parameters in kind.options:
             try:
@@ -160,28 +246,16 @@ class Survey:
                 kind.keeps, kind.answers_all,
             )  # fmt: skip
 
-    def neighbours(self, found: Alternative) -> Iterator[Alternative]:
-        """Yield the same kind and parameters with a band a little narrower or wider."""
-        query = found.query
+    def bands_like(self, query: Query) -> list[Query]:
+        """Return a query, or for a hard question the bands about as wide that suit a channel."""
         if not isinstance(self.question, HardQuestion) or not isinstance(query, SoftIndicator):
-            return
-        kind = replace(KINDS[found.kind], options=(found.parameters,))
-        for factor in _NEIGHBOURS:
-            near = aimed(self.question, factor * query.width, query.step, *self.nodes)
-            if near is not None:
-                yield from self.alternatives(found.kind, kind, near)
+            return [query]
+        bands = (self.aimed(f * query.width, "smoothstep") for f in _CHANNEL_WIDTHS)
+        return [band for band in bands if band is not None]
 
-    def channels(self, query: Query) -> Iterator[Alternative]:
-        """Yield optimal channels for a query or, for a hard question, for bands about as wide."""
-        queries: list[Query | None] = [query]
-        if isinstance(self.question, HardQuestion) and isinstance(query, SoftIndicator):
-            queries = [
-                aimed(self.question, factor * query.width, "smoothstep", *self.nodes)
-                for factor in _CHANNEL_WIDTHS
-            ]
+    def channels(self, queries: Iterable[Query]) -> Iterator[Alternative]:
+        """Yield optimal channels for queries; nothing for those that have none."""
         for candidate in queries:
-            if candidate is None:
-                continue
             try:
                 prior = self.scalars(candidate)
                 reports = LinearProgramMechanism(candidate, self.privacy, prior, quick=True)
@@ -221,20 +295,59 @@ class Survey:
         share = float(weights[near].sum())
         return ScalarPrior(s[near].tolist(), weights[near].tolist()), share
 
-    def regions(self) -> Iterator[Alternative]:
-        """Yield value campaigns for a hard region of the plane, smoothed by a Gaussian."""
+    def lower_bound(self, query: Query, nodes: int = 32, *, quick: bool = False) -> LowerBound:
+        """Return what no unbiased report about the scalar of a query can beat; see `Plan`.
+
+        Raises:
+            UnsupportedError: if nobody is near where the query varies, or the solver fails.
+        """
+        scalars, share = self.scalars_near(query)
+        found = lower_bound(query, self.privacy, scalars, nodes=nodes, quick=quick)
+        return replace(found, value=share * found.value, attained=share * found.attained)
+
+    def regions(self, error: Callable[[Prediction], float]) -> Iterator[Alternative]:
+        """Yield value campaigns for a hard region of the plane, smoothed by a Gaussian.
+
+        From a bandwidth of 0.7 noise scales on to either side, as long as the error falls.
+        """
         if not isinstance(self.question, HardQuestion) or self.question.dimension != 2:
             return
+        middle = _BANDWIDTHS.index(0.7)
+        best = math.inf
+        for side in (range(middle, len(_BANDWIDTHS)), range(middle - 1, -1, -1)):
+            improved = 0
+            for i in side:
+                found = self._region(_BANDWIDTHS[i])
+                if found is None:
+                    continue
+                yield found
+                if error(found.prediction) >= best:
+                    break
+                best = error(found.prediction)
+                improved += 1
+            if improved > 1:
+                break
+
+    @cached_property
+    def _regions(self) -> dict[float, Alternative | None]:
+        return {}
+
+    def _region(self, factor: float) -> Alternative | None:
+        if factor not in self._regions:
+            self._regions[factor] = self._smoothed(factor)
+        return self._regions[factor]
+
+    def _smoothed(self, factor: float) -> Alternative | None:
+        assert isinstance(self.question, HardQuestion)
         mechanism = PlanarLaplace(self.privacy, 2)
-        for factor in _BANDWIDTHS:
-            try:
-                region = self.question.soft(factor * self.scale, "smoothstep", (0.0,))
-                smooth = SmoothedRegion(region, factor * self.scale)
-                reports = PointReports(mechanism, mechanism.estimator(smooth, debias=True))
-                prediction = self.predict(reports)
-            except (UnsupportedError, ParameterError):
-                continue  # no room for the band, no bounds, or too large a raster
-            parameters = MappingProxyType({"bandwidth": smooth.bandwidth})
-            yield Alternative(
-                POINTS, smooth, self.privacy, parameters, reports, prediction, answers_all=True
-            )
+        try:
+            region = self.question.soft(factor * self.scale, "smoothstep", (0.0,))
+            smooth = SmoothedRegion(region, factor * self.scale)
+            reports = PointReports(mechanism, mechanism.estimator(smooth, debias=True))
+            prediction = self.predict(reports)
+        except (UnsupportedError, ParameterError):
+            return None  # no room for the band, no bounds, or too large a raster
+        parameters = MappingProxyType({"bandwidth": smooth.bandwidth})
+        return Alternative(
+            POINTS, smooth, self.privacy, parameters, reports, prediction, answers_all=True
+        )

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,6 +101,8 @@ class HardTwoWayThreshold(HardQuestion):
         [1.0, 0.0]
     """
 
+    shifts: ClassVar[bool] = False
+    rounded: ClassVar[bool] = True
     at: tuple[float, float]
 
     def __post_init__(self) -> None:
@@ -148,8 +150,11 @@ class HardDisc(HardQuestion):
 
     def truth(self, points: Array) -> Array:
         """See `Question.truth`."""
-        distance = np.linalg.norm(points - np.array(self.center), axis=-1)
-        return np.asarray(distance <= self.radius, dtype=np.float64)
+        return np.asarray(self.signed(points, 0.0) >= 0, dtype=np.float64)
+
+    def signed(self, points: Array, width: float) -> Array:
+        """See `HardQuestion.signed`."""
+        return np.asarray(self.radius - np.linalg.norm(points - np.array(self.center), axis=-1))
 
     def soft(self, width: float, step: str, inwards: Sequence[float]) -> SoftIndicator:
         """See `HardQuestion.soft`."""
@@ -170,6 +175,7 @@ class HardPolygon(HardQuestion):
         [1.0, 0.0]
     """
 
+    shifts: ClassVar[bool] = False
     region: Any
     _polygon: Polygon = field(init=False, repr=False)
 
@@ -183,7 +189,11 @@ class HardPolygon(HardQuestion):
 
     def truth(self, points: Array) -> Array:
         """See `Question.truth`."""
-        return np.asarray(np.asarray(self._polygon.scalar(points)) > 0, dtype=np.float64)
+        return np.asarray(self.signed(points, 0.0) > 0, dtype=np.float64)
+
+    def signed(self, points: Array, width: float) -> Array:
+        """See `HardQuestion.signed`."""
+        return np.asarray(self._polygon.scalar(points))
 
     def soft(self, width: float, step: str, inwards: Sequence[float]) -> SoftIndicator:
         """See `HardQuestion.soft`: the polygon shrunk or grown, with mitred corners."""

@@ -17,8 +17,8 @@ from geoveil.gp.queries.profiles.base import Profile
 
 Array = NDArray[np.float64]
 
-_ROUNDS = 2
-_PER_NOISE = 3.0
+_EFFORTS = {False: (3.0, 2), True: (2.0, 1)}
+"""Whether it is to be quick → nodes per noise scale, and how often outputs are added."""
 _ROUND_UP = 1 + 1e-14
 
 
@@ -46,6 +46,7 @@ def lower_bound(
     *,
     nodes: int = 64,
     everywhere: bool = False,
+    quick: bool = False,
 ) -> LowerBound:
     """Return a lower bound on the variance of every unbiased ε-GP mechanism on the scalar.
 
@@ -75,6 +76,7 @@ def lower_bound(
         prior: of the scalar; by default uniform where the profile varies.
         nodes: about how many nodes, in [8, 256]; more where φ varies over many noise scales.
         everywhere: whether the bound shall hold for the prior as given.
+        quick: a third of the time, for a bound that is as certain, and a few per cent lower.
 
     Raises:
         ParameterError: if an argument is out of range.
@@ -101,8 +103,11 @@ def lower_bound(
     validation.between("nodes", nodes, 8, 256)
     if not isinstance(everywhere, bool):
         raise ParameterError("everywhere", everywhere, "True or False")
+    if not isinstance(quick, bool):
+        raise ParameterError("quick", quick, "True or False")
+    per_noise, rounds = _EFFORTS[quick]
     prior = default_prior(profile) if prior is None else prior
-    s = _nodes(profile, privacy.exact_rate, prior, nodes)
+    s = _nodes(profile, privacy.exact_rate, prior, nodes, per_noise)
     rate = privacy.rate
     ratios = np.exp(rate * np.diff(s)) * _ROUND_UP
     program = Program(
@@ -111,17 +116,19 @@ def lower_bound(
         _moved(prior, s, rate if everywhere else 0.0),
         REACH_OF_OUTPUTS * profile.lipschitz / rate,
     )
-    channel = solve(program, _ROUNDS)
+    channel = solve(program, rounds)
     return LowerBound(certified(program, channel), channel.cost, len(s), len(channel.outputs))
 
 
-def _nodes(profile: Profile, rate: Fraction, prior: ScalarPrior, count: int) -> Array:
+def _nodes(
+    profile: Profile, rate: Fraction, prior: ScalarPrior, count: int, per_noise: float
+) -> Array:
     """Return the nodes: the ends of the cells of a grid."""
     places = np.array(prior.scalars)
     low, high = variation(profile)
     if low == 0 and places.min() < 0:
         low = -high  # even, but the prior is on both sides
-    return divided(profile, rate, places, (low, high), _PER_NOISE, float(count - 1)).knots
+    return divided(profile, rate, places, (low, high), per_noise, float(count - 1)).knots
 
 
 def _moved(prior: ScalarPrior, s: Array, rate: float) -> Array:

@@ -1,21 +1,23 @@
 """The right mechanism for a question: everything is predicted, and the best is chosen [MATH §8]."""
 
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
 
 from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.planner.candidates import Alternative, Survey
 from geoveil.gp.planner.kinds import CHANNEL, KINDS, POINTS
-from geoveil.gp.planner.lower_bound import LowerBound, lower_bound
+from geoveil.gp.planner.lower_bound import LowerBound
+from geoveil.gp.planner.prediction import Prediction
 from geoveil.gp.planner.prior import Prior
-from geoveil.gp.planner.question import Question, as_question
+from geoveil.gp.planner.question import Question, SoftQuestion, as_question
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
 
 ALL_KINDS = (*KINDS, CHANNEL)
-_REFINED = 3
-"""Kinds, the best ones, whose bands are refined."""
+_BLIND = 2.0
+"""Width of a band for a channel where no other kind serves the question, in noise scales."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Plan:
         found = self.choice.prediction
         return [(n, found.margin(n), found.share_of_bias(n)) for n in people]
 
-    def lower_bound(self, nodes: int = 32) -> LowerBound:
+    def lower_bound(self, nodes: int = 32, *, quick: bool = False) -> LowerBound:
         """Return what no unbiased ε-GP mechanism can beat for the query that was chosen.
 
         In value and attained the noise of one report averaged over the prior, so that it compares
@@ -66,6 +68,7 @@ class Plan:
 
         Args:
             nodes: see `lower_bound`.
+            quick: see there.
 
         Raises:
             UnsupportedError: if the query has no scalar (a smoothed region).
@@ -73,9 +76,7 @@ class Plan:
         query = self.choice.query
         if not isinstance(query, Query):
             raise UnsupportedError(f"{query!r} has no scalar, and hence no bound in one dimension")
-        scalars, share = self.survey.scalars_near(query)
-        found = lower_bound(query, self.privacy, scalars, nodes=nodes)
-        return replace(found, value=share * found.value, attained=share * found.attained)
+        return self.survey.lower_bound(query, nodes, quick=quick)
 
 
 def plan(
@@ -127,39 +128,90 @@ def plan(
         diameter = validation.positive("diameter", diameter)
     for name in kinds:
         validation.choice("kinds", name, ALL_KINDS)
-    survey = Survey(asked, privacy, prior, diameter)
-    found = screened(survey, kinds, lambda a: a.prediction.expected_error(n))
+    return planned(Survey(asked, privacy, prior, diameter), n, kinds)
+
+
+def planned(survey: Survey, n: int, kinds: Collection[str] = ALL_KINDS) -> Plan:
+    """Return the plan for a survey, which remembers what it found for other n.
+
+    Raises:
+        UnsupportedError: if no kind considered serves the question.
+    """
+    found = screened(survey, kinds, lambda p: p.expected_error(n))
     if not any(a.keeps for a in found):
-        raise UnsupportedError(f"none of {', '.join(kinds)} serves {question!r}")
-    return Plan(asked, privacy, n, tuple(found), survey)
+        raise UnsupportedError(f"none of {', '.join(kinds)} serves {survey.question!r}")
+    return Plan(survey.question, survey.privacy, n, tuple(found), survey)
 
 
 def screened(
-    survey: Survey, kinds: Collection[str], error: Callable[[Alternative], float]
+    survey: Survey,
+    kinds: Collection[str],
+    error: Callable[[Prediction], float],
+    within: float = math.inf,
 ) -> list[Alternative]:
-    """Return the best alternative of each kind, those that keep the guarantee first."""
+    """Return the best alternative of each kind, those that keep the guarantee first.
+
+    Args:
+        survey: the question, the guarantee and the prior.
+        kinds: what to consider.
+        error: what is to be least.
+        within: leave out kinds that seem to have more than this many times the least error.
+    """
     best: dict[str, Alternative] = {}
 
     def consider(alternatives: Iterable[Alternative]) -> None:
         for a in alternatives:
-            if a.kind not in best or error(a) < error(best[a.kind]):
+            if a.kind not in best or error(a.prediction) < error(best[a.kind].prediction):
                 best[a.kind] = a
 
-    queries = survey.queries()
-    for name in (name for name in KINDS if name in kinds):
-        for query in queries:
-            consider(survey.alternatives(name, KINDS[name], query))
-    for leading in sorted((a for a in best.values() if a.keeps), key=error)[:_REFINED]:
-        consider(survey.neighbours(leading))
+    considered = [name for name in KINDS if name in kinds]
+    if isinstance(survey.question, SoftQuestion):
+        for name in considered:
+            consider(survey.alternatives(name))
+        least = min((error(a.prediction) for a in best.values() if a.keeps), default=math.inf)
+        for name, a in list(best.items()):
+            if error(a.prediction) <= within * least:
+                best[name] = survey.exact(a)
+            else:
+                del best[name]
+    else:
+        consider(_banded(survey, considered, error, within))
     if POINTS in kinds:
-        consider(survey.regions())
+        consider(survey.regions(error))
     if CHANNEL in kinds:
-        soft = [(error(a), a.query) for a in best.values() if a.keeps]
-        on_scalar = [(e, query) for e, query in soft if isinstance(query, Query)]
-        if on_scalar:
-            consider(survey.channels(min(on_scalar, key=lambda pair: pair[0])[1]))
-        elif queries:  # nothing to go by: a band of about two noise scales
-            consider(survey.channels(queries[len(queries) // 3]))
+        consider(_channels(survey, best.values(), error))
     # Sorting is stable, so that of two equal kinds the first in the registry comes first.
-    exact = map(survey.exact, best.values())
-    return sorted(exact, key=lambda a: (not a.keeps, error(a)))
+    return sorted(best.values(), key=lambda a: (not a.keeps, error(a.prediction)))
+
+
+def _banded(
+    survey: Survey, kinds: Iterable[str], error: Callable[[Prediction], float], within: float
+) -> Iterator[Alternative]:
+    """Yield the best bands for a hard question, one for each kind."""
+    screening = survey.screening
+    sketches = [screening.best(name, lambda s: error(s.prediction)) for name in kinds]
+    found = [sketch for sketch in sketches if sketch is not None]
+    keep = [error(sketch.prediction) for sketch in found if KINDS[sketch.kind].keeps]
+    least = min(keep, default=math.inf)
+    for sketch in found:
+        if within == math.inf or error(sketch.prediction) <= within * least:
+            made = survey.made(sketch)
+            if made is not None:
+                yield made
+
+
+def _channels(
+    survey: Survey, found: Iterable[Alternative], error: Callable[[Prediction], float]
+) -> Iterable[Alternative]:
+    """Return optimal channels for bands about as wide as the best that was found."""
+    on_scalar = [a for a in found if a.keeps and isinstance(a.query, Query)]
+    query: Query | None
+    if on_scalar:
+        best = min(on_scalar, key=lambda a: error(a.prediction)).query
+        assert isinstance(best, Query)
+        query = best
+    elif isinstance(survey.question, SoftQuestion):
+        query = survey.question.query
+    else:  # nothing to go by
+        query = survey.aimed(_BLIND * survey.scale, "smoothstep")
+    return () if query is None else survey.channels(survey.bands_like(query))

@@ -104,13 +104,14 @@ def mean_reciprocal(n: int, share: float) -> float:
         >>> round(200 / 4 * mean_reciprocal(200, 0.25), 4)
         1.0156
     """
-    from scipy.stats import binom
+    from scipy.special import gammaln, xlog1py, xlogy  # scipy.stats takes a second to import
 
     mean, rest = n * share, 1 - share
     if mean > 500:
         return (1 + rest / mean + rest * (1 + rest) / mean**2) / mean
     counts = np.arange(1, int(min(n, mean + 40 * math.sqrt(mean) + 40)) + 1)
-    probability = binom.pmf(counts, n, share)
+    ways = gammaln(n + 1) - gammaln(counts + 1) - gammaln(n - counts + 1)
+    probability = np.exp(ways + xlogy(counts, share) + xlog1py(n - counts, -share))
     return float(np.sum(probability / counts) / np.sum(probability))
 
 

@@ -8,6 +8,7 @@ how wide the band is, and where it lies. Softening is bias, and the planner weig
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,6 +75,11 @@ class SoftQuestion(Question):
 class HardQuestion(Question):
     """The share of people inside a region."""
 
+    shifts: ClassVar[bool] = True
+    """Whether to move the boundary inwards by d lowers every signed distance by d."""
+    rounded: ClassVar[bool] = False
+    """Whether the signed distance depends on the width of the band."""
+
     @abstractmethod
     def soft(self, width: float, step: str, inwards: Sequence[float]) -> SoftIndicator:
         """Return a stand-in.
@@ -91,6 +97,11 @@ class HardQuestion(Question):
     def boundaries(self) -> int:
         """How many boundaries can be moved independently."""
         return 1
+
+    def signed(self, points: Array, width: float) -> Array:
+        """Return the signed distances to the boundary, > 0 inside, for bands of a width, (n,)."""
+        query = self.soft(width, "linear", (0.0,) * self.boundaries)
+        return np.asarray(query.scalar(points))
 
 
 def as_question(question: Question | Query) -> Question:

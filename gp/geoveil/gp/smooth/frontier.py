@@ -9,6 +9,7 @@ everywhere is the calibration. Rates are in units of ε here: ε = 1 and β is t
 import math
 from collections.abc import Callable
 from enum import Enum
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -112,6 +113,7 @@ CALIBRATIONS = {"exact": exact_eta, "paper": paper_eta}
 """Name of a calibration → (noise, frontier, β/ε) ↦ η/ε."""
 
 
+@lru_cache(maxsize=1024)
 def _rectangle_eta(noise: Scored, beta_fraction: float) -> float:
     """Minimise (1 − β|uψ−1|)/ψ over u > 0."""
 
