@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
 
+# Many tests start processes, which should not compile the whole project each time.
+unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help demo test check format bench proto clean
 help:            ## show this
 	@sed -n 's/^\([a-z]*\): .*## /  make \1   /p' $(MAKEFILE_LIST)

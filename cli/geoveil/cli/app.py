@@ -1,47 +1,51 @@
 """Assembles the command from its parts; every part is a module with one job."""
 
+from importlib import import_module
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from geoveil.cli import (
-    audit,
-    campaign,
-    client,
-    contribute,
-    db,
-    demo,
-    estimate,
-    health,
-    plan,
-    serve,
-    simulate,
-    token,
-)
 from geoveil.cli.console import fail
 from geoveil.gp import GeoVeilError
 
+COMMANDS = (
+    *("serve", "health", "db", "token", "campaign", "contribute", "client", "estimate", "plan"),
+    *("demo", "audit", "simulate"),
+)
+"""In the order of the help; each is a module here, with an `app` or a function of its name."""
+
+
+class _Lazy(TyperGroup):
+    """Imports a command when it is asked for: each needs other parts, some of which load slowly."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"geoveil.cli.{cmd_name}")
+        if (group := getattr(module, "app", None)) is not None:
+            command: Any = typer.main.get_group(group)
+        else:
+            alone = typer.Typer(add_completion=False)
+            alone.command()(getattr(module, cmd_name))
+            command = typer.main.get_command(alone)
+        command.name = cmd_name
+        return command
+
+
 app = typer.Typer(
     name="geoveil",
+    cls=_Lazy,
     help="Population statistics from private values, without trusting the server.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("serve")(serve.serve)
-app.command("health")(health.health)
-app.add_typer(db.app, name="db")
-app.add_typer(token.app, name="token")
-app.add_typer(campaign.app, name="campaign")
-app.command("contribute")(contribute.contribute)
-app.add_typer(client.app, name="client")
-app.command("estimate")(estimate.estimate)
-app.command("plan")(plan.plan)
-app.command("demo")(demo.demo)
-app.command("audit")(audit.audit)
-app.add_typer(simulate.app, name="simulate")
 
 
 def _show_version(asked: bool) -> None:

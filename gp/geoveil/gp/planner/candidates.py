@@ -173,10 +173,28 @@ class Survey:
         kind = KINDS[sketch.kind]
         parameters = kind.options[sketch.option]
         reports = kind.build(Task(query, self.privacy, self.diameter), parameters)
+        if kind.answers_all or query.dimension == 1:
+            prediction = self.predict(reports)
+        else:  # what a mechanism makes of a query depends on the scalar alone
+            line = Linear(query.profile, direction=1.0)
+            on_line = kind.build(Task(line, self.privacy, self.diameter), parameters)
+            s, weights = self._scalars(query), self.nodes[1]
+            mean, variance = on_line.mean(s), on_line.variance(s)
+            prediction = predicted(mean, variance, self.truth, weights, self.prior.size)
         return Alternative(
-            sketch.kind, query, self.privacy, parameters, reports, self.predict(reports),
+            sketch.kind, query, self.privacy, parameters, reports, prediction,
             kind.keeps, kind.answers_all,
         )  # fmt: skip
+
+    @cached_property
+    def _known_scalars(self) -> dict[Query, Array]:
+        return {}
+
+    def _scalars(self, query: Query) -> Array:
+        """Return the scalar of a query at every node: kinds share their bands."""
+        if query not in self._known_scalars:
+            self._known_scalars[query] = np.asarray(query.scalar(self.nodes[0])).ravel()
+        return self._known_scalars[query]
 
     def exact(self, found: Alternative) -> Alternative:
         """Return an alternative with its mechanism, and its moments at every node of the prior."""
@@ -305,10 +323,13 @@ class Survey:
         found = lower_bound(query, self.privacy, scalars, nodes=nodes, quick=quick)
         return replace(found, value=share * found.value, attained=share * found.attained)
 
-    def regions(self, error: Callable[[Prediction], float]) -> Iterator[Alternative]:
+    def regions(
+        self, error: Callable[[Prediction], float], hopeless: float
+    ) -> Iterator[Alternative]:
         """Yield value campaigns for a hard region of the plane, smoothed by a Gaussian.
 
-        From a bandwidth of 0.7 noise scales on to either side, as long as the error falls.
+        From a bandwidth of 0.7 noise scales on to either side, as long as the error falls. Where
+        the first one's exceeds `hopeless`, the others, which take a second each, are not tried.
         """
         if not isinstance(self.question, HardQuestion) or self.question.dimension != 2:
             return
@@ -321,6 +342,8 @@ class Survey:
                 if found is None:
                     continue
                 yield found
+                if error(found.prediction) > hopeless:
+                    return
                 if error(found.prediction) >= best:
                     break
                 best = error(found.prediction)

@@ -131,6 +131,10 @@ def plan(
     return planned(Survey(asked, privacy, prior, diameter), n, kinds)
 
 
+_HOPELESS = 10.0
+"""So many times the least squared error: another bandwidth would not save as much."""
+
+
 def planned(survey: Survey, n: int, kinds: Collection[str] = ALL_KINDS) -> Plan:
     """Return the plan for a survey, which remembers what it found for other n.
 
@@ -177,7 +181,8 @@ def screened(
     else:
         consider(_banded(survey, considered, error, within))
     if POINTS in kinds:
-        consider(survey.regions(error))
+        least = min((error(a.prediction) for a in best.values() if a.keeps), default=math.inf)
+        consider(survey.regions(error, hopeless=_HOPELESS * least))
     if CHANNEL in kinds:
         consider(_channels(survey, best.values(), error))
     # Sorting is stable, so that of two equal kinds the first in the registry comes first.

@@ -54,6 +54,10 @@ class Scored(Protocol):
         """Return ψ(u) for u > 0."""
         ...
 
+    def __hash__(self) -> int:
+        """Of what it is, which never changes: calibrations are remembered."""
+        ...
+
 
 def require_dilation(noise: Scored, beta_fraction: float) -> None:
     """Refuse a noise that no η makes private at this β."""
