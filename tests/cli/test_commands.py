@@ -70,7 +70,7 @@ def test_places_split_over_all_queries(geoveil, tmp_path):
         (["campaign", "create", "x", *INCOME, "--threshold", "1", "--mechanism", "magic"],
          ParameterError, "debiased, smooth, lipschitz"),
         (["campaign", "create", "x", *INCOME, "--threshold", "1", "--days", "0"],
-         ParameterError, "closes must be"),
+         ParameterError, "days must be"),
         (["campaign", "create", "x", *INCOME[:-1], "0", "--threshold", "1"],
          ParameterError, "per must be"),
         (["campaign", "create", "x", "--attribute", "location", "--epsilon", "1", "--per", "500",

@@ -117,6 +117,7 @@ async def test_no_request_is_under_way_in_a_fork(
         finally:
             if script.returncode is None:
                 script.kill()
+                await script.communicate()  # else its pipes stay open
     assert (out, script.returncode) == (b"done\n", 0), errors.decode()
     # Three times the parent's request and the child's; a silent server is asked once more.
     assert len(servicer.time_left) == (6 if server == "slow" else 9)
@@ -225,3 +226,98 @@ def test_requests_that_end_by_themselves_are_not_hurried() -> None:
         assert hurried == []
         gate.open()
         gate.enter()  # in place of the one that left
+
+
+CONTROL = """
+from functools import cached_property
+
+class lazy(cached_property):
+    lock = threading.RLock()
+
+    def __get__(self, instance, owner=None):
+        with self.lock:
+            return super().__get__(instance, owner)
+"""
+
+LAZY = """
+import os, threading
+from geoveil.gp.lazy import lazy
+
+begun, go_on = threading.Event(), threading.Event()
+
+class Campaign:
+    @lazy
+    def mechanism(self):
+        if threading.current_thread() is not threading.main_thread():
+            begun.set()
+            go_on.wait()
+        return 1
+
+campaign = Campaign()
+thread = threading.Thread(target=lambda: campaign.mechanism)
+thread.start()
+begun.wait()
+child = os.fork()
+if child == 0:
+    os._exit(campaign.mechanism)
+status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+go_on.set()
+thread.join()
+print(status, campaign.mechanism)
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "ends"),
+    [(LAZY, True), (LAZY.replace("from geoveil.gp.lazy import lazy", CONTROL), False)],
+    ids=["lazy", "control"],
+)
+def test_a_child_does_not_wait_for_what_a_thread_of_its_parent_computes(
+    script: str, ends: bool
+) -> None:
+    """The control computes under a lock, as `functools.cached_property` does in Python 3.11."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore::DeprecationWarning", "-c", script],
+            capture_output=True, text=True, timeout=60 if ends else 3,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        assert not ends
+    else:
+        assert ends, done.stdout
+        assert done.stdout == "1 1\n", done.stderr
+
+
+PRECISION = """
+import os, threading
+from geoveil.gp.exact.ball import working_precision
+
+begun, go_on = threading.Event(), threading.Event()
+
+def compute():
+    with working_precision(200):
+        begun.set()
+        go_on.wait()
+
+thread = threading.Thread(target=compute)
+thread.start()
+begun.wait()
+threading.Timer(0.2, go_on.set).start()
+child = os.fork()
+if child == 0:
+    from flint import ctx
+    with working_precision(100):
+        pass
+    os._exit(ctx.prec)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+thread.join()
+"""
+
+
+def test_a_fork_waits_for_a_thread_that_computes() -> None:
+    """And the child has the precision that is set outside of computations, 53 bits."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", PRECISION],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.stdout == "53\n", done.stderr

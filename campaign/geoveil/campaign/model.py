@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum
-from functools import cached_property
 from math import ldexp
 
 from geoveil.campaign.allocation import Allocation
@@ -20,6 +19,7 @@ from geoveil.campaign.mechanisms import DebiasedLaplaceSpec, MechanismSpec, Plan
 from geoveil.campaign.question import Question
 from geoveil.gp import GeoPrivacy, Mechanism, ParameterError, PlanarLaplace
 from geoveil.gp.exact.release import INT64_MAX, INT64_MIN, step_exponent_of
+from geoveil.gp.lazy import lazy
 
 MOST_QUESTIONS = 10_000
 MOST_SLOTS = 100_000
@@ -93,12 +93,12 @@ class Campaign:
         """Whether reports are perturbed points, and queries are asked later."""
         return isinstance(self.mechanism, PlanarLaplaceSpec)
 
-    @cached_property
+    @lazy
     def mechanisms(self) -> tuple[Mechanism, ...]:
         """One per question, at the rate that one answer spends, in the queries' coordinates."""
         return self._build(self._step)
 
-    @cached_property
+    @lazy
     def point_mechanism(self) -> PlanarLaplace:
         """Of a value campaign: what perturbs a point, in the coordinates of queries.
 
@@ -132,14 +132,14 @@ class Campaign:
             return axes[: self.dimension]
         return tuple(question.label for question in self.questions)
 
-    @cached_property
+    @lazy
     def ranges(self) -> tuple[tuple[int, int], ...]:
         """The least and greatest integer that can be reported in each column."""
         if self.is_value:
             return ((INT64_MIN, INT64_MAX),) * self.columns
         return tuple(mechanism.grid_range for mechanism in self.mechanisms)
 
-    @cached_property
+    @lazy
     def outputs(self) -> tuple[frozenset[int] | None, ...]:
         """All integers that can be reported in each column; None where that is its whole range."""
         if self.is_value:
@@ -164,12 +164,12 @@ class Campaign:
         """What one answer spends, in true distances."""
         return self.privacy.scaled(self.allocation.share(self.columns))
 
-    @cached_property
+    @lazy
     def report_privacy(self) -> GeoPrivacy:
         """What one report spends, all its answers together, in true distances."""
         return self.privacy.repeated(self.allocation.times(self.columns))
 
-    @cached_property
+    @lazy
     def total_privacy(self) -> GeoPrivacy:
         """What a participant spends who reports in every period."""
         return self.report_privacy.repeated(self.periods)

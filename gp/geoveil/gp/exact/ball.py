@@ -5,6 +5,7 @@ under a lock and restores it. If another user of python-flint changes it meanwhi
 wider or narrower, never wrong, and the caller's loop goes on until one integer remains.
 """
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,10 @@ from flint import arb, ctx, fmpq, fmpz
 from geoveil.gp.arithmetic import Arithmetic, Exact, Real
 
 _lock = threading.RLock()
+# A fork waits until no thread computes: the child has the lock and the precision as they should be.
+os.register_at_fork(
+    before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
+)
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 import math
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import partial
 from itertools import accumulate
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from geoveil.gp.arithmetic import Real
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.exact.ball import BALL
+from geoveil.gp.lazy import lazy
 from geoveil.gp.mechanisms.base import Array, Mechanism
 from geoveil.gp.mechanisms.channel_bias import bias_bound
 from geoveil.gp.mechanisms.channel_grid import Cell
@@ -182,27 +183,27 @@ class ChannelMechanism(Mechanism):
         """See `Mechanism._levels`: none, as all outputs lie on the grid, whatever it is."""
         return set()
 
-    @cached_property
+    @lazy
     def _exact_outputs(self) -> tuple[Fraction, ...]:
         return self.channel.outputs
 
-    @cached_property
+    @lazy
     def _cumulative(self) -> list[list[int]]:
         return [list(accumulate(row)) for row in self.channel.table.rows]
 
-    @cached_property
+    @lazy
     def _atoms(self) -> Array:
         return np.array([float(y) for y in self.channel.outputs])
 
-    @cached_property
+    @lazy
     def _probabilities(self) -> Array:
         return self.channel.table.probabilities
 
-    @cached_property
+    @lazy
     def _means(self) -> Array:
         return self.channel.means
 
-    @cached_property
+    @lazy
     def _variances(self) -> Array:
         centred = np.square(self._atoms - self._means[:, None])
         return np.asarray((self._probabilities * centred).sum(axis=1))

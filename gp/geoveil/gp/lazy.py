@@ -1,0 +1,27 @@
+"""Attributes that are computed once, when they are first asked for, by classes that devices use."""
+
+from contextlib import nullcontext
+from functools import cached_property
+from typing import Any, TypeVar
+
+_Value = TypeVar("_Value", covariant=True)
+
+
+class lazy(cached_property[_Value]):  # noqa: N801  (used as a decorator, like its base)
+    """A `functools.cached_property` that never holds a lock.
+
+    In Python 3.11 that one computes under a lock, which a fork leaves locked forever in the child
+    if another thread was computing then. Without it two threads may both compute the same value.
+
+    Example:
+        >>> class Circle:
+        ...     @lazy
+        ...     def area(self) -> float:
+        ...         return 3.14
+        >>> Circle().area
+        3.14
+    """
+
+    def __init__(self, function: Any) -> None:
+        super().__init__(function)
+        self.lock = nullcontext()
