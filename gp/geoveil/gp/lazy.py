@@ -1,10 +1,11 @@
 """Attributes that are computed once, when they are first asked for, by classes that devices use."""
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from functools import cached_property
 from typing import Any, TypeVar
 
-_Value = TypeVar("_Value", covariant=True)
+_Value = TypeVar("_Value")
 
 
 class lazy(cached_property[_Value]):  # noqa: N801  (used as a decorator, like its base)
@@ -22,6 +23,6 @@ class lazy(cached_property[_Value]):  # noqa: N801  (used as a decorator, like i
         3.14
     """
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: Callable[[Any], _Value]) -> None:
         super().__init__(function)
         self.lock = nullcontext()
