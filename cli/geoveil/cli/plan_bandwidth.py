@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from geoveil.cli.plan_search import boundary, enough, rounded
-from geoveil.gp import DebiasedLaplace, GaussianKernel, GeoPrivacy, ParameterError
+from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError
 from geoveil.gp.planner import Prior, SoftQuestion
 from geoveil.gp.planner.candidates import Survey
 
@@ -57,6 +57,7 @@ def _error(
     """Return the predicted 95 % error in parts of the expected answer."""
     kernel = GaussianKernel(center, bandwidth)
     survey = Survey(SoftQuestion(kernel), privacy, prior)
-    margin = survey.predict(DebiasedLaplace(kernel, privacy)).margin(n)
+    (found,) = survey.alternatives("DebiasedLaplace")  # of many nodes, the joined ones will do here
+    margin = found.prediction.margin(n)
     expected = float((survey.nodes[1] * survey.truth).sum())
     return margin / expected if expected > 0 else _ALL

@@ -42,7 +42,7 @@ from .mutants import MUTANTS
 from .operations import History
 from .playing import Play, play_many
 
-HISTORIES = 2000
+HISTORIES = 1000
 OF_THREADS = 100
 MOST_FOR_A_CONTROL = 300
 # Where there is memory to write to, flushing costs nothing; no death here depends on it.

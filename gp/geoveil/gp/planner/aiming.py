@@ -5,8 +5,6 @@ The misjudged then cancel, as far as the prior can tell: with heaped values the 
 just above the heap.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,6 +12,7 @@ from geoveil.gp.errors import ParameterError
 from geoveil.gp.planner.hard import HardRange, HardThreshold
 from geoveil.gp.planner.question import HardQuestion
 from geoveil.gp.queries.indicator import STEPS, SoftIndicator
+from geoveil.gp.queries.profiles.base import Profile
 
 Array = NDArray[np.float64]
 
@@ -22,8 +21,8 @@ _CORRECTIONS = 8
 _BEYOND = 0.75
 """Widths from the moved boundary to which distances are measured anew, half a width being the band;
 corners move by a little more than the sides."""
-_EXACT = 1e-5
-"""Of the share, where to move the boundary is no shift of the distances."""
+_LITTLE = 2e-3
+"""Widths: by so much distances shift alike, next to corners too, to a few millionths of a share."""
 
 
 def aimed(
@@ -81,7 +80,7 @@ def moved(signed: Array, truth: Array, weights: Array, width: float, step: str) 
         return 0.0
     s, w, profile = signed[near], weights[near], STEPS[step](width)
     target = float(np.sum(w * truth[near]))
-    return _root(lambda d: np.sum(w * profile.value(s - d)), target, width)
+    return _shift(s, w, profile, target, width)
 
 
 def _ends(
@@ -106,36 +105,36 @@ def _corrected(
 ) -> float:
     """Return how far inwards the boundary is to be moved: the soft share falls with that.
 
-    To move the boundary by d lowers the signed distance by d, next to corners only about so; what
-    that misses is measured and added to the share aimed at.
+    To move the boundary by d lowers the signed distance by d, next to corners only about so. So the
+    distances to the moved boundary are measured, and it is moved on by what is missing, until that
+    is little.
     """
     near = np.abs(signed) <= 2 * width
     if not near.any():
         return 0.0
     s, x, w, profile = signed[near], points[near], weights[near], STEPS[step](width)
-    target = wanted = float(np.sum(w * truth[near]))
+    target = float(np.sum(w * truth[near]))
     inwards = 0.0
     for _ in range(_CORRECTIONS):
-        inwards = _root(lambda d: np.sum(w * profile.value(s - d)), target, width)
-        if question.shifts:
+        further = _shift(s, w, profile, target, width)
+        further = min(max(inwards + further, -width), width) - inwards
+        inwards += further
+        if question.shifts or abs(further) <= _LITTLE * width:
             break
-        band = np.abs(s - inwards) <= _BEYOND * width  # outside of it a step is 0 or 1
-        share = float(np.sum(w[~band] * (s[~band] > inwards)))
+        s = s - further
+        band = np.abs(s) <= _BEYOND * width  # outside of it a step is 0 or 1
         try:
-            soft = question.soft(width, step, (inwards,))
-            share += float(np.sum(w[band] * soft.value(x[band])))
+            s[band] = question.soft(width, step, (inwards,)).scalar(x[band])
         except ParameterError:
             break  # no room left
-        if abs(share - wanted) <= _EXACT:
-            break
-        target += wanted - share
     return inwards
 
 
-def _root(share: Callable[[float], float], target: float, width: float) -> float:
-    """Return where a falling function reaches a target, within a width of 0."""
+def _shift(s: Array, weights: Array, profile: Profile, target: float, width: float) -> float:
+    """Return by how much less distance, at most a width, the soft share is the target."""
     low, high = -width, width
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        low, high = (middle, high) if share(middle) > target else (low, middle)
+        above = np.sum(weights * profile.value(s - middle)) > target
+        low, high = (middle, high) if above else (low, middle)
     return high
