@@ -207,8 +207,16 @@ class Processes(World):
     ) -> AsyncIterator[bytes]:
         """See `World.converse`."""
         process = await self._asked(replica)
+        answered: asyncio.Queue[None] = asyncio.Queue()
+
+        async def in_turn() -> AsyncIterator[bytes]:
+            """Send the next after the answer: else a refusal may be heard as INTERNAL."""
+            for request in requests:
+                yield request
+                await answered.get()
+
         if method in _CLIENT_STREAMING:
-            call = process.channel.stream_stream(_path(method))(iter(requests), timeout=_PATIENCE_S)
+            call = process.channel.stream_stream(_path(method))(in_turn(), timeout=_PATIENCE_S)
         else:
             call = process.channel.unary_stream(_path(method))(requests[0], timeout=_PATIENCE_S)
         try:
@@ -217,6 +225,7 @@ class Processes(World):
                     answer = await call.read()
                 if answer is grpc.aio.EOF:
                     return
+                answered.put_nowait(None)
                 yield answer
         finally:
             call.cancel()
