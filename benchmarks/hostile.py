@@ -56,7 +56,7 @@ REFUSALS = frozenset(
 MOST_GROWTH_MB = 48.0
 """Of the resident memory, from the first fifth of the messages on."""
 _WARMING = 2_000
-"""At least so many are sent before: until then caches fill, and all that is loaded late is loaded."""
+"""So many at least are sent before: until then caches fill, and what is loaded late is loaded."""
 _CONCURRENCY = 32
 _STORED = 500
 _DEADLINE_S = 60
