@@ -29,7 +29,7 @@ demo: $(VENV)/.stamp-all            ## the whole path once: real data, real serv
 	$(BIN)/geoveil demo $(DEMO)
 
 test: $(VENV)/.stamp-test            ## all tests
-	$(BIN)/python -m pytest -n 2 -q $(TESTS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q $(TESTS)
 
 check: $(VENV)/.stamp-dev            ## format, lint, types, layers, generated code
 	$(BIN)/ruff format --check .

@@ -42,7 +42,7 @@ from .mutants import MUTANTS
 from .operations import History
 from .playing import Play, play_many
 
-HISTORIES = 1000
+HISTORIES = 600
 OF_THREADS = 100
 MOST_FOR_A_CONTROL = 300
 RARE = {"WatchesOldNumbers", "QueuesWhatItRefuses"}
