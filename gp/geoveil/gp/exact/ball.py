@@ -18,9 +18,10 @@ from geoveil.gp.arithmetic import Arithmetic, Exact, Real
 
 _lock = threading.RLock()
 # A fork waits until no thread computes: the child has the lock and the precision as they should be.
-os.register_at_fork(
-    before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
-)
+if hasattr(os, "register_at_fork"):  # where there are forks
+    os.register_at_fork(
+        before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
+    )
 
 
 @contextmanager
