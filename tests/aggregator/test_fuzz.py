@@ -17,6 +17,7 @@ import grpc.aio
 import pytest
 from google.protobuf.message import Message
 
+from benchmarks import hostile_messages
 from geoveil.aggregator.servicers import collector
 from geoveil.aggregator.wire_columns import read_columns
 from geoveil.campaign import SigningKey, seal
@@ -39,21 +40,7 @@ def mutated(message: bytes, rng: Random) -> bytes:
     """Return the message with a few bytes changed, added, removed or repeated; or only noise."""
     if rng.random() < 0.05:
         return rng.randbytes(rng.randrange(200))
-    data = bytearray(message)
-    for _ in range(rng.choice([1, 1, 1, 2, 3, 8])):
-        at = rng.randrange(len(data) + 1)
-        kind = rng.randrange(5)
-        if kind == 0 and at < len(data):
-            data[at] ^= 1 << rng.randrange(8)
-        elif kind == 1 and at < len(data):
-            data[at] = rng.choice([0, 1, 0x7F, 0x80, 0xFF])
-        elif kind == 2:
-            data[at:at] = rng.randbytes(rng.randrange(1, 12))
-        elif kind == 3:
-            del data[at : at + rng.randrange(1, 20)]
-        else:
-            data[at:at] = data[at : at + rng.randrange(1, 40)]
-    return bytes(data)
+    return hostile_messages.mutated(message, rng)
 
 
 def contents(database: Path) -> dict[str, list[tuple[Any, ...]]]:

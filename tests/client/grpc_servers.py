@@ -1,6 +1,8 @@
 """Small gRPC servers, and one face for both transports, for the tests of the transports."""
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -133,3 +135,25 @@ async def listening(
             with suppress(ConnectionError):
                 await writer.wait_closed()
         await server.wait_closed()
+
+
+async def run_script(script: str, *arguments: str) -> None:
+    """Run a program that must print "done", beside the servers of this loop.
+
+    Args:
+        script: in Python.
+        arguments: of its command line.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", script, *arguments),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(100):
+            out, errors = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()  # else its pipes stay open
+    assert (out, process.returncode) == (b"done\n", 0), errors.decode()

@@ -17,7 +17,7 @@ import pytest
 from geoveil.campaign import Campaign, encode, seal
 from geoveil.client.gate import Gate
 from geoveil.proto.v1 import campaign_pb2, collector_pb2
-from tests.client.grpc_servers import serving
+from tests.client.grpc_servers import run_script, serving
 
 SCRIPT = """
 import asyncio, os, sys, threading, time, warnings
@@ -106,19 +106,7 @@ async def test_no_request_is_under_way_in_a_fork(
         return response
 
     async with serving(answer) as (target, servicer):
-        script = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", SCRIPT, kind, target),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        try:
-            async with asyncio.timeout(100):
-                out, errors = await script.communicate()
-        finally:
-            if script.returncode is None:
-                script.kill()
-                await script.communicate()  # else its pipes stay open
-    assert (out, script.returncode) == (b"done\n", 0), errors.decode()
+        await run_script(SCRIPT, kind, target)
     # Three times the parent's request and the child's; a silent server is asked once more.
     assert len(servicer.time_left) == (6 if server == "slow" else 9)
 

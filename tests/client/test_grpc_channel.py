@@ -20,6 +20,7 @@ from tests.client.grpc_servers import (
     failure,
     opened,
     outcome,
+    run_script,
     serving,
 )
 
@@ -228,18 +229,7 @@ async def test_a_forked_child_makes_its_own_channel_and_the_parent_goes_on(kind:
         return collector_pb2.GetCampaignResponse(state=1)
 
     async with serving(open_campaign) as (target, servicer):
-        done = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", FORK, kind, target),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        try:
-            async with asyncio.timeout(120):
-                out, errors = await done.communicate()
-        finally:
-            if done.returncode is None:
-                done.kill()
-    assert (out, done.returncode) == (b"done\n", 0), errors.decode()
+        await run_script(FORK, kind, target)
     # The parent's first call; three times child, grandchild, child again and parent again.
     assert len(servicer.time_left) == 1 + 3 * 4
 

@@ -191,7 +191,7 @@ class Survey:
         return {}
 
     def _scalars(self, query: Query) -> Array:
-        """Return the scalar of a query at every node: kinds share their bands."""
+        """Return the scalar of a query at every node: kinds, bounds and channels share bands."""
         if query not in self._known_scalars:
             self._known_scalars[query] = np.asarray(query.scalar(self.nodes[0])).ravel()
         return self._known_scalars[query]
@@ -216,8 +216,7 @@ class Survey:
         What a mechanism makes of a query depends on the scalar alone; those that lie within a
         fraction of the shortest length are joined at their mean.
         """
-        points, weights = self.nodes
-        s = np.asarray(query.scalar(points)).ravel()
+        s, weights = self._scalars(query), self.nodes[1]
         near = min(self.scale, query.profile.feature)
         place = np.rint(np.arcsinh(s / (_BEND * near)) * (_BEND * _PER_NEAR))
         _, index = np.unique(place, return_inverse=True)
@@ -285,9 +284,8 @@ class Survey:
 
     def scalars(self, query: Query) -> ScalarPrior:
         """Return the law of the scalar, on a grid, with all that is far away at its ends."""
-        points, weights = self.nodes
+        s, weights = self._scalars(query), self.nodes[1]
         low, high = variation(query.profile)
-        s = np.asarray(query.scalar(points)).ravel()
         if low == 0:
             s = np.abs(s)
         reach = _CHANNEL_REACH * self.scale
