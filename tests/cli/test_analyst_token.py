@@ -3,13 +3,14 @@
 import grpc
 import pytest
 
-from geoveil.cli.analyst import TOKEN_FILE_VARIABLE, TOKEN_VARIABLE, Analyst, ServerError
+from geoveil.cli.analyst import Analyst, ServerError
+from geoveil.cli.environment import TOKEN, TOKEN_FILE
 
 SECRET = "a-token-that-nobody-sees"
 
 
 def test_a_token_is_sent_in_the_clear_to_this_machine_only(monkeypatch):
-    monkeypatch.setenv(TOKEN_VARIABLE, SECRET)
+    monkeypatch.setenv(TOKEN, SECRET)
     with pytest.raises(ServerError, match="over TLS only") as caught:
         Analyst("aggregator.example:7717")
     assert SECRET not in str(caught.value)
@@ -19,16 +20,16 @@ def test_a_token_is_sent_in_the_clear_to_this_machine_only(monkeypatch):
 
 def test_a_file_holds_the_token_as_well(monkeypatch, tmp_path):
     (tmp_path / "token").write_text(SECRET + "\n")
-    monkeypatch.setenv(TOKEN_FILE_VARIABLE, str(tmp_path / "token"))
+    monkeypatch.setenv(TOKEN_FILE, str(tmp_path / "token"))
     with Analyst("127.0.0.1:1") as analyst:
         assert analyst._metadata == (("authorization", f"Bearer {SECRET}"),)
-    monkeypatch.setenv(TOKEN_FILE_VARIABLE, str(tmp_path / "none"))
-    with pytest.raises(ServerError, match=TOKEN_FILE_VARIABLE):
+    monkeypatch.setenv(TOKEN_FILE, str(tmp_path / "none"))
+    with pytest.raises(ServerError, match=TOKEN_FILE):
         Analyst("127.0.0.1:1")
 
 
 def test_without_a_token_nothing_is_sent(monkeypatch):
-    monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
+    monkeypatch.delenv(TOKEN, raising=False)
     with Analyst("aggregator.example:7717") as analyst:
         assert analyst._metadata == ()
 
@@ -61,11 +62,11 @@ class Refused(grpc.RpcError):
             ),
             "the server is stopping",
         ),
-        (Refused(grpc.StatusCode.UNAUTHENTICATED, "a token is needed"), TOKEN_VARIABLE),
+        (Refused(grpc.StatusCode.UNAUTHENTICATED, "a token is needed"), TOKEN),
     ],
 )
 def test_errors_say_what_to_do(monkeypatch, error, said):
-    monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
+    monkeypatch.delenv(TOKEN, raising=False)
     with (
         Analyst("127.0.0.1:1") as analyst,
         pytest.raises(ServerError, match=said),

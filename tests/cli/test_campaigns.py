@@ -17,7 +17,8 @@ from geoveil.campaign import (
     SmoothSpec,
     encode,
 )
-from geoveil.cli.analyst import TOKEN_VARIABLE, Analyst, ServerError
+from geoveil.cli.analyst import Analyst, ServerError
+from geoveil.cli.environment import TOKEN
 from geoveil.gp import GeoPrivacy, ParameterError, Threshold
 from geoveil.proto.v1.collector_pb2 import SubmitReportsRequest
 from geoveil.proto.v1.collector_pb2_grpc import CollectorStub
@@ -137,9 +138,9 @@ def test_periods_that_make_no_sense_are_refused(geoveil, every):
 
 
 def test_a_token_of_the_environment_goes_with_every_call(monkeypatch):
-    monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
+    monkeypatch.delenv(TOKEN, raising=False)
     with Analyst("127.0.0.1:1") as analyst:
         assert analyst._metadata == ()
-    monkeypatch.setenv(TOKEN_VARIABLE, "geoveil_abc")
+    monkeypatch.setenv(TOKEN, "geoveil_abc")
     with Analyst("127.0.0.1:1") as analyst:
         assert analyst._metadata == (("authorization", "Bearer geoveil_abc"),)

@@ -1,6 +1,8 @@
 """Small gRPC servers, and one face for both transports, for the tests of the transports."""
 
 import asyncio
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -148,12 +150,13 @@ async def run_script(script: str, *arguments: str) -> None:
         *(sys.executable, "-c", script, *arguments),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        start_new_session=True,
     )
     try:
         async with asyncio.timeout(100):
             out, errors = await process.communicate()
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.communicate()  # else its pipes stay open
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # and its children, which have its pipes
+        await process.communicate()
     assert (out, process.returncode) == (b"done\n", 0), errors.decode()

@@ -8,6 +8,7 @@ the n-th, so that all points can be tried one after the other.
 The parent has no threads, as it forks.
 """
 
+import faulthandler
 import os
 import pickle
 import random
@@ -38,6 +39,7 @@ from geoveil.proto.v1 import collector_pb2
 PRIVACY = GeoPrivacy(1, 8000, "dollar")
 POLICY = Policy({"income": Limit(campaign=GeoPrivacy(100, 8000, "dollar"))})
 _LENGTH = struct.Struct("<I")
+_PATIENCE_S = 60
 _KINDS = {
     "GetCampaignRequest": collector_pb2.GetCampaignRequest,
     "SubmitReportsRequest": collector_pb2.SubmitReportsRequest,
@@ -93,7 +95,7 @@ class Lab:
         devices = [self._fork(scenario, kill_at, setup) for _ in range(processes)]
         sockets = {device.socket: device for device in devices}
         while sockets:
-            ready, _, _ = select.select(list(sockets), [], [], 60)
+            ready, _, _ = select.select(list(sockets), [], [], 2 * _PATIENCE_S)
             assert ready, "a device hangs"
             for one in ready:
                 message = _receive(one)
@@ -116,6 +118,7 @@ class Lab:
         process = os.fork()
         if process == 0:
             ours.close()
+            die_when_it_hangs()
             try:
                 setup()
                 points = Points(kill_at)
@@ -226,6 +229,13 @@ class WireTransport:
         if outcome == "error":
             raise TransportError(*value)
         return kind.FromString(value)
+
+
+def die_when_it_hangs() -> None:
+    """Let this process, which was forked, show its stacks and end if it takes too long."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    faulthandler.register(signal.SIGALRM, file=2, chain=True)
+    signal.alarm(_PATIENCE_S)
 
 
 def every_point(run: Callable[[int], bool]) -> Iterator[int]:

@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from geoveil.client import Client, InMemoryCollector, InMemoryTransport, Status
-from tests.client.mortal import POLICY, PRIVACY, Lab, WireTransport, campaign, shuffled
+from tests.client.mortal import (
+    POLICY,
+    PRIVACY,
+    Lab,
+    WireTransport,
+    campaign,
+    die_when_it_hangs,
+    shuffled,
+)
 
 NAMES = [f"campaign-{i}" for i in range(12)]
 THREADS = 8
@@ -87,6 +95,7 @@ def test_a_child_goes_on_with_the_client_of_its_parent(tmp_path: Path) -> None:
             for name in NAMES[1:]:
                 process = os.fork()
                 if process == 0:
+                    die_when_it_hangs()
                     # The child of an app: it contributes, sends, and leaves its thread behind.
                     client.contribute(name, 2.0)
                     client.flush(5.0)

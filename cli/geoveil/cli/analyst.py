@@ -18,6 +18,7 @@ from geoveil.campaign import (
     seal,
 )
 from geoveil.cli.connection import Connection, advice, open_channel
+from geoveil.cli.environment import TOKEN, TOKEN_FILE
 from geoveil.client import TLS
 from geoveil.client.transport import is_local
 from geoveil.gp import GeoVeilError
@@ -31,10 +32,6 @@ from geoveil.proto.v1 import (
 
 TIMEOUT_S = 15.0
 _ON_PAGE = 500
-TOKEN_VARIABLE = "GEOVEIL_TOKEN"  # noqa: S105 - its name
-"""Of the environment: holds the token that the server asks for, if it does."""
-TOKEN_FILE_VARIABLE = "GEOVEIL_TOKEN_FILE"  # noqa: S105 - its name
-"""Likewise, the name of a file that holds it."""
 
 
 class ServerError(GeoVeilError):
@@ -185,19 +182,19 @@ class Analyst:
                 ) from error
             hint = ""
             if code is grpc.StatusCode.UNAUTHENTICATED:
-                hint = f"; set {TOKEN_VARIABLE}, or {TOKEN_FILE_VARIABLE} to the name of a file"
+                hint = f"; set {TOKEN}, or {TOKEN_FILE} to the name of a file"
             raise ServerError(f"{details} ({code.name}){hint}") from error
 
 
 def _token() -> str | None:
-    name = os.environ.get(TOKEN_FILE_VARIABLE)
+    name = os.environ.get(TOKEN_FILE)
     if name is None:
-        return os.environ.get(TOKEN_VARIABLE)
+        return os.environ.get(TOKEN)
     try:
         return Path(name).read_text(encoding="ascii").strip()
     except (OSError, ValueError) as error:
         raise ServerError(
-            f"{TOKEN_FILE_VARIABLE} names no file with a token: {type(error).__name__}"
+            f"{TOKEN_FILE} names no file with a token: {type(error).__name__}"
         ) from None
 
 

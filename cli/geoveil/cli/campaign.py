@@ -35,6 +35,7 @@ from geoveil.cli.campaign_text import (
 )
 from geoveil.cli.connection import Connection, connects
 from geoveil.cli.console import out, privacy_text
+from geoveil.cli.environment import SIGN_KEY
 from geoveil.cli.plan_file import campaign_of
 from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError, Threshold, validation
 from geoveil.gp.coordinates import AzimuthalEquidistant
@@ -129,7 +130,7 @@ def create(
     sign_key: Annotated[
         Path | None,
         typer.Option(
-            envvar="GEOVEIL_SIGN_KEY",
+            envvar=SIGN_KEY,
             exists=True,
             dir_okay=False,
             help="Sign with the key in this file; see 'geoveil campaign keygen'.",

@@ -10,38 +10,41 @@ from typing import Annotated, Any
 import grpc
 import typer
 
+from geoveil.cli.environment import SERVER, TLS_CLIENT_CERTIFICATE, TLS_CLIENT_KEY, TLS_ROOTS
 from geoveil.client import TLS
 from geoveil.gp import ParameterError
 
 DEFAULT_SERVER = "127.0.0.1:7717"
 
 _Server = Annotated[
-    str, typer.Option("--server", "-s", envvar="GEOVEIL_SERVER", help="Address of the aggregator.")
+    str, typer.Option("--server", "-s", envvar=SERVER, help="Address of the aggregator.")
 ]
 
 
-def _file(option: str, help_text: str) -> Any:
-    name = option.removeprefix("--").replace("-", "_").upper()
+def _file(option: str, variable: str, help_text: str) -> Any:
     return Annotated[
-        Path | None,
-        typer.Option(option, envvar=f"GEOVEIL_{name}", dir_okay=False, help=help_text),
+        Path | None, typer.Option(option, envvar=variable, dir_okay=False, help=help_text)
     ]
 
 
 _OPTIONS: dict[str, tuple[Any, Any]] = {
     "server": (_Server, DEFAULT_SERVER),
     "tls_roots": (
-        _file("--tls-roots", "Talk TLS, trusting the certificates in this PEM file."),
+        _file("--tls-roots", TLS_ROOTS, "Talk TLS, trusting the certificates in this PEM file."),
         None,
     ),
     "tls_client_certificate": (
         _file(
             "--tls-client-certificate",
+            TLS_CLIENT_CERTIFICATE,
             "PEM certificate chain of yours, for a server with tls_client_ca.",
         ),
         None,
     ),
-    "tls_client_key": (_file("--tls-client-key", "PEM private key of that certificate."), None),
+    "tls_client_key": (
+        _file("--tls-client-key", TLS_CLIENT_KEY, "PEM private key of that certificate."),
+        None,
+    ),
 }
 """Name → annotation and default."""
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from geoveil.cli.console import err, out
-from geoveil.cli.serve import variables
+from geoveil.cli.environment import CONFIG, VARIABLES
 
 app = typer.Typer(
     help="Upgrade, check and copy the database of an aggregator, also while it runs.",
@@ -20,7 +20,7 @@ app = typer.Typer(
 
 Config = Annotated[
     Path | None,
-    typer.Option("--config", "-c", envvar="GEOVEIL_CONFIG", help="TOML file, as of serve."),
+    typer.Option("--config", "-c", envvar=CONFIG, help="TOML file, as of serve."),
 ]
 Database = Annotated[
     str | None,
@@ -34,7 +34,6 @@ URLFile = Annotated[
 
 @app.command()
 def upgrade(
-    context: typer.Context,
     database: Database = None,
     database_url_file: URLFile = None,
     config: Config = None,
@@ -47,7 +46,7 @@ def upgrade(
     from geoveil.aggregator.store import maintenance
 
     with _for_operators():
-        done = maintenance.upgrade(_database(context, config, database, database_url_file))
+        done = maintenance.upgrade(_database(config, database, database_url_file))
     if done.before == done.after:
         err.print(f"the schema has version {done.after} already")
     else:
@@ -56,7 +55,6 @@ def upgrade(
 
 @app.command()
 def check(
-    context: typer.Context,
     database: Database = None,
     database_url_file: URLFile = None,
     config: Config = None,
@@ -65,7 +63,7 @@ def check(
     from geoveil.aggregator.store import maintenance
 
     with _for_operators():
-        found = maintenance.check(_database(context, config, database, database_url_file))
+        found = maintenance.check(_database(config, database, database_url_file))
     for fault in found.faults:
         out.print(fault, markup=False, soft_wrap=True)
     what = f"{found.campaigns:,} campaigns, {found.reports:,} reports"
@@ -77,7 +75,6 @@ def check(
 
 @app.command()
 def backup(
-    context: typer.Context,
     target: Annotated[Path, typer.Argument(help="New file.")],
     database: Database = None,
     database_url_file: URLFile = None,
@@ -90,7 +87,7 @@ def backup(
     from geoveil.aggregator.store import maintenance
 
     with _for_operators():
-        maintenance.backup(_database(context, config, database, database_url_file), target)
+        maintenance.backup(_database(config, database, database_url_file), target)
     err.print(f"copied to {target}")
 
 
@@ -106,12 +103,10 @@ def _for_operators() -> Iterator[None]:
         raise ServiceError(Code.DATABASE_UNUSABLE, error.detail) from error
 
 
-def _database(
-    context: typer.Context, config: Path | None, database: str | None, url_file: Path | None
-) -> Path | str:
+def _database(config: Path | None, database: str | None, url_file: Path | None) -> Path | str:
     """Return the database that `geoveil serve` would use."""
     from geoveil.aggregator.server import database_of
     from geoveil.aggregator.settings_sources import load
 
     flags = {"database": database, "database_url_file": url_file}
-    return database_of(load(config, os.environ, flags, others=variables(context)).settings)
+    return database_of(load(config, os.environ, flags, others=VARIABLES).settings)

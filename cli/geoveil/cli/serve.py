@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from geoveil.cli.analyst import TOKEN_VARIABLE
+from geoveil.cli.environment import CONFIG, VARIABLES
 
 _WHERE, _SECURITY, _LIMITS = "Where", "Security", "Limits"
 _STOPPING, _WATCHING = "Starting and stopping", "Watching"
@@ -20,7 +20,7 @@ def serve(
     context: typer.Context,
     config: Annotated[
         Path | None,
-        typer.Option("--config", "-c", envvar="GEOVEIL_CONFIG", help="TOML file of settings."),
+        typer.Option("--config", "-c", envvar=CONFIG, help="TOML file of settings."),
     ] = None,
     check: Annotated[
         bool,
@@ -134,7 +134,7 @@ def serve(
     from geoveil.aggregator.settings_sources import KNOWN, load
 
     flags = {name: value for name, value in context.params.items() if name in KNOWN}
-    effective = load(config, os.environ, flags, others=variables(context))
+    effective = load(config, os.environ, flags, others=VARIABLES)
     settings = effective.settings
     if check:
         from geoveil.aggregator.server import check_files
@@ -144,18 +144,3 @@ def serve(
         return
     configure(settings.log_level, settings.log_format)
     run(settings)
-
-
-def variables(context: typer.Context) -> set[str]:
-    """Return the variables that commands read, those of the settings apart."""
-    return {TOKEN_VARIABLE} | _variables(context.find_root().command)
-
-
-def _variables(command: Any) -> set[str]:
-    found: set[str] = set()
-    for parameter in command.params:
-        names = parameter.envvar or ()
-        found.update([names] if isinstance(names, str) else names)
-    for below in getattr(command, "commands", {}).values():
-        found |= _variables(below)
-    return found

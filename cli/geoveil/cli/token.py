@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 
 from geoveil.cli.console import err, out
+from geoveil.cli.environment import TOKENS_FILE
 from geoveil.gp import ParameterError
 
 if TYPE_CHECKING:
@@ -24,9 +25,7 @@ _LONGEST = timedelta(days=3650)
 
 File = Annotated[
     Path,
-    typer.Option(
-        "--file", "-f", envvar="GEOVEIL_TOKENS_FILE", help="The tokens_file of the aggregator."
-    ),
+    typer.Option("--file", "-f", envvar=TOKENS_FILE, help="The tokens_file of the aggregator."),
 ]
 DEFAULT_FILE = Path("tokens.json")
 

@@ -1,14 +1,13 @@
-"""gRPC, blocking and asyncio. This module alone knows grpc, which it loads at the first call."""
+"""gRPC, blocking and asyncio. Grpc is loaded at the first call."""
 
-import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from geoveil.client.errors import TransportError
 from geoveil.client.gate import Gate
+from geoveil.client.grpc_library import keep, loaded, use
 from geoveil.client.grpc_status import transport_error
 from geoveil.client.transport import TLS, is_local, tls_for
 from geoveil.proto.v1 import collector_pb2
@@ -40,14 +39,6 @@ _OPTIONS = (
     # Closing this channel closes its connections, whatever else in the process uses gRPC.
     ("grpc.use_local_subchannel_pool", 1),
 )
-_of_parents: "list[grpc.Channel]" = []
-"""Channels of the process that this one was forked from, kept so that nothing destroys them."""
-_LOADING = threading.Lock()
-"""Held while grpc is loaded, and by who forks: a child would wait for ever for a module that
-another thread of its parent was loading."""
-os.register_at_fork(
-    before=_LOADING.acquire, after_in_parent=_LOADING.release, after_in_child=_LOADING.release
-)
 
 
 class _Grpc:
@@ -58,6 +49,9 @@ class _Grpc:
     """
 
     _channel: "grpc.Channel | None" = None
+    _use: object = None
+    """While it is open: a gRPC that shuts down and starts again with each channel could be in the
+    middle of that when a process forks."""
     _stub: "CollectorStub"
 
     def __init__(self, target: str, *, tls: TLS | None = None) -> None:
@@ -71,7 +65,7 @@ class _Grpc:
         if self._tls.server_name is not None:
             self._options.append(("grpc.ssl_target_name_override", self._tls.server_name))
         self._lock = threading.Lock()
-        self.gate = Gate(self._close)
+        self.gate = Gate(self._disconnect)
 
     def forget(self) -> None:
         """Drop, untouched, the channel of the process that this one was forked from.
@@ -81,15 +75,16 @@ class _Grpc:
         """
         self.gate.reset()
         self._lock = threading.Lock()  # another thread of the parent may have held the old one
-        channel, self._channel = self._channel, None
-        if channel is not None:
-            _of_parents.append(channel)
+        keep(self._channel)
+        keep(self._use)
+        self._channel = self._use = None
 
     def _connected(self) -> "CollectorStub":
         from geoveil.proto.v1.collector_pb2_grpc import CollectorStub
 
         with self._lock:
             if self._channel is None:
+                self._use = self._use or use()
                 self._channel = self._open()
                 self._stub = CollectorStub(self._channel)
             return self._stub
@@ -105,11 +100,15 @@ class _Grpc:
         )
         return grpc.secure_channel(self._target, credentials, options=self._options)
 
-    def _close(self) -> None:
+    def _disconnect(self) -> None:
         with self._lock:
             channel, self._channel = self._channel, None
         if channel is not None:
             channel.close()
+
+    def _close(self) -> None:
+        self._disconnect()
+        self._use = None
 
 
 class GrpcTransport(_Grpc):
@@ -145,7 +144,7 @@ class GrpcTransport(_Grpc):
     def _call(
         self, method: "_Method[_Request, _Response]", request: _Request, timeout_s: float
     ) -> _Response:
-        grpc = _loaded()
+        grpc = loaded()
         try:
             with self.gate.passing():
                 call = method(self._connected())
@@ -186,7 +185,7 @@ class GrpcAioTransport(_Grpc):
     ) -> _Response:
         import asyncio
 
-        grpc = _loaded()
+        grpc = loaded()
         loop = asyncio.get_running_loop()
         ended = asyncio.Event()
 
@@ -215,16 +214,6 @@ class GrpcAioTransport(_Grpc):
             raise transport_error(call) from call
         response: _Response = call.result()
         return response
-
-
-def _loaded() -> ModuleType:
-    """Return grpc, which is loaded here for the first time."""
-    with _LOADING:
-        import grpc
-
-        import geoveil.proto.v1.collector_pb2_grpc  # noqa: F401  # what `_connected` uses
-
-        return grpc
 
 
 def _compression(request: Any) -> "grpc.Compression | None":

@@ -13,11 +13,14 @@ from contextlib import nullcontext
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
+from .campaigns import Violation
 from .operations import History, histories
 from .scheduled import scheduled
 from .sharing import sharing
 from .traps import watching_statements
 
+_PATIENCE_S = 300.0
+"""Most histories take a tenth of a second, those of processes a few."""
 MULTIPLE = int(os.environ.get("GEOVEIL_HISTORIES", "0"))
 Play = Callable[[History], Awaitable[None]]
 
@@ -75,4 +78,8 @@ def play_one(play: Play, history: History, *, threads: bool = True) -> None:
 
 
 async def _awaited(play: Play, history: History) -> None:
-    await play(history)
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            await play(history)
+    except TimeoutError as error:
+        raise Violation("a history ends") from error

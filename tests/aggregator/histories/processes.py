@@ -7,6 +7,7 @@ import asyncio
 import json
 import os
 import resource
+import select
 import signal
 import subprocess
 import sys
@@ -81,6 +82,8 @@ class Nursery:
         order = json.dumps([database, str(clock), SKEW.total_seconds()])
         self._process.stdin.write(order + "\n")
         self._process.stdin.flush()
+        ready, _, _ = select.select([self._process.stdout], [], [], _PATIENCE_S)
+        require(bool(ready), "a replica starts", order)
         pid, address = json.loads(self._process.stdout.readline())
         return pid, address
 
