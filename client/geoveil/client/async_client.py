@@ -12,6 +12,7 @@ from geoveil.client.contribution import Receipt
 from geoveil.client.courier import FlushResult
 from geoveil.client.errors import ClientClosed, ClientError
 from geoveil.client.gate import Gate
+from geoveil.client.grpc_library import is_loaded
 from geoveil.client.grpc_transport import GrpcAioTransport
 from geoveil.client.ledger import Budget
 from geoveil.client.policy import Policy
@@ -23,6 +24,8 @@ from geoveil.client.setup import (
     FORK_GRACE_S,
     MOST_PENDING,
     MOST_PENDING_BYTES,
+    MOST_UNQUIET,
+    QUIET_S,
     assemble,
     described,
 )
@@ -70,6 +73,7 @@ class AsyncClient:
     _sending: "asyncio.Lock | None"
     _woken: "asyncio.Event | None"
     _task: "asyncio.Task[None] | None"
+    _called: bool
 
     def __init__(
         self,
@@ -208,6 +212,11 @@ class AsyncClient:
     async def _in_background(self, woken: "asyncio.Event", sending: "asyncio.Lock") -> None:
         import asyncio
 
+        for _ in range(0 if self._own is None or is_loaded() else MOST_UNQUIET):
+            self._called = False
+            await asyncio.sleep(QUIET_S)
+            if not self._called:
+                break
         wait_s: float | None = 0.0
         while True:
             try:
@@ -246,6 +255,7 @@ class AsyncClient:
             self._own.forget()
 
     def _check_open(self) -> None:
+        self._called = True
         if self._closed:
             raise ClientClosed
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from geoveil.client.errors import TransportError
 from geoveil.client.gate import Gate
-from geoveil.client.grpc_library import keep, loaded, use
+from geoveil.client.grpc_library import is_loaded, keep, loaded, use
 from geoveil.client.grpc_status import transport_error
 from geoveil.client.transport import TLS, is_local, tls_for
 from geoveil.proto.v1 import collector_pb2
@@ -185,8 +185,8 @@ class GrpcAioTransport(_Grpc):
     ) -> _Response:
         import asyncio
 
-        grpc = loaded()
         loop = asyncio.get_running_loop()
+        grpc = loaded() if is_loaded() else await loop.run_in_executor(None, loaded)
         ended = asyncio.Event()
 
         def wake(_: object) -> None:

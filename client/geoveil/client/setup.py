@@ -16,6 +16,10 @@ MOST_PENDING_BYTES = 4 << 20
 CLOSE_TIMEOUT_S = 2.0
 FORK_GRACE_S = 0.5
 """That requests under way at a fork have to end by themselves."""
+QUIET_S = 0.1
+"""Without a call of the app, before the background loads gRPC, which holds up other threads."""
+MOST_UNQUIET = 100
+"""Times that an app is found busy so; then it loads it none the less."""
 FAILED_WAIT_S = 30.0
 """Until the background looks again after something failed that is not the network."""
 

@@ -15,6 +15,7 @@ from geoveil.client.contribution import Receipt
 from geoveil.client.courier import Courier, FlushResult
 from geoveil.client.errors import ClientClosed, ClientError
 from geoveil.client.gate import Gate, GatedTransport
+from geoveil.client.grpc_library import is_loaded
 from geoveil.client.grpc_transport import GrpcTransport
 from geoveil.client.ledger import Budget
 from geoveil.client.policy import Policy
@@ -26,6 +27,8 @@ from geoveil.client.setup import (
     FORK_GRACE_S,
     MOST_PENDING,
     MOST_PENDING_BYTES,
+    MOST_UNQUIET,
+    QUIET_S,
     assemble,
     described,
 )
@@ -251,6 +254,7 @@ class Client:
                 self._thread = threading.Thread(
                     target=_in_background,
                     args=(self._courier, self._effects, self._sending, self._woken, self._stop),
+                    kwargs={"called": None if self._own is None else self._called},
                     name="geoveil-client",
                     daemon=True,  # what waits is on the disk: nothing is worth a hanging exit
                 )
@@ -263,6 +267,7 @@ class Client:
         self._starting = threading.Lock()
         self._sending = threading.Lock()
         self._woken = threading.Event()
+        self._called = threading.Event()
         self._stop = threading.Event()
         self._thread = None
 
@@ -274,6 +279,7 @@ class Client:
             self._own.forget()
 
     def _check_open(self) -> None:
+        self._called.set()
         if self._closed:
             raise ClientClosed
 
@@ -304,8 +310,12 @@ def _in_background(
     sending: threading.Lock,
     woken: threading.Event,
     stop: threading.Event,
+    *,
+    called: threading.Event | None,
 ) -> None:
     """Body of the thread. It holds no client, so that one that is forgotten can end."""
+    if called is not None and not is_loaded():
+        _until_quiet(called, stop)
     wait_s: float | None = 0.0
     while not stop.is_set():
         woken.wait(wait_s)
@@ -320,6 +330,13 @@ def _in_background(
         except Exception as error:  # noqa: BLE001 - a thread of a host must not end with a trace
             _LOG.warning("the background failed: %s", described(error))
             wait_s = FAILED_WAIT_S
+
+
+def _until_quiet(called: threading.Event, stop: threading.Event) -> None:
+    for _ in range(MOST_UNQUIET):
+        called.clear()
+        if stop.wait(QUIET_S) or not called.is_set():
+            return
 
 
 def _stop(stop: threading.Event, woken: threading.Event) -> None:
