@@ -11,6 +11,7 @@ from benchmarks import (
     points,
     release,
     scale,
+    selection,
     serve_load,
     simulate,
     startup,
@@ -32,6 +33,7 @@ TABLES = {
     "hostile": hostile.table,
     "oneway": oneway.table,
     "kde": kde.table,
+    "selection": selection.table,
 }
 
 parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)

@@ -69,9 +69,12 @@ def measure(
 ) -> Measured:
     """Return what a load costs."""
     others = [] if database is None else [database, *database.children()]
-    before, before_of_others = server.processor_s(), processor_s(*others)
+    before, of_others = server.processor_s(), {one: processor_s(one) for one in others}
     sent = run(Load(server.address, method, campaign, reports, calls, concurrency, rate))
-    spent, spent_by_others = server.processor_s() - before, processor_s(*others) - before_of_others
+    spent = server.processor_s() - before
+    spent_by_others = sum(  # a worker of the database may have ended
+        processor_s(one) - first for one, first in of_others.items() if one.is_running()
+    )
     count = reports * calls
     return Measured(
         count / sent.seconds,

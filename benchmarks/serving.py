@@ -71,10 +71,10 @@ class Served:
         return float(self.process.memory_info().rss / 2**20)
 
 
-def processor_s(*processes: psutil.Process) -> float:
-    """Return the seconds of processors that processes have used."""
-    times = [process.cpu_times() for process in processes]
-    return float(sum(of_one.user + of_one.system for of_one in times))
+def processor_s(process: psutil.Process) -> float:
+    """Return the seconds of processors that a process has used."""
+    times = process.cpu_times()
+    return float(times.user + times.system)
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from geoveil.simulation.selection.percentile import (
     shipped_counts,
 )
 from geoveil.simulation.selection.percentile_published import repeats
-from geoveil.simulation.selection.rows import KEPT, NOMINAL, Row
+from geoveil.simulation.selection.rows import KEPT, NOMINAL
 
 runner = CliRunner()
 
@@ -84,21 +84,6 @@ def test_counts_ship_for_use_without_data():
     assert counts.shape == (4096,)
     assert counts.sum() == pytest.approx(13_751_749, rel=1e-3)
     assert candidates_for("INCOME", counts)[-1] >= counts.max()
-
-
-def test_rows_above_their_epsilon_are_refused():
-    arguments = {
-        "application": "percentile",
-        "dataset": "",
-        "setting": "",
-        "mechanism": "",
-        "epsilon": 1.0,
-        "measure": "",
-        "value": 0.0,
-    }
-    with pytest.raises(ParameterError, match="proved_epsilon"):
-        Row(**arguments, standing=KEPT, proved_epsilon=1.5)
-    assert Row(**arguments, standing=NOMINAL, proved_epsilon=1.5).proved_epsilon == 1.5
 
 
 def test_tables_and_figures_come_out_of_the_command(tmp_path, counts):

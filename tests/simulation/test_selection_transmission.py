@@ -7,16 +7,13 @@ import pytest
 from typer.testing import CliRunner
 
 from geoveil.cli.app import app
-from geoveil.gp import ParameterError
 from geoveil.gp.selection.applications import VARIANT_METHODS, Transmission
-from geoveil.simulation.selection import Options
 from geoveil.simulation.selection.rows import KEPT, NOMINAL
 from geoveil.simulation.selection.transmission import (
     METOPIC_B,
     METOPIC_C,
     METOPIC_FAMILIES,
     rows_of,
-    run,
     simulated,
 )
 from geoveil.simulation.selection.transmission_published import published_one_sided
@@ -74,11 +71,6 @@ def test_studies_are_averaged_with_their_standard_error():
         values = [rows[name].value for rows in alone]
         assert together[name].value == pytest.approx(np.mean(values))
         assert together[name].standard_error == pytest.approx(np.std(values, ddof=1) / 2)
-
-
-def test_data_are_refused(tmp_path):
-    with pytest.raises(ParameterError, match="data"):
-        run(Options(data=(tmp_path / "any.csv",)))
 
 
 def test_tables_and_figures_come_out_of_the_command(tmp_path):

@@ -6,20 +6,25 @@ import numpy as np
 import pytest
 
 from geoveil.gp import SeededSource
-from geoveil.gp.selection import PermuteAndFlip
-from geoveil.gp.selection.applications.tree import PrivateDecisionTree, TreePlan
+from geoveil.gp.selection import LocalDampening, LocalUtilities, PermuteAndFlip
+from geoveil.gp.selection.applications.gain import CRITERIA, gain_sensitivity
+from geoveil.gp.selection.applications.gain_local import gain_sensitivities
+from geoveil.gp.selection.applications.tree import PrivateDecisionTree
 from geoveil.gp.selection.applications.tree_counts import CodedRecords
+from geoveil.gp.selection.applications.tree_plan import TreePlan
 from geoveil.gp.selection.applications.tree_selection import splitter
 from geoveil.simulation.selection.published import published_bound, published_cost
+from geoveil.simulation.selection.rows import KEPT, OPEN
 from geoveil.simulation.selection.settings import Options
 from geoveil.simulation.selection.tables import ADULT_EDGES, TABLES, Table, table
 from geoveil.simulation.selection.tree import EXPERIMENT, TreeSetting, rows_of
 from geoveil.simulation.selection.tree_contestants import (
     CONTESTANTS,
-    Contestant,
-    utilities,
+    TreeContestant,
 )
-from geoveil.simulation.selection.tree_expected import Fold, label_probabilities
+from geoveil.simulation.selection.tree_expected import expected_accuracy, first_label
+from geoveil.simulation.selection.tree_nodes import Fold
+from geoveil.simulation.selection.tree_utilities import utilities
 
 BY_NAME = {contestant.name: contestant for contestant in CONTESTANTS}
 LIBRARY = {
@@ -84,15 +89,28 @@ def test_a_contestant_is_the_mechanism_of_the_library(name: str) -> None:
     assert got == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize("n", [0, 3, 400, 30_000])
+def test_dampening_all_changes_at_once_is_local_dampening(n: int, replace: bool) -> None:
+    records = _made(n, 1, most_records=45_222)
+    node = records.counts(records.everyone(), np.arange(3))
+    values = CRITERIA["information_gain"].values(node)
+    mechanism = LocalDampening(1.0, gain_sensitivity(45_222), replace=replace)
+    expected = mechanism.dampened(LocalUtilities(values, gain_sensitivities(node)))
+    got = utilities("dampened information gain" + ", largest" * replace, node)
+    assert got == pytest.approx(expected, rel=1e-9)
+    assert (np.abs(expected).max() > 1_000) == (n == 30_000)
+
+
 def test_every_contestant_but_the_printed_ones_is_compared_with_the_library() -> None:
-    assert {c.name for c in CONTESTANTS if not c.published} == set(LIBRARY)
+    assert {c.name for c in CONTESTANTS if c.standing == KEPT} == set(LIBRARY)
 
 
 def test_labels_of_two_classes_are_those_of_permute_and_flip() -> None:
     tables = np.random.default_rng(1).integers(0, 9, size=(30, 2))
     mechanism = PermuteAndFlip(0.4, 1.0, monotone=True)
-    expected = [mechanism.probabilities(row) for row in tables]
-    assert label_probabilities(tables, 0.4) == pytest.approx(np.array(expected))
+    expected = [mechanism.probabilities(row)[0] for row in tables]
+    assert first_label(tables[:, 0] - tables[:, 1], 0.4) == pytest.approx(np.array(expected))
 
 
 def _drawn(
@@ -116,7 +134,7 @@ def test_the_expected_accuracy_is_that_of_drawn_trees() -> None:
 
     def expected(epsilon: float) -> float:
         plan = TreePlan(epsilon, 2, 3, 2)
-        return fold.accuracy(plan, contestant.utilities, contestant.choice(plan.part, 3))
+        return expected_accuracy(fold, plan, contestant.utilities, contestant.choice(plan.part, 3))
 
     mean, error = _drawn(fold.train, fold.test, 0.6, 600)
     # n = 600; 4.9 standard errors is α = 1e-6. The control is another ε.
@@ -129,9 +147,11 @@ def test_drawing_upper_levels_agrees_with_summing_over_them() -> None:
     contestant = BY_NAME["permute-and-flip, max operator"]
     plan = TreePlan(0.6, 2, 3, 2)
     choice = contestant.choice(plan.part, 3)
-    exact = fold.accuracy(plan, contestant.utilities, choice)
+    exact = expected_accuracy(fold, plan, contestant.utilities, choice)
     generator = np.random.default_rng(1)
-    drawn = [fold.accuracy(plan, contestant.utilities, choice, generator) for _ in range(800)]
+    drawn = [
+        expected_accuracy(fold, plan, contestant.utilities, choice, generator) for _ in range(800)
+    ]
     assert abs(np.mean(drawn) - exact) < 4.9 * np.std(drawn) / np.sqrt(800)
     assert np.std(drawn) > 0
 
@@ -171,12 +191,16 @@ def test_rows_have_every_mechanism_at_every_epsilon() -> None:
     setting = TreeSetting(depths=(1, 3), budgets=(0.5, 2.0), folds=2, most_draws=2)
     rows = list(rows_of(_as_table(_made(500, 4)), setting, seed=1))
     assert len(rows) == 2 * 2 * (len(CONTESTANTS) + 2)
+    assert {row.mechanism for row in rows if row.standing == OPEN} == {
+        "no privacy, information gain",
+        "no privacy, max operator",
+    }
     assert {row.mode for row in rows if row.setting == "depth 1"} == {"exact"}
     assert {row.mode for row in rows if row.setting == "depth 3"} == {"monte-carlo"}
     assert rows == list(rows_of(_as_table(_made(500, 4)), setting, seed=1))
     for row in rows:
         assert 0 <= row.value <= 1
-        contestant: Contestant | None = BY_NAME.get(row.mechanism)
+        contestant: TreeContestant | None = BY_NAME.get(row.mechanism)
         if contestant is not None and contestant.proved is None:
             assert row.proved_epsilon == row.epsilon
 

@@ -33,8 +33,11 @@ def selection(
 ) -> None:
     """Private selection: all mechanisms at one ε, which they keep, beside the papers' nominal ones.
 
-    percentile: counts (.npz); household incomes without data. nodes: graphs (.npz with u, v, n);
-    one is generated without data. tree, forest, tdt: take no data.
+    percentile: counts (.npz); without data, household incomes.
+
+    nodes: graphs (.npz: arrays u, v, n); without data, a generated one.
+
+    tree, forest, tdt: take no data.
     """
     experiment = EXPERIMENTS[validation.choice("application", application, EXPERIMENTS)]
     options = Options(data=tuple(data or ()), seed=seed, quick=quick)

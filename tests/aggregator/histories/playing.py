@@ -1,8 +1,8 @@
 """How many histories are played, and with what seed.
 
 The environment variable GEOVEIL_HISTORIES=N plays N times as many, with a seed that is drawn anew
-and printed; without it the histories are the same in every run. A failure is shrunk, and printed
-as a list of operations that can be pasted into `test_reproductions.py`.
+and printed (give pytest --timeout=0); without it the histories are the same in every run. A failure
+is shrunk, and printed as a list of operations that can be pasted into `test_reproductions.py`.
 """
 
 import asyncio

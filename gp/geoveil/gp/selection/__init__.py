@@ -7,12 +7,14 @@ a database in trust: an aggregator's operator, or a device with many records.
 from geoveil.gp.selection.audit import (
     SelectionFinding,
     Selects,
+    worst_pair,
+    worst_utilities,
+)
+from geoveil.gp.selection.audit_pairs import (
     admissible,
     database_pairs,
     margin_pairs,
     utility_pairs,
-    worst_pair,
-    worst_utilities,
 )
 from geoveil.gp.selection.base import Guarantee, ScoresLike, SelectionMechanism
 from geoveil.gp.selection.exponential import ExponentialMechanism

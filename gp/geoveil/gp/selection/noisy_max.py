@@ -1,68 +1,24 @@
 """Report-noisy-max: add noise to every utility, report whose is the largest [PF §2]."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import ClassVar, Literal, TypeAlias, overload
-
-import numpy as np
+from typing import ClassVar, Literal, overload
 
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import Real
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.exact.ball import BALL, round_to_grid
 from geoveil.gp.exact.bits import LazyUniform, RandomSource, chosen_source
-from geoveil.gp.noise.laplace import Laplace
 from geoveil.gp.selection.base import Array, ScoresLike
 from geoveil.gp.selection.draw import decided, largest
-from geoveil.gp.selection.exponential import exponential_weights
 from geoveil.gp.selection.global_sensitivity import GlobalSelection
-from geoveil.gp.selection.laplace_maximum import laplace_maximum
-from geoveil.gp.selection.many import Indices, weighted_indices
-from geoveil.gp.selection.permute_and_flip import exponential_argmax, first_heads
+from geoveil.gp.selection.many import Indices
+from geoveil.gp.selection.noisy_max_families import FAMILIES, NoiseName
 from geoveil.gp.selection.scores import Utilities
-
-NoiseName: TypeAlias = Literal["exponential", "laplace", "gumbel"]
 
 _LEAD_BITS = 20
 """Rounding a lead to a grid of scale/2^20 adds less than 1e-12 of its noise to its variance."""
-
-
-_Many: TypeAlias = Callable[[int, Array, Callable[[], list[Real]], RandomSource], Indices]
-"""How many draws, the gaps in float64, what encloses them, and random bits."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Family:
-    """A noise with f(z + s) ≥ e^{−s} f(z) for s ≥ 0."""
-
-    quantile: Callable[[Real], Real]
-    """Noise as a function of a uniform number, in balls."""
-    probabilities: Callable[[Array], Array]
-    """Of each −gap + Z to be the largest, given gaps ≥ 0 in units of the scale."""
-    many: _Many | None = None
-    """Draws of which it is, where there is a faster way than one by one."""
-
-
-def _softmax(gaps: Array) -> Array:
-    weights = np.exp(-gaps)
-    return np.asarray(weights / weights.sum())
-
-
-_FAMILIES: Mapping[str, _Family] = MappingProxyType(
-    {
-        "exponential": _Family(
-            lambda u: -BALL.log(u), lambda gaps: first_heads(np.exp(-gaps)), exponential_argmax
-        ),
-        "laplace": _Family(lambda u: Laplace().quantile(u, BALL), laplace_maximum),
-        "gumbel": _Family(
-            lambda u: -BALL.log(-BALL.log(u)),
-            _softmax,
-            lambda size, _, gaps, source: weighted_indices(size, exponential_weights(gaps), source),
-        ),
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +66,7 @@ class ReportNoisyMax(GlobalSelection):
         ParameterError: if an argument is out of range.
 
     Example:
+        >>> import numpy as np
         >>> from geoveil.gp import SeededSource
         >>> m = ReportNoisyMax(epsilon=2.0, sensitivity=1.0)
         >>> m.probabilities([0.0, np.log(2.0)]).round(6).tolist()
@@ -130,8 +87,8 @@ class ReportNoisyMax(GlobalSelection):
         monotone: bool = False,
     ) -> None:
         super().__init__(epsilon, sensitivity, monotone=monotone)
-        self.noise = validation.choice("noise", noise, _FAMILIES)
-        self._family = _FAMILIES[noise]
+        self.noise = validation.choice("noise", noise, FAMILIES)
+        self._family = FAMILIES[noise]
 
     @property
     def step_exponent(self) -> int:

@@ -4,9 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from geoveil.simulation.selection.rows import NOMINAL, Row, mechanisms, panels
+from geoveil.simulation.selection.rows import NOMINAL, OPEN, Row, mechanisms, panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,8 +40,13 @@ def draw_accuracies(
         lines, columns, figsize=(5.2 * columns, 4.6 * lines), squeeze=False, layout="constrained"
     )
     every = list(axes.ravel())
+    names = {
+        key: _label(key[0], [r for r in rows if (r.mechanism, r.standing) == key])
+        + notes.get(key[0], "")
+        for key in mechanisms(rows)
+    }
     for panel, place in zip(every, places, strict=False):
-        _draw_panel(panel, [r for r in rows if (r.dataset, r.setting) == place], notes)
+        _draw_panel(panel, [r for r in rows if (r.dataset, r.setting) == place], names)
     for panel in every[len(places) :]:
         panel.axis("off")
     # The first panel that is left has the legend.
@@ -54,12 +57,24 @@ def draw_accuracies(
     pyplot.close(figure)
 
 
-def _draw_panel(axes: "Axes", rows: Sequence[Row], notes: Mapping[str, str]) -> None:
+def _label(name: str, rows: Sequence[Row]) -> str:
+    """Name a mechanism; of a printed one say what is proved, least and most of all its rows."""
+    if rows[0].standing != NOMINAL:
+        return name
+    ratios = [row.proved_epsilon / row.epsilon for row in rows]
+    low, high = (f"{f(ratios):.3g}" for f in (min, max))
+    between = low if low == high else f"{low} to {high}"
+    most = max(row.delta for row in rows)
+    delta = f" with δ ≤ {most:.0e}" if most else ""
+    return f"{name} as printed: {between} ε proved{delta}"
+
+
+def _draw_panel(axes: "Axes", rows: Sequence[Row], labels: Mapping[tuple[str, str], str]) -> None:
     """Draw a line per mechanism: the papers' dashed, and without privacy a level in black."""
     ours, printed, levels = iter(_COLOURS * 3), iter(_PUBLISHED * 3), iter((":", "-."))
     for place, (name, standing) in enumerate(mechanisms(rows)):
         line = [row for row in rows if (row.mechanism, row.standing) == (name, standing)]
-        if np.isinf(line[0].proved_epsilon):
+        if standing == OPEN:
             axes.axhline(line[0].value, color="#222222", lw=1, linestyle=next(levels), label=name)
             continue
         nominal = standing == NOMINAL
@@ -72,7 +87,7 @@ def _draw_panel(axes: "Axes", rows: Sequence[Row], notes: Mapping[str, str]) -> 
             marker="x" if nominal else _MARKERS[place % len(_MARKERS)],
             markersize=4,
             capsize=2,
-            label=(f"{name} (as printed)" if nominal else name) + notes.get(name, ""),
+            label=labels[name, standing],
         )
     axes.set_xscale("log")
     axes.set_xlabel("ε (nats per record)")

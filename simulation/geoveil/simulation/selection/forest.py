@@ -13,14 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.gp.selection.applications.forest import PrivateRandomForest
+from geoveil.simulation.selection.accuracy import Choice, Contestant
 from geoveil.simulation.selection.accuracy_figure import draw_accuracies
-from geoveil.simulation.selection.forest_contestants import (
-    LEAF_CONTESTANTS,
-    Choice,
-    LeafContestant,
-)
+from geoveil.simulation.selection.forest_contestants import LEAF_CONTESTANTS
 from geoveil.simulation.selection.forest_votes import drawn_votes, expected_votes
-from geoveil.simulation.selection.rows import KEPT, NOMINAL, Row
+from geoveil.simulation.selection.rows import OPEN, Row
 from geoveil.simulation.selection.settings import Experiment, Options
 from geoveil.simulation.selection.tables import Table, table
 
@@ -56,7 +53,12 @@ QUICK = ForestSetting(
 
 
 def run(options: Options) -> list[Row]:
-    """Return the rows; takes no data."""
+    """Return the rows; it takes no data.
+
+    Raises:
+        ParameterError: if it is given data.
+    """
+    options.refuse_data()
     setting = QUICK if options.quick else ForestSetting()
     return [
         row
@@ -93,9 +95,7 @@ def draw(rows: Sequence[Row], directory: Path) -> list[Path]:
         file,
         title="Private random forests: which label a leaf has",
         notes={
-            "exponential, 0/1": ": costs half of its ε",
-            "permute-and-flip, 0/1": ": costs less than its ε",
-            "SNM-T": ": costs over 3 times its ε",
+            "SNM-T": ",\ncosts over 3 times its ε",
         },
     )
     return [file]
@@ -105,11 +105,11 @@ def _commonest(counts: NDArray[np.int64]) -> NDArray[np.float64]:
     return np.asarray(np.eye(counts.shape[1])[counts.argmax(axis=1)])
 
 
-_NO_PRIVACY = LeafContestant(
+_NO_PRIVACY = Contestant(
     "no privacy",
     lambda epsilon, classes: _commonest,
     proved=lambda epsilon, classes: np.inf,
-    published=True,
+    standing=OPEN,
 )
 
 
@@ -151,26 +151,19 @@ def _accuracies(
 def _row(
     data: Table,
     depth: int,
-    contestant: LeafContestant,
+    contestant: Contestant,
     epsilon: float,
     accuracies: NDArray[np.float64],
 ) -> Row:
-    proved = epsilon
-    if contestant.proved is not None:
-        proved = contestant.proved(epsilon, len(data.classes))
-    return Row(
+    return contestant.row(
+        accuracies,
+        exact=len(data.classes) == 2,
         application="forest",
         dataset=data.name,
         setting=f"depth {depth}",
-        mechanism=contestant.name,
-        standing=NOMINAL if contestant.published else KEPT,
         epsilon=epsilon,
-        proved_epsilon=proved,
+        proved_epsilon=contestant.cost(epsilon, len(data.classes)),
         delta=contestant.delta,
-        measure="expected accuracy",
-        value=float(accuracies.mean()),
-        standard_error=float(accuracies.std(ddof=1) / np.sqrt(len(accuracies))),
-        mode="exact" if len(data.classes) == 2 else "monte-carlo",
     )
 
 

@@ -1,7 +1,6 @@
 """The mechanisms that the forest experiment compares, and what each really costs."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
 
 import numpy as np
@@ -23,6 +22,7 @@ from geoveil.gp.selection.applications.gain_margin import (
     indicator_utilities,
     winners_and_margins,
 )
+from geoveil.simulation.selection.accuracy import Choice, Contestant
 from geoveil.simulation.selection.published import (
     PUBLISHED_NOISE,
     delta_of,
@@ -30,32 +30,12 @@ from geoveil.simulation.selection.published import (
     published_law,
     winner_and_other,
 )
+from geoveil.simulation.selection.rows import NOMINAL
 
 Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
-Choice = Callable[[Counts], Array]
-"""Probabilities of the labels, (leaves, labels), by their counts of the same shape."""
 Law = Callable[[int], tuple[float, float]]
 """Probabilities of the winner, and of each other label, by the margin."""
-
-
-@dataclass(frozen=True, slots=True)
-class LeafContestant:
-    """A way to label leaves.
-
-    Args:
-        name: of the mechanism.
-        choice: from ε and the number of labels.
-        proved: from ε and the number of labels, what is proved of a choice; None where it is ε.
-        published: whether it is set up as a paper prints it.
-        delta: δ.
-    """
-
-    name: str
-    choice: Callable[[float, int], Choice]
-    proved: Callable[[float, int], float] | None = None
-    published: bool = False
-    delta: float = 0.0
 
 
 def _by_counts(name: LabelName) -> Callable[[float, int], Choice]:
@@ -148,31 +128,31 @@ def _published_smooth(noise: Noise) -> Callable[[float, int], Choice]:
     return choice
 
 
-LEAF_CONTESTANTS: Sequence[LeafContestant] = (
-    LeafContestant("permute-and-flip, counts", _by_counts("permute_and_flip")),
-    LeafContestant("exponential, counts", _by_counts("exponential")),
-    LeafContestant("stability, optimal", _by_margin(_stability)),
-    LeafContestant("permute-and-flip, distance", _by_margin(_distance_flip)),
-    LeafContestant("exponential, distance", _by_margin(_distance)),
-    LeafContestant("smooth noisy max, proved", _by_margin(_smooth)),
-    LeafContestant(
+LEAF_CONTESTANTS: Sequence[Contestant] = (
+    Contestant("permute-and-flip, counts", _by_counts("permute_and_flip")),
+    Contestant("exponential, counts", _by_counts("exponential")),
+    Contestant("stability, optimal", _by_margin(_stability)),
+    Contestant("permute-and-flip, distance", _by_margin(_distance_flip)),
+    Contestant("exponential, distance", _by_margin(_distance)),
+    Contestant("smooth noisy max, proved", _by_margin(_smooth)),
+    Contestant(
         "permute-and-flip, 0/1",
         _by_margin(_zero_one_flip),
         _cost_at_a_switch(_zero_one_flip),
-        published=True,
+        standing=NOMINAL,
     ),
-    LeafContestant(
+    Contestant(
         "exponential, 0/1",
         _by_margin(_zero_one),
         _cost_at_a_switch(_zero_one),
-        published=True,
+        standing=NOMINAL,
     ),
     *(
-        LeafContestant(
+        Contestant(
             name,
             _published_smooth(noise),
             partial(published_bound, noise=noise),
-            published=True,
+            standing=NOMINAL,
             delta=delta_of(noise),
         )
         for name, noise in PUBLISHED_NOISE.items()

@@ -123,7 +123,8 @@ def _shares(
 def _row(
     dataset: str, k: int, mechanism: str, standing: str, budget: float, proved: float, shares: Array
 ) -> Row:
-    return Row(
+    return Row.averaged(
+        shares,
         application="nodes",
         dataset=dataset,
         setting=f"k={k}",
@@ -132,8 +133,6 @@ def _row(
         epsilon=budget,
         proved_epsilon=proved,
         measure=MEASURE,
-        value=float(shares.mean()),
-        standard_error=float(shares.std(ddof=1)) / math.sqrt(len(shares)),
         mode="monte-carlo",
     )
 

@@ -49,6 +49,7 @@ def published_mechanism(epsilon: float, outcomes: int, noise: Noise) -> SmoothNo
         )
 
 
+@cache
 def published_law(
     epsilon: float, noise: Noise = PUBLISHED_NOISE["SNM-T"]
 ) -> Callable[[int, int], tuple[float, float]]:

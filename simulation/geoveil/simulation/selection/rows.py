@@ -6,6 +6,10 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from geoveil.gp import ParameterError, validation
 
@@ -13,7 +17,9 @@ KEPT = "equal ε"
 """The mechanism keeps the ε of its row, by proof."""
 NOMINAL = "paper, nominal"
 """The mechanism as a paper prints it: its ε is what the paper says, whatever it keeps."""
-STANDINGS = (KEPT, NOMINAL)
+OPEN = "no privacy"
+"""What there is without a mechanism, as a level to compare with."""
+STANDINGS = (KEPT, NOMINAL, OPEN)
 MODES = ("exact", "monte-carlo")
 
 
@@ -53,6 +59,22 @@ class Row:
         # The proofs round up; 1e-9 is far more than that.
         if self.standing == KEPT and self.proved_epsilon > self.epsilon * (1 + 1e-9):
             raise ParameterError("proved_epsilon", self.proved_epsilon, f"at most {self.epsilon:g}")
+
+    @classmethod
+    def averaged(cls, values: ArrayLike, **rest: Any) -> Self:
+        """Return the row of a mean, with its standard error where there are two values or more.
+
+        Args:
+            values: of repetitions, shape (n,), n ≥ 1.
+            rest: all else that a row says.
+
+        Raises:
+            ParameterError: if a number is out of range.
+        """
+        found = np.asarray(values, dtype=np.float64)
+        spread = float(found.std(ddof=1)) if len(found) > 1 else 0.0
+        error = spread / math.sqrt(len(found))
+        return cls(value=float(found.mean()), standard_error=error, **rest)
 
 
 COLUMNS = tuple(field.name for field in fields(Row))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from geoveil.gp import validation
+from geoveil.gp import ParameterError, validation
 from geoveil.simulation.selection.rows import Row
 
 
@@ -27,6 +27,15 @@ class Options:
 
     def __post_init__(self) -> None:
         validation.between("seed", self.seed, 0, 2**63)
+
+    def refuse_data(self) -> None:
+        """Say that an application has data of its own.
+
+        Raises:
+            ParameterError: if it is given any.
+        """
+        if self.data:
+            raise ParameterError("data", str(self.data[0]), "absent: this application takes none")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,16 +5,14 @@ a real one. Exact over the noise; over simulated studies a mean with its standar
 mechanism has no room for its β it has no row.
 """
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
 
-from geoveil.gp import ParameterError
 from geoveil.gp.selection.applications.transmission_known import Transmission
-from geoveil.gp.selection.applications.transmission_selection import (
+from geoveil.gp.selection.applications.transmission_methods import (
     THRESHOLD,
     VARIANT_METHODS,
     StudySetting,
@@ -55,8 +53,7 @@ def run(options: Options) -> list[Row]:
     Raises:
         ParameterError: if it is given data.
     """
-    if options.data:
-        raise ParameterError("data", str(options.data[0]), "absent: this application takes none")
+    options.refuse_data()
     epsilons = EPSILONS[::3] if options.quick else EPSILONS
     variants, studies = ((5, 20), 2) if options.quick else (VARIANTS, STUDIES)
     real = Transmission(METOPIC_B, METOPIC_C, METOPIC_FAMILIES)
@@ -99,8 +96,8 @@ def _row(
     proved: float,
     found: Sequence[float],
 ) -> Row:
-    spread = float(np.std(found, ddof=1)) / math.sqrt(len(found)) if len(found) > 1 else 0.0
-    return Row(
+    return Row.averaged(
+        found,
         application="tdt",
         dataset=dataset,
         setting=f"m={setting.variants}",
@@ -109,8 +106,6 @@ def _row(
         epsilon=epsilon,
         proved_epsilon=proved,
         measure=MEASURE,
-        value=float(np.mean(found)),
-        standard_error=spread,
     )
 
 

@@ -13,18 +13,19 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.gp.selection.applications.tree import TreePlan
 from geoveil.gp.selection.applications.tree_counts import CodedRecords
+from geoveil.gp.selection.applications.tree_plan import TreePlan
 from geoveil.simulation.selection.accuracy_figure import draw_accuracies
-from geoveil.simulation.selection.rows import KEPT, NOMINAL, Row
+from geoveil.simulation.selection.rows import OPEN, Row
 from geoveil.simulation.selection.settings import Experiment, Options
 from geoveil.simulation.selection.tables import ADULT_EDGES, Table, table
-from geoveil.simulation.selection.tree_contestants import CONTESTANTS, Contestant
-from geoveil.simulation.selection.tree_expected import Fold
+from geoveil.simulation.selection.tree_contestants import CONTESTANTS, TreeContestant
+from geoveil.simulation.selection.tree_expected import expected_accuracy
+from geoveil.simulation.selection.tree_nodes import Fold
 
 EXACT_DEPTH = 2
 """Up to which all trees are summed over; deeper ones are drawn, see `tree_expected`."""
-_CALM = 0.5
+_CALM = 2.0
 """At a smaller ε trees differ more, and are smaller: they are drawn more often, in proportion."""
 
 
@@ -42,7 +43,7 @@ class TreeSetting:
     depths: Sequence[int] = (2, 5)
     budgets: Sequence[float] = (0.01, 0.05, 0.1, 0.5, 1.0, 2.0)
     folds: int = 10
-    most_draws: int = 4
+    most_draws: int = 12
 
     def draws(self, epsilon: float) -> int:
         """Return how many trees to draw in a fold."""
@@ -53,7 +54,12 @@ QUICK = TreeSetting(depths=(2,), budgets=(0.1, 1.0), folds=2)
 
 
 def run(options: Options) -> list[Row]:
-    """Return the rows; takes no data."""
+    """Return the rows; it takes no data.
+
+    Raises:
+        ParameterError: if it is given data.
+    """
+    options.refuse_data()
     setting = QUICK if options.quick else TreeSetting()
     return list(rows_of(table("adult").discretised(ADULT_EDGES), setting, options.seed))
 
@@ -90,8 +96,8 @@ def draw(rows: Sequence[Row], directory: Path) -> list[Path]:
         file,
         title="Private ID3: which attribute to split by",
         notes={
-            "exponential, information gain": ": a choice costs half of what it is given",
-            "SNM-T": ": a choice costs over 3 times what it is given",
+            "exponential, information gain": ",\na choice costs half of what it is given",
+            "SNM-T": ",\na choice costs over 3 times what it is given",
         },
     )
     return [file]
@@ -102,12 +108,12 @@ def _best(utilities: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 _NO_PRIVACY = tuple(
-    Contestant(
+    TreeContestant(
         f"no privacy, {kind}",
-        kind,
         lambda epsilon, attributes: _best,
         proved=lambda epsilon, attributes: math.inf,
-        published=True,
+        standing=OPEN,
+        utilities=kind,
     )
     for kind in ("information gain", "max operator")
 )
@@ -115,7 +121,7 @@ _NOTHING_LEFT_TO_CHANCE = 1e6
 """The ε at which trees without privacy are grown."""
 
 
-def _plan(data: Table, depth: int, contestant: Contestant, epsilon: float) -> TreePlan:
+def _plan(data: Table, depth: int, contestant: TreeContestant, epsilon: float) -> TreePlan:
     free = contestant in _NO_PRIVACY
     budget = _NOTHING_LEFT_TO_CHANCE if free else epsilon
     return TreePlan(budget, depth, max(_values(data)), len(data.classes))
@@ -142,20 +148,23 @@ def _accuracy(
     fold: Fold,
     data: Table,
     setting: TreeSetting,
-    cell: tuple[int, Contestant, float],
+    cell: tuple[int, TreeContestant, float],
     seed: Sequence[int],
 ) -> float:
     depth, contestant, epsilon = cell
     plan = _plan(data, *cell)
     choice = contestant.choice(plan.part, len(data.domains))
     if depth <= EXACT_DEPTH:
-        return fold.accuracy(plan, contestant.utilities, choice)
+        return expected_accuracy(fold, plan, contestant.utilities, choice)
     # The same draws for all mechanisms, so that they differ in what they do.
     generator = np.random.default_rng(seed)
     draws = 1 if contestant in _NO_PRIVACY else setting.draws(epsilon)
     return float(
         np.mean(
-            [fold.accuracy(plan, contestant.utilities, choice, generator) for _ in range(draws)]
+            [
+                expected_accuracy(fold, plan, contestant.utilities, choice, generator)
+                for _ in range(draws)
+            ]
         )
     )
 
@@ -163,27 +172,20 @@ def _accuracy(
 def _row(
     data: Table,
     depth: int,
-    contestant: Contestant,
+    contestant: TreeContestant,
     epsilon: float,
     accuracies: NDArray[np.float64],
 ) -> Row:
     part = _plan(data, depth, contestant, epsilon).part
-    proved = epsilon
-    if contestant.proved is not None:
-        proved += depth * (contestant.proved(part, len(data.domains)) - part)
-    return Row(
+    return contestant.row(
+        accuracies,
+        exact=depth <= EXACT_DEPTH,
         application="tree",
         dataset=data.name,
         setting=f"depth {depth}",
-        mechanism=contestant.name,
-        standing=NOMINAL if contestant.published else KEPT,
         epsilon=epsilon,
-        proved_epsilon=proved,
+        proved_epsilon=epsilon + depth * (contestant.cost(part, len(data.domains)) - part),
         delta=depth * contestant.delta,
-        measure="expected accuracy",
-        value=float(accuracies.mean()),
-        standard_error=float(accuracies.std(ddof=1) / np.sqrt(len(accuracies))),
-        mode="exact" if depth <= EXACT_DEPTH else "monte-carlo",
     )
 
 

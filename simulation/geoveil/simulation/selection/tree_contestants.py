@@ -14,17 +14,13 @@ from numpy.typing import NDArray
 from geoveil.gp.noise.base import Noise
 from geoveil.gp.selection import (
     ExponentialMechanism,
-    LocalDampening,
-    LocalUtilities,
     Margin,
     PermuteAndFlip,
     SmoothNoisyMax,
     StabilityMechanism,
 )
-from geoveil.gp.selection.applications.gain import CRITERIA, NodeCounts, gain_sensitivity
-from geoveil.gp.selection.applications.gain_local import gain_sensitivities
 from geoveil.gp.selection.applications.gain_margin import count_margin, indicator_utilities
-from geoveil.gp.selection.applications.tree_selection import shifted_gain
+from geoveil.simulation.selection.accuracy import Choice, Contestant
 from geoveil.simulation.selection.published import (
     PUBLISHED_NOISE,
     delta_of,
@@ -32,65 +28,20 @@ from geoveil.simulation.selection.published import (
     published_law,
     winner_and_other,
 )
+from geoveil.simulation.selection.rows import NOMINAL
 
 Array = NDArray[np.float64]
-Choice = Callable[[Array], Array]
 
 
-@dataclass(frozen=True, slots=True)
-class Contestant:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeContestant(Contestant):
     """A way to choose an attribute.
 
     Args:
-        name: of the mechanism and the criterion.
-        utilities: of a node's attributes: a criterion, dampened or not.
-        choice: from ε and the number of all attributes, probabilities by utilities.
-        proved: from ε and the number of attributes, what is proved of a choice; None where it is ε.
-        published: whether it is set up as a paper prints it.
-        delta: δ of a choice.
+        utilities: of a node's attributes: a criterion, dampened or not; one of `KINDS`.
     """
 
-    name: str
     utilities: str
-    choice: Callable[[float, int], Choice]
-    proved: Callable[[float, int], float] | None = None
-    published: bool = False
-    delta: float = 0.0
-
-
-def utilities(kind: str, node: NodeCounts) -> Array:
-    """Return one of `KINDS` at a node, shape (attributes,)."""
-    return KINDS[kind](node)
-
-
-def _dampened(node: NodeCounts, *, replace: bool = False) -> Array:
-    mechanism = LocalDampening(1.0, gain_sensitivity(node.most_records), replace=replace)
-    values = CRITERIA["information_gain"].values(node)
-    return mechanism.dampened(LocalUtilities(values, gain_sensitivities(node)))
-
-
-def _shifted(node: NodeCounts) -> Array:
-    sensitivity = gain_sensitivity(node.most_records)
-    return shifted_gain(node, sensitivity) / sensitivity
-
-
-def _gain_in_units(node: NodeCounts) -> Array:
-    return CRITERIA["information_gain"].values(node) / gain_sensitivity(node.most_records)
-
-
-def _gini_in_units(node: NodeCounts) -> Array:
-    return CRITERIA["gini"].values(node) / 2
-
-
-KINDS: dict[str, Callable[[NodeCounts], Array]] = {
-    "dampened information gain": _dampened,
-    "dampened information gain, largest": partial(_dampened, replace=True),
-    "gini": _gini_in_units,
-    "information gain": _gain_in_units,
-    "max operator": CRITERIA["max_operator"].values,
-    "shifted dampened information gain": _shifted,
-}
-"""Utilities in units of their sensitivity, so that Δ = 1 for all of them."""
 
 
 def _exponential(epsilon: float, attributes: int) -> Choice:
@@ -110,6 +61,7 @@ def _stability(epsilon: float, attributes: int) -> Choice:
     return lambda values: mechanism.probabilities(count_margin(values))
 
 
+@cache
 def _smooth(epsilon: float, attributes: int) -> Choice:
     mechanism = SmoothNoisyMax(epsilon, max(attributes, 2))
 
@@ -151,31 +103,39 @@ def _half(epsilon: float, attributes: int) -> float:
     return epsilon / 2
 
 
-CONTESTANTS: Sequence[Contestant] = (
-    Contestant("permute-and-flip, max operator", "max operator", _permute_and_flip),
-    Contestant("exponential, max operator", "max operator", _monotone_exponential),
-    Contestant("stability, max operator", "max operator", _stability),
-    Contestant("smooth noisy max, proved", "max operator", _smooth),
-    Contestant("permute-and-flip, gini", "gini", _permute_and_flip),
-    Contestant("permute-and-flip, information gain", "information gain", _permute_and_flip),
-    Contestant("local dampening", "dampened information gain", _exponential),
-    Contestant("local dampening, replaced", "dampened information gain, largest", _exponential),
-    Contestant("shifted local dampening", "shifted dampened information gain", _exponential),
-    Contestant(
+CONTESTANTS: Sequence[TreeContestant] = (
+    TreeContestant("permute-and-flip, max operator", _permute_and_flip, utilities="max operator"),
+    TreeContestant("exponential, max operator", _monotone_exponential, utilities="max operator"),
+    TreeContestant("stability, max operator", _stability, utilities="max operator"),
+    TreeContestant("smooth noisy max, proved", _smooth, utilities="max operator"),
+    TreeContestant("permute-and-flip, gini", _permute_and_flip, utilities="gini"),
+    TreeContestant(
+        "permute-and-flip, information gain", _permute_and_flip, utilities="information gain"
+    ),
+    TreeContestant("local dampening", _exponential, utilities="dampened information gain"),
+    TreeContestant(
+        "local dampening, replaced",
+        _exponential,
+        utilities="dampened information gain, largest",
+    ),
+    TreeContestant(
+        "shifted local dampening", _exponential, utilities="shifted dampened information gain"
+    ),
+    TreeContestant(
         "exponential, information gain",
-        "information gain",
         _exponential,
         proved=_half,
-        published=True,
+        standing=NOMINAL,
+        utilities="information gain",
     ),
     *(
-        Contestant(
+        TreeContestant(
             name,
-            "max operator",
             _published_smooth(noise),
             proved=partial(published_bound, noise=noise),
-            published=True,
+            standing=NOMINAL,
             delta=delta_of(noise),
+            utilities="max operator",
         )
         for name, noise in PUBLISHED_NOISE.items()
     ),

@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 from itertools import product
 from math import exp
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from geoveil.gp.selection.applications.gain import NodeCounts, max_operator
 from geoveil.gp.selection.applications.gain_margin import (
@@ -83,6 +85,65 @@ def test_the_indicator_comes_with_a_smooth_bound(beta: float) -> None:
         felt = max(float(np.abs(n.values - here.values).max()) for n in near)
         assert felt <= here.smooth_sensitivity
         assert all(n.smooth_sensitivity <= exp(beta) * here.smooth_sensitivity for n in near)
+
+
+def _felt(votes: Votes) -> bool:
+    """Return whether one vote can make another one win."""
+    return any(np.argmax(near) != np.argmax(votes) for near in _neighbours(votes))
+
+
+@pytest.mark.parametrize(("outcomes", "most"), [(2, 6), (3, 3)])
+def test_the_smooth_sensitivity_of_votes_is_that_of_a_search(outcomes: int, most: int) -> None:
+    for votes in product(range(most + 1), repeat=outcomes):
+        reached, changes = {votes}, 0
+        while not any(map(_felt, reached)):
+            reached |= {near for each in reached for near in _neighbours(each)}
+            changes += 1
+        smooth = indicator_utilities(count_margin(votes), 0.4).smooth_sensitivity
+        assert smooth == pytest.approx(exp(-0.4 * changes), rel=1e-5)
+
+
+def _shifts(grid: NDArray[Any]) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """Yield views of a grid of databases that are a record apart."""
+    for axis in range(grid.ndim):
+        moved = np.moveaxis(grid, axis, 0)
+        yield moved[1:], moved[:-1]
+
+
+def _changes_until_felt(winners: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return how far each database is from one with a neighbour that has another winner."""
+    distance = np.full(winners.shape, 99)
+    for (here, there), (d_here, d_there) in zip(_shifts(winners), _shifts(distance), strict=True):
+        d_here[here != there] = d_there[here != there] = 0
+    for _ in range(6):
+        last = distance.copy()
+        for (here, there), (l_here, l_there) in zip(_shifts(distance), _shifts(last), strict=True):
+            np.minimum(here, l_there + 1, out=here)
+            np.minimum(there, l_here + 1, out=there)
+    return distance
+
+
+def test_the_smooth_sensitivity_of_maximum_operators_is_the_largest_of_their_databases() -> None:
+    # All databases of up to 5 records each of two attributes' and the class's values; those of up
+    # to 2 are looked at, so that what is beyond the edge does not matter.
+    cube = np.indices((6,) * 8).reshape(2, 2, 2, -1)
+    first = cube.sum(axis=1).max(axis=1).sum(axis=0)
+    second = cube.sum(axis=0).max(axis=1).sum(axis=0)
+    small = (slice(0, 3),) * 8
+    changes = _changes_until_felt((second > first).astype(np.int64).reshape((6,) * 8))[small]
+    least: dict[Votes, int] = {}
+    for pair, felt in zip(
+        zip(first.reshape((6,) * 8)[small].flat, second.reshape((6,) * 8)[small].flat, strict=True),
+        changes.flat,
+        strict=True,
+    ):
+        counts = int(pair[0]), int(pair[1])
+        least[counts] = min(least.get(counts, 99), int(felt))
+    assert len(least) == 41
+    for counts, felt in least.items():
+        smooth = indicator_utilities(count_margin(counts), 0.4).smooth_sensitivity
+        # A first record raises both maxima: the empty database is safe for one change more.
+        assert smooth == pytest.approx(exp(-0.4 * (felt - (counts == (0, 0)))), rel=1e-5)
 
 
 def test_one_outcome_has_no_margin() -> None:

@@ -17,7 +17,7 @@ from geoveil.gp.selection.applications.transmission import (
     lowest,
     transmission_distance,
 )
-from geoveil.gp.selection.applications.transmission_selection import StudySetting
+from geoveil.gp.selection.applications.transmission_methods import StudySetting
 from geoveil.gp.selection.applications.transmission_sensitivity import (
     SensitivityProfile,
     global_sensitivity,
@@ -181,6 +181,25 @@ def test_theorem_5_gives_a_smooth_bound_with_the_largest_beta_that_does():
     assert (less < local - 1e-9).any()
     with pytest.raises(ParameterError, match="beta"):
         threshold_bound(b, c, families, threshold, 1.01 * beta)
+
+
+@pytest.mark.parametrize("statistic", STATISTICS)
+@pytest.mark.parametrize("share", [0.6, 0.9, 1 - 1e-9])
+def test_the_largest_beta_is_the_least_that_any_table_permits(statistic, share):
+    families = 11
+    most = global_sensitivity(families, statistic)
+    local, distances = _searched_local(families, statistic), _all_distances(families)
+    beyond = local > share * most
+    ud = distances[:, beyond].min(axis=1)[~beyond]
+    searched = (np.log(most / local[~beyond]) / ud).min()
+    assert threshold_beta(families, share * most, statistic) == pytest.approx(searched, rel=1e-9)
+
+
+def test_any_beta_does_where_every_table_is_beyond_the_threshold():
+    b, c = _tables(5)
+    assert local_sensitivity(b, c, 5, "root").min() > 0.1
+    assert threshold_beta(5, 0.1, "root") == math.inf
+    assert threshold_bound(b, c, 5, 0.1, 1e6, "root") == 2.0
 
 
 def test_distances_and_margins_are_those_of_all_pairs_of_tables():

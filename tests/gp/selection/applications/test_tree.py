@@ -13,8 +13,9 @@ from geoveil.gp.selection import LocalDampening, LocalUtilities, PermuteAndFlip,
 from geoveil.gp.selection.applications.estimator import NotFittedError
 from geoveil.gp.selection.applications.gain import NodeCounts, gain_sensitivity, information_gain
 from geoveil.gp.selection.applications.gain_local import gain_sensitivity_rows
-from geoveil.gp.selection.applications.tree import PrivateDecisionTree, TreePlan
+from geoveil.gp.selection.applications.tree import PrivateDecisionTree
 from geoveil.gp.selection.applications.tree_counts import CodedRecords
+from geoveil.gp.selection.applications.tree_plan import TreePlan
 from geoveil.gp.selection.applications.tree_selection import (
     SPLITTERS,
     Splitter,

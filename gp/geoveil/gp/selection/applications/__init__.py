@@ -17,8 +17,8 @@ from geoveil.gp.selection.applications.percentile_selection import (
     percentile,
 )
 from geoveil.gp.selection.applications.transmission_known import Transmission
+from geoveil.gp.selection.applications.transmission_methods import VARIANT_METHODS
 from geoveil.gp.selection.applications.transmission_selection import (
-    VARIANT_METHODS,
     SignificantVariant,
     most_significant,
 )

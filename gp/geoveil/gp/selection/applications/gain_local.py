@@ -137,10 +137,8 @@ def _undominated(counts: NodeCounts) -> tuple[list[int], list[int], list[int]]:
     place[counts.starts[1:]] = 1
     place = np.cumsum(place)
     order = np.lexsort((rarest, -totals, place))
-    kept: list[tuple[int, int, int]] = []
-    for index in order.tolist():
-        cell = int(totals[index]), int(rarest[index]), int(place[index])
-        if not kept or kept[-1][2] != cell[2] or cell[1] < kept[-1][1]:
-            kept.append(cell)
-    first, second, third = zip(*kept, strict=True)
-    return list(first), list(second), list(third)
+    # Lower for every later attribute, so that the least so far starts anew with each.
+    key = (rarest - place * (1 + rarest.max()))[order]
+    least = np.minimum.accumulate(key)
+    kept = order[np.append(True, key[1:] < least[:-1])]
+    return totals[kept].tolist(), rarest[kept].tolist(), place[kept].tolist()

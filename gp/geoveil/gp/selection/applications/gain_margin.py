@@ -4,6 +4,8 @@ Counts that one record moves by at most 1, all in one direction: votes for label
 operator of attributes. The first of the largest wins, so another one wins after n_w − n_r changes
 if it comes before, and after one more if it comes later. The least of these is the margin: exact
 for votes, where a record moves one count alone, and for all such counts a bound that fits `Margin`.
+Of two binary attributes' maximum operators tests find it the least over the databases that have
+them, which the counts do not tell apart, but for the empty one: that is safe for one change more.
 """
 
 import numpy as np

@@ -69,18 +69,41 @@ def sensitivity_at(
     """
     if changes == 0:
         return local_sensitivity(b, c, families, statistic)
-    high, low = np.maximum(b, c), np.minimum(b, c)
-    x, y = _candidates(high, low, 2 * changes, 2 * families, statistic)
-    inside = (x >= 0) & (np.abs(x - high) <= 2 * changes)
-    inside &= np.abs(x + y - high - low) <= 2 * changes
-    # Where a candidate lies outside, the table itself stands in for it.
-    x, y = np.where(inside, x, high), np.where(inside, y, low)
+    x, y = most_sensitive(b, c, changes, families, statistic)
     found = local_sensitivity(x.ravel(), y.ravel(), families, statistic)
     return np.asarray(found.reshape(x.shape).max(axis=0))
 
 
+def most_sensitive(
+    b: Integers,
+    c: Integers,
+    changes: int | Integers,
+    families: int,
+    statistic: StatisticName = "chi-square",
+) -> tuple[Integers, Integers]:
+    """Return tables within t changes, one of which has the largest local sensitivity there.
+
+    Args:
+        b: see `local_sensitivity`.
+        c: see `local_sensitivity`.
+        changes: t ≥ 0, of all or of each, shape (m,).
+        families: N.
+        statistic: see `local_sensitivity`.
+
+    Returns:
+        b and c of them, each of shape (candidates, m).
+    """
+    high, low = np.maximum(b, c), np.minimum(b, c)
+    reach = 2 * np.asarray(changes)
+    x, y = _candidates(high, low, reach, 2 * families, statistic)
+    inside = (x >= 0) & (np.abs(x - high) <= reach)
+    inside &= np.abs(x + y - high - low) <= reach
+    # Where a candidate lies outside, the table itself stands in for it.
+    return np.where(inside, x, high), np.where(inside, y, low)
+
+
 def _candidates(
-    high: Integers, low: Integers, reach: int, most: int, statistic: StatisticName
+    high: Integers, low: Integers, reach: Integers, most: int, statistic: StatisticName
 ) -> tuple[Integers, Integers]:
     """Return where the local sensitivity may be largest, shapes (candidates, m)."""
     total = high + low

@@ -4,6 +4,8 @@
 T. The exact smooth sensitivity is less, and found as fast; these are the paper's.
 """
 
+import math
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -15,11 +17,16 @@ from geoveil.gp.selection.applications.transmission import StatisticName, checke
 from geoveil.gp.selection.applications.transmission_sensitivity import (
     global_sensitivity,
     local_sensitivity,
-    sensitivity_at,
+    most_sensitive,
 )
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+_BLOCK = 1 << 13
+"""Tables that are handled together."""
+_STRIDE = 64
+"""One table in so many gives a first β, which most others only have to be checked against."""
 
 
 def threshold_distance(
@@ -47,30 +54,42 @@ def threshold_distance(
         >>> threshold_distance(np.array([100, 75]), np.array([0, 75]), 150, 6.0).tolist()
         [0, 28]
     """
+    at = _checked_threshold(threshold, families, statistic)
+    return _distance(
+        b,
+        c,
+        families,
+        statistic,
+        lambda x, y: (
+            local_sensitivity(x.ravel(), y.ravel(), families, statistic).reshape(x.shape) > at
+        ),
+    )
+
+
+def _checked_threshold(threshold: float, families: int, statistic: StatisticName) -> float:
     most = global_sensitivity(families, statistic)
     at = validation.non_negative("threshold", threshold)
     if at >= most:
         raise ParameterError("threshold", threshold, f"below the global sensitivity, {most:g}")
+    return at
+
+
+def _distance(
+    b: Integers,
+    c: Integers,
+    families: int,
+    statistic: StatisticName,
+    beyond: Callable[[Integers, Integers], NDArray[np.bool_]],
+) -> Integers:
+    """Return ud, shape (m,), given which tables have LS > T."""
     # No table is farther than N from any other: low < ud <= high throughout.
-    low = np.full(len(b), -1)
-    high = np.full(len(b), families)
+    low, high = np.full(len(b), -1), np.full(len(b), families)
     while (high - low > 1).any():
-        middle = (low + high) // 2
-        beyond = _sensitivity_at_each(b, c, middle, families, statistic) > at
-        high = np.where(beyond, np.minimum(high, middle), high)
-        low = np.where(beyond, low, np.maximum(low, middle))
+        middle = np.maximum((low + high) // 2, 0)
+        reached = beyond(*most_sensitive(b, c, middle, families, statistic)).any(axis=0)
+        high = np.where(reached, middle, high)
+        low = np.where(reached, low, middle)
     return high
-
-
-def _sensitivity_at_each(
-    b: Integers, c: Integers, changes: Integers, families: int, statistic: StatisticName
-) -> Array:
-    """Return `sensitivity_at` with t of each table's own; −1 counts as none."""
-    result = np.empty(len(b))
-    for t in np.unique(changes):
-        own = changes == t
-        result[own] = 0.0 if t < 0 else sensitivity_at(b[own], c[own], int(t), families, statistic)
-    return result
 
 
 @lru_cache(maxsize=64)
@@ -79,7 +98,8 @@ def threshold_beta(
 ) -> float:
     """Return the largest β of [SPS Theorem 5], min ln(Δ/LS)/ud over all tables with LS ≤ T. Public.
 
-    For T just below Δ that is [SPS Theorem 4].
+    For T just below Δ that is [SPS Theorem 4]. Infinite where all tables have LS > T. There are
+    N² tables, b and c alike: 10 ms for 150 families, half a second for 1,000.
 
     Raises:
         ParameterError: see `threshold_distance`.
@@ -89,14 +109,36 @@ def threshold_beta(
         True
     """
     n = checked_families(families)
-    high, low = np.tril_indices(2 * n + 1)
-    within = high + low <= 2 * n
-    b, c = high[within].astype(np.int64), low[within].astype(np.int64)
-    distance = threshold_distance(b, c, n, threshold, statistic)
-    outside = distance > 0
-    here = local_sensitivity(b[outside], c[outside], n, statistic)
-    bounds = np.log(global_sensitivity(n, statistic) / here) / distance[outside]
-    return float(bounds.min()) * (1 - 1e-12)
+    at = _checked_threshold(threshold, n, statistic)
+    sizes = np.minimum(np.arange(2 * n + 1), 2 * n - np.arange(2 * n + 1)) + 1
+    starts = np.cumsum(sizes) - sizes
+    b = np.repeat(np.arange(2 * n + 1), sizes)
+    c = np.arange(len(b)) - starts[b]
+    parts = [slice(start, start + _BLOCK) for start in range(0, len(b), _BLOCK)]
+    local = np.concatenate([local_sensitivity(b[part], c[part], n, statistic) for part in parts])
+    large = local > at
+
+    def beyond(x: Integers, y: Integers) -> NDArray[np.bool_]:
+        return np.asarray(large[starts[np.maximum(x, y)] + np.minimum(x, y)])
+
+    inside = np.flatnonzero(~large)
+    if not len(inside):
+        return math.inf
+    logs = np.log(global_sensitivity(n, statistic) / local)
+
+    def least_of(tables: NDArray[np.intp]) -> float:
+        distance = _distance(b[tables], c[tables], n, statistic, beyond)
+        return float((logs[tables] / distance).min())
+
+    least = least_of(inside[::_STRIDE])
+    for start in range(0, len(inside), _BLOCK):
+        here = inside[start : start + _BLOCK]
+        # Only a table that is farther than this from all beyond T permits less.
+        reach = np.minimum(logs[here] / least, n).astype(np.int64)
+        near = beyond(*most_sensitive(b[here], c[here], reach, n, statistic)).any(axis=0)
+        if not near.all():
+            least = min(least, least_of(here[~near]))
+    return least * (1 - 1e-12)
 
 
 def threshold_bound(

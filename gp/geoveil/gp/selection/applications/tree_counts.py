@@ -35,7 +35,7 @@ class CodedRecords:
         self.most_records = most_records
         offsets = np.concatenate([[0], np.cumsum(self.values)[:-1]])
         self._cells = (codes + offsets) * classes + labels[:, None]
-        self._bounds = np.append(offsets, self.values.sum())
+        self._attribute = np.repeat(np.arange(len(self.values)), self.values)
 
     def everyone(self) -> Index:
         """Return the indices of all records."""
@@ -52,15 +52,15 @@ class CodedRecords:
             rows: indices of records.
             attributes: their numbers, in rising order.
         """
-        size = int(self._bounds[-1])
-        cells = np.bincount(self._cells[rows].ravel(), minlength=size * self.classes)
-        table = cells.reshape(size, self.classes)
-        bounds = self._bounds.tolist()
-        spans = [np.arange(bounds[a], bounds[a + 1]) for a in attributes.tolist()]
-        starts = np.concatenate([[0], np.cumsum(self.values[attributes])[:-1]])
+        cells = np.bincount(
+            self._cells[rows].ravel(), minlength=len(self._attribute) * self.classes
+        )
+        wanted = np.zeros(len(self.values), dtype=bool)
+        wanted[attributes] = True
+        sizes = self.values[attributes]
         return NodeCounts(
-            table=table[np.concatenate(spans)],
-            starts=starts,
+            table=cells.reshape(-1, self.classes)[wanted[self._attribute]],
+            starts=np.cumsum(sizes) - sizes,
             most_records=self.most_records,
         )
 
