@@ -220,6 +220,10 @@ class _Settlement:
                     explained = set()
             require(explained, "answers as agreed", self.name, e.request, e.answer, variants)
             self.state.variants = explained
+        if self.state.variants == {None}:  # what does not exist has no reports
+            for number, may_be in self.state.reports.items():
+                require(None in may_be, "counted: stays counted", self.name, number)
+                self.state.reports[number] = {None}
 
     def _shown(self, e: Exchange, variants: set[int | None], closed: set[bool]) -> None:
         """Take how a campaign is shown to devices, given what may have been true before."""

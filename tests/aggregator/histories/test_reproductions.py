@@ -56,6 +56,11 @@ CONTROLS: dict[str, History] = {
     ],
 }
 DISAGREED: dict[str, History] = {
+    "a campaign whose creation was lost has no reports, though one may have been sent": [
+        Kill(at=1),
+        Create(),
+        Upload(((0, Kind.GOOD),), replica=1, fate=Fate.RESPONSE_LOST),
+    ],
     "a campaign is created while reports to it are on their way": [
         Create(fate=Fate.HELD),
         Together((Replay(fate=Fate.CALLER_GONE), ONE)),
