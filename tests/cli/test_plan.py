@@ -2,6 +2,7 @@
 
 import json
 import re
+import tomllib
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -146,6 +147,21 @@ def test_several_questions_are_compared_at_the_same_promise(planned):
     best = min(rows.values(), key=lambda row: row["typical_error_95"])
     assert report["choice"] == best["allocation"]
     assert (report["crossover"] <= 3) == (report["choice"] == "points")
+
+
+def test_an_allocation_that_is_asked_for_is_planned(plan, tmp_path, dates):
+    """The output says why it was chosen and what was left out; the file holds its errors."""
+    file = tmp_path / "plan.toml"
+    asked = ("--above", 50_000, "--above", 98_000, "--soft", "--participants", 20_000, *LOG_NORMAL)
+    shown = plan(*asked, "--allocation", "split", "--out", file).output
+    assert "split is what was asked for: each answers all of them" in shown
+    assert "Optimal channels were not considered" in shown
+    assert campaign_of(file, campaign_id="a", title="A", **dates).allocation is Allocation.SPLIT
+    planned = tomllib.loads(file.read_text())["planned"]
+    assert planned["allocation"] == "split"
+    for answer in planned["answers"]:
+        assert f"{answer['question']}  ±{answer['error_95']:.3g}" in re.sub(" {2,}", "  ", shown)
+    assert "Optimal channels" not in plan(*asked, "--channels", "--allocation", "split").output
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,33 @@ def test_the_people_that_are_proposed_for_several_questions_will_do_and_hardly_l
         check_comparison(wish, *compared(round(0.98 * people)))
 
 
+def test_an_allocation_that_leaves_an_answer_to_the_prior_is_refused():
+    """Only the one that is asked for counts; among a third of the people bands get too wide."""
+    wish = wish_of(but(above=(60_000.0, 98_000.0, 150_000.0), allocation="partition"))
+    surveys = {}
+    found = compare_allocations(
+        wish.questions, wish.plane_privacy, wish.prior, 5_000, surveys=surveys
+    )
+    with pytest.raises(ParameterError, match="of an answer would be the prior's") as caught:
+        check_comparison(wish, found, surveys)
+    people = int(proposed(str(caught.value), "participants"))
+    more = compare_allocations(wish.questions, wish.plane_privacy, wish.prior, people)
+    check_comparison(wish, more, {})
+    check_comparison(replace(wish, allocation="repeat"), found, surveys)
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"allocation": "partition"}, "--allocation must be with several questions"),
+        ({"allocation": "both", "above": (1.0, 2.0)}, "--allocation must be one of 'partition'"),
+    ],
+)
+def test_an_allocation_is_one_of_several_questions(changes, match):
+    with pytest.raises(ParameterError, match=match):
+        wish_of(but(**changes))
+
+
 def test_a_target_below_what_the_prior_can_tell_needs_less_privacy():
     """No number of people removes the bias, whose variance is that of the prior's 10,000."""
     message = refused(wish_of(but(target_error=1e-4, participants=10**9, per=80_000.0)))

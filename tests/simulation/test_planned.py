@@ -22,7 +22,7 @@ from geoveil.simulation.experiments.settings import ONE_WAY_PANELS
 from geoveil.simulation.populations import household_incomes
 
 PEOPLE = 1_600_000
-DRAWN, REPETITIONS = 400, 6_000
+DRAWN, REPETITIONS = 400, 16_000
 PLANNED = ("DebiasedLaplace", "LinearProgramMechanism")
 
 
@@ -53,7 +53,8 @@ def test_planning_on_one_half_of_the_households_for_the_other():
 def mean_square(reports, survey, seed):
     """Return the mean squared error of a mean of reports, by drawing people and reports.
 
-    The truth is that of the people drawn. n = 400, 6,000 repetitions: its standard error is 2 %.
+    The truth is that of the people drawn. n = 400, 16,000 repetitions: its standard error is 1.1 %,
+    so that a right prediction is off by 5 % with α = 8e-6.
     """
     points, weights = survey.nodes
     rng = np.random.default_rng(seed)

@@ -79,6 +79,20 @@ def plan(
     target_error: Annotated[
         float | None, typer.Option(help="The 95 % error that is wanted; refused if out of reach.")
     ] = None,
+    allocation: Annotated[
+        str | None,
+        typer.Option(
+            help="How several questions share the privacy: partition, split, points, or repeat,"
+            " which promises less; by default the best."
+        ),
+    ] = None,
+    channels: Annotated[
+        bool,
+        typer.Option(
+            "--channels",
+            help="Consider optimal channels for several questions, too: some seconds for each.",
+        ),
+    ] = False,
     for_campaign: Annotated[
         bool | None,
         typer.Option(
@@ -128,6 +142,8 @@ def plan(
         center=center,
         radius=radius,
         target_error=target_error,
+        allocation=allocation,
+        channels=channels,
         attribute=attribute,
     )
     wish = wish_of(completed(flags, _ask if at_terminal() else None))
@@ -176,7 +192,12 @@ def _several(
 ) -> Record:
     surveys: Surveys = {}
     found = compare_allocations(
-        wish.questions, wish.plane_privacy, wish.prior, wish.participants, surveys=surveys
+        wish.questions,
+        wish.plane_privacy,
+        wish.prior,
+        wish.participants,
+        surveys=surveys,
+        channels=wish.channels,
     )
     check_comparison(wish, found, surveys)
     if out_file is not None:

@@ -6,9 +6,9 @@ from geoveil.cli.plan_file import ON_DEVICES
 from geoveil.cli.plan_wishes import Wish
 from geoveil.gp import DebiasedLaplace, Query, UnsupportedError
 from geoveil.gp.planner import KINDS, Plan, plan
+from geoveil.gp.planner.channels import WORTH_SOLVING, bands_like, channels, next_to_optimal
+from geoveil.gp.planner.plan import ranked
 
-WORTH_SOLVING = 0.05
-"""Part of the squared error that a channel must be able to save."""
 _NODES = 16
 """Scalars for a quick bound; more where a band is wide."""
 
@@ -19,7 +19,8 @@ def planned_for(
     """Return the plan for the first question, and the noise that no unbiased mechanism can beat.
 
     A channel for the band that was chosen has at least the noise of the lower bound. Where even
-    that would save less than a twentieth of the squared error, none is solved.
+    that would save less than a twentieth of the squared error, none is solved; nor where the band
+    is so wide that this is known beforehand (`next_to_optimal`).
 
     Args:
         wish: what is asked for.
@@ -29,8 +30,9 @@ def planned_for(
     kinds = tuple(kind for kind in KINDS if kind in ON_DEVICES or not restricted)
     found = plan(wish.questions[0], wish.plane_privacy, wish.prior, wish.participants, kinds=kinds)
     on_line = found.question.dimension == 1
-    least = _least(found)
-    if _saved(found, least) >= WORTH_SOLVING:
+    settled = next_to_optimal(found.question, found.choice)
+    least = None if settled and not (bound and on_line) else _least(found)
+    if not settled and _saved(found, least) >= WORTH_SOLVING:
         better = _with_channel(found)
         if better.choice.query != found.choice.query and bound and on_line:
             least = _least(better)
@@ -48,7 +50,7 @@ def _least(found: Plan) -> float | None:
 
 def _least_for(found: Plan, query: Query) -> float | None:
     try:
-        least = found.survey.lower_bound(query, _NODES, quick=True).value
+        least = found.survey.scalars.lower_bound(query, _NODES, quick=True).value
     except UnsupportedError:
         return None
     return least if least > 0 else None
@@ -72,11 +74,11 @@ def _with_channel(found: Plan) -> Plan:
 
     query = found.choice.query
     assert isinstance(query, Query)
-    bands = found.survey.bands_like(query)
+    bands = bands_like(found.survey, query)
     likely = bands if len(bands) == 1 else [min(bands, key=promised)]
-    channels = list(found.survey.channels(likely))
+    solved = list(channels(found.survey, likely))
     alternatives = sorted(
-        (*found.alternatives, *channels),
-        key=lambda a: (not a.keeps, a.prediction.expected_error(found.n)),
+        (*found.alternatives, *solved),
+        key=lambda a: (not a.keeps, ranked(a, a.prediction.expected_error(found.n))),
     )
     return replace(found, alternatives=tuple(alternatives))

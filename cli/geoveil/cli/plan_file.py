@@ -5,6 +5,7 @@ the plan expects of it stands beside that, in a table of its own, for people to 
 """
 
 import json
+import math
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,12 +30,15 @@ from geoveil.campaign import (
     decode,
     encode,
 )
+from geoveil.cli.plan_shape import shape_of
 from geoveil.cli.plan_wishes import Wish
 from geoveil.gp import ChannelMechanism, ParameterError, Query, UnsupportedError
 from geoveil.gp.planner import ALLOCATIONS, Alternative, Comparison, Plan, Prediction
 from geoveil.gp.planner.allocation import Surveys
 from geoveil.gp.planner.candidates import Survey
+from geoveil.gp.planner.kinds import CHANNEL, POINTS
 from geoveil.gp.planner.plan import screened
+from geoveil.gp.planner.prediction import NORMAL_95
 from geoveil.gp.planner.question import as_question
 from geoveil.proto.v1 import campaign_pb2 as pb
 
@@ -54,6 +58,14 @@ ON_DEVICES: Mapping[str, Callable[[Alternative, int], Spec]] = MappingProxyType(
 """Kinds of mechanisms that a campaign can hold → what it says, given the dimension of points."""
 _FOR_SEVERAL = ("DebiasedLaplace", "LipschitzMechanism")
 """Mechanisms without parameters, so that one declaration serves every question."""
+_FOR_ALL: Mapping[str, Callable[[Sequence[Alternative]], MechanismSpec]] = MappingProxyType(
+    {
+        "DebiasedLaplace": lambda found: DebiasedLaplaceSpec(),
+        "LipschitzMechanism": lambda found: LipschitzLaplaceSpec(),
+        CHANNEL: lambda found: ChannelSpec.of(*map(_channel, found)),
+    }
+)
+"""Kinds → what a campaign over several questions says of them."""
 
 
 def _channel(found: Alternative) -> ChannelMechanism:
@@ -94,45 +106,68 @@ def chosen_alone(wish: Wish, found: Plan) -> Chosen:
 
 
 def chosen_together(wish: Wish, found: Comparison, surveys: Surveys) -> Chosen:
-    """Return the campaign for several questions, with the best allocation that promises ε in all.
+    """Return the campaign for several questions, with the allocation that was chosen.
 
-    Where each question has a mechanism of its own, one of those without parameters takes its place.
+    A campaign has one mechanism: one without parameters serves every question, and channels are
+    solved for each. Points are asked when they are there: what to ask is told to people.
 
     Args:
         wish: what was asked for.
         found: the comparison.
         surveys: that it was made with.
+
+    Raises:
+        UnsupportedError: if no mechanism that campaigns can hold serves all questions.
     """
-    row = next(row for row in found.rows if row.in_all == wish.plane_privacy)
-    dimension = wish.prior.dimension
-    if row.allocation == "points":
-        return Chosen(PlanarLaplaceSpec(dimension), (), Allocation.PARTITION, {})
-    allocation, m = ALLOCATIONS[row.allocation], len(wish.questions)
+    name, m = wish.chosen(found).allocation, len(wish.questions)
+    allocation = ALLOCATIONS[name]
     each = allocation.per_report(wish.plane_privacy, m)
-    best: tuple[float, str, list[Alternative]] | None = None
+    asked = [
+        surveys.setdefault((i, each), Survey(as_question(q), each, wish.prior))
+        for i, q in enumerate(wish.questions)
+    ]
 
     def error(p: Prediction) -> float:
         return allocation.error(p, found.n, m)
 
-    for kind in _FOR_SEVERAL:
-        asked = (
-            surveys.get((i, each), Survey(as_question(q), each, wish.prior))
-            for i, q in enumerate(wish.questions)
-        )
-        alone = [screened(survey, (kind,), error) for survey in asked]
-        if all(alone):
-            total = sum(error(a[0].prediction) for a in alone)
-            if best is None or total < best[0]:
-                best = (total, kind, [a[0] for a in alone])
-    if best is None:
-        raise UnsupportedError(f"none of {', '.join(_FOR_SEVERAL)} serves all of these questions")
-    _, kind, alternatives = best
+    kinds = _FOR_SEVERAL if name != "points" else (POINTS,)
+    ways = {kind: [_best(survey, (kind,), kind, error) for survey in asked] for kind in kinds}
+    if wish.channels and name != "points":
+        ways[CHANNEL] = [_best(s, ("DebiasedLaplace", CHANNEL), CHANNEL, error) for s in asked]
+    complete = {
+        kind: [a for a in alone if a is not None]
+        for kind, alone in ways.items()
+        if all(a is not None for a in alone)
+    }
+    if not complete:
+        raise UnsupportedError(f"none of {', '.join(ways)} serves all of these questions")
+    kind = min(complete, key=lambda k: sum(error(a.prediction) for a in complete[k]))
+    answers = [
+        {"question": label, "error_95": NORMAL_95 * math.sqrt(error(a.prediction)), **_shape(a)}
+        for label, a in zip(wish.labels, complete[kind], strict=True)
+    ]
+    expected = {"allocation": name, "answers": answers}
+    if name == "points":
+        return Chosen(PlanarLaplaceSpec(wish.prior.dimension), (), Allocation.PARTITION, expected)
     questions = []
-    for label, a in zip(wish.labels, alternatives, strict=True):
+    for label, a in zip(wish.labels, complete[kind], strict=True):
         assert isinstance(a.query, Query)
         questions.append(Question(label, a.query))
-    mechanism = ON_DEVICES[kind](alternatives[0], dimension)
-    return Chosen(mechanism, tuple(questions), Allocation(row.allocation), {})
+    mechanism = _FOR_ALL[kind](complete[kind])
+    return Chosen(mechanism, tuple(questions), Allocation(name), expected)
+
+
+def _best(
+    survey: Survey, kinds: Sequence[str], kind: str, error: Callable[[Prediction], float]
+) -> Alternative | None:
+    """Return the best of a kind, if there is one."""
+    return next((a for a in screened(survey, kinds, error) if a.kind == kind), None)
+
+
+def _shape(found: Alternative) -> dict[str, Any]:
+    """Return how the question is asked softly: to ask it of points, this has to be known."""
+    profile, center, width = shape_of(found.query)
+    return {"profile": profile, "center": center, **({} if width is None else {"width": width})}
 
 
 def write_plan(file: Path, wish: Wish, chosen: Chosen) -> None:

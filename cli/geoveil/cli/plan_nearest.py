@@ -25,6 +25,7 @@ from geoveil.gp.planner.allocation import Surveys
 from geoveil.gp.planner.candidates import Survey
 from geoveil.gp.planner.kinds import KINDS, POINTS
 from geoveil.gp.planner.plan import screened
+from geoveil.gp.planner.prediction import NORMAL_95
 
 USELESS = 0.5
 """A 95 % error of a share that is known without asking anybody."""
@@ -38,9 +39,8 @@ _TINY = 1e-300
 _NUDGE = 1.02
 _LEADING = 3
 """Kinds that wishes are planned for, the best ones: more would be no worse."""
-_CLOSE = 1.03
+_CLOSE = 1.05
 """Kinds that may yet be the best when their errors are exact."""
-_NORMAL_95 = 1.959963984540054
 _USUAL = "DebiasedLaplace"
 
 
@@ -189,29 +189,42 @@ def check_comparison(wish: Wish, found: Comparison, surveys: Surveys) -> None:
         ParameterError: with how many people would do.
     """
     wanted = margin_wanted(wish)
+    alone = [Survey(q, wish.plane_privacy, wish.prior) for q in wish.questions]
+
+    def from_prior(of: Comparison) -> float:
+        predictions = wish.chosen(of).predictions
+        return max(_repeated(s, p) for s, p in zip(alone, predictions, strict=True))
+
+    def excess_of(of: Comparison) -> float:
+        return math.log(max(_worst(wish, of) / wanted, from_prior(of) / MOST_REPEATED, _TINY))
 
     def missed(n: float) -> float:
         again = compare_allocations(
             wish.questions, wish.plane_privacy, wish.prior, math.ceil(n), surveys=surveys
         )
-        return math.log(_worst(again) / wanted)
+        return excess_of(again)
 
-    if _worst(found) <= wanted:
+    if excess_of(found) <= 0:
         return
     people = boundary(missed, wish.participants, 4.0, _MOST_PEOPLE / 4)
     ways = []
     if people is not None:
         ways.append(f"--participants at least {enough(missed, people, up=True):,.0f}")
-    least = f"at least {rounded(_worst(found), up=True):.15g} for all of them"
-    if wish.target_error is not None and wish.target_error <= USELESS:
+    worst = _worst(wish, found)
+    if wish.target_error is not None and worst > wish.target_error:
+        least = f"at least {rounded(worst, up=True):.15g} for all of them"
         _refuse("--target-error", wish.target_error, least, ways)
-    why = f"larger to be of use: ±{_worst(found):.2g} is known without asking"
-    _refuse("--epsilon", wish.privacy.epsilon, why, ways)
+    why = (
+        f"±{worst:.2g} is known without asking"
+        if worst > USELESS
+        else f"{from_prior(found):.0%} of an answer would be the prior's, not people's"
+    )
+    _refuse("--epsilon", wish.privacy.epsilon, f"larger to be of use: {why}", ways)
 
 
-def _worst(found: Comparison) -> float:
-    """Return the largest 95 % error of the best allocation."""
-    return _NORMAL_95 * math.sqrt(max(found.choice.errors))
+def _worst(wish: Wish, found: Comparison) -> float:
+    """Return the largest 95 % error of the allocation that is chosen."""
+    return NORMAL_95 * math.sqrt(max(wish.chosen(found).errors))
 
 
 def least_people(wish: Wish, survey: Survey, kinds: Sequence[str]) -> int | None:
@@ -277,7 +290,7 @@ def _missed(wish: Wish, survey: Survey, n: int, kinds: Sequence[str], *, exact: 
         return prediction.expected_error(n)
 
     if exact:
-        best = [a.prediction for a in screened(survey, kinds, error, within=_CLOSE) if a.keeps]
+        best = [a.prediction for a in screened(survey, kinds, error, within=_CLOSE) if a.keeps][:1]
     elif isinstance(survey.question, SoftQuestion):
         best = [a.prediction for kind in kinds for a in survey.alternatives(kind)]
     else:

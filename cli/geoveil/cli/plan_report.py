@@ -1,28 +1,18 @@
 """What a plan says, as plain numbers: tables and JSON are both made of these."""
 
 import math
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 from geoveil.cli.plan_file import ON_DEVICES
 from geoveil.cli.plan_nearest import repeated
+from geoveil.cli.plan_shape import shape_of
 from geoveil.cli.plan_wishes import Wish
-from geoveil.gp import (
-    Disc,
-    GaussianKernel,
-    GeoPrivacy,
-    Polygon,
-    Query,
-    Range,
-    SmoothedRegion,
-    Threshold,
-)
+from geoveil.gp import GeoPrivacy
 from geoveil.gp.planner import ALLOCATIONS, Allocated, Alternative, Comparison, Plan
+from geoveil.gp.planner.prediction import NORMAL_95
 
 DISTANCES = (1, 2, 5)
 """Multiples of `per` at which privacy is put into words."""
-_NORMAL_95 = 1.959963984540054
 Record = dict[str, Any]
 
 
@@ -52,15 +42,17 @@ def plan_report(wish: Wish, found: Plan, least: float | None) -> Record:
 
 def comparison_report(wish: Wish, found: Comparison) -> Record:
     """Return all that is said of several questions."""
-    rows = [_allocation(row, found, wish.privacy) for row in found.rows]
-    best = found.choice
+    best = wish.chosen(found)
+    rows = [_allocation(row, best, wish.privacy) for row in found.rows]
     return {
         **_heading(wish),
         "questions": [
-            {"question": label, "error_95": _NORMAL_95 * math.sqrt(error)}
+            {"question": label, "error_95": NORMAL_95 * math.sqrt(error)}
             for label, error in zip(wish.labels, best.errors, strict=True)
         ],
         "choice": best.allocation,
+        "asked_for": wish.allocation is not None,
+        "channels": wish.channels,
         "crossover": found.crossover,
         "allocations": rows,
         "errors": [
@@ -100,7 +92,7 @@ def typical_error(row: Allocated, n: int, questions: int) -> float:
     """Return 1.96 times the root of the mean squared error over the questions."""
     error = ALLOCATIONS[row.allocation].error
     total = math.fsum(error(p, n, questions) for p in row.predictions)
-    return _NORMAL_95 * math.sqrt(total / len(row.predictions))
+    return NORMAL_95 * math.sqrt(total / len(row.predictions))
 
 
 def _heading(wish: Wish) -> Record:
@@ -133,14 +125,14 @@ def _alternative(a: Alternative, found: Plan) -> Record:
     }
 
 
-def _allocation(row: Allocated, found: Comparison, privacy: GeoPrivacy) -> Record:
-    total, best = row.total_error, found.choice.total_error
+def _allocation(row: Allocated, chosen: Allocated, privacy: GeoPrivacy) -> Record:
+    total, best = row.total_error, chosen.total_error
     return {
         "allocation": row.allocation,
         "mechanisms": sorted(set(row.kinds)),
         "epsilon": row.in_all.epsilon,
-        "typical_error_95": _NORMAL_95 * math.sqrt(total / found.questions),
-        "worst_error_95": _NORMAL_95 * math.sqrt(max(row.errors)),
+        "typical_error_95": NORMAL_95 * math.sqrt(total / len(row.errors)),
+        "worst_error_95": NORMAL_95 * math.sqrt(max(row.errors)),
         "times": total / best if best else 1.0,
         "same_promise": row.in_all.exact_rate <= privacy.scaled(1 + 1e-9).exact_rate,
     }
@@ -149,26 +141,6 @@ def _allocation(row: Allocated, found: Comparison, privacy: GeoPrivacy) -> Recor
 def _bound(found: Plan, least: float) -> Record:
     noise = found.choice.prediction.noise
     return {"noise": noise, "least": least, "within_percent": 100 * (noise / least - 1)}
-
-
-def shape_of(query: Query | SmoothedRegion) -> tuple[str, list[float], float | None]:
-    """Return profile, where it lies, and how wide its band or bell is.
-
-    Where: the threshold, both ends of a range, the radius of a disc; of other shapes nothing.
-    """
-    return _SHAPES.get(type(query), lambda q: ("formula", [], None))(query)
-
-
-_SHAPES: Mapping[type, Callable[[Any], tuple[str, list[float], float | None]]] = MappingProxyType(
-    {
-        Threshold: lambda q: (q.step, [q.at], q.width),
-        Range: lambda q: (q.step, [q.low, q.high], q.width),
-        Disc: lambda q: (q.step, [q.radius], q.width),
-        Polygon: lambda q: (q.step, [], q.width),
-        GaussianKernel: lambda q: ("bell", [], q.bandwidth),
-        SmoothedRegion: lambda q: ("smoothed", [], q.bandwidth),
-    }
-)
 
 
 def _finite(number: float) -> float | None:

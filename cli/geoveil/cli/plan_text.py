@@ -69,7 +69,7 @@ def print_comparison(report: Record, console: Console) -> None:
     for column in table.columns[2:]:
         column.justify = "right"
         column.no_wrap = True
-    for index, row in enumerate(report["allocations"]):
+    for row in report["allocations"]:
         table.add_row(
             f"{row['allocation']}\n[dim]{_ALLOCATIONS[row['allocation']]}[/]",
             escape(", ".join(row["mechanisms"])),
@@ -77,13 +77,17 @@ def print_comparison(report: Record, console: Console) -> None:
             f"±{row['typical_error_95']:.3g}",
             f"±{row['worst_error_95']:.3g}",
             f"{row['times']:.3g}",
-            style="bold" if index == 0 else None,
+            style="bold" if row["allocation"] == report["choice"] else None,
         )
     console.print(table)
-    console.print(
-        f"{report['choice']} has the least error of those that promise the same in all:"
-        f" {_ALLOCATIONS[report['choice']]}."
+    why = (
+        "is what was asked for"
+        if report["asked_for"]
+        else "has the least error of those that promise the same in all"
     )
+    console.print(f"{report['choice']} {why}: {_ALLOCATIONS[report['choice']]}.")
+    if not report["channels"]:
+        console.print("Optimal channels were not considered (--channels: some seconds each).")
     console.print(_crossover(report["crossover"], m))
     answers = Table("question", "95 % error", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     answers.columns[1].justify = "right"

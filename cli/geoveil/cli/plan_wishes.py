@@ -13,6 +13,9 @@ from geoveil.cli.plan_priors import KNOWN, PriorSource, prior_source
 from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError, validation
 from geoveil.gp.coordinates import Area, AzimuthalEquidistant
 from geoveil.gp.planner import (
+    ALLOCATIONS,
+    Allocated,
+    Comparison,
     HardDisc,
     HardPolygon,
     HardQuestion,
@@ -50,6 +53,8 @@ class Flags:
     center: str | None = None
     radius: float = 60_000.0
     target_error: float | None = None
+    allocation: str | None = None
+    channels: bool = False
     attribute: str | None = None
 
     @property
@@ -97,12 +102,24 @@ class Wish:
     participants: int
     target_error: float | None = None
     """The 95 % error that is wanted."""
+    allocation: str | None = None
+    """A name in `ALLOCATIONS`; None for the best that promises what a person is promised."""
+    channels: bool = False
+    """Whether optimal channels are considered for several questions."""
     attribute: str = "value"
 
     @property
     def plane_privacy(self) -> GeoPrivacy:
         """The promise in the coordinates of the questions."""
         return self.privacy if self.plane is None else self.plane.privacy(self.privacy)
+
+    def chosen(self, found: Comparison) -> Allocated:
+        """Return the allocation that is asked for, or the best.
+
+        Raises:
+            ParameterError: if it serves not all questions.
+        """
+        return found.choice if self.allocation is None else found[self.allocation]
 
     def but(self, *, participants: int | None = None, per: float | None = None) -> "Wish":
         """Return the same wish with another number of people, or another distance."""
@@ -173,6 +190,8 @@ def wish_of(flags: Flags) -> Wish:
             if flags.target_error is None
             else validation.positive("--target-error", flags.target_error)
         ),
+        allocation=flags.allocation,
+        channels=flags.channels,
         attribute=flags.attribute or source.attribute,
     )
 
@@ -197,6 +216,10 @@ def _check_alike(flags: Flags, source: PriorSource) -> None:
         raise ParameterError("--width", flags.width, "with --soft: otherwise it is planned")
     if flags.bandwidth is not None and not flags.density:
         raise ParameterError("--bandwidth", flags.bandwidth, "with --density")
+    if flags.allocation is not None:
+        validation.choice("--allocation", flags.allocation, ALLOCATIONS)
+        if flags.asked < 2:
+            raise ParameterError("--allocation", flags.allocation, "with several questions")
 
 
 def _asked(flags: Flags, text: str) -> Flags:

@@ -130,6 +130,21 @@ def test_what_cannot_be_answered_by_points_is_partitioned():
         found["points"]
 
 
+def test_channels_are_considered_if_asked_for():
+    """Narrow bands: each question gets a channel, which errs less; points get none."""
+    steps = [Threshold(t, 1.0, "smoothstep") for t in (6.0, 9.0)]
+    prior = LogNormalPrior(2.0, 0.5)
+    usual = compare_allocations(steps, UNIT, prior, 10**7)
+    better = compare_allocations(steps, UNIT, prior, 10**7, channels=True)
+    for allocation in ("partition", "split", "repeat"):
+        assert better[allocation].kinds == ("LinearProgramMechanism",) * 2
+        assert better[allocation].total_error < 0.8 * usual[allocation].total_error
+    assert better["points"].kinds == ("PlanarLaplace",) * 2
+    assert better["points"].total_error == pytest.approx(usual["points"].total_error, rel=2e-3)
+    with pytest.raises(ParameterError, match="up to 64"):
+        compare_allocations(steps * 33, UNIT, prior, 1_000, channels=True)
+
+
 @pytest.mark.parametrize(
     ("change", "name"),
     [

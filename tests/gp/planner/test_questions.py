@@ -53,6 +53,32 @@ def test_the_soft_share_is_the_hard_share(question):
     assert abs(weights @ straight.value(points) - hard) > 1e-3
 
 
+def test_the_soft_share_is_the_hard_share_of_a_jagged_coast():
+    """A boundary whose every corner moves further than its sides: wide bands, and narrow ones."""
+    angle = np.linspace(0, 2 * np.pi, 400, endpoint=False)
+    rng = np.random.default_rng(7)
+    radius = 1.2 + 0.2 * np.sin(5 * angle) + rng.normal(scale=0.05, size=400)
+    coast = HardPolygon(np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1))
+    points, weights = people(coast)
+    hard = weights @ coast.truth(points)
+    for width in (0.1, 0.5, 1.5):
+        soft = aimed(coast, width, "smoothstep", points, weights)
+        assert weights @ soft.value(points) == pytest.approx(hard, abs=2e-5)
+        straight = coast.soft(width, "smoothstep", (0.0,))
+        assert abs(weights @ straight.value(points) - hard) > 1e-4
+
+
+def test_a_polygon_fits_until_it_is_shrunk_away():
+    question = HardPolygon([(0.0, 0.0), (6.0, 0.0), (6.0, 4.0), (0.0, 4.0)])
+    for inwards in (-3.0, 0.0, 1.99, 2.01):
+        try:
+            question.soft(1.0, "linear", (inwards,))
+            fits = True
+        except ParameterError:
+            fits = False
+        assert question.fits(1.0, "linear", (inwards,)) == fits == (inwards < 2)
+
+
 def test_a_heap_at_the_threshold_puts_the_band_above_it():
     points = np.concatenate([np.linspace(50.0, 150.0, 1001), [100.0]])
     weights = np.concatenate([np.full(1001, 0.9 / 1001), [0.1]])

@@ -8,7 +8,7 @@ from geoveil.gp.planner.allocation import (
     Comparison,
     compare_allocations,
 )
-from geoveil.gp.planner.candidates import Alternative
+from geoveil.gp.planner.alternative import Alternative
 from geoveil.gp.planner.hard import (
     HardDisc,
     HardPolygon,

@@ -18,11 +18,10 @@ Array = NDArray[np.float64]
 
 _HALVINGS = 36
 _CORRECTIONS = 8
-_BEYOND = 0.75
-"""Widths from the moved boundary to which distances are measured anew, half a width being the band;
-corners move by a little more than the sides."""
-_LITTLE = 2e-3
-"""Widths: by so much distances shift alike, next to corners too, to a few millionths of a share."""
+_CELLS = 64
+"""Per width, in which points of the plane are joined while a boundary is moved."""
+_LITTLE = 3e-6
+"""Of all people: what the soft share may miss the hard one by."""
 
 
 def aimed(
@@ -106,28 +105,46 @@ def _corrected(
     """Return how far inwards the boundary is to be moved: the soft share falls with that.
 
     To move the boundary by d lowers the signed distance by d, next to corners only about so. So the
-    distances to the moved boundary are measured, and it is moved on by what is missing, until that
-    is little.
+    share is measured with the moved boundary, and the root is found by the secant method, kept
+    between what is known to be too little and too much.
     """
     near = np.abs(signed) <= 2 * width
     if not near.any():
         return 0.0
     s, x, w, profile = signed[near], points[near], weights[near], STEPS[step](width)
     target = float(np.sum(w * truth[near]))
-    inwards = 0.0
+    inwards = _shift(s, w, profile, target, width)
+    if question.shifts:
+        return inwards
+    before, excess = 0.0, float(np.sum(w * profile.value(s))) - target
+    # A corner moves at most twice as far as its sides, and half the width is the band.
+    changed = np.abs(s) <= width + 2 * abs(inwards)
+    target -= float(np.sum(w[~changed] * profile.value(s[~changed])))
+    x, w = _joined(x[changed], w[changed], width / _CELLS)
+    low, high = -width, width
     for _ in range(_CORRECTIONS):
-        further = _shift(s, w, profile, target, width)
-        further = min(max(inwards + further, -width), width) - inwards
-        inwards += further
-        if question.shifts or abs(further) <= _LITTLE * width:
-            break
-        s = s - further
-        band = np.abs(s) <= _BEYOND * width  # outside of it a step is 0 or 1
         try:
-            s[band] = question.soft(width, step, (inwards,)).scalar(x[band])
+            s = np.asarray(question.soft(width, step, (inwards,)).scalar(x))
         except ParameterError:
             break  # no room left
+        previous, excess = excess, float(np.sum(w * profile.value(s))) - target
+        if abs(excess) <= _LITTLE or excess == previous:
+            break
+        low, high = (inwards, high) if excess > 0 else (low, inwards)
+        secant = inwards - excess * (inwards - before) / (excess - previous)
+        before, inwards = inwards, secant if low < secant < high else (low + high) / 2
     return inwards
+
+
+def _joined(points: Array, weights: Array, cell: float) -> tuple[Array, Array]:
+    """Join the points of each square of a lattice at their mean: shares change to second order."""
+    at = np.floor(points / cell).astype(np.int64)
+    at -= at.min(axis=0)
+    _, index = np.unique(at[:, 0] * (at[:, 1].max() + 1) + at[:, 1], return_inverse=True)
+    mass = np.asarray(np.bincount(index, weights), np.float64)
+    used = mass > 0
+    sums = [np.bincount(index, weights * axis)[used] for axis in points.T]
+    return np.stack(sums, axis=1) / mass[used, None], mass[used]
 
 
 def _shift(s: Array, weights: Array, profile: Profile, target: float, width: float) -> float:

@@ -17,9 +17,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from geoveil.gp.errors import ParameterError, UnsupportedError
+from geoveil.gp.planner.alternative import Alternative
 from geoveil.gp.planner.batch import Batch, batched
-from geoveil.gp.planner.candidates import Alternative, Survey
-from geoveil.gp.planner.kinds import KINDS
+from geoveil.gp.planner.candidates import Survey
+from geoveil.gp.planner.channels import may_save
+from geoveil.gp.planner.kinds import CHANNEL, KINDS
 from geoveil.gp.planner.plan import screened
 from geoveil.gp.planner.prediction import Prediction
 from geoveil.gp.planner.prior import Prior
@@ -47,7 +49,12 @@ class Allocation:
     error: Callable[[Prediction, int, int], float]
     """The expected squared error of one estimate, for n people and m questions."""
     kinds: tuple[str, ...] = _ONE_BY_ONE
-    """Kinds of mechanisms that it can be made of."""
+    """Kinds of mechanisms that it can be made of, but for channels."""
+
+    @property
+    def kinds_with_channels(self) -> tuple[str, ...]:
+        """The same, with channels unless one report is to answer every question."""
+        return self.kinds if self.kinds == _POINTS else (*self.kinds, CHANNEL)
 
 
 ALLOCATIONS: Mapping[str, Allocation] = MappingProxyType(
@@ -132,14 +139,15 @@ def compare_allocations(
     n: int,
     *,
     surveys: Surveys | None = None,
+    channels: bool = False,
 ) -> Comparison:
     """Return the expected error of every allocation for several questions.
 
     For each the best mechanism is chosen: for queries that share a profile, such as the kernels of
     a grid, one for all of them; otherwise question by question, as `plan` does it. Optimal channels
-    are left out: there would have to be one for each question and allocation, at seconds each. They
-    save noise where bands are narrow, a factor that all allocations but points share; so where
-    points win, a partition of channels might yet be better by up to that factor (see `plan`).
+    are left out unless asked for: there is one to solve for each question and allocation, at some
+    seconds. They save noise where bands are narrow, a factor that all allocations but points share;
+    so where points win, a partition of channels might yet be better by up to that factor.
 
     Args:
         questions: m ≥ 1; more than 64 of them must be queries with one common profile.
@@ -148,6 +156,8 @@ def compare_allocations(
         n: number of people, ≥ 1.
         surveys: filled with what was found out, to be given again with the same questions and
             prior and another n.
+        channels: whether optimal channels are considered, for up to 64 questions, where the lower
+            bound leaves a twentieth of the error to win; then none are predicted together.
 
     Raises:
         ParameterError: if an argument is out of range, or the dimensions differ.
@@ -166,6 +176,8 @@ def compare_allocations(
     if not asked:
         raise ParameterError("questions", questions, "at least one question")
     batch = batched(asked, privacy, prior, n)
+    if channels:
+        batch = None
     if batch is None and len(asked) > _MOST_ALONE:
         raise ParameterError(
             "questions", f"{len(asked)} of them", f"up to {_MOST_ALONE}, or queries of one profile"
@@ -174,7 +186,8 @@ def compare_allocations(
     rows = []
     for name, allocation in ALLOCATIONS.items():
         try:
-            rows.append(_allocated(name, allocation, asked, privacy, prior, n, batch, known))
+            kinds = allocation.kinds if not channels else allocation.kinds_with_channels
+            rows.append(_allocated(name, allocation, kinds, asked, privacy, prior, n, batch, known))
         except UnsupportedError:
             continue  # it serves none of them, or not all
     if not rows:
@@ -186,6 +199,7 @@ def compare_allocations(
 def _allocated(
     name: str,
     allocation: Allocation,
+    considered: tuple[str, ...],
     asked: Sequence[Question],
     privacy: GeoPrivacy,
     prior: Prior,
@@ -200,12 +214,12 @@ def _allocated(
         return allocation.error(found, n, m)
 
     if batch is not None:
-        kind, predictions = batch.best(allocation.kinds, each, error)
+        kind, predictions = batch.best(considered, each, error)
         kinds: tuple[str, ...] = (kind,)
     else:
         for i, question in enumerate(asked):
             known.setdefault((i, each), Survey(question, each, prior))
-        chosen = [_alone(known[i, each], allocation.kinds, error) for i in range(m)]
+        chosen = [_alone(known[i, each], considered, error) for i in range(m)]
         kinds = tuple(a.kind for a in chosen)
         predictions = tuple(a.prediction for a in chosen)
     errors = tuple(error(p) for p in predictions)
@@ -215,7 +229,10 @@ def _allocated(
 def _alone(
     survey: Survey, kinds: tuple[str, ...], error: Callable[[Prediction], float]
 ) -> Alternative:
-    found = screened(survey, kinds, error, within=_CLOSE)
+    alone = [kind for kind in kinds if kind != CHANNEL]
+    found = screened(survey, alone, error, within=_CLOSE)
+    if CHANNEL in kinds and found and may_save(survey, found[0], error):
+        found = screened(survey, kinds, error, within=_CLOSE)
     if not found or not found[0].keeps:
         raise UnsupportedError(f"none of {', '.join(kinds)} serves {survey.question!r}")
     return found[0]

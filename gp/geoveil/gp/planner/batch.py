@@ -33,6 +33,8 @@ _PAIRS = 1e7
 """Points times queries up to which points are not gathered first."""
 _GATHERED = 4.0
 """Cells per shortest length in which points are gathered."""
+_OF_BELL = 8.0
+"""Cells per bandwidth that are fine enough for a bell."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +80,8 @@ class Batch:
                     predictions = self._predict(reports, query.dimension)
                 except UnsupportedError:
                     break
-                found.append((sum(map(error, predictions)), name, predictions))
+                total = KINDS[name].ranked(sum(map(error, predictions)))
+                found.append((total, name, predictions))
         if not found:
             raise UnsupportedError(f"none of {', '.join(kinds)} serves {self.query!r}")
         _, name, predictions = min(found, key=lambda f: f[0])
@@ -93,7 +96,8 @@ class Batch:
         mean, variance = reports.mean(x), reports.variance(x)
         error = mean - value
         columns = np.stack([error, error**2, mean, mean**2, variance], axis=1)
-        moments = (self.weights @ columns).tolist()
+        # Not a matrix product: starting threads takes longer than adding.
+        moments = np.einsum("qs,sc->qc", self.weights, columns).tolist()
         return tuple(
             Prediction(
                 bias,
@@ -151,23 +155,45 @@ def _binned(queries: Sequence[Query], scale: float, prior: Prior) -> Batch:
     breaks = np.add.outer(marks, near * np.arange(-8.0, 8.5)).ravel() if marks else np.zeros(0)
     points, shares = prior.nodes(np.unique(breaks).tolist())
     if len(points) * len(queries) > _PAIRS:
-        points, shares = _gathered(points, shares, near / _GATHERED)
-    scalars = [np.asarray(q.scalar(points)) for q in queries]
+        # Whatever reports about a bell, its moments vary no faster than the bell.
+        bell = queries[0].bandwidth / _OF_BELL if isinstance(queries[0], GaussianKernel) else 0.0
+        points, shares = _gathered(points, shares, max(near / _GATHERED, bell))
     bend = _BEND * near
-    low, high = (
-        np.arcsinh(end / bend) * _BEND * _PER_NEAR
-        for end in (min(s.min() for s in scalars), max(s.max() for s in scalars))
-    )
-    first = math.floor(low)
-    nodes = bend * np.sinh(np.arange(first, math.floor(high) + 2) / (_BEND * _PER_NEAR))
-    weights = np.empty((len(queries), len(nodes)))
-    for row, s in zip(weights, scalars, strict=True):
-        t = np.arcsinh(s / bend) * _BEND * _PER_NEAR - first
-        cell = np.clip(t.astype(np.intp), 0, len(nodes) - 2)
-        right = (t - cell) * shares
-        row[:] = np.bincount(cell, shares - right, len(nodes))
-        row[1:] += np.bincount(cell, right, len(nodes))[:-1]
+    rows: list[tuple[int, Array]] = []
+    for query in queries:
+        t = _scalars(query, points)
+        t /= bend
+        np.arcsinh(t, out=t)
+        t *= _BEND * _PER_NEAR
+        first = math.floor(t.min())
+        t -= first
+        cell = t.astype(np.intp)
+        t -= cell
+        t *= shares
+        right = np.bincount(cell, t)
+        row = np.append(np.bincount(cell, shares) - right, 0.0)
+        row[1:] += right
+        rows.append((first, row))
+    low = min(first for first, _ in rows)
+    high = max(first + len(row) for first, row in rows)
+    weights = np.zeros((len(queries), high - low))
+    for whole, (first, row) in zip(weights, rows, strict=True):
+        whole[first - low : first - low + len(row)] = row
+    nodes = bend * np.sinh(np.arange(low, high) / (_BEND * _PER_NEAR))
     return Batch(queries[0], nodes, weights, prior.size)
+
+
+def _scalars(query: Query, points: Array) -> Array:
+    """Return the scalar of a query at points, in an array of its own."""
+    if isinstance(query, GaussianKernel) and query.dimension == 2:
+        # What `Query.scalar` returns, without its care for squares that overflow.
+        x, y = query.center
+        dx, dy = points[:, 0] - x, points[:, 1] - y
+        dx *= dx
+        dy *= dy
+        dx += dy
+        return np.sqrt(dx, out=dx)
+    return np.array(query.scalar(points), np.float64)
 
 
 def _gathered(points: Array, shares: Array, cell: float) -> tuple[Array, Array]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,6 +16,9 @@ from geoveil.gp.queries.indicator import Disc, Range, SoftIndicator, Threshold, 
 from geoveil.gp.queries.polygon import Polygon
 
 Array = NDArray[np.float64]
+
+_MITRE = 2.0
+"""How far a corner may move, in multiples of its sides' move: right angles stay, spikes are cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,17 +193,34 @@ class HardPolygon(HardQuestion):
 
     def truth(self, points: Array) -> Array:
         """See `Question.truth`."""
-        return np.asarray(self.signed(points, 0.0) > 0, dtype=np.float64)
+        from shapely import contains_xy
+
+        inside = contains_xy(geometry(self._polygon.parts), points[..., 0], points[..., 1])
+        return np.asarray(inside, dtype=np.float64)
 
     def signed(self, points: Array, width: float) -> Array:
         """See `HardQuestion.signed`."""
         return np.asarray(self._polygon.scalar(points))
 
+    def fits(self, width: float, step: str, inwards: Sequence[float]) -> bool:
+        """See `HardQuestion.fits`: without moving every corner."""
+        return inwards[0] < _inscribed(self._polygon)
+
     def soft(self, width: float, step: str, inwards: Sequence[float]) -> SoftIndicator:
         """See `HardQuestion.soft`: the polygon shrunk or grown, with mitred corners."""
         if inwards[0] == 0:
             return Polygon(self._polygon.parts, width, step)
-        moved = geometry(self._polygon.parts).buffer(-inwards[0], join_style="mitre")
+        moved = geometry(self._polygon.parts).buffer(
+            -inwards[0], join_style="mitre", mitre_limit=_MITRE
+        )
         if moved.is_empty:
             raise ParameterError("width", width, "less than what the polygon has room for")
         return Polygon(moved, width, step)
+
+
+@lru_cache(maxsize=64)
+def _inscribed(polygon: Polygon) -> float:
+    """Return the radius of the largest circle inside: shrunk by more, nothing is left."""
+    from shapely import maximum_inscribed_circle
+
+    return float(maximum_inscribed_circle(geometry(polygon.parts)).length)

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError, UnsupportedError
-from geoveil.gp.planner.candidates import Alternative, Survey
+from geoveil.gp.planner.alternative import Alternative
+from geoveil.gp.planner.candidates import Survey
+from geoveil.gp.planner.channels import bands_like, channels, next_to_optimal
 from geoveil.gp.planner.kinds import CHANNEL, KINDS, POINTS
 from geoveil.gp.planner.lower_bound import LowerBound
 from geoveil.gp.planner.prediction import Prediction
@@ -29,12 +31,12 @@ class Plan:
     n: int
     """The number of reports for which the choice is best."""
     alternatives: tuple[Alternative, ...]
-    """The best of each kind, those that may be chosen first, by expected error."""
+    """The best of each kind, those that may be chosen first, by expected error (see `ranked`)."""
     survey: Survey
 
     @property
     def choice(self) -> Alternative:
-        """The best that keeps the guarantee."""
+        """The best that keeps the guarantee; of two that are as good, one without bias."""
         return self.alternatives[0]
 
     @property
@@ -43,15 +45,17 @@ class Plan:
         best, n = self.choice, self.n
         found = best.prediction
         error = found.expected_error(n)
+        others = [a for a in self.alternatives[1:] if a.keeps]
+        ratio = others[0].prediction.expected_error(n) / error if others and error else 1.0
+        least = "the least expected error" if ratio >= 1 else "next to the least expected error"
         parts = [
-            f"{best.kind} has the least expected error at n = {n:,}:"
+            f"{best.kind} has {least} at n = {n:,}:"
             f" ±{found.margin(n):.3g} with 95 % confidence, of whose square"
             f" {found.share_of_bias(n):.0%} is bias that more people do not remove."
         ]
-        others = [a for a in self.alternatives[1:] if a.keeps]
         if others:
-            ratio = others[0].prediction.expected_error(n) / error if error else 1.0
-            parts.append(f"Next is {others[0].kind}, with {ratio:.3g} × the squared error.")
+            bias = "" if ratio >= 1 else ", and a bias of which only the prior tells"
+            parts.append(f"Next is {others[0].kind}, with {ratio:.3g} × the squared error{bias}.")
         return " ".join(parts)
 
     def at(self, people: Iterable[int]) -> list[tuple[int, float, float]]:
@@ -76,7 +80,7 @@ class Plan:
         query = self.choice.query
         if not isinstance(query, Query):
             raise UnsupportedError(f"{query!r} has no scalar, and hence no bound in one dimension")
-        return self.survey.lower_bound(query, nodes, quick=quick)
+        return self.survey.scalars.lower_bound(query, nodes, quick=quick)
 
 
 def plan(
@@ -182,11 +186,16 @@ def screened(
         consider(_banded(survey, considered, error, within))
     if POINTS in kinds:
         least = min((error(a.prediction) for a in best.values() if a.keeps), default=math.inf)
-        consider(survey.regions(error, hopeless=_HOPELESS * least))
+        consider(survey.regions.best(error, hopeless=_HOPELESS * least))
     if CHANNEL in kinds:
         consider(_channels(survey, best.values(), error))
     # Sorting is stable, so that of two equal kinds the first in the registry comes first.
-    return sorted(best.values(), key=lambda a: (not a.keeps, error(a.prediction)))
+    return sorted(best.values(), key=lambda a: (not a.keeps, ranked(a, error(a.prediction))))
+
+
+def ranked(found: Alternative, error: float) -> float:
+    """Return what the error of an alternative counts for in a choice: see `Kind.ranked`."""
+    return KINDS[found.kind].ranked(error) if found.kind in KINDS else error
 
 
 def _banded(
@@ -212,11 +221,13 @@ def _channels(
     on_scalar = [a for a in found if a.keeps and isinstance(a.query, Query)]
     query: Query | None
     if on_scalar:
-        best = min(on_scalar, key=lambda a: error(a.prediction)).query
-        assert isinstance(best, Query)
-        query = best
+        best = min(on_scalar, key=lambda a: error(a.prediction))
+        if next_to_optimal(survey.question, best):
+            return ()
+        assert isinstance(best.query, Query)
+        query = best.query
     elif isinstance(survey.question, SoftQuestion):
         query = survey.question.query
     else:  # nothing to go by
         query = survey.aimed(_BLIND * survey.scale, "smoothstep")
-    return () if query is None else survey.channels(survey.bands_like(query))
+    return () if query is None else channels(survey, bands_like(survey, query))

@@ -30,7 +30,8 @@ from geoveil.gp import validation
 
 Array = NDArray[np.float64]
 
-_NORMAL_95 = 1.959963984540054
+NORMAL_95 = 1.959963984540054
+"""Standard deviations that a normal number exceeds, on either side, once in twenty times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class Prediction:
 
     def margin(self, n: float) -> float:
         """Return what the error of an estimate exceeds once in twenty times: 1.96 √error."""
-        return _NORMAL_95 * math.sqrt(self.expected_error(n))
+        return NORMAL_95 * math.sqrt(self.expected_error(n))
 
     def partitioned(self, n: int, questions: int, *, expected: bool = True) -> float:
         """Return the mean squared error if each of n people answers one of m questions at random.

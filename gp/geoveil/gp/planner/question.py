@@ -93,6 +93,14 @@ class HardQuestion(Question):
             ParameterError: if the region is too small for the band.
         """
 
+    def fits(self, width: float, step: str, inwards: Sequence[float]) -> bool:
+        """Return whether there is a stand-in: see `soft`."""
+        try:
+            self.soft(width, step, inwards)
+        except ParameterError:
+            return False
+        return True
+
     @property
     def boundaries(self) -> int:
         """How many boundaries can be moved independently."""

@@ -19,6 +19,7 @@ from geoveil.gp.planner.moments import interpolated, table, width
 from geoveil.gp.planner.prediction import Prediction, predicted
 from geoveil.gp.planner.question import HardQuestion
 from geoveil.gp.queries.indicator import STEPS, SoftIndicator
+from geoveil.gp.queries.profiles.base import Profile
 
 if TYPE_CHECKING:
     from geoveil.gp.planner.candidates import Survey
@@ -49,7 +50,9 @@ class Sketch:
 
 @dataclass(frozen=True)
 class _Band:
-    query: SoftIndicator
+    profile: Profile
+    query: SoftIndicator | None
+    """In one dimension."""
     points: Array
     """Values in one dimension, else signed distances to the moved boundary."""
     signed: Array
@@ -132,10 +135,10 @@ class Screening:
             if band is None or found is None:
                 return None
             bias, variance = interpolated(band.signed / scale, index, found)
-            mean = bias + np.asarray(band.query.profile.value(band.signed))
+            mean = bias + np.asarray(band.profile.value(band.signed))
         else:
             band = self._band(step, index)
-            if band is None:
+            if band is None or band.query is None:
                 return None
             task = Task(band.query, self._survey.privacy, diameter)
             try:
@@ -160,14 +163,17 @@ class Screening:
     def _placed(self, step: str, wide: float) -> _Band | None:
         """Return the band, placed where the soft share of the atoms is their hard one."""
         points, truth, weights = self._joined(wide if self._question.rounded else None)
+        profile = STEPS[step](wide)
         if self._question.dimension == 1:
             query = aimed(self._question, wide, step, points, weights, truth=truth)
             if query is None:
                 return None
-            return _Band(query, points, np.asarray(query.scalar(points)), truth, weights)
+            signed = np.asarray(query.scalar(points))
+            return _Band(profile, query, points, signed, truth, weights)
         inwards = moved(points, truth, weights, wide, step)
-        query = self._question.soft(wide, step, (inwards,))
-        return _Band(query, points, points - inwards, truth, weights)
+        if not self._question.fits(wide, step, (inwards,)):
+            return None
+        return _Band(profile, None, points, points - inwards, truth, weights)
 
     def _joined(self, wide: float | None) -> tuple[Array, Array, Array]:
         """Return atoms: values in one dimension, else signed distances; their truth and weights.

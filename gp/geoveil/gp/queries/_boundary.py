@@ -1,5 +1,7 @@
 """Signed distance to the boundary of a polygon: fast for many points, exact for one."""
 
+import math
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -14,8 +16,10 @@ Array: TypeAlias = NDArray[np.float64]
 Dyadic: TypeAlias = tuple[int, int]
 """(m, e) for m·2^e."""
 
-_BLOCK = 1 << 15
-"""Pairs of a point and an edge per step: what fits into a processor's cache."""
+_BLOCK = 1 << 18
+"""Pairs of a point and a run per step: what fits into a processor's cache."""
+_RUNS = 2
+"""Runs in multiples of the root of the number of edges."""
 _ALIKE = 1 + 1e-9
 """Far above the rounding of a few float operations."""
 
@@ -23,30 +27,30 @@ _ALIKE = 1 + 1e-9
 def signed_distances(parts: Parts, points: Array) -> Array:
     """Return the signed distance of points of shape (..., 2), in float64.
 
-    Each block of points is compared with the edges that may be nearest to one of them: with the
-    block in a circle of radius ρ whose centre has distance d to the boundary, those within d + 2ρ
-    of the centre. A block with too many of them is halved.
+    Edges that follow one another form runs, each in a circle about a point of the boundary. The
+    nearest of these points bounds a distance from above, a circle from below that to its edges; so
+    a point is compared with the edges of few runs.
     """
     from shapely import contains_xy
 
     flat = points.reshape(-1, 2)
-    start, vector = _edges(parts)
-    distance = np.empty(len(flat))
-    blocks = [(np.arange(len(flat)), np.arange(len(start)))] if len(flat) else []
-    while blocks:
-        index, edges = blocks.pop()
-        block = flat[index]
-        low = block.min(axis=0)
-        size = block.max(axis=0) - low
-        to_centre = _distances((low + size / 2)[None], start[edges], vector[edges])[0]
-        # Twice the radius is the diagonal.
-        edges = edges[to_centre <= (to_centre.min() + np.hypot(*size)) * _ALIKE]
-        if len(index) * len(edges) <= _BLOCK or len(index) == 1:
-            distance[index] = _distances(block, start[edges], vector[edges]).min(axis=1)
-        else:
-            half = len(index) // 2
-            index = index[np.argpartition(block[:, np.argmax(size)], half)]
-            blocks += [(index[:half], edges), (index[half:], edges)]
+    runs = _runs(parts)
+    distance = np.full(len(flat), np.inf)
+    block = max(_BLOCK // len(runs.start), 1)
+    for first in range(0, len(flat), block):
+        some, nearest = flat[first : first + block], distance[first : first + block]
+        # One row per run, as rows are what is gone through below.
+        dx, dy = (runs.center[:, axis, None] - some[:, axis] for axis in (0, 1))
+        dx *= dx
+        dy *= dy
+        dx += dy
+        to_center = np.sqrt(dx, out=dx)
+        least = to_center.min(axis=0) * _ALIKE
+        for run, away in enumerate(to_center):
+            (index,) = (away <= least + runs.radius[run]).nonzero()
+            if len(index):
+                found = _distances(some[index], runs.start[run], runs.vector[run]).min(axis=1)
+                nearest[index] = np.minimum(nearest[index], found)
     inside = contains_xy(geometry(parts), flat[:, 0], flat[:, 1])
     return np.where(inside, distance, -distance).reshape(points.shape[:-1])
 
@@ -105,12 +109,35 @@ def _distances(points: Array, start: Array, vector: Array) -> Array:
     return np.sqrt(dx * dx + dy * dy)
 
 
+@dataclass(frozen=True, eq=False)
+class _Runs:
+    """Edges that follow one another: starts and vectors, and circles that hold them."""
+
+    start: list[Array]
+    vector: list[Array]
+    center: Array
+    """A point of the boundary per run, (runs, 2)."""
+    radius: Array
+
+
 @lru_cache(maxsize=64)
-def _edges(parts: Parts) -> tuple[Array, Array]:
-    """Return the starts and the vectors of all edges, shape (edges, 2) each."""
+def _runs(parts: Parts) -> _Runs:
+    """Return the edges in about 2√edges runs, so that circles and edges are few to compare with."""
     rings = [np.array(ring) for part in parts for ring in part]
-    start = np.concatenate(rings)
-    return start, np.concatenate([np.roll(ring, -1, axis=0) for ring in rings]) - start
+    edges = sum(map(len, rings))
+    length = max(math.isqrt(edges) // _RUNS, 1)
+    starts: list[Array] = []
+    vectors: list[Array] = []
+    for ring in rings:
+        cuts = range(length, len(ring), length)
+        starts += np.split(ring, cuts)
+        vectors += np.split(np.roll(ring, -1, axis=0) - ring, cuts)
+    center = np.array([start[len(start) // 2] for start in starts])
+    radius = [
+        max(np.hypot(*(ends - c).T).max() for ends in (start, start + vector))
+        for start, vector, c in zip(starts, vectors, center, strict=True)
+    ]
+    return _Runs(starts, vectors, center, np.array(radius) * _ALIKE)
 
 
 @lru_cache(maxsize=64)

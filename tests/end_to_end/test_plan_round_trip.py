@@ -1,0 +1,185 @@
+"""From a plan to an estimate, through every part: is the error what the plan said it would be?
+
+`geoveil plan --out`, `geoveil campaign create --plan`, devices with the SDK, `geoveil estimate`,
+over a real server. The people are a systematic sample of the prior, as the prediction has it: who
+takes part is no source of error.
+"""
+
+import json
+import tomllib
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from geoveil.cli.analyst import Analyst
+from geoveil.cli.app import app
+from geoveil.client import Contributor, GrpcTransport, Policy, Status, gather
+from geoveil.gp import DebiasedLaplace, GeoPrivacy, SeededSource, Threshold
+from geoveil.gp.planner import ALLOCATIONS, SamplePrior
+from geoveil.proto.v1.collector_pb2 import GetCampaignRequest
+from geoveil.simulation.local_server import local_server
+from geoveil.simulation.populations import household_incomes
+
+PEOPLE = 4_000
+THRESHOLDS = (50_000.0, 100_000.0, 150_000.0)
+PERMITTED = GeoPrivacy(3.0, per=1_000.0, unit="dollar")
+INCOMES = ("--participants", PEOPLE, "--epsilon", 1, "--prior", "incomes")
+FINE = ("--per", 1_000)
+SOFT = ("--per", 8_000, "--soft", "--width")
+NORMAL_95 = 1.959963984540054
+Z = 4.417
+"""Two-sided, α = 1e-5 for each of 28 estimates: any of them fails by chance with less than 3e-4."""
+OF_DEVIATION = 0.14
+"""Of a standard error: 4.5 of its standard deviations, the largest of which is 0.031 (200 draws of
+all answers, for every question and allocation below); α < 1e-5 for each."""
+
+
+class Seeded(SeededSource):
+    """For a test that is the same every time; it says that it is secure, which it is not."""
+
+    is_secure = True
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with local_server(tmp_path_factory.mktemp("server") / "aggregator.db") as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def people():
+    """Incomes at the middles of 4,000 equal parts of the weighted survey."""
+    survey = household_incomes()
+    values, weights = SamplePrior(survey.values, survey.weights).nodes()
+    places = (np.arange(PEOPLE) + 0.5) / PEOPLE
+    return values[np.searchsorted(np.cumsum(weights), places)]
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, [*map(str, arguments)], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.fixture
+def carried_out(server, people, tmp_path):
+    """Plan, publish, let everybody contribute; return what was planned, and the campaign's id."""
+
+    def carry_out(name, *asked):
+        file = tmp_path / "plan.toml"
+        run("plan", *asked, *INCOMES, "--no-bound", "--out", file)
+        run("campaign", "create", name, "--plan", file, "--id", name, "--server", server)
+        transport = GrpcTransport(server)
+        try:
+            shown = transport.get_campaign(GetCampaignRequest(campaign_id=name), 10.0)
+            limits = {"household income": PERMITTED}
+            device = Contributor(policy=Policy(limits), source=Seeded(len(name)))
+            accepted = device.accept(name, shown.envelope.SerializeToString())
+            reports = (device.prepare(accepted, income) for income in people.tolist())
+            for batch in gather(reports):
+                outcomes = batch.outcomes(transport.submit_reports(batch.request(), 30.0))
+                assert {outcome.status for outcome in outcomes} == {Status.ACKNOWLEDGED}
+        finally:
+            transport.close()
+        return tomllib.loads(file.read_text())["planned"]
+
+    return carry_out
+
+
+def estimates(server, name, *more):
+    printed = run("estimate", name, "--json", *more, "--server", server)
+    return json.loads(printed)["estimates"]
+
+
+def share_above(incomes, at):
+    return float(np.mean(incomes > at))
+
+
+def within(estimate, truth, error_95):
+    return abs(estimate["estimate"] - truth) <= Z * error_95 / NORMAL_95
+
+
+def above(thresholds):
+    return [argument for at in thresholds for argument in ("--above", at)]
+
+
+@pytest.mark.parametrize("allocation", ALLOCATIONS)
+def test_every_allocation_keeps_the_error_that_was_planned(allocation, carried_out, server, people):
+    """Control: for people with half as much income again the same estimates are outside."""
+    name = f"round-{allocation}"
+    planned = carried_out(name, *above(THRESHOLDS), "--allocation", allocation, *FINE)
+    assert planned["allocation"] == allocation
+    answers = planned["answers"]
+    if allocation == "points":
+        found = [
+            estimates(server, name, "--threshold", a["center"][0], "--width", a["width"])[0]
+            for a in answers
+        ]
+    else:
+        found = estimates(server, name)
+    for at, answer, estimate in zip(THRESHOLDS, answers, found, strict=True):
+        assert within(estimate, share_above(people, at), answer["error_95"])
+        assert not within(estimate, share_above(1.5 * people, at), answer["error_95"])
+
+
+EACH = {"partition": (1 / 3, 1.0), "split": (1.0, 1 / 3), "repeat": (1.0, 1.0)}
+"""The part of people who answer a question, for three questions, and the part of ε they spend."""
+
+
+@pytest.mark.parametrize("allocation", EACH)
+def test_an_answer_spends_what_its_allocation_gives_it(allocation, carried_out, server, people):
+    """The standard error is that of the planned part of ε, by the planned part of people.
+
+    Control: it is none of the other allocations'.
+    """
+    name = f"spent-{allocation}"
+    planned = carried_out(name, *above(THRESHOLDS), "--allocation", allocation, *SOFT, 24_000)
+    found = estimates(server, name)
+    for at, answer, estimate in zip(THRESHOLDS, planned["answers"], found, strict=True):
+        soft = Threshold(at, 24_000.0, "smoothstep")
+        assert within(estimate, float(soft.value(people).mean()), answer["error_95"])
+        for other, (part, rate) in EACH.items():
+            mechanism = DebiasedLaplace(soft, GeoPrivacy(rate, per=8_000.0))
+            # That people differ is counted, though it is no error where all of them answer.
+            variance = mechanism.variance(people).mean() + mechanism.mean(people).var()
+            expected = pytest.approx(np.sqrt(variance / (part * PEOPLE)), rel=OF_DEVIATION)
+            assert (estimate["standard_error"] == expected) == (other == allocation)
+
+
+@pytest.mark.parametrize("allocation", ["partition", "split", "repeat"])
+def test_channels_for_several_questions_keep_the_error_that_was_planned(
+    allocation, carried_out, server, people
+):
+    """Narrow bands, where channels save most; one in the campaign for each question."""
+    name = f"channels-{allocation}"
+    asked = (*above(THRESHOLDS[:2]), "--allocation", allocation, "--channels", *SOFT, 6_000)
+    answers = carried_out(name, *asked)["answers"]
+    found = estimates(server, name)
+    assert len(published(server, name).mechanism.channels) == 2
+    for at, answer, estimate in zip(THRESHOLDS, answers, found, strict=False):
+        soft = Threshold(at, 6_000.0, "smoothstep")
+        truth = float(soft.value(people).mean())
+        assert within(estimate, truth, answer["error_95"])
+        other = float(soft.value(3 * people).mean())
+        assert not within(estimate, other, answer["error_95"])
+
+
+def test_a_channel_for_one_question_keeps_the_error_that_was_planned(carried_out, server, people):
+    planned = carried_out("channel-alone", *above(THRESHOLDS[1:2]), *SOFT, 6_000)
+    (estimate,) = estimates(server, "channel-alone")
+    (channel,) = published(server, "channel-alone").mechanisms
+    truth = float(Threshold(1e5, 6_000.0, "smoothstep").value(people).mean())
+    assert within(estimate, truth, planned["error_95"])
+    assert not within(estimate, truth + 0.1, planned["error_95"])
+    # Noise is predicted at every person; without the channel there is more than was reported.
+    variance = channel.variance(people).mean() + channel.mean(people).var()
+    expected = np.sqrt(variance / PEOPLE)
+    assert estimate["standard_error"] == pytest.approx(expected, rel=OF_DEVIATION)
+    usual = DebiasedLaplace(Threshold(1e5, 6_000.0, "smoothstep"), GeoPrivacy(1.0, per=8_000.0))
+    assert np.sqrt(usual.variance(people).mean() / PEOPLE) > (1 + OF_DEVIATION) * expected
+
+
+def published(server, name):
+    with Analyst(server) as analyst:
+        return analyst.campaign(name)
