@@ -120,6 +120,45 @@ def test_numbers_are_asked_with_thresholds(geoveil, server):
         assert abs(row["estimate"] - share) < 4.9 * row["standard_error"] + 0.03  # it is soft
 
 
+def test_numbers_are_asked_with_ranges(geoveil, server):
+    geoveil(
+        "campaign", "create", "Ages", "--points", "--attribute", "income", "--unit", "dollar",
+        "--epsilon", "1", "--per", "8000",
+    )  # fmt: skip
+    incomes = np.random.default_rng(3).normal(100_000, 30_000, 400)
+    send(server, "ages", incomes.tolist())
+    asked = ["--between", "70000,130000", "--between", "90000,98000"]
+    shown = json.loads(geoveil("estimate", "ages", *asked, "--json").output)["estimates"]
+    assert [row["name"] for row in shown] == ["70,000 to 130,000", "90,000 to 98,000"]
+    for row, (low, high) in zip(shown, [(70_000, 130_000), (90_000, 98_000)], strict=True):
+        share = np.mean((incomes > low) & (incomes < high))
+        assert abs(row["estimate"] - share) < 4.9 * row["standard_error"] + 0.03  # it is soft
+    assert shown[0]["estimate"] > 0.5  # of the first two thirds are
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [(["--width", "7999"], "--width 7999 is below PER/ε = 8000"),
+     (["--bandwidth", "10"], "--bandwidth 10 is below"), (["--width", "8000"], None), ([], None)],
+)  # fmt: skip
+def test_bands_narrower_than_the_noise_come_with_a_caution(geoveil, server, more, told):
+    """Of 400 points none may lie within a few dollars, and then all say the same."""
+    name = f"narrow-{next(NUMBERS)}"
+    geoveil(
+        "campaign", "create", "Incomes", "--points", "--attribute", "income", "--unit", "dollar",
+        "--epsilon", "1", "--per", "8000", "--id", name,
+    )  # fmt: skip
+    send(server, name, [50_000.0] * 20)
+    shown = geoveil("estimate", name, "--threshold", "100000", *more).stderr
+    assert told in shown if told else "note" not in shown
+
+
+@pytest.mark.parametrize("text", ["5", "5,x", "7,5", "5,5", "1,2,3"])
+def test_ends_that_are_no_range_are_refused(geoveil, where, text):
+    with pytest.raises(ParameterError, match="between must be LOW,HIGH"):
+        geoveil("estimate", where, "--between", text)
+
+
 def test_statistic_campaigns_are_exported_too(geoveil, server, tmp_path):
     geoveil(
         "campaign", "create", "Above", "--attribute", "income", "--unit", "dollar",

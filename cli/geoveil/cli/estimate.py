@@ -11,8 +11,8 @@ from geoveil.campaign import Campaign
 from geoveil.cli import records
 from geoveil.cli.analyst import Analyst
 from geoveil.cli.connection import Connection, connects
-from geoveil.cli.console import number, out
-from geoveil.cli.later import questions
+from geoveil.cli.console import err, number, out
+from geoveil.cli.later import caution, questions
 from geoveil.gp import GeoPrivacy, ParameterError
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2
 
@@ -28,9 +28,17 @@ def estimate(
         list[float] | None,
         typer.Option(help="Of a value campaign: share above this value. May be repeated."),
     ] = None,
+    between: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Of a value campaign: share between two values, 'LOW,HIGH'. May be repeated."
+        ),
+    ] = None,
     width: Annotated[
         float | None,
-        typer.Option(help="Width of the soft band around a threshold; 3·PER/ε by default."),
+        typer.Option(
+            help="Width of the soft band around a threshold or an end; 3·PER/ε by default."
+        ),
     ] = None,
     place: Annotated[
         list[str] | None,
@@ -67,27 +75,32 @@ def estimate(
 ) -> None:
     """Print the unbiased estimate of every query of a campaign.
 
-    A value campaign has none: without more the mean point is shown, and with --threshold, --place
-    or --region what is asked, from the same points and at no further cost in privacy.
+    A value campaign has none: without more the mean point is shown, and with --threshold,
+    --between, --place or --region what is asked, from the same points and at no further cost in
+    privacy.
 
     Example: geoveil estimate where --place Midtown=-73.985,40.755 --bandwidth 1000
     """
     show = _print_json if as_json else _print_table
     with Analyst.of(connection) as analyst:
-        if threshold or place or region:
+        if threshold or between or place or region:
             if watch:
                 raise ParameterError(
                     "watch", watch, "left out: an estimate from points is read once"
                 )
+            campaign = analyst.campaign(campaign_id)
             asked = questions(
-                analyst.campaign(campaign_id),
+                campaign,
                 thresholds=threshold or (),
+                ranges=between or (),
                 width=width,
                 places=place or (),
                 regions=region or (),
                 bandwidth=bandwidth,
             )
             show(analyst.estimate_queries(campaign_id, asked, confidence, period, timeout))
+            if (told := caution(campaign, width, bandwidth)) is not None:
+                err.print(told)
             return
         if not watch:
             show(analyst.estimate(campaign_id, confidence, period))

@@ -7,7 +7,7 @@ from typing import Any
 
 from geoveil.campaign import Campaign, PointQuestion
 from geoveil.cli.campaign_text import parse_place
-from geoveil.gp import GaussianKernel, ParameterError, Polygon, SmoothedRegion, Threshold
+from geoveil.gp import GaussianKernel, ParameterError, Polygon, Range, SmoothedRegion, Threshold
 
 _KIND = "GeoJSON: a Polygon or MultiPolygon, or features of them"
 
@@ -16,6 +16,7 @@ def questions(
     campaign: Campaign,
     *,
     thresholds: Sequence[float] = (),
+    ranges: Sequence[str] = (),
     width: float | None = None,
     places: Sequence[str] = (),
     regions: Sequence[Path] = (),
@@ -26,7 +27,9 @@ def questions(
     Args:
         campaign: a value campaign.
         thresholds: values to be above.
-        width: of the soft band around them; 3·per/ε if None.
+        ranges: 'LOW,HIGH': values to be between.
+        width: of the soft band around them; 3·per/ε if None, or a range's own width if that is
+            less.
         places: 'x,y' or 'label=x,y'; longitude and latitude where the campaign is about places.
         regions: GeoJSON files; of places, corners in degrees, joined by straight lines of the
             campaign's plane.
@@ -41,6 +44,11 @@ def questions(
         PointQuestion(f"above {at:,.15g}", Threshold(at, width or soft, "smoothstep"))
         for at in thresholds
     ]
+    for low, high in map(_ends, ranges):
+        band = width or min(soft, high - low)
+        found.append(
+            PointQuestion(f"{low:,.15g} to {high:,.15g}", Range(low, high, band, "smoothstep"))
+        )
     for label, where in map(parse_place, places):
         center = _projected(campaign, [where])[0]
         found.append(PointQuestion(label, GaussianKernel(tuple(center), bandwidth or soft)))
@@ -50,6 +58,36 @@ def questions(
             polygon = Polygon(rings, width=1.0)
             found.append(PointQuestion(label, SmoothedRegion(polygon, bandwidth or soft)))
     return found
+
+
+def caution(campaign: Campaign, width: float | None, bandwidth: float | None) -> str | None:
+    """Return what to say of a band or bell that is narrower than the noise, if one is.
+
+    The noise is undone by numbers that are large where the question varies. If hardly a point lies
+    there, those at hand say little of how far the estimate may be off.
+    """
+    scale = 1 / campaign.point_mechanism.privacy.rate
+    narrow = [
+        f"--{name} {value:g}"
+        for name, value in (("width", width), ("bandwidth", bandwidth))
+        if value is not None and value < scale
+    ]
+    if not narrow:
+        return None
+    return (
+        f"note: {' and '.join(narrow)} is below PER/ε = {scale:g}: unless very many points lie"
+        " within it, the error is larger than the interval says"
+    )
+
+
+def _ends(text: str) -> tuple[float, float]:
+    try:
+        low, high = map(float, text.split(","))
+    except ValueError:
+        raise ParameterError("between", text, "LOW,HIGH") from None
+    if not low < high:
+        raise ParameterError("between", text, "LOW,HIGH with LOW < HIGH")
+    return low, high
 
 
 def _projected(campaign: Campaign, corners: Any) -> list[list[float]]:
