@@ -6,7 +6,6 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
 from geoveil.aggregator import Aggregator, Settings
@@ -14,7 +13,6 @@ from geoveil.cli.analyst import Analyst, ServerError
 from geoveil.cli.app import app
 from geoveil.cli.connection import Connection
 from geoveil.cli.console import err, out
-from geoveil.cli.environment import TOKEN, TOKEN_FILE, VARIABLES
 from geoveil.client import TransportError
 from geoveil.gp import ParameterError
 
@@ -208,36 +206,6 @@ def test_a_key_is_never_shown(files):
     secret = files["analyst-key"].read_text().splitlines()[1]
     assert secret in str(tls.private_key)
     assert secret not in f"{tls} {connection}"
-
-
-def commands(group):
-    context = typer.Context(group)
-    for name in group.list_commands(context):
-        one = group.get_command(context, name)
-        yield from commands(one) if hasattr(one, "list_commands") else [one]
-
-
-def test_every_command_with_a_server_has_all_the_options():
-    names = {"server", "tls_roots", "tls_client_certificate", "tls_client_key"}
-    found = {}
-    for one in commands(typer.main.get_command(app)):
-        given = names & {parameter.name for parameter in one.params}
-        if given:
-            found[one.name] = given
-    assert set(found) == {
-        "health", "create", "list", "close", "export", "contribute", "estimate", "fleet"
-    }  # fmt: skip
-    assert set(map(frozenset, found.values())) == {frozenset(names)}
-
-
-def test_every_variable_that_a_command_reads_is_known_to_serve():
-    """Else a server would not start where an analyst has set one."""
-    read = set()
-    for one in commands(typer.main.get_command(app)):
-        for parameter in one.params:
-            names = parameter.envvar or ()
-            read |= {names} if isinstance(names, str) else set(names)
-    assert read | {TOKEN, TOKEN_FILE} == VARIABLES
 
 
 def test_a_page_after_the_other_is_listed(geoveil, server, monkeypatch):

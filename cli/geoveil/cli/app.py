@@ -34,7 +34,16 @@ class _Lazy(TyperGroup):
             alone.command()(getattr(module, cmd_name))
             command = typer.main.get_command(alone)
         command.name = cmd_name
+        _let_flow(command)
         return command
+
+
+def _let_flow(command: Any) -> None:
+    """Join the lines of each paragraph of the help: the terminal's width breaks them, not ours."""
+    paragraphs = (command.help or "").split("\n\n")
+    command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    for below in getattr(command, "commands", {}).values():
+        _let_flow(below)
 
 
 app = typer.Typer(

@@ -1,0 +1,43 @@
+"""What holds of every command, each of which is imported when it is asked for."""
+
+import typer
+
+from geoveil.cli.app import app
+from geoveil.cli.environment import TOKEN, TOKEN_FILE, VARIABLES
+
+
+def commands(group):
+    context = typer.Context(group)
+    for name in group.list_commands(context):
+        one = group.get_command(context, name)
+        yield from commands(one) if hasattr(one, "list_commands") else [one]
+
+
+def test_every_command_with_a_server_has_all_the_options():
+    names = {"server", "tls_roots", "tls_client_certificate", "tls_client_key"}
+    found = {}
+    for one in commands(typer.main.get_command(app)):
+        given = names & {parameter.name for parameter in one.params}
+        if given:
+            found[one.name] = given
+    assert set(found) == {
+        "health", "create", "list", "close", "export", "contribute", "estimate", "fleet"
+    }  # fmt: skip
+    assert set(map(frozenset, found.values())) == {frozenset(names)}
+
+
+def test_every_variable_that_a_command_reads_is_known_to_serve():
+    """Else a server would not start where an analyst has set one."""
+    read = set()
+    for one in commands(typer.main.get_command(app)):
+        for parameter in one.params:
+            names = parameter.envvar or ()
+            read |= {names} if isinstance(names, str) else set(names)
+    assert read | {TOKEN, TOKEN_FILE} == VARIABLES
+
+
+def test_lines_of_help_are_broken_by_the_terminal_alone():
+    for one in commands(typer.main.get_command(app)):
+        assert one.help, one.name
+        for paragraph in one.help.split("\n\n"):
+            assert "\n" not in paragraph, one.name
