@@ -52,7 +52,7 @@ ECHO = "/benchmarks.Echo/Echo"
 SUBMIT = "/geoveil.proto.v1.Collector/SubmitReports"
 QUERIES = 3
 _ID_BYTES = 16
-_POSTGRES = {"shared_buffers": "128MB", "max_wal_size": "8GB", "checkpoint_timeout": "30min"}
+_POSTGRES = {"shared_buffers": "2GB", "max_wal_size": "8GB", "checkpoint_timeout": "30min"}
 
 
 @dataclass(frozen=True)
