@@ -25,7 +25,7 @@ $(VENV)/.stamp-%: pyproject.toml | $(BIN)/python
 	$(BIN)/pip install --quiet --editable '.[$*]'
 	@touch $(HOLDS_$*:%=$(VENV)/.stamp-%)
 
-demo: $(VENV)/.stamp-all            ## the whole path once: real data, real server, 20,000 devices (~30 s)
+demo: $(VENV)/.stamp-all            ## the whole path once: real data, real server, 20,000 devices (< 1 min)
 	$(BIN)/geoveil demo $(DEMO)
 
 test: $(VENV)/.stamp-test            ## all tests
