@@ -136,6 +136,16 @@ def test_numbers_are_asked_with_ranges(geoveil, server):
     assert shown[0]["estimate"] > 0.5  # of the first two thirds are
 
 
+@pytest.mark.parametrize("value", ["0", "-1", "nan"])
+def test_a_width_that_is_none_is_refused(geoveil, where, value):
+    """0 is not taken for a width that was left out."""
+    for asked in (["--between", "1,5"], ["--threshold", "5"]):
+        with pytest.raises(ParameterError, match="width must be"):
+            geoveil("estimate", where, *asked, "--width", value)
+    with pytest.raises(ParameterError, match="bandwidth must be"):
+        geoveil("estimate", where, "--place", "-73.98,40.72", "--bandwidth", value)
+
+
 @pytest.mark.parametrize(
     ("more", "told"),
     [(["--width", "7999"], "--width 7999 is below PER/ε = 8000"),

@@ -4,7 +4,7 @@ import re
 from datetime import timedelta
 
 from geoveil.campaign import SignatureInvalid, signer
-from geoveil.gp import ParameterError
+from geoveil.gp import ParameterError, validation
 from geoveil.proto.v1.campaign_pb2 import CampaignEnvelope
 
 _UNITS = {
@@ -38,6 +38,25 @@ def coordinates(name: str, text: str) -> tuple[float, float]:
     except ValueError:
         raise ParameterError(name, text, "'longitude,latitude' in degrees") from None
     return longitude, latitude
+
+
+def listed(name: str, text: str, count: int, expected: str) -> tuple[float, ...]:
+    """Return so many numbers, between commas or spaces.
+
+    Raises:
+        ParameterError: naming `name`, and what is expected, if it is anything else.
+
+    Example:
+        >>> listed("--between", "50000, 100000", 2, "LOW,HIGH")
+        (50000.0, 100000.0)
+    """
+    try:
+        numbers = [float(part) for part in text.replace(",", " ").split()]
+    except ValueError:
+        raise ParameterError(name, text, expected) from None
+    if len(numbers) != count:
+        raise ParameterError(name, text, expected)
+    return validation.numbers(name, numbers)
 
 
 def slug(title: str) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from geoveil.campaign import Campaign, PointQuestion
-from geoveil.cli.campaign_text import parse_place
+from geoveil.cli.campaign_text import listed, parse_place
 from geoveil.gp import GaussianKernel, ParameterError, Polygon, Range, SmoothedRegion, Threshold
 
 _KIND = "GeoJSON: a Polygon or MultiPolygon, or features of them"
@@ -40,23 +40,24 @@ def questions(
         ParameterError: if one can't be read, or is of no sound shape.
     """
     soft = 3 / campaign.point_mechanism.privacy.rate
+    band = soft if width is None else width
+    bell = soft if bandwidth is None else bandwidth
     found = [
-        PointQuestion(f"above {at:,.15g}", Threshold(at, width or soft, "smoothstep"))
-        for at in thresholds
+        PointQuestion(f"above {at:,.15g}", Threshold(at, band, "smoothstep")) for at in thresholds
     ]
     for low, high in map(_ends, ranges):
-        band = width or min(soft, high - low)
+        ends = min(soft, high - low) if width is None else width
         found.append(
-            PointQuestion(f"{low:,.15g} to {high:,.15g}", Range(low, high, band, "smoothstep"))
+            PointQuestion(f"{low:,.15g} to {high:,.15g}", Range(low, high, ends, "smoothstep"))
         )
     for label, where in map(parse_place, places):
         center = _projected(campaign, [where])[0]
-        found.append(PointQuestion(label, GaussianKernel(tuple(center), bandwidth or soft)))
+        found.append(PointQuestion(label, GaussianKernel(tuple(center), bell)))
     for path in regions:
         for label, parts in _shapes(path):
             rings = [[_projected(campaign, ring) for ring in part] for part in parts]
             polygon = Polygon(rings, width=1.0)
-            found.append(PointQuestion(label, SmoothedRegion(polygon, bandwidth or soft)))
+            found.append(PointQuestion(label, SmoothedRegion(polygon, bell)))
     return found
 
 
@@ -81,10 +82,7 @@ def caution(campaign: Campaign, width: float | None, bandwidth: float | None) ->
 
 
 def _ends(text: str) -> tuple[float, float]:
-    try:
-        low, high = map(float, text.split(","))
-    except ValueError:
-        raise ParameterError("between", text, "LOW,HIGH") from None
+    low, high = listed("between", text, 2, "LOW,HIGH")
     if not low < high:
         raise ParameterError("between", text, "LOW,HIGH with LOW < HIGH")
     return low, high

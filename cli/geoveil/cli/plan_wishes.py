@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from geoveil.cli.campaign_text import parse_place
+from geoveil.cli.campaign_text import listed, parse_place
 from geoveil.cli.plan_bandwidth import narrowest
 from geoveil.cli.plan_priors import KNOWN, PriorSource, prior_source
 from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError, validation
@@ -254,7 +254,7 @@ def _numbers(flags: Flags) -> list[tuple[str, Question]]:
         (f"above {at:,.15g}", HardThreshold(at)) for at in flags.above
     ]
     for text in flags.between:
-        low, high = _listed("--between", text, 2, "LOW,HIGH")
+        low, high = listed("--between", text, 2, "LOW,HIGH")
         found.append((f"{low:,.15g} to {high:,.15g}", HardRange(low, high)))
     return found
 
@@ -292,7 +292,7 @@ def _places(
 
 def _circle(text: str) -> tuple[str, float, float, float]:
     label, _, rest = text.rpartition("=")
-    longitude, latitude, radius = _listed("--within", rest, 3, "LONGITUDE,LATITUDE,RADIUS in m")
+    longitude, latitude, radius = listed("--within", rest, 3, "LONGITUDE,LATITUDE,RADIUS in m")
     return (
         label or f"within {radius:g} m of {longitude:g},{latitude:g}",
         longitude,
@@ -301,18 +301,10 @@ def _circle(text: str) -> tuple[str, float, float, float]:
     )
 
 
-def _listed(flag: str, text: str, count: int, expected: str) -> tuple[float, ...]:
-    parts = [_number(part) for part in text.replace(",", " ").split()]
-    numbers = [part for part in parts if isinstance(part, float)]
-    if len(parts) != count or len(numbers) != count:
-        raise ParameterError(flag, text, expected)
-    return validation.numbers(flag, numbers)
-
-
 def _plane(flags: Flags, shapes: Sequence[Any]) -> AzimuthalEquidistant:
     """Return the plane about --center, or the first place that is asked about."""
     if flags.center is not None:
-        longitude, latitude = _listed("--center", flags.center, 2, "LONGITUDE,LATITUDE")
+        longitude, latitude = listed("--center", flags.center, 2, "LONGITUDE,LATITUDE")
     elif flags.density:
         longitude, latitude = parse_place(flags.density[0])[1]
     elif flags.within:
