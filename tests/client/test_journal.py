@@ -221,12 +221,14 @@ def test_threads_that_race_all_get_one_report(journal: Journal) -> None:
     kept = race(8, lambda: journal)
     assert len(kept) == 8
     assert len({e.contribution.report for e in kept}) == 1
+    assert [entry.fresh for entry in kept].count(True) == 1
 
 
 def test_journals_that_race_for_a_directory_all_get_one_report(tmp_path: Path) -> None:
     kept = race(8, lambda: Journal(tmp_path / "state"))
     assert len(kept) == 8
     assert len({e.contribution.report for e in kept}) == 1
+    assert [entry.fresh for entry in kept].count(True) == 1
 
 
 def test_it_survives_its_object(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """What leaves the device, and what the person gets to see of it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum
 from math import ldexp
@@ -78,6 +78,10 @@ class Receipt:
     """Why it was rejected."""
     failure: str | None = None
     """Why it could not be sent the last time, if it is still pending."""
+    fresh: bool = field(default=False, compare=False)
+    """Whether the call of `contribute` that returned it drew it. False: that campaign and period
+    had been answered already, nothing was drawn, and the value given has no effect. Receipts of one
+    report are equal either way."""
 
     @property
     def acknowledged(self) -> bool:
@@ -137,6 +141,8 @@ class Entry:
     """Why it was rejected."""
     failure: str | None = None
     """Why it could not be sent the last time."""
+    fresh: bool = field(default=False, compare=False)
+    """Whether it was drawn just now, not found."""
 
     def receipt(self) -> Receipt:
         """Return what the person may see of it."""
@@ -157,4 +163,5 @@ class Entry:
             settled=self.settled,
             rejection=self.rejection,
             failure=self.failure if self.status is Status.PENDING else None,
+            fresh=self.fresh,
         )

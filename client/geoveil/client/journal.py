@@ -120,7 +120,7 @@ class Journal:
             if entry is None:
                 _check_room(connection, campaign_id, bounds)
                 made = draw(lambda attribute, unit: RowBook(connection, attribute, unit))
-                entry = Entry(contribution=made, drawn=at)
+                entry = Entry(contribution=made, drawn=at, fresh=True)
                 connection.execute(INSERT, row(entry))
         return entry
 

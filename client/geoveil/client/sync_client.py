@@ -146,7 +146,8 @@ class Client:
         """Perturb a value, once per campaign and period, and keep the result to be sent.
 
         Takes a few milliseconds, as it never waits for the network. A campaign that has been
-        answered returns its receipt, whatever the value; nothing is drawn again.
+        answered returns its receipt, whatever the value; nothing is drawn again, and the receipt
+        says so with `fresh`, which is False.
 
         Args:
             campaign_id: of a campaign that this device has; see `fetch`. Any other is fetched in
