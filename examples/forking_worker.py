@@ -13,10 +13,8 @@ import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import grpc
-
 from geoveil.campaign import Attribute, Campaign, Question, encode, seal
-from geoveil.client import Client, Limit, Policy
+from geoveil.client import Client, Limit, Policy, open_channel
 from geoveil.gp import GeoPrivacy, Threshold
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2
 from geoveil.proto.v1.analyst_pb2_grpc import AnalystStub
@@ -36,7 +34,7 @@ def serve_requests(client: Client) -> None:
 def publish(address: str) -> None:
     """Publish the campaigns, as an analyst would."""
     now = datetime.now(UTC)
-    with grpc.insecure_channel(address) as channel:
+    with open_channel(address) as channel:
         for campaign_id in CAMPAIGNS:
             campaign = Campaign(
                 campaign_id=campaign_id,

@@ -7,7 +7,6 @@ import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import grpc
 import numpy as np
 
 from geoveil.campaign import (
@@ -19,7 +18,7 @@ from geoveil.campaign import (
     encode_point_question,
     seal,
 )
-from geoveil.client import Contributor, Policy, gather
+from geoveil.client import Contributor, Policy, gather, open_channel
 from geoveil.gp import Disc, GaussianKernel, GeoPrivacy, SmoothedRegion
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.proto.v1.analyst_pb2 import CreateCampaignRequest, EstimateQueriesRequest
@@ -53,7 +52,7 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory() as folder,
         local_server(Path(folder) / "aggregator.db") as address,
-        grpc.insecure_channel(address) as channel,
+        open_channel(address) as channel,
     ):
         analyst, collector = AnalystStub(channel), CollectorStub(channel)
         analyst.CreateCampaign(CreateCampaignRequest(envelope=envelope))

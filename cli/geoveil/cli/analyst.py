@@ -17,9 +17,9 @@ from geoveil.campaign import (
     encode_point_question,
     seal,
 )
-from geoveil.cli.connection import Connection, advice, open_channel
+from geoveil.cli.connection import Connection, advice
 from geoveil.cli.environment import TOKEN, TOKEN_FILE
-from geoveil.client import TLS
+from geoveil.client import TLS, open_channel
 from geoveil.client.transport import is_local
 from geoveil.gp import GeoVeilError
 from geoveil.proto.v1 import (
@@ -62,7 +62,7 @@ class Analyst:
                 f"{server} is not on this machine, and a token is sent over TLS only: give"
                 " --tls-roots"
             )
-        self._channel = open_channel(server, tls)
+        self._channel = open_channel(server, tls or TLS(insecure=True))
         self._stub = analyst_pb2_grpc.AnalystStub(self._channel)
         self._collector = collector_pb2_grpc.CollectorStub(self._channel)
         self._metadata = (("authorization", f"Bearer {token}"),) if token else ()

@@ -7,7 +7,6 @@ from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
 
-import grpc
 import typer
 
 from geoveil.cli.environment import SERVER, TLS_CLIENT_CERTIFICATE, TLS_CLIENT_KEY, TLS_ROOTS
@@ -122,16 +121,6 @@ def connects(command: Callable[..., None]) -> Callable[..., None]:
     run.__signature__ = signature.replace(parameters=[*own, *more])  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in (*own, *more)}
     return run
-
-
-def open_channel(server: str, tls: TLS | None) -> grpc.Channel:
-    """Return a channel to a server; in the clear without TLS."""
-    if tls is None:
-        return grpc.insecure_channel(server)
-    credentials = grpc.ssl_channel_credentials(
-        tls.root_certificates, tls.private_key, tls.certificate_chain
-    )
-    return grpc.secure_channel(server, credentials)
 
 
 def advice(tls: TLS | None) -> str:

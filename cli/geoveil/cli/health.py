@@ -5,8 +5,9 @@ from typing import Annotated, Any
 import grpc
 import typer
 
-from geoveil.cli.connection import Connection, advice, connects, open_channel
+from geoveil.cli.connection import Connection, advice, connects
 from geoveil.cli.console import err
+from geoveil.client import TLS, open_channel
 
 
 @connects
@@ -22,7 +23,7 @@ def health(
     from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-untyped]
 
     tls = connection.tls()
-    with open_channel(connection.server, tls) as channel:
+    with open_channel(connection.server, tls or TLS(insecure=True)) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
         try:
             answer = stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=timeout_s)

@@ -8,6 +8,7 @@ with Client("collector.example:443", policy=policy, state_dir=directory, tls=TLS
 from geoveil.campaign import PublicKey
 from geoveil.client.async_client import AsyncClient
 from geoveil.client.batch import Batch, Outcome, gather
+from geoveil.client.channel import open_channel
 from geoveil.client.contribution import Answer, Contribution, Receipt, Rejection, Status
 from geoveil.client.core import AcceptedCampaign, Contributor
 from geoveil.client.courier import FlushResult
@@ -85,4 +86,5 @@ __all__ = [
     "TransportError",
     "Window",
     "gather",
+    "open_channel",
 ]

@@ -5,11 +5,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from geoveil.client.channel import open_channel
 from geoveil.client.errors import TransportError
 from geoveil.client.gate import Gate
 from geoveil.client.grpc_library import is_loaded, keep, loaded, use
 from geoveil.client.grpc_status import transport_error
-from geoveil.client.transport import TLS, is_local, tls_for
+from geoveil.client.transport import TLS, tls_for
 from geoveil.proto.v1 import collector_pb2
 
 if TYPE_CHECKING:
@@ -57,13 +58,6 @@ class _Grpc:
     def __init__(self, target: str, *, tls: TLS | None = None) -> None:
         self._tls = tls_for(target, tls)
         self._target = target
-        self._options: list[tuple[str, int | str]] = [
-            *_OPTIONS,
-            # A proxy from the environment could not reach a server on this machine.
-            ("grpc.enable_http_proxy", int(not is_local(target))),
-        ]
-        if self._tls.server_name is not None:
-            self._options.append(("grpc.ssl_target_name_override", self._tls.server_name))
         self._lock = threading.Lock()
         self.gate = Gate(self._disconnect)
 
@@ -85,20 +79,9 @@ class _Grpc:
         with self._lock:
             if self._channel is None:
                 self._use = self._use or use()
-                self._channel = self._open()
+                self._channel = open_channel(self._target, self._tls, _OPTIONS)
                 self._stub = CollectorStub(self._channel)
             return self._stub
-
-    def _open(self) -> "grpc.Channel":
-        import grpc
-
-        tls = self._tls
-        if tls.insecure:
-            return grpc.insecure_channel(self._target, options=self._options)
-        credentials = grpc.ssl_channel_credentials(
-            tls.root_certificates, tls.private_key, tls.certificate_chain
-        )
-        return grpc.secure_channel(self._target, credentials, options=self._options)
 
     def _disconnect(self) -> None:
         with self._lock:
