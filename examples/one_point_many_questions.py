@@ -18,7 +18,7 @@ from geoveil.campaign import (
     encode_point_question,
     seal,
 )
-from geoveil.client import Contributor, Policy, gather, open_channel
+from geoveil.client import Contributor, Limit, Place, Policy, gather, open_channel
 from geoveil.gp import Disc, GaussianKernel, GeoPrivacy, SmoothedRegion
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.proto.v1.analyst_pb2 import CreateCampaignRequest, EstimateQueriesRequest
@@ -58,7 +58,8 @@ def main() -> None:
         analyst.CreateCampaign(CreateCampaignRequest(envelope=envelope))
 
         # Each device perturbs its place once, with Client.contribute; this host acts for many.
-        contributor = Contributor(policy=Policy({"location": PRIVACY}))
+        limit = Limit(campaign=PRIVACY, value=Place(plane.area))
+        contributor = Contributor(policy=Policy({"location": limit}))
         accepted = contributor.accept("where", envelope.SerializeToString())
         for batch in gather(contributor.prepare(accepted, place) for place in places):
             collector.SubmitReports(batch.request())

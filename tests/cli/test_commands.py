@@ -138,7 +138,7 @@ def test_saying_yes_to_a_recurring_campaign_permits_every_period_to_the_last_bit
     from datetime import UTC, datetime, timedelta
 
     from geoveil.campaign import Attribute, Campaign, Question
-    from geoveil.cli.contribute import policy_for
+    from geoveil.client import Policy
     from geoveil.gp import GeoPrivacy, Threshold
 
     now = datetime(2026, 1, 1, tzinfo=UTC)
@@ -153,7 +153,7 @@ def test_saying_yes_to_a_recurring_campaign_permits_every_period_to_the_last_bit
         period=timedelta(days=1),
     )
     # Ten times the double 0.1 is more than 1: a product of doubles would refuse the last period.
-    most = policy_for(campaign).limit("income").campaign
+    most = Policy.permitting(campaign).limit("income").campaign
     assert (
         most.exact_rate >= 10 * campaign.privacy.exact_rate > GeoPrivacy(0.1 * 10, 8_000).exact_rate
     )

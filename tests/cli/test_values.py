@@ -12,7 +12,7 @@ import pytest
 from geoveil.campaign import Attribute, Campaign, PlanarLaplaceSpec, decode
 from geoveil.cli.analyst import Analyst, ServerError
 from geoveil.cli.later import questions
-from geoveil.client import Client, Contributor, Limit, Policy, gather
+from geoveil.client import Client, Contributor, Limit, Place, Policy, gather
 from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError
 from geoveil.proto.v1.collector_pb2 import GetCampaignRequest
 from geoveil.proto.v1.collector_pb2_grpc import CollectorStub
@@ -22,7 +22,7 @@ CENTER = (-73.98, 40.72)
 PEOPLE = 400
 NUMBERS = itertools.count()
 SQUARE = [[-73.99, 40.71], [-73.97, 40.71], [-73.97, 40.73], [-73.99, 40.73], [-73.99, 40.71]]
-POLICY = Policy({"location": Limit(campaign=PRIVACY), "income": Limit(
+POLICY = Policy({"location": Limit(campaign=PRIVACY, value=Place(None)), "income": Limit(
     campaign=GeoPrivacy(1.0, 8000.0, "dollar"))})  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from geoveil.client import (
     InMemoryCollector,
     InMemoryTransport,
     Limit,
+    Place,
     Policy,
     Timing,
 )
@@ -164,7 +165,7 @@ def policy() -> Policy:
     return Policy(
         {
             "household income": Limit(campaign=GeoPrivacy(1, 8000, "dollar")),
-            "location": Limit(campaign=GeoPrivacy(1, 1000, "metre")),
+            "location": Limit(campaign=GeoPrivacy(1, 1000, "metre"), value=Place(None)),
         }
     )
 

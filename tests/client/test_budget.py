@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from geoveil.campaign import Attribute
-from geoveil.client import Budget, BudgetExceeded, Limit, Policy, PrivateValueError, Window
+from geoveil.client import Budget, BudgetExceeded, Limit, Place, Policy, PrivateValueError, Window
 from geoveil.gp import GeoPrivacy
 
 Make = Callable[..., Any]
@@ -122,7 +122,11 @@ def test_attributes_have_budgets_of_their_own(make_either: Make, collector: Any)
     policy = Policy(
         {
             "household income": dollars(1),
-            "location": GeoPrivacy(1, 1000, "metre"),
+            "location": Limit(
+                campaign=GeoPrivacy(1, 1000, "metre"),
+                lifetime=GeoPrivacy(1, 1000, "metre"),
+                value=Place(None),
+            ),
             "debt": dollars(1),
         }
     )

@@ -13,6 +13,7 @@ from geoveil.client import (
     Contributor,
     Limit,
     ParameterError,
+    Place,
     Policy,
     PolicyRefused,
     PublicKey,
@@ -96,24 +97,16 @@ def test_the_area_of_a_campaign_is_inside_the_one_permitted(
     plane = AzimuthalEquidistant(longitude, latitude, radius)
     campaign = _places(make_campaign, plane)
     price = GeoPrivacy(1, 1000, "metre")
-    Policy({"location": Limit(campaign=price)}).check(campaign, None)  # no area: anywhere
-    policy = Policy({"location": Limit(campaign=price, area=CITY)})
+    Policy({"location": Limit(campaign=price, value=Place(None))}).check(campaign, None)
+    policy = Policy({"location": Limit(campaign=price, value=Place(CITY))})
     if permitted:
         policy.check(campaign, None)
         return
     error = refusal(policy, campaign)
-    assert error.aspect == "area"
-    assert f"{radius:,} m around {longitude:g}, {latitude:g}" in error.asked
-    assert error.permitted == "an area within 70,000 m around -73.95, 40.72"
-
-
-def test_a_limit_with_an_area_permits_places_only(make_campaign: Any) -> None:
-    """Metres that are no places would go round the area."""
-    numbers = make_campaign(
-        attribute=Attribute(name="location", unit="metre"), privacy=GeoPrivacy(1, 1000, "metre")
-    )
-    limit = Limit(campaign=GeoPrivacy(1, 1000, "metre"), area=CITY)
-    assert refusal(Policy({"location": limit}), numbers).asked == "no area"
+    assert error.aspect == "value of 'location'"
+    where = f"a place within {radius:,} m of longitude {longitude:g}, latitude {latitude:g}"
+    assert error.asked == where
+    assert error.permitted == "a place within 70,000 m of longitude -73.95, latitude 40.72"
 
 
 @pytest.mark.parametrize(
@@ -256,7 +249,9 @@ def test_the_rest_of_a_policy_is_checked(name: str, settings: Any) -> None:
         ("units of the limits", {"lifetime": GeoPrivacy(1, 8000, "euro")}),
         ("windows", {"windows": (LIMIT,)}),
         ("windows", {"windows": Window(limit=LIMIT, length=timedelta(days=1))}),
-        ("area", {"area": (0, 0, 1000)}),
+        ("value", {"value": CITY}),
+        ("value", {"value": "place"}),
+        ("unit of the limits", {"value": Place(None)}),
         (
             "units of the limits",
             {"windows": [Window(limit=GeoPrivacy(1, 1, "euro"), length=timedelta(days=1))]},

@@ -27,7 +27,7 @@ from geoveil.campaign import decode
 from geoveil.gp import GeoPrivacy
 campaign = decode(bytes.fromhex(sys.argv[1]))
 value = (-73.9, 40.7) if campaign.attribute.coordinates else 52_000
-policy = Policy({campaign.attribute.name: campaign.privacy})
+policy = Policy.permitting(campaign)
 transport = InMemoryTransport(InMemoryCollector([campaign]))
 settings = {"state_dir": sys.argv[2]} if sys.argv[2] else {}
 with Client(policy=policy, transport=transport, **settings) as client:

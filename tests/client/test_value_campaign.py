@@ -15,6 +15,7 @@ from geoveil.client import (
     InMemoryCollector,
     InMemoryTransport,
     Limit,
+    Point,
     Policy,
     PrivateValueError,
 )
@@ -25,7 +26,6 @@ from geoveil.proto.v1 import collector_pb2, report_pb2
 NOW = datetime.now(UTC)
 PRIVACY = GeoPrivacy(1.0, 500.0, "metre")
 PLANE = AzimuthalEquidistant(-73.95, 40.72, 60_000.0)
-POLICY = Policy({"position": Limit(campaign=PRIVACY)})
 
 
 class Replayed(RandomSource):
@@ -63,8 +63,9 @@ def test_the_report_is_one_release_of_the_mechanism(
     """Bit for bit that of `PlanarLaplace.release`, from the bits drawn after the report's id."""
     dimension = len(value) if isinstance(value, tuple) else 1
     source = make_source(seed)
-    contributor = Contributor(policy=POLICY, source=source)
-    accepted = contributor.accept("points", _envelope(campaign(dimension)))
+    asked = campaign(dimension)
+    contributor = Contributor(policy=Policy.permitting(asked), source=source)
+    accepted = contributor.accept("points", _envelope(asked))
     report = report_pb2.Report.FromString(contributor.prepare(accepted, value).report)
     (count, ident), *noise = source.draws
     assert (count, report.report_id) == (128, ident.to_bytes(16))
@@ -75,7 +76,7 @@ def test_the_report_is_one_release_of_the_mechanism(
 def test_a_place_is_perturbed_in_the_plane(make_source: Callable[[int], Any]) -> None:
     asked = campaign(2, attribute=Attribute(name="position", unit="metre", coordinates=PLANE))
     source = make_source(7)
-    contributor = Contributor(policy=POLICY, source=source)
+    contributor = Contributor(policy=Policy.permitting(asked), source=source)
     place = (-73.9855, 40.758)
     accepted = contributor.accept("points", _envelope(asked))
     report = report_pb2.Report.FromString(contributor.prepare(accepted, place).report)
@@ -88,7 +89,8 @@ def test_the_receipt_shows_the_perturbed_point_and_it_is_drawn_once(tmp_path: Pa
     asked = campaign(2)
     collector = InMemoryCollector([asked])
     transport = InMemoryTransport(collector)
-    with Client(policy=POLICY, state_dir=tmp_path, transport=transport, background=False) as client:
+    policy = Policy({"position": Limit(campaign=PRIVACY, value=Point(2))})
+    with Client(policy=policy, state_dir=tmp_path, transport=transport, background=False) as client:
         client.fetch("points", 5.0)
         first = client.contribute("points", (120.0, -40.0))
         client.flush(5.0)
@@ -106,8 +108,9 @@ def test_values_of_another_kind_are_refused_before_anything_is_drawn(
     make_source: Callable[[int], Any], value: Any
 ) -> None:
     source = make_source(1)
-    contributor = Contributor(policy=POLICY, source=source)
-    accepted = contributor.accept("points", _envelope(campaign(2)))
+    asked = campaign(2)
+    contributor = Contributor(policy=Policy.permitting(asked), source=source)
+    accepted = contributor.accept("points", _envelope(asked))
     with pytest.raises(PrivateValueError):
         contributor.prepare(accepted, value)
     assert source.draws == []

@@ -14,7 +14,6 @@ from geoveil.cli.console import err, out, privacy_text
 from geoveil.client import (
     Client,
     GrpcTransport,
-    Limit,
     Policy,
     Receipt,
     Status,
@@ -72,18 +71,16 @@ def _take_part(transport: Transport, campaign_id: str, yes: bool, state_dir: Pat
     if not yes and not typer.confirm("Take part?", err=True):
         raise typer.Exit(1)
     with Client(
-        policy=policy_for(campaign), state_dir=state_dir, transport=transport, background=False
+        policy=Policy.permitting(campaign),
+        state_dir=state_dir,
+        transport=transport,
+        background=False,
     ) as client:
         client.fetch(campaign_id, TIMEOUT_S)
         drawn = client.contribute(campaign_id, _read_value(campaign))
         client.flush(TIMEOUT_S)
         (receipt,) = (r for r in client.history() if r.report_id == drawn.report_id)
     _show(campaign, receipt)
-
-
-def policy_for(campaign: Campaign) -> Policy:
-    """Return what somebody permits who says yes: all periods of this campaign, and no other."""
-    return Policy({campaign.attribute.name: Limit(campaign=campaign.total_privacy)})
 
 
 def _show(campaign: Campaign, receipt: Receipt) -> None:

@@ -100,7 +100,7 @@ async def _contribute(
                     campaign.campaign_id,
                     experiment.participants(count, rng),
                     transport=transport,
-                    policy=Policy(limits={campaign.attribute.name: campaign.report_privacy}),
+                    policy=Policy.permitting(campaign),
                     on_report=lambda task=task: progress.advance(task),  # type: ignore[misc]
                 )
     finally:

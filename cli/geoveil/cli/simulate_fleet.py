@@ -137,7 +137,7 @@ async def _send(
 ) -> Any:
     from geoveil.simulation.load import by_batches, by_devices, prepared
 
-    policy = Policy(limits={campaign.attribute.name: campaign.report_privacy})
+    policy = Policy.permitting(campaign)
     name = campaign.campaign_id
     columns = (
         TextColumn("{task.description}"),

@@ -39,6 +39,7 @@ from geoveil.client.retry import Timing
 from geoveil.client.session import Counts
 from geoveil.client.sync_client import Client
 from geoveil.client.transport import TLS, AsyncTransport, Transport
+from geoveil.client.values import Number, Place, Point
 
 __all__ = [
     "TLS",
@@ -70,10 +71,13 @@ __all__ = [
     "InMemoryTransport",
     "JournalError",
     "Limit",
+    "Number",
     "OutboxFull",
     "Outcome",
     "ParameterError",
+    "Place",
     "PlaintextRefused",
+    "Point",
     "Policy",
     "PolicyRefused",
     "PrivateValueError",

@@ -1,7 +1,7 @@
 """The private part, without any I/O: from campaign bytes and a value to the bytes of one report."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -32,6 +32,8 @@ class AcceptedCampaign:
     """SHA-256 of the campaign's bytes."""
     signer: PublicKey | None
     """Whose valid signature it has."""
+    policy: Policy | None = field(default=None, repr=False, compare=False)
+    """What permitted it."""
 
 
 class Contributor:
@@ -81,7 +83,7 @@ class Contributor:
         if campaign.campaign_id != campaign_id:
             raise CampaignInvalid(campaign_id, f"the server sent {campaign.campaign_id!r} instead")
         self.policy.check(campaign, signed_by)
-        return AcceptedCampaign(campaign, digest(message.campaign), signed_by)
+        return AcceptedCampaign(campaign, digest(message.campaign), signed_by, self.policy)
 
     def point(self, accepted: AcceptedCampaign, value: Value) -> NDArray[np.float64]:
         """Return a value in the coordinates of the campaign's queries.
@@ -91,9 +93,13 @@ class Contributor:
             value: a number, a list of numbers, or (longitude, latitude) in degrees.
 
         Raises:
+            PolicyRefused: if the policy does not permit the campaign, whoever accepted it; the
+                value was not looked at.
             PrivateValueError: if the value is not of the kind that the campaign asks about.
         """
         campaign = accepted.campaign
+        if accepted.policy is not self.policy:
+            self.policy.check(campaign, accepted.signer)
         try:
             return campaign.attribute.point(value, campaign.dimension)
         except PrivateValueError as error:
@@ -155,6 +161,7 @@ class Contributor:
         """Return draw(point(value)): for a host that acts for many devices and keeps no ledger.
 
         Raises:
+            PolicyRefused: if the policy does not permit the campaign; nothing was drawn.
             PrivateValueError: if the value is not of the kind that the campaign asks about;
                 nothing was drawn.
         """

@@ -5,12 +5,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from geoveil.campaign import Campaign, PublicKey
 from geoveil.client.errors import PolicyRefused, exactly
+from geoveil.client.values import Kind, Number, Place, kind_of
 from geoveil.gp import GeoPrivacy, ParameterError
-from geoveil.gp.coordinates import Area
 
 _PURE = (
     'a pure GeoPrivacy with its unit, for example GeoPrivacy(epsilon=1, per=8000, unit="dollar")'
@@ -47,7 +47,15 @@ class Limit:
     """How much privacy one attribute may cost.
 
     Raises:
-        ParameterError: if a limit has no unit, is not pure, or the units differ.
+        ParameterError: if a limit has no unit, is not pure, the units differ, or those of a place
+            are not metres.
+
+    Example:
+        >>> from geoveil.client import Place, Point
+        >>> from geoveil.gp.coordinates import Area
+        >>> city = Area(longitude_deg=2.35, latitude_deg=48.86, radius_m=15_000)
+        >>> home = Limit(campaign=GeoPrivacy(1, 500, "metre"), value=Place(city))
+        >>> on_the_shop_floor = Limit(campaign=GeoPrivacy(1, 10, "metre"), value=Point(2))
     """
 
     campaign: GeoPrivacy
@@ -56,20 +64,23 @@ class Limit:
     """The most that all campaigns together may ever cost. None: no bound."""
     windows: tuple[Window, ...] = ()
     """The most that all campaigns together may cost in any stretch of time."""
-    area: Area | None = None
-    """Where questions about places may lie: a campaign's area must be inside. None: anywhere."""
+    value: Kind = field(default_factory=Number)
+    """What the attribute is: `Number()`, `Point(2)`, or `Place(area)`. A campaign that takes it for
+    anything else is refused, so that no server decides how a value is read."""
 
     def __post_init__(self) -> None:
         _check_pure("campaign", self.campaign)
         if self.lifetime is not None:
             _check_pure("lifetime", self.lifetime)
         object.__setattr__(self, "windows", _all_of(Window, "windows", self.windows))
-        if self.area is not None and not isinstance(self.area, Area):
-            raise ParameterError("area", self.area, "an Area, or None")
+        if not isinstance(self.value, Kind):
+            raise ParameterError("value", self.value, "a Number, a Point or a Place")
         limits = (self.campaign, self.lifetime, *(w.limit for w in self.windows))
         units = {limit.unit for limit in limits if limit is not None}
         if len(units) > 1:
             raise ParameterError("units of the limits", sorted(units), "all the same")
+        if isinstance(self.value, Place) and units != {"metre"}:
+            raise ParameterError("unit of the limits", self.campaign.unit, "'metre' for a Place")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +91,8 @@ class Policy:
 
     Args:
         limits: name of an attribute → its `Limit`. A GeoPrivacy stands for the limit that is the
-            same for one campaign and for all of them ever. An attribute that is not listed is
-            never answered about.
+            same for one campaign and for all of them ever, about one number. An attribute that is
+            not listed is never answered about.
         trusted_keys: whose campaigns are answered. None: anybody's, signed or not, within the
             limits.
         latest_close: campaigns that close later are refused; with a time zone. None: no bound.
@@ -96,8 +107,11 @@ class Policy:
         >>> print(policy.limit("household income").lifetime)
         ε = 1 per 8000 dollar
         >>> yearly = Window(limit=GeoPrivacy(1, 500, "metre"), length=timedelta(days=365))
+        >>> from geoveil.gp.coordinates import Area
+        >>> where = Place(Area(longitude_deg=2.35, latitude_deg=48.86, radius_m=15_000))
+        >>> location = Limit(campaign=GeoPrivacy(1, 1000, "metre"), windows=(yearly,), value=where)
         >>> policy = Policy(
-        ...     {"location": Limit(campaign=GeoPrivacy(1, 1000, "metre"), windows=(yearly,))},
+        ...     {"location": location},
         ...     trusted_keys=[PublicKey.parse("ed25519:" + 32 * "0a")],
         ... )
         >>> Policy({"household income": GeoPrivacy(epsilon=1, per=8000)})
@@ -127,6 +141,15 @@ class Policy:
         least = self.minimum_participants
         if isinstance(least, bool) or not isinstance(least, int) or least < 0:
             raise ParameterError("minimum_participants", least, "an integer >= 0")
+
+    @classmethod
+    def permitting(cls, campaign: Campaign) -> Self:
+        """Return what somebody permits who was shown a campaign and agreed: it, in all its periods.
+
+        Not what an app permits: that must not come from a server.
+        """
+        limit = Limit(campaign=campaign.total_privacy, value=kind_of(campaign))
+        return cls({campaign.attribute.name: limit})
 
     def limit(self, attribute: str) -> Limit | None:
         """Return the limit of an attribute; None if the policy does not list it."""
@@ -160,8 +183,11 @@ class Policy:
                 exactly(asked),
                 f"at most {exactly(most)}",
             )
-        if limit.area is not None:
-            _check_area(campaign, limit.area)
+        found = kind_of(campaign)
+        if not limit.value.permits(found):
+            raise PolicyRefused(
+                campaign.campaign_id, f"value of {attribute.name!r}", str(found), str(limit.value)
+            )
 
     def _check_origin(self, campaign: Campaign, signer: PublicKey | None) -> None:
         if self.trusted_keys is not None and signer not in self.trusted_keys:
@@ -185,19 +211,6 @@ class Policy:
                 f"{campaign.minimum_participants:,}",
                 f"at least {self.minimum_participants:,}",
             )
-
-
-def _check_area(campaign: Campaign, permitted: Area) -> None:
-    plane = campaign.attribute.coordinates
-    if plane is None or not permitted.contains(plane.area):
-        asked = "no area" if plane is None else _described(plane.area)
-        raise PolicyRefused(
-            campaign.campaign_id, "area", asked, f"an area within {_described(permitted)}"
-        )
-
-
-def _described(area: Area) -> str:
-    return f"{area.radius_m:,.0f} m around {area.longitude_deg:g}, {area.latitude_deg:g}"
 
 
 def _limit(attribute: str, limit: object) -> Limit:

@@ -152,8 +152,8 @@ class Client:
         Args:
             campaign_id: of a campaign that this device has; see `fetch`. Any other is fetched in
                 the background.
-            value: a number, a list of numbers, or (longitude, latitude) in degrees, as the
-                campaign's attribute asks. Never logged, stored or shown.
+            value: a number, a list of numbers, or (longitude, latitude) in degrees, as the policy
+                says with `Limit.value`. Never logged, stored or shown.
 
         Raises:
             CampaignNotFetched: if this device does not have the campaign yet.

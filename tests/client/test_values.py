@@ -1,0 +1,202 @@
+"""What a value is, is the app's to say: a campaign that reads it differently is never answered."""
+
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from geoveil.campaign import Attribute, Campaign, PlanarLaplaceSpec, encode, seal
+from geoveil.client import (
+    CampaignNotFetched,
+    Contributor,
+    InMemoryCollector,
+    Limit,
+    Number,
+    ParameterError,
+    Place,
+    Point,
+    Policy,
+    PolicyRefused,
+)
+from geoveil.client.values import Kind, kind_of
+from geoveil.gp import GaussianKernel, GeoPrivacy, Query, Threshold
+from geoveil.gp.coordinates import Area, AzimuthalEquidistant
+
+Make = Callable[..., Any]
+PRIVACY = GeoPrivacy(0.5, 10, "metre")
+SHOP = AzimuthalEquidistant(12.3, 20.1, 10_000)
+"""Where degrees that are really metres on a shop floor would be."""
+POSITION = (12.3456, 20.1234)
+OTHER_POSITION = (12.3457, 20.1234)
+
+
+class Unreadable:
+    """A value that nobody may look at."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise AssertionError(f"looked at: {name}")
+
+
+@pytest.fixture
+def asking(make_campaign: Any) -> Callable[..., Campaign]:
+    """Return a factory of campaigns about a position, of any dimension and coordinates."""
+
+    def ask(
+        dimension: int, coordinates: AzimuthalEquidistant | None = None, **more: Any
+    ) -> Campaign:
+        query: Query = GaussianKernel((1.0,) * dimension, 300.0)
+        made: Campaign = make_campaign(
+            "position",
+            attribute=Attribute(name="position", unit="metre", coordinates=coordinates),
+            privacy=PRIVACY,
+            queries=(Threshold(1.0, 300.0, "smoothstep") if dimension == 1 else query,),
+            **more,
+        )
+        return made
+
+    return ask
+
+
+KINDS: dict[str, tuple[Kind, int, AzimuthalEquidistant | None]] = {
+    "number": (Number(), 1, None),
+    "two": (Point(2), 2, None),
+    "three": (Point(3), 3, None),
+    "place": (Place(Area(12.3, 20.1, 20_000)), 2, SHOP),
+    "elsewhere": (Place(Area(-73.9, 40.7, 60_000)), 2, AzimuthalEquidistant(-73.9, 40.7, 5_000)),
+    "tiny": (Place(Area(50.0, -30.0, 1.0)), 2, AzimuthalEquidistant(50.0, -30.0, 1.0)),
+}
+
+
+@pytest.mark.parametrize(("permitted", "asked"), list(product(KINDS, KINDS)))
+def test_only_the_kind_that_the_policy_states_is_answered(
+    asking: Callable[..., Campaign], make_source: Any, permitted: str, asked: str
+) -> None:
+    policy = Policy({"position": Limit(campaign=PRIVACY, value=KINDS[permitted][0])})
+    source = make_source(0)
+    contributor = Contributor(policy=policy, source=source)
+    campaign = asking(*KINDS[asked][1:])
+    if permitted == asked:
+        contributor.accept("position", seal(encode(campaign)))
+        return
+    with pytest.raises(PolicyRefused) as refused:
+        contributor.accept("position", seal(encode(campaign)))
+    assert refused.value.aspect == "value of 'position'"
+    assert refused.value.asked == str(kind_of(campaign))
+    assert refused.value.permitted == str(KINDS[permitted][0])
+
+
+def test_a_bare_privacy_stands_for_a_number(asking: Callable[..., Campaign]) -> None:
+    policy = Policy({"position": PRIVACY})
+    policy.check(asking(1), None)
+    for campaign in (asking(2), asking(3), asking(2, SHOP)):
+        with pytest.raises(PolicyRefused, match="the policy permits one number"):
+            policy.check(campaign, None)
+
+
+def test_points_of_a_value_campaign_are_of_a_kind_as_well(make_campaign: Any) -> None:
+    for dimension, plane in ((1, None), (2, None), (3, None), (2, SHOP)):
+        campaign = make_campaign(
+            attribute=Attribute(name="position", unit="metre", coordinates=plane),
+            privacy=PRIVACY,
+            queries=(),
+            mechanism=PlanarLaplaceSpec(dimension),
+        )
+        for kind, of_kind, its_plane in KINDS.values():
+            policy = Policy({"position": Limit(campaign=PRIVACY, value=kind)})
+            if (dimension, plane) == (of_kind, its_plane):
+                policy.check(campaign, None)
+                continue
+            with pytest.raises(PolicyRefused, match="value of 'position'"):
+                policy.check(campaign, None)
+
+
+def test_a_position_on_a_shop_floor_is_never_read_as_degrees(
+    make_either: Make, state_dir: Path | None, tape: Any, make_source: Any,
+    asking: Callable[..., Campaign],
+) -> None:  # fmt: skip
+    """11 metres would become 1,224 kilometres: anybody could tell two shelves apart."""
+    source = make_source(0)
+    policy = Policy({"position": Limit(campaign=PRIVACY, value=Point(2))})
+    client = make_either(policy=policy, state_dir=state_dir, source=source)
+    tape.handler = InMemoryCollector([asking(2, SHOP)])
+    with pytest.raises(PolicyRefused, match="a point of 2 coordinates"):
+        client.fetch("position")
+    with pytest.raises(CampaignNotFetched):
+        client.contribute("position", Unreadable())
+    assert source.draws == []
+    # The same campaign in metres is answered, and the numbers are taken as they are.
+    honest = asking(2)
+    tape.handler = InMemoryCollector([honest])
+    client.fetch("position")
+    assert client.contribute("position", POSITION).fresh
+    points = [honest.attribute.point(p, 2) for p in (POSITION, OTHER_POSITION)]
+    assert np.allclose(points[1] - points[0], (1e-4, 0.0))
+
+
+def test_the_control_shows_what_the_server_would_gain(asking: Callable[..., Campaign]) -> None:
+    """A tenth of a millimetre on the floor becomes ten metres on the Earth: all of the ε."""
+    points = [asking(2, SHOP).attribute.point(p, 2) for p in (POSITION, OTHER_POSITION)]
+    assert np.hypot(*(points[1] - points[0])) > 10.0
+
+
+def test_a_policy_that_became_stricter_holds_for_what_was_fetched_before(
+    make_either: Make, tmp_path: Path, tape: Any, asking: Callable[..., Campaign]
+) -> None:
+    tape.handler = InMemoryCollector([asking(2, SHOP)])
+    state = tmp_path / "state"
+    anywhere = Policy({"position": Limit(campaign=PRIVACY, value=Place(None))})
+    make_either(policy=anywhere, state_dir=state, fetched=("position",)).close()
+    for kind in (Point(2), Number(), Place(Area(-73.9, 40.7, 60_000))):
+        policy = Policy({"position": Limit(campaign=PRIVACY, value=kind)})
+        with pytest.raises(PolicyRefused, match="value of 'position'"):
+            make_either(policy=policy, state_dir=state).contribute("position", Unreadable())
+
+
+def test_what_another_contributor_accepted_is_looked_at_again(
+    asking: Callable[..., Campaign],
+) -> None:
+    """A host may hold several policies."""
+    careless = Policy({"position": Limit(campaign=PRIVACY, value=Place(None))})
+    careful = Policy({"position": Limit(campaign=PRIVACY, value=Point(2))})
+    accepted = Contributor(policy=careless).accept("position", seal(encode(asking(2, SHOP))))
+    value: Any = Unreadable()
+    with pytest.raises(PolicyRefused):
+        Contributor(policy=careful).prepare(accepted, value)
+
+
+def test_whoever_was_shown_a_campaign_permits_that_and_no_other(
+    asking: Callable[..., Campaign],
+) -> None:
+    campaigns = [asking(*rest) for _, *rest in KINDS.values()]
+    for shown, found in product(campaigns, campaigns):
+        policy = Policy.permitting(shown)
+        if found is shown:
+            policy.check(found, None)
+            continue
+        with pytest.raises(PolicyRefused, match="value of 'position'"):
+            policy.check(found, None)
+
+
+@pytest.mark.parametrize("dimension", [1, 0, -1, 2.0, True, "2", None])
+def test_a_point_has_two_coordinates_or_more(dimension: Any) -> None:
+    with pytest.raises(ParameterError, match="dimension"):
+        Point(dimension)
+
+
+@pytest.mark.parametrize("area", [(0, 0, 1), SHOP, 5.0])
+def test_the_area_of_a_place_is_an_area(area: Any) -> None:
+    with pytest.raises(ParameterError, match="area"):
+        Place(area)
+
+
+@pytest.mark.parametrize(
+    "name", ["Position", "position\u200b", "po\u0073\u0131tion", "position.", "Pos\u0456tion"]
+)
+def test_a_name_that_looks_alike_has_no_ledger_of_its_own(make_campaign: Any, name: str) -> None:
+    """What the policy does not list, letter by letter, is not answered about at all."""
+    campaign = make_campaign(attribute=Attribute(name=name, unit="metre"), privacy=PRIVACY)
+    with pytest.raises(PolicyRefused, match="its attribute is"):
+        Policy({"position": PRIVACY}).check(campaign, None)
