@@ -19,6 +19,8 @@ _SHOWN = 6
 """Alternatives with a name; those that follow are grey."""
 _DECADES = 2
 _MOST_QUESTIONS = 1_000
+_STEEP = 0.05
+"""Where the truth has at least this part of its largest slope, it is shown to vary."""
 
 
 def draw_plan(found: Plan, file: Path, *, title: str, unit: str) -> None:
@@ -74,8 +76,7 @@ def _draw_values(axes: "Axes", found: Plan, unit: str) -> None:
     """Draw how people are spread, the question, and the band that stands in for it."""
     low, high = _window(found)
     edges = np.linspace(low, high, 101)
-    marks = [b for b in (found.question.landmarks) if low < b < high]
-    points, weights = found.survey.prior.nodes(np.unique([*edges, *marks]).tolist())
+    points, weights = found.survey.prior.nodes(edges.tolist())
     inside = (points >= low) & (points <= high)
     axes.hist(points[inside], bins=edges.tolist(), weights=100 * weights[inside], color=OTHERS)
     axes.set_ylim(0, 1.35 * axes.get_ylim()[1])
@@ -223,11 +224,12 @@ def _window(found: Plan) -> tuple[float, float]:
     below = np.cumsum(weights[order])
     places = np.searchsorted(below, (0.01, 0.98))
     low, high = points[order][np.minimum(places, len(points) - 1)]
-    marks = found.question.landmarks
+    x = points[order]
+    with np.errstate(invalid="ignore"):
+        slope = np.nan_to_num(np.abs(np.diff(found.question.truth(x))) / np.diff(x))
+    moving = np.flatnonzero(slope > _STEEP * slope.max(initial=0.0))
     scale = 4 / found.privacy.rate
-    return float(min([low, *(m - scale for m in marks)])), float(
-        max([high, *(m + scale for m in marks)])
-    )
+    return float(min([low, *(x[moving] - scale)])), float(max([high, *(x[moving + 1] + scale)]))
 
 
 def _around(n: int) -> list[float]:

@@ -107,8 +107,8 @@ def test_a_query_is_its_own_truth():
     query = GaussianKernel(0.0, 1.0)
     x = np.linspace(-1, 1, 5)
     assert np.array_equal(SoftQuestion(query).truth(x), query.value(x))
-    assert SoftQuestion(query).landmarks == (0.0,)
-    assert SoftQuestion(Threshold(3.0, 1.0)).landmarks == (3.0,)
+    assert SoftQuestion(query).clearance(np.array([15.0, 0.5])).tolist() == [5.0, 0.0]
+    assert SoftQuestion(Threshold(3.0, 1.0)).clearance(np.array([4.0, 3.0])).tolist() == [0.5, 0.0]
 
 
 @pytest.mark.parametrize(

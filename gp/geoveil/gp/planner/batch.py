@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.planner.kinds import KINDS, Reports, Task
+from geoveil.gp.planner.places import nodes_near
 from geoveil.gp.planner.prediction import Prediction
 from geoveil.gp.planner.prior import Prior
 from geoveil.gp.planner.question import Question, SoftQuestion
@@ -21,6 +22,7 @@ from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.indicator import Threshold
 from geoveil.gp.queries.kernel import GaussianKernel
+from geoveil.gp.queries.profiles import Gaussian
 from geoveil.gp.queries.projected import Linear
 
 Array = NDArray[np.float64]
@@ -151,12 +153,11 @@ def batched(
 
 def _binned(queries: Sequence[Query], scale: float, prior: Prior) -> Batch:
     near = min(scale, queries[0].profile.feature)
-    marks = [mark for q in queries for mark in SoftQuestion(q).landmarks]
-    breaks = np.add.outer(marks, near * np.arange(-8.0, 8.5)).ravel() if marks else np.zeros(0)
-    points, shares = prior.nodes(np.unique(breaks).tolist())
+    points, shares = nodes_near([SoftQuestion(query) for query in queries], prior, near)
     if len(points) * len(queries) > _PAIRS:
         # Whatever reports about a bell, its moments vary no faster than the bell.
-        bell = queries[0].bandwidth / _OF_BELL if isinstance(queries[0], GaussianKernel) else 0.0
+        profile = queries[0].profile
+        bell = profile.bandwidth / _OF_BELL if isinstance(profile, Gaussian) else 0.0
         points, shares = _gathered(points, shares, max(near / _GATHERED, bell))
     bend = _BEND * near
     rows: list[tuple[int, Array]] = []

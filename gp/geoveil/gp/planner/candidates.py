@@ -12,6 +12,7 @@ from geoveil.gp.planner import moments
 from geoveil.gp.planner.aiming import aimed
 from geoveil.gp.planner.alternative import Alternative
 from geoveil.gp.planner.kinds import KINDS, Kind, Reports, Task
+from geoveil.gp.planner.places import jumps, nodes_near
 from geoveil.gp.planner.prediction import Prediction, predicted
 from geoveil.gp.planner.prior import Prior
 from geoveil.gp.planner.question import HardQuestion, Question, SoftQuestion
@@ -25,10 +26,7 @@ from geoveil.gp.queries.projected import Linear
 
 Array = NDArray[np.float64]
 
-_FAR = 60.0
-"""Noise scales from a landmark up to which quadrature nodes are dense."""
-_MESH = np.sinh(np.linspace(-np.arcsinh(4 * _FAR), np.arcsinh(4 * _FAR), 241)) / 4
-_KEPT = ("nodes", "truth", "_distances")
+_KEPT = ("nodes", "truth", "jumps", "_distances")
 _FEW = 1_000
 """Nodes up to which none are joined."""
 
@@ -50,8 +48,7 @@ class Survey:
     @cached_property
     def nodes(self) -> tuple[Array, Array]:
         """Points and weights of the prior, dense where the question varies."""
-        breaks = [mark + self.scale * _MESH for mark in self.question.landmarks]
-        return self.prior.nodes(np.concatenate(breaks).tolist() if breaks else ())
+        return nodes_near([self.question], self.prior, min(self.scale, self.question.feature))
 
     @cached_property
     def truth(self) -> Array:
@@ -64,10 +61,16 @@ class Survey:
         mean, variance = reports.mean(points), reports.variance(points)
         return predicted(mean, variance, self.truth, weights, self.prior.size)
 
+    @cached_property
+    def jumps(self) -> Array:
+        """Where the truth of a hard question jumps within reach of the prior; for one dimension."""
+        assert isinstance(self.question, HardQuestion)
+        return jumps(self.question, self.prior)
+
     def under(self, privacy: GeoPrivacy) -> "Survey":
         """Return the same question and prior under another guarantee, with all that stays true."""
         other = Survey(self.question, privacy, self.prior, self.diameter)
-        if not self.question.landmarks:  # else nodes may lie elsewhere
+        if not self.prior.continuous:  # else nodes may lie elsewhere
             kept = {name: self.__dict__[name] for name in _KEPT if name in self.__dict__}
             other.__dict__.update(kept)
         return other

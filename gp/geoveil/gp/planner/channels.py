@@ -14,6 +14,7 @@ from geoveil.gp.planner.prediction import Prediction
 from geoveil.gp.planner.question import HardQuestion, Question
 from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.indicator import SoftIndicator
+from geoveil.gp.queries.profiles.step import Step
 
 _WIDTHS = (2**-0.5, 1.0)
 """Bands for which a channel is made, in widths of the best band of the other kinds: it needs no
@@ -55,8 +56,8 @@ def next_to_optimal(question: Question, found: Alternative) -> bool:
     profile open, it does not matter what was found; for a soft one that has to be it. Bells are
     never: who is at their top has more noise than need be, however wide they are.
     """
-    query = found.query
-    wide = isinstance(query, SoftIndicator) and query.width * found.privacy.rate >= _WIDE
+    profile = found.query.profile if isinstance(found.query, Query) else None
+    wide = isinstance(profile, Step) and profile.width * found.privacy.rate >= _WIDE
     return wide and (
         isinstance(question, HardQuestion) or isinstance(found.reports, DebiasedLaplace)
     )

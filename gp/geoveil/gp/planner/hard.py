@@ -44,11 +44,6 @@ class HardThreshold(HardQuestion):
         """See `Question.truth`."""
         return np.asarray(points > self.at, dtype=np.float64)
 
-    @property
-    def landmarks(self) -> tuple[float, ...]:
-        """See `Question.landmarks`."""
-        return (self.at,)
-
     def soft(self, width: float, step: str, inwards: Sequence[float]) -> SoftIndicator:
         """See `HardQuestion.soft`."""
         return Threshold(self.at + inwards[0], width, step)
@@ -85,11 +80,6 @@ class HardRange(HardQuestion):
     def truth(self, points: Array) -> Array:
         """See `Question.truth`."""
         return np.asarray((points > self.low) & (points <= self.high), dtype=np.float64)
-
-    @property
-    def landmarks(self) -> tuple[float, ...]:
-        """See `Question.landmarks`."""
-        return (self.low, self.high)
 
     def soft(self, width: float, step: str, inwards: Sequence[float]) -> SoftIndicator:
         """See `HardQuestion.soft`."""

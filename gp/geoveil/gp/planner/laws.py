@@ -160,6 +160,11 @@ class RasterPrior(Prior):
         """See `Prior.size`: how many were counted."""
         return float(self.counts.sum())
 
+    @property
+    def continuous(self) -> bool:
+        """See `Prior.continuous`: the cells are given."""
+        return False
+
     def nodes(self, breaks: Sequence[float] = ()) -> tuple[Array, Array]:
         """See `Prior.nodes`: four points per cell that has people."""
         x0, y0, x1, y1 = self.bounds

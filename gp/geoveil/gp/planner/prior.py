@@ -40,6 +40,11 @@ class Prior(ABC):
         What a prior says of a share is itself uncertain, like the share of a sample of this size.
         """
 
+    @property
+    def continuous(self) -> bool:
+        """Whether the nodes depend on `breaks`, as those of a density on the line do."""
+        return True
+
     @abstractmethod
     def nodes(self, breaks: Sequence[float] = ()) -> tuple[Array, Array]:
         """Return points, (m,) or (m, k), and weights, (m,), with sum 1.
@@ -127,6 +132,11 @@ class SamplePrior(Prior):
     def size(self) -> float:
         """See `Prior.size`."""
         return self._size
+
+    @property
+    def continuous(self) -> bool:
+        """See `Prior.continuous`: a sample has no density."""
+        return False
 
     def nodes(self, breaks: Sequence[float] = ()) -> tuple[Array, Array]:
         """See `Prior.nodes`: the distinct points."""

@@ -5,6 +5,7 @@ truth itself cannot be had at ε. So a hard question leaves open which soft quer
 how wide the band is, and where it lies. Softening is bias, and the planner weighs it [MATH §8].
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,10 +33,17 @@ class Question(ABC):
     def truth(self, points: Array) -> Array:
         """Return what each point contributes to the truth, (n,)."""
 
+    def clearance(self, points: Array) -> Array:
+        """Return how far each point is, at least, from where the truth varies, (n,), ≥ 0.
+
+        By default 0: it may vary anywhere.
+        """
+        return np.zeros(len(points))
+
     @property
-    def landmarks(self) -> tuple[float, ...]:
-        """Numbers near which the truth and its stand-ins vary; for one dimension."""
-        return ()
+    def feature(self) -> float:
+        """Length over which the truth varies; ∞ where it jumps, as its place is all there is."""
+        return math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +69,14 @@ class SoftQuestion(Question):
         """See `Question.truth`: f."""
         return self.query.value(points)
 
+    def clearance(self, points: Array) -> Array:
+        """See `Question.clearance`: what the query says."""
+        return self.query.clearance(points)
+
     @property
-    def landmarks(self) -> tuple[float, ...]:
-        """See `Question.landmarks`: where the scalar is 0 or at an extreme, if it says so."""
-        if self.dimension > 1:
-            return ()
-        found: list[float] = []
-        for name in ("at", "low", "high", "center", "offset"):
-            found += np.ravel(getattr(self.query, name, [])).tolist()
-        return tuple(found + [-f for f in found if hasattr(self.query, "offset")])
+    def feature(self) -> float:
+        """See `Question.feature`."""
+        return self.query.profile.feature
 
 
 class HardQuestion(Question):
@@ -107,9 +114,19 @@ class HardQuestion(Question):
         return 1
 
     def signed(self, points: Array, width: float) -> Array:
-        """Return the signed distances to the boundary, > 0 inside, for bands of a width, (n,)."""
-        query = self.soft(width, "linear", (0.0,) * self.boundaries)
-        return np.asarray(query.scalar(points))
+        """Return the signed distances to the boundary, > 0 inside, for bands of a width, (n,).
+
+        Raises:
+            ParameterError: if the region is too small for the band, and its width counts.
+        """
+        still = (0.0,) * self.boundaries
+        while not self.rounded and not self.fits(width, "linear", still):
+            width /= 2  # any band has the same boundary
+        return np.asarray(self.soft(width, "linear", still).scalar(points))
+
+    def clearance(self, points: Array) -> Array:
+        """See `Question.clearance`: the distance to the boundary."""
+        return np.abs(self.signed(points, 1.0))
 
 
 def as_question(question: Question | Query) -> Question:

@@ -188,9 +188,10 @@ class Screening:
     def _join(self, wide: float | None) -> tuple[Array, Array, Array]:
         (points, weights), truth = self._survey.nodes, self._survey.truth
         if self._question.dimension == 1:
-            marks = np.array(self._question.landmarks)
-            end = np.abs(points[:, None] - marks).argmin(axis=1)
-            origin = marks[end]
+            # Without an end within reach of the prior, nobody is near it.
+            ends = self._survey.jumps if len(self._survey.jumps) else np.zeros(1)
+            end = np.abs(points[:, None] - ends).argmin(axis=1)
+            origin = ends[end]
             distance = points - origin
         else:
             end, origin = np.zeros(len(points), np.intp), np.zeros(len(points))

@@ -38,6 +38,27 @@ class Query(ABC):
         """L = sup |f(x) − f(x')| / |x − x'|, in 1/(unit of x)."""
         return self.profile.lipschitz
 
+    def clearance(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return how far each point is, at least, from all places where f varies; 0 at them.
+
+        Whatever has to know where f varies searches with it, and misses nothing: within the
+        clearance of a point f is constant. It follows from what every query says, as s is
+        1-Lipschitz and φ settled beyond its outermost knots.
+
+        Args:
+            points: checked points, (n,) for dimension 1, else (n, dimension).
+
+        Returns:
+            Distances ≥ 0 in the unit of x, (n,).
+
+        Example:
+            >>> from geoveil.gp import Threshold
+            >>> Threshold(at=100.0, width=8.0).clearance(np.array([50.0, 97.0, 110.0])).tolist()
+            [46.0, 0.0, 6.0]
+        """
+        s, knots = np.asarray(self.scalar(points, FLOAT)), self.profile.knots
+        return np.maximum(np.maximum(knots[0] - s, s - knots[-1]), 0.0)
+
     def value(self, x: ArrayLike) -> NDArray[np.float64]:
         """Return f(x).
 
