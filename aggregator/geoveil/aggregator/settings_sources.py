@@ -97,8 +97,9 @@ def load(
     Args:
         file: TOML; paths in it are relative to its folder.
         environment: its variables that begin with GEOVEIL_ are read; empty ones are as if absent.
-        flags: setting → value, or text of it; None and [] are as if absent.
-        others: variables that begin with GEOVEIL_ and are of other commands.
+        flags: setting → value, or text of it; None and what is empty are as if absent.
+        others: variables that begin with GEOVEIL_ and are of other commands; those that are
+            settings, too, are read.
 
     Raises:
         ParameterError: for an unknown name, with the nearest known one; for a file that can't be
@@ -169,14 +170,16 @@ def _from_environment(environment: Mapping[str, str], others: Collection[str]) -
     known = {PREFIX + name.upper(): name for name in KNOWN}
     layer: _Layer = {}
     for variable, text in environment.items():
-        if not variable.startswith(PREFIX) or variable in others or not text:
+        of_others = variable in others and variable not in known
+        if not variable.startswith(PREFIX) or of_others or not text:
             continue
         _known(variable, known)
         name = known[variable]
         kind, several = (Path, False) if name == URL_FILE else TYPES[name]
         read, expected = _READ[kind]
         try:
-            parsed: object = tuple(map(read, text.split(","))) if several else read(text)
+            parts = [part.strip() for part in text.split(",")] if several else []
+            parsed: object = tuple(map(read, parts)) if several else read(text)
         except ParameterError:
             raise
         except (ValueError, KeyError):
@@ -191,7 +194,7 @@ def _from_flags(flags: Mapping[str, object]) -> _Layer:
     return {
         name: (_of_flag(name, value), "--" + name.replace("_", "-"))
         for name, value in flags.items()
-        if value is not None and value != []
+        if value is not None and value not in ([], ())  # Click has the one or the other
     }
 
 

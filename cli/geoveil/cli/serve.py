@@ -8,7 +8,7 @@ import typer
 
 from geoveil.cli.environment import CONFIG, VARIABLES
 
-_WHERE, _SECURITY, _LIMITS = "Where", "Security", "Limits"
+_WHERE, _SECURITY, _OPEN, _LIMITS = "Where", "Security", "Open to anyone", "Limits"
 _STOPPING, _WATCHING = "Starting and stopping", "Watching"
 
 
@@ -49,13 +49,14 @@ def serve(
     insecure_open_analyst: Annotated[
         bool | None,
         _option(
-            _SECURITY,
+            _OPEN,
             "Take calls of analysts without a token, even off the loopback.",
-            "--insecure-open-analyst",
+            "--insecure-open-analyst/--no-insecure",
         ),
     ] = None,
     reflection: Annotated[
-        bool | None, _option(_SECURITY, "Describe the services to anyone.", "--reflection")
+        bool | None,
+        _option(_OPEN, "Describe the services to anyone.", "--reflection/--no-reflection"),
     ] = None,
     trusted_keys: Annotated[
         list[str] | None,
