@@ -70,7 +70,7 @@ def _publish(
     mechanism: MechanismSpec | None = None,
     title: str = "Household income",
 ) -> Published:
-    """Return a campaign; by default its answers may be any 64-bit integers."""
+    """Return a campaign; by default answers beyond its ranges count as their ends."""
     campaign = Campaign(
         campaign_id=campaign_id,
         title=title,

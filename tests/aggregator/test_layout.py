@@ -6,10 +6,12 @@ from datetime import timedelta
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 from scipy import stats
 
 from geoveil.aggregator.layout import BLOCKS, Layout, heavy_tailed
+from geoveil.aggregator.report_columns import ReportColumns
 from geoveil.aggregator.reports import Report, unpack
 from geoveil.campaign import Allocation, DebiasedLaplaceSpec, LipschitzLaplaceSpec, SmoothSpec
 from geoveil.gp import ParameterError
@@ -58,18 +60,64 @@ def test_sums_of_a_query_and_period_hold_its_answers_and_no_others(
 
 
 def test_blocks_are_chosen_by_the_id_alone_and_alike(publish: Callable[..., Any]) -> None:
-    """Chi-square over 32 blocks, n = 20,000, alpha = 1e-6; ids below 250 must fail."""
-    layout = Layout.of(publish(queries=1, mechanism=HEAVY).campaign)
+    """Chi-square over 32 blocks, n = 20,000, alpha = 1e-6; ids of one last byte must fail without.
+
+    A sender who aims at a block chooses the ids, or numbers them, and knows not the key.
+    """
+    campaign = publish(queries=1, mechanism=HEAVY).campaign
+    layout = Layout.of(campaign)
+    before_keys = Layout.stored(campaign, layout.sums)
     limit = stats.chi2.ppf(1 - 1e-6, BLOCKS - 1)
     rng = Random(7)
 
-    def statistic(ids: list[bytes]) -> float:
-        of_ids = [next(unpack(layout.pack(Report(i, [(0, 5)])).answers))[0] for i in ids]
+    def statistic(layout: Layout, ids: list[bytes]) -> float:
+        of_ids = block_of_each(layout, ids)
         return float(stats.chisquare([of_ids.count(b) for b in range(BLOCKS)]).statistic)
 
-    assert statistic([rng.randbytes(16) for _ in range(20_000)]) < limit
-    skewed = [rng.randbytes(15) + bytes([rng.randrange(250) % 200]) for _ in range(20_000)]
-    assert statistic(skewed) > limit
+    aimed = [rng.randbytes(15) + b"\7" for _ in range(20_000)]
+    numbered = [number.to_bytes(16, "little") for number in range(20_000)]
+    for ids in ([rng.randbytes(16) for _ in range(20_000)], aimed, numbered):
+        assert statistic(layout, ids) < limit
+    assert statistic(before_keys, aimed) > limit
+
+
+def test_blocks_follow_the_key_of_the_database(publish: Callable[..., Any]) -> None:
+    campaign = publish(queries=1, mechanism=HEAVY).campaign
+    layout, other = Layout.of(campaign), Layout.of(campaign)
+    rng = Random(8)
+    ids = [rng.randbytes(16) for _ in range(200)]
+    of_replica = Layout.stored(campaign, layout.sums, layout.key)
+    assert block_of_each(of_replica, ids) == block_of_each(layout, ids)
+    assert block_of_each(other, ids) != block_of_each(layout, ids)
+    assert repr(layout.key) not in repr(layout)
+    # Those of before there were keys stay where they are.
+    assert block_of_each(Layout.stored(campaign, layout.sums), ids) == [i[-1] % 32 for i in ids]
+
+
+@pytest.mark.parametrize("mechanism", [HEAVY, LIGHT, LipschitzLaplaceSpec()])
+def test_many_reports_are_packed_as_one_is(
+    publish: Callable[..., Any], mechanism: SmoothSpec
+) -> None:
+    layout = Layout.of(publish(mechanism=mechanism).campaign)
+    rng = np.random.default_rng(9)
+    values = rng.integers(-(2**63), 2**63 - 1, 300, endpoint=True)
+    values[::3] >>= 40
+    columns = ReportColumns(
+        rng.bytes(16 * 300), np.arange(300, dtype=np.uint32) % 3, values, np.zeros(300, np.uint32)
+    )
+    packed = layout.pack_all(columns)
+    assert packed == [layout.pack(report) for report in columns]
+    counted = [next(unpack(report.answers)) for report in packed]
+    low, high = layout.campaign.ranges[0]
+    kept = [v for (_, v), sent in zip(counted, values.tolist(), strict=True) if v == sent]
+    assert {low, high} < {value for _, value in counted}
+    assert all(low <= value <= high for _, value in counted)
+    assert 100 <= len(kept) < 300
+
+
+def block_of_each(layout: Layout, ids: list[bytes]) -> list[int]:
+    """Return the block of each id, of a campaign with one sum per block."""
+    return [next(unpack(layout.pack(Report(i, [(0, 5)])).answers))[0] for i in ids]
 
 
 def test_only_noise_without_a_fourth_moment_is_cut_into_blocks(

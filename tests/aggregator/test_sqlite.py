@@ -63,7 +63,9 @@ def test_files_that_are_no_database_are_refused(database: Path, tmp_path: Path) 
 
 def test_no_column_could_tell_who_sent_a_report_or_when(store: SQLiteStore, database: Path) -> None:
     columns = {
-        "campaign": {"campaign_key", "campaign_id", "published", "queries", "closed"},
+        "campaign": {
+            *("campaign_key", "campaign_id", "published", "queries", "block_key", "closed"),
+        },
         "query_sum": {
             *("campaign_key", "shard", "query_index", "n", "total", "total_of_squares"),
         },

@@ -1,6 +1,7 @@
 """Schema versions, checks and copies of databases of either kind."""
 
 import importlib
+import pkgutil
 import shutil
 import sqlite3
 import threading
@@ -17,6 +18,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
 from geoveil.aggregator import Code, ServiceError
+from geoveil.aggregator.migrations import versions
 from geoveil.aggregator.reports import PackedReport, pack
 from geoveil.aggregator.store import CampaignRecord, Outcome, Submission, open_store
 from geoveil.aggregator.store.maintenance import Upgrade, backup, check, upgrade
@@ -111,8 +113,9 @@ def test_the_migrations_make_the_tables_that_the_store_reads(target: Path | str)
 
 
 def test_the_last_migration_is_the_version_of_this_package() -> None:
-    name = f"geoveil.aggregator.migrations.versions.r{SCHEMA_VERSION:04}_tables"
-    assert importlib.import_module(name).revision == f"{SCHEMA_VERSION:04}"
+    names = [module.name for module in pkgutil.iter_modules(versions.__path__)]
+    newest = importlib.import_module(f"{versions.__name__}.{max(names)}")
+    assert newest.revision == f"{SCHEMA_VERSION:04}"
 
 
 def test_later_versions_are_refused(
@@ -120,7 +123,7 @@ def test_later_versions_are_refused(
 ) -> None:
     open_store(target).close()
     execute(f"UPDATE {VERSION_TABLE} SET version_num = '0099'")
-    assert "version 99, this version of geoveil needs 2: install a later geoveil" in refusal(target)
+    assert "version 99, this version of geoveil needs 3: install a later geoveil" in refusal(target)
     for function in (upgrade, check):
         with pytest.raises(ServiceError, match="install a later geoveil"):
             function(target)
@@ -201,23 +204,27 @@ def test_version_1_is_upgraded_without_loss(
     database: Path, old: dict[str, dict[bytes, list[tuple[int, int]]]], tmp_path: Path
 ) -> None:
     backup(database, tmp_path / "copy")
-    assert "version 1, this version of geoveil needs 2: run `geoveil db upgrade`" in refusal(
+    assert "version 1, this version of geoveil needs 3: run `geoveil db upgrade`" in refusal(
         database
     )
-    assert upgrade(database) == Upgrade(before=1, after=2)
-    assert upgrade(tmp_path / "copy") == Upgrade(before=1, after=2)
+    assert upgrade(database) == Upgrade(before=1, after=3)
+    assert upgrade(tmp_path / "copy") == Upgrade(before=1, after=3)
     assert check(database).faults == ()
     assert check(database).reports == 2001
     with open_store(database) as store:
-        assert store.list_campaigns() == [
+        records = store.list_campaigns()
+        # A report that is sent again must find its block where it was.
+        assert [record.block_key is not None for record in records] == [False, False, True]
+        assert records == [
             CampaignRecord(
                 campaign_id=name,
                 published=seal(b"bytes of " + name.encode()),
                 queries=3,
+                block_key=record.block_key,
                 closed=name == "b",
                 reports=len(reports),
             )
-            for name, reports in old.items()
+            for record, (name, reports) in zip(records, old.items(), strict=True)
         ]
         for name, reports in old.items():
             sums = expected(reports)
@@ -236,6 +243,26 @@ def test_version_1_is_upgraded_without_loss(
         assert other.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         names = {name for (name,) in other.execute("SELECT name FROM sqlite_master")}
         assert not names & {"geoveil_schema", "report", "old_campaign", "old_query_sum"}
+
+
+def test_version_2_is_upgraded_without_loss(
+    target: Path | str, execute: Callable[..., list[tuple[Any, ...]]]
+) -> None:
+    with open_store(target) as store:
+        batch = fill(store)
+        store.create_campaign(CampaignRecord(campaign_id="new", published=b"n", queries=32))
+        before = [store.totals(name) for name in ("a", "new")]
+    execute("ALTER TABLE campaign DROP COLUMN block_key")
+    execute(f"UPDATE {VERSION_TABLE} SET version_num = '0002'")
+    assert "version 2, this version of geoveil needs 3" in refusal(target)
+    assert upgrade(target) == Upgrade(before=2, after=3)
+    assert check(target).faults == ()
+    with open_store(target) as store:
+        assert [store.totals(name) for name in ("a", "new")] == before
+        assert store.get_campaign("a").block_key is None
+        assert len(store.get_campaign("new").block_key or b"") == 16
+        again = [outcome for of_one in store.commit(batch) for outcome in of_one]
+        assert set(again) == {Outcome.DUPLICATE}
 
 
 def test_an_upgrade_that_fails_leaves_the_old_database(

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import replace
 from math import ldexp
+from pathlib import Path
 from random import Random
 from statistics import fmean
 from typing import Any
@@ -16,6 +17,8 @@ from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
 from geoveil.aggregator import Code, ServiceError, SQLiteStore
+from geoveil.aggregator.layout import Layout
+from geoveil.aggregator.reports import Report, unpack
 from geoveil.campaign import SmoothSpec, encode, seal
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2, collector_pb2, report_pb2
 
@@ -207,20 +210,27 @@ async def test_estimates_say_what_they_are_over_the_wire(
 
 
 async def test_heavy_tails_have_a_median_of_means_over_the_wire(
-    start_server: Any, publish: Callable[..., Any]
+    start_server: Any, publish: Callable[..., Any], database: Path
 ) -> None:
     wire = (await start_server()).wire
     campaign = publish(queries=1, mechanism=SmoothSpec(0.3))
     await wire.create(campaign)
     rng = Random(6)
-    sent = [(rng.randbytes(16), rng.randrange(-(2**40), 2**40)) for _ in range(1_100)]
+    # Ids of a sender who would have all of them in one block.
+    sent = [(rng.randbytes(15) + b"!", rng.randrange(-(2**40), 2**40)) for _ in range(1_100)]
     reports = [
         report_pb2.Report(report_id=i, answers=[report_pb2.Answer(value=v)]) for i, v in sent
     ]
     await wire.submit(campaign, *reports)
     request = analyst_pb2.GetEstimateRequest(campaign_id="income")
     (shown,) = (await wire.analyst.GetEstimate(request)).estimates
-    blocks = [[v for i, v in sent if i[-1] % 32 == block] for block in range(32)]
+    with SQLiteStore(database) as store:
+        layout = Layout.stored(campaign.campaign, 32, store.get_campaign("income").block_key)
+    blocks: list[list[int]] = [[] for _ in range(32)]
+    for report_id, value in sent:
+        ((block, counted),) = unpack(layout.pack(Report(report_id, [(0, value)])).answers)
+        assert counted == value
+        blocks[block].append(value)
     means = sorted(fmean(block) for block in blocks)
     step = ldexp(1.0, campaign.campaign.grid_exponent)
     assert int(shown.sum) == sum(v for _, v in sent)

@@ -17,6 +17,7 @@ from geoveil.aggregator import Aggregator, Settings
 from geoveil.campaign import (
     Allocation,
     Campaign,
+    LipschitzLaplaceSpec,
     SigningKey,
     decode,
     digest,
@@ -159,7 +160,7 @@ def requests(campaigns: list[Campaign], seed: int) -> Iterator[Any]:
             name = pick.choice([campaign.campaign_id, "nothing", ""])
             yield collector_pb2.GetCampaignRequest(campaign_id=name)
             continue
-        low, high = campaign.mechanisms[0].grid_range
+        low, high = campaign.ranges[0]
         values = [low, high, 0, 0, low - 1, high + 1, 2**63 - 1, -(2**63)]
         reports = [
             report_pb2.Report(
@@ -187,6 +188,7 @@ async def test_the_real_server_says_the_same(make_campaign: Make, tmp_path: Path
         make_campaign("one-of-two", queries=TWO),
         make_campaign("both", queries=TWO, allocation=Allocation.SPLIT),
         replace(make_campaign("monthly"), period=MONTH),
+        replace(make_campaign("lipschitz"), mechanism=LipschitzLaplaceSpec(), step_exponent=None),
     ]
     clock, seen = Clock(), set[Any]()
     second = timedelta(seconds=1)

@@ -37,8 +37,10 @@ class Admission:
         self._periods = campaign.periods
         self._one_answer = all(campaign.admits([index]) for index in range(campaign.columns))
         # An answer that the mechanism can't produce comes from a client that does not follow it.
+        # Where noise knows no bound there is none; what it counts as is for the layout to say.
         self._ranges = [
-            (max(low, _INT64[0]), min(high, _INT64[1])) for low, high in campaign.ranges
+            _INT64 if clamps else (max(low, _INT64[0]), min(high, _INT64[1]))
+            for (low, high), clamps in zip(campaign.ranges, campaign.clamps, strict=True)
         ]
         self._lows, self._highs = np.array(self._ranges, np.int64).T
         # Nor is a value between the outputs of a channel one that it can produce.

@@ -27,7 +27,7 @@ class Publication:
         content = open_envelope(record.published).campaign
         self.campaign = decode(content)
         self.digest = digest(content)
-        self.layout = Layout.stored(self.campaign, record.queries)
+        self.layout = Layout.stored(self.campaign, record.queries, record.block_key)
         self.admission = Admission(self.campaign)
 
 
@@ -50,10 +50,12 @@ def publish(
     if trusted_keys is not None and key not in trusted_keys:
         raise ServiceError(Code.SIGNER_NOT_TRUSTED)
     campaign = decode(envelope.campaign)
+    layout = Layout.of(campaign)
     record = CampaignRecord(
         campaign_id=campaign.campaign_id,
         published=published,
-        queries=Layout.of(campaign).sums,
+        queries=layout.sums,
+        block_key=layout.key,
     )
     return record, digest(envelope.campaign)
 

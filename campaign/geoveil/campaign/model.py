@@ -15,10 +15,11 @@ from math import ldexp
 
 from geoveil.campaign.allocation import Allocation
 from geoveil.campaign.attribute import Attribute
+from geoveil.campaign.counted import columns_that_clamp, counted_ranges
 from geoveil.campaign.mechanisms import DebiasedLaplaceSpec, MechanismSpec, PlanarLaplaceSpec
 from geoveil.campaign.question import Question
 from geoveil.gp import GeoPrivacy, Mechanism, ParameterError, PlanarLaplace
-from geoveil.gp.exact.release import INT64_MAX, INT64_MIN, step_exponent_of
+from geoveil.gp.exact.release import step_exponent_of
 from geoveil.gp.lazy import lazy
 
 MOST_QUESTIONS = 10_000
@@ -134,10 +135,27 @@ class Campaign:
 
     @lazy
     def ranges(self) -> tuple[tuple[int, int], ...]:
-        """The least and greatest integer that can be reported in each column."""
-        if self.is_value:
-            return ((INT64_MIN, INT64_MAX),) * self.columns
-        return tuple(mechanism.grid_range for mechanism in self.mechanisms)
+        """The least and greatest integer that counts in each column.
+
+        All that can be reported, where that is bounded. Reports with noise that knows no bound stay
+        in this range in all but 2⁻⁴¹ of cases, whatever the value, and perturbed places likewise.
+        """
+        return counted_ranges(self)
+
+    @lazy
+    def clamps(self) -> tuple[bool, ...]:
+        """Whether a report outside the range of a column counts as its end; else it is refused."""
+        return columns_that_clamp(self)
+
+    def counted(self, column: int, value: int) -> int:
+        """Return what a reported integer counts as: see `clamps`."""
+        low, high = self.ranges[column]
+        return min(max(value, low), high) if self.clamps[column] else value
+
+    def most_from_one(self, column: int) -> float:
+        """Return how far the sum of a column moves at most when one report becomes another."""
+        low, high = self.ranges[column]
+        return ldexp(high - low, self.grid_exponent)
 
     @lazy
     def outputs(self) -> tuple[frozenset[int] | None, ...]:

@@ -36,6 +36,14 @@ class HeldCampaign:
         """Return whether a period has begun; None for a time at which all have."""
         return now is None or period <= self.campaign.period_at(now + _CLOCK_SKEW)
 
+    def counted(self, report: report_pb2.Report) -> report_pb2.Report:
+        """Return a sound report with its answers as they count."""
+        counted = report_pb2.Report()
+        counted.CopyFrom(report)
+        for answer in counted.answers:
+            answer.value = self.campaign.counted(answer.query_index, answer.value)
+        return counted
+
     def admit(self, report: report_pb2.Report, now: datetime | None) -> report_pb2.ReportResult:
         """Count a report, unless there is a reason not to."""
         for reason, holds in _CHECKS:
@@ -48,14 +56,15 @@ class HeldCampaign:
                 )
         if report.report_id in self.reports:
             return report_pb2.ReportResult(status=report_pb2.REPORT_STATUS_DUPLICATE)
-        self.reports[report.report_id] = report
+        self.reports[report.report_id] = self.counted(report)
         return report_pb2.ReportResult(status=report_pb2.REPORT_STATUS_ACCEPTED)
 
 
 def _in_range(held: HeldCampaign, answer: report_pb2.Answer) -> bool:
     low, high = held.campaign.ranges[answer.query_index]
     outputs = held.campaign.outputs[answer.query_index]
-    return low <= answer.value <= high and (outputs is None or answer.value in outputs)
+    inside = low <= held.campaign.counted(answer.query_index, answer.value) <= high
+    return inside and (outputs is None or answer.value in outputs)
 
 
 def _content(report: report_pb2.Report) -> tuple[int, list[tuple[int, int]]]:
@@ -83,7 +92,8 @@ _CHECKS: tuple[tuple[report_pb2.RejectionReason.ValueType, _Check], ...] = (
     (
         report_pb2.REJECTION_REASON_ID_CONFLICT,
         lambda held, report, now: (
-            _content(held.reports.get(report.report_id, report)) == _content(report)
+            report.report_id not in held.reports
+            or _content(held.reports[report.report_id]) == _content(held.counted(report))
         ),
     ),
     # What was counted before is a duplicate, whatever has become of clock and campaign.

@@ -6,7 +6,7 @@ database, in one process or in many.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -24,6 +24,8 @@ class CampaignRecord:
     """The bytes whose SHA-256 is the digest."""
     queries: int
     """How many; at least 1."""
+    block_key: bytes | None = field(default=None, repr=False)
+    """See `geoveil.aggregator.layout`: secret, and of the record that created the campaign."""
     closed: bool = False
     """Whether its analyst closed it."""
     reports: int = 0

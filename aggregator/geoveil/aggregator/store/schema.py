@@ -22,7 +22,7 @@ from sqlalchemy import (
     types,
 )
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Raised by every revision in `geoveil.aggregator.migrations`."""
 
 
@@ -56,6 +56,7 @@ CAMPAIGN = Table(
     Column("published", LargeBinary, nullable=False),
     Column("queries", Integer, nullable=False),
     Column("closed", Boolean, nullable=False),
+    Column("block_key", LargeBinary),  # see `geoveil.aggregator.layout`
 )
 
 # Reports counted and their sums are each split in shards, which are to be added up: processes that

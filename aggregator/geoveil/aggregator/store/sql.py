@@ -32,6 +32,7 @@ _RECORD = (
     CAMPAIGN.c.campaign_id,
     CAMPAIGN.c.published,
     CAMPAIGN.c.queries,
+    CAMPAIGN.c.block_key,
     CAMPAIGN.c.closed,
     select(func.coalesce(func.sum(REPORT_COUNT.c.reports), 0))
     .where(REPORT_COUNT.c.campaign_key == CAMPAIGN.c.campaign_key)
@@ -67,7 +68,7 @@ class SQLStore(Store):
 
     def create_campaign(self, record: CampaignRecord) -> None:
         """See `Store.create_campaign`."""
-        fields = ("campaign_id", "published", "queries", "closed")
+        fields = ("campaign_id", "published", "queries", "block_key", "closed")
         values = {name: getattr(record, name) for name in fields}
         change = self._insert(CAMPAIGN).values(values).on_conflict_do_nothing()
         query = select(CAMPAIGN.c.published).where(CAMPAIGN.c.campaign_id == record.campaign_id)
@@ -262,6 +263,12 @@ def _fitting(sizes: Sequence[int], most_bytes: int) -> int:
 def _record(row: Any) -> CampaignRecord:
     """Return the record of a row; its count may come as a decimal number."""
     fields = dict(row._mapping)
+    key = fields["block_key"]
     return CampaignRecord(
-        **{**fields, "published": bytes(fields["published"]), "reports": int(fields["reports"])}
+        **{
+            **fields,
+            "published": bytes(fields["published"]),
+            "block_key": None if key is None else bytes(key),
+            "reports": int(fields["reports"]),
+        }
     )

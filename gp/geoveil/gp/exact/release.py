@@ -7,6 +7,7 @@ depends on how doubles are spaced, nor on the precision at which the loop happen
 
 import math
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import Real
@@ -53,6 +54,26 @@ def release_integers(
             raise GeoVeilError("the random source is broken: its bits decide nothing")
         for uniform in uniforms:
             uniform.refine()
+
+
+def grid_around(low: Real, high: Real, step_exponent: int) -> tuple[int, int]:
+    """Return the least and greatest integer that outputs between two numbers are released as.
+
+    Args:
+        low: a ball; what is below all of it is not between the two.
+        high: a ball, likewise.
+        step_exponent: of the grid.
+
+    Example:
+        >>> grid_around(BALL.constant(-0.3), BALL.constant(1e300), step_exponent=-1)
+        (-1, 9223372036854775807)
+    """
+    steps = BALL.constant(Fraction(2) ** -step_exponent)
+    least, greatest = (low * steps).lower().floor(), (high * steps).upper().ceil()
+    return (
+        int(least.unique_fmpz()) if least > INT64_MIN else INT64_MIN,
+        int(greatest.unique_fmpz()) if greatest < INT64_MAX else INT64_MAX,
+    )
 
 
 def step_exponent_of(step: float) -> int:

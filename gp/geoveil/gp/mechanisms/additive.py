@@ -6,8 +6,10 @@ from fractions import Fraction
 
 import numpy as np
 
+from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
-from geoveil.gp.exact.ball import BALL
+from geoveil.gp.exact.ball import BALL, working_precision
+from geoveil.gp.exact.release import grid_around
 from geoveil.gp.mechanisms.base import Array, Mechanism
 from geoveil.gp.mechanisms.grid import exponent_below
 from geoveil.gp.noise.base import Noise
@@ -15,6 +17,13 @@ from geoveil.gp.noise.base import Noise
 _STEP_BITS = 40
 """Rounding to 2^-40 of the largest scale adds 2^-80/12 of its square to the variance; the int64
 range then ends 2^23 scales away, where a heavy tail saturates."""
+
+_ABOVE = Fraction(51, 50)
+"""Times `largest_scale`: above its rounding, and above bounds from cells, which are up to 1 % above
+the supremum (see `AnchoredProfile.noise_bound`)."""
+
+_RANGE_BITS = 128
+"""Working precision for a quantile at a public probability."""
 
 ROUND_UP = 1 + Fraction(1, 2**50)
 """Above the rounding of a few float operations on a public parameter."""
@@ -35,6 +44,15 @@ class AdditiveMechanism(Mechanism):
     @abstractmethod
     def largest_scale(self) -> float:
         """Supremum of scale(x)."""
+
+    def likely_range(self, beyond: float) -> tuple[int, int]:
+        """See `Mechanism.likely_range`: half of the probability at either end, by its quantile."""
+        tail = validation.between("beyond", beyond, 0, 1, low_open=True, high_open=True) / 2
+        with working_precision(_RANGE_BITS):
+            reach = self.noise.magnitude(BALL.constant(tail), BALL)
+            reach = reach * BALL.constant(Fraction(self.largest_scale) * _ABOVE)
+            least, greatest = map(BALL.constant, self.query.profile.bounds)
+            return grid_around(least - reach, greatest + reach, self.step_exponent)
 
     @abstractmethod
     def _scale(self, s: Real, ops: Arithmetic) -> Real:

@@ -95,6 +95,27 @@ class Mechanism(ABC):
         """The least and greatest integer that `release` can return."""
         return INT64_MIN, INT64_MAX
 
+    def likely_range(self, beyond: float) -> tuple[int, int]:
+        """Return integers between which `release` stays, for every x, but with a probability.
+
+        Proved, not estimated: what a server may bring to its ends, so that no report that was made
+        up can outweigh all others, and next to none that was drawn is changed.
+
+        Args:
+            beyond: that probability, in (0, 1).
+
+        Returns:
+            The least and the greatest; `grid_range`, which nothing leaves, where it is finite.
+
+        Example:
+            >>> from geoveil.gp import GeoPrivacy, LipschitzMechanism, Threshold
+            >>> m = LipschitzMechanism(Threshold(at=0, width=16_000), GeoPrivacy(1.0, per=8000.0))
+            >>> [round(k * m.step, 2) for k in m.likely_range(2.0**-41)]
+            [-14.49, 15.49]
+        """
+        validation.between("beyond", beyond, 0, 1, low_open=True, high_open=True)
+        return self.grid_range
+
     @property
     def outputs(self) -> tuple[int, ...] | None:
         """All that `release` can return, increasing; None if that is all of `grid_range`."""

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,7 +11,7 @@ from geoveil.gp import validation
 from geoveil.gp.arithmetic import Real
 from geoveil.gp.deconvolution import PointEstimator, SmoothedRegion, point_estimator
 from geoveil.gp.errors import ParameterError, UnsupportedError
-from geoveil.gp.exact.ball import BALL
+from geoveil.gp.exact.ball import BALL, working_precision
 from geoveil.gp.exact.bits import LazyUniform, RandomSource, chosen_source
 from geoveil.gp.exact.planar import DIMENSIONS, planar_noise, uniforms_needed
 from geoveil.gp.exact.release import release_integers, step_exponent_of
@@ -26,6 +27,9 @@ Array = NDArray[np.float64]
 _STEP_BITS = 20
 """Rounding to 2^-20 of the scale adds less than 10^-13 to the variance; the range of int64 then
 ends 2^43 scales from the origin."""
+
+
+_REACH_BITS = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +175,29 @@ class PlanarLaplace:
 
         p = validation.between("probability", probability, 0, 1, high_open=True)
         return float(gammaincinv(self.dimension, p)) / self.privacy.rate
+
+    def likely_reach(self, beyond: float) -> float:
+        """Return a radius that noise exceeds with at most a probability, in the unit of the points.
+
+        Proved, where `radius_quantile` is computed: P(|N| > r/ε) = e^{−r} Σ_{j<k} r^j/j!, enclosed
+        for one whole r after the other.
+
+        Args:
+            beyond: that probability, in (0, 1).
+
+        Example:
+            >>> from geoveil.gp import GeoPrivacy
+            >>> PlanarLaplace(GeoPrivacy(1.0, per=500.0), 2).likely_reach(2.0**-41)
+            16000.000000000018
+        """
+        beyond = validation.between("beyond", beyond, 0, 1, low_open=True, high_open=True)
+        with working_precision(_REACH_BITS):
+            reach = next(
+                r
+                for r in count(1)
+                if BALL.constant(r).gamma_upper(self.dimension, 1) < BALL.constant(beyond)
+            )
+        return reach / self.privacy.rate * (1 + 1e-15)
 
     def estimator(self, query: Query | SmoothedRegion, *, debias: bool = False) -> PointEstimator:
         """Return what to average over perturbed points to estimate the mean of `query`.

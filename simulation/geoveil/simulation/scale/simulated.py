@@ -109,7 +109,8 @@ class SimulatedCampaign(Work):
 
     def _answers(self, query: int, points: Array, rng: np.random.Generator) -> Accumulator:
         mechanism = self.campaign.mechanisms[query]
-        return accumulate(integers(mechanism.simulate(points, rng), mechanism.step_exponent))
+        drawn = integers(mechanism.simulate(points, rng), mechanism.step_exponent)
+        return accumulate(np.clip(drawn, *self.campaign.ranges[query]))
 
 
 def simulated(
