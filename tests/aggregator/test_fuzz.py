@@ -131,7 +131,10 @@ async def test_mutated_messages(
             for report, result in zip(reports, response.results, strict=True):
                 if result.status == ACCEPTED:
                     assert report.report_id not in taken
-                    taken[report.report_id] = [(a.query_index, a.value) for a in report.answers]
+                    taken[report.report_id] = [
+                        (a.query_index, campaign.campaign.counted(a.query_index, a.value))
+                        for a in report.answers
+                    ]
         if isinstance(response, analyst_pb2.CreateCampaignResponse):
             request = analyst_pb2.CreateCampaignRequest.FromString(data)
             name = campaign_pb2.Campaign.FromString(request.envelope.campaign).campaign_id
@@ -182,7 +185,10 @@ async def test_mutated_messages_in_streams(
             for report, result in zip(reports, results, strict=True):
                 if result.status == ACCEPTED:
                     assert report.report_id not in taken
-                    taken[report.report_id] = [(a.query_index, a.value) for a in report.answers]
+                    taken[report.report_id] = [
+                        (a.query_index, campaign.campaign.counted(a.query_index, a.value))
+                        for a in report.answers
+                    ]
         never = watch(mutated(watched.SerializeToString(), rng), timeout=30)
         with pytest.raises(grpc.aio.AioRpcError):
             await never.read()

@@ -51,10 +51,10 @@ async def test_the_way_of_a_campaign(
     )
     assert fetched.envelope.campaign == campaign.published
     assert fetched.state == campaign_pb2.CAMPAIGN_STATE_OPEN
-    results = await wire.submit(campaign, wire_report(1, (0, 2**62)), wire_report(2, (0, -3)))
+    results = await wire.submit(campaign, wire_report(1, (0, 2**44)), wire_report(2, (0, -3)))
     assert what(results) == [ACCEPTED, ACCEPTED]
     assert all(r.reason == 0 and r.detail == "" for r in results)
-    assert await wire.sums(campaign) == [(2, 2**62 - 3, 2**124 + 9), (0, 0, 0), (0, 0, 0)]
+    assert await wire.sums(campaign) == [(2, 2**44 - 3, 2**88 + 9), (0, 0, 0), (0, 0, 0)]
     await wire.analyst.CloseCampaign(analyst_pb2.CloseCampaignRequest(campaign_id="income"))
     listed = await wire.analyst.ListCampaigns(analyst_pb2.ListCampaignsRequest())
     (summary,) = listed.campaigns

@@ -1,9 +1,14 @@
 """Schema versions, checks and copies of databases of either kind."""
 
 import importlib
+import os
 import pkgutil
+import re
 import shutil
 import sqlite3
+import stat
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -351,9 +356,74 @@ def test_without_pg_dump_there_is_no_copy_of_postgresql(
 ) -> None:
     open_store(postgres_url).close()
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ServiceError, match="pg_dump"):
-        backup(postgres_url, tmp_path / "copy")
-    assert list(tmp_path.iterdir()) == []
+    with psycopg.connect(postgres_url) as connection:
+        needed = connection.info.server_version // 10_000
+    program = tmp_path / "pg_dump"
+    expected = f"takes pg_dump of PostgreSQL {needed} or later on the PATH, and "
+    for said, found in [
+        (None, "there is none"),
+        (f"pg_dump (PostgreSQL) {needed - 1}.9 (Debian)", f"{program} is of version {needed - 1}"),
+        ("something else", f"{program} is of no version it tells"),
+    ]:
+        if said is not None:
+            program.write_text(f"#!/bin/sh\necho '{said}'\n")
+            program.chmod(0o755)
+        with pytest.raises(ServiceError, match=re.escape(expected + found)):
+            backup(postgres_url, tmp_path / "copy")
+    assert list(tmp_path.iterdir()) == [program]
+
+
+def modes(folder: Path) -> dict[str, int]:
+    return {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+
+
+def test_databases_their_logs_and_copies_are_their_owners_alone(tmp_path: Path) -> None:
+    """Whatever the mask of the process; also one that was wider, and one that is upgraded."""
+    database, before = tmp_path / "a.db", os.umask(0)
+    everything = dict.fromkeys(("a.db", "a.db-wal", "a.db-shm"), 0o600)
+    try:
+        with open_store(database) as store:
+            fill(store)
+            assert modes(tmp_path) == everything
+            for path in tmp_path.iterdir():
+                path.chmod(0o664)
+            with open_store(database):
+                assert modes(tmp_path) == everything
+                fill(store, 5)
+                assert modes(tmp_path) == everything
+            backup(database, tmp_path / "copy")
+            assert modes(tmp_path) == {**everything, "copy": 0o600}
+        (tmp_path / "copy").chmod(0o644)
+        upgrade(tmp_path / "copy")
+        upgrade(tmp_path / "new")
+        assert set(modes(tmp_path).values()) == {0o600}
+    finally:
+        os.umask(before)
+
+
+def test_what_is_no_database_of_ours_keeps_its_mode(tmp_path: Path) -> None:
+    other = tmp_path / "notes.txt"
+    other.write_text("not a database, and none of ours")
+    other.chmod(0o644)
+    for use in (open_store, upgrade, check, lambda path: backup(path, tmp_path / "copy")):
+        with pytest.raises(ServiceError):
+            use(other)
+    assert modes(tmp_path) == {"notes.txt": 0o644}
+
+
+def test_opening_a_database_again_keeps_its_locks(database: Path) -> None:
+    """A file that is opened and closed beside SQLite would lose those of the whole process."""
+    with open_store(database), closing(sqlite3.connect(database)) as writing:
+        writing.execute("BEGIN EXCLUSIVE")
+        open_store(database, busy_timeout_s=0.01).close()
+        attempt = (
+            "import sqlite3, sys; c = sqlite3.connect(sys.argv[1], timeout=0.01);"
+            "c.execute('BEGIN IMMEDIATE')"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", attempt, str(database)], capture_output=True, text=True
+        )
+        assert "database is locked" in done.stderr
 
 
 def test_what_is_not_there_is_neither_made_nor_copied(tmp_path: Path) -> None:

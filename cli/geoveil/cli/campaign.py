@@ -25,6 +25,7 @@ from geoveil.campaign import (
 )
 from geoveil.cli.analyst import Analyst
 from geoveil.cli.campaign_export import export
+from geoveil.cli.campaign_show import show, weight_text
 from geoveil.cli.campaign_text import (
     coordinates,
     parse_period,
@@ -41,9 +42,10 @@ from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError, Threshold, va
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.proto.v1 import campaign_pb2
 
-app = typer.Typer(help="Create, sign, list and close campaigns.", no_args_is_help=True)
+app = typer.Typer(help="Create, sign, show, list and close campaigns.", no_args_is_help=True)
 
 app.command()(export)
+app.command()(show)
 
 _LONGEST_DAYS = 1_000_000.0
 _RADIUS_M = 60_000.0
@@ -224,6 +226,7 @@ def create(
     out.print(f"[bold]{campaign.campaign_id}[/]  {privacy_text(campaign)}  sha256:{digest.hex()}")
     if campaign.period is not None:
         out.print(f"each participant spends this once in each of {campaign.periods:,} periods")
+    out.print(weight_text(campaign))
     if key is not None:
         out.print(f"signed by {key.public}", soft_wrap=True)
 

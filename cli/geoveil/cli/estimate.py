@@ -98,7 +98,10 @@ def estimate(
                 regions=region or (),
                 bandwidth=bandwidth,
             )
-            show(analyst.estimate_queries(campaign_id, asked, confidence, period, timeout))
+            show(
+                analyst.estimate_queries(campaign_id, asked, confidence, period, timeout),
+                later=True,
+            )
             if (told := caution(campaign, width, bandwidth)) is not None:
                 err.print(told)
             return
@@ -109,8 +112,8 @@ def estimate(
             show(response)
 
 
-def _print_json(response: analyst_pb2.GetEstimateResponse) -> None:
-    campaign, rows = records.read(response)
+def _print_json(response: analyst_pb2.GetEstimateResponse, *, later: bool = False) -> None:
+    campaign, rows = records.read(response, later=later)
     estimates = [
         row.to_json()
         | {"period": shown.period}
@@ -131,10 +134,11 @@ def _robust(shown: analyst_pb2.Estimate) -> dict[str, float]:
     return {"estimate": found.value, "ci_low": found.ci_low, "ci_high": found.ci_high}
 
 
-def _print_table(response: analyst_pb2.GetEstimateResponse) -> None:
-    campaign, rows = records.read(response)
+def _print_table(response: analyst_pb2.GetEstimateResponse, *, later: bool = False) -> None:
+    campaign, rows = records.read(response, later=later)
     recurs = campaign.period is not None
     heavy = any(shown.HasField("median_of_means") for shown in response.estimates)
+    told = any(row.one_report is not None for row in rows)
     percent = 100 * response.estimates[0].confidence
     table = Table(
         "query",
@@ -144,6 +148,7 @@ def _print_table(response: analyst_pb2.GetEstimateResponse) -> None:
         f"{percent:g} % interval",
         *(["by median of means"] if heavy else []),
         "n",
+        *(["one report ≤"] if told else []),
     )
     for row, shown in zip(rows, response.estimates, strict=True):
         enough = row.standard_error is not None
@@ -158,6 +163,7 @@ def _print_table(response: analyst_pb2.GetEstimateResponse) -> None:
             interval,
             *([of_blocks if shown.HasField("median_of_means") else "–"] if heavy else []),
             f"{row.n:,}",
+            *([_weight(row.one_report)] if told else []),
         )
     spent = str(_privacy(campaign, response.privacy))
     if recurs:
@@ -168,6 +174,14 @@ def _print_table(response: analyst_pb2.GetEstimateResponse) -> None:
     out.print(f"[bold]{campaign.title}[/]  ({spent})")
     out.print(table)
     out.print(f"{response.unbiased_for} The error holds noise and sampling.")
+    if told:
+        out.print(
+            "No single report, whatever it says, moves an estimate by more than the last column."
+        )
+
+
+def _weight(most: float | None) -> str:
+    return "–" if most is None else f"{most:.3g}"
 
 
 def _begins(campaign: Campaign, period: int) -> str:

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, func, select
 from geoveil.aggregator.reports import ID_BYTES
 from geoveil.aggregator.store.migrate import require_current, schema_version, upgrade_schema
 from geoveil.aggregator.store.opening import open_store
+from geoveil.aggregator.store.private_file import new_private_file
 from geoveil.aggregator.store.schema import CAMPAIGN, REPORT_COUNT
 from geoveil.aggregator.store.sql import SQLStore
 from geoveil.aggregator.store.sums import tally
@@ -61,7 +62,9 @@ def upgrade(database: Path | str, *, busy_timeout_s: float = 60.0) -> Upgrade:
         return Upgrade(before=before, after=schema_version(connection))
 
     with open_store(database, busy_timeout_s=busy_timeout_s, create=False) as store:
-        return store.run(work, write=True)
+        done = store.run(work, write=True)
+        store.protect()
+        return done
 
 
 def check(database: Path | str) -> Check:
@@ -101,6 +104,8 @@ def check(database: Path | str) -> Check:
 def backup(database: Path | str, target: Path) -> None:
     """Write a copy of one moment to a new file, complete or not at all; of any version.
 
+    Only its owner may read it.
+
     Args:
         database: see `open_store`. Of SQLite the copy is a database as it is; of PostgreSQL it is
             what `pg_dump --format=custom` writes, for `pg_restore`.
@@ -108,26 +113,29 @@ def backup(database: Path | str, target: Path) -> None:
 
     Raises:
         ParameterError: if the target exists or its folder doesn't, or `database` names none.
-        ServiceError: DATABASE_UNUSABLE if it is of something else, or empty; STORE_UNAVAILABLE.
+        ServiceError: DATABASE_UNUSABLE if it is of something else, or empty; STORE_UNAVAILABLE,
+            also if there is no pg_dump that can copy it.
     """
     _require_file(database)
     if target.exists() or not target.parent.is_dir():
         raise ParameterError("target", str(target), "a new file in a folder that exists")
-    partial = target.with_name(target.name + ".partial")
     with open_store(database, create=False) as store:
         if not store.run(schema_version):
             require_current(0)
+        store.prepare_copy()
         try:
-            store.copy(partial)
-            _flush(partial)
-            os.link(partial, target)  # fails if somebody else has made it meanwhile
+            partial = new_private_file(target.parent, target.name)
+            try:
+                store.copy(partial)
+                _flush(partial)
+                os.link(partial, target)  # fails if somebody else has made it meanwhile
+            finally:
+                partial.unlink(missing_ok=True)
             _flush(target.parent)
         except OSError as error:
             raise ParameterError(
                 "target", str(target), f"a file that can be written ({error.strerror})"
             ) from error
-        finally:
-            partial.unlink(missing_ok=True)
 
 
 def _check_campaign(store: SQLStore, connection: Connection, key: int) -> tuple[int, Sequence[str]]:

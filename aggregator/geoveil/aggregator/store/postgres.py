@@ -31,7 +31,7 @@ from geoveil.aggregator.store.postgres_counting import (
     SCHEMA_LOCK,
     count,
 )
-from geoveil.aggregator.store.postgres_dump import dump
+from geoveil.aggregator.store.postgres_dump import dump, require_dump
 from geoveil.aggregator.store.schema import REPORT
 from geoveil.aggregator.store.sql import SQLStore
 from geoveil.gp import ParameterError
@@ -125,6 +125,10 @@ shown), got database='...'
         packed = b"".join([row.answers for row in rows])
         return StoredAnswers(packed, rows[-1].report_id.bytes if len(rows) == limit else None)
 
+    def prepare_copy(self) -> None:
+        """See `SQLStore.prepare_copy`: it takes a pg_dump that is not older than the server."""
+        require_dump(self.run(_server_version))
+
     def copy(self, target: Path) -> None:
         """See `SQLStore.copy`."""
         dump(self._parameters, target)
@@ -157,6 +161,12 @@ def _parameters(url: str) -> dict[str, Any]:
     if not sound:  # outside of the handler: its error quotes the URL, which may hold a password
         raise ParameterError("database", "...", "a URL postgresql://… (it is not shown)")
     return {**_PARAMETERS, **parameters}
+
+
+def _server_version(connection: Connection) -> int:
+    """Return the major version of the server."""
+    found = connection.execute(text("SELECT current_setting('server_version_num')")).scalar_one()
+    return int(found) // 10_000
 
 
 def _configure(connection: Any, busy_timeout_s: float) -> None:

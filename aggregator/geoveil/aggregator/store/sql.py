@@ -62,6 +62,7 @@ class SQLStore(Store):
                 if self.run(schema_version, failure=self._unusable) == 0:
                     self.run(self._create, write=True, failure=self._unusable)
                 require_current(self.run(schema_version, failure=self._unusable))
+                self.protect()
         except BaseException:
             self.close()
             raise
@@ -182,9 +183,15 @@ class SQLStore(Store):
     ) -> StoredAnswers:
         """Return the answers of the next reports of a campaign; see `Store.answers`."""
 
+    def protect(self) -> None:
+        """Take the files of a database that is known to be ours from all but their owner."""
+
+    def prepare_copy(self) -> None:
+        """Refuse a copy that can't be made, saying what it needs."""
+
     @abstractmethod
     def copy(self, target: Path) -> None:
-        """Write all of one moment to a file."""
+        """Write all of one moment to a file that is empty."""
 
     def freeze(self, connection: Connection) -> None:
         """Let all of a transaction that just began read the same moment."""

@@ -13,6 +13,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from geoveil.aggregator.errors import Code, ServiceError
 from geoveil.aggregator.store.base import Outcome, StoredAnswers, Submission
 from geoveil.aggregator.store.id_index import IdIndex
+from geoveil.aggregator.store.private_file import make_private_database, protect_database
 from geoveil.aggregator.store.schema import REPORT_PAGE
 from geoveil.aggregator.store.sql import SQLStore
 from geoveil.aggregator.store.sqlite_counting import count, read_sums
@@ -33,7 +34,7 @@ class SQLiteStore(SQLStore):
     """See `Store`. Keeps 8 bytes of memory per report of the campaigns that it counts reports to.
 
     Args:
-        path: of the file; made if absent.
+        path: of the file; made if absent, and its owner's alone in any case.
         busy_timeout_s: how long to wait, in seconds, for another writer.
         create: see `SQLStore`.
 
@@ -49,6 +50,8 @@ class SQLiteStore(SQLStore):
     _insert = staticmethod(insert)
 
     def __init__(self, path: Path, *, busy_timeout_s: float = 5.0, create: bool = True) -> None:
+        self._path = path
+        make_private_database(path)
         engine = create_engine(
             URL.create("sqlite", database=str(path)),
             connect_args={
@@ -105,6 +108,10 @@ class SQLiteStore(SQLStore):
         first = int.from_bytes(after)
         packed, following = read_answers(connection, key, first, limit)
         return StoredAnswers(packed, None if following is None else following.to_bytes(8))
+
+    def protect(self) -> None:
+        """See `SQLStore.protect`."""
+        protect_database(self._path)
 
     def copy(self, target: Path) -> None:
         """See `SQLStore.copy`."""

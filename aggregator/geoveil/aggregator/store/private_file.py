@@ -1,0 +1,54 @@
+"""Files that only their owner may read: databases, their logs and their copies."""
+
+import os
+import stat
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_LOGS = ("-wal", "-shm", "-journal")
+"""What SQLite makes beside a database, with the mode of the database."""
+
+
+def new_private_file(folder: Path, name: str) -> Path:
+    """Make an empty file of mode 0600 with a name of its own, and return its path.
+
+    Args:
+        folder: where.
+        name: what its name begins with.
+
+    Raises:
+        OSError: if there can be none.
+    """
+    descriptor, path = tempfile.mkstemp(dir=folder, prefix=f"{name}.")
+    os.close(descriptor)
+    return Path(path)
+
+
+def make_private_database(path: Path) -> None:
+    """Make an empty SQLite file of mode 0600 if there is none.
+
+    It is never opened by its name: to close it would give up the locks that another connection of
+    this process holds on it. What can't be done is left, for SQLite to say.
+    """
+    with suppress(OSError):
+        if not path.exists():
+            empty = new_private_file(path.parent, path.name)
+            try:
+                os.link(empty, path)  # fails if another process made it meanwhile
+            finally:
+                empty.unlink()
+
+
+def protect_database(path: Path) -> None:
+    """Take a SQLite file and its logs from everybody but their owner.
+
+    Of a file that is somebody else's nothing is changed.
+    """
+    for name in (path.name, *(path.name + end for end in _LOGS)):
+        with suppress(FileNotFoundError, PermissionError):
+            file = path.with_name(name)
+            mode = stat.S_IMODE(file.stat().st_mode)
+            if mode & _OTHERS:
+                file.chmod(mode & ~_OTHERS)

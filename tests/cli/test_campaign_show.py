@@ -1,0 +1,67 @@
+"""What a campaign, and an estimate, say of how much one report can weigh."""
+
+import json
+
+import pytest
+
+from geoveil.campaign import decode
+from geoveil.cli.analyst import Analyst
+
+INCOME = [
+    "--attribute", "household income", "--unit", "dollar", "--epsilon", "1", "--per", "8000",
+    "--threshold", "100000", "--threshold", "50000", "--width", "16000",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "clamps", "most"),
+    [("lipschitz", True, 45.3), ("smooth", True, 719.2), ("debiased", False, 4.0)],
+)
+def test_the_range_of_a_report_is_shown(geoveil, server, mechanism, clamps, most):
+    name = f"shown-{mechanism}"
+    made = geoveil("campaign", "create", name, *INCOME, "--mechanism", mechanism)
+    with Analyst(server, None) as analyst:
+        campaign = analyst.campaign(name)
+    weight = campaign.most_from_one(0)
+    assert weight == pytest.approx(most, rel=0.02)
+    said = f"One report of n, whatever it says, moves a mean by at most {weight:.4g}/n."
+    assert said in made.output
+    shown = geoveil("campaign", "show", name).output
+    assert said in shown
+    assert ("counts as the end" if clamps else "is refused") in shown
+    record = json.loads(geoveil("campaign", "show", name, "--json").output)
+    step = 2.0**campaign.grid_exponent
+    for label, query, (low, high) in zip(
+        ("above 100,000", "above 50,000"), record["queries"], campaign.ranges, strict=True
+    ):
+        expected = {"label": label, "low": low * step, "high": high * step, "clamps": clamps}
+        assert query == expected
+    assert (record["epsilon"], record["per"], record["unit"]) == (1.0, 8000.0, "dollar")
+
+
+def test_an_estimate_says_what_one_report_can_do(geoveil, server, tmp_path):
+    geoveil("campaign", "create", "weighed", *INCOME[:-4], "--mechanism", "lipschitz")
+    for person in range(3):
+        state = str(tmp_path / str(person))
+        geoveil("contribute", "weighed", "--yes", "--state-dir", state, stdin="70000")
+    (row,) = json.loads(geoveil("estimate", "weighed", "--json").output)["estimates"]
+    with Analyst(server, None) as analyst:
+        campaign = decode(analyst.estimate("weighed", 0.95).envelope.campaign)
+    assert row["one_report"] == campaign.most_from_one(0) / 3
+    shown = geoveil("estimate", "weighed").output
+    assert f"{row['one_report']:.3g}" in shown
+    assert "No single report" in shown
+
+
+def test_of_points_the_mean_has_a_weight_and_what_is_asked_later_has_none(geoveil, tmp_path):
+    geoveil(
+        "campaign", "create", "points", "--points", "--attribute", "home", "--epsilon", "1",
+        "--per", "500", "--center=-73.98,40.72", "--radius", "20000",
+    )  # fmt: skip
+    state = str(tmp_path / "state")
+    geoveil("contribute", "points", "--yes", "--state-dir", state, stdin="-73.98,40.75")
+    rows = json.loads(geoveil("estimate", "points", "--json").output)["estimates"]
+    assert [round(row["one_report"], -3) for row in rows] == [72_000.0, 72_000.0]
+    later = ["--place", "Midtown=-73.985,40.755", "--json"]
+    (row,) = json.loads(geoveil("estimate", "points", *later).output)["estimates"]
+    assert row["one_report"] is None
