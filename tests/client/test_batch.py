@@ -84,9 +84,12 @@ def test_each_request_is_for_one_digest() -> None:
     assert {b.digest[0]: numbers(b) for b in gather(changed)} == {0: [0, 2, 4], 1: [1, 3, 5]}
 
 
-def test_periods_of_a_campaign_share_a_request() -> None:
-    (batch,) = gather(replace(contribution(i), period=i) for i in range(5))
-    assert numbers(batch) == [0, 1, 2, 3, 4]
+def test_each_request_is_for_one_period() -> None:
+    """Two reports of one participant would be known to belong together."""
+    later = [replace(contribution(i), period=i % 3) for i in range(7)]
+    batches = list(gather(later))
+    assert sorted(map(numbers, batches)) == [[0, 3, 6], [1, 4], [2, 5]]
+    assert all(len({c.period for c in b.contributions}) == 1 for b in batches)
 
 
 def test_batches_come_as_they_fill() -> None:

@@ -1,6 +1,7 @@
 """Campaigns that recur: one draw in every period, whatever the clock does."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -98,17 +99,20 @@ def test_a_clock_that_is_set_back_finds_what_was_drawn(client: Any, fake_time: A
     assert len(client.history()) == 4
 
 
-def test_late_periods_go_out_together_in_one_batch(
-    client: Any, fake_time: Any, tape: Any, collector: Any
+def test_what_an_outage_held_up_goes_out_in_requests_of_its_own(
+    client: Any, fake_time: Any, tape: Any, collector: Any, weekly: Campaign
 ) -> None:
-    """Weeks without a network: every report says which period it is for."""
+    """No request says which reports are of one person, be it of two periods or two campaigns."""
+    collector.add(replace(weekly, campaign_id="also-weekly"))
+    client.fetch("also-weekly")
     for week in range(5):
         fake_time.date = OPENS + week * WEEK
         client.contribute("weekly", 52_000)
+        client.contribute("also-weekly", 52_000)
     fake_time.date = OPENS + 8 * WEEK
     result = client.flush()
-    assert (result.acknowledged, result.pending) == (5, 0)
-    assert [len(r.reports) for r in tape.requests if hasattr(r, "reports")] == [5]
+    assert (result.acknowledged, result.pending) == (10, 0)
+    assert [len(r.reports) for r in tape.requests if hasattr(r, "reports")] == [1] * 10
     assert [report.period for report in collector.reports("weekly")] == list(range(5))
     assert {receipt.status for receipt in client.history()} == {Status.ACKNOWLEDGED}
 

@@ -6,6 +6,7 @@ requests with them, any transport sends these, and `Batch.outcomes` reads the an
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Self
 
 from geoveil.client.contribution import Contribution, Rejection, Status
 from geoveil.client.errors import TransportError, shown
@@ -53,6 +54,11 @@ class Batch:
     def __post_init__(self) -> None:
         self._size = self.request().ByteSize()
 
+    @classmethod
+    def of(cls, contribution: Contribution) -> Self:
+        """Return a request with one report."""
+        return cls(contribution.campaign_id, contribution.digest, [contribution])
+
     def add(self, contribution: Contribution) -> bool:
         """Add a contribution to the same campaign, unless it makes the request too large."""
         size = self._size + len(contribution.report) + _FIELD_OVERHEAD
@@ -90,23 +96,25 @@ class Batch:
 
 
 def gather(contributions: Iterable[Contribution]) -> Iterator[Batch]:
-    """Yield batches of at most 10,000 reports and 4 MiB, each for one campaign.
+    """Yield batches of at most 10,000 reports and 4 MiB, each for one period of one campaign.
+
+    A participant has one report in each, so that no request shows which reports belong together.
 
     Args:
-        contributions: in any order; each campaign's keep theirs. They are read as batches are
-            asked for: at most one unfinished batch per campaign is held.
+        contributions: in any order; those of one campaign and period keep theirs. They are read as
+            batches are asked for: at most one unfinished batch of each is held.
 
     Example:
         >>> [batch.request() for batch in gather([])]
         []
     """
-    open_batches: dict[tuple[str, bytes], Batch] = {}
+    open_batches: dict[tuple[str, bytes, int], Batch] = {}
     for contribution in contributions:
-        key = (contribution.campaign_id, contribution.digest)
+        key = (contribution.campaign_id, contribution.digest, contribution.period)
         batch = open_batches.get(key)
         if batch is not None and batch.add(contribution):
             continue
-        open_batches[key] = Batch(*key, [contribution])
+        open_batches[key] = Batch.of(contribution)
         if batch is not None:
             yield batch
     yield from open_batches.values()

@@ -2,18 +2,18 @@
 
 The courier holds nothing of its own that must not be lost: what waits is in the journal, and is
 sent until the server says what became of it. The server counts a report's id once, so to send it
-twice, from two processes even, does no harm.
+twice, from two processes even, does no harm. Every report has a request of its own: two in one
+would tell the server that they are of one person.
 """
 
 import logging
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
 from geoveil.campaign import Campaign
 from geoveil.client.backoff import SERVER, Backoff, concerns
-from geoveil.client.batch import Batch, gather
+from geoveil.client.batch import Batch
 from geoveil.client.contribution import Entry, Status
 from geoveil.client.errors import (
     CampaignChanged,
@@ -161,35 +161,37 @@ class Courier:
     ) -> Steps[FlushResult]:
         """Send entries once; without a deadline, each request has the time of its own."""
         counts = {Status.ACKNOWLEDGED: 0, Status.REJECTED: 0}
-        for batch, of_batch in _batches(entries):
-            left = deadline or self.deadline()
+        failed: set[str] = set()
+        for entry in entries:
+            campaign_id = entry.contribution.campaign_id
+            if failed & {campaign_id, SERVER}:
+                continue
             try:
-                statuses = yield from self._send(batch, of_batch, left)
+                status = yield from self._send(entry, deadline or self.deadline())
             except TransportError as error:
-                yield self._disk(of_batch, str(error))
-                if self._note(error, batch.campaign_id, backoff) == SERVER:
-                    break
+                yield self._disk([entry], str(error))
+                failed.add(self._note(error, campaign_id, backoff))
             else:
-                self._succeeded(batch.campaign_id, backoff)
-                for status in statuses:
-                    counts[status] += 1
+                self._succeeded(campaign_id, backoff)
+                counts[status] += 1
         return FlushResult(
             acknowledged=counts[Status.ACKNOWLEDGED],
             rejected=counts[Status.REJECTED],
             pending=len(entries) - sum(counts.values()),
         )
 
-    def _send(self, batch: Batch, entries: list[Entry], deadline: Deadline) -> Steps[list[Status]]:
+    def _send(self, entry: Entry, deadline: Deadline) -> Steps[Status]:
         durable = self._journal.durable
-        yield local(lambda: self._journal.depart(entries, self._timing.now()), durable)
+        yield local(lambda: self._journal.depart([entry], self._timing.now()), durable)
+        batch = Batch.of(entry.contribution)
         request = batch.request()
         response = yield from once(
             lambda io, seconds: io.transport.submit_reports(request, seconds), deadline
         )
-        outcomes = batch.outcomes(response)
-        settled = [(e, o.status, o.rejection) for e, o in zip(entries, outcomes, strict=True)]
+        (outcome,) = batch.outcomes(response)
+        settled = [(entry, outcome.status, outcome.rejection)]
         yield local(lambda: self._journal.settle(settled, self._timing.now()), durable)
-        return [outcome.status for outcome in outcomes]
+        return outcome.status
 
     def _disk(self, entries: list[Entry], failure: str) -> Step:
         return local(lambda: self._journal.fail(entries, failure), self._journal.durable)
@@ -219,9 +221,3 @@ class Courier:
             one.succeeded(SERVER)
             one.succeeded(campaign_id)
 
-
-def _batches(entries: tuple[Entry, ...] | list[Entry]) -> Iterator[tuple[Batch, list[Entry]]]:
-    """Yield full requests, each with the entries whose reports it carries, in their order."""
-    by_report = {id(entry.contribution): entry for entry in entries}
-    for batch in gather(entry.contribution for entry in entries):
-        yield batch, [by_report[id(made)] for made in batch.contributions]
