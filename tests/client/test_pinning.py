@@ -151,6 +151,55 @@ def test_what_is_no_campaign_is_never_pinned(
     assert client.contribute("income", 52_000)
 
 
+JUNK = b"\x7a\x80\x40" + bytes(8192)
+"""Field 15, 8 KiB of zeros: one that no version knows."""
+
+
+def append(envelope: bytes) -> bytes:
+    return envelope + JUNK
+
+
+def append_to_the_signature(envelope: bytes) -> bytes:
+    message = campaign_pb2.CampaignEnvelope.FromString(envelope)
+    message.signature.MergeFromString(JUNK)
+    return message.SerializeToString()
+
+
+def append_to_the_campaign(envelope: bytes) -> bytes:
+    """As a stranger may: the campaign is not signed."""
+    campaign = campaign_pb2.CampaignEnvelope.FromString(envelope).campaign
+    return seal(campaign + JUNK)
+
+
+def outgrow(envelope: bytes) -> bytes:
+    message = campaign_pb2.CampaignEnvelope.FromString(envelope)
+    message.signature.signature = bytes((1 << 20) + 256)
+    return message.SerializeToString()
+
+
+@pytest.mark.parametrize(
+    "spoil", [append, append_to_the_signature, append_to_the_campaign, outgrow]
+)
+def test_an_envelope_holds_a_campaign_and_its_signature_and_nothing_else(
+    make_either: Make, tmp_path: Path, tape: Any, campaign: Campaign,
+    spoil: Callable[[bytes], bytes],
+) -> None:  # fmt: skip
+    """A server could otherwise fill the disk with what nobody looks at."""
+    genuine = seal(encode(campaign), SigningKey.generate())
+    tape.handler = lambda request: collector_pb2.GetCampaignResponse(
+        envelope=campaign_pb2.CampaignEnvelope.FromString(spoil(genuine))
+    )
+    client = make_either(state_dir=tmp_path / "state")
+    with pytest.raises(CampaignInvalid):
+        client.fetch("income")
+    with pytest.raises(CampaignNotFetched):
+        client.contribute("income", 52_000)
+    tape.handler = lambda request: collector_pb2.GetCampaignResponse(
+        envelope=campaign_pb2.CampaignEnvelope.FromString(genuine)
+    )
+    assert client.fetch("income") == campaign
+
+
 def test_what_the_policy_refuses_is_not_pinned(
     make_either: Make, collector: Any, make_campaign: Any, campaign: Campaign
 ) -> None:

@@ -2,15 +2,11 @@
 
 from collections.abc import Collection
 
-from google.protobuf.message import DecodeError
-
 from geoveil.aggregator.admission import Admission
 from geoveil.aggregator.errors import Code, ServiceError
 from geoveil.aggregator.layout import Layout
 from geoveil.aggregator.store import CampaignRecord
-from geoveil.campaign import PublicKey, decode, digest, signer
-from geoveil.gp import ParameterError, UnsupportedError
-from geoveil.proto.v1.campaign_pb2 import CampaignEnvelope
+from geoveil.campaign import PublicKey, decode, digest, open_envelope, signer
 
 
 class Publication:
@@ -58,25 +54,3 @@ def publish(
         block_key=layout.key,
     )
     return record, digest(envelope.campaign)
-
-
-def open_envelope(published: bytes) -> CampaignEnvelope:
-    """Return the message that bytes hold.
-
-    Raises:
-        ParameterError: if they hold none.
-        UnsupportedError: if it says something that this version does not know.
-    """
-    try:
-        envelope = CampaignEnvelope.FromString(published)
-    except DecodeError:
-        raise ParameterError("envelope", f"{len(published)} bytes", "a CampaignEnvelope") from None
-    known = CampaignEnvelope()
-    known.CopyFrom(envelope)
-    known.DiscardUnknownFields()
-    if known.SerializeToString(deterministic=True) != published:
-        raise UnsupportedError(
-            "the envelope has fields that this version of geoveil does not know, or is not in"
-            " canonical form: update geoveil"
-        )
-    return envelope

@@ -3,7 +3,7 @@
 from geoveil.campaign.allocation import Allocation
 from geoveil.campaign.attribute import Attribute, Value
 from geoveil.campaign.channel import ChannelSpec
-from geoveil.campaign.codec import decode, digest, encode
+from geoveil.campaign.codec import decode, digest, encode, open_envelope
 from geoveil.campaign.mechanisms import (
     DebiasedLaplaceSpec,
     LipschitzLaplaceSpec,
@@ -38,6 +38,7 @@ __all__ = [
     "digest",
     "encode",
     "encode_point_question",
+    "open_envelope",
     "seal",
     "signer",
 ]

@@ -40,6 +40,8 @@ from geoveil.proto.v1 import campaign_pb2 as pb
 
 MOST_BYTES = 1 << 20
 """A larger campaign is refused unread."""
+_MOST_ENVELOPE_BYTES = MOST_BYTES + 256
+"""A larger envelope holds more than a campaign and its signature."""
 
 _ALLOCATIONS = MappingProxyType(
     {
@@ -98,6 +100,36 @@ def encode(campaign: Campaign) -> bytes:
         minimum_participants=campaign.minimum_participants,
     )
     return message.SerializeToString(deterministic=True)
+
+
+def open_envelope(published: bytes) -> pb.CampaignEnvelope:
+    """Return the envelope that bytes hold; whether its campaign is sound is for `decode` to say.
+
+    Args:
+        published: what `seal` returned, or anything that claims to be it.
+
+    Raises:
+        ParameterError: if they hold none, or are too many for a campaign and its signature.
+        UnsupportedError: if it says something that this version does not know.
+    """
+    size = len(published)
+    if size > _MOST_ENVELOPE_BYTES:
+        raise ParameterError(
+            "size of the envelope", size, f"at most {_MOST_ENVELOPE_BYTES:,} bytes"
+        )
+    try:
+        envelope = pb.CampaignEnvelope.FromString(published)
+    except DecodeError:
+        raise ParameterError("envelope", f"{size} bytes", "a CampaignEnvelope") from None
+    known = pb.CampaignEnvelope()
+    known.CopyFrom(envelope)
+    known.DiscardUnknownFields()
+    if known.SerializeToString(deterministic=True) != published:
+        raise UnsupportedError(
+            "the envelope has fields that this version of geoveil does not know, or is not in"
+            " canonical form: update geoveil"
+        )
+    return envelope
 
 
 @lru_cache(maxsize=128)

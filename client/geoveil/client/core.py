@@ -7,10 +7,11 @@ import numpy as np
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
-from geoveil.campaign import Campaign, PublicKey, Value, decode, digest, signer
+from geoveil.campaign import Campaign, PublicKey, Value, decode, digest, open_envelope, signer
 from geoveil.client.contribution import Contribution
-from geoveil.client.errors import CampaignInvalid
+from geoveil.client.errors import CampaignInvalid, PolicyRefused
 from geoveil.client.policy import Policy
+from geoveil.client.work import Demand
 from geoveil.gp import (
     GeoVeilError,
     ParameterError,
@@ -18,7 +19,7 @@ from geoveil.gp import (
     RandomSource,
     SystemSource,
 )
-from geoveil.proto.v1 import campaign_pb2, report_pb2
+from geoveil.proto.v1 import report_pb2
 
 REPORT_ID_BYTES = 16
 
@@ -69,14 +70,18 @@ class Contributor:
 
         Raises:
             CampaignInvalid: if it is not a sound campaign of that id, or its signature is not.
-            PolicyRefused: if it asks for what the policy does not permit.
+            PolicyRefused: if it asks for what the policy does not permit; for too much work before
+                anything is made of it.
         """
         try:
-            message = campaign_pb2.CampaignEnvelope.FromString(envelope)
+            message = open_envelope(envelope)
+            self.policy.check_demand(campaign_id, Demand.of(message.campaign))
             signed_by = signer(message)
             campaign = decode(message.campaign)
+        except PolicyRefused:
+            raise
         except DecodeError:
-            raise CampaignInvalid(campaign_id, "its envelope can't be read") from None
+            raise CampaignInvalid(campaign_id, "its bytes can't be read") from None
         except (GeoVeilError, ArithmeticError) as error:
             # ArithmeticError: numbers so extreme that a formula of the campaign gives up.
             raise CampaignInvalid(campaign_id, str(error)) from error

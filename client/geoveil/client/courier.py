@@ -220,4 +220,3 @@ class Courier:
         for one in (self._backoff, backoff or self._backoff):
             one.succeeded(SERVER)
             one.succeeded(campaign_id)
-

@@ -7,15 +7,18 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Self, TypeVar
 
-from geoveil.campaign import Campaign, PublicKey
+from geoveil.campaign import Campaign, PublicKey, encode
 from geoveil.client.errors import PolicyRefused, exactly
 from geoveil.client.values import Kind, Number, Place, kind_of
+from geoveil.client.work import Demand
 from geoveil.gp import GeoPrivacy, ParameterError
 
 _PURE = (
     'a pure GeoPrivacy with its unit, for example GeoPrivacy(epsilon=1, per=8000, unit="dollar")'
 )
 _Item = TypeVar("_Item")
+MOST_QUERIES = 100
+MOST_WORK = 10_000
 # What reaches back beyond the calendar is no window.
 _LONGEST = timedelta(days=36_525)
 
@@ -98,9 +101,15 @@ class Policy:
         latest_close: campaigns that close later are refused; with a time zone. None: no bound.
         minimum_participants: campaigns that promise to show estimates of fewer are refused. The
             server makes the promise; a device can't check that it is kept.
+        most_queries: campaigns with more questions are refused.
+        most_work: campaigns that ask more of the device's processor are refused: microseconds to
+            read the campaign and draw one report, as `Demand` tells them from its bytes. The
+            default keeps `contribute` below 10 ms: 60 questions that are all answered, a polygon
+            of 900 corners, or the largest table that `geoveil plan` makes.
 
     Raises:
-        ParameterError: if a limit has no unit, or is not pure (delta = 0, any distance).
+        ParameterError: if a limit has no unit, or is not pure (delta = 0, any distance), or
+            something else is out of range.
 
     Example:
         >>> policy = Policy({"household income": GeoPrivacy(epsilon=1, per=8000, unit="dollar")})
@@ -126,6 +135,8 @@ class Policy:
     trusted_keys: Collection[PublicKey] | None = field(default=None, kw_only=True)
     latest_close: datetime | None = field(default=None, kw_only=True)
     minimum_participants: int = field(default=0, kw_only=True)
+    most_queries: int = field(default=MOST_QUERIES, kw_only=True)
+    most_work: int = field(default=MOST_WORK, kw_only=True)
 
     def __post_init__(self) -> None:
         if not isinstance(self.limits, Mapping):
@@ -138,9 +149,10 @@ class Policy:
         latest = self.latest_close
         if latest is not None and (not isinstance(latest, datetime) or latest.tzinfo is None):
             raise ParameterError("latest_close", str(latest), "a date with a time zone, or None")
-        least = self.minimum_participants
-        if isinstance(least, bool) or not isinstance(least, int) or least < 0:
-            raise ParameterError("minimum_participants", least, "an integer >= 0")
+        for name in ("minimum_participants", "most_queries", "most_work"):
+            count = getattr(self, name)
+            if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+                raise ParameterError(name, count, "an integer >= 0")
 
     @classmethod
     def permitting(cls, campaign: Campaign) -> Self:
@@ -149,7 +161,12 @@ class Policy:
         Not what an app permits: that must not come from a server.
         """
         limit = Limit(campaign=campaign.total_privacy, value=kind_of(campaign))
-        return cls({campaign.attribute.name: limit})
+        demand = Demand.of(encode(campaign))
+        return cls(
+            {campaign.attribute.name: limit},
+            most_queries=max(demand.queries, MOST_QUERIES),
+            most_work=max(demand.work, MOST_WORK),
+        )
 
     def limit(self, attribute: str) -> Limit | None:
         """Return the limit of an attribute; None if the policy does not list it."""
@@ -188,6 +205,19 @@ class Policy:
             raise PolicyRefused(
                 campaign.campaign_id, f"value of {attribute.name!r}", str(found), str(limit.value)
             )
+
+    def check_demand(self, campaign_id: str, demand: Demand) -> None:
+        """Refuse a campaign that asks too much of the device, before anything is made of it.
+
+        Raises:
+            PolicyRefused: naming what the campaign asks for and what is permitted.
+        """
+        for aspect, asked, most in (
+            ("number of questions", demand.queries, self.most_queries),
+            ("work in microseconds", demand.work, self.most_work),
+        ):
+            if asked > most:
+                raise PolicyRefused(campaign_id, aspect, f"{asked:,}", f"at most {most:,}")
 
     def _check_origin(self, campaign: Campaign, signer: PublicKey | None) -> None:
         if self.trusted_keys is not None and signer not in self.trusted_keys:

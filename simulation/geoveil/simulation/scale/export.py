@@ -23,13 +23,12 @@ from sqlalchemy import Connection, func, select
 from geoveil.aggregator import Code, ServiceError
 from geoveil.aggregator.exporting import rows_of
 from geoveil.aggregator.layout import Layout
-from geoveil.aggregator.publication import open_envelope
 from geoveil.aggregator.reports import ID_BYTES
 from geoveil.aggregator.store.migrate import require_current, schema_version
 from geoveil.aggregator.store.opening import open_store
 from geoveil.aggregator.store.schema import CAMPAIGN, REPORT_COUNT
 from geoveil.aggregator.store.sql import SQLStore
-from geoveil.campaign import decode, digest
+from geoveil.campaign import decode, digest, open_envelope
 from geoveil.gp import GeoVeilError, ParameterError
 from geoveil.gp.estimation import Accumulator
 from geoveil.simulation.scale.export_table import (

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.aggregator.publication import open_envelope
-from geoveil.campaign import Campaign, decode
+from geoveil.campaign import Campaign, decode, open_envelope
 from geoveil.gp import GeoVeilError
 from geoveil.gp.estimation import Accumulator
 from geoveil.simulation.scale.export import FORMAT, MANIFEST, ExportError
