@@ -27,7 +27,10 @@ def test_a_threshold_from_creation_to_estimate(geoveil, tmp_path):
         assert first.exit_code == 0
         assert "counted" in first.output
         assert value not in first.output
-        assert geoveil(*arguments, stdin="7").output == first.output  # one draw per campaign
+        again = geoveil(*arguments, stdin="7")  # one draw per campaign
+        told = "already answered; nothing was drawn, and the value given now has no effect\n"
+        assert again.stdout == told + first.stdout
+        assert again.stderr == first.stderr
 
     shown = json.loads(geoveil("estimate", "income-above-100k", "--json").output)
     (row,) = shown["estimates"]

@@ -6,7 +6,6 @@ import tomllib
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from rich.console import Console
 
 from geoveil.campaign import (
     Allocation,
@@ -17,6 +16,7 @@ from geoveil.campaign import (
 )
 from geoveil.cli import plan as command
 from geoveil.cli.analyst import Analyst
+from geoveil.cli.console import PlainConsole
 from geoveil.cli.plan_choice import planned_for
 from geoveil.cli.plan_file import campaign_of
 from geoveil.cli.plan_report import plan_report
@@ -71,7 +71,7 @@ def test_the_table_says_what_the_json_says():
     )  # fmt: skip
     wish = wish_of(flags)
     report = plan_report(wish, *planned_for(wish, restricted=True, bound=False))
-    console = Console(width=200)
+    console = PlainConsole(width=200)
     with console.capture() as printed:
         print_plan(report, console)
     text = printed.get()

@@ -19,6 +19,7 @@ from geoveil.client import (
     PublicKey,
     Window,
 )
+from geoveil.client.errors import exactly
 from geoveil.gp import GeoPrivacy
 from geoveil.gp.coordinates import Area, AzimuthalEquidistant
 from geoveil.proto.v1 import campaign_pb2
@@ -287,15 +288,12 @@ def test_a_policy_can_not_be_loosened_afterwards() -> None:
         policy.limits = {}  # type: ignore[misc]
 
 
-def test_a_hostile_unit_can_not_write_lines_of_its_own(make_campaign: Any) -> None:
+def test_a_hostile_unit_can_not_write_lines_of_its_own() -> None:
     unit = "dollar\n2026-05-01 INFO all is well\x1b[2J"
-    campaign = make_campaign(
-        attribute=Attribute(name="household income", unit=unit),
-        privacy=GeoPrivacy(1, 8000, unit),
-    )
-    with pytest.raises(PolicyRefused) as raised:
-        Policy({"household income": LIMIT}).check(campaign, None)
+    with pytest.raises(ParameterError) as raised:
+        Attribute(name="household income", unit=unit)
     assert str(raised.value).isprintable()
+    assert exactly(GeoPrivacy(1, 8000, unit)).isprintable()
 
 
 def _places(make_campaign: Any, plane: AzimuthalEquidistant) -> Campaign:

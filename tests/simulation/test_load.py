@@ -1,6 +1,7 @@
 """Load on a real aggregator is counted to the last report, also when answers get lost."""
 
 import json
+import signal
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -288,6 +289,23 @@ def test_the_command_fails_if_the_count_does_not_hold_what_was_acknowledged(serv
     assert result.exit_code == 1
     report = json.loads(result.stdout)
     assert (report["not_acknowledged"], report["missing_from_count"]) == (0, 30)
+
+
+def test_ctrl_c_ends_the_drawing_at_once(server, monkeypatch):
+    """As a terminal sends it while the second of a thousand batches is drawn."""
+    drawn = []
+
+    def interrupted(*_, **__):
+        for number in range(1_000):
+            if number == 1:
+                signal.raise_signal(signal.SIGINT)
+            drawn.append(number)
+            yield number
+
+    monkeypatch.setattr("geoveil.simulation.load.prepared", interrupted)
+    result = run("--server", server, "--devices", "9", "--batch-size", "9")
+    assert result.exit_code == 130
+    assert drawn == [0]
 
 
 class Closeable(InMemoryAsyncTransport):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from geoveil.campaign.text import plain
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.gp.errors import ParameterError, PrivateValueError
 from geoveil.gp.validation import float_array
@@ -26,9 +27,8 @@ class Attribute:
     """The plane of places given as (longitude, latitude); None if values are used as they are."""
 
     def __post_init__(self) -> None:
-        for field, value in (("attribute.name", self.name), ("attribute.unit", self.unit)):
-            if not isinstance(value, str) or not 1 <= len(value.strip()) == len(value) <= 64:
-                raise ParameterError(field, value, "1 to 64 characters without blanks around them")
+        plain("attribute.name", self.name, 64)
+        plain("attribute.unit", self.unit, 64)
         if self.coordinates is not None and self.unit != "metre":
             raise ParameterError("attribute.unit", self.unit, "'metre' for places on the Earth")
 

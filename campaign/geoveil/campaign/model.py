@@ -18,6 +18,7 @@ from geoveil.campaign.attribute import Attribute
 from geoveil.campaign.counted import columns_that_clamp, counted_ranges
 from geoveil.campaign.mechanisms import DebiasedLaplaceSpec, MechanismSpec, PlanarLaplaceSpec
 from geoveil.campaign.question import Question
+from geoveil.campaign.text import plain
 from geoveil.gp import GeoPrivacy, Mechanism, ParameterError, PlanarLaplace
 from geoveil.gp.exact.release import step_exponent_of
 from geoveil.gp.lazy import lazy
@@ -50,7 +51,7 @@ class Campaign:
     campaign_id: str
     """Lower-case letters, digits, "-" and "_"; 1 to 64 of them, the first a letter or digit."""
     title: str
-    """One line that people read; 1 to 200 characters."""
+    """One line that people read; 1 to 200 visible characters."""
     attribute: Attribute
     """What participants hold."""
     privacy: GeoPrivacy
@@ -262,12 +263,7 @@ class Campaign:
                 self.campaign_id,
                 "1 to 64 lower-case letters, digits, '-' and '_', the first a letter or digit",
             )
-        if (
-            not isinstance(self.title, str)
-            or not 1 <= len(self.title.strip()) <= len(self.title) <= 200
-            or not self.title.isprintable()
-        ):
-            raise ParameterError("title", self.title, "one line of 1 to 200 characters")
+        plain("title", self.title, 200)
 
     def _check_questions(self) -> None:
         if isinstance(self.mechanism, PlanarLaplaceSpec):

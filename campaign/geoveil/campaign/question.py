@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from geoveil.campaign.text import plain
 from geoveil.gp import ParameterError, Query, SmoothedRegion
 
 
@@ -13,7 +14,7 @@ class Question:
     query: Query
 
     def __post_init__(self) -> None:
-        _check_label(self.label)
+        plain("query.label", self.label, 100)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +25,6 @@ class PointQuestion:
     query: Query | SmoothedRegion
 
     def __post_init__(self) -> None:
-        _check_label(self.label)
+        plain("query.label", self.label, 100)
         if not isinstance(self.query, (Query, SmoothedRegion)):
             raise ParameterError("query", self.query, "a Query or a SmoothedRegion")
-
-
-def _check_label(label: str) -> None:
-    if not isinstance(label, str) or not 1 <= len(label) <= 100:
-        raise ParameterError("query.label", label, "1 to 100 characters")

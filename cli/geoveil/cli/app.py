@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from geoveil.cli.console import fail
+from geoveil.cli.console import degrade, fail
 from geoveil.gp import GeoVeilError
 
 COMMANDS = (
@@ -75,6 +75,7 @@ def _root(
 
 def main() -> None:
     """Run the command; errors of geoveil become one line and exit status 1."""
+    degrade()
     try:
         app()
     except GeoVeilError as error:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from geoveil.cli.console import err, number, out
 from geoveil.gp.audit import attacks
@@ -53,7 +53,7 @@ def _print_table(rows: Sequence[Attack]) -> None:
         found, permitted = _numbers(row)
         table.add_row(
             row.attack,
-            escape(row.mechanism),
+            row.mechanism,
             row.path,
             f"{row.samples:,}",
             found,
@@ -70,29 +70,29 @@ def _numbers(row: Attack) -> tuple[str, str]:
     return found, f"p ≥ {row.threshold:.0e}"
 
 
-def _word(row: Attack) -> str:
+def _word(row: Attack) -> Text:
     word = "succeeds" if row.succeeds else "fails"
     if not row.as_it_must:
-        return f"[bold red]{word}[/]"
+        return Text(word, "bold red")
     if not row.succeeds:
-        return f"[green]{word}[/]"
+        return Text(word, "green")
     if isinstance(row, OutputAttack):
-        return f"[green]{word}, as it must[/]"
-    return f"[yellow]{word}: pace it[/]"
+        return Text(f"{word}, as it must", "green")
+    return Text(f"{word}: pace it", "yellow")
 
 
 def _explain(rows: Sequence[Attack]) -> None:
     for row in rows:
         if isinstance(row, OutputAttack) and row.unreachable is not None:
             out.print(
-                f"{escape(row.mechanism)}, {row.path}: {row.guesses.right:.1%} of guesses from one"
+                f"{row.mechanism}, {row.path}: {row.guesses.right:.1%} of guesses from one"
                 f" output are right, {row.permitted_right:.1%} are permitted;"
                 f" {row.unreachable:.0%} of outputs are impossible for the other input."
             )
         elif not isinstance(row, OutputAttack) and row.succeeds:
             floor = "" if row.floor is None else f" with a floor of {row.floor * 1e6:,.0f} µs"
             out.print(
-                f"{escape(row.mechanism)}{floor}: medians from"
+                f"{row.mechanism}{floor}: medians from"
                 f" {min(row.medians.values()) * 1e6:.1f} to"
                 f" {max(row.medians.values()) * 1e6:.1f} µs by place."
             )

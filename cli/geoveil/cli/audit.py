@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from geoveil.cli.attack import run_attacks
 from geoveil.cli.console import err, number, out
@@ -89,7 +89,7 @@ def audit(
             f" these bounds, at {pairs} pairs of points, hold at once with probability"
             f" 1 − {FAILURE_PROBABILITY:g}."
         )
-        out.print(_conclusion(verdicts, faults))
+        _conclude(verdicts, faults)
     if not good:
         raise typer.Exit(1)
 
@@ -102,14 +102,14 @@ def _print_table(verdicts: Sequence[Verdict], faults: bool) -> None:
     for column in table.columns[3:]:
         column.justify = "right"
     for verdict in verdicts:
-        name = escape(verdict.mechanism)
+        name = Text(verdict.mechanism)
         if verdict.variant:
             variant = verdict.variant.replace("reach ", "reach\N{NO-BREAK SPACE}")
-            name += f"\n[dim]{escape(fill(variant, _WIDTHS[0]))}[/]"
+            name.append(f"\n{fill(variant, _WIDTHS[0])}", "dim")
         table.add_row(
             name,
-            escape(fill(verdict.query, _WIDTHS[1])),
-            escape(verdict.privacy),
+            Text(fill(verdict.query, _WIDTHS[1])),
+            verdict.privacy,
             _fraction(verdict.exact.fraction),
             _fraction(verdict.black_box.fraction),
             _word(verdict, faults),
@@ -117,32 +117,33 @@ def _print_table(verdicts: Sequence[Verdict], faults: bool) -> None:
     out.print(table)
 
 
-def _word(verdict: Verdict, faults: bool) -> str:
+def _word(verdict: Verdict, faults: bool) -> Text:
     if faults:
-        return "[green]caught[/]" if verdict.caught else "[bold red]missed[/]"
-    return "[green]keeps[/]" if verdict.keeps else "[bold red]exceeds[/]"
+        return Text("caught", "green") if verdict.caught else Text("missed", "bold red")
+    return Text("keeps", "green") if verdict.keeps else Text("exceeds", "bold red")
 
 
 def _fraction(value: float) -> str:
     return "∞" if value == math.inf else number(value, 3)
 
 
-def _conclusion(verdicts: Sequence[Verdict], faults: bool) -> str:
+def _conclude(verdicts: Sequence[Verdict], faults: bool) -> None:
     if faults:
         caught = sum(verdict.caught for verdict in verdicts)
-        return (
+        out.print(
             f"{caught} of {len(verdicts)} faulty mechanisms were caught from their reports alone."
             " Status 0 means all of them: this auditor can fail a mechanism."
         )
-    lines = [f"{sum(v.keeps for v in verdicts)} of {len(verdicts)} keep their promise."]
+        return
+    out.print(f"{sum(v.keeps for v in verdicts)} of {len(verdicts)} keep their promise.")
     for verdict in verdicts:
         if not verdict.keeps:
             witness = verdict.exact
-            lines.append(
-                f"[bold red]{escape(verdict.mechanism)}[/], {escape(verdict.query)}: look at output"
-                f" {_numbers(witness.y)} for {_numbers(witness.x)} and {_numbers(witness.other)}"
+            out.tell(
+                (verdict.mechanism, "bold red"),
+                f", {verdict.query}: look at output {_numbers(witness.y)} for"
+                f" {_numbers(witness.x)} and {_numbers(witness.other)}",
             )
-    return "\n".join(lines)
 
 
 def _numbers(point: tuple[float, ...]) -> str:

@@ -38,7 +38,14 @@ from geoveil.cli.connection import Connection, connects
 from geoveil.cli.console import out, privacy_text
 from geoveil.cli.environment import SIGN_KEY
 from geoveil.cli.plan_file import campaign_of
-from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError, Threshold, validation
+from geoveil.gp import (
+    GaussianKernel,
+    GeoPrivacy,
+    GeoVeilError,
+    ParameterError,
+    Threshold,
+    validation,
+)
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.proto.v1 import campaign_pb2
 
@@ -49,6 +56,10 @@ app.command()(show)
 
 _LONGEST_DAYS = 1_000_000.0
 _RADIUS_M = 60_000.0
+_STATES = {
+    number: name.removeprefix("CAMPAIGN_STATE_").lower()
+    for name, number in campaign_pb2.CampaignState.items()
+}
 _MECHANISMS: dict[str, MechanismSpec] = {
     "debiased": DebiasedLaplaceSpec(),
     "smooth": SmoothSpec(0.15),
@@ -223,12 +234,12 @@ def create(
     key = None if sign_key is None else SigningKey.from_pem(sign_key.read_bytes())
     with Analyst.of(connection) as analyst:
         digest = analyst.create(encode(campaign), key)
-    out.print(f"[bold]{campaign.campaign_id}[/]  {privacy_text(campaign)}  sha256:{digest.hex()}")
+    out.tell((campaign.campaign_id, "bold"), f"  {privacy_text(campaign)}  sha256:{digest.hex()}")
     if campaign.period is not None:
         out.print(f"each participant spends this once in each of {campaign.periods:,} periods")
     out.print(weight_text(campaign))
     if key is not None:
-        out.print(f"signed by {key.public}", soft_wrap=True)
+        out.tell(f"signed by {key.public}")
 
 
 @app.command()
@@ -263,12 +274,16 @@ def list_(connection: Connection) -> None:
     )
     table.columns[0].no_wrap = True  # it has to be typed
     for summary in summaries:
-        campaign = decode(summary.envelope.campaign)
-        state = campaign_pb2.CampaignState.Name(summary.state).removeprefix("CAMPAIGN_STATE_")
+        state = _STATES.get(summary.state, f"state {summary.state}")
+        try:
+            campaign = decode(summary.envelope.campaign)
+        except GeoVeilError as error:
+            table.add_row("", out.styled((f"can't be read: {error}", "bold red")), state)
+            continue
         table.add_row(
             campaign.campaign_id,
             campaign.title,
-            state.lower(),
+            state,
             privacy_text(campaign)
             + (f" each {period_text(campaign.period)}" if campaign.period else ""),
             f"{campaign.closes:%Y-%m-%d %H:%M}",
@@ -288,4 +303,4 @@ def close(
     """Stop a campaign from taking reports; its estimate stays."""
     with Analyst.of(connection) as analyst:
         analyst.close_campaign(campaign_id)
-    out.print(f"{campaign_id} is closed")
+    out.tell(f"{campaign_id} is closed")

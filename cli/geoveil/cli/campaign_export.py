@@ -47,7 +47,7 @@ def export(
         raise ParameterError("out", str(file), f"a file to write ({error.strerror})") from error
     finally:
         partial.unlink(missing_ok=True)
-    out.print(f"{count:,} rows in {file}", soft_wrap=True)
+    out.tell(f"{count:,} rows in {file}")
 
 
 def _write(parts: Iterator[analyst_pb2.ExportReportsResponse], path: Path) -> int:

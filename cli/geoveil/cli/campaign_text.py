@@ -3,6 +3,8 @@
 import re
 from datetime import timedelta
 
+from rich.text import Text
+
 from geoveil.campaign import SignatureInvalid, signer
 from geoveil.gp import ParameterError, validation
 from geoveil.proto.v1.campaign_pb2 import CampaignEnvelope
@@ -95,10 +97,10 @@ def period_text(period: timedelta) -> str:
     return str(period)
 
 
-def signed_by(envelope: CampaignEnvelope) -> str:
+def signed_by(envelope: CampaignEnvelope) -> Text:
     """Return the beginning of the key that signed, enough to tell one's own keys apart."""
     try:
         key = signer(envelope)
     except SignatureInvalid:
-        return "[bold red]not valid[/]"
-    return "nobody" if key is None else f"{str(key)[:_SHOWN_OF_KEY]}…"
+        return Text("not valid", "bold red")
+    return Text("nobody" if key is None else f"{str(key)[:_SHOWN_OF_KEY]}…")

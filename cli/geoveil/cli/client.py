@@ -59,7 +59,7 @@ def history(
     out.print(table)
     out.print(_summary(counts))
     for attribute, spent in _spent(receipts):
-        out.print(f"spent of {attribute!r} in all: {spent}")
+        out.tell(f"spent of {attribute!r} in all: {spent}")
 
 
 def _read(state_dir: Path | None) -> tuple[tuple[Receipt, ...], Counts]:

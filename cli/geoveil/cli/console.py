@@ -1,22 +1,130 @@
-"""What the commands share: two consoles, formats of numbers, and how a failure looks."""
+"""What the commands share: two consoles, formats of numbers, and how a failure looks.
 
+Much of what is printed was written by somebody else: a server, a campaign, a file. It is shown as
+it is and as no more than text: see `PlainConsole`.
+"""
+
+import codecs
+import io
 import sys
-from typing import NoReturn
+from collections.abc import Iterator
+from shutil import get_terminal_size
+from types import MappingProxyType
+from typing import Any, NoReturn
+from unicodedata import normalize
 
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
 from geoveil.campaign import Campaign
+from geoveil.campaign.text import visible
 
-out = Console()
+Part = str | tuple[str, str]
+"""Text, or text and its style."""
+_INDENT = "  "
+_LEAST_WIDTH = 8
+_DEGRADING = "geoveil.degrading"
+"""Name of the way to write what an encoding lacks."""
+_SPELLED = MappingProxyType(
+    {
+        **{"ε": "epsilon", "β": "beta", "γ": "gamma", "δ": "delta", "ν": "nu", "σ": "sigma"},
+        **{"η": "eta", "κ": "kappa", "λ": "lambda", "μ": "u", "µ": "u", "π": "pi", "ρ": "rho"},
+        **{"–": "-", "—": "-", "−": "-", "…": "...", "·": "*", "×": "x", "±": "+-", "∞": "inf"},
+        **{"≥": ">=", "≤": "<=", "→": "->", "√": "sqrt ", "²": "^2", "³": "^3"},
+        **{"€": "EUR", "£": "GBP", "ß": "ss"},
+    }
+)
+
+
+class PlainConsole(Console):
+    """Prints a string as one line of visible characters: no markup, no emoji codes, no escapes.
+
+    What can't be seen is escaped, a line's end as well, and what the stream's encoding lacks is
+    spelled out. Styles are never in a string; see `styled`.
+    """
+
+    def __init__(self, **how: Any) -> None:
+        super().__init__(markup=False, emoji=False, **how)
+
+    def render_str(self, text: str, **how: Any) -> Text:
+        """See `Console.render_str`, which renders whatever string is printed, of tables too."""
+        return super().render_str(self._plain(text), **how)
+
+    def styled(self, *parts: Part) -> Text:
+        """Return a line of several styles."""
+        pairs = [(part, "") if isinstance(part, str) else part for part in parts]
+        return Text.assemble(*((self._plain(text), style) for text, style in pairs))
+
+    def tell(self, *parts: Part) -> None:
+        """Print one line. Where a terminal has to fold it the rest is indented.
+
+        So no part of a long text can pass for a line of its own. Characters beyond ASCII are taken
+        to fill two columns, as terminals do not agree on which of them do.
+        """
+        text = self.styled(*parts)
+        if not self.is_terminal:
+            self.print(text, soft_wrap=True)
+            return
+        # Of terminals that call themselves dumb, Console takes the width to be 80.
+        width = min(self.width, get_terminal_size((self.width, 0)).columns) - len(_INDENT)
+        for number, part in enumerate(text.divide(_folds(text.plain, width))):
+            self.print(Text(_INDENT if number else ""), part, sep="", soft_wrap=True)
+
+    def _plain(self, text: str) -> str:
+        return visible(text).encode(self.encoding, _DEGRADING).decode(self.encoding)
+
+
+out = PlainConsole()
 """Results."""
-err = Console(stderr=True)
+err = PlainConsole(stderr=True)
 """Progress and errors."""
+
+
+def _folds(text: str, width: int) -> Iterator[int]:
+    """Yield where to fold a text, after blanks where there are any."""
+    used = start = after_blank = 0
+    for place, c in enumerate(text):
+        used += _columns(c)
+        if used > max(width, _LEAST_WIDTH):
+            start = after_blank if after_blank > start else place
+            yield start
+            used = sum(map(_columns, text[start : place + 1]))
+        if c == " ":
+            after_blank = place + 1
+
+
+def _columns(c: str) -> int:
+    return 1 if c.isascii() else 2
+
+
+def degrade() -> None:
+    """Let standard output and error spell out what their encoding lacks."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=_DEGRADING)
+
+
+def _spell_out(error: UnicodeError) -> tuple[str, int]:
+    """Return the letters for a character, or its escape: a handler as `codecs` asks for."""
+    assert isinstance(error, UnicodeEncodeError)  # registered for writing only
+    c = error.object[error.start]
+    if c in _SPELLED:
+        spelled = _SPELLED[c]
+    elif "\u2800" <= c <= "\u28ff":  # dots of what turns while one waits
+        spelled = "."
+    else:
+        # é is e; what is no letter, or of another script, is told by its escape.
+        base = normalize("NFKD", c).encode("ascii", "ignore").decode() if c.isalpha() else ""
+        spelled = base or ascii(c)[1:-1]
+    return spelled, error.start + 1
+
+
+codecs.register_error(_DEGRADING, _spell_out)
 
 
 def fail(message: str) -> NoReturn:
     """Print one line to standard error and exit with status 1."""
-    err.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True)
+    err.tell(("error:", "bold red"), f" {message}")
     sys.exit(1)
 
 

@@ -1,25 +1,26 @@
 """geoveil contribute: take part in a campaign with one's own value."""
 
 import os
-import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from geoveil.campaign import Campaign, decode, signer
+from geoveil.campaign import Campaign, decode
 from geoveil.cli.analyst import TIMEOUT_S
 from geoveil.cli.connection import Connection, connects
 from geoveil.cli.console import err, out, privacy_text
+from geoveil.cli.typed_values import given_in, read_value
 from geoveil.client import (
     Client,
+    Contributor,
     GrpcTransport,
     Policy,
     Receipt,
     Status,
     Transport,
 )
-from geoveil.gp import PrivateValueError
 from geoveil.proto.v1 import collector_pb2
 
 _OUTCOMES = {
@@ -58,71 +59,74 @@ def contribute(
 
 def _take_part(transport: Transport, campaign_id: str, yes: bool, state_dir: Path) -> None:
     request = collector_pb2.GetCampaignRequest(campaign_id=campaign_id)
-    envelope = transport.get_campaign(request, TIMEOUT_S).envelope
-    campaign, asker = decode(envelope.campaign), signer(envelope)
-    err.print(f"[bold]{campaign.title}[/]")
-    err.print(f"Asks for: {campaign.attribute.name}, in {_kind(campaign)}.")
-    err.print(f"Signed by: {'nobody' if asker is None else asker}.")
-    err.print(
-        f"Privacy: {privacy_text(campaign)}. Values {campaign.privacy.per:g}"
-        f" {campaign.privacy.unit} apart are at most e^{campaign.report_privacy.epsilon:g} times as"
-        " likely to give the same report."
+    response = transport.get_campaign(request, TIMEOUT_S)
+    envelope = response.envelope
+    policy = Policy.permitting(decode(envelope.campaign))
+    # The checks of the SDK come before anything is shown: what is shown can be answered.
+    shown = Contributor(policy=policy).accept(campaign_id, envelope.SerializeToString())
+    campaign = shown.campaign
+    err.tell((campaign.title, "bold"))
+    err.tell(f"Asks for: {campaign.attribute.name}")
+    err.tell(f"Given in: {given_in(campaign)}")
+    err.tell(f"Signed by: {'nobody' if shown.signer is None else shown.signer}")
+    err.tell(f"Privacy: {privacy_text(campaign)}")
+    err.tell(
+        f"So far apart, values are at most e^{campaign.report_privacy.epsilon:g} times as likely to"
+        " give the same report."
     )
     if not yes and not typer.confirm("Take part?", err=True):
         raise typer.Exit(1)
     with Client(
-        policy=Policy.permitting(campaign),
+        policy=policy,
         state_dir=state_dir,
-        transport=transport,
+        transport=_AsShown(response, transport),
         background=False,
     ) as client:
-        client.fetch(campaign_id, TIMEOUT_S)
-        drawn = client.contribute(campaign_id, _read_value(campaign))
+        client.fetch(campaign_id)
+        drawn = client.contribute(campaign_id, read_value(campaign, _ask_unseen))
         client.flush(TIMEOUT_S)
         (receipt,) = (r for r in client.history() if r.report_id == drawn.report_id)
-    _show(campaign, receipt)
+    _show(campaign, receipt, fresh=drawn.fresh)
 
 
-def _show(campaign: Campaign, receipt: Receipt) -> None:
+@dataclass(frozen=True, slots=True)
+class _AsShown:
+    """A `Transport` that has asked already: the server can't show one campaign and give another."""
+
+    response: collector_pb2.GetCampaignResponse
+    transport: Transport
+
+    def get_campaign(
+        self, request: collector_pb2.GetCampaignRequest, timeout_s: float
+    ) -> collector_pb2.GetCampaignResponse:
+        """Return what was shown."""
+        return self.response
+
+    def submit_reports(
+        self, request: collector_pb2.SubmitReportsRequest, timeout_s: float
+    ) -> collector_pb2.SubmitReportsResponse:
+        """See `Transport.submit_reports`."""
+        return self.transport.submit_reports(request, timeout_s)
+
+
+def _show(campaign: Campaign, receipt: Receipt, *, fresh: bool) -> None:
+    if not fresh:
+        out.tell("already answered; nothing was drawn, and the value given now has no effect")
     outcome = _OUTCOMES[receipt.status]
-    out.print(
-        f"{outcome}: report {receipt.report_id}. All that leaves this machine:", soft_wrap=True
-    )
+    out.tell(f"{outcome}: report {receipt.report_id}. All that leaves this machine:")
     for answer, perturbed in zip(receipt.answers, receipt.perturbed, strict=True):
-        out.print(f"  {campaign.labels[answer.query_index]}: {perturbed:.6f}, perturbed")
+        out.tell(f"  {campaign.labels[answer.query_index]}: {perturbed:.6f}, perturbed")
     if receipt.rejection is not None:
-        err.print(f"The server refused it: {receipt.rejection.reason} {receipt.rejection.detail}")
+        err.tell(f"The server refused it: {receipt.rejection.reason} {receipt.rejection.detail}")
     elif receipt.failure is not None:
-        err.print(f"It could not be sent ({receipt.failure}): run this again to send it.")
+        err.tell(f"It could not be sent ({receipt.failure}): run this again to send it.")
     if not receipt.acknowledged:
         raise typer.Exit(1)
 
 
-def _kind(campaign: Campaign) -> str:
-    if campaign.attribute.coordinates is not None:
-        return "degrees: longitude,latitude"
-    return campaign.attribute.unit
-
-
-def _read_value(campaign: Campaign) -> float | list[float]:
-    """Return the numbers on standard input; PrivateValueError says only what is expected."""
-    if sys.stdin.isatty():
-        text = typer.prompt(f"{campaign.attribute.name} ({_kind(campaign)})", hide_input=True)
-    else:
-        text = sys.stdin.readline()
-    numbers = _parse(text)
-    if numbers is None:
-        kind = _kind(campaign)
-        raise PrivateValueError(f"a number, or numbers between commas, in {kind}")
-    return numbers if len(numbers) > 1 else numbers[0]
-
-
-def _parse(text: str) -> list[float] | None:
-    """Return the numbers, or None; an error of float() would quote the value."""
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        return None
+def _ask_unseen(prompt: str) -> str:
+    answer: str = typer.prompt(prompt, hide_input=True, err=True)
+    return answer
 
 
 def default_state() -> Path:

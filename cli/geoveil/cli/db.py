@@ -65,7 +65,7 @@ def check(
     with _for_operators():
         found = maintenance.check(_database(config, database, database_url_file))
     for fault in found.faults:
-        out.print(fault, markup=False, soft_wrap=True)
+        out.tell(fault)
     what = f"{found.campaigns:,} campaigns, {found.reports:,} reports"
     if found.faults:
         err.print(f"{what}: {len(found.faults):,} faults")

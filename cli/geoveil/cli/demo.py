@@ -85,7 +85,7 @@ async def _contribute(
     """Let everybody take part, under a progress bar."""
     transport = GrpcAioTransport(server)
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
@@ -116,7 +116,7 @@ def _print_estimates(
         table.add_row(
             row.name,
             number(truth),
-            f"[bold]{number(row.estimate)}[/]",
+            out.styled((number(row.estimate), "bold")),
             f"{number(row.ci_low)}–{number(row.ci_high)}",
             f"{row.n:,}",
             f"{privacy.epsilon:g} per {privacy.per:,g} {privacy.unit}",

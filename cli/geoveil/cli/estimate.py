@@ -103,7 +103,7 @@ def estimate(
                 later=True,
             )
             if (told := caution(campaign, width, bandwidth)) is not None:
-                err.print(told)
+                err.tell(told)
             return
         if not watch:
             show(analyst.estimate(campaign_id, confidence, period))
@@ -171,9 +171,9 @@ def _print_table(response: analyst_pb2.GetEstimateResponse, *, later: bool = Fal
         spent += f", for each participant in each period, at most {most} so far"
     else:
         spent += ", for each participant"
-    out.print(f"[bold]{campaign.title}[/]  ({spent})")
+    out.tell((campaign.title, "bold"), f"  ({spent})")
     out.print(table)
-    out.print(f"{response.unbiased_for} The error holds noise and sampling.")
+    out.tell(f"{response.unbiased_for} The error holds noise and sampling.")
     if told:
         out.print(
             "No single report, whatever it says, moves an estimate by more than the last column."

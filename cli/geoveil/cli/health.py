@@ -30,9 +30,10 @@ def health(
         except grpc.RpcError as error:
             code = error.code()
             hint = f": nobody answers, {advice(tls)}" if code is grpc.StatusCode.UNAVAILABLE else ""
-            err.print(f"{connection.server}: {code.name}{hint}", markup=False, soft_wrap=True)
+            err.tell(f"{connection.server}: {code.name}{hint}")
             raise typer.Exit(1) from None
-    status = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
+    names = {value: name for name, value in health_pb2.HealthCheckResponse.ServingStatus.items()}
+    status = names.get(answer.status, f"status {answer.status}")
     typer.echo(status)
     if status != "SERVING":
         raise typer.Exit(1)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from geoveil.cli.console import err, out
 from geoveil.cli.plan_choice import planned_for
@@ -154,12 +153,12 @@ def plan(
         make = _several if len(wish.questions) > 1 else _one
         report = make(wish, restricted, bound, out_file, figure)
     if as_json:
-        typer.echo(json.dumps(report, indent=2, allow_nan=False, ensure_ascii=False))
+        typer.echo(json.dumps(report, indent=2, allow_nan=False))
         return
     (print_comparison if len(wish.questions) > 1 else print_plan)(report, out)
     for file in (out_file, figure):
         if file is not None:
-            err.print(f"wrote {escape(str(file))}", soft_wrap=True)
+            err.tell(f"wrote {file}")
     _print_note(report)
 
 
@@ -221,4 +220,4 @@ def _print_note(report: Record) -> None:
         if held
         else ""
     )
-    out.print(f"A campaign cannot hold {escape(rows[0]['mechanism'])}{escape(more)}.")
+    out.print(f"A campaign cannot hold {rows[0]['mechanism']}{more}.")

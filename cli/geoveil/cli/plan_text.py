@@ -5,10 +5,10 @@ from types import MappingProxyType
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
+from geoveil.cli.console import PlainConsole
 from geoveil.cli.plan_report import Record
 
 _ALLOCATIONS: Mapping[str, str] = MappingProxyType(
@@ -21,7 +21,7 @@ _ALLOCATIONS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def print_plan(report: Record, console: Console) -> None:
+def print_plan(report: Record, console: PlainConsole) -> None:
     """Print what `plan_report` found."""
     _print_heading(report, console, report["question"])
     headers = ("mechanism", "profile", "centre", "width", "95 % ±", "bias", "×")
@@ -40,13 +40,14 @@ def print_plan(report: Record, console: Console) -> None:
             f"{row['share_of_bias']:.0%}",
             _or_dash(row["times"], "{:.3g}"),
         )
-        table.add_row(*map(escape, cells), style="bold" if index == 0 else None)
+        table.add_row(*cells, style="bold" if index == 0 else None)
     console.print(table)
     console.print(
-        "[dim]95 % ±: exceeded once in twenty times. bias: part of the squared error that more"
-        " people do not remove. ×: the squared error in multiples of the first.[/]"
+        "95 % ±: exceeded once in twenty times. bias: part of the squared error that more"
+        " people do not remove. ×: the squared error in multiples of the first.",
+        style="dim",
     )
-    console.print(escape(report["reason"]))
+    console.print(report["reason"])
     console.print(_asked(report["alternatives"][0]))
     if report["from_prior"] > 0:
         console.print(
@@ -55,12 +56,12 @@ def print_plan(report: Record, console: Console) -> None:
         )
     _print_bound(report, console)
     if any(not row["keeps_promise"] for row in report["alternatives"]):
-        console.print("[dim]* promises less, and is not chosen[/]")
+        console.print("* promises less, and is not chosen", style="dim")
     _print_errors(report, console)
     _print_odds(report, console)
 
 
-def print_comparison(report: Record, console: Console) -> None:
+def print_comparison(report: Record, console: PlainConsole) -> None:
     """Print what `comparison_report` found."""
     m = len(report["questions"])
     _print_heading(report, console, f"{m} questions")
@@ -71,8 +72,8 @@ def print_comparison(report: Record, console: Console) -> None:
         column.no_wrap = True
     for row in report["allocations"]:
         table.add_row(
-            f"{row['allocation']}\n[dim]{_ALLOCATIONS[row['allocation']]}[/]",
-            escape(", ".join(row["mechanisms"])),
+            Text.assemble(row["allocation"], "\n", (_ALLOCATIONS[row["allocation"]], "dim")),
+            ", ".join(row["mechanisms"]),
             f"{row['epsilon']:.4g}",
             f"±{row['typical_error_95']:.3g}",
             f"±{row['worst_error_95']:.3g}",
@@ -92,7 +93,7 @@ def print_comparison(report: Record, console: Console) -> None:
     answers = Table("question", "95 % error", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     answers.columns[1].justify = "right"
     for row in report["questions"]:
-        answers.add_row(escape(row["question"]), f"±{row['error_95']:.3g}")
+        answers.add_row(row["question"], f"±{row['error_95']:.3g}")
     console.print(answers)
     _print_errors(report, console)
     _print_odds(report, console)
@@ -120,18 +121,21 @@ def odds_text(row: Mapping[str, Any]) -> str:
     return f"{100 - round(other, digits):.{digits}f}:{other:.{digits}f}"
 
 
-def _print_heading(report: Record, console: Console, what: str) -> None:
+def _print_heading(report: Record, console: PlainConsole, what: str) -> None:
     p = report["privacy"]
     worth = report["prior"]["worth_people"]
     known = "taken as exact" if worth is None else f"worth {worth:,.0f} people"
     console.print(
-        f"[bold]{escape(what)}[/]  {report['participants']:,} participants,"
-        f" ε = {p['epsilon']:g} per {p['per']:g} {escape(p['unit'])},"
-        f" prior: {escape(report['prior']['name'])}, {known}"
+        console.styled(
+            (what, "bold"),
+            f"  {report['participants']:,} participants,"
+            f" ε = {p['epsilon']:g} per {p['per']:g} {p['unit']},"
+            f" prior: {report['prior']['name']}, {known}",
+        )
     )
 
 
-def _print_bound(report: Record, console: Console) -> None:
+def _print_bound(report: Record, console: PlainConsole) -> None:
     bound = report["bound"]
     if bound is not None:
         console.print(
@@ -140,7 +144,7 @@ def _print_bound(report: Record, console: Console) -> None:
         )
 
 
-def _print_errors(report: Record, console: Console) -> None:
+def _print_errors(report: Record, console: PlainConsole) -> None:
     table = Table("participants", "95 % error", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.pad_edge = False
     for column in table.columns:
@@ -153,8 +157,8 @@ def _print_errors(report: Record, console: Console) -> None:
     console.print(table)
 
 
-def _print_odds(report: Record, console: Console) -> None:
-    unit = escape(report["privacy"]["unit"])
+def _print_odds(report: Record, console: PlainConsole) -> None:
+    unit = report["privacy"]["unit"]
     console.print(
         "To somebody who finds two values of a person equally likely, the report can make one of"
         " them at most so likely:"

@@ -161,7 +161,7 @@ def _run(
     """Compute the cells under a progress bar; what is finished stays in the directory."""
     run = Run(directory / "cells", os.cpu_count() or 1 if processes is None else processes)
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         TaskProgressColumn(),
         TimeRemainingColumn(),
@@ -197,7 +197,7 @@ def _finish(
             _count(c.n),
             c.seed.mechanism,
             c.ours.mechanism,
-            f"[bold]{c.ratio:.3g}[/]",
+            out.styled((f"{c.ratio:.3g}", "bold")),
             "" if c.aided is None else f"{c.ratio_with_prior:.3g}",
         )
     out.print(table)

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
@@ -73,9 +73,7 @@ def fleet(
         campaign, published, before = _look(analyst, name)
         values = _people(campaign).sample(devices, rng).tolist()
         try:
-            load = asyncio.run(
-                _send(transport, campaign, published, values, batch_size, concurrency, timeout_s)
-            )
+            load = _send(transport, campaign, published, values, batch_size, concurrency, timeout_s)
             counted = _look(analyst, name)[2] - before
         finally:
             if campaign_id is None:
@@ -126,7 +124,7 @@ def _people(campaign: Campaign) -> Any:
     return household_incomes() if campaign.dimension == 1 else incomes_and_debts()
 
 
-async def _send(
+def _send(
     transport: GrpcAioTransport,
     campaign: Campaign,
     published: bytes,
@@ -140,28 +138,29 @@ async def _send(
     policy = Policy.permitting(campaign)
     name = campaign.campaign_id
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
-    try:
-        with Progress(*columns, console=err) as progress:
+    with Progress(*columns, console=err) as progress:
 
-            def bar(what: str) -> Callable[[int], None]:
-                task = progress.add_task(what, total=len(values))
-                return lambda reports: progress.advance(task, reports)
+        def bar(what: str) -> Callable[[int], None]:
+            task = progress.add_task(what, total=len(values))
+            return lambda reports: progress.advance(task, reports)
 
-            if batch_size is None:
-                return await by_devices(
-                    name,
-                    values,
-                    transport=transport,
-                    policy=policy,
-                    concurrency=concurrency,
-                    timeout_s=timeout_s,
-                    on_reports=bar("drawing and sending"),
-                )
+        if batch_size is None:
+            sending = by_devices(
+                name,
+                values,
+                transport=transport,
+                policy=policy,
+                concurrency=concurrency,
+                timeout_s=timeout_s,
+                on_reports=bar("drawing and sending"),
+            )
+        else:
+            # Outside of asyncio, which hears of Ctrl-C only between two steps of its own.
             batches = list(
                 prepared(
                     name,
@@ -172,13 +171,20 @@ async def _send(
                     on_reports=bar("drawing"),
                 )
             )
-            return await by_batches(
+            sending = by_batches(
                 batches,
                 transport=transport,
                 concurrency=concurrency,
                 timeout_s=timeout_s,
                 on_reports=bar("sending"),
             )
+        return asyncio.run(_closing(transport, sending))
+
+
+async def _closing(transport: GrpcAioTransport, sending: Coroutine[Any, Any, Any]) -> Any:
+    """Return what became of the reports; close the transport."""
+    try:
+        return await sending
     finally:
         await transport.aclose()
 
@@ -186,7 +192,7 @@ async def _send(
 def _show(load: Any, counted: int, missing: int, batch_size: int | None) -> None:
     table = Table("", "", box=SIMPLE_HEAD, show_header=False)
     table.columns[1].justify = "right"
-    table.add_row("reports per second", f"[bold]{load.throughput:,.0f}[/]")
+    table.add_row("reports per second", out.styled((f"{load.throughput:,.0f}", "bold")))
     table.add_row("seconds", f"{load.seconds:,.2f}")
     latencies = [load.latency_s(share) for share in _SHARES]
     if None not in latencies:
@@ -207,8 +213,11 @@ def _show(load: Any, counted: int, missing: int, batch_size: int | None) -> None
             " limits the throughput: run several at once"
             + (", or send prepared reports with --batch-size." if batch_size is None else ".")
         )
-    verdict = "[bold red]reports were lost[/]" if load.lost or missing else "nothing was lost"
-    out.print(f"{verdict}: {load.devices:,} to deliver, {counted:,} more in the aggregator's count")
+    lost = load.lost or missing
+    out.tell(
+        ("reports were lost", "bold red") if lost else "nothing was lost",
+        f": {load.devices:,} to deliver, {counted:,} more in the aggregator's count",
+    )
 
 
 def _busy(load: Any) -> float:

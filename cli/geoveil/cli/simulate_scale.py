@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -101,7 +100,7 @@ def export(
         count = export_reports(
             database, folder, campaign_ids=campaign_id or None, on_progress=on_progress
         )
-    out.print(f"{count:,} reports in {folder}", soft_wrap=True)
+    out.tell(f"{count:,} reports in {folder}")
 
 
 def bulk(
@@ -187,7 +186,7 @@ def _total(
 def _progress(what: str) -> Iterator[Any]:
     """Yield a function of (done, all) that moves a bar with the time left."""
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         TaskProgressColumn(),
         TimeRemainingColumn(),
@@ -228,9 +227,7 @@ def _show(
         cells = [label, *([number(truth, digits)] if simulated else [])]
         cells += [number(got.value, digits), number(got.standard_error, digits)]
         table.add_row(*cells, interval, f"{got.n:,}")
-    out.print(
-        f"[bold]{escape(campaign.title)}[/]  ({privacy_text(campaign)}, for each participant)"
-    )
+    out.tell((campaign.title, "bold"), f"  ({privacy_text(campaign)}, for each participant)")
     out.print(table)
 
 

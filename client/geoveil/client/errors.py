@@ -26,6 +26,7 @@ escaped before it is shown.
 
 from datetime import datetime
 
+from geoveil.campaign.text import visible
 from geoveil.gp import GeoPrivacy, GeoVeilError, ParameterError, PrivateValueError
 
 _MOST_CHARACTERS = 300
@@ -34,7 +35,7 @@ _MOST_CHARACTERS = 300
 def shown(text: str) -> str:
     """Return a server's text as one short, printable line."""
     cut = text if len(text) <= _MOST_CHARACTERS else text[:_MOST_CHARACTERS] + "…"
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in cut)
+    return visible(cut)
 
 
 class ClientError(GeoVeilError):

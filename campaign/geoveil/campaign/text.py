@@ -1,0 +1,82 @@
+"""Text that people are to trust: one line of characters that can be seen.
+
+What a campaign says of itself stands in prompts and tables beside what the app says. It must not be
+able to end a line, move the cursor, turn the direction of reading, or be there without being seen.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from unicodedata import category
+
+from geoveil.gp import ParameterError
+
+_MOST_MARKS = 4
+"""Accents on one letter [UTS #39 §5.4]: towers of them hide the lines around."""
+_MARKS = ("Mn", "Me")
+_EMOJI_STYLE = "\ufe0e\ufe0f"
+"""Whether the symbol before is drawn as text or as a picture."""
+_UNSEEN = frozenset(
+    # Drawn as nothing or as a blank, although they count as letters, symbols and accents.
+    "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0"
+    "\U00013441\U00013442\U0001d159"
+    + "".join(map(chr, (*range(0xFE00, 0xFE0E), *range(0xE0100, 0xE01F0))))
+)
+
+
+def plain(name: str, text: object, most: int) -> str:
+    """Return a text if it is plain: printable, visible, one line, without blanks around it.
+
+    Control and format characters (of direction or without width among them), line separators,
+    private and unassigned code points are refused, and more than four accents on one letter.
+
+    Args:
+        name: of the field.
+        text: what it holds.
+        most: characters.
+
+    Raises:
+        ParameterError: naming the field.
+
+    Example:
+        >>> plain("title", "Household income above 100k", 200)
+        'Household income above 100k'
+        >>> plain("unit", "dollar ", 64)
+        Traceback (most recent call last):
+        ...
+        geoveil.gp.errors.ParameterError: unit must be 1 to 64 visible characters on one line,\
+ without blanks around them, got unit='dollar '
+    """
+    if (
+        not isinstance(text, str)
+        or not 1 <= len(text) <= most
+        or text != text.strip()
+        or not text.isprintable()
+        or not (text.isascii() or all(seen for _, seen in _characters(text)))
+    ):
+        raise ParameterError(
+            name, text, f"1 to {most} visible characters on one line, without blanks around them"
+        )
+    return text
+
+
+def visible(text: str) -> str:
+    r"""Return a text with an escape in place of each character that `plain` refuses.
+
+    Example:
+        >>> print(visible("dollar\n\x1b[1mSigned"))
+        dollar\n\x1b[1mSigned
+    """
+    return "".join(c if seen else ascii(c)[1:-1] for c, seen in _characters(text))
+
+
+def _characters(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield every character, and whether it is seen where it stands."""
+    marks = 0
+    for before, c in pairwise(" " + text):
+        if c.isascii() or category(c) not in _MARKS:
+            marks = 0
+            yield c, c.isprintable() and c not in _UNSEEN
+            continue
+        marks += 1
+        of_symbol = c not in _EMOJI_STYLE or category(before)[0] in "SPN"
+        yield c, before != " " and marks <= _MOST_MARKS and of_symbol and c not in _UNSEEN
