@@ -14,11 +14,13 @@ import termios
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from random import Random
 
 import pytest
 from typer.testing import CliRunner
 
+from geoveil import cli
 from geoveil.campaign import Attribute, Campaign, Question, SigningKey, digest, encode, seal
 from geoveil.cli.app import app
 from geoveil.cli.console import PlainConsole, err, out
@@ -275,8 +277,26 @@ def test_estimates_and_lists_show_text_as_it_is(hostile, command):
     assert told.get().startswith("[/b]\\nSigned by")
     assert told.get().rstrip("\n").isprintable()
 
-    hostile.envelopes = [seal(encode(replace(CAMPAIGN, title="a [/b] c"))), altered(title="a\nb")]
+    hostile.refusal = None
+    question = Question("[b]", CAMPAIGN.questions[0].query)
+    markup = replace(CAMPAIGN, title="a [/b] c", questions=(question,))
+    hostile.envelopes = [seal(encode(markup))]
+    shown = command("campaign", "show", "income").output
+    assert "income  a [/b] c" in shown
+    assert "[b]" in shown
+    hostile.envelopes.append(altered(title="a\nb"))
     listed = command("campaign", "list").output
     assert "a [/b] c" in listed
     assert "can't be read" in listed
     assert "state 77" in listed
+
+
+def test_no_command_knows_markup():
+    """One console each for results and errors; nothing interprets what it is given."""
+    modules = Path(cli.__file__).parent.glob("*.py")
+    for module in modules:
+        text = module.read_text()
+        assert "rich.markup" not in text, module
+        assert "from_markup" not in text, module
+        assert "rich.console" not in text or module.name == "console.py", module
+        assert text.count("TextColumn(") == text.count("markup=False)"), module

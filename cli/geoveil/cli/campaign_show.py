@@ -5,7 +5,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.markup import escape
 from rich.table import Table
 
 from geoveil.campaign import Campaign, digest, encode
@@ -27,12 +26,12 @@ def show(
     if as_json:
         typer.echo(json.dumps(_record(campaign), indent=2))
         return
-    out.print(f"[bold]{campaign.campaign_id}[/]  {escape(campaign.title)}")
-    out.print(f"{escape(campaign.attribute.name)}: {escape(privacy_text(campaign))}")
+    out.tell((campaign.campaign_id, "bold"), f"  {campaign.title}")
+    out.tell(f"{campaign.attribute.name}: {privacy_text(campaign)}")
     table = Table("query", "a report counts from", "to", "beyond", box=SIMPLE_HEAD)
     for label, column in zip(campaign.labels, _columns(campaign), strict=True):
         beyond = "counts as the end" if column["clamps"] else "is refused"
-        table.add_row(escape(label), _end(column["low"]), _end(column["high"]), beyond)
+        table.add_row(label, _end(column["low"]), _end(column["high"]), beyond)
     out.print(table)
     out.print(weight_text(campaign))
 
