@@ -74,11 +74,11 @@ async def test_new_certificates_are_used_without_a_restart(
         files["tls_certificate"].write_bytes(renewed.certificate)  # the key is still the old one
         assert await call(address, authority.certificate) == HEALTHY
         assert await call(address, authority.certificate) == HEALTHY
-        assert caplog.text.count("new TLS files are not used") == 1
+        assert caplog.text.count("tls_files_wrong") == 1
         files["tls_key"].write_bytes(renewed.key)
         assert await call(address, second.certificate) == HEALTHY
     await refused(address, authority.certificate)
-    assert "new TLS files are used" in caplog.text
+    assert "tls_files_replaced" in caplog.text
     assert "PRIVATE KEY" not in caplog.text
     files["tls_key"].unlink()
     assert await call(address, second.certificate) == HEALTHY

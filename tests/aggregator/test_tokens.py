@@ -35,6 +35,7 @@ def test_a_token_is_kept_as_its_hash_for_its_owner_alone(path: Path) -> None:
         "sha256": sha256(text.encode()).hexdigest(),
         "scopes": ["create", "list"],
         "expires": "2030-01-01T00:00:00+00:00",
+        "campaigns": None,
     }
     (token,) = TokenFile(path).read()
     assert (token.scopes, token.expires) == ({Scope.LIST, Scope.CREATE}, EXPIRES)
@@ -113,7 +114,11 @@ def test_a_file_that_others_may_write_is_refused(path: Path, mode: int) -> None:
         "",
         "[]",
         "{}",
-        '{"version": 2, "tokens": []}',
+        '{"version": 3, "tokens": []}',
+        '{"version": 2, "tokens": [{"name": "x", "sha256": "' + 64 * "0" + '", "scopes": ["list"],'
+        ' "expires": null}]}',
+        '{"version": 2, "tokens": [{"name": "x", "sha256": "' + 64 * "0" + '", "scopes": ["list"],'
+        ' "expires": null, "campaigns": "abc"}]}',
         '{"version": 1, "tokens": [{"name": "secret-pasted"}]}',
         '{"version": 1, "tokens": ["secret-pasted"]}',
         '{"version": 1, "tokens": [{"name": "x", "sha256": "secret-pasted", "scopes": ["list"],'

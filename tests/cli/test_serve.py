@@ -107,12 +107,11 @@ def test_the_process_logs_json_drains_and_ends_with_status_0(tmp_path):
         patience.start()
         try:
             listening = event(process)
-            assert re.fullmatch(r"listening on 127\.0\.0\.1:\d+", listening["event"])
-            assert event(process)["event"] == "analysts: anyone; TLS: no"
-            assert re.fullmatch(
-                r"metrics at http://127\.0\.0\.1:\d+/metrics", event(process)["event"]
-            )
-            address = listening["event"].rpartition(" ")[2]
+            assert listening["event"] == "listening"
+            assert (listening["analysts"], listening["tls"]) == ("anyone", False)
+            assert re.fullmatch(r"http://127\.0\.0\.1:\d+/metrics", listening["metrics"])
+            address = listening["address"]
+            assert re.fullmatch(r"127\.0\.0\.1:\d+", address)
             healthy = subprocess.run(
                 [*COMMAND, "health", "--server", address],
                 capture_output=True, text=True, env=environment, timeout=PATIENCE_S,
@@ -124,9 +123,89 @@ def test_the_process_logs_json_drains_and_ends_with_status_0(tmp_path):
             patience.cancel()
             process.kill()
     assert process.returncode == 0
-    assert [json.loads(line)["event"] for line in rest.splitlines()] == ["told to stop", "stopped"]
+    assert [json.loads(line)["event"] for line in rest.splitlines()] == ["stopping", "stopped"]
     assert errors == ""
     assert database.exists()
+
+
+NOISE = """
+import sys, threading, warnings, logging, os
+import grpc
+
+import geoveil.aggregator as aggregator
+
+
+async def noisy(settings, started=None):
+    core = b"E1122 05:59:03.578632    9931 ssl.cc:1884] Handshake failed: ipv4:192.0.2.7:81"
+    os.write(2, core + b"\\n")
+    os.write(2, b"two words\\nand a line without an end")
+    logging.getLogger("grpc._cython.cygrpc").error("call from 192.0.2.8:90 failed")
+    warnings.warn("a warning of %d" % 7, stacklevel=1)
+    thread = threading.Thread(target=lambda: int("income 4711"))
+    thread.start()
+    thread.join()
+
+    class Late:
+        def __del__(self):
+            raise ValueError("income 4711")
+
+    Late()
+    import asyncio
+    asyncio.get_running_loop().call_soon(lambda: int("income 4711"))
+    await asyncio.sleep(0.01)
+    raise ValueError("income 4711")
+
+
+import asyncio
+aggregator.run = lambda settings: asyncio.run(noisy(settings))
+from geoveil.cli import main
+sys.argv = ["geoveil", "serve", "--log-format", "json"]
+main()
+"""
+
+
+def test_nothing_but_json_is_written_whatever_goes_wrong(tmp_path):
+    """Lines of native code, libraries, warnings, threads and the end of the process."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("GEOVEIL_")}
+    environment["PYTHONPATH"] = os.pathsep.join(sys.path)
+    done = subprocess.run(
+        [sys.executable, "-c", NOISE],
+        capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=PATIENCE_S,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (1, "")
+    logged = [json.loads(line) for line in done.stdout.splitlines()]
+    assert all({"event", "level", "logger", "timestamp"} <= set(line) for line in logged)
+    words = {line["logger"]: line["message"] for line in logged if line["event"] == "library"}
+    assert words["native.ssl.cc:1884"] == "Handshake failed: (address)"
+    assert words["grpc._cython.cygrpc"] == "call from (address) failed"
+    assert "a warning of 7" in words["py.warnings"]
+    written = [line["message"] for line in logged if line["logger"] == "native"]
+    assert written[0] == "two words"
+    assert "and a line without an end" in written[1]
+    failures = {line["event"]: line for line in logged if "exception" in line}
+    assert {"thread_failed", "not_raised", "failed"} <= set(failures)
+    assert "4711" not in "".join(line for line in done.stdout.splitlines() if "native" not in line)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--database", "notes.txt"], "file is not a database"),
+        (["--host", "192.0.2.1", "--database", "a.db"], "address must be free"),
+    ],
+)
+def test_what_keeps_a_server_from_starting_is_an_event(tmp_path, arguments, reason):
+    (tmp_path / "notes.txt").write_text("no database at all\n" * 100)
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("GEOVEIL_")}
+    environment["PYTHONPATH"] = os.pathsep.join(sys.path)
+    done = subprocess.run(
+        [*COMMAND, "serve", "--port", "0", "--log-format", "json", *arguments],
+        capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=PATIENCE_S,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (1, "")
+    *_, last = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (last["event"], last["level"]) == ("failed", "critical")
+    assert reason in last["reason"]
 
 
 def test_health_of_nothing_is_status_1(geoveil, server):

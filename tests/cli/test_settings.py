@@ -89,7 +89,8 @@ def settings_of(geoveil, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     got = []
     monkeypatch.setattr("geoveil.aggregator.run", got.append)
-    monkeypatch.setattr("geoveil.aggregator.logs.configure", lambda *_: None)
+    monkeypatch.setattr("geoveil.aggregator.logs.configure", lambda *_: False)
+    monkeypatch.setattr("geoveil.aggregator.logs.log_what_nobody_catches", lambda: None)
 
     def run(**by_source):
         config = tmp_path / "geoveil.toml"

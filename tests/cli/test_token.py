@@ -44,12 +44,23 @@ def test_list_shows_no_secret_and_marks_what_has_ended(token, path):
         [c.strip() for c in line.split("│")[1:-1]] for line in shown.splitlines() if "│" in line
     ]
     assert rows == [
-        ["alice", "list", "never", ""],
-        ["old", "close", "2020-01-01 00:00 UTC", "expired"],
+        ["alice", "list", "any", "never", ""],
+        ["old", "close", "any", "2020-01-01 00:00 UTC", "expired"],
     ]
     assert text not in shown
     for kept in TokenFile(path).read():
         assert kept.digest.hex()[:8] not in shown
+
+
+def test_a_token_may_be_limited_to_campaigns(token, path):
+    token("create", "alice", "--campaign", "income", "--campaign", "debt")
+    token("create", "bob")
+    assert [kept.campaigns for kept in TokenFile(path).read()] == [{"income", "debt"}, None]
+    shown = token("list").output
+    assert "debt, income" in shown
+    assert " any " in shown
+    with pytest.raises(ParameterError, match="campaign_id"):
+        token("create", "carol", "--campaign", "No Id")
 
 
 def test_revoke_ends_a_token(token, path):

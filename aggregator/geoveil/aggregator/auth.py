@@ -1,6 +1,7 @@
 """Who may call what: one row per method, and what has no row is refused."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from datetime import datetime
 from enum import Enum
 from types import MappingProxyType
@@ -13,6 +14,10 @@ from geoveil.gp import GeoVeilError
 ERROR_DOMAIN = "geoveil"
 """Of `google.rpc.ErrorInfo`."""
 _SCHEME = "bearer"
+
+
+TOKEN: ContextVar[Token | None] = ContextVar("token", default=None)
+"""Of the call in progress; None if it needs none."""
 
 
 class Public(Enum):
@@ -65,6 +70,7 @@ class Denial(Enum):
     TOKEN_EXPIRED = Refusal("UNAUTHENTICATED", "the token has expired: ask for a new one")
     TOKENS_UNREADABLE = Refusal("UNAVAILABLE", "tokens can't be checked now: send again later")
     SCOPE_MISSING = Refusal("PERMISSION_DENIED", "the token does not permit this call")
+    OTHER_CAMPAIGN = Refusal("PERMISSION_DENIED", "the token is limited to other campaigns")
     ANALYST_CLOSED = Refusal("PERMISSION_DENIED", "this server takes no calls of analysts")
     NO_RULE = Refusal("PERMISSION_DENIED", "nobody may call this method")
 

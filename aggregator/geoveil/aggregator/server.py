@@ -16,7 +16,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-un
 from geoveil.aggregator.auth import Gate
 from geoveil.aggregator.config import Settings
 from geoveil.aggregator.database_url import DatabaseURL
-from geoveil.aggregator.edge import Authorise, Layered, Observe, guard
+from geoveil.aggregator.edge import Authorise, Confine, Layered, Observe, guard
 from geoveil.aggregator.errors import ServiceError
 from geoveil.aggregator.health import Health
 from geoveil.aggregator.instrumentation import ObservedService, ObservedWriter, observed_store
@@ -135,7 +135,6 @@ class Aggregator:
             await self.stop(grace_s=0)
             raise
         self._readiness.start()
-        _LOG.info("listening on %s", self._address)
         self._describe(tls, gate)
         return self._address
 
@@ -196,6 +195,7 @@ class Aggregator:
             Observe(self._metrics),
             Authorise(gate, self._metrics.count_denial),
             guard,
+            Confine(self._metrics.count_denial),
         )
         add_collector(CollectorServicer(self._service), layered)
         add_AnalystServicer_to_server(AnalystServicer(self._service), layered)
@@ -224,10 +224,10 @@ class Aggregator:
         """Say in health and metrics whether reports can be counted; log when that changes."""
         self._health.set(ready)
         if self._ready is not None and ready != self._ready:
-            _LOG.log(
-                logging.INFO if ready else logging.ERROR,
-                "ready again" if ready else "not ready: the database can't be written",
-            )
+            if ready:
+                _LOG.info("ready")
+            else:
+                _LOG.error("not_ready", extra={"reason": "the database can't be written"})
         self._ready = ready
         self._metrics.ready.set(ready)
 
@@ -245,26 +245,26 @@ class Aggregator:
             try:
                 opened = await self._service.count_open_campaigns()
             except ServiceError:
-                _LOG.warning("the open campaigns can't be counted")
+                _LOG.warning("campaigns_not_counted")
             else:
                 self._metrics.campaigns_open.set(opened)
             await asyncio.sleep(_COUNT_CAMPAIGNS_S)
 
     def _describe(self, tls: Certificates | None, gate: Gate) -> None:
         """Log what operators should know of a server that others can reach."""
-        _LOG.info("analysts: %s; TLS: %s", gate.analysts, "yes" if tls else "no")
+        fields: dict[str, object] = {"address": self._address, "analysts": gate.analysts}
+        fields["tls"] = tls is not None
         if self._metrics_server is not None:
-            _LOG.info(
-                "metrics at http://%s:%d/metrics", self._settings.metrics_host, self.metrics_port
-            )
+            fields["metrics"] = f"http://{self._settings.metrics_host}:{self.metrics_port}/metrics"
+        _LOG.info("listening", extra=fields)
         if self._settings.on_loopback:
             return
         if tls is None:
-            _LOG.warning(
-                "without TLS: reports and tokens travel in the clear, unless a proxy adds it"
-            )
+            meaning = "reports and tokens travel in the clear, unless a proxy adds TLS"
+            _LOG.warning("without_tls", extra={"meaning": meaning})
         if self._settings.insecure_open_analyst:
-            _LOG.warning("anyone who reaches this server may create, close and estimate campaigns")
+            meaning = "anyone who reaches this server may create, close and estimate campaigns"
+            _LOG.warning("open_to_analysts", extra={"meaning": meaning})
 
 
 def check_files(settings: Settings) -> None:
@@ -327,7 +327,7 @@ async def serve(
                 if started is not None:
                     started(aggregator.address)
                 await told.wait()
-            _LOG.info("told to stop")
+            _LOG.info("stopping")
     finally:
         for number in signals:
             loop.remove_signal_handler(number)

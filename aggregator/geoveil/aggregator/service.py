@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from types import MappingProxyType
 
 from geoveil.aggregator.admission import NOT_BEGUN
@@ -129,13 +130,21 @@ class Service:
             self._limits.admit_peer(peer)
         return await self._library.standing(campaign_id)
 
-    async def list_campaigns(self, size: int = 0, token: str = "") -> Page:
+    async def list_campaigns(
+        self, size: int = 0, token: str = "", *, only: Collection[str] | None = None
+    ) -> Page:
         """Return campaigns, in order of creation; see `page`.
+
+        Args:
+            size: most campaigns on the page.
+            token: of the page before.
+            only: ids of those to list; None: all.
 
         Raises:
             ParameterError: if the token is of no page, or the size out of range.
         """
-        return await page(self._read_page, self._clock(), size, token, closed=True)
+        read = partial(self._read_page, only=only)
+        return await page(read, self._clock(), size, token, closed=True)
 
     async def count_open_campaigns(self) -> int:
         """Return how many campaigns take reports."""
@@ -280,9 +289,11 @@ class Service:
         """End all watches, with STOPPING: they would hold up a server that stops; idempotent."""
         self._pace.stop()
 
-    async def _read_page(self, after: str, limit: int, most_bytes: int) -> CampaignPage:
+    async def _read_page(
+        self, after: str, limit: int, most_bytes: int, only: Collection[str] | None = None
+    ) -> CampaignPage:
         return await self._reader.call(
-            lambda store: store.campaign_page(after, limit=limit, most_bytes=most_bytes)
+            lambda store: store.campaign_page(after, limit=limit, most_bytes=most_bytes, only=only)
         )
 
     async def _sums(

@@ -83,15 +83,15 @@ class Certificates:
             latest = self._watched.get()
         except (OSError, ParameterError) as error:
             if not self._failed:
-                name = error.name if isinstance(error, ParameterError) else "a TLS file"
-                _LOG.error("new TLS files are not used, the last ones are: %s is wrong", name)
+                name = error.name if isinstance(error, ParameterError) else "tls_certificate"
+                _LOG.error("tls_files_wrong", extra={"setting": name})
             self._failed = True
             return None
         self._failed = False
         if latest is self._current:
             return None
         self._current = latest
-        _LOG.info("new TLS files are used; the certificate ends %s", latest.expires.isoformat())
+        _LOG.info("tls_files_replaced", extra={"expires": latest.expires.isoformat()})
         return latest.configuration
 
     def _load(self) -> _Loaded:

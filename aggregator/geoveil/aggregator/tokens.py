@@ -20,11 +20,15 @@ from pathlib import Path
 from typing import Any
 
 from geoveil.aggregator.watched import Watched
+from geoveil.campaign.model import check_campaign_id
 from geoveil.gp import ParameterError
 
 PREFIX = "geoveil_"
 """Of every token, for people and programs that look for leaked secrets."""
-_VERSION = 1
+_VERSION = 2
+_WITHOUT_CAMPAIGNS = 1
+"""The version in which no token was limited to campaigns."""
+_MOST_CAMPAIGNS = 1_000
 _MOST_NAME = 64
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
@@ -55,6 +59,8 @@ class Token:
     """What it permits; at least one."""
     expires: datetime | None
     """When it ends; None: never."""
+    campaigns: frozenset[str] | None = None
+    """Ids of those that it is limited to, of which not all need to be there yet; None: any."""
 
     def __post_init__(self) -> None:
         name = self.name
@@ -66,6 +72,12 @@ class Token:
             raise ParameterError("scopes", "none", f"some of {', '.join(s.value for s in Scope)}")
         if self.expires is not None and self.expires.tzinfo is None:
             raise ParameterError("expires", self.expires.isoformat(), "a time with a time zone")
+        if self.campaigns is not None:
+            if not 1 <= len(self.campaigns) <= _MOST_CAMPAIGNS:
+                number = len(self.campaigns)
+                raise ParameterError("number of campaigns", number, f"1 to {_MOST_CAMPAIGNS:,}")
+            for campaign_id in sorted(self.campaigns):
+                check_campaign_id(campaign_id)
 
     def __repr__(self) -> str:
         return f"Token({self.name!r}, {sorted(s.value for s in self.scopes)}, digest not shown)"
@@ -92,9 +104,10 @@ class TokenFile:
                 if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & _WRITABLE_BY_OTHERS:
                     raise self._wrong("a file that only its owner may write (chmod 600)")
                 content = json.load(file)
-            if content["version"] != _VERSION:
+            version = content["version"]
+            if version not in (_VERSION, _WITHOUT_CAMPAIGNS):
                 raise self._wrong(f"of version {_VERSION}")
-            tokens = tuple(_from_json(row) for row in content["tokens"])
+            tokens = tuple(_from_json(row, version) for row in content["tokens"])
         except OSError as error:
             raise self._wrong(f"a file to read ({error.strerror})") from error
         except (KeyError, TypeError, AttributeError, UnicodeDecodeError, json.JSONDecodeError):
@@ -103,14 +116,32 @@ class TokenFile:
             raise self._wrong("a file in which no name stands twice")
         return tokens
 
-    def create(self, name: str, scopes: Iterable[Scope], expires: datetime | None) -> str:
+    def create(
+        self,
+        name: str,
+        scopes: Iterable[Scope],
+        expires: datetime | None,
+        campaigns: Iterable[str] | None = None,
+    ) -> str:
         """Add a token and return it: this is the only time that it is seen.
+
+        Args:
+            name: see `Token`, as all of these.
+            scopes: what it permits.
+            expires: when it ends.
+            campaigns: those that it is limited to; None: any.
 
         Raises:
             ParameterError: if the name is taken, and as `read` and `Token`.
         """
         text = PREFIX + secrets.token_urlsafe(32)
-        token = Token(name=name, digest=digest(text), scopes=frozenset(scopes), expires=expires)
+        token = Token(
+            name=name,
+            digest=digest(text),
+            scopes=frozenset(scopes),
+            expires=expires,
+            campaigns=None if campaigns is None else frozenset(campaigns),
+        )
 
         def add(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
             if any(other.name == name for other in tokens):
@@ -187,16 +218,21 @@ def _to_json(token: Token) -> dict[str, Any]:
         "sha256": token.digest.hex(),
         "scopes": sorted(scope.value for scope in token.scopes),
         "expires": None if token.expires is None else token.expires.isoformat(),
+        "campaigns": None if token.campaigns is None else sorted(token.campaigns),
     }
 
 
-def _from_json(row: dict[str, Any]) -> Token:
+def _from_json(row: dict[str, Any], version: int) -> Token:
+    campaigns = None if version == _WITHOUT_CAMPAIGNS else row["campaigns"]
+    if campaigns is not None and not isinstance(campaigns, list):
+        raise TypeError("campaigns")
     try:
         return Token(
             name=row["name"],
             digest=bytes.fromhex(row["sha256"]),
             scopes=frozenset(Scope(scope) for scope in row["scopes"]),
             expires=None if row["expires"] is None else datetime.fromisoformat(row["expires"]),
+            campaigns=None if campaigns is None else frozenset(campaigns),
         )
     except ValueError as error:
         # Of the parts only: a text in the file may be a token that someone pasted.

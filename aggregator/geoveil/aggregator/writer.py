@@ -180,11 +180,10 @@ def _commit(store: Store, waiting: list[_Waiting]) -> list[_Settled]:
     try:
         outcomes = store.commit([w.submission for w in waiting])
     except ServiceError as error:
-        _LOG.error("a transaction of %d requests failed: %s", len(waiting), error)
+        _LOG.error("transaction_failed", extra={"requests": len(waiting), "reason": str(error)})
     except Exception as error:  # noqa: BLE001 - one bad transaction must not end the thread
-        _LOG.error(
-            "a transaction of %d requests failed\n%s", len(waiting), traceback_without_values(error)
-        )
+        fields = {"requests": len(waiting), "exception": traceback_without_values(error)}
+        _LOG.error("transaction_failed", extra=fields)
     else:
         return [(w.future, of_one) for w, of_one in zip(waiting, outcomes, strict=True)]
     return [(w.future, ServiceError(Code.STORE_UNAVAILABLE)) for w in waiting]

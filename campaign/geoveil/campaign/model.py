@@ -31,6 +31,20 @@ _PLACE_AXES = ("metres east", "metres north")
 _ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
+def check_campaign_id(campaign_id: object) -> None:
+    """Refuse what can't name a campaign.
+
+    Raises:
+        ParameterError: saying what can.
+    """
+    if not isinstance(campaign_id, str) or not _ID.fullmatch(campaign_id):
+        raise ParameterError(
+            "campaign_id",
+            campaign_id,
+            "1 to 64 lower-case letters, digits, '-' and '_', the first a letter or digit",
+        )
+
+
 class State(Enum):
     """Whether a campaign takes reports."""
 
@@ -257,12 +271,7 @@ class Campaign:
         return self.mechanism.build(self._plane_privacy, step)
 
     def _check_names(self) -> None:
-        if not isinstance(self.campaign_id, str) or not _ID.fullmatch(self.campaign_id):
-            raise ParameterError(
-                "campaign_id",
-                self.campaign_id,
-                "1 to 64 lower-case letters, digits, '-' and '_', the first a letter or digit",
-            )
+        check_campaign_id(self.campaign_id)
         plain("title", self.title, 200)
 
     def _check_questions(self) -> None:

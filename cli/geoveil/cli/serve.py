@@ -131,7 +131,8 @@ def serve(
     second one ends it at once.
     """
     from geoveil.aggregator import run
-    from geoveil.aggregator.logs import configure
+    from geoveil.aggregator.logs import configure, failed, log_what_nobody_catches
+    from geoveil.aggregator.native_lines import native_lines_logged
     from geoveil.aggregator.settings_sources import KNOWN, load
 
     flags = {name: value for name, value in context.params.items() if name in KNOWN}
@@ -143,5 +144,14 @@ def serve(
         check_files(settings)
         typer.echo(effective.to_toml(), nl=False)
         return
-    configure(settings.log_level, settings.log_format)
-    run(settings)
+    in_json = configure(settings.log_level, settings.log_format)
+    log_what_nobody_catches()
+    if not in_json:
+        run(settings)
+        return
+    with native_lines_logged():
+        try:
+            run(settings)
+        except Exception as error:  # noqa: BLE001 - told in the log, as all is
+            failed(error)
+            raise typer.Exit(1) from None

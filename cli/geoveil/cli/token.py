@@ -37,28 +37,38 @@ def create(
         str, typer.Option(help="Of: create, close, list, estimate, export; with commas.")
     ] = "list,estimate",
     expires: Annotated[str, typer.Option(help="After how long: 12h, 90d, 1y, or never.")] = "90d",
+    campaign: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Id of a campaign that it is limited to, also of one that it will create. May be"
+            " repeated; any campaign by default."
+        ),
+    ] = None,
     file: File = DEFAULT_FILE,
 ) -> None:
     """Make a token and print it, this once: the file keeps only its SHA-256."""
     from geoveil.aggregator.tokens import TokenFile
 
-    text = TokenFile(file).create(name, _scopes(scope), _end(expires, datetime.now(UTC)))
+    text = TokenFile(file).create(
+        name, _scopes(scope), _end(expires, datetime.now(UTC)), campaign or None
+    )
     err.print(f"token {name!r} added to {file}; keep it now, it is not shown again:")
     typer.echo(text)
 
 
 @app.command("list")
 def list_tokens(file: File = DEFAULT_FILE) -> None:
-    """Print name, scopes and end of every token, never the token."""
+    """Print name, scopes, campaigns and end of every token, never the token."""
     from geoveil.aggregator.tokens import TokenFile
 
-    table = Table("name", "scopes", "expires", "")
+    table = Table("name", "scopes", "campaigns", "expires", "")
     now = datetime.now(UTC)
     for token in TokenFile(file).read():
         ended = token.expires is not None and token.expires <= now
         table.add_row(
             token.name,
             ",".join(sorted(scope.value for scope in token.scopes)),
+            "any" if token.campaigns is None else ", ".join(sorted(token.campaigns)),
             "never" if token.expires is None else f"{token.expires:%Y-%m-%d %H:%M} UTC",
             "expired" if ended else "",
         )

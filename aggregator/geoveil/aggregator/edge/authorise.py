@@ -7,9 +7,16 @@ import grpc.aio
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 
-from geoveil.aggregator.auth import ERROR_DOMAIN, RULES, Denial, DeniedError, Gate, Public
+from geoveil.aggregator.auth import (
+    ERROR_DOMAIN,
+    RULES,
+    TOKEN,
+    Denial,
+    DeniedError,
+    Gate,
+    Public,
+)
 from geoveil.aggregator.edge.surround import Context, Handler, precede
-from geoveil.aggregator.logs import CALLER
 
 _DETAILS_KEY = "grpc-status-details-bin"
 
@@ -38,15 +45,15 @@ class Authorise:
                 token = self._gate.admit(method, presented)
             except DeniedError as error:
                 self._denied(error.denial)
-                await _refuse(context, error)
+                await refuse(context, error)
             else:
-                if token is not None:
-                    CALLER.set(token.name)
+                TOKEN.set(token)
 
         return precede(handler, check)
 
 
-async def _refuse(context: Context, error: DeniedError) -> None:
+async def refuse(context: Context, error: DeniedError) -> None:
+    """End a call that may not be made, saying why."""
     status, text = error.denial.value
     code = grpc.StatusCode[status]
     details = (_DETAILS_KEY, _details(code, text, error))

@@ -37,7 +37,8 @@ def guard(handler: Handler, method: str) -> Handler:
     async def fail(error: Exception, context: Context) -> NoReturn:
         told = public(error)
         if told.code is Code.INTERNAL:
-            _LOG.error("defect in %s\n%s", method, traceback_without_values(error))
+            fields = {"method": method[1:], "exception": traceback_without_values(error)}
+            _LOG.error("defect", extra=fields)
         trailing = (*(context.trailing_metadata() or ()), *trailing_metadata(told))
         await context.abort(grpc.StatusCode[told.status], told.text, trailing)
 

@@ -10,9 +10,9 @@ from random import Random
 import grpc
 import grpc.aio
 
-from geoveil.aggregator.auth import RULES, Public
+from geoveil.aggregator.auth import RULES, TOKEN, Public
 from geoveil.aggregator.edge.surround import Context, Ended, Handler, surround
-from geoveil.aggregator.logs import CALLER, REQUEST_ID
+from geoveil.aggregator.logs import REQUEST_ID
 from geoveil.aggregator.metrics import Metrics
 
 _LOG = logging.getLogger(__name__)
@@ -58,7 +58,8 @@ class Observe:
                 code = _code(context, error)
                 self._metrics.observe_call(name, code, seconds)
                 if _LOG.isEnabledFor(level):
-                    _LOG.log(level, "%s %s %.6f s%s", name, code, seconds, _caller())
+                    fields = {"method": name, "code": code, "seconds": round(seconds, 6)}
+                    _LOG.log(level, "call", extra=fields | _caller())
 
             return ended
 
@@ -74,6 +75,6 @@ def _code(context: Context, error: BaseException | None) -> str:
     return _NAMES[context.code() or 0]
 
 
-def _caller() -> str:
-    name = CALLER.get()
-    return "" if name is None else f" token={name!r}"
+def _caller() -> dict[str, str]:
+    token = TOKEN.get()
+    return {} if token is None else {"token": token.name}

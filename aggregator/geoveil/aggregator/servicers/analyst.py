@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+from geoveil.aggregator.auth import TOKEN
 from geoveil.aggregator.estimates import QueryEstimate
 from geoveil.aggregator.service import Service, Shown
 from geoveil.aggregator.servicers.translation import (
@@ -46,7 +47,10 @@ class AnalystServicer(WireServicer):
         self, request: pb.ListCampaignsRequest, context: Any
     ) -> pb.ListCampaignsResponse:
         """See analyst.proto."""
-        page = await self._service.list_campaigns(request.page_size, request.page_token)
+        token = TOKEN.get()
+        page = await self._service.list_campaigns(
+            request.page_size, request.page_token, only=None if token is None else token.campaigns
+        )
         return pb.ListCampaignsResponse(
             campaigns=[
                 pb.CampaignSummary(

@@ -5,7 +5,7 @@ database, in one process or in many.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from types import TracebackType
@@ -106,7 +106,12 @@ class Store(ABC):
 
     @abstractmethod
     def campaign_page(
-        self, after: str = "", *, limit: int = 100, most_bytes: int = 2 << 20
+        self,
+        after: str = "",
+        *,
+        limit: int = 100,
+        most_bytes: int = 2 << 20,
+        only: Collection[str] | None = None,
     ) -> CampaignPage:
         """Return the campaigns after one, in order of creation.
 
@@ -118,6 +123,7 @@ class Store(ABC):
             limit: most campaigns, at least 1. So many rows and one more are read, however many
                 there are.
             most_bytes: of what they published together; the first is returned in any case.
+            only: ids of those to return; None: all.
 
         Raises:
             ServiceError: CAMPAIGN_NOT_FOUND if there is no campaign `after`.

@@ -2,7 +2,7 @@
 
 import logging
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeVar
@@ -101,12 +101,19 @@ class SQLStore(Store):
         return _record(row)
 
     def campaign_page(
-        self, after: str = "", *, limit: int = 100, most_bytes: int = 2 << 20
+        self,
+        after: str = "",
+        *,
+        limit: int = 100,
+        most_bytes: int = 2 << 20,
+        only: Collection[str] | None = None,
     ) -> CampaignPage:
         """See `Store.campaign_page`."""
         key = CAMPAIGN.c.campaign_key
         # Sizes first: they are read without the content, which may be large.
         sizes = select(key, func.length(CAMPAIGN.c.published)).order_by(key).limit(limit + 1)
+        if only is not None:
+            sizes = sizes.where(CAMPAIGN.c.campaign_id.in_(only))
 
         def work(connection: Connection) -> CampaignPage:
             later = sizes.where(key > _find(connection, after).campaign_key) if after else sizes
@@ -244,7 +251,7 @@ class SQLStore(Store):
                 reason = self._reason(error)
                 cause = self._cause(error)
             # Outside of the handler: there, the error would be linked to this one in any case.
-            _LOG.error("%s: %s", type(self).__name__, reason)
+            _LOG.error("store_failed", extra={"store": type(self).__name__, "reason": reason})
             raise ServiceError(failure, reason) from cause
         raise AssertionError("the last attempt returns or raises")
 

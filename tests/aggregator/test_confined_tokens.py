@@ -1,0 +1,148 @@
+"""Tokens that are limited to campaigns: every method of analysts, over the wire."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from google.rpc.error_details_pb2 import ErrorInfo
+from google.rpc.status_pb2 import Status
+
+from geoveil.aggregator.auth import RULES
+from geoveil.aggregator.edge.confine import CAMPAIGN_OF
+from geoveil.aggregator.tokens import Scope, TokenFile, Tokens
+from geoveil.campaign import seal
+from geoveil.gp import ParameterError
+from geoveil.proto.v1 import analyst_pb2, campaign_pb2
+
+SERVICE = analyst_pb2.DESCRIPTOR.services_by_name["Analyst"]
+ABOUT_ONE = [m.name for m in SERVICE.methods if m.name != "ListCampaigns"]
+PREFIX = f"/{SERVICE.full_name}/"
+
+
+@pytest.fixture
+def tokens_file(tmp_path: Path) -> Path:
+    return tmp_path / "tokens.json"
+
+
+@pytest.fixture
+async def ask(start_server: Any, tokens_file: Path, publish: Callable[..., Any]) -> Any:
+    """A server with campaigns mine, other and others; calls a method of it with a token."""
+    everything = TokenFile(tokens_file).create("all", Scope, None)
+    channel = (await start_server(tokens_file=tokens_file)).wire.channel
+
+    async def ask(method: str, token: str, **fields: Any) -> Any:
+        described = SERVICE.methods_by_name[method]
+        request = getattr(analyst_pb2, described.input_type.name)(**fields).SerializeToString()
+        metadata = (("authorization", f"Bearer {token}"),)
+        if described.server_streaming:
+            stream = channel.unary_stream(PREFIX + method)(request, metadata=metadata, timeout=20)
+            answer = await stream.read()
+            stream.cancel()
+        else:
+            answer = await channel.unary_unary(PREFIX + method)(
+                request, metadata=metadata, timeout=20
+            )
+        return getattr(analyst_pb2, described.output_type.name).FromString(answer)
+
+    for name in ("other", "mine", "others"):
+        await ask("CreateCampaign", everything, envelope=envelope(publish(name)))
+    return ask
+
+
+def envelope(campaign: Any) -> Any:
+    return campaign_pb2.CampaignEnvelope.FromString(seal(campaign.published))
+
+
+def fields_of(method: str, campaign: Any) -> dict[str, Any]:
+    if method == "CreateCampaign":
+        return {"envelope": envelope(campaign)}
+    return {"campaign_id": campaign.campaign_id}
+
+
+def reason(error: grpc.aio.AioRpcError) -> str:
+    info = ErrorInfo()
+    status = Status.FromString(dict(error.trailing_metadata() or ())["grpc-status-details-bin"])
+    status.details[0].Unpack(info)
+    return info.reason
+
+
+@pytest.mark.parametrize("method", ABOUT_ONE)
+async def test_a_limited_token_reaches_its_campaigns_and_no_other(
+    ask: Any, tokens_file: Path, publish: Callable[..., Any], method: str
+) -> None:
+    token = TokenFile(tokens_file).create("bob", Scope, None, ["mine", "new"])
+    for name in ("other", "others", "unknown", "Mine", ""):
+        fields = {"campaign_id": name}
+        if method == "CreateCampaign":
+            named = publish(name) if name.islower() else publish("other")
+            fields = fields_of(method, named)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await ask(method, token, **fields)
+        assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
+        assert reason(caught.value) == "OTHER_CAMPAIGN"
+    mine = publish("new" if method == "CreateCampaign" else "mine")
+    if method == "EstimateQueries":  # refused for what it asks, not for who asks
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await ask(method, token, **fields_of(method, mine))
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    else:
+        await ask(method, token, **fields_of(method, mine))
+
+
+async def test_what_is_no_campaign_is_none_of_its_campaigns(ask: Any, tokens_file: Path) -> None:
+    token = TokenFile(tokens_file).create("bob", Scope, None, ["mine"])
+    for campaign in (b"", b"\xff\xff", b"\x0a\x04mine\x0a\x05other"):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await ask("CreateCampaign", token, envelope={"campaign": campaign})
+        assert reason(caught.value) == "OTHER_CAMPAIGN"
+
+
+async def test_a_limited_token_lists_its_campaigns_alone(ask: Any, tokens_file: Path) -> None:
+    """Page after page; the tokens of pages name no other either."""
+    limited = TokenFile(tokens_file).create("bob", Scope, None, ["mine", "others", "not-there"])
+    all_of_them = TokenFile(tokens_file).create("carol", Scope, None)
+    for token, expected in (
+        (limited, ["mine", "others"]),
+        (all_of_them, ["other", "mine", "others"]),
+    ):
+        found, page = [], ""
+        while True:
+            response = await ask("ListCampaigns", token, page_size=1, page_token=page)
+            found += [
+                campaign_pb2.Campaign.FromString(c.envelope.campaign).campaign_id
+                for c in response.campaigns
+            ]
+            page = response.next_page_token
+            if not page:
+                break
+        assert found == expected
+
+
+def test_every_method_of_analysts_says_which_campaign_it_is_about() -> None:
+    """One that does not refuses tokens that are limited."""
+    assert set(CAMPAIGN_OF) == {method for method, rule in RULES.items() if rule in set(Scope)}
+    assert set(CAMPAIGN_OF) == {PREFIX + method.name for method in SERVICE.methods}
+
+
+def test_files_of_before_hold_tokens_without_limits(tokens_file: Path) -> None:
+    text = TokenFile(tokens_file).create("alice", [Scope.LIST], None)
+    content = json.loads(tokens_file.read_text())
+    assert content["version"] == 2, "servers that know of no limits refuse the file"
+    del content["tokens"][0]["campaigns"]
+    tokens_file.write_text(json.dumps(content | {"version": 1}))
+    kept = Tokens(tokens_file).find(text)
+    assert kept is not None
+    assert kept.campaigns is None
+    TokenFile(tokens_file).create("bob", [Scope.LIST], None, ["income"])
+    assert [token.campaigns for token in TokenFile(tokens_file).read()] == [None, {"income"}]
+
+
+@pytest.mark.parametrize("campaigns", [[], ["Not an id"], [""], [f"c{i}" for i in range(1_001)]])
+def test_limits_that_mean_nothing_are_refused(tokens_file: Path, campaigns: list[str]) -> None:
+    with pytest.raises(ParameterError, match="campaign"):
+        TokenFile(tokens_file).create("bob", [Scope.LIST], None, campaigns)
+    assert not tokens_file.exists()
