@@ -7,7 +7,7 @@ import pytest
 
 from geoveil.campaign import Attribute, Campaign, Question
 from geoveil.client import Client, InMemoryCollector, InMemoryTransport, Limit, Policy
-from geoveil.gp import GeoPrivacy, Threshold
+from geoveil.gp import GeoPrivacy, ParameterError, Threshold
 
 PRIVACY = GeoPrivacy(0.5, 8_000, "dollar")
 SECRET = 87_654.25
@@ -81,7 +81,15 @@ def test_json_has_one_object_per_report(geoveil, state):
     assert [f["perturbed"][0]["value"] for f in found] == [r.perturbed[0] for r in receipts]
 
 
-def test_a_device_that_never_took_part_has_no_history(geoveil, tmp_path):
-    result = geoveil("client", "history", "--state-dir", str(tmp_path / "none"), to_server=False)
+def test_a_device_that_never_took_part_has_no_history(geoveil, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    result = geoveil("client", "history", to_server=False)
     assert "0 acknowledged" in result.output
-    assert not (tmp_path / "none").exists()
+    assert not (tmp_path / "geoveil").exists()
+
+
+@pytest.mark.parametrize("name", ["nosuch", "."])
+def test_a_directory_of_no_device_is_an_error_and_stays_as_it_was(geoveil, tmp_path, name):
+    with pytest.raises(ParameterError, match="--state-dir must be"):
+        geoveil("client", "history", "--state-dir", str(tmp_path / name), to_server=False)
+    assert list(tmp_path.iterdir()) == []

@@ -9,44 +9,18 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from geoveil.campaign import (
-    Allocation,
-    Attribute,
-    Campaign,
-    DebiasedLaplaceSpec,
-    LipschitzLaplaceSpec,
-    MechanismSpec,
-    PlanarLaplaceSpec,
-    Question,
-    SigningKey,
-    SmoothSpec,
-    decode,
-    encode,
-)
+from geoveil.campaign import Allocation, SigningKey, decode, encode
 from geoveil.cli.analyst import Analyst
+from geoveil.cli.campaign_checks import expected_text, refuse_unlikely
 from geoveil.cli.campaign_export import export
+from geoveil.cli.campaign_flags import MECHANISMS, Places, asked
 from geoveil.cli.campaign_show import show, weight_text
-from geoveil.cli.campaign_text import (
-    coordinates,
-    parse_period,
-    parse_place,
-    period_text,
-    signed_by,
-    slug,
-)
+from geoveil.cli.campaign_text import parse_period, period_text, signed_by, slug
 from geoveil.cli.connection import Connection, connects
 from geoveil.cli.console import out, privacy_text
 from geoveil.cli.environment import SIGN_KEY
-from geoveil.cli.plan_file import campaign_of
-from geoveil.gp import (
-    GaussianKernel,
-    GeoPrivacy,
-    GeoVeilError,
-    ParameterError,
-    Threshold,
-    validation,
-)
-from geoveil.gp.coordinates import AzimuthalEquidistant
+from geoveil.cli.plan_file import campaign_of, planned_participants
+from geoveil.gp import GeoVeilError, ParameterError, validation
 from geoveil.proto.v1 import campaign_pb2
 
 app = typer.Typer(help="Create, sign, show, list and close campaigns.", no_args_is_help=True)
@@ -55,15 +29,10 @@ app.command()(export)
 app.command()(show)
 
 _LONGEST_DAYS = 1_000_000.0
-_RADIUS_M = 60_000.0
+_PARTICIPANTS = 10_000
 _STATES = {
     number: name.removeprefix("CAMPAIGN_STATE_").lower()
     for name, number in campaign_pb2.CampaignState.items()
-}
-_MECHANISMS: dict[str, MechanismSpec] = {
-    "debiased": DebiasedLaplaceSpec(),
-    "smooth": SmoothSpec(0.15),
-    "lipschitz": LipschitzLaplaceSpec(),
 }
 
 
@@ -83,7 +52,7 @@ def create(
         typer.Option(help="Ask what 'geoveil plan --out' planned, in place of the flags below."),
     ] = None,
     unit: Annotated[
-        str | None, typer.Option(help="Unit of PER; metre by default, as for places.")
+        str | None, typer.Option(help="Unit of PER and of values; of places it is metre.")
     ] = None,
     threshold: Annotated[
         list[float] | None, typer.Option(help="Share above this value. May be repeated.")
@@ -120,7 +89,7 @@ def create(
         int | None, typer.Option(help="Numbers of a point that is no place, 1 to 3; 1 by default.")
     ] = None,
     mechanism: Annotated[
-        str | None, typer.Option(help=f"{', '.join(_MECHANISMS)}; debiased by default.")
+        str | None, typer.Option(help=f"{', '.join(MECHANISMS)}; debiased by default.")
     ] = None,
     allocation: Annotated[
         Allocation | None,
@@ -137,6 +106,16 @@ def create(
             " 30m, 1w. By default once in all."
         ),
     ] = None,
+    participants: Annotated[
+        int | None,
+        typer.Option(
+            help="How many are expected, to tell the error; those of the plan, or 10000, by"
+            " default."
+        ),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Publish what looks like a mistake all the same.")
+    ] = False,
     minimum_participants: Annotated[
         int, typer.Option(help="The server shows no estimate of fewer answers.")
     ] = 0,
@@ -172,69 +151,30 @@ def create(
         "period": None if every is None else parse_period(every),
         "minimum_participants": minimum_participants,
     }
-    if plan is not None:
-        said = {
-            "epsilon": epsilon, "per": per, "unit": unit, "threshold": threshold or None,
-            "width": width, "place": place or None, "bandwidth": bandwidth, "center": center,
-            "radius": radius, "points": points or None, "dimension": dimension,
-            "mechanism": mechanism, "allocation": allocation and allocation.value,
-        }  # fmt: skip
+    said: dict[str, Any] = {
+        "epsilon": epsilon, "per": per, "unit": unit, "threshold": threshold or None,
+        "width": width, "place": place or None, "bandwidth": bandwidth, "center": center,
+        "radius": radius, "points": points or None, "dimension": dimension,
+        "mechanism": mechanism, "allocation": allocation,
+    }  # fmt: skip
+    places: Places = {}
+    if plan is None:
+        campaign, places = asked(attribute, **said, **later)
+    else:
         for name, value in said.items():
             if value is not None:
                 raise ParameterError(f"--{name}", value, "left out: the plan says it")
         campaign = campaign_of(plan, attribute=attribute, **later)
-    else:
-        if epsilon is None or per is None or attribute is None:
-            needed = {"epsilon": epsilon, "per": per, "attribute": attribute}
-            name = next(name for name, value in needed.items() if value is None)
-            raise ParameterError(f"--{name}", None, "given, unless there is a --plan")
-        unit = "metre" if unit is None else unit
-        radius = _RADIUS_M if radius is None else radius
-        mechanism = "debiased" if mechanism is None else mechanism
-        if mechanism not in _MECHANISMS:
-            raise ParameterError("mechanism", mechanism, "one of " + ", ".join(_MECHANISMS))
-        spec: MechanismSpec | PlanarLaplaceSpec = _MECHANISMS[mechanism]
-        privacy = GeoPrivacy(epsilon, per, unit)
-        soft = 3 / privacy.rate
-        questions = [
-            Question(f"above {at:,.15g}", Threshold(at, width or soft, profile="smoothstep"))
-            for at in threshold or []
-        ]
-        plane = None
-        if place:
-            places = [parse_place(text) for text in place]
-            middle = coordinates("center", center) if center else places[0][1]
-            plane = AzimuthalEquidistant(*middle, radius_m=radius)
-            questions += [
-                Question(label, GaussianKernel(plane.project(where).tolist(), bandwidth or soft))
-                for label, where in places
-            ]
-        if points:
-            if questions:
-                raise ParameterError(
-                    "points", points, "without --threshold and --place: they are asked later"
-                )
-            if center:
-                plane = AzimuthalEquidistant(*coordinates("center", center), radius_m=radius)
-            spec = PlanarLaplaceSpec(dimension or (1 if plane is None else plane.dimension))
-        elif not questions:
-            raise ParameterError(
-                "questions", "none", "at least one --threshold or --place, or --points"
-            )
-        elif dimension is not None:
-            raise ParameterError("dimension", dimension, "left out unless there is --points")
-        campaign = Campaign(
-            attribute=Attribute(name=attribute, unit=unit, coordinates=plane),
-            privacy=privacy,
-            questions=tuple(questions),
-            mechanism=spec,
-            allocation=allocation or Allocation.PARTITION,
-            **later,
-        )
+        participants = participants or planned_participants(plan)
+    participants = _PARTICIPANTS if participants is None else participants
+    validation.between("--participants", participants, 1, 10**12)
+    if not force:
+        refuse_unlikely(campaign, participants, places)
     key = None if sign_key is None else SigningKey.from_pem(sign_key.read_bytes())
     with Analyst.of(connection) as analyst:
         digest = analyst.create(encode(campaign), key)
     out.tell((campaign.campaign_id, "bold"), f"  {privacy_text(campaign)}  sha256:{digest.hex()}")
+    out.tell(expected_text(campaign, participants))
     if campaign.period is not None:
         out.print(f"each participant spends this once in each of {campaign.periods:,} periods")
     out.print(weight_text(campaign))

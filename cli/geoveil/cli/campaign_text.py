@@ -39,6 +39,8 @@ def coordinates(name: str, text: str) -> tuple[float, float]:
         longitude, latitude = (float(part) for part in text.split(","))
     except ValueError:
         raise ParameterError(name, text, "'longitude,latitude' in degrees") from None
+    if abs(latitude) > 90:
+        raise ParameterError(name, text, "'longitude,latitude' in degrees, the longitude first")
     return longitude, latitude
 
 

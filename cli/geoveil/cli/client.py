@@ -11,13 +11,12 @@ from rich.table import Table
 from geoveil.cli.console import out
 from geoveil.cli.contribute import default_state
 from geoveil.client import Client, Counts, InMemoryCollector, InMemoryTransport, Policy, Receipt
-from geoveil.gp import GeoPrivacy
+from geoveil.client.journal import FILE_NAME
+from geoveil.gp import GeoPrivacy, ParameterError
 from geoveil.gp.privacy import compose
 
 app = typer.Typer(help="Show what left this device, and what it cost.", no_args_is_help=True)
-StateDir = Annotated[
-    Path | None, typer.Option(help="Of the device, as it was given to contribute.")
-]
+StateDir = Annotated[Path | None, typer.Option(help="The directory that was given to contribute.")]
 _MOST_SHOWN = 3
 
 
@@ -64,7 +63,9 @@ def history(
 
 def _read(state_dir: Path | None) -> tuple[tuple[Receipt, ...], Counts]:
     directory = state_dir or default_state()
-    if not directory.exists():
+    if not (directory / FILE_NAME).exists():  # opening it would make one
+        if state_dir is not None:
+            raise ParameterError("--state-dir", str(state_dir), "the state directory of a device")
         return (), Counts(
             pending=0, pending_bytes=0, acknowledged=0, rejected=0, expired=0, undeliverable=0,
             refused=0,

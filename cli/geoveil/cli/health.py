@@ -9,13 +9,22 @@ from geoveil.cli.connection import Connection, advice, connects
 from geoveil.cli.console import err
 from geoveil.client import TLS, open_channel
 
+_EAGER = (("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 1_000))
+"""A server that starts is found within a second of when it listens."""
+_UNANSWERED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+
 
 @connects
 def health(
     service: Annotated[
         str, typer.Option(help="One service, as geoveil.proto.v1.Collector; by default the server.")
     ] = "",
-    timeout_s: Annotated[float, typer.Option("--timeout-s", help="Seconds to wait.")] = 5.0,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait for a server that is still starting.")
+    ] = False,
+    timeout_s: Annotated[
+        float | None, typer.Option(help="Seconds to wait; 5, or 60 with --wait, by default.")
+    ] = None,
     *,
     connection: Connection,
 ) -> None:
@@ -23,17 +32,27 @@ def health(
     from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-untyped]
 
     tls = connection.tls()
-    with open_channel(connection.server, tls or TLS(insecure=True)) as channel:
+    if timeout_s is None:
+        timeout_s = 60.0 if wait else 5.0
+    request = health_pb2.HealthCheckRequest(service=service)
+    names = {value: name for name, value in health_pb2.HealthCheckResponse.ServingStatus.items()}
+    status = ""
+    with open_channel(connection.server, tls or TLS(insecure=True), _EAGER) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
         try:
-            answer = stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=timeout_s)
+            if wait:
+                answers = stub.Watch(request, timeout=timeout_s, wait_for_ready=True)
+            else:
+                answers = [stub.Check(request, timeout=timeout_s)]
+            for answer in answers:
+                status = names.get(answer.status, f"status {answer.status}")
+                if status == "SERVING":
+                    break
         except grpc.RpcError as error:
             code = error.code()
-            hint = f": nobody answers, {advice(tls)}" if code is grpc.StatusCode.UNAVAILABLE else ""
-            err.tell(f"{connection.server}: {code.name}{hint}")
+            hint = f": nobody answers, {advice(tls)}" if code in _UNANSWERED and not status else ""
+            err.tell(f"{connection.server}: {status or code.name}{hint}")
             raise typer.Exit(1) from None
-    names = {value: name for name, value in health_pb2.HealthCheckResponse.ServingStatus.items()}
-    status = names.get(answer.status, f"status {answer.status}")
     typer.echo(status)
     if status != "SERVING":
         raise typer.Exit(1)

@@ -236,6 +236,16 @@ def campaign_of(file: Path, *, attribute: str | None = None, **later: Any) -> Ca
     return Campaign(**{**fields, **later})
 
 
+def planned_participants(file: Path) -> int | None:
+    """Return for how many participants a plan was made; None if the file does not say."""
+    try:
+        told = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None  # `campaign_of` says what is wrong
+    found = told.get(_PLANNED, {}).get("participants")
+    return found if isinstance(found, int) else None
+
+
 _KEPT = ("attribute", "privacy", "questions", "mechanism", "allocation", "step_exponent")
 
 

@@ -175,6 +175,22 @@ class Mechanism(ABC):
         """Return the variance of the report at each point; infinite where it does not exist."""
         return self._variance(self._scalar(x))
 
+    @property
+    def largest_variance(self) -> float:
+        """The largest variance of a report over all points; infinite where it does not exist.
+
+        Found on a grid of the query's scalar, three times as wide as where f varies: to a per cent.
+
+        Example:
+            >>> from geoveil.gp import DebiasedLaplace, GeoPrivacy, Threshold
+            >>> query = Threshold(at=100_000, width=24_000, profile="smoothstep")
+            >>> round(DebiasedLaplace(query, GeoPrivacy(1.0, per=8_000.0)).largest_variance, 3)
+            0.338
+        """
+        low, high = self.query.profile.knots[0], self.query.profile.knots[-1]
+        grid = np.linspace(2 * low - high, 2 * high - low, 201)
+        return float(np.max(self._variance(grid)))
+
     def log_density(self, y: ArrayLike, x: ArrayLike) -> Array:
         """Return the log-density at output y given the point x, the two broadcast together.
 

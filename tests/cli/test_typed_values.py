@@ -1,0 +1,73 @@
+"""Values as people type them: thousands are understood, what is doubtful is refused unseen."""
+
+import pytest
+
+from geoveil.cli.typed_values import parse
+from geoveil.gp import PrivateValueError
+
+INCOME = [
+    "--attribute", "household income", "--unit", "dollar", "--epsilon", "1", "--per", "8000",
+    "--threshold", "100000",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("100,000", 1e5), (" 87,500\n", 87_500.0), ("1,234,567.5", 1_234_567.5),
+        ("-12,500", -12_500.0),
+        ("100 000", 1e5), ("100'000", 1e5), ("100’000", 1e5), ("100_000", 1e5),
+        ("100\u202f000", 1e5), ("1.000.000", 1e6), ("87500", 87_500.0), ("0.5", 0.5),
+        (".5", 0.5), ("5.", 5.0), ("1e5", 1e5), ("+3", 3.0), ("100.000", 100.0), ("007", 7.0),
+    ],
+)  # fmt: skip
+def test_one_number(text, number):
+    assert parse(text, 1) == [number]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["1,5", "0,500", "12,34,567", "1,000.000.000", "1,0000", "100,000,", "100.000,00", "1 000,5",
+     "$5", "5 dollars", "nan", "inf", "", "1,2,3", "1__000", "0x10", "1 2"],
+)  # fmt: skip
+def test_what_is_no_number_or_might_be_another(text):
+    assert parse(text, 1) is None
+
+
+def test_several_numbers():
+    assert parse("-73.98, 40.75", 2) == [-73.98, 40.75]
+    assert parse("100,250", 2) == [100.0, 250.0]
+    for text in ("100,000", "1", "1,2,3", "1;2", "a,b", "1,000,2"):
+        assert parse(text, 2) is None, text
+
+
+def test_the_command_takes_thousands_and_says_what_it_expects(geoveil, tmp_path, monkeypatch):
+    geoveil("campaign", "create", "Typed", *INCOME)
+    for number, text in enumerate(["100,000", "100 000"]):
+        done = geoveil(
+            "contribute", "typed", "--yes", "--state-dir", str(tmp_path / str(number)), stdin=text
+        )
+        assert done.exit_code == 0
+    arguments = ["contribute", "typed", "--yes", "--state-dir", str(tmp_path / "x")]
+    for text in ("31415,2", "$31415", "31415 dollars"):
+        with pytest.raises(PrivateValueError, match="commas stand between thousands") as raised:
+            geoveil(*arguments, stdin=text)
+        assert "31415" not in str(raised.value)
+        assert raised.value.__context__ is None
+    with pytest.raises(PrivateValueError) as raised:
+        geoveil(*arguments, stdin=b"31415\xff\n")  # no text
+    assert raised.value.__context__ is None
+
+
+def test_places_and_points_say_how_they_are_typed(geoveil, tmp_path):
+    geoveil(
+        "campaign", "create", "Typed places", "--attribute", "location", "--epsilon", "1", "--per",
+        "500", "--place", "-73.98,40.75",
+    )  # fmt: skip
+    geoveil(
+        "campaign", "create", "Typed points", "--attribute", "score", "--unit", "point",
+        "--epsilon", "1", "--per", "5", "--points", "--dimension", "2",
+    )  # fmt: skip
+    for name, told in (("typed-places", "like -73.98,40.75"), ("typed-points", "like 1500,0.5")):
+        with pytest.raises(PrivateValueError, match=told):
+            geoveil("contribute", name, "--yes", "--state-dir", str(tmp_path), stdin="100,000")
