@@ -66,7 +66,7 @@ class PlainConsole(Console):
             self.print(text, soft_wrap=True)
             return
         # Of terminals that call themselves dumb, Console takes the width to be 80.
-        width = min(self.width, get_terminal_size((self.width, 0)).columns) - len(_INDENT)
+        width = min(self.width, get_terminal_size((self.width, 0)).columns)
         for number, part in enumerate(text.divide(_folds(text.plain, width))):
             self.print(Text(_INDENT if number else ""), part, sep="", soft_wrap=True)
 
@@ -82,13 +82,14 @@ err = PlainConsole(stderr=True)
 
 def _folds(text: str, width: int) -> Iterator[int]:
     """Yield where to fold a text, after blanks where there are any."""
+    width = max(width, _LEAST_WIDTH)
     used = start = after_blank = 0
     for place, c in enumerate(text):
         used += _columns(c)
-        if used > max(width, _LEAST_WIDTH):
+        if used > width:
             start = after_blank if after_blank > start else place
             yield start
-            used = sum(map(_columns, text[start : place + 1]))
+            used = len(_INDENT) + sum(map(_columns, text[start : place + 1]))
         if c == " ":
             after_blank = place + 1
 
