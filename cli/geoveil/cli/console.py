@@ -86,7 +86,7 @@ def _folds(text: str, width: int) -> Iterator[int]:
     used = start = after_blank = 0
     for place, c in enumerate(text):
         used += _columns(c)
-        if used > width:
+        while used > width:
             start = after_blank if after_blank > start else place
             yield start
             used = len(_INDENT) + sum(map(_columns, text[start : place + 1]))
