@@ -140,6 +140,20 @@ def test_a_terminal_folds_no_text_into_a_line_of_its_own():
             assert line.isprintable()
 
 
+def test_a_folded_line_is_whole_and_no_wider_than_the_terminal():
+    random = Random(8)
+    for _ in range(500):
+        width = random.choice([8, 9, 20])
+        stream = io.StringIO()
+        console = PlainConsole(file=stream, force_terminal=True, color_system=None, width=width)
+        text = "".join(random.choices("ab  漢", k=random.randrange(60)))
+        console.tell(text)
+        first, *more = stream.getvalue().removesuffix("\n").split("\n")
+        assert first + "".join(line[2:] for line in more) == text
+        for line in (first, *more):
+            assert sum(1 if c.isascii() else 2 for c in line) <= width
+
+
 def test_the_prompt_of_a_terminal(hostile, tmp_path):
     """In a real one, of 60 columns: a title that would put a forged line at the left margin."""
     title = "Income above 100k".ljust(60) + FORGED.ljust(60) + "Privacy: none."

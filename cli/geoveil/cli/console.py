@@ -8,6 +8,7 @@ import codecs
 import io
 import sys
 from collections.abc import Iterator
+from itertools import accumulate
 from shutil import get_terminal_size
 from types import MappingProxyType
 from typing import Any, NoReturn
@@ -82,16 +83,16 @@ err = PlainConsole(stderr=True)
 
 def _folds(text: str, width: int) -> Iterator[int]:
     """Yield where to fold a text, after blanks where there are any."""
-    width = max(width, _LEAST_WIDTH)
-    used = start = after_blank = 0
-    for place, c in enumerate(text):
-        used += _columns(c)
-        while used > width:
-            start = after_blank if after_blank > start else place
-            yield start
-            used = len(_INDENT) + sum(map(_columns, text[start : place + 1]))
-        if c == " ":
-            after_blank = place + 1
+    start, room = 0, max(width, _LEAST_WIDTH)
+    while True:
+        filled = accumulate(map(_columns, text[start:]))
+        end = next((start + i for i, used in enumerate(filled) if used > room), None)
+        if end is None:
+            return
+        after_blank = text.rfind(" ", start, end) + 1
+        start = after_blank if after_blank > start else end
+        yield start
+        room = max(width, _LEAST_WIDTH) - len(_INDENT)
 
 
 def _columns(c: str) -> int:
