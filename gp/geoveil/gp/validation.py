@@ -1,8 +1,10 @@
 """Checks that every constructor shares: return the checked value, or raise `ParameterError`."""
 
 import math
+import operator
 from collections.abc import Collection, Iterable
-from typing import TypeVar
+from numbers import Integral
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,7 +15,18 @@ _Choice = TypeVar("_Choice", bound=str)
 
 
 def real(name: str, value: object, expected: str = "a finite number") -> float:
-    """Return `value` as a float; refuse NaN, infinities, booleans and what is no number."""
+    """Return `value` as a float; refuse NaN, infinities, booleans and what is no number.
+
+    A fraction or a decimal becomes the nearest double, as a literal does. An integer that no double
+    holds is refused: whoever writes one means that very number.
+    """
+    number = _nearest(name, value, expected)
+    if isinstance(value, Integral) and int(value) != number:
+        raise ParameterError(name, value, f"{expected} that a double holds exactly")
+    return number
+
+
+def _nearest(name: str, value: object, expected: str) -> float:
     if isinstance(value, (bool, np.bool_, str, bytes)):
         raise ParameterError(name, value, expected)
     try:
@@ -63,11 +76,11 @@ def between(
 
 
 def non_negative(name: str, value: object) -> float:
-    """Return `value` as a float >= 0; infinity is permitted."""
+    """Return the double nearest to a number >= 0; infinity is permitted."""
     expected = "a number >= 0 (infinity is permitted)"
     if isinstance(value, (int, float)) and not isinstance(value, bool) and value == math.inf:
         return math.inf
-    number = real(name, value, expected)
+    number = _nearest(name, value, expected)
     if number < 0:
         raise ParameterError(name, value, expected)
     return number
@@ -109,6 +122,54 @@ def float_array(x: ArrayLike) -> NDArray[np.float64] | None:
         return None
 
 
+def exact_array(x: ArrayLike) -> NDArray[np.float64] | None:
+    """Return x as float64, or None if it is no array of numbers that doubles hold exactly.
+
+    For private numbers: rounded ones may lie farther apart than they did, and what is promised is
+    for the distance. Elements of a list are looked at one by one: NumPy would round 2^53 + 1 next
+    to 0.5.
+    """
+    try:
+        given = np.asarray(x, dtype=None if hasattr(x, "__array__") else object)
+        if given.dtype.kind == "O":
+            return _exact_elements(given)
+        if given.dtype.kind not in "iuf":
+            return None
+        array = given.astype(np.float64, copy=False)
+        if not np.can_cast(given.dtype, np.float64):
+            same = array.astype(given.dtype) == given
+        elif given.dtype.kind == "f" or given.dtype.itemsize < array.dtype.itemsize:
+            return array
+        else:
+            # From the largest integer on, the nearest double is beyond them, and has no way back.
+            inside = array < float(np.iinfo(given.dtype).max)
+            same = inside & (np.where(inside, array, 0).astype(given.dtype) == given)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return array if same.all() else None
+
+
+def _exact_elements(given: NDArray[np.object_]) -> NDArray[np.float64] | None:
+    elements = given.ravel().tolist()
+    if not set(map(type, elements)) <= {float, int}:
+        elements = [_number(element) for element in elements]
+    array = np.array(elements, dtype=np.float64)
+    # Python compares a double with an integer, a fraction or a decimal without rounding it.
+    same = all(map(operator.eq, array.tolist(), elements))
+    return array.reshape(given.shape) if same else None
+
+
+def _number(element: Any) -> Any:
+    """Return an element of an array as a number that Python compares exactly; None if it is none.
+
+    Raises:
+        ValueError: if it is an array of several.
+    """
+    if isinstance(element, (np.generic, np.ndarray)):
+        return element.item() if element.dtype.kind in "iuf" else None
+    return None if isinstance(element, (bool, str, bytes)) else element
+
+
 def point(x: ArrayLike, dimension: int) -> list[float]:
     """Return the coordinates of one private point.
 
@@ -125,12 +186,13 @@ def points(x: ArrayLike, dimension: int) -> NDArray[np.float64]:
     """Return private points as float64: any shape for dimension 1, else (..., dimension).
 
     Raises:
-        PrivateValueError: if a coordinate is not finite or the shape does not fit.
+        PrivateValueError: if a coordinate is not finite, is a number that no double holds, such as
+            2^53 + 1, or the shape does not fit.
     """
-    expected = f"numbers from -{FARTHEST:g} to {FARTHEST:g}"
+    expected = f"numbers from -{FARTHEST:g} to {FARTHEST:g} that a double holds exactly"
     if dimension > 1:
         expected = f"coordinates of shape (n, {dimension}) or ({dimension},), {expected}"
-    array = float_array(x)
+    array = exact_array(x)
     if array is None:
         raise PrivateValueError(expected)
     if dimension > 1 and (array.ndim == 0 or array.shape[-1] != dimension):

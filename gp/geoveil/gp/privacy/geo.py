@@ -48,11 +48,12 @@ class GeoPrivacy:
     def __post_init__(self) -> None:
         if not isinstance(self.unit, str):
             raise ParameterError("unit", self.unit, "a string")
-        object.__setattr__(self, "epsilon", validation.positive("epsilon", self.epsilon))
-        object.__setattr__(self, "per", validation.positive("per", self.per, self.unit))
-        object.__setattr__(
-            self, "delta", validation.between("delta", self.delta, 0, 1, high_open=True)
-        )
+        epsilon = validation.positive("epsilon", self.epsilon)
+        object.__setattr__(self, "epsilon", rounding.at_most(self.epsilon, epsilon))
+        per = validation.positive("per", self.per, self.unit)
+        object.__setattr__(self, "per", rounding.at_least(self.per, per))
+        delta = validation.between("delta", self.delta, 0, 1, high_open=True)
+        object.__setattr__(self, "delta", rounding.at_most(self.delta, delta))
         object.__setattr__(self, "reach", validation.non_negative("reach", self.reach))
         if self.reach == 0:
             raise ParameterError("reach", self.reach, "a number > 0 (infinity is permitted)")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from geoveil.gp import validation
-from geoveil.gp.privacy.rounding import require_count, round_up, share
+from geoveil.gp.privacy.rounding import at_most, require_count, round_up, share
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,8 @@ class LocalPrivacy:
     epsilon: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", validation.positive("epsilon", self.epsilon))
+        epsilon = validation.positive("epsilon", self.epsilon)
+        object.__setattr__(self, "epsilon", at_most(self.epsilon, epsilon))
 
     def at(self, distance: float) -> float:
         """Return how distinguishable (nats) two values may be: epsilon, unless they are equal."""

@@ -2,8 +2,11 @@
 
 import math
 import sys
+from decimal import Decimal
 from fractions import Fraction
 from numbers import Rational
+
+import numpy as np
 
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import Real
@@ -36,7 +39,19 @@ def exact(value: object, checked: float) -> Fraction:
     """Return a number as it was given; `checked` is the double that its validation returned."""
     if isinstance(value, Rational):
         return Fraction(int(value.numerator), int(value.denominator))
+    if isinstance(value, (Decimal, np.floating)):
+        return Fraction(*map(int, value.as_integer_ratio()))
     return Fraction(checked)
+
+
+def at_most(value: object, checked: float) -> float:
+    """Return the greatest double that is no larger than a positive number; see `exact`."""
+    return round_down(exact(value, checked))
+
+
+def at_least(value: object, checked: float) -> float:
+    """Return the least double that is no smaller than a positive number; see `exact`."""
+    return round_up(exact(value, checked))
 
 
 def upper(ball: Real) -> Fraction:
