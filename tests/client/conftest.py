@@ -240,6 +240,7 @@ class Shells:
             "policy": policy,
             "timing": time.timing(),
             "background": False,
+            "release_floor_s": 0,
         }
         self.made: list[Any] = []
 

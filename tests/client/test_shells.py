@@ -70,7 +70,7 @@ def test_a_target_or_a_transport_is_needed(make_either: Make) -> None:
         make_either(transport=None, target="collector.example:443")
 
 
-@pytest.mark.parametrize("floor_s", [0.0, -1.0, float("nan"), 61.0, "1", True])
+@pytest.mark.parametrize("floor_s", [-0.001, -1.0, float("nan"), 61.0, "1", True, None])
 def test_the_floor_of_a_release_is_checked(make_either: Make, floor_s: Any) -> None:
     with pytest.raises(ParameterError, match="release_floor_s"):
         make_either(release_floor_s=floor_s)
@@ -81,15 +81,16 @@ def test_a_floor_changes_nothing_but_the_time(make_either: Make, make_source: An
         make_either(fetched=("income",), source=make_source(7), release_floor_s=floor_s).contribute(
             "income", 52_000
         )
-        for floor_s in (None, 0.002)
+        for floor_s in (0, 0.002)
     ]
     assert receipts[0] == receipts[1]
 
 
-def test_every_way_through_contribute_keeps_the_floor(
-    make_either: Make, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("settings", [{}, {"release_floor_s": 0.004}, {"release_floor_s": 0}])
+def test_all_that_looks_at_a_value_keeps_the_floor(
+    make_either: Make, shells: Any, monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> None:
-    """A draw, a receipt that is there, a value that is refused: all of it is paced."""
+    """Half of it to check a value, refused or not, and half to draw; what is kept is no secret."""
     floors: list[float] = []
 
     def paced(work: Callable[[], Any], floor_s: float) -> Any:
@@ -97,12 +98,14 @@ def test_every_way_through_contribute_keeps_the_floor(
         return work()
 
     monkeypatch.setattr(session, "paced", paced)
-    client = make_either(fetched=("income",), release_floor_s=0.004)
+    shells.defaults.pop("release_floor_s")
+    client = make_either(fetched=("income",), **settings)
     with pytest.raises(PrivateValueError):
         client.contribute("income", "52000")
     client.contribute("income", 52_000)
     client.contribute("income", 52_000)
-    assert floors == [0.004] * 3
+    half = settings.get("release_floor_s", 0.002) / 2
+    assert floors == ([half] * 3 if half else [])
 
 
 def test_close_sends_what_waits(make_either: Make, collector: Any, state_dir: Path | None) -> None:

@@ -26,6 +26,7 @@ from geoveil.client.setup import (
     MOST_PENDING_BYTES,
     MOST_UNQUIET,
     QUIET_S,
+    RELEASE_FLOOR_S,
     assemble,
     described,
 )
@@ -88,7 +89,7 @@ class AsyncClient:
         most_pending_bytes: int = MOST_PENDING_BYTES,
         transport: AsyncTransport | None = None,
         source: RandomSource | None = None,
-        release_floor_s: float | None = None,
+        release_floor_s: float = RELEASE_FLOOR_S,
         timing: Timing | None = None,
     ) -> None:
         self._timing = timing or Timing()
@@ -106,7 +107,7 @@ class AsyncClient:
             floor_s=release_floor_s,
             timing=self._timing,
         )
-        self._slow = self._session.journal.durable or release_floor_s is not None
+        self._slow = self._session.journal.durable or release_floor_s > 0
         self._effects = _Awaited(transport, self._timing.sleep_async)
         self._background = background
         self._closed = False

@@ -14,6 +14,8 @@ from geoveil.gp import RandomSource
 MOST_PENDING = 1_000
 MOST_PENDING_BYTES = 4 << 20
 CLOSE_TIMEOUT_S = 2.0
+RELEASE_FLOOR_S = 0.002
+"""Each half is more than four times what any single answer takes, Student-t noise included."""
 FORK_GRACE_S = 0.5
 """That requests under way at a fork have to end by themselves."""
 QUIET_S = 0.1
@@ -32,7 +34,7 @@ def assemble(
     most_pending: int,
     most_pending_bytes: int,
     source: RandomSource | None,
-    floor_s: float | None,
+    floor_s: float,
     timing: Timing,
 ) -> tuple[Session, Courier]:
     """Return the two parts of a client: what it does on the device, and over the network."""

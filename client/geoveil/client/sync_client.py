@@ -29,6 +29,7 @@ from geoveil.client.setup import (
     MOST_PENDING_BYTES,
     MOST_UNQUIET,
     QUIET_S,
+    RELEASE_FLOOR_S,
     assemble,
     described,
 )
@@ -71,8 +72,9 @@ class Client:
         most_pending_bytes: likewise, bytes.
         transport: used instead of gRPC to `target`, and left open by `close`.
         source: random bits; the operating system's by default.
-        release_floor_s: least time, in seconds, that `contribute` takes, so that nobody who times
-            the app learns how long it took for this value; a few milliseconds will do.
+        release_floor_s: least time, in seconds, that it takes to look at a value and to draw, so
+            that nobody who times the app learns how long it took for this value; see
+            `geoveil.gp.paced`. One half is for either. 0: no floor, for simulated people.
         timing: the clocks; for tests.
 
     Raises:
@@ -96,7 +98,7 @@ class Client:
         most_pending_bytes: int = MOST_PENDING_BYTES,
         transport: Transport | None = None,
         source: RandomSource | None = None,
-        release_floor_s: float | None = None,
+        release_floor_s: float = RELEASE_FLOOR_S,
         timing: Timing | None = None,
     ) -> None:
         self._timing = timing or Timing()

@@ -67,7 +67,11 @@ async def run_fleet(
         nonlocal acknowledged
         for value in waiting:
             async with AsyncClient(
-                policy=policy, transport=shared, timeout_s=60.0, background=False
+                policy=policy,
+                transport=shared,
+                timeout_s=60.0,
+                background=False,
+                release_floor_s=0,  # nobody's value
             ) as device:
                 await device.fetch(campaign_id)
                 await device.contribute(campaign_id, value)

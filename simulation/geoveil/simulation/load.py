@@ -160,6 +160,7 @@ async def by_devices(
                 transport=shared,
                 timeout_s=timeout_s,
                 background=False,
+                release_floor_s=0,  # nobody's value
                 timing=timing,
             ) as device:
                 delivered = await _deliver(device, campaign_id, value, timeout_s, clocks)
