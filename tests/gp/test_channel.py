@@ -1,6 +1,7 @@
 """The optimal channel: private between its rows, unbiased, exact to the bit, and the best."""
 
 import math
+import sys
 from dataclasses import replace
 from fractions import Fraction
 
@@ -27,7 +28,10 @@ from geoveil.gp import (
 )
 from geoveil.gp.audit.black_box import black_box_bound
 from geoveil.gp.audit.exact import exact_rate
+from geoveil.gp.exact.bits import LazyUniform
+from geoveil.gp.exact.release import release_integer
 from geoveil.gp.mechanisms import channel_grid, channel_table
+from geoveil.gp.mechanisms.base import _PrivateScalar
 from geoveil.gp.mechanisms.channel import LinearProgramMechanism
 from geoveil.gp.mechanisms.channel_grid import Cell, Grid
 from geoveil.gp.mechanisms.channel_prior import ScalarPrior, default_prior, is_even, variation
@@ -357,6 +361,62 @@ def test_release_at_an_irrational_distance(channels):
         while uniform >= (total := total + law[index]):
             index += 1
         assert m.release((0.7, 0.7), SeededSource(seed)) == outputs[index]
+
+
+class _Calls:
+    """How many functions are called, Python's and others."""
+
+    def of(self, work):
+        self.count = 0
+        before = sys.getprofile()
+        sys.setprofile(lambda _frame, event, _argument: self.note(event))
+        try:
+            work()
+        finally:
+            sys.setprofile(before)
+        return self.count
+
+    def note(self, event):
+        self.count += event in ("call", "c_call")
+
+
+def by_balls(m, x, seed):
+    """Release as any mechanism does: in balls, by the definition, from the same bits."""
+    scalar, uniform = _PrivateScalar(m.query, np.ravel(x).tolist()), LazyUniform(SeededSource(seed))
+    return release_integer(uniform, lambda u: m._ideal(scalar(), u), m.step_exponent)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_work_of_a_release_is_the_same_everywhere(channels, name):
+    m, calls = channels[name], _Calls()
+    points = line(m, [-1e9, -50.0, -1.01, -1.0, -0.99, -0.3, 0.0, 0.2, 1.0, 1.5, 4.0, 1e9])
+    m.release(points[0], SeededSource(0))  # what is remembered of public numbers
+    for seed in range(3):
+        work = {calls.of(lambda x=x, s=seed: m.release(x, SeededSource(s))) for x in points}
+        # Twelve places, in one way; the control takes another one where cells meet or outputs lie.
+        assert len(work) == 1, work
+    slow = {calls.of(lambda x=x: by_balls(m, x, 1)) for x in points}
+    assert len(slow) > 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_release_is_the_same_in_doubles_and_in_balls(channels, name):
+    m = channels[name]
+    points = line(m, np.append(np.linspace(-4, 4, 60), [-1e9, 1e9, 1e-300]))
+    for seed, x in enumerate(points):
+        assert m.release(x, SeededSource(seed)) == by_balls(m, x, seed)
+
+
+def test_bits_at_an_edge_of_the_shares_are_decided_in_balls(channels, fixed_bits):
+    m = channels["ramp"]
+    law = law_in_fractions(m, Fraction(0))
+    for index in (0, len(law) // 2):
+        edge = int(sum(law[: index + 1]) * 2**128)
+        for bits, place in ((edge - 1, index), (edge + 1, index + 1)):
+            scalar = _PrivateScalar(m.query, [3.0])
+            assert m._known(scalar, LazyUniform(fixed_bits(bits, 128))) is None
+            more = fixed_bits(bits << 640, 768)
+            assert m.release(3.0, more) == m.channel.table.outputs[place]
 
 
 @pytest.mark.parametrize("name", NAMES)

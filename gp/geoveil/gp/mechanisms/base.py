@@ -7,7 +7,7 @@ mechanism, per point.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -164,6 +164,9 @@ class Mechanism(ABC):
         """
         uniform = LazyUniform(chosen_source(source))
         scalar_of = _PrivateScalar(self.query, validation.point(x, self.query.dimension))
+        known = self._known(scalar_of, uniform)
+        if known is not None:
+            return known
         return release_integer(uniform, lambda u: self._ideal(scalar_of(), u), self.step_exponent)
 
     def mean(self, x: ArrayLike) -> Array:
@@ -199,6 +202,10 @@ class Mechanism(ABC):
             x: points, as `Query.value` takes them.
         """
         return self._log_density(validation.outputs(y), self._scalar(x))
+
+    def _known(self, scalar: Callable[[], Real], uniform: LazyUniform) -> int | None:
+        """Return the integer to release where a family knows it by constant work, if it does."""
+        return None
 
     @abstractmethod
     def _simulate(self, s: Array, rng: np.random.Generator) -> Array:

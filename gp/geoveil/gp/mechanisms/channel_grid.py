@@ -113,7 +113,7 @@ class Grid:
     @property
     def knots(self) -> Array:
         """Ends of the cells, as doubles."""
-        return np.array([*(float(cell.start) for cell in self.cells), self.edges[-1]])
+        return _cell_arrays(self)[0]
 
     def ratios(self, rate: Fraction) -> tuple[Fraction, ...]:
         """Return, for each row but the last, how much it and the next may differ by a factor."""
@@ -121,15 +121,13 @@ class Grid:
 
     def locate(self, s: Array) -> tuple[NDArray[np.intp], Array]:
         """Return the first of the three rows at each s, and their shares, (n, 3)."""
-        knots, cells = self.knots, self.cells
+        knots, widths, rows, lead, trail = _cell_arrays(self)
         s = np.clip(s, self.edges[0], self.edges[-1])
-        index = np.clip(np.searchsorted(knots, s, side="right") - 1, 0, len(cells) - 1)
-        theta = np.clip((s - knots[index]) / np.diff(knots)[index], 0.0, 1.0)
-        lead = np.array([1.0 if cell.first else 0.5 for cell in cells])[index]
-        trail = np.array([1.0 if cell.last else 0.5 for cell in cells])[index]
-        left, right = lead * (1 - theta) ** 2, trail * theta**2
+        index = np.clip(np.searchsorted(knots, s, side="right") - 1, 0, len(rows) - 1)
+        theta = np.clip((s - knots[index]) / widths[index], 0.0, 1.0)
+        left, right = lead[index] * (1 - theta) ** 2, trail[index] * theta**2
         shares = np.stack([left, 1 - left - right, right], axis=-1)
-        return np.array([cell.row for cell in cells])[index], shares
+        return rows[index], shares
 
     def mix(self, rows: Array, s: Array) -> Array:
         """Return Σ_j share_j(s)·rows[j] at each s; rows has shape (M,) or (M, m)."""
@@ -157,6 +155,23 @@ def _cells(grid: Grid) -> tuple[Cell, ...]:
         ]
         row += count + 1
     return tuple(found)
+
+
+@lru_cache(maxsize=64)
+def _cell_arrays(grid: Grid) -> tuple[Array, Array, NDArray[np.intp], Array, Array]:
+    """Return the knots; of each cell its width, its first row, and the shares of its end rows."""
+    cells = grid.cells
+    knots = np.array([*(float(cell.start) for cell in cells), grid.edges[-1]])
+    arrays = (
+        knots,
+        np.diff(knots),
+        np.array([cell.row for cell in cells], dtype=np.intp),
+        np.array([1.0 if cell.first else 0.5 for cell in cells]),
+        np.array([1.0 if cell.last else 0.5 for cell in cells]),
+    )
+    for array in arrays:
+        array.setflags(write=False)
+    return arrays
 
 
 def keeps(cell: Cell, rate: Fraction, left: Fraction, right: Fraction) -> bool:

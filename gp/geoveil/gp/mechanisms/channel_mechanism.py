@@ -1,6 +1,7 @@
 """Reports drawn from a channel that is given as data, once it has been checked [MATH §8]."""
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
 from itertools import accumulate
@@ -10,20 +11,24 @@ from numpy.typing import ArrayLike
 
 from geoveil.gp.arithmetic import Real
 from geoveil.gp.errors import ParameterError
-from geoveil.gp.exact.ball import BALL
+from geoveil.gp.exact.ball import BALL, working_precision
+from geoveil.gp.exact.bits import LazyUniform
+from geoveil.gp.exact.release import INT64_MAX, INT64_MIN
 from geoveil.gp.lazy import lazy
 from geoveil.gp.mechanisms.base import Array, Mechanism
 from geoveil.gp.mechanisms.channel_bias import bias_bound
 from geoveil.gp.mechanisms.channel_grid import Cell
 from geoveil.gp.mechanisms.channel_prior import is_even
 from geoveil.gp.mechanisms.channel_record import Channel
-from geoveil.gp.mechanisms.channel_table import BITS
+from geoveil.gp.mechanisms.channel_table import BITS, TOTAL
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
 
 AS_GOOD_AS_NONE = 2.0**-40
 """A bias below this is the rounding of φ."""
 _MOST_BIAS = 0.1
+_RESOLVED = 2.0**-60
+"""Relative radius of a scalar that float64 may stand for."""
 
 
 class ChannelMechanism(Mechanism):
@@ -113,8 +118,7 @@ class ChannelMechanism(Mechanism):
     @property
     def outputs(self) -> tuple[int, ...]:
         """See `Mechanism.outputs`."""
-        shift = self.channel.step_exponent - self.step_exponent
-        return tuple(k << shift for k in self.channel.table.outputs)
+        return self._outputs
 
     def mean(self, x: ArrayLike) -> Array:
         """See `Mechanism.mean`: within `bias_bound` of f."""
@@ -143,6 +147,24 @@ class ChannelMechanism(Mechanism):
         inside = BALL.clip(BALL.absolute(s) if self.channel.even else s, low, high)
         edges = [BALL.constant(cell.start) for cell in grid.cells[1:]]
         return BALL.piecewise(inside, edges, [partial(self._on_cell, c, u) for c in grid.cells])
+
+    def _known(self, scalar: Callable[[], Real], uniform: LazyUniform) -> int | None:
+        """See `Mechanism._known`: the first output whose running sum exceeds U, in float64.
+
+        Every s takes the same steps, and all outputs are looked at. Where two of them are left
+        possible, which m outputs and n cells of equal width leave with a probability of about
+        m n 2^-44, balls decide by the same bits, and it takes longer.
+        """
+        with working_precision(uniform.count):
+            enclosed = scalar()
+        s, doubt = np.array(float(enclosed.mid())), float(enclosed.rad())
+        if not doubt <= _RESOLVED * (abs(s) + self._farthest):
+            return None  # a scalar of one's own may be less certain
+        first, shares = self.channel.grid.locate(self._folded(s))
+        sums = shares @ self._running[first : first + 3]
+        u = uniform.numerator * 2.0**-uniform.count
+        least, most = (int((sums <= end).sum()) for end in (u - self._slack, u + self._slack))
+        return min(max(self.outputs[least], INT64_MIN), INT64_MAX) if least == most else None
 
     def _on_cell(self, cell: Cell, u: Real, s: Real) -> Real:
         theta = (s - BALL.constant(cell.start)) / BALL.constant(cell.width)
@@ -190,6 +212,25 @@ class ChannelMechanism(Mechanism):
     @lazy
     def _cumulative(self) -> list[list[int]]:
         return [list(accumulate(row)) for row in self.channel.table.rows]
+
+    @lazy
+    def _outputs(self) -> tuple[int, ...]:
+        shift = self.channel.step_exponent - self.step_exponent
+        return tuple(k << shift for k in self.channel.table.outputs)
+
+    @lazy
+    def _running(self) -> Array:
+        """Running sums of each row but the last, which is 1, shape (rows, m − 1)."""
+        return np.array([[total / TOTAL for total in row[:-1]] for row in self._cumulative])
+
+    @lazy
+    def _slack(self) -> float:
+        """What float64 loses of a running sum: the sum moves by at most 4 where θ moves by 1."""
+        return 2.0**-46 * (1 + self._farthest / float(np.diff(self.channel.grid.knots).min()))
+
+    @lazy
+    def _farthest(self) -> float:
+        return max(map(abs, self.channel.grid.edges))
 
     @lazy
     def _atoms(self) -> Array:

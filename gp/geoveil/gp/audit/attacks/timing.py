@@ -1,4 +1,4 @@
-"""The timing attack: does the time of a release tell where a point is?
+"""The timing attack: does the time of a release tell where a point is, or how scores lie?
 
 Releases at several places are timed in random order, so that whatever the machine does meanwhile
 meets all places alike: if time does not depend on the point, the labels are exchangeable. Times
@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from geoveil.gp.audit.case import Scene
 from geoveil.gp.audit.catalogue import BELL, INCOME, PLACE, RAMP, STEP
 from geoveil.gp.exact.pacing import paced
+from geoveil.gp.mechanisms.channel import LinearProgramMechanism
 from geoveil.gp.mechanisms.debiased import DebiasedLaplace
 from geoveil.gp.mechanisms.lipschitz import LipschitzMechanism
 from geoveil.gp.mechanisms.planar import PlanarLaplace
@@ -25,6 +26,10 @@ from geoveil.gp.mechanisms.randomized_response import RandomizedResponse
 from geoveil.gp.mechanisms.smooth import SmoothMechanism
 from geoveil.gp.noise import StudentT
 from geoveil.gp.privacy import LocalPrivacy
+from geoveil.gp.selection.base import SelectionMechanism
+from geoveil.gp.selection.exponential import ExponentialMechanism
+from geoveil.gp.selection.noisy_max import ReportNoisyMax
+from geoveil.gp.selection.permute_and_flip import PermuteAndFlip
 
 Array = NDArray[np.float64]
 
@@ -33,6 +38,7 @@ REFERENCE = "0.3"
 _STEPS = {"0": 0.0, REFERENCE: 0.3, "1": 1.0, "1.5": 1.5, "10": 10.0, "10³": 1e3, "10⁶": 1e6}
 _FARTHEST = 1e15
 _WARM_UP = 200
+_OUTCOMES = 1000
 _STUDENT_SHARE = 1 / 9
 
 
@@ -46,7 +52,7 @@ class Releasing(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A mechanism, and places near to and far from where its query varies."""
+    """A mechanism, and places near to and far from where its query varies; or scores."""
 
     name: str
     mechanism: Releasing = field(repr=False)
@@ -82,6 +88,23 @@ def places(scene: Scene) -> dict[str, Array]:
     return {name: scene.points(step) for name, step in (_STEPS | {"10¹⁵ units": far}).items()}
 
 
+@dataclass(frozen=True, slots=True)
+class Selecting:
+    """A selection, released for scores as other reports are for points."""
+
+    mechanism: SelectionMechanism
+
+    def release(self, x: ArrayLike) -> int:
+        """Return the index that is selected."""
+        return self.mechanism.select(x)
+
+
+def leads() -> dict[str, Array]:
+    """Return scores of 1,000 outcomes, one of which leads by as much as places lie apart."""
+    ahead = {**_STEPS, "10¹⁵ units": _FARTHEST}
+    return {name: lead * (np.arange(_OUTCOMES) == _OUTCOMES // 2) for name, lead in ahead.items()}
+
+
 def timing_subjects() -> tuple[Subject, ...]:
     """Return one mechanism of every family with code of its own; polygons if Shapely is there."""
     student = partial(SmoothMechanism, noise=StudentT(3.0), beta=_STUDENT_SHARE * INCOME.rate)
@@ -96,6 +119,15 @@ def timing_subjects() -> tuple[Subject, ...]:
             ("DebiasedLaplace, kernel", BELL, DebiasedLaplace(BELL.query, PLACE)),
             ("PlanarLaplace", BELL, PlanarLaplace(PLACE, 2)),
             ("RandomizedResponse", RAMP, RandomizedResponse(RAMP.query, LocalPrivacy(1.0))),
+            ("channel", RAMP, LinearProgramMechanism(RAMP.query, INCOME, quick=True)),
+        )
+    ]
+    found += [
+        Subject(f"{type(mechanism).__name__}, {_OUTCOMES:,} scores", Selecting(mechanism), leads())
+        for mechanism in (
+            PermuteAndFlip(1.0, 1.0),
+            ExponentialMechanism(1.0, 1.0),
+            ReportNoisyMax(1.0, 1.0, "laplace"),
         )
     ]
     if find_spec("shapely") is not None:
