@@ -10,32 +10,7 @@ from geoveil.gp import GeoVeilError, RandomSource
 from geoveil.gp.exact.ball import BALL
 from geoveil.gp.exact.bits import LazyUniform
 from geoveil.gp.selection import ExponentialMechanism, PermuteAndFlip, ReportNoisyMax
-from geoveil.gp.selection.draw import bernoulli, largest, weighted_index
-
-
-def third() -> Any:
-    return BALL.constant(Fraction(1, 3))
-
-
-def test_bits_that_leave_a_coin_open_are_followed_by_more(fixed_bits: Any) -> None:
-    agree = (1 << 128) // 3  # the first 128 binary digits of 1/3
-    below, above = (1 << 64) // 3 - 1, (1 << 64) // 3 + 1
-    for more, heads in ((below, True), (above, False)):
-        source = fixed_bits(agree << 64 | more, 192)
-        assert bernoulli(LazyUniform(source), third) is heads
-        assert source.drawn == 192
-
-
-def test_bits_that_decide_a_coin_are_enough(fixed_bits: Any) -> None:
-    for first, heads in ((0, True), ((1 << 128) - 1, False), (1 << 126, True)):
-        source = fixed_bits(first, 128)
-        assert bernoulli(LazyUniform(source), third) is heads
-        assert source.drawn == 128
-
-
-def test_a_sure_coin_shows_heads_for_any_bits_but_all_ones(fixed_bits: Any) -> None:
-    source = fixed_bits((1 << 128) - 2, 128)
-    assert bernoulli(LazyUniform(source), lambda: BALL.constant(1)) is True
+from geoveil.gp.selection.draw import largest, weighted_index
 
 
 def test_an_index_on_the_edge_takes_more_bits(fixed_bits: Any) -> None:
@@ -79,15 +54,6 @@ def test_equal_noise_on_equal_utilities_takes_more_bits(fixed_bits: Any) -> None
     # Exponential noise is −ln U: the smaller U wins.
     assert ReportNoisyMax(1.0, 1.0).select([2.5, 2.5], source) == 0
     assert source.drawn == 384
-
-
-def test_permute_and_flip_flips_in_the_order_drawn(fixed_bits: Any) -> None:
-    # A pick of 2 outcomes takes one bit; outcome 1 comes first and its coin shows tails.
-    source = fixed_bits(((1 << 128) | ((1 << 128) - 1)) << 128 | 5, 1 + 256)
-    assert PermuteAndFlip(1.0, 1.0).select([1.0, 0.5], source) == 0
-    assert source.drawn == 1 + 128 + 128
-    source = fixed_bits((1 << 128) | 5, 129)
-    assert PermuteAndFlip(1.0, 1.0).select([1.0, 0.5], source) == 1
 
 
 def test_numbers_that_may_be_equal_have_no_largest() -> None:

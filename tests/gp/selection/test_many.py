@@ -1,5 +1,6 @@
 """Many draws at once: word by word what one draw would be, and what is in doubt goes on."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,8 @@ import pytest
 from flint import arb
 
 from geoveil.gp import ParameterError, RandomSource, SeededSource
+from geoveil.gp.exact.ball import BALL
+from geoveil.gp.exact.bits import LazyUniform
 from geoveil.gp.selection import (
     ExponentialMechanism,
     HalfStudentT,
@@ -18,16 +21,25 @@ from geoveil.gp.selection import (
 )
 from geoveil.gp.selection.draw import weighted_index
 from geoveil.gp.selection.many import (
-    _Continued,
+    Continued,
+    Indices,
     noisy_argmax,
     random_words,
     weighted_indices,
+    widened,
 )
+from geoveil.gp.selection.smooth_argmax import exact_argmax
 
 ALPHA = 1e-6
 ROW_DRAWS = 5_000
 DRAWS = 20_000
 THIRD = (1 << 64) // 3
+
+
+def indices(size: int, weights: Callable[[], list[arb]], source: RandomSource) -> Indices:
+    """Draw by weights whose bounds are the doubles next to them."""
+    doubles = np.array([float(weight) for weight in weights()])
+    return weighted_indices(size, (doubles, doubles), weights, source)
 
 
 class Scripted(RandomSource):
@@ -86,19 +98,26 @@ def test_an_index_is_the_one_that_the_same_bits_give_alone() -> None:
         return [arb(1) / 7, arb(2).sqrt(), arb(3) ** -60, arb(1)]
 
     words = random_words(SeededSource(6), 3_000).tolist()
-    together = weighted_indices(3_000, weights, Scripted(*words))
-    alone = [weighted_index(_Continued(Scripted(), word), weights) for word in words]
+    together = indices(3_000, weights, Scripted(*words))
+    alone = [weighted_index(Continued(Scripted(), [word]), weights) for word in words]
     assert together.tolist() == alone
 
 
 def test_an_argmax_is_the_one_that_the_same_bits_give_alone() -> None:
     mechanism = SmoothNoisyMax(2.0, 4)
     scores = SmoothUtilities([0.0, 3.0, 2.9, -1e6], 0.5, beta=mechanism.beta)
-    words = random_words(SeededSource(7), 4 * 2_000).tolist()
-    together = mechanism.select_many(scores, 2_000, Scripted(*words))
-    exact = mechanism._exact(scores)
-    rows = [words[start : start + 4] for start in range(0, len(words), 4)]
-    alone = [exact([_Continued(Scripted(), word) for word in row]) for row in rows]
+    words = random_words(SeededSource(7), 2 * 4 * 2_000)
+    together = mechanism.select_many(scores, 2_000, Scripted(*words.tolist()))
+    scale = arb(scores.smooth_sensitivity) / BALL.constant(mechanism.exact_rate)
+    alone = [
+        exact_argmax(
+            scores.values.tolist(),
+            lambda: scale,
+            mechanism._law.ball_noise,
+            [Continued(Scripted(), pair) for pair in row],
+        )
+        for row in words.reshape(-1, 4, 2).tolist()
+    ]
     assert together.tolist() == alone
 
 
@@ -109,38 +128,43 @@ def test_a_word_at_an_edge_draws_more_bits(later: int, expected: int) -> None:
     def weights() -> list[arb]:
         return [arb(1), arb(2)]
 
-    assert weighted_indices(1, weights, Scripted(THIRD, later)).tolist() == [expected]
-    assert weighted_indices(1, weights, Scripted(THIRD - 1)).tolist() == [0]
-    assert weighted_indices(1, weights, Scripted(THIRD + 1)).tolist() == [1]
+    assert indices(1, weights, Scripted(THIRD, later)).tolist() == [expected]
+    assert indices(1, weights, Scripted(THIRD - 1)).tolist() == [0]
+    assert indices(1, weights, Scripted(THIRD + 1)).tolist() == [1]
 
 
 def test_outcomes_rarer_than_any_word_can_be_drawn() -> None:
     rare = arb(2) ** -80
     largest = (1 << 64) - 1
-    assert weighted_indices(
-        1, lambda: [arb(1), rare], Scripted(largest, largest, largest)
-    ).tolist() == [1]
-    assert weighted_indices(1, lambda: [arb(1), rare], Scripted(largest)).tolist() == [0]
-    assert weighted_indices(1, lambda: [rare, arb(1)], Scripted(0, 0)).tolist() == [0]
-    assert weighted_indices(1, lambda: [rare, arb(1)], Scripted(0, largest)).tolist() == [1]
+    assert indices(1, lambda: [arb(1), rare], Scripted(largest, largest, largest)).tolist() == [1]
+    assert indices(1, lambda: [arb(1), rare], Scripted(largest)).tolist() == [0]
+    assert indices(1, lambda: [rare, arb(1)], Scripted(0, 0)).tolist() == [0]
+    assert indices(1, lambda: [rare, arb(1)], Scripted(0, largest)).tolist() == [1]
 
 
 def test_noise_that_is_close_or_unresolved_is_decided_by_balls() -> None:
     asked: list[list[int]] = []
 
-    def exact(uniforms: list[Any]) -> int:
+    def decide(places: Sequence[int], uniforms: Sequence[LazyUniform]) -> int:
         asked.append([u.numerator for u in uniforms])
+        assert places == list(range(len(uniforms)))
         return 1
 
-    def noise(tail: np.ndarray) -> np.ndarray:
-        return -np.log(tail)
+    def noise(u: np.ndarray, _: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return widened(-np.log(u))
 
-    middle, near_one = 1 << 63, (1 << 64) - 2
-    clear = noisy_argmax(1, np.zeros(2), noise, exact, Scripted(1 << 60, middle))
+    middle, least = 1 << 63, 0
+    clear = noisy_argmax(1, np.zeros(2), noise, decide, Scripted(middle, 0, 1 << 60, 0))
     assert (clear.tolist(), asked) == ([1], [])
-    for pair in ([middle, middle + 1], [middle, near_one]):
-        assert noisy_argmax(1, np.zeros(2), noise, exact, Scripted(*pair)).tolist() == [1]
-        assert asked.pop() == pair
+    for pair in ([middle, middle + 1], [middle, least]):
+        script = Scripted(pair[0], 5, pair[1], 7)
+        assert noisy_argmax(1, np.zeros(2), noise, decide, script).tolist() == [1]
+        assert asked.pop() == [(pair[0] << 64) + 5, (pair[1] << 64) + 7]
+    # Of four outcomes only those that may win are looked at.
+    far = np.array([0.0, 0.0, 3.0, 0.0])
+    script = Scripted(middle, 0, middle + 1, 0, middle, 0, 3 << 62, 0)
+    assert noisy_argmax(1, far, noise, decide, script).tolist() == [1]
+    assert len(asked.pop()) == 2
 
 
 def test_gaps_that_no_double_holds_are_never_bridged() -> None:
@@ -148,7 +172,7 @@ def test_gaps_that_no_double_holds_are_never_bridged() -> None:
     assert drawn.tolist() == [1] * 5
 
 
-def test_noise_without_certified_floats_is_drawn_one_by_one() -> None:
+def test_noise_without_a_formula_is_drawn_between_the_nodes_of_a_table() -> None:
     mechanism = SmoothNoisyMax(2.0, 2, HalfStudentT(3.0))
     scores = SmoothUtilities([0.0, 1.0], 1e-40, beta=mechanism.beta)
     assert mechanism.select_many(scores, 4, SeededSource(9)).tolist() == [1] * 4

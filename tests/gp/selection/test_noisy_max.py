@@ -177,6 +177,48 @@ def test_the_lead_costs_no_privacy(noise: Any) -> None:
     assert worst[True] > 1 * 0.7
 
 
+def rival_density(noise: Any, u: Any, winner: Any, w: Any) -> Any:
+    """Density h at w of the largest noisy utility of the winner's rivals."""
+    others = [value for r, value in enumerate(u) if r != winner]
+    return sum(
+        DENSITY[noise](w - a)
+        * np.prod([CDF[noise](w - b) for k, b in enumerate(others) if k != j], axis=0)
+        for j, a in enumerate(others)
+    )
+
+
+@pytest.mark.parametrize("noise", DENSITY)
+def test_each_step_of_the_proof_of_the_lead_holds(noise: Any) -> None:
+    """Rivals that gain at most P cost e^P of the lead's density, those that lose at most N, e^N.
+
+    Changes of any size, so that the runner-up is another one after many of them.
+    """
+    rng = np.random.default_rng(9)
+    w = np.linspace(-15, 40, 4001)
+    switched, worst = 0, 0.0
+    for trial in range(60):
+        u = np.round(rng.normal(size=4) * 1.5, 2)
+        change = rng.uniform(-1.5, 1.5, size=4) * (rng.random(4) < 0.7)
+        if trial == 0:  # the runner-up changes and the lead's noise is what both differ by
+            u, change = np.zeros(4), np.array([0.0, -1.0, 0.0, 0.0])
+        relative = change - change[0]
+        raised = u + change[0] + np.maximum(relative, 0)
+        gain, loss = max(relative.max(), 0.0), max(-relative.min(), 0.0)
+        before, middle, after = (
+            lead_density(noise, values, 0, LEADS) for values in (u, raised, u + change)
+        )
+        assert (np.log(before / middle) <= gain + 1e-9).all()
+        assert (np.log(middle / after) <= loss + 1e-9).all()
+        high, low = (rival_density(noise, values, 0, w) for values in (raised, u + change))
+        assert (low >= np.exp(-loss) * high * (1 - 1e-12)).all()
+        if gain + loss > 0:
+            worst = max(worst, float(np.log(before / after).max()) / (gain + loss))
+        switched += np.argmax(u[1:]) != np.argmax((u + change)[1:])
+    assert switched >= 10
+    # The control: the constant 0.8 (P + N) would be false.
+    assert 0.8 < worst <= 1 + 1e-9
+
+
 @pytest.mark.parametrize("noise", DENSITY)
 def test_leads_have_their_density(noise: Any, p_value: Any) -> None:
     u, n = [0.0, 0.5, -0.3], 4_000

@@ -101,23 +101,6 @@ def test_a_lead_below_the_last_bit_is_seen() -> None:
         )
 
 
-def test_whoever_is_behind_in_both_is_never_looked_at() -> None:
-    looked: list[arb] = []
-
-    def quantile(p: arb) -> arb:
-        looked.append(p)
-        return p
-
-    source = Replayed([1 << 127, 1 << 126, 1 << 125, 3 << 126])
-    assert (
-        exact_argmax(
-            [1.0, 0.0, 0.5, 0.9], lambda: arb(1), by_quantile(quantile), uniforms(4, source)
-        )
-        == 3
-    )
-    assert len(looked) == 2
-
-
 def test_a_source_that_never_decides_is_reported() -> None:
     class Stuck(RandomSource):
         def bits(self, count: int) -> int:

@@ -4,6 +4,7 @@ Geo-privacy whose points are databases, apart by the records in which they diffe
 a database in trust: an aggregator's operator, or a device with many records.
 """
 
+from geoveil.gp.selection.applications.gain_margin import count_margin
 from geoveil.gp.selection.audit import (
     SelectionFinding,
     Selects,
@@ -65,6 +66,7 @@ __all__ = [
     "StabilityMechanism",
     "Utilities",
     "admissible",
+    "count_margin",
     "database_pairs",
     "margin_pairs",
     "utility_pairs",

@@ -31,7 +31,7 @@ def decided(
     """
     while True:
         with working_precision(uniforms[0].count + _GUARD_BITS):
-            answer = attempt([BALL.uniform(u.numerator, u.count) for u in uniforms])
+            answer = attempt([ball(u) for u in uniforms])
         if answer is not None:
             return answer
         if uniforms[0].count >= _MOST_BITS:
@@ -39,18 +39,6 @@ def decided(
             raise GeoVeilError("the random source is broken: its bits decide nothing")
         for uniform in uniforms:
             uniform.refine()
-
-
-def bernoulli(uniform: LazyUniform, probability: Callable[[], Real]) -> bool:
-    """Return True with exactly the probability that `probability` encloses: whether U < p."""
-
-    def attempt(balls: list[Real]) -> bool | None:
-        p = probability()
-        if balls[0] < p:
-            return True
-        return False if balls[0] > p else None
-
-    return decided([uniform], attempt)
 
 
 def weighted_index(uniform: LazyUniform, weights: Callable[[], Sequence[Real]]) -> int:
@@ -72,6 +60,11 @@ def weighted_index(uniform: LazyUniform, weights: Callable[[], Sequence[Real]]) 
         return None
 
     return decided([uniform], attempt)
+
+
+def ball(uniform: LazyUniform) -> Real:
+    """Enclose a uniform number of which the leading bits are known."""
+    return BALL.uniform(uniform.numerator, uniform.count)
 
 
 def largest(values: Sequence[Real]) -> int | None:

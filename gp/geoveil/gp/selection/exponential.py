@@ -6,11 +6,11 @@ from typing import ClassVar
 import numpy as np
 
 from geoveil.gp.arithmetic import Real
-from geoveil.gp.exact.bits import LazyUniform, RandomSource
+from geoveil.gp.exact.ball import BALL
+from geoveil.gp.exact.bits import RandomSource
 from geoveil.gp.selection.base import Array
-from geoveil.gp.selection.draw import weighted_index
 from geoveil.gp.selection.global_sensitivity import GlobalSelection
-from geoveil.gp.selection.many import Indices, weighted_indices
+from geoveil.gp.selection.many import Indices, exponential_bounds, weighted_indices
 from geoveil.gp.selection.scores import Utilities
 
 
@@ -39,16 +39,16 @@ class ExponentialMechanism(GlobalSelection):
         weights = np.exp(-self._scaled_gaps(scores.values))
         return np.asarray(weights / weights.sum())
 
-    def _select(self, scores: Utilities, source: RandomSource) -> int:
-        return weighted_index(LazyUniform(source), self._weights(scores))
-
-    def _select_many(self, scores: Utilities, size: int, source: RandomSource) -> Indices:
-        return weighted_indices(size, self._weights(scores), source)
+    def _draw(self, scores: Utilities, size: int, source: RandomSource) -> Indices:
+        gaps = self._scaled_gaps(scores.values)
+        bounds = exponential_bounds(gaps * (1 - 2.0**-48), gaps * (1 + 2.0**-48))
+        return weighted_indices(size, bounds, self._weights(scores), source)
 
     def _weights(self, scores: Utilities) -> Callable[[], list[Real]]:
-        return exponential_weights(self._ball_gaps(scores.values))
+        """Return a function that encloses e^{−λ (max u − u_r)}."""
 
+        def enclose() -> list[Real]:
+            rate, best = BALL.constant(self.exact_rate), BALL.private(float(scores.values.max()))
+            return [(rate * (BALL.private(u) - best)).exp() for u in scores.values.tolist()]
 
-def exponential_weights(gaps: Callable[[], list[Real]]) -> Callable[[], list[Real]]:
-    """Return a function that encloses e^−gap for the gaps that `gaps` encloses."""
-    return lambda: [(-gap).exp() for gap in gaps()]
+        return enclose

@@ -1,6 +1,6 @@
 """What mechanisms share that need no more than a public bound on how far a utility can move."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from types import MappingProxyType
@@ -12,8 +12,12 @@ from geoveil.gp import validation
 from geoveil.gp.arithmetic import Real
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.exact.ball import BALL
+from geoveil.gp.exact.bits import LazyUniform, RandomSource
+from geoveil.gp.privacy.rounding import at_least
 from geoveil.gp.selection.base import Array, Guarantee, SelectionMechanism
-from geoveil.gp.selection.scores import Scores, SmoothUtilities
+from geoveil.gp.selection.many import Enclosure, Indices, noisy_argmax
+from geoveil.gp.selection.scores import Scores, SmoothUtilities, Utilities
+from geoveil.gp.selection.smooth_argmax import exact_argmax
 
 _NOT_SMOOTH = (
     "{} with a smooth sensitivity is not private, whatever β: its probabilities fall exponentially"
@@ -43,7 +47,7 @@ class GlobalSelection(SelectionMechanism):
 
     def __init__(self, epsilon: float, sensitivity: float, *, monotone: bool = False) -> None:
         super().__init__(epsilon)
-        self.sensitivity = validation.positive("sensitivity", sensitivity)
+        self.sensitivity = at_least(sensitivity, validation.positive("sensitivity", sensitivity))
         if not isinstance(monotone, bool):
             raise ParameterError("monotone", monotone, "True or False")
         self.monotone = monotone
@@ -68,15 +72,21 @@ class GlobalSelection(SelectionMechanism):
         """Return λ (max u − u_r) ≥ 0 in float64."""
         return np.asarray(float(self.exact_rate) * (values.max() - values))
 
-    def _ball_gaps(self, values: Array) -> Callable[[], list[Real]]:
-        """Return a function that encloses λ (max u − u_r), exactly 0 at the top."""
-        top, exact = float(values.max()), values.tolist()
+    def _draw_noisy(
+        self,
+        scores: Utilities,
+        size: int,
+        enclosure: Enclosure,
+        noise: Callable[[LazyUniform], Real],
+        source: RandomSource,
+    ) -> Indices:
+        """Return draws of argmax u_r + Z_r/λ, for Z in float64 and in balls."""
 
-        def enclose() -> list[Real]:
-            rate, best = BALL.constant(self.exact_rate), BALL.private(top)
-            return [rate * (best - BALL.private(value)) for value in exact]
+        def decide(places: Sequence[int], uniforms: Sequence[LazyUniform]) -> int:
+            values = [float(scores.values[r]) for r in places]
+            return exact_argmax(values, lambda: 1 / BALL.constant(self.exact_rate), noise, uniforms)
 
-        return enclose
+        return noisy_argmax(size, self._scaled_gaps(scores.values), enclosure, decide, source)
 
     def __repr__(self) -> str:
         monotone = ", monotone=True" if self.monotone else ""

@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.gp import validation
-from geoveil.gp.arithmetic import FLOAT, Real
+from geoveil.gp.arithmetic import Real
 from geoveil.gp.errors import ParameterError, PrivateValueError
 from geoveil.gp.exact.ball import BALL
-from geoveil.gp.exact.bits import LazyUniform, RandomSource
-from geoveil.gp.selection.base import Array, Guarantee, ScoresLike, SelectionMechanism
-from geoveil.gp.selection.draw import weighted_index
-from geoveil.gp.selection.many import Indices, weighted_indices
+from geoveil.gp.exact.bits import RandomSource
+from geoveil.gp.privacy.rounding import at_least
+from geoveil.gp.selection.base import Array, Guarantee, SelectionMechanism
+from geoveil.gp.selection.many import Indices, exponential_bounds, weighted_indices
 from geoveil.gp.selection.scores import LocalUtilities, Scores
 
 _MOST_CHANGES = 100_000
@@ -64,7 +64,7 @@ class LocalDampening(SelectionMechanism):
             if not isinstance(flag, bool):
                 raise ParameterError(name, flag, "True or False")
         if sensitivity is not None:
-            sensitivity = validation.positive("sensitivity", sensitivity)
+            sensitivity = at_least(sensitivity, validation.positive("sensitivity", sensitivity))
         elif shifted:
             raise ParameterError("sensitivity", None, "a number > 0 for shifted=True")
         self.sensitivity = sensitivity
@@ -89,7 +89,7 @@ class LocalDampening(SelectionMechanism):
         """
         return self._dampened(self._checked(scores), _FLOATS)
 
-    def _checked(self, scores: ScoresLike) -> LocalUtilities:
+    def _checked(self, scores: Any) -> LocalUtilities:
         known: LocalUtilities = super()._checked(scores)
         # Whether this table would have been long enough is private.
         if known.ends and self.sensitivity is None:
@@ -101,11 +101,14 @@ class LocalDampening(SelectionMechanism):
         weights = np.exp(self.epsilon / 2 * (dampened - dampened.max()))
         return np.asarray(weights / weights.sum())
 
-    def _select(self, scores: LocalUtilities, source: RandomSource) -> int:
-        return weighted_index(LazyUniform(source), self._weights(scores))
-
-    def _select_many(self, scores: LocalUtilities, size: int, source: RandomSource) -> Indices:
-        return weighted_indices(size, self._weights(scores), source)
+    def _draw(self, scores: LocalUtilities, size: int, source: RandomSource) -> Indices:
+        dampened, steps = self._walked(scores, _FLOATS)
+        # After i steps of at least u/i each, float64 is within i² roundings, and as many of D.
+        slack = 2.0**-48 * (steps + 2) ** 2 * (1 + np.abs(dampened))
+        gaps = self.epsilon / 2 * (dampened.max() - dampened)
+        slack = self.epsilon / 2 * (slack + slack.max()) + 2.0**-48 * gaps
+        bounds = exponential_bounds(np.maximum(gaps - slack, 0), gaps + slack)
+        return weighted_indices(size, bounds, self._weights(scores), source)
 
     def _weights(self, scores: LocalUtilities) -> Callable[[], list[Real]]:
         def weights() -> list[Real]:
@@ -117,6 +120,14 @@ class LocalDampening(SelectionMechanism):
         return weights
 
     def _dampened(self, scores: Any, numbers: "_Lift") -> _Numbers:
+        return self._walked(scores, numbers)[0]
+
+    def _walked(self, scores: Any, numbers: "_Lift") -> tuple[_Numbers, int]:
+        """Return D, and after how many steps.
+
+        Of a table all rows are gone through, wherever the utilities are. A function is asked until
+        all utilities are reached, which takes as long as it takes.
+        """
         rule = self._shifted_sum if self.shifted else self._unshifted_sum
         return rule(scores, numbers)
 
@@ -129,41 +140,36 @@ class LocalDampening(SelectionMechanism):
             row = np.full_like(row, row.max())
         return row if self.sensitivity is None else np.minimum(row, self.sensitivity)
 
-    def _at_the_end(self, row: Array) -> bool:
-        """Whether δ has reached Δ everywhere, and so stays there."""
+    def _ended(self, scores: LocalUtilities, changes: int, row: Array) -> bool:
+        """Whether δ is Δ from here on: known of a table by its length, of a function by a row."""
+        if scores.ends:
+            return scores.sensitivity(changes) is None
         return self.sensitivity is not None and bool((row == self.sensitivity).all())
 
-    def _shifted_sum(self, scores: LocalUtilities, numbers: "_Lift") -> _Numbers:
+    def _shifted_sum(self, scores: LocalUtilities, numbers: "_Lift") -> tuple[_Numbers, int]:
         end = numbers.lift(np.full(scores.outcomes, self.sensitivity))
         total = numbers.lift(scores.values)
         for changes in range(_MOST_CHANGES):
             row = self._row(scores, changes)
-            if self._at_the_end(row):
-                return np.asarray(total / end)
+            if self._ended(scores, changes, row):
+                return np.asarray(total / end), changes
             total = total - (end - numbers.lift(row))
         raise PrivateValueError(_UNBOUNDED)
 
-    def _unshifted_sum(self, scores: LocalUtilities, numbers: "_Lift") -> _Numbers:
+    def _unshifted_sum(self, scores: LocalUtilities, numbers: "_Lift") -> tuple[_Numbers, int]:
         result = numbers.lift(np.zeros(scores.outcomes))
-        pending = np.flatnonzero(scores.values)
-        left = numbers.lift(np.abs(scores.values[pending]))
+        left = numbers.lift(np.abs(scores.values))
         sign = np.sign(scores.values)
         for changes in range(_MOST_CHANGES):
-            if not pending.size:
-                return np.asarray(result * sign)
             row = self._row(scores, changes)
-            bounds = numbers.lift(row[pending])
-            if self._at_the_end(row):
-                result[pending] = result[pending] + left / bounds
-                return np.asarray(result * sign)
-            # Whole steps exactly; of the last one, a part. At a knot balls may leave both open.
-            whole = (left >= bounds).astype(bool)
-            part = ~whole
-            result[pending[whole]] = result[pending[whole]] + numbers.lift(np.ones(whole.sum()))
-            result[pending[part]] = result[pending[part]] + numbers.share(left[part] / bounds[part])
+            bounds = numbers.lift(row)
+            if self._ended(scores, changes, row):
+                result = result + numbers.positive(left) / bounds
+                return np.asarray(result * sign), changes
+            result = result + numbers.step(left, bounds)
             left = left - bounds
-            going = ~(left <= numbers.lift(np.zeros(len(left)))).astype(bool)
-            pending, left = pending[going], left[going]
+            if not scores.ends and bool((left <= 0).all()):
+                return np.asarray(result * sign), changes
         raise PrivateValueError(_UNBOUNDED)
 
     def __repr__(self) -> str:
@@ -177,13 +183,18 @@ _UNBOUNDED = f"bounded by sensitivities that add up to it, or reach Δ, in {_MOS
 class _Lift:
     """One-dimensional arrays of floats, or of balls."""
 
-    def __init__(self, lift: Callable[[Array], _Numbers], share: Callable[..., Any]) -> None:
+    def __init__(
+        self,
+        lift: Callable[[Array], _Numbers],
+        step: Callable[[Any, Any], Any],
+        positive: Callable[[Any], Any],
+    ) -> None:
         self.lift = lift
-        self._share = share
-
-    def share(self, part: _Numbers) -> _Numbers:
-        """Return the part of a step, in [0, 1]."""
-        return np.asarray(self._share(part))
+        """What makes them of an array."""
+        self.step = step
+        """How much of a step of length b ≥ 0 is gone, where a way of x is left."""
+        self.positive = positive
+        """The greater of x and 0."""
 
 
 def _balls(values: Array) -> _Numbers:
@@ -192,7 +203,24 @@ def _balls(values: Array) -> _Numbers:
     return result
 
 
-_FLOATS = _Lift(lambda values: np.array(values, dtype=np.float64), lambda x: FLOAT.clip(x, 0, 1))
+def _float_step(left: Array, bound: Array) -> Array:
+    with np.errstate(divide="ignore", invalid="ignore"):  # a step of length 0
+        return np.where(left >= bound, 1.0, np.clip(left / bound, 0.0, 1.0))
+
+
+def _ball_step(left: Real, bound: Real) -> Real:
+    zero, one = BALL.constant(0), BALL.constant(1)
+    if left >= bound:
+        return one
+    # At a knot balls may leave both open.
+    return zero if left <= 0 else BALL.clip(left / bound, zero, one)
+
+
+_FLOATS = _Lift(
+    lambda values: np.array(values, dtype=np.float64), _float_step, lambda x: np.maximum(x, 0)
+)
 _BALLS = _Lift(
-    _balls, np.frompyfunc(lambda x: BALL.clip(x, BALL.constant(0), BALL.constant(1)), 1, 1)
+    _balls,
+    np.frompyfunc(_ball_step, 2, 1),
+    np.frompyfunc(lambda x: BALL.maximum(x, BALL.constant(0)), 1, 1),
 )

@@ -1,21 +1,25 @@
 """Report-noisy-max: add noise to every utility, report whose is the largest [PF §2]."""
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import ClassVar, Literal, overload
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, TypeVar, overload
+
+import numpy as np
 
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import Real
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.exact.ball import BALL, round_to_grid
-from geoveil.gp.exact.bits import LazyUniform, RandomSource, chosen_source
+from geoveil.gp.exact.bits import RandomSource, chosen_source
 from geoveil.gp.selection.base import Array, ScoresLike
 from geoveil.gp.selection.draw import decided, largest
 from geoveil.gp.selection.global_sensitivity import GlobalSelection
-from geoveil.gp.selection.many import Indices
+from geoveil.gp.selection.many import Indices, contenders, contests, uniforms
 from geoveil.gp.selection.noisy_max_families import FAMILIES, NoiseName
 from geoveil.gp.selection.scores import Utilities
+
+_Key = TypeVar("_Key")
 
 _LEAD_BITS = 20
 """Rounding a lead to a grid of scale/2^20 adds less than 1e-12 of its noise to its variance."""
@@ -29,8 +33,8 @@ class Lead:
     outcome was chosen for being large.
     """
 
-    outcome: int
-    """The index of the outcome."""
+    outcome: Any
+    """The index of the outcome; of a dict of scores, its key."""
     steps: int
     """The lead, in whole steps: ≥ 0."""
     step: float
@@ -49,12 +53,16 @@ class ReportNoisyMax(GlobalSelection):
     the exponential mechanism; `laplace` is the classical one.
 
     With `gap=True` the winner's lead over the runner-up comes free of charge [PF §4]. Proof, for
-    any noise whose density has f(z + s) ≥ e^{−s} f(z) for all s ≥ 0, as these three do. Let i win
-    by g for utilities u. If with u' in place of u it wins by less, or loses, add to Z_i what is
-    missing; if it wins by more, add to the runner-up under u' what is too much. Either is at most
-    2Δ, and Δ where all utilities move one way. This map of the noise keeps the winner and its lead,
-    keeps volumes, and is one to one: the runner-up under u' tells which case it was. The lead is
-    released correctly rounded to a grid that public parameters choose.
+    any noise whose density has f(z + s) ≥ e^{−s} f(z) for all s ≥ 0, as these three do, with λ = 1.
+    Let W be the largest noisy utility of the rivals of i, and h its density. That i wins by g has
+    the density q(g) = ∫ f(w + g − u_i) h(w) dw, which stays as it is when all utilities move alike:
+    let u_i be the same before and after. Then every rival gains at most P ≥ 0 or loses at most
+    N ≥ 0, where P + N ≤ 2Δ, and P + N ≤ Δ where all utilities move one way. First raise the rivals
+    that gain. W rises by at most P, whatever the noise, and f(w + s + g − u_i) ≥ e^{−s} f(w + g −
+    u_i): so q falls at most to e^{−P} q. Then lower the others. Each term of
+    h(w) = Σ_j f(w − u_j) Π_{k≠j} F(w − u_k) falls at most to e^{−N} of itself, as no F falls: so
+    q falls at most to e^{−P−N} of what it was. The lead is released correctly rounded to a grid
+    that public parameters choose.
 
     Args:
         epsilon: see `GlobalSelection`.
@@ -98,6 +106,15 @@ class ReportNoisyMax(GlobalSelection):
     @overload
     def select(
         self,
+        scores: Mapping[_Key, float],
+        source: RandomSource | None = None,
+        *,
+        gap: Literal[False] = False,
+    ) -> _Key: ...
+
+    @overload
+    def select(
+        self,
         scores: ScoresLike,
         source: RandomSource | None = None,
         *,
@@ -106,12 +123,20 @@ class ReportNoisyMax(GlobalSelection):
 
     @overload
     def select(
-        self, scores: ScoresLike, source: RandomSource | None = None, *, gap: Literal[True]
+        self,
+        scores: ScoresLike | Mapping[Any, float],
+        source: RandomSource | None = None,
+        *,
+        gap: Literal[True],
     ) -> Lead: ...
 
     def select(
-        self, scores: ScoresLike, source: RandomSource | None = None, *, gap: bool = False
-    ) -> int | Lead:
+        self,
+        scores: ScoresLike | Mapping[Any, float],
+        source: RandomSource | None = None,
+        *,
+        gap: bool = False,
+    ) -> Any:
         """Return the index of one outcome; with `gap`, and its lead. See `SelectionMechanism`.
 
         Raises:
@@ -120,30 +145,32 @@ class ReportNoisyMax(GlobalSelection):
         if not gap:
             return super().select(scores, source)
         bits = chosen_source(source)
-        checked = self._checked(scores)
-        if checked.outcomes < 2:
-            raise ParameterError("outcomes", checked.outcomes, "at least 2 for a lead")
-        return self._select_with_lead(checked, bits)
+        names, known = self._named(scores)
+        if known.outcomes < 2:
+            raise ParameterError("outcomes", known.outcomes, "at least 2 for a lead")
+        found = self._select_with_lead(known, bits)
+        return replace(found, outcome=names[found.outcome])
 
     def _probabilities(self, scores: Utilities) -> Array:
         return self._family.probabilities(self._scaled_gaps(scores.values))
 
-    def _select(self, scores: Utilities, source: RandomSource) -> int:
-        noisy = self._noisy(scores)
-        uniforms = [LazyUniform(source) for _ in range(scores.outcomes)]
-        return decided(uniforms, lambda balls: largest(noisy(balls)))
-
-    def _select_many(self, scores: Utilities, size: int, source: RandomSource) -> Indices:
-        if self._family.many is None:
-            return super()._select_many(scores, size, source)
-        gaps = self._scaled_gaps(scores.values)
-        return self._family.many(size, gaps, self._ball_gaps(scores.values), source)
+    def _draw(self, scores: Utilities, size: int, source: RandomSource) -> Indices:
+        family = self._family
+        return self._draw_noisy(scores, size, family.enclosure, family.noise, source)
 
     def _select_with_lead(self, scores: Utilities, source: RandomSource) -> Lead:
-        noisy = self._noisy(scores)
+        gaps = self._scaled_gaps(scores.values)
+        ((words, low, high),) = contests(1, gaps, self._family.enclosure, source)
+        # The winner and the runner-up, and rarely an outcome that is as near as doubles can tell.
+        places = np.flatnonzero(contenders(low, high, places=2)[0]).tolist()
+        drawn = uniforms(source, words[0], places)
 
-        def attempt(balls: list[Real]) -> Lead | None:
-            values = noisy(balls)
+        def attempt(_: list[Real]) -> Lead | None:
+            rate = BALL.constant(self.exact_rate)
+            values = [
+                BALL.private(float(scores.values[r])) + self._family.noise(uniform) / rate
+                for r, uniform in zip(places, drawn, strict=True)
+            ]
             winner = largest(values)
             if winner is None:
                 return None
@@ -151,20 +178,11 @@ class ReportNoisyMax(GlobalSelection):
             runner_up = values[0]
             for value in values[1:]:
                 runner_up = BALL.maximum(runner_up, value)
-            lead = (best - runner_up) / BALL.constant(self.exact_rate)
-            steps = round_to_grid(lead, self.step_exponent)
-            return None if steps is None else Lead(winner, steps, math.ldexp(1, self.step_exponent))
+            steps = round_to_grid(best - runner_up, self.step_exponent)
+            step = math.ldexp(1, self.step_exponent)
+            return None if steps is None else Lead(places[winner], steps, step)
 
-        return decided([LazyUniform(source) for _ in range(scores.outcomes)], attempt)
-
-    def _noisy(self, scores: Utilities) -> Callable[[list[Real]], list[Real]]:
-        """Return what encloses λ(u_r − max u) + Z_r, given balls around uniform numbers."""
-        gaps = self._ball_gaps(scores.values)
-
-        def values(balls: list[Real]) -> list[Real]:
-            return [self._family.quantile(u) - gap for u, gap in zip(balls, gaps(), strict=True)]
-
-        return values
+        return decided(drawn, attempt)
 
     def __repr__(self) -> str:
         monotone = ", monotone=True" if self.monotone else ""

@@ -9,30 +9,31 @@ import numpy as np
 
 from geoveil.gp.arithmetic import Real
 from geoveil.gp.exact.ball import BALL
-from geoveil.gp.exact.bits import RandomSource
+from geoveil.gp.exact.bits import LazyUniform
 from geoveil.gp.noise.laplace import Laplace
 from geoveil.gp.selection.base import Array
-from geoveil.gp.selection.exponential import exponential_weights
+from geoveil.gp.selection.draw import ball
 from geoveil.gp.selection.laplace_maximum import laplace_maximum
-from geoveil.gp.selection.many import Indices, weighted_indices
-from geoveil.gp.selection.permute_and_flip import exponential_argmax, first_heads
+from geoveil.gp.selection.many import Enclosure, widened
+from geoveil.gp.selection.permute_and_flip import (
+    exponential_enclosure,
+    exponential_noise,
+    first_heads,
+)
 
 NoiseName: TypeAlias = Literal["exponential", "laplace", "gumbel"]
-
-_Many: TypeAlias = Callable[[int, Array, Callable[[], list[Real]], RandomSource], Indices]
-"""How many draws, the gaps in float64, what encloses them, and random bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
     """A noise with f(z + s) ≥ e^{−s} f(z) for s ≥ 0."""
 
-    quantile: Callable[[Real], Real]
+    noise: Callable[[LazyUniform], Real]
     """Noise as a function of a uniform number, in balls."""
+    enclosure: Enclosure
+    """The same in float64."""
     probabilities: Callable[[Array], Array]
     """Of each −gap + Z to be the largest, given gaps ≥ 0 in units of the scale."""
-    many: _Many | None = None
-    """Draws of which it is, where there is a faster way than one by one."""
 
 
 def _softmax(gaps: Array) -> Array:
@@ -40,16 +41,29 @@ def _softmax(gaps: Array) -> Array:
     return np.asarray(weights / weights.sum())
 
 
+def laplace_enclosure(u: Array, t: Array) -> tuple[Array, Array]:
+    """Enclose Laplace noise of scale 1; see `many.Enclosure`."""
+    return widened(np.where(u < t, 1.0, -1.0) * np.log(2 * np.minimum(u, t)))
+
+
+def _gumbel_enclosure(u: Array, t: Array) -> tuple[Array, Array]:
+    # Whichever of U and 1 − U is the smaller is known to more digits.
+    half = np.minimum(t, 0.5)
+    return widened(-np.log(np.where(u < t, -np.log(u), -np.log1p(-half))))
+
+
 FAMILIES: Mapping[str, Family] = MappingProxyType(
     {
         "exponential": Family(
-            lambda u: -BALL.log(u), lambda gaps: first_heads(np.exp(-gaps)), exponential_argmax
+            exponential_noise, exponential_enclosure, lambda gaps: first_heads(np.exp(-gaps))
         ),
-        "laplace": Family(lambda u: Laplace().quantile(u, BALL), laplace_maximum),
+        "laplace": Family(
+            lambda uniform: Laplace().quantile(ball(uniform), BALL),
+            laplace_enclosure,
+            laplace_maximum,
+        ),
         "gumbel": Family(
-            lambda u: -BALL.log(-BALL.log(u)),
-            _softmax,
-            lambda size, _, gaps, source: weighted_indices(size, exponential_weights(gaps), source),
+            lambda uniform: -BALL.log(-BALL.log(ball(uniform))), _gumbel_enclosure, _softmax
         ),
     }
 )

@@ -56,7 +56,7 @@ class OneSidedNoise(ABC):
 
     @property
     def certified_magnitude(self) -> Callable[[Array], Array] | None:
-        """The t with F̄(t) = T in float64, if it is good enough for `many.noisy_argmax`."""
+        """The t with F̄(t) = T in float64, if it is known within 2^-40 (1 + t)."""
         return None
 
     def pdf(self, t: ArrayLike) -> Array:

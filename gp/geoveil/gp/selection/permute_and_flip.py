@@ -1,19 +1,16 @@
 """Permute-and-flip: one coin per outcome, in random order, until one shows heads [PF §2]."""
 
 import math
-from collections.abc import Callable
-from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
 from geoveil.gp.arithmetic import Real
-from geoveil.gp.exact.ball import BALL
 from geoveil.gp.exact.bits import LazyUniform, RandomSource
 from geoveil.gp.selection.base import Array
-from geoveil.gp.selection.draw import bernoulli, decided, largest
+from geoveil.gp.selection.draw import ball
 from geoveil.gp.selection.global_sensitivity import GlobalSelection
-from geoveil.gp.selection.many import Indices, noisy_argmax
+from geoveil.gp.selection.many import Indices, widened
 from geoveil.gp.selection.scores import Utilities
 
 _X, _W = np.polynomial.legendre.leggauss(16)
@@ -50,49 +47,19 @@ class PermuteAndFlip(GlobalSelection):
     def _probabilities(self, scores: Utilities) -> Array:
         return first_heads(np.exp(-self._scaled_gaps(scores.values)))
 
-    def _select(self, scores: Utilities, source: RandomSource) -> int:
-        values = scores.values.tolist()
-        top = max(values)
-        order = list(range(len(values)))
-        for left in range(len(order), 0, -1):
-            pick = source.below(left)
-            outcome, order[pick] = order[pick], order[left - 1]
-            if bernoulli(LazyUniform(source), partial(self._heads, values[outcome], top)):
-                return outcome
-        raise AssertionError("the coin of the largest utility always shows heads")
-
-    def _select_many(self, scores: Utilities, size: int, source: RandomSource) -> Indices:
+    def _draw(self, scores: Utilities, size: int, source: RandomSource) -> Indices:
         # The same distribution, by [PF Theorem 5].
-        return exponential_argmax(
-            size, self._scaled_gaps(scores.values), self._ball_gaps(scores.values), source
-        )
-
-    def _heads(self, value: float, top: float) -> Real:
-        """Enclose q for a utility; exactly 1 for the largest."""
-        gap = BALL.private(top) - BALL.private(value)
-        return (-BALL.constant(self.exact_rate) * gap).exp()
+        return self._draw_noisy(scores, size, exponential_enclosure, exponential_noise, source)
 
 
-def exponential_argmax(
-    size: int, gaps: Array, ball_gaps: Callable[[], list[Real]], source: RandomSource
-) -> Indices:
-    """Return draws of the argmax of −gap + Z, Z exponential, shape (size,), each exact.
+def exponential_enclosure(u: Array, _: Array) -> tuple[Array, Array]:
+    """Enclose exponential noise; see `many.Enclosure`."""
+    return widened(-np.log(u))
 
-    Args:
-        size: how many, ≥ 1.
-        gaps: ≥ 0, shape (m,), in float64.
-        ball_gaps: encloses the gaps.
-        source: random bits.
-    """
 
-    def exact(uniforms: list[LazyUniform]) -> int:
-        def attempt(balls: list[Real]) -> int | None:
-            pairs = zip(balls, ball_gaps(), strict=True)
-            return largest([-(1 - u).log() - gap for u, gap in pairs])
-
-        return decided(uniforms, attempt)
-
-    return noisy_argmax(size, gaps, lambda tail: -np.log(tail), exact, source)
+def exponential_noise(uniform: LazyUniform) -> Real:
+    """Enclose the same noise in balls."""
+    return -ball(uniform).log()
 
 
 def first_heads(q: Array) -> Array:

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError, PrivateValueError
+from geoveil.gp.privacy.rounding import at_least
 
 Array = NDArray[np.float64]
 
@@ -36,11 +37,13 @@ class Utilities(Scores):
     """A utility per outcome; mechanisms for a public global sensitivity need no more.
 
     Args:
-        values: u, shape (m,), higher is better.
+        values: u, shape (m,), higher is better. Scores of one's own that were rounded have a
+            sensitivity of Δ + 2ρ, if each is within ρ of what it should be.
 
     Raises:
         ParameterError: if there is no outcome, or more than one axis.
-        PrivateValueError: if a utility is not a finite number.
+        PrivateValueError: if a utility is not a finite number, or one that no double holds, such as
+            2^53 + 1: rounding would move it farther than its sensitivity says.
 
     Example:
         >>> Utilities([3.0, 1.0])
@@ -76,9 +79,12 @@ class SmoothUtilities(Utilities):
 
     def __init__(self, values: ArrayLike, smooth_sensitivity: float, *, beta: float) -> None:
         super().__init__(values)
-        self.beta = validation.positive("beta", beta)
-        expected = f"a smooth sensitivity in [{1 / validation.FARTHEST:g}, {validation.FARTHEST:g}]"
-        bound = validation.float_array(smooth_sensitivity)
+        self.beta = at_least(beta, validation.positive("beta", beta))
+        expected = (
+            f"a smooth sensitivity in [{1 / validation.FARTHEST:g}, {validation.FARTHEST:g}] that a"
+            " double holds exactly"
+        )
+        bound = validation.exact_array(smooth_sensitivity)
         if (
             bound is None
             or bound.ndim != 0
@@ -150,7 +156,7 @@ class Margin(Scores):
         winner: its index, in [0, outcomes).
         margin: j ≥ 0, an integer: the exact number of changes, or a lower bound that differs by
             at most 1 between neighbours with one winner and is at most 1 where the winner changes.
-        outcomes: m ≥ 1. Public.
+        outcomes: m ≥ 1, at most 2^53. Public.
 
     Raises:
         ParameterError: if `outcomes` is out of range.
@@ -162,8 +168,8 @@ class Margin(Scores):
     """
 
     def __init__(self, winner: int, margin: int, outcomes: int) -> None:
-        if not _is_integer(outcomes) or outcomes < 1:
-            raise ParameterError("outcomes", outcomes, "an integer >= 1")
+        if not _is_integer(outcomes) or not 1 <= outcomes <= _MOST_MARGIN:
+            raise ParameterError("outcomes", outcomes, f"an integer from 1 to {_MOST_MARGIN}")
         if not _is_integer(winner) or not 0 <= winner < outcomes:
             raise PrivateValueError("the index of an outcome, from 0")
         if not _is_integer(margin) or not 0 <= margin <= _MOST_MARGIN:
@@ -188,8 +194,11 @@ def _is_integer(value: object) -> bool:
 
 def private_array(values: ArrayLike) -> Array:
     """Return private numbers as a read-only float64 array of their own, or refuse them unseen."""
-    expected = f"numbers from -{validation.FARTHEST:g} to {validation.FARTHEST:g}"
-    array = validation.float_array(values)
+    expected = (
+        f"numbers from -{validation.FARTHEST:g} to {validation.FARTHEST:g} that a double holds"
+        " exactly"
+    )
+    array = validation.exact_array(values)
     if array is None:
         raise PrivateValueError(expected)
     if array.size and not (

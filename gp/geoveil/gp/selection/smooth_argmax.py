@@ -1,8 +1,7 @@
 """The exact argmax of noisy utilities: bits are drawn until balls leave one outcome.
 
-The noise of outcome r is the quantile of a uniform number U_r. An outcome whose utility and whose
-uniform number are both no larger than another's can't win, whatever the noise; the few that are
-left are compared in balls, and only those still in doubt draw more bits.
+The noise of outcome r is a function of a uniform number U_r. Outcomes that are still in doubt draw
+more bits.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,8 +20,6 @@ def exact_argmax(
     scale: Callable[[], Real],
     noise: Callable[[LazyUniform], Real],
     uniforms: Sequence[LazyUniform],
-    *,
-    rises: bool = True,
 ) -> int:
     """Return argmax u_r + scale · Z_r, drawn from exactly its distribution.
 
@@ -31,9 +28,8 @@ def exact_argmax(
         scale: encloses the scale, at the precision of the call.
         noise: encloses Z as a function of a uniform number.
         uniforms: U, one for each.
-        rises: whether Z rises with U, so that who is behind in both can't win.
     """
-    left = _undominated(utilities, uniforms) if rises else list(range(len(uniforms)))
+    left = list(range(len(uniforms)))
     while len(left) > 1:
         with working_precision(uniforms[left[0]].count + _GUARD_BITS):
             size = scale()
@@ -52,16 +48,3 @@ def exact_argmax(
             for r in left:
                 uniforms[r].refine()
     return left[0]
-
-
-def _undominated(utilities: Sequence[float], uniforms: Sequence[LazyUniform]) -> list[int]:
-    """Return the outcomes that no other one exceeds in both utility and uniform number."""
-    order = sorted(range(len(utilities)), key=lambda r: (-utilities[r], -uniforms[r].numerator))
-    left: list[int] = []
-    largest = -1
-    for r in order:
-        # Equal leading bits leave open which is larger.
-        if uniforms[r].numerator >= largest:
-            left.append(r)
-            largest = uniforms[r].numerator
-    return left

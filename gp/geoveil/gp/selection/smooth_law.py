@@ -11,8 +11,11 @@ from geoveil.gp.arithmetic import Real
 from geoveil.gp.exact.ball import BALL
 from geoveil.gp.exact.bits import LazyUniform
 from geoveil.gp.noise.base import Array, Noise
+from geoveil.gp.selection.draw import ball
 from geoveil.gp.selection.laplace_log_normal import LaplaceLogNormal
+from geoveil.gp.selection.many import Enclosure, unknown, widened
 from geoveil.gp.selection.one_sided import OneSidedNoise
+from geoveil.gp.selection.tail_table import tail_table
 
 _Vectorised: TypeAlias = Callable[[Array], Array]
 
@@ -26,20 +29,21 @@ class Law:
         log_cdf: log P[Z ≤ z].
         survival: P[Z > z].
         ball_noise: encloses Z as a function of a uniform number.
-        rises: whether Z rises with it.
+        enclosure: the same in float64, if it rises with the uniform number.
+        close: how many of the largest noisy utilities the enclosure may leave close; they are
+            compared in balls.
         nonnegative: whether Z ≥ 0.
         knees: where the density is not smooth, apart from 0.
-        magnitude: see `OneSidedNoise.certified_magnitude`.
     """
 
     logpdf: _Vectorised
     log_cdf: _Vectorised
     survival: _Vectorised
     ball_noise: Callable[[LazyUniform], Real]
+    enclosure: Enclosure
+    close: int
     nonnegative: bool
     knees: tuple[float, ...]
-    rises: bool = True
-    magnitude: _Vectorised | None = None
 
     def most(self, gaps: Array) -> Array:
         """Return a bound of the probability that −gap + Z exceeds another Z: one of them is large.
@@ -56,14 +60,24 @@ class Law:
 
 def one_sided_law(noise: OneSidedNoise) -> Law:
     """Return the law of noise that is never negative."""
+    magnitude = noise.certified_magnitude
+
+    def certified(_: Array, t: Array) -> tuple[Array, Array]:
+        assert magnitude is not None
+        return widened(magnitude(t))
+
+    def tabulated(_: Array, t: Array) -> tuple[Array, Array]:
+        return tail_table(noise, 1.0).enclose(t)
+
     return Law(
         noise.logpdf,
         noise.log_cdf,
         noise.survival,
         by_quantile(lambda p: noise.quantile(p, BALL)),
+        tabulated if magnitude is None else certified,
+        _CLOSE if magnitude is None else 1,
         nonnegative=True,
         knees=noise.knees,
-        magnitude=noise.certified_magnitude,
     )
 
 
@@ -75,27 +89,36 @@ def two_sided_law(noise: Noise) -> Law:
         with np.errstate(divide="ignore"):  # a tail below the least double
             return np.where(z > 0, np.log1p(-tail), np.log(tail))
 
+    def tabulated(u: Array, t: Array) -> tuple[Array, Array]:
+        low, high = tail_table(noise, 0.5).enclose(np.minimum(u, t))
+        left = u < t
+        return np.where(left, -high, low), np.where(left, -low, high)
+
     draw: Callable[[LazyUniform], Real]
+    enclosure: Enclosure
     if isinstance(noise, LaplaceLogNormal):
-        draw, rises = noise.ball_noise, False
+        draw, enclosure = noise.ball_noise, unknown
     else:
-        draw, rises = by_quantile(lambda p: noise.quantile(p, BALL)), True
+        draw, enclosure = by_quantile(lambda p: noise.quantile(p, BALL)), tabulated
     return Law(
         noise.logpdf,
         log_cdf,
         lambda z: noise.cdf(-np.asarray(z)),
         draw,
+        enclosure,
+        _CLOSE,
         nonnegative=False,
         knees=(),
-        rises=rises,
     )
 
 
 def by_quantile(quantile: Callable[[Real], Real]) -> Callable[[LazyUniform], Real]:
     """Return Z as a function of a uniform number, given its quantile in balls."""
-    return lambda uniform: quantile(BALL.uniform(uniform.numerator, uniform.count))
+    return lambda uniform: quantile(ball(uniform))
 
 
+_CLOSE = 4
+"""A table leaves more noisy utilities than this possible winners about once in 10^5 draws."""
 FARTHEST_GAP = 1e100
 """Gaps, in units of the noise, beyond which an outcome counts as so far behind, not farther."""
 LOG_LEAST = math.log(1e-280)

@@ -1,6 +1,6 @@
 """What the mechanisms share that add noise in proportion to a smooth sensitivity."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import ClassVar
 
@@ -78,28 +78,20 @@ class SmoothSelection(SelectionMechanism):
     def _probabilities(self, scores: SmoothUtilities) -> Array:
         return self.probabilities_with_errors(scores)[0]
 
-    def _select(self, scores: SmoothUtilities, source: RandomSource) -> int:
-        return self._exact(scores)([LazyUniform(source) for _ in range(scores.outcomes)])
-
-    def _select_many(self, scores: SmoothUtilities, size: int, source: RandomSource) -> Indices:
-        noise = self._law.magnitude
-        if noise is None:
-            return super()._select_many(scores, size, source)
+    def _draw(self, scores: SmoothUtilities, size: int, source: RandomSource) -> Indices:
         with np.errstate(over="ignore"):
             gaps = scores.values.max() - scores.values
             gaps = gaps / self.scale(scores.smooth_sensitivity)
-        return noisy_argmax(size, gaps, noise, self._exact(scores), source)
-
-    def _exact(self, scores: SmoothUtilities) -> Callable[[Sequence[LazyUniform]], int]:
-        """Return what decides the argmax by its uniform numbers."""
+        law = self._law
 
         def scale() -> Real:
             return BALL.private(scores.smooth_sensitivity) / BALL.constant(self.exact_rate)
 
-        values, law = scores.values.tolist(), self._law
-        return lambda uniforms: exact_argmax(
-            values, scale, law.ball_noise, uniforms, rises=law.rises
-        )
+        def decide(places: Sequence[int], uniforms: Sequence[LazyUniform]) -> int:
+            values = [float(scores.values[r]) for r in places]
+            return exact_argmax(values, scale, law.ball_noise, uniforms)
+
+        return noisy_argmax(size, gaps, law.enclosure, decide, source, least=law.close)
 
     def _checked(self, scores: object) -> SmoothUtilities:
         if not isinstance(scores, SmoothUtilities):

@@ -4,6 +4,7 @@ For utilities that only say who the winner is: a majority label, a percentile, t
 """
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -13,12 +14,12 @@ from flint import arb
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.exact.ball import BALL, working_precision
-from geoveil.gp.exact.bits import LazyUniform, RandomSource
+from geoveil.gp.exact.bits import RandomSource
 from geoveil.gp.selection.base import Array, Guarantee, SelectionMechanism
-from geoveil.gp.selection.draw import bernoulli
 from geoveil.gp.selection.many import Indices, weighted_indices
 from geoveil.gp.selection.scores import Margin, Scores
 
+_PRECISION = 160
 RuleName: TypeAlias = Literal["ratio", "optimal"]
 
 
@@ -73,29 +74,22 @@ class StabilityMechanism(SelectionMechanism):
         result[scores.winner] = float(winner)
         return result
 
-    def _select(self, scores: Margin, source: RandomSource) -> int:
-        uniform = LazyUniform(source)
-        if scores.outcomes == 1:
-            return 0
-
-        def winner() -> Real:
-            return _RULES[self.rule](self.epsilon, scores.margin, scores.outcomes, BALL)[0]
-
-        # Drawn whether it is needed or not: bits are cheap, and their number tells nothing.
-        other = source.below(scores.outcomes - 1)
-        if bernoulli(uniform, winner):
-            return scores.winner
-        return other + (other >= scores.winner)
-
-    def _select_many(self, scores: Margin, size: int, source: RandomSource) -> Indices:
-        if scores.outcomes == 1:
+    def _draw(self, scores: Margin, size: int, source: RandomSource) -> Indices:
+        others = scores.outcomes - 1
+        if not others:
             return np.zeros(size, dtype=np.int64)
 
         def weights() -> list[Real]:
             winner, other = _RULES[self.rule](self.epsilon, scores.margin, scores.outcomes, BALL)
-            return [winner if r == scores.winner else other for r in range(scores.outcomes)]
+            return [winner, others * other]
 
-        return weighted_indices(size, weights, source)
+        with working_precision(_PRECISION):
+            balls = weights()
+        low, high = (np.array([float(end(b)) for b in balls]) for end in (arb.lower, arb.upper))
+        lost = weighted_indices(size, (np.maximum(low, 0), high), weights, source)
+        # Drawn whether it is needed or not.
+        other = np.array([source.below(others) for _ in range(size)], dtype=np.int64)
+        return np.where(lost == 1, other + (other >= scores.winner), scores.winner)
 
     def __repr__(self) -> str:
         return f"StabilityMechanism(epsilon={self.epsilon!r}, rule={self.rule!r})"
@@ -103,9 +97,14 @@ class StabilityMechanism(SelectionMechanism):
 
 def _ratio(epsilon: float, margin: int, outcomes: int, ops: Arithmetic) -> tuple[Real, Real]:
     """Return the probabilities of the winner and of each other outcome."""
-    small = ops.exp(-ops.constant(margin) * ops.constant(epsilon))
+    small = ops.exp(-_private(ops, margin) * ops.constant(epsilon))
     total = 1 + (outcomes - 1) * small
     return 1 / total, small / total
+
+
+def _private(ops: Arithmetic, value: int) -> Real:
+    """Return a private number, which the cache of public constants must not remember."""
+    return BALL.private(value) if ops is BALL else ops.constant(value)
 
 
 def _optimal(epsilon: float, margin: int, outcomes: int, ops: Arithmetic) -> tuple[Real, Real]:
@@ -113,24 +112,27 @@ def _optimal(epsilon: float, margin: int, outcomes: int, ops: Arithmetic) -> tup
 
     Both branches of the recursion increase, so p_j is the least that any sequence of them gives.
     The first is the smaller as long as p ≤ 1/(e^ε + 1): it is used k − 1 times, and then the other.
+    As much is computed for every margin.
     """
-    if margin <= 1:
-        return _ratio(epsilon, margin, outcomes, ops)
     rate = ops.constant(epsilon)
     others = (outcomes - 1) * ops.exp(-rate)
     winner, other = ops.constant(1), ops.constant(0)
     turn = _growing_steps(epsilon, outcomes)
     # The neighbours too, in case the enclosure of the turn left a choice.
-    for growing in sorted({min(max(turn + near, 0), margin - 1) for near in (-1, 0, 1)}):
+    for near in (-1, 0, 1):
+        growing = max(min(turn + near, margin - 1), 0)
         # Capped where one step too many would exceed a probability, and lose the minimum anyway.
-        exponent = ops.minimum(ops.constant(growing) * rate - ops.log1p(others), ops.constant(0))
-        rest = others / (1 + others) if growing == 0 else -ops.expm1(exponent)
-        rest = rest * ops.exp(-ops.constant(margin - 1 - growing) * rate)
+        exponent = ops.minimum(_private(ops, growing) * rate - ops.log1p(others), ops.constant(0))
+        # What -expm1 gives as well, but for the digits of a small rest.
+        rest = (-ops.expm1(exponent), others / (1 + others))[growing == 0]
+        rest = rest * ops.exp(-_private(ops, max(margin - 1, 0) - growing) * rate)
         winner = ops.minimum(winner, 1 - rest)
         other = ops.maximum(other, rest / (outcomes - 1))
-    return winner, other
+    even = 1 / ops.constant(outcomes)
+    return ((winner, other), (even, even))[margin == 0]
 
 
+@lru_cache(maxsize=256)
 def _growing_steps(epsilon: float, outcomes: int) -> int:
     """Return how often p_1 is multiplied by e^ε until it exceeds 1/(e^ε + 1), give or take 1."""
     with working_precision(256):

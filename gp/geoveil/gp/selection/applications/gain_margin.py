@@ -12,9 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geoveil.gp import validation
+from geoveil.gp.errors import ParameterError, PrivateValueError
 from geoveil.gp.selection.scores import Margin, SmoothUtilities
 
 Counts = NDArray[np.int64]
+_MOST_COUNT = 2**53
 
 
 def winners_and_margins(counts: ArrayLike) -> tuple[NDArray[np.intp], Counts]:
@@ -40,10 +42,28 @@ def winners_and_margins(counts: ArrayLike) -> tuple[NDArray[np.intp], Counts]:
 
 
 def count_margin(counts: ArrayLike) -> Margin:
-    """Return the margin of one row of counts, shape (outcomes,), for `StabilityMechanism`."""
-    row = np.asarray(counts, dtype=np.int64)[None]
-    winners, margins = winners_and_margins(row)
-    return Margin(int(winners[0]), int(margins[0]), row.shape[1])
+    """Return the winner of counts and its margin, for `StabilityMechanism`.
+
+    Args:
+        counts: one for each outcome, shape (m,), that one record moves by at most 1, all in one
+            direction: votes for labels, for example.
+
+    Raises:
+        ParameterError: if there is no count, or more than one axis.
+        PrivateValueError: if a count is no integer from 0 to 2^53 − 1.
+
+    Example:
+        >>> margin = count_margin([22, 8, 17])
+        >>> margin.winner, margin.margin
+        (0, 6)
+    """
+    row = validation.exact_array(counts)
+    if row is None or not ((row >= 0) & (row < _MOST_COUNT) & (row == np.floor(row))).all():
+        raise PrivateValueError(f"counts: integers from 0 to {_MOST_COUNT - 1}")
+    if row.ndim != 1 or not row.size:
+        raise ParameterError("counts", row.shape, "at least one, in one dimension: shape (m,)")
+    winners, margins = winners_and_margins(row[None])
+    return Margin(int(winners[0]), int(margins[0]), len(row))
 
 
 def distance_utilities(margin: Margin) -> NDArray[np.float64]:
