@@ -38,8 +38,10 @@ from geoveil.gp import (
     UnsupportedError,
 )
 from geoveil.gp.arithmetic import FLOAT
+from geoveil.gp.audit import black_box_bound, exact_rate
 from geoveil.gp.exact.ball import BALL, working_precision
-from geoveil.gp.smooth.jet import FLOAT_JETS, Jet, enclosure, jet
+from geoveil.gp.smooth.jet import FLOAT_JETS, BallJets, Jet, enclosure, jet
+from geoveil.gp.smooth.program import recorded
 
 Array = np.ndarray
 
@@ -358,6 +360,76 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "float overflow": (lambda u, o: u / (1 + o.exp(u * 20)), "float64"),
     "cancellation": (lambda u, o: ((1 + u * 1e-20) - 1) * 1e20, "float64"),
     "no function": (3, "a function of"),
+    "edges that fall": (
+        lambda u, o: o.piecewise(u, (1, -1), (lambda v: v, lambda v: 2 - v, lambda v: v)),
+        "edges at 1 and then -1",
+    ),
+    "equal edges": (
+        lambda u, o: o.piecewise(u, (o.sqrt(2), o.sqrt(2)), (lambda v: v,) * 3),
+        "edges at 1.41421 and then 1.41421",
+    ),
+    "edges that move": (lambda u, o: o.piecewise(u, (u / 2,), (lambda v: v,) * 2), "constants"),
+    "an edge too few": (lambda u, o: o.piecewise(u, (), (lambda v: v,) * 2), "0 edges"),
+    "jump beside 2^70": (
+        lambda u, o: o.piecewise(u, (0.3,), (lambda v: (v + 2**70) - 2**70, lambda v: v + 1)),
+        "a jump of 1 at 0.3",
+    ),
+    "jump beside 2^900": (
+        lambda u, o: o.piecewise(u, (0.3,), (lambda v: (v + 2**900) - 2**900, lambda v: v - 2)),
+        "a jump of -2 at 0.3",
+    ),
+    "jump below all doubles": (
+        lambda u, o: o.piecewise(u, (0,), (lambda v: v, lambda v: v + Fraction(1, 2**2500))),
+        "a jump of 0 at 0",
+    ),
+    "jump of computed constants": (
+        lambda u, o: o.piecewise(u, (0,), (lambda v: v + o.sqrt(2) ** 2, lambda v: v + o.exp(0.7))),
+        "a jump of 0.0137",
+    ),
+    "jump within a piece": (
+        lambda u, o: o.piecewise(
+            u,
+            (-1,),
+            (
+                lambda v: v,
+                lambda v: o.piecewise(v, (1,), (lambda w: w, lambda w: w + 1e-9)),
+            ),
+        ),
+        "a jump of 1e-09 at 1",
+    ),
+    "jump in a ramp": (
+        lambda u, o: o.clip(o.piecewise(u, (0,), (lambda v: v, lambda v: v + 1)), 0.1, 0.9),
+        "a jump of 1 at 0",
+    ),
+    "piece of another number": (
+        lambda u, o: o.piecewise(2 * u, (0,), (lambda v: u, lambda v: v)),
+        "use only their own argument",
+    ),
+    "pieces undefined where they meet": (
+        lambda u, o: o.piecewise(u, (-1,), (lambda v: v, lambda v: o.log(v))),
+        "can't be shown to meet at -1",
+    ),
+    "truth": (lambda u, o: u if u else -u, "ops.piecewise"),
+    "equality": (lambda u, o: 0 if u == 0 else u, "ops.piecewise"),
+    "float": (lambda u, o: float(u), "ops.piecewise"),
+    "root of a negative": (lambda u, o: u + o.sqrt(o.constant(-1)), "ops.maximum(x, 0)"),
+    "power of a negative": (lambda u, o: o.power(u, 1.5), "ops.maximum(x, 0)"),
+    "power of a negative, computed": (
+        lambda u, o: o.power(u, o.exp(o.log(3))),
+        "ops.maximum(x, 0)",
+    ),
+    "power of a negative constant": (
+        lambda u, o: u + o.power(o.constant(-2), 0.5),
+        "ops.maximum(x, 0)",
+    ),
+    "power that is a root": (lambda u, o: o.power(o.absolute(u), 0.5), "no bounded slope"),
+    "inverse power": (lambda u, o: o.power(u, -1), "no bounded slope"),
+    "clipped pole": (lambda u, o: o.clip(1 / u, -1, 1), "no bounded slope"),
+    "pieces of nothing": (
+        lambda u, o: u + o.piecewise(o.log(u), (1,), (lambda v: 0, lambda v: 0)),
+        "no bounded slope",
+    ),
+    "lost digits": (lambda u, o: (u + 2**70) - 2**70, "float64"),
 }
 
 
@@ -377,15 +449,142 @@ def test_sign_is_refused_with_what_to_use() -> None:
         FormulaProfile(lambda u, ops: ops.sign(u), scale=1.0)
 
 
-def test_unhashable_is_refused() -> None:
-    class Unhashable:
+def test_a_formula_is_called_once() -> None:
+    """What it finds elsewhere afterwards changes nothing, and it need not even be hashable."""
+
+    class Moody:
         __hash__ = None  # type: ignore[assignment]
+        calls = 0
 
         def __call__(self, u: Any, ops: Any) -> Any:
-            return u
+            self.calls += 1
+            return ops.clip(self.calls * u, 0, 1)
 
-    with pytest.raises(ParameterError, match="hashable"):
-        FormulaProfile(Unhashable(), scale=1.0)
+    formula = Moody()
+    profile = FormulaProfile(formula, scale=1.0, extent=2.0)
+    bound = SmoothMechanism(Linear(profile, 1.0), GeoPrivacy(1.0, per=1.0))
+    released = [bound.release(0.4, SeededSource(k)) for k in range(3)]
+    assert formula.calls == 1
+    formula.calls = 1000
+    assert profile.value(np.array([0.25])) == 0.25
+    assert profile.on_ray().lipschitz == profile.lipschitz <= 1 + 1e-9
+    assert [bound.release(0.4, SeededSource(k)) for k in range(3)] == released
+    assert FormulaProfile(Moody(), scale=1.0, extent=2.0) == profile
+    assert pickle.loads(pickle.dumps(profile)) == profile
+
+
+def test_pieces_meet_by_construction() -> None:
+    """A jump that is below all that is looked for is closed, as a real number."""
+    gap = Fraction(1, 2**5000)
+
+    def formula(u: Any, ops: Any) -> Any:
+        inner = (lambda v: v, lambda v: v + gap, lambda v: v + 3 * gap)
+        return ops.piecewise(ops.exp(u), (1, 2), inner)
+
+    record = recorded(formula)
+    with working_precision(8000):
+        little = arb(2) ** -6000
+        before, after = (record(side * little, BALL) for side in (-1, 1))
+        assert 0 < after - before < 3 * little
+        # The control: the piece as it was written.
+        assert little.exp() + BALL.constant(gap) - before > little * 10
+
+
+POWERS = (0, 1, 2, 3, 4, 7, -1, -2, -3, 2.0, -1.0, 0.5, 1.5, 2.5, -0.5, Fraction(4, 3), 1.1)
+BASES = ((-1.0, 2.0), (-2.0, 1.0), (-1.0, 1.0), (0.0, 1.0), (-1.0, 0.0), (-0.3, -0.1), (0.2, 4.0))
+
+
+@pytest.mark.parametrize("exponent", POWERS, ids=str)
+@pytest.mark.parametrize("how", ["number", "constant"])
+def test_powers_of_bases_that_change_sign(exponent: Any, how: str) -> None:
+    """Value, slope and curvature at points of cells on both sides of 0, or no finite enclosure."""
+
+    def formula(u: Any, ops: Any) -> Any:
+        return ops.power(u - 0.25, exponent if how == "number" else ops.constant(exponent))
+
+    p = Fraction(exponent)
+    for low, high in BASES:
+        j, _ = enclosure(formula, arb(low + 0.25).union(arb(high + 0.25)))
+        # Elsewhere there may be nothing to enclose, or no end to it.
+        if p.denominator == 1 and (p >= 0 or low * high > 0):
+            assert j.value.is_finite()
+            assert j.slope.is_finite()
+            assert j.curvature.is_finite()
+        for x in np.linspace(low, high, 12).tolist():
+            if x == 0 or (x < 0 and p.denominator != 1):
+                continue
+            with mp.workdps(60):
+                q, y = mp.mpf(p.numerator) / p.denominator, mp.mpf(x)
+                expected = [y**q, q * y ** (q - 1), q * (q - 1) * y ** (q - 2)]
+            for ball, number in zip((j.value, j.slope, j.curvature), expected, strict=True):
+                near = arb(mp.nstr(number, 40)) + arb(0, 1e-30)
+                assert not ball.is_finite() or ball.overlaps(near), (low, high, x)
+
+
+def notch(middle: float, depth: float, exponent: Any) -> Callable[[Any, Any], Any]:
+    """A smooth step down and up again, by a power of a base that changes its sign."""
+
+    def formula(u: Any, ops: Any) -> Any:
+        t = ops.clip((ops.power(u - middle, exponent) - depth) * 40, 0, 1)
+        return t * t * (3 - 2 * t)
+
+    return formula
+
+
+@pytest.mark.parametrize(
+    ("middle", "depth", "exponent", "extent"),
+    [(0.2499, 0.02, 2, 8.0), (0.1, 0.001, 3, 8.0), (-0.7, 0.01, 4, 3.0), (0.3, -0.02, 1, 8.0)],
+)
+def test_powers_keep_their_epsilon(
+    middle: float, depth: float, exponent: Any, extent: float
+) -> None:
+    """No two points are told apart beyond what the mechanism promises, by its own densities."""
+    profile = FormulaProfile(notch(middle, depth, exponent), scale=1.0, extent=extent)
+    mechanism = SmoothMechanism(Linear(profile, 1.0), GeoPrivacy(1.0, per=0.02))
+    points = middle + np.linspace(-0.8, 0.8, 1601)
+    found = exact_rate(mechanism, points, np.linspace(-3, 4, 141))
+    assert 25 < found.rate <= 50 * (1 + 1e-9)
+
+
+def test_releases_do_not_tell_points_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """2,000 releases each at 0.055 and 0.065: ε = 50 per unit permits 0.5; 1e-6 to fail.
+
+    The control takes a base for ≥ 0, whatever the exponent.
+    """
+
+    def shown(extent: float) -> float:
+        profile = FormulaProfile(notch(0.2499, 0.02, 2), scale=1.0, extent=extent)
+        mechanism = SmoothMechanism(Linear(profile, 1.0), GeoPrivacy(1.0, per=0.02))
+        samples = [
+            [mechanism.release(x, SeededSource(k + seed)) for k in range(2000)]
+            for seed, x in ((0, 0.055), (10_000, 0.065))
+        ]
+        return black_box_bound(*samples, distance=0.01).rate
+
+    assert shown(8.0) <= 50
+
+    def old_power(self: Any, base: Any, exponent: Any) -> Any:
+        return BALL.power(base.nonnegative_part(), exponent)
+
+    monkeypatch.setattr(BallJets, "_power", old_power)
+    assert shown(7.0) > 60
+
+
+def test_corners_are_found_wherever_cells_end() -> None:
+    """Beside an end, at the end of a cell, and where two pieces meet twice within 1e-10."""
+    privacy = GeoPrivacy(1.0, per=1.0)
+    corners: dict[str, Callable[[Any, Any], Any]] = {
+        "beside an end": lambda u, ops: ops.minimum(ops.exp(u), ops.exp(1 - 5e-11)),
+        "at 0": lambda u, ops: ops.exp(-ops.absolute(u)) * (1 - u * u) ** 2,
+        "twice": lambda u, ops: (1 - u * u) ** 2 + ops.clip(100 * (u - 0.3), 0, 5e-9),
+    }
+    for name, formula in corners.items():
+        profile = FormulaProfile(formula, scale=1.0, extent=1.0)
+        with pytest.raises(UnsupportedError, match="slope jumps"):
+            DebiasedLaplace(Linear(profile, 1.0), privacy)
+        assert name != "twice" or profile.lipschitz > 98
+    smooth = FormulaProfile(lambda u, ops: (1 - u * u) ** 2, scale=1.0, extent=1.0)
+    DebiasedLaplace(Linear(smooth, 1.0), privacy)
 
 
 @pytest.mark.parametrize("value", [0, -1, math.nan, math.inf, True, "1", None, [1.0], 1e51])

@@ -16,6 +16,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from geoveil.gp.errors import UnsupportedError
+
 Real: TypeAlias = Any
 """A float64 array (or scalar), or a ball: what the arithmetic at hand computes with."""
 Exact: TypeAlias = float | int | Fraction
@@ -55,7 +57,12 @@ class Arithmetic(ABC):
 
     @abstractmethod
     def power(self, base: Real, exponent: Real) -> Real:
-        """Return base^exponent for base > 0."""
+        """Return base^exponent.
+
+        Args:
+            base: ≥ 0, and > 0 for a negative exponent; anything, if the exponent is an int ≥ 0.
+            exponent: an int, or a number of the arithmetic.
+        """
 
     @abstractmethod
     def minimum(self, x: Real, y: Real) -> Real:
@@ -82,7 +89,7 @@ class Arithmetic(ABC):
         Args:
             x: where to evaluate.
             edges: increasing constants, one fewer than branches.
-            branches: functions that may disagree at the edges.
+            branches: functions that may disagree at the edges; not in a formula of one's own.
         """
 
     def absolute(self, x: Real) -> Real:
@@ -109,6 +116,18 @@ class Arithmetic(ABC):
     def clip(self, x: Real, low: Real, high: Real) -> Real:
         """Return the point of [low, high] nearest to x."""
         return self.minimum(self.maximum(x, low), high)
+
+
+class OneVariable(Arithmetic):
+    """What the formula of a profile may not use: it has one variable, and must not jump."""
+
+    def sign(self, x: Real) -> Real:
+        """Refuse: it jumps."""
+        raise UnsupportedError("a formula with sign() jumps: use clip or piecewise")
+
+    def coordinate(self, x: Real, axis: int) -> Real:
+        """Refuse: a profile has one variable."""
+        raise UnsupportedError("a profile is a formula of one variable")
 
 
 class FloatArithmetic(Arithmetic):

@@ -83,12 +83,21 @@ class BallArithmetic(Arithmetic):
         return x.log1p()
 
     def sqrt(self, x: Real) -> Real:
-        """See `Arithmetic.sqrt`. A radicand is never negative, whatever its ball says."""
-        return x.nonnegative_part().sqrt()
+        """See `Arithmetic.sqrt`: of the part of the ball that is not negative; NaN if none is."""
+        return (x if x < 0 else x.nonnegative_part()).sqrt()
 
     def power(self, base: Real, exponent: Real) -> Real:
-        """See `Arithmetic.power`."""
-        return base**exponent
+        """See `Arithmetic.power`. Without an int exponent, a base below 0 counts as 0."""
+        whole = isinstance(exponent, int)
+        if base > 0 or (whole and (base < 0 or exponent == 0)):
+            return base**exponent
+        if not (base.is_finite() and exponent > 0):
+            return _NAN
+        if not whole:
+            base = base.nonnegative_part()
+        # It rises from 0, and on the other side of 0 rises or falls.
+        power = _ZERO.union(arb(base.upper()) ** exponent)
+        return power if base >= 0 else power.union(arb(base.lower()) ** exponent)
 
     def minimum(self, x: Real, y: Real) -> Real:
         """See `Arithmetic.minimum`."""
@@ -110,6 +119,8 @@ class BallArithmetic(Arithmetic):
         self, x: Real, edges: Sequence[Real], branches: Sequence[Callable[[Real], Real]]
     ) -> Real:
         """See `Arithmetic.piecewise`: the union over all branches that the ball meets."""
+        if x.is_nan():
+            return x
         result: arb | None = None
         for index, branch in enumerate(branches):
             above = index == 0 or not x < edges[index - 1]
@@ -134,6 +145,6 @@ def round_to_grid(value: arb, step_exponent: int) -> int | None:
     return None if integer is None else int(integer)
 
 
-_HALF = arb(0.5)
+_HALF, _ZERO, _NAN = arb(0.5), arb(0), arb.nan()
 BALL = BallArithmetic()
 """The ball arithmetic."""

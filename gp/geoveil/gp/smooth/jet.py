@@ -5,21 +5,25 @@ so nobody has to supply a derivative, or can supply a wrong one. Over ball arith
 numbers enclose all that the formula does on an interval, which makes bounds certain.
 """
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from flint import arb
 
-from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
-from geoveil.gp.errors import ParameterError, UnsupportedError
+from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, OneVariable, Real
+from geoveil.gp.errors import ParameterError
 from geoveil.gp.exact.ball import BALL
+from geoveil.gp.smooth.program import Formula, recorded
 
 _MOST_PATHS = 256
-FORMULA = "a formula that is continuous, with a bounded slope"
+FORMULA = (
+    "a formula that is continuous, with a bounded slope; what a root, a logarithm or a power that"
+    " is no integer is taken of must not fall below 0: see to it with ops.maximum(x, 0)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,21 +64,14 @@ class Jet:
 
     def __rtruediv__(self, other: Any) -> "Jet":
         inverse = 1 / self.value
-        square = inverse**2
+        square = _square(inverse)
         return _chain(self, inverse, -square, 2 * square * inverse).__mul__(other)
 
     def __rsub__(self, other: Any) -> "Jet":
         return (-self).__add__(other)
 
     def __pow__(self, exponent: int) -> "Jet":
-        if isinstance(exponent, bool) or not isinstance(exponent, int) or exponent < 0:
-            raise ParameterError("exponent", exponent, "an integer >= 0; else use ops.power")
-        if exponent == 0:
-            return jet(self.value * 0 + 1)
-        first = exponent * self.value ** (exponent - 1)
-        second = exponent * (exponent - 1) * self.value ** max(exponent - 2, 0)
-        value = _square(self.value ** (exponent // 2)) if exponent % 2 == 0 else None
-        return _chain(self, self.value**exponent if value is None else value, first, second)
+        return math.prod([self] * exponent, start=jet(1))
 
     __radd__ = __add__
     __rmul__ = __mul__
@@ -92,11 +89,11 @@ def _square(x: Real) -> Real:
 
 def _chain(x: Jet, value: Real, first: Real, second: Real) -> Jet:
     """Return F(x) of a function F with these derivatives at x."""
-    return Jet(value, first * x.slope, second * x.slope**2 + first * x.curvature)
+    return Jet(value, first * x.slope, second * _square(x.slope) + first * x.curvature)
 
 
-class JetArithmetic(Arithmetic):
-    """Jets over another arithmetic.
+class JetArithmetic(OneVariable):
+    """Jets over another arithmetic, in which constants stay.
 
     Args:
         base: what the three numbers are computed in.
@@ -111,82 +108,57 @@ class JetArithmetic(Arithmetic):
 
     def exp(self, x: Real) -> Real:
         """See `Arithmetic.exp`."""
-        x = self._jet(x)
-        e = self.base.exp(x.value)
-        return _chain(x, e, e, e)
+        return _applied(self.base.exp, x, lambda v, e: (e, e))
 
     def log(self, x: Real) -> Real:
         """See `Arithmetic.log`."""
-        x = self._jet(x)
-        return _chain(x, self.base.log(x.value), 1 / x.value, -1 / x.value**2)
+        return _applied(self.base.log, x, lambda v, _: (1 / v, -1 / (v * v)))
 
     def expm1(self, x: Real) -> Real:
         """See `Arithmetic.expm1`."""
-        x = self._jet(x)
-        e = self.base.exp(x.value)
-        return _chain(x, self.base.expm1(x.value), e, e)
+        return _applied(self.base.expm1, x, lambda v, _: (self.base.exp(v),) * 2)
 
     def log1p(self, x: Real) -> Real:
         """See `Arithmetic.log1p`."""
-        x = self._jet(x)
-        inverse = 1 / (1 + x.value)
-        return _chain(x, self.base.log1p(x.value), inverse, -(inverse**2))
+        return _applied(self.base.log1p, x, lambda v, _: (1 / (1 + v), -1 / ((1 + v) * (1 + v))))
 
     def sqrt(self, x: Real) -> Real:
         """See `Arithmetic.sqrt`."""
-        x = self._jet(x)
-        root = self.base.sqrt(x.value)
-        return _chain(x, root, 1 / (2 * root), -1 / (4 * root * root * root))
+        return _applied(self.base.sqrt, x, lambda _, r: (1 / (2 * r), -1 / (4 * r * r * r)))
 
     def power(self, base: Real, exponent: Real) -> Real:
         """See `Arithmetic.power`: a constant exponent ≥ 1 has a slope where the base is 0 too."""
         if isinstance(exponent, Jet):
             return self.exp(exponent * self.log(base))
-        x, p = self._jet(base), self._jet(exponent).value
-        first = p * self._power(x.value, p - 1)
-        return _chain(x, self._power(x.value, p), first, p * (p - 1) * self._power(x.value, p - 2))
+
+        def derivatives(v: Real, _: Real) -> tuple[Real, Real]:
+            first, second = exponent, exponent * (exponent - 1)
+            return first * self._power(v, exponent - 1), (
+                0 if second == 0 else second * self._power(v, exponent - 2)
+            )
+
+        return _applied(lambda v: self._power(v, exponent), base, derivatives)
 
     def minimum(self, x: Real, y: Real) -> Real:
         """See `Arithmetic.minimum`."""
-        return self._choose(self._jet(x), self._jet(y))
+        if isinstance(x, Jet) or isinstance(y, Jet):
+            return self._choose(jet(x), jet(y))
+        return self.base.minimum(x, y)
 
     def maximum(self, x: Real, y: Real) -> Real:
         """See `Arithmetic.maximum`."""
-        return -self._choose(-self._jet(x), -self._jet(y))
+        return -self.minimum(-x, -y)
 
     def absolute(self, x: Real) -> Real:
         """See `Arithmetic.absolute`."""
-        return self.maximum(x, -x)
+        largest = self.maximum(x, -x)
+        if not isinstance(largest, Jet):
+            return largest
+        return Jet(self.base.absolute(x.value), largest.slope, largest.curvature)
 
     def positive(self, x: Real) -> Real:
         """See `Arithmetic.positive`."""
-        x = self._jet(x)
-        return Jet(self.base.positive(x.value), x.slope, x.curvature)
-
-    def sign(self, x: Real) -> Real:
-        """Refuse: it jumps."""
-        raise UnsupportedError("a formula with sign() jumps: use clip or piecewise")
-
-    def coordinate(self, x: Real, axis: int) -> Real:
-        """Refuse: a profile has one variable."""
-        raise UnsupportedError("a profile is a formula of one variable")
-
-    def piecewise(
-        self, x: Real, edges: Sequence[Real], branches: Sequence[Callable[[Real], Real]]
-    ) -> Real:
-        """See `Arithmetic.piecewise`."""
-        x, edges = self._jet(x), [self._jet(edge).value for edge in edges]
-        result = jet(branches[-1](x))
-        for edge, branch, after in zip(
-            reversed(edges), reversed(branches[:-1]), reversed(branches[1:]), strict=True
-        ):
-            result = self._before(x, edge, branch, result)
-            self._join(x, edge, branch, after)
-        return result
-
-    def _jet(self, x: Any) -> Jet:
-        """Return x as a jet of numbers of the base."""
-        return Jet(self.base.constant(x), 0, 0) if isinstance(x, (int, float, Fraction)) else jet(x)
+        return _applied(self.base.positive, x, lambda v, _: (1, 0))
 
     def _power(self, base: Real, exponent: Real) -> Real:
         return self.base.power(base, exponent)
@@ -195,14 +167,17 @@ class JetArithmetic(Arithmetic):
     def _choose(self, x: Jet, y: Jet) -> Jet:
         """Return the jet with the smaller value."""
 
-    @abstractmethod
-    def _before(self, x: Jet, edge: Real, branch: Callable[[Real], Real], after: Jet) -> Jet:
-        """Return branch(x) where x is before the edge, else `after`."""
 
-    def _join(
-        self, x: Jet, edge: Real, before: Callable[[Real], Real], after: Callable[[Real], Real]
-    ) -> None:
-        """Check that two branches meet at their edge."""
+def _applied(
+    function: Callable[[Real], Real],
+    x: Real,
+    derivatives: Callable[[Real, Real], tuple[Real, Real]],
+) -> Real:
+    """Return F(x), given F and, from a value and F of it, F' and F''."""
+    if not isinstance(x, Jet):
+        return function(x)
+    value = function(x.value)
+    return _chain(x, value, *derivatives(x.value, value))
 
 
 class FloatJets(JetArithmetic):
@@ -211,11 +186,18 @@ class FloatJets(JetArithmetic):
     def __init__(self) -> None:
         super().__init__(FLOAT)
 
+    def piecewise(
+        self, x: Real, edges: Sequence[Real], branches: Sequence[Callable[[Real], Real]]
+    ) -> Real:
+        """See `Arithmetic.piecewise`."""
+        x = jet(x)
+        result = jet(branches[-1](x))
+        for edge, branch in zip(reversed(edges), reversed(branches[:-1]), strict=True):
+            result = _where(np.asarray(x.value < edge), jet(branch(x)), result)
+        return result
+
     def _choose(self, x: Jet, y: Jet) -> Jet:
         return _where(np.asarray(x.value <= y.value), x, y)
-
-    def _before(self, x: Jet, edge: Real, branch: Callable[[Real], Real], after: Jet) -> Jet:
-        return _where(np.asarray(x.value < edge), jet(branch(x)), after)
 
 
 def _where(mask: Any, x: Jet, y: Jet) -> Jet:
@@ -239,24 +221,30 @@ class BallJets(JetArithmetic):
         self._given = decisions
         self.taken: list[bool] = []
 
+    def piecewise(
+        self, x: Real, edges: Sequence[Real], branches: Sequence[Callable[[Real], Real]]
+    ) -> Real:
+        """See `Arithmetic.piecewise`."""
+        if not isinstance(x, Jet):
+            return self.base.piecewise(x, edges, branches)
+        if x.value.is_nan():
+            return x
+        for edge, branch in zip(edges, branches[:-1], strict=True):
+            if x.value < edge or (not x.value > edge and not self._second()):
+                return branch(x)
+        return branches[-1](x)
+
     def _choose(self, x: Jet, y: Jet) -> Jet:
-        if x.value <= y.value:  # at all points of the ball, a tie included
+        if x.value < y.value or x == y:
             return x
         if y.value < x.value:
             return y
         piece = y if self._second() else x
-        return Jet(BALL.minimum(_ball(x.value), y.value), piece.slope, piece.curvature)
-
-    def _before(self, x: Jet, edge: Real, branch: Callable[[Real], Real], after: Jet) -> Jet:
-        if x.value > edge or (not x.value < edge and self._second()):
-            return after
-        return jet(branch(x))
+        return Jet(self.base.minimum(_ball(x.value), y.value), piece.slope, piece.curvature)
 
     def _power(self, base: Real, exponent: Real) -> Real:
-        if exponent > 0 and base.contains(0) and base.is_finite():
-            # Increasing from 0. A base is never negative, whatever its ball says.
-            return BALL.constant(0).union(BALL.power(arb(base.upper()), exponent))
-        return BALL.power(base, exponent)
+        undefined = base < 0 and not isinstance(exponent, int)
+        return arb.nan() if undefined else super()._power(base, exponent)
 
     def _second(self) -> bool:
         """Return which of two pieces to take, and take note of it."""
@@ -264,30 +252,21 @@ class BallJets(JetArithmetic):
         self.taken.append(index < len(self._given) and self._given[index])
         return self.taken[-1]
 
-    def _join(
-        self, x: Jet, edge: Real, before: Callable[[Real], Real], after: Callable[[Real], Real]
-    ) -> None:
-        if x.value < edge or x.value > edge:
-            return
-        jump = _ball(jet(after(edge)).value) - _ball(jet(before(edge)).value)
-        if not jump.contains(0):
-            size, at = float(jump.mid()), float(edge.mid())
-            raise ParameterError("formula", f"a jump of {size:g} at {at:g}", FORMULA)
 
-
-def enclosure(formula: Callable[[Real, Arithmetic], Real], u: arb) -> tuple[Jet, bool]:
+def enclosure(formula: Formula, u: arb) -> tuple[Jet, bool]:
     """Return balls around all that a formula does on a ball, and whether several pieces meet there.
 
     The pieces are gone through one by one: put together earlier, they would forget which value
     belongs to which slope.
     """
+    program = recorded(formula)
     pending: list[list[bool]] = [[]]
     result: Jet | None = None
     met = False
     for _ in range(_MOST_PATHS):
         decisions = pending.pop()
         ops = BallJets(decisions)
-        j = jet(formula(Jet(u, BALL.constant(1), BALL.constant(0)), ops))
+        j = jet(program(Jet(u, BALL.constant(1), BALL.constant(0)), ops))
         j = Jet(_ball(j.value), _ball(j.slope), _ball(j.curvature))
         result = j if result is None else _union(result, j)
         met = met or bool(ops.taken)
@@ -302,11 +281,7 @@ def _union(x: Jet, y: Jet) -> Jet:
 
 
 def _ball(x: Real) -> arb:
-    if isinstance(x, arb):
-        return x
-    if isinstance(x, (int, float, Fraction)):
-        return BALL.constant(x)
-    raise TypeError(f"it returned a {type(x).__name__}, not a number of its arithmetic")
+    return x if isinstance(x, arb) else BALL.constant(x)
 
 
 FLOAT_JETS = FloatJets()

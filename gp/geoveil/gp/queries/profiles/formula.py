@@ -1,8 +1,8 @@
 """A profile of one's own: any formula, its bounds certified [SGP Lemma 4.8; MATH §2.2, §5.1].
 
-The formula is written once, against `Arithmetic`. Its slope and curvature come from it by the chain
-rule, its smooth bound from enclosures that hold on whole intervals, and its exact release from the
-same lines in ball arithmetic.
+The formula is written once, against `Arithmetic`, and taken down once (`smooth.program`). Its slope
+and curvature come from it by the chain rule, its smooth bound from enclosures that hold on whole
+intervals, and its exact release from the same operations in ball arithmetic.
 """
 
 import math
@@ -15,20 +15,24 @@ import numpy as np
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
 from geoveil.gp.errors import GeoVeilError, ParameterError, UnsupportedError
+from geoveil.gp.exact.ball import BALL, working_precision
 from geoveil.gp.privacy.rounding import round_down
 from geoveil.gp.queries.profiles.base import Array, Profile
 from geoveil.gp.queries.profiles.preimages import preimages
-from geoveil.gp.smooth.cells import CORNER, Cells, Formula, enclose
+from geoveil.gp.smooth.cells import CORNER, Cells, enclose
 from geoveil.gp.smooth.certified import BOUNDS, CertifiedBound
 from geoveil.gp.smooth.chords import reached
 from geoveil.gp.smooth.growth import EXPONENTIAL
 from geoveil.gp.smooth.jet import FLOAT_JETS, Jet, enclosure, jet
+from geoveil.gp.smooth.program import Formula, recorded
 
 _SETTLED = 1e-9
 """A profile that differs from its limit by less counts as having reached it, in moments."""
 _FLOAT_ERROR = 1e-6
 """Error of float64 that is no reason to refuse a formula, relative to its range."""
-_WRITTEN = "a hashable function of (u, ops), made of + - * / ** and the functions of ops"
+_PRECISION = 256
+"""Bits with which float64 is compared."""
+_WRITTEN = "a function of (u, ops), made of + - * / ** and the functions of ops"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -38,15 +42,15 @@ class FormulaProfile(Profile):
     Args:
         formula: a function of (u, ops) that uses + − × ÷, integer powers and the functions of
             `ops`, an `Arithmetic`: ops.exp, log, sqrt, power, minimum, maximum, clip, absolute,
-            piecewise, constant. It must be continuous, with a bounded slope, and always do the
-            same: what it looks up elsewhere must not change afterwards. Doubles are taken at
-            their word, so pieces that meet at a third need ops.constant(Fraction(1, 3)).
+            piecewise, constant. It must be continuous, with a bounded slope. It is called once,
+            here: the profile keeps the operations, so that nothing the function looks up elsewhere
+            can change them later. Doubles are taken at their word, so pieces that meet at a third
+            need ops.constant(Fraction(1, 3)). A base below 0 needs an integer exponent.
         scale: the unit of u, > 0, in the unit of the points.
         extent: |u| from which φ keeps its value, in [0.001, 1e6].
         ray: whether s is never negative; `Radial` sets it.
 
-    No campaign can hold one: a formula is code, which devices would have to run without having
-    seen it. Campaigns name queries whose formulas every device has.
+    No campaign can hold one: campaigns name queries whose formulas every device has.
 
     Raises:
         ParameterError: if a number is out of range, or the formula fails, jumps, is constant, or
@@ -75,8 +79,8 @@ class FormulaProfile(Profile):
         if not isinstance(self.ray, bool):
             raise ParameterError("ray", self.ray, "True or False")
         try:  # a formula that does not qualify is refused here
-            cells = self._cells
-            self._require_floats(cells)
+            object.__setattr__(self, "formula", recorded(self.formula))
+            self._require_floats(self._cells)
         except GeoVeilError:
             raise
         except (TypeError, ValueError, AttributeError, ArithmeticError, LookupError) as error:
@@ -86,12 +90,12 @@ class FormulaProfile(Profile):
         """Check that float64 finds the same numbers as ball arithmetic."""
         j = self._jet(cells.edges, FLOAT)
         value = np.broadcast_to(np.asarray(j.value, dtype=np.float64), cells.edges.shape)
-        low, high = self.bounds
-        expected = np.clip(value[1:], *cells.value)
-        wrong = ~(np.abs(value[1:] - expected) <= _FLOAT_ERROR * (high - low))
-        wrong |= ~np.isfinite(np.broadcast_to(j.slope, cells.edges.shape)[1:])
+        with working_precision(_PRECISION):
+            exact = [float(self.formula(BALL.private(u), BALL).mid()) for u in cells.edges]
+        wrong = ~(np.abs(value - exact) <= _FLOAT_ERROR * np.ptp(exact))
+        wrong |= ~np.isfinite(np.broadcast_to(j.slope, cells.edges.shape))
         if wrong.any():
-            at = float(cells.edges[1:][wrong][0])
+            at = float(cells.edges[wrong][0])
             raise ParameterError(
                 "formula",
                 f"one that float64 cannot evaluate at {at:g}",
@@ -215,15 +219,13 @@ class FormulaProfile(Profile):
         return ops.minimum(ops.absolute(u), extent) if self.ray else ops.clip(u, -extent, extent)
 
     def _at(self, u: Real, ops: Arithmetic) -> Real:
-        if ops is not FLOAT:
-            return self._jet(u, ops).value  # by the very lines that were certified
+        # A number may overflow on the way, or belong to a piece that is not taken.
         with np.errstate(all="ignore"):
-            return self.formula(u, FLOAT)
+            return self.formula(u, ops)
 
     def _jet(self, u: Real, ops: Arithmetic) -> Jet:
         if ops is not FLOAT:
             return enclosure(self.formula, u)[0]
-        # A number may overflow on the way, or belong to a piece that is not taken.
         with np.errstate(all="ignore"):
             return jet(self.formula(Jet(u, 1.0, 0.0), FLOAT_JETS))
 
@@ -271,8 +273,7 @@ class FormulaProfile(Profile):
         return v, np.where(slope > 0, slope, np.nan)
 
     def __repr__(self) -> str:
-        name = getattr(self.formula, "__name__", type(self.formula).__name__)
-        ray = ", ray=True" if self.ray else ""
+        name, ray = recorded(self.formula).name, ", ray=True" if self.ray else ""
         return f"FormulaProfile({name}, scale={self.scale:g}, extent={self.extent:g}{ray})"
 
 
