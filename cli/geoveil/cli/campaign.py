@@ -212,7 +212,8 @@ def list_(connection: Connection) -> None:
         *("id", "title", "state", "privacy", "closes (UTC)", "reports", "signed by"),
         box=SIMPLE_HEAD,
     )
-    table.columns[0].no_wrap = True  # it has to be typed
+    for column in (table.columns[0], table.columns[-1]):
+        column.no_wrap = True  # ids have to be typed, keys to be told apart
     for summary in summaries:
         state = _STATES.get(summary.state, f"state {summary.state}")
         try:
