@@ -31,9 +31,9 @@ def client(make_either: Make, state_dir: Path | None) -> Any:
     return make_either(state_dir=state_dir, fetched=("income",))
 
 
-def test_half_a_batch_can_be_refused(
+def test_half_of_what_waits_can_be_refused(
     make_either: Make, state_dir: Path | None, collector: Any, make_campaign: Any, steering: Any,
-    fake_time: Any,
+    fake_time: Any, tape: Any,
 ) -> None:  # fmt: skip
     collector.add(make_campaign("daily", period=timedelta(days=1)))
     policy = Policy({"household income": Limit(campaign=GeoPrivacy(9, 8000, "dollar"))})
@@ -42,7 +42,12 @@ def test_half_a_batch_can_be_refused(
         client.contribute("daily", 52_000)
         fake_time.date += timedelta(days=1)
     refused = result(3, reason=4, detail="answer = 9")
-    steering.results = [result(1), refused, result(2), refused]
+    answers = iter([result(1), refused, result(2), refused])
+
+    def answer(request: Any) -> None:
+        steering.results = [next(answers)]
+
+    tape.before = answer
     assert client.flush() == FlushResult(acknowledged=2, rejected=2, pending=0)
     rejection = Rejection("OUT_OF_RANGE", "answer = 9")
     assert [receipt.rejection for receipt in client.history()] == [None, rejection] * 2

@@ -43,16 +43,17 @@ async def test_the_task_sends_what_is_contributed_and_ends_with_the_client(
 
 
 async def test_a_slow_campaign_does_not_stop_the_loop(
-    policy: Any, make_campaign: Any, collector: Any, tmp_path: Path, fake_time: Any
+    policy: Any, make_campaign: Any, collector: Any, state_dir: Path | None, fake_time: Any
 ) -> None:
     """With asyncio, what takes its time is done in a thread, which close ends."""
+    patient = replace(policy, most_queries=150, most_work=10**6)
     many = tuple(Threshold(1000.0 * i, 16_000, "smoothstep") for i in range(150))
     collector.add(make_campaign("many", queries=many, allocation=Allocation.SPLIT))
     before = set(threading.enumerate())
     async with AsyncClient(
-        policy=policy,
+        policy=patient,
         transport=InMemoryTransport(collector).aio,
-        state_dir=tmp_path / "state",
+        state_dir=state_dir,
         background=False,
         timing=fake_time.timing(),
     ) as client:

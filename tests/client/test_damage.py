@@ -1,39 +1,60 @@
-"""A damaged row of a state directory: it is given up, and shown; nothing else waits for it."""
+"""A damaged state directory is not used: JournalError, never another answer or another error."""
 
 import logging
+import shutil
 import sqlite3
-import threading
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
 from geoveil.client import (
-    BudgetExceeded,
+    Client,
     InMemoryCollector,
+    InMemoryTransport,
     JournalError,
     Limit,
     Policy,
-    Status,
+    Window,
 )
 from geoveil.client.journal import FILE_NAME
+from geoveil.client.journal_rows import _COLUMNS
 from geoveil.gp import GeoPrivacy
 
 Make = Callable[..., Any]
 NAMES = ("first", "second", "third")
-UNREADABLE = [
+OPENS = datetime(2026, 1, 1, tzinfo=UTC)
+WEEK = timedelta(days=7)
+MOST = GeoPrivacy(100, 8000, "dollar")
+POLICY = Policy(
+    {"household income": Limit(campaign=MOST, lifetime=MOST, windows=(
+        Window(limit=MOST, length=timedelta(days=300)),))}
+)  # fmt: skip
+CHANGES = [
+    "report = x'ff'",
+    "report = x'0a10ff'",
     "digest = 7",
     "attribute = CAST(x'ff' AS TEXT)",
     "epsilon = -1",
+    "epsilon = epsilon / 2",
     "epsilon = 'much'",
     "per = 0",
     "step_exponent = 0.5",
+    "step_exponent = step_exponent + 1",
     "closes = 'soon'",
     "drawn = 1e30",
+    "drawn = drawn - 1",
+    "status = 9",
+    "status = -1",
+    "status = 'sent'",
+    "period = 1",
 ]
-"""What leaves no entry at all."""
+"""What somebody or something did to a row."""
 
 
 @pytest.fixture
@@ -42,145 +63,266 @@ def state(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def permits_two() -> Policy:
-    most = GeoPrivacy(1, 8000, "dollar"), GeoPrivacy(3, 8000, "dollar")
-    return Policy({"household income": Limit(campaign=most[0], lifetime=most[1])})
-
-
-@pytest.fixture
 def waiting(
     make_either: Make, make_campaign: Any, collector: InMemoryCollector, state: Path,
-    permits_two: Policy, make_source: Any,
+    make_source: Any,
 ) -> Any:  # fmt: skip
     """A client with three reports that wait."""
     for name in NAMES:
         collector.add(make_campaign(name))
-    client = make_either(state_dir=state, policy=permits_two, fetched=NAMES, source=make_source(0))
+    client = make_either(state_dir=state, policy=POLICY, fetched=NAMES, source=make_source(0))
     for name in NAMES:
         client.contribute(name, 97_000)
     return client
 
 
-def damage(state: Path, change: str, name: str = "second") -> None:
+def execute(state: Path, statement: str) -> int:
     with closing(sqlite3.connect(state / FILE_NAME)) as connection, connection:
-        where = f"WHERE campaign_id = '{name}'"
-        assert connection.execute(f"UPDATE entry SET {change} {where}").rowcount == 1
+        return connection.execute(statement).rowcount
 
 
-def statuses(state: Path) -> dict[str, int]:
-    with closing(sqlite3.connect(state / FILE_NAME)) as connection:
-        return dict(connection.execute("SELECT campaign_id, status FROM entry"))
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_row_that_was_changed_is_not_believed(
+    waiting: Any, make_either: Make, state: Path, tape: Any, change: str
+) -> None:
+    """Neither by the client that has the file open, nor by the next."""
+    where = "WHERE campaign_id = 'second'"
+    assert execute(state, f"UPDATE report SET {change} {where}") == 1
+    with pytest.raises(JournalError):
+        waiting.history()
+    if "status" in change:  # it is not among those that wait
+        with pytest.raises(JournalError):
+            waiting.counts()
+    else:
+        with pytest.raises(JournalError):
+            waiting.flush()
+        assert tape.submitted == []
+    if change != "period = 1":  # then there is none of period 0, until the file is opened again
+        with pytest.raises(JournalError):
+            waiting.contribute("second", 97_000)
+    assert waiting.contribute("first", 1.0).campaign_id == "first"
+    waiting.close(0)
+    with pytest.raises(JournalError):
+        make_either(state_dir=state, policy=POLICY)
 
 
-@pytest.mark.parametrize("change", ["report = x'ff'", "report = x'0a10ff'", *UNREADABLE])
-def test_the_others_are_delivered_and_it_is_counted(
-    waiting: Any, state: Path, collector: InMemoryCollector, change: str,
-    caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip
-    damage(state, change)
-    with caplog.at_level(logging.WARNING, "geoveil.client"):
-        result = waiting.flush()
-        again = waiting.flush()
-    assert (result.acknowledged, result.rejected, result.pending) == (2, 0, 0)
-    assert (again.acknowledged, again.pending) == (0, 0)
-    counts = waiting.counts()
-    assert (counts.acknowledged, counts.undeliverable, counts.pending) == (2, 1, 0)
-    assert [len(collector.reports(name)) for name in NAMES] == [1, 0, 1]
-    (said,) = [record.getMessage() for record in caplog.records]
-    assert said.startswith(str(state))
-    assert said.endswith("is damaged: 1 of the reports that wait can't be read, and are given up")
-
-
-def test_without_damage_nothing_is_given_up(waiting: Any) -> None:
+def test_without_damage_all_is_delivered(waiting: Any) -> None:
     """The control."""
     assert waiting.flush().acknowledged == 3
-    assert waiting.counts().undeliverable == 0
+    assert len(waiting.history()) == 3
 
 
-def test_the_history_keeps_it_with_its_price(waiting: Any, state: Path) -> None:
-    damage(state, "report = x'ff'")
-    waiting.flush()
-    first, second, third = waiting.history()
-    assert (first.status, third.status) == (Status.ACKNOWLEDGED, Status.ACKNOWLEDGED)
-    assert (second.campaign_id, second.status) == ("second", Status.UNDELIVERABLE)
-    assert second.privacy == GeoPrivacy(1, 8000, "dollar")
-    assert (second.report_id, second.answers, second.perturbed) == ("", (), ())
-    assert second.settled is not None
-    assert not second.acknowledged
-    (budget,) = waiting.budgets()
-    assert budget.spent == 3.0  # it was drawn, and may have left before it was damaged
-
-
-def test_it_is_never_drawn_for_again(
-    waiting: Any, state: Path, collector: InMemoryCollector, make_campaign: Any
+@pytest.mark.parametrize("change", ["envelope = x'00'", "digest = x'00'", "seen = 0"])
+def test_a_campaign_that_was_changed_is_not_believed(
+    waiting: Any, make_either: Make, state: Path, change: str
 ) -> None:
-    damage(state, "report = x'ff'")
-    waiting.flush()
-    receipt = waiting.contribute("second", 1.0)
-    assert receipt.status is Status.UNDELIVERABLE
-    assert waiting.flush().acknowledged == 0
-    assert collector.reports("second") == ()
-    collector.add(make_campaign("fourth"))
-    waiting.fetch("fourth")
-    with pytest.raises(BudgetExceeded):  # nor is its price forgotten
-        waiting.contribute("fourth", 97_000)
+    assert execute(state, f"UPDATE campaign SET {change} WHERE campaign_id = 'third'") == 1
+    waiting.close(0)
+    with pytest.raises(JournalError, match="row of 'third'"):
+        make_either(state_dir=state, policy=POLICY)
 
 
-@pytest.mark.parametrize("change", ["epsilon = -1", "per = 0", "drawn = 1e30"])
-def test_a_history_without_a_price_or_a_date_is_none(
-    waiting: Any, state: Path, change: str
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM commits",
+        "UPDATE commits SET made = 'many'",
+        "UPDATE commits SET made = 3",
+        "DROP TABLE commits",
+        "DROP TABLE campaign",
+    ],
+)
+def test_a_file_that_lacks_a_part_is_not_used(
+    waiting: Any, make_either: Make, state: Path, statement: str
 ) -> None:
-    damage(state, change)
-    waiting.flush()
-    with pytest.raises(JournalError, match="row of 'second'"):
-        waiting.history()
-    with pytest.raises(JournalError, match="row of 'second'"):
-        waiting.contribute("second", 97_000)  # closed, not open: no second draw
-    assert waiting.contribute("first", 1.0).acknowledged
+    execute(state, statement)
+    with pytest.raises(JournalError):  # while the first, which is open, keeps the mark
+        make_either(state_dir=state, policy=POLICY)
 
 
-def test_what_was_counted_before_its_row_was_damaged_stays_counted(
-    waiting: Any, state: Path
-) -> None:
-    assert waiting.flush().acknowledged == 3
-    damage(state, "report = x'ff'")
-    waiting.flush()
-    assert [receipt.status for receipt in waiting.history()] == [Status.ACKNOWLEDGED] * 3
-    assert [len(receipt.answers) for receipt in waiting.history()] == [1, 0, 1]
-    assert waiting.counts().undeliverable == 0
-
-
-@pytest.mark.parametrize("status", [9, -1, "'sent'"])
-def test_a_status_that_nobody_wrote_is_counted_as_damage(
-    waiting: Any, state: Path, status: object
-) -> None:
-    damage(state, f"status = {status}")
-    assert waiting.flush().acknowledged == 2
-    assert waiting.counts().undeliverable == 1
-
-
-def test_all_that_waits_may_be_damaged(waiting: Any, state: Path) -> None:
-    for name in NAMES:
-        damage(state, "report = x'ff'", name)
-    assert waiting.flush().pending == 0
-    assert statuses(state) == dict.fromkeys(NAMES, int(Status.UNDELIVERABLE))
-    assert waiting.counts().pending_bytes == 0  # there is room for others
-
-
-def test_the_background_passes_over_it(
-    make_client: Make, make_campaign: Any, collector: InMemoryCollector, state: Path, tape: Any,
-    permits_two: Policy,
+def test_the_background_says_so_and_sends_nothing(
+    make_client: Make, make_campaign: Any, collector: InMemoryCollector, state: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
-    for name in NAMES[:2]:
-        collector.add(make_campaign(name))
-    device: dict[str, Any] = {"state_dir": state, "policy": permits_two}
-    make_client(**device, fetched=NAMES[:2]).contribute("first", 97_000)
-    damage(state, "report = x'ff'", "first")
-    client = make_client(**device, fetched=(), background=True)
-    sent = threading.Event()
-    tape.after = lambda request: sent.set()
-    client.contribute("second", 97_000)
-    assert sent.wait(30)
-    client.close()
-    assert statuses(state)["first"] == Status.UNDELIVERABLE
-    assert len(collector.reports("second")) == 1
+    collector.add(make_campaign("first"))
+    client = make_client(state_dir=state, policy=POLICY, fetched=("first", "income"))
+    client.contribute("first", 97_000)
+    execute(state, "UPDATE report SET epsilon = 0.5")
+    with caplog.at_level(logging.WARNING, "geoveil.client"):
+        client.close()
+    assert collector.reports("first") == ()
+    assert "damaged" in caplog.text
+
+
+class Written:
+    """What a state directory with ten reports is made of, and what a device does with it."""
+
+    def __init__(self, campaigns: list[Any], source: Any, time: Any, folder: Path) -> None:
+        self.campaigns, self.source, self.time, self.folder = campaigns, source, time, folder
+
+    def device(self, state: Path, handler: Any, seed: int, weeks: int) -> Client:
+        return Client(
+            policy=POLICY, state_dir=state, transport=InMemoryTransport(handler),
+            background=False, source=self.source(seed),
+            timing=self.time(date=OPENS + weeks * WEEK).timing(),
+        )  # fmt: skip
+
+    def write(self, *, closed: bool) -> dict[str, bytes]:
+        """Return the files of a device that has closed its client, or died."""
+        state = self.folder / "written"
+        collector = InMemoryCollector(self.campaigns)
+        for weeks in range(6):
+            client = self.device(state, collector, weeks, weeks)
+            for campaign in self.campaigns if weeks == 0 else self.campaigns[-1:]:
+                client.fetch(campaign.campaign_id)
+                client.contribute(campaign.campaign_id, 95_000.0 + weeks)
+            if weeks == 3:
+                client.flush()
+            if closed or weeks < 5:
+                client.close(0)
+        files = {p.name: p.read_bytes() for p in state.iterdir() if p.suffix != ".sqlite3-shm"}
+        client.close(0)
+        shutil.rmtree(state)
+        return files
+
+    def use(self, files: dict[str, bytes]) -> list[Any]:
+        """Return all that a device says and sends that finds these files."""
+        state = self.folder / "found"
+        shutil.rmtree(state, ignore_errors=True)
+        state.mkdir(mode=0o700)
+        for name, content in files.items():
+            (state / name).write_bytes(content)
+        sent: list[bytes] = []
+        collector = InMemoryCollector(self.campaigns)
+
+        def handler(request: Any) -> Any:
+            sent.append(request.SerializeToString(deterministic=True))
+            return collector(request)
+
+        client = self.device(state, handler, 99, 5)
+        try:
+            said: list[Any] = [client.history(), client.budgets(), client.counts()]
+            for campaign in self.campaigns:
+                again = client.contribute(campaign.campaign_id, 1.0)
+                said += [again, again.fresh]
+            return [*said, client.flush(), client.history(), client.counts(), tuple(sent)]
+        finally:
+            client.close(0)
+
+
+@pytest.fixture
+def written(make_campaign: Any, make_source: Any, fake_time: Any, tmp_path: Path) -> Written:
+    weekly = {"opens": OPENS, "closes": OPENS + 20 * WEEK, "period": WEEK}
+    campaigns = [*map(make_campaign, ("a", "b", "c", "d")), make_campaign("weekly", **weekly)]
+    return Written(campaigns, make_source, type(fake_time), tmp_path)
+
+
+def interesting(name: str, content: bytes, random: Random) -> list[int]:
+    """Return bytes that mean something: of headers, of names and rows, and any others."""
+    chosen = set(range(0, 100, 3))
+    for word in (b"report", b"entry", b"index", b"weekly", b"dollar", b"household", b"status = 0"):
+        start = 0
+        while (place := content.find(word, start)) >= 0:
+            chosen |= {place - 3, place, place + len(word)}
+            start = place + 1
+    chosen = set(random.sample(sorted(chosen), min(60, len(chosen))))
+    chosen |= set(random.sample([i for i, byte in enumerate(content) if byte], 40))
+    return sorted(i for i in chosen if 0 <= i < len(content))
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_byte_that_is_wrong_is_noticed_or_changes_nothing(written: Written, closed: bool) -> None:
+    """In any file of the directory; all bytes were tried once, here are some."""
+    files = written.write(closed=closed)
+    expected = written.use(files)
+    assert len(expected[0]) == 10
+    random, refused = Random(5), 0
+    for name, content in files.items():
+        for place in interesting(name, content, random)[:: 1 if closed else 6]:
+            damaged = bytearray(content)
+            damaged[place] ^= random.choice([0xFF, 0x01, 0x80])
+            try:
+                assert written.use(files | {name: bytes(damaged)}) == expected, (name, place)
+            except JournalError:
+                refused += 1
+    assert refused > 10
+
+
+VERSION_2 = """
+CREATE TABLE campaign (
+    campaign_id TEXT PRIMARY KEY, digest BLOB NOT NULL, envelope BLOB NOT NULL,
+    seen INTEGER NOT NULL
+);
+CREATE TABLE entry (
+    campaign_id TEXT NOT NULL, period INTEGER NOT NULL, digest BLOB NOT NULL, report BLOB NOT NULL,
+    attribute TEXT NOT NULL, unit TEXT NOT NULL, epsilon REAL NOT NULL, per REAL NOT NULL,
+    step_exponent INTEGER NOT NULL, closes INTEGER NOT NULL, drawn INTEGER NOT NULL,
+    status INTEGER NOT NULL, sent INTEGER, settled INTEGER, reason TEXT, detail TEXT, failure TEXT,
+    PRIMARY KEY (campaign_id, period)
+);
+CREATE INDEX spent ON entry (attribute, unit, drawn, epsilon, per);
+CREATE INDEX pending ON entry (drawn) WHERE status = 0;
+PRAGMA user_version = 2;
+"""
+
+
+def downgrade(state: Path) -> None:
+    """Write a journal as version 2 of its format did."""
+    columns = "campaign_id, digest, envelope, seen"
+    with closing(sqlite3.connect(state / FILE_NAME)) as connection:
+        pins = connection.execute(f"SELECT {columns} FROM campaign").fetchall()
+        reports = connection.execute(f"SELECT {_COLUMNS} FROM report").fetchall()
+    (state / FILE_NAME).unlink()
+    (state / f"{FILE_NAME}-mark").unlink(missing_ok=True)
+    with closing(sqlite3.connect(state / FILE_NAME)) as connection, connection:
+        connection.executescript(f"PRAGMA journal_mode = WAL;{VERSION_2}")
+        connection.executemany("INSERT INTO campaign VALUES (?, ?, ?, ?)", pins)
+        connection.executemany(f"INSERT INTO entry VALUES ({', '.join('?' * 17)})", reports)
+
+
+def test_a_directory_of_an_earlier_version_is_taken_over(
+    waiting: Any, make_either: Make, state: Path, tape: Any
+) -> None:
+    before = waiting.history(), waiting.budgets(), waiting.counts()
+    waiting.close(0)
+    downgrade(state)
+    fetched = tape.fetched
+    again = make_either(state_dir=state, policy=POLICY)
+    assert (again.history(), again.budgets(), again.counts()) == before
+    receipt = again.contribute("second", 1.0)
+    assert receipt == replace(before[0][1])
+    assert not receipt.fresh
+    assert again.flush().acknowledged == 3
+    assert tape.fetched == fetched  # the campaigns were taken over as well
+    again.close(0)
+    assert len(make_either(state_dir=state, policy=POLICY).history()) == 3
+
+
+def test_a_process_of_the_earlier_version_writes_nothing_any_more(
+    waiting: Any, make_either: Make, state: Path
+) -> None:
+    waiting.close(0)
+    downgrade(state)
+    with closing(sqlite3.connect(state / FILE_NAME)) as older:
+        assert older.execute("SELECT count(*) FROM entry").fetchone() == (3,)
+        make_either(state_dir=state, policy=POLICY)
+        with pytest.raises(sqlite3.Error, match="no such table"):
+            older.execute("UPDATE entry SET status = 3")
+        with pytest.raises(sqlite3.Error, match="NOT NULL"):
+            older.execute(
+                "INSERT INTO campaign (campaign_id, digest, envelope, seen) VALUES ('x', 1, 2, 3)"
+            )
+
+
+@pytest.mark.parametrize("change", ["epsilon = -1", "digest = 7", "status = 9", "drawn = 1e30"])
+def test_damage_of_an_earlier_version_is_not_taken_over(
+    waiting: Any, make_either: Make, state: Path, change: str
+) -> None:
+    waiting.close(0)
+    downgrade(state)
+    execute(state, f"UPDATE entry SET {change} WHERE campaign_id = 'second'")
+    for _ in range(2):
+        with pytest.raises(JournalError, match="row of 'second'"):
+            make_either(state_dir=state, policy=POLICY)
+    with closing(sqlite3.connect(state / FILE_NAME)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (2,)

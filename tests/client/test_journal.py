@@ -40,21 +40,23 @@ def made(campaign_id: str = "income", *, value: int = -7, period: int = 0) -> Co
     )
 
 
+def permitted(book_of: Any) -> None:
+    """Raise nothing: there is room in all limits."""
+
+
 def record(
     journal: Journal,
     contribution: Contribution,
     at: datetime = T0,
     bounds: Bounds = BOUNDS,
 ) -> Entry:
-    return journal.record(
-        contribution.campaign_id, contribution.period, lambda book_of: contribution, at, bounds
-    )
+    return journal.record(contribution, permitted, at, bounds)
 
 
 def settle(
     journal: Journal, entry: Entry, status: Status, at: datetime = T0, why: Rejection | None = None
 ) -> Entry:
-    journal.settle([(entry, status, why)], at)
+    journal.settle(entry, status, at, why)
     found = journal.find(entry.contribution.campaign_id, entry.contribution.period)
     assert found is not None
     return found
@@ -84,43 +86,50 @@ def test_what_is_recorded_is_found(journal: Journal) -> None:
 def test_the_first_report_of_a_period_is_the_one_that_counts(journal: Journal) -> None:
     first = record(journal, made(value=1))
 
-    def never(book_of: Any) -> Contribution:
-        raise AssertionError("drawn twice")
+    def never(book_of: Any) -> None:
+        raise AssertionError("what is answered needs no room")
 
-    assert journal.record("income", 0, never, T0, BOUNDS) == first
+    assert journal.admit("income", 0, never, BOUNDS) == first
+    assert journal.record(made(value=3), never, T0, BOUNDS) == first
     settled = settle(journal, first, Status.ACKNOWLEDGED)
-    assert journal.record("income", 0, never, T0, BOUNDS) == settled
+    assert journal.admit("income", 0, never, BOUNDS) == settled
+    assert journal.record(made(value=3), never, T0, BOUNDS) == settled
     assert record(journal, made(value=2, period=1)).contribution == made(value=2, period=1)
     assert record(journal, made("debt", value=2)).contribution == made("debt", value=2)
 
 
 class Undone(Exception):  # noqa: N818 - it is no error
-    """Raised by a draw."""
+    """Raised by limits."""
 
 
-def test_a_draw_that_fails_leaves_nothing(journal: Journal) -> None:
-    def fail(book_of: Any) -> Contribution:
+def test_what_the_limits_refuse_leaves_nothing(journal: Journal) -> None:
+    def fail(book_of: Any) -> None:
         assert list(book_of("household income", "dollar").spendings()) == []
         raise Undone
 
-    with pytest.raises(Undone):
-        journal.record("income", 0, fail, T0, BOUNDS)
+    for use in (
+        lambda: journal.admit("income", 0, fail, BOUNDS),
+        lambda: journal.record(made(), fail, T0, BOUNDS),
+    ):
+        with pytest.raises(Undone):
+            use()
     assert journal.history() == ()
     assert record(journal, made()).contribution == made()
 
 
-def test_the_bound_is_looked_at_before_the_draw(journal: Journal) -> None:
+def test_what_waits_is_bounded(journal: Journal) -> None:
     for period in range(3):
         record(journal, made(period=period))
-
-    def never(book_of: Any) -> Contribution:
-        raise AssertionError("drawn in vain")
-
     for bounds in (replace(BOUNDS, most_reports=3), replace(BOUNDS, most_bytes=1)):
-        with pytest.raises(OutboxFull) as raised:
-            journal.record("income", 3, never, T0, bounds)
-        assert raised.value.reports == 3
-        assert raised.value.size == sum(len(made(period=p).report) for p in range(3))
+        for use in (
+            lambda bounds=bounds: journal.admit("income", 3, permitted, bounds),
+            lambda bounds=bounds: record(journal, made(period=3), bounds=bounds),
+        ):
+            with pytest.raises(OutboxFull) as raised:
+                use()
+            assert raised.value.reports == 3
+            assert raised.value.size == sum(len(made(period=p).report) for p in range(3))
+    assert journal.admit("income", 3, permitted, replace(BOUNDS, most_reports=4)) is None
     record(journal, made(period=3), bounds=replace(BOUNDS, most_reports=4))
 
 
@@ -138,7 +147,7 @@ def test_a_status_only_goes_up(journal: Journal) -> None:
     later = T0 + timedelta(seconds=1)
     entry = record(journal, made())
     assert settle(journal, entry, Status.PENDING).settled is None
-    assert journal.expire(T0 + timedelta(days=31), T0) == 1
+    assert settle(journal, entry, Status.EXPIRED).status is Status.EXPIRED
     rejected = settle(journal, entry, Status.REJECTED, later, REFUSAL)
     assert (rejected.status, rejected.rejection, rejected.settled) == (
         Status.REJECTED,
@@ -149,11 +158,11 @@ def test_a_status_only_goes_up(journal: Journal) -> None:
     counted = settle(journal, entry, Status.ACKNOWLEDGED, later)
     assert (counted.status, counted.rejection) == (Status.ACKNOWLEDGED, None)
     assert settle(journal, entry, Status.REJECTED, T0, REFUSAL) == counted
-    assert journal.expire(T0 + timedelta(days=31), T0) == 0
+    assert settle(journal, entry, Status.EXPIRED) == counted
 
 
 def test_settling_what_was_never_recorded_changes_nothing(journal: Journal) -> None:
-    journal.settle([(Entry(contribution=made(), drawn=T0), Status.ACKNOWLEDGED, None)], T0)
+    journal.settle(Entry(contribution=made(), drawn=T0), Status.ACKNOWLEDGED, T0)
     assert journal.history() == ()
 
 
@@ -165,7 +174,7 @@ def test_pending_are_those_without_an_answer_oldest_first(journal: Journal) -> N
     counted, refused = record(journal, made("d")), record(journal, made("e"))
     settle(journal, counted, Status.ACKNOWLEDGED)
     settle(journal, refused, Status.REJECTED, why=REFUSAL)
-    assert [e.contribution.campaign_id for e in journal.pending(T0)] == ["a", "b", "c"]
+    assert [e.contribution.campaign_id for e in journal.pending()] == ["a", "b", "c"]
     assert [e.contribution.campaign_id for e in journal.history()] == ["d", "e", "a", "b", "c"]
     counts, size = journal.counts()
     assert counts == {
@@ -177,10 +186,10 @@ def test_pending_are_those_without_an_answer_oldest_first(journal: Journal) -> N
 
 def test_departure_is_noted_once_and_a_failure_until_it_is_settled(journal: Journal) -> None:
     entry = record(journal, made())
-    journal.depart([entry], T0)
-    journal.depart([entry], T0 + timedelta(hours=1))
-    journal.fail([entry], "UNAVAILABLE: down")
-    (left,) = journal.pending(T0)
+    journal.depart(entry, T0)
+    journal.depart(entry, T0 + timedelta(hours=1))
+    journal.fail(entry, "UNAVAILABLE: down")
+    (left,) = journal.pending()
     assert (left.sent, left.failure) == (T0, "UNAVAILABLE: down")
     assert left.receipt().failure == "UNAVAILABLE: down"
     assert settle(journal, entry, Status.ACKNOWLEDGED).receipt().failure is None
@@ -251,11 +260,12 @@ def test_it_holds_only_what_was_perturbed_or_is_public(tmp_path: Path) -> None:
     }
     connection.close()
     assert tables == {
-        "campaign": ["campaign_id", "digest", "envelope", "seen"],
-        "entry": [
+        "commits": ["made"],
+        "campaign": ["campaign_id", "digest", "envelope", "seen", "checksum"],
+        "report": [
             *("campaign_id", "period", "digest", "report", "attribute", "unit", "epsilon", "per"),
             *("step_exponent", "closes", "drawn", "status", "sent", "settled", "reason", "detail"),
-            "failure",
+            *("failure", "checksum"),
         ],
     }
 
@@ -267,7 +277,7 @@ def test_rows_that_nobody_wrote_are_refused(tmp_path: Path, damage: str) -> None
     journal = Journal(tmp_path / "state")
     record(journal, made())
     connection = sqlite3.connect(tmp_path / "state" / "journal.sqlite3")
-    connection.execute(f"UPDATE entry SET {damage}")
+    connection.execute(f"UPDATE report SET {damage}")
     connection.commit()
     connection.close()
     for read in (lambda: journal.find("income", 0), journal.history):
@@ -280,7 +290,7 @@ def test_a_price_that_nobody_wrote_is_not_added_up(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "state")
     record(journal, made())
     connection = sqlite3.connect(tmp_path / "state" / "journal.sqlite3")
-    connection.execute("UPDATE entry SET epsilon = -100")
+    connection.execute("UPDATE report SET epsilon = -100")
     connection.commit()
     connection.close()
     with pytest.raises(JournalError, match="row"):
@@ -288,16 +298,17 @@ def test_a_price_that_nobody_wrote_is_not_added_up(tmp_path: Path) -> None:
     journal.close()
 
 
+UNKNOWN = Entry(contribution=made(), drawn=T0)
 OPERATIONS: dict[str, Callable[[Journal], object]] = {
     "pin": lambda journal: journal.pin("income", b"", b"", T0),
     "envelope": lambda journal: journal.envelope("income"),
     "find": lambda journal: journal.find("income", 0),
     "record": lambda journal: record(journal, made()),
-    "pending": lambda journal: journal.pending(T0),
-    "depart": lambda journal: journal.depart([Entry(contribution=made(), drawn=T0)], T0),
-    "settle": lambda journal: journal.settle([], T0),
-    "fail": lambda journal: journal.fail([], "no"),
-    "expire": lambda journal: journal.expire(T0, T0),
+    "admit": lambda journal: journal.admit("income", 0, permitted, BOUNDS),
+    "pending": lambda journal: journal.pending(),
+    "depart": lambda journal: journal.depart(UNKNOWN, T0),
+    "settle": lambda journal: journal.settle(UNKNOWN, Status.REJECTED, T0),
+    "fail": lambda journal: journal.fail(UNKNOWN, "no"),
     "history": lambda journal: journal.history(),
     "counts": lambda journal: journal.counts(),
     "spent": lambda journal: journal.spent("a", "b", lambda book: list(book.spendings())),

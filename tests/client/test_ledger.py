@@ -39,9 +39,9 @@ class ListBook:
             if campaign_id in (None, campaign) and (after is None or when > after):
                 yield Spending(privacy=privacy)
 
-    def times(self, *, after: datetime) -> Iterator[tuple[datetime, Spending]]:
+    def times(self, *, after: datetime | None) -> Iterator[tuple[datetime, Spending]]:
         for when, _, privacy in sorted(self.answers, key=lambda answer: answer[0]):
-            if when > after:
+            if after is None or when > after:
                 yield when, Spending(privacy=privacy)
 
 
@@ -198,7 +198,7 @@ def test_the_journal_keeps_the_same_book(
 
     def keep(campaign: str, period: int, privacy: GeoPrivacy, attribute: str) -> None:
         made = entry_of(campaign, period, privacy, attribute)
-        journal.record(campaign, period, lambda book_of: made, now, bounds)
+        journal.record(made, lambda book_of: None, now, bounds)
 
     for period, (hours, campaign, asked) in enumerate(moves):
         now += hours * HOUR

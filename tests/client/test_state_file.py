@@ -15,6 +15,7 @@ from geoveil.client.state_file import StateFile
 
 NAME = "x.sqlite3"
 SCHEMA = "CREATE TABLE word (text TEXT NOT NULL);"
+FILES = [NAME, *(f"{NAME}-{more}" for more in ("shm", "wal", "mark"))]
 
 
 def opened(directory: Path, version: int = 1) -> StateFile:
@@ -53,7 +54,18 @@ def test_only_the_owner_has_access_whatever_the_umask(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
-    assert modes == dict.fromkeys([NAME, f"{NAME}-shm", f"{NAME}-wal"], 0o600)
+    assert modes == dict.fromkeys(FILES, 0o600)
+    file.close()
+
+
+def test_what_an_app_left_open_to_others_is_closed_to_them(directory: Path) -> None:
+    file = opened(directory)
+    write(file, "a")
+    for path in directory.iterdir():
+        path.chmod(0o644)
+    again = opened(directory)
+    assert {stat.S_IMODE(p.stat().st_mode) for p in directory.iterdir()} == {0o600}
+    again.close()
     file.close()
 
 
@@ -141,8 +153,8 @@ def test_one_put_in_its_place_is_refused(directory: Path, file: StateFile, close
     if close:
         file.close()
     (directory / NAME).rename(directory / "old")  # keeps its inode from being given again
-    for extra in ("-wal", "-shm"):
-        (directory / (NAME + extra)).unlink(missing_ok=True)
+    for name in FILES[1:]:
+        (directory / name).unlink(missing_ok=True)
     opened(directory).close()
     for use in (lambda: words(file), lambda: write(file, "b")):
         with pytest.raises(JournalError, match="another file has taken its place"):
@@ -183,7 +195,7 @@ def test_a_file_of_a_faster_process_is_kept(
     slower = opened(directory)
     assert words(slower) == ["first"]
     assert NAME in [p.name for p in directory.iterdir()]
-    assert not [p.name for p in directory.iterdir() if len(p.name) > len(f"{NAME}-wal")]
+    assert {p.name for p in directory.iterdir()} <= set(FILES)
     slower.close()
 
 
@@ -334,3 +346,105 @@ def test_a_fork_has_no_connection_and_both_sides_go_on(directory: Path) -> None:
         [sys.executable, "-c", FORK, str(directory)], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr
+
+
+def left_open(directory: Path) -> tuple[StateFile, dict[str, bytes]]:
+    """Return a file with ten words and what a crash would leave of its directory."""
+    file = opened(directory)
+    for number in range(10):
+        write(file, f"word {number}")
+    names = [NAME, f"{NAME}-wal", f"{NAME}-mark"]
+    return file, {name: (directory / name).read_bytes() for name in names}
+
+
+def put(directory: Path, contents: dict[str, bytes]) -> Path:
+    directory.mkdir(mode=0o700)
+    for name, content in contents.items():
+        (directory / name).write_bytes(content)
+    return directory
+
+
+def test_a_crash_loses_nothing(directory: Path, tmp_path: Path) -> None:
+    """The control of those below."""
+    file, contents = left_open(directory)
+    after = opened(put(tmp_path / "after", contents))
+    assert len(words(after)) == 10
+    after.close()
+    file.close()
+
+
+@pytest.mark.parametrize("end", [0, 32, 4000, 9000, -4120, -1])
+def test_a_log_that_lost_its_end_is_refused(directory: Path, tmp_path: Path, end: int) -> None:
+    """SQLite itself takes it for one whose last transactions never ended."""
+    file, contents = left_open(directory)
+    log = contents[f"{NAME}-wal"]
+    contents[f"{NAME}-wal"] = log[:end]
+    with pytest.raises(JournalError, match="of the commits made are missing"):
+        opened(put(tmp_path / "after", contents))
+    with pytest.raises(JournalError, match="of the commits made are missing"):  # nor later
+        opened(tmp_path / "after")
+    file.close()
+
+
+def test_a_power_failure_may_lose_what_was_not_flushed_and_nothing_else(
+    directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = opened(directory)
+    flushed: dict[str, bytes] = {}
+    for number in range(10):
+        write(file, f"word {number}")
+        if number == 4:
+            file.sync()
+            flushed = {p.name: p.read_bytes() for p in directory.iterdir()}
+    mark = f"{NAME}-mark"
+    before = flushed | {mark: (directory / mark).read_bytes()}  # the last that the disk got
+    file.close()
+    del before[f"{NAME}-shm"]
+    with pytest.raises(JournalError, match="5 of the commits made are missing"):
+        opened(put(tmp_path / "same run", before))
+    monkeypatch.setattr("geoveil.client.mark._boot", lambda: "another run of the machine")
+    after = opened(put(tmp_path / "lost", before))
+    assert len(words(after)) == 5
+    after.close()
+    log = before[f"{NAME}-wal"]
+    before[f"{NAME}-wal"] = log[: len(log) // 2]
+    with pytest.raises(JournalError, match="of the commits made are missing"):
+        opened(put(tmp_path / "less", before))
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 128, b"9 9 x y", b"\xff" * 128, b"99 99 none 00"])
+def test_a_mark_that_is_none_says_nothing(directory: Path, tmp_path: Path, content: bytes) -> None:
+    file, contents = left_open(directory)
+    after = opened(put(tmp_path / "after", contents | {f"{NAME}-mark": content}))
+    assert len(words(after)) == 10
+    after.close()
+    file.close()
+
+
+def test_an_upgrade_is_made_once_and_whole(directory: Path, tmp_path: Path) -> None:
+    old = opened(directory)
+    write(old, "a")
+    old.close()
+    made: list[str] = []
+
+    def upgrade(connection: sqlite3.Connection) -> None:
+        made.append("once")
+        connection.execute("ALTER TABLE word ADD COLUMN length INTEGER")
+        connection.execute("UPDATE word SET length = length(text)")
+        if len(made) == 1:
+            raise JournalError("row", "it is damaged")
+
+    def newer() -> StateFile:
+        return StateFile(directory, NAME, SCHEMA, 2, upgrades={1: upgrade})
+
+    with pytest.raises(JournalError, match="damaged"):
+        newer()
+    opened(directory).close()  # nothing has changed
+    first, second = newer(), newer()
+    for file in (first, second):
+        with file.reading() as connection:
+            assert connection.execute("SELECT * FROM word").fetchall() == [("a", 1)]
+        file.close()
+    assert len(made) == 2
+    with pytest.raises(JournalError, match="its format is 2, this geoveil knows 1"):
+        opened(directory)

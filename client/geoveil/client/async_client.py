@@ -122,7 +122,10 @@ class AsyncClient:
         """See `Client.contribute`."""
         self._check_open()
         try:
-            return await self._local(lambda: self._session.contribute(campaign_id, value))
+            return await self._local(
+                lambda: self._session.contribute(campaign_id, value),
+                slow=self._session.is_heavy(campaign_id),
+            )
         finally:
             if self._background:
                 self._wake()
@@ -260,8 +263,8 @@ class AsyncClient:
         if self._closed:
             raise ClientClosed
 
-    async def _local(self, work: Callable[[], _Result]) -> _Result:
-        result: _Result = await self._effects.local(work, self._slow)
+    async def _local(self, work: Callable[[], _Result], *, slow: bool = False) -> _Result:
+        result: _Result = await self._effects.local(work, self._slow or slow)
         return result
 
     async def _run(self, steps: Steps[_Result]) -> _Result:

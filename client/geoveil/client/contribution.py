@@ -23,7 +23,8 @@ class Status(IntEnum):
     ACKNOWLEDGED = 3
     """Counted."""
     UNDELIVERABLE = 4
-    """Given up: the state directory is damaged, and what was to be sent can't be read any more."""
+    """Given up by an earlier version of geoveil, which could not read any more what was to be sent.
+    This one does not use a state directory that is damaged."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,8 @@ class AcceptedCampaign:
     """Whose valid signature it has."""
     policy: Policy | None = field(default=None, repr=False, compare=False)
     """What permitted it."""
+    work: int = field(default=0, repr=False, compare=False)
+    """See `Demand.work`."""
 
 
 class Contributor:
@@ -75,7 +77,8 @@ class Contributor:
         """
         try:
             message = open_envelope(envelope)
-            self.policy.check_demand(campaign_id, Demand.of(message.campaign))
+            demand = Demand.of(message.campaign)
+            self.policy.check_demand(campaign_id, demand)
             signed_by = signer(message)
             campaign = decode(message.campaign)
         except PolicyRefused:
@@ -88,7 +91,9 @@ class Contributor:
         if campaign.campaign_id != campaign_id:
             raise CampaignInvalid(campaign_id, f"the server sent {campaign.campaign_id!r} instead")
         self.policy.check(campaign, signed_by)
-        return AcceptedCampaign(campaign, digest(message.campaign), signed_by, self.policy)
+        return AcceptedCampaign(
+            campaign, digest(message.campaign), signed_by, self.policy, demand.work
+        )
 
     def point(self, accepted: AcceptedCampaign, value: Value) -> NDArray[np.float64]:
         """Return a value in the coordinates of the campaign's queries.

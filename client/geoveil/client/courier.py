@@ -144,11 +144,11 @@ class Courier:
         now = self._timing.now()
 
         def read() -> tuple[Entry, ...]:
-            waiting = self._journal.pending(now)
-            if any(e.contribution.closes < now - KEPT_AFTER_CLOSE for e in waiting):
-                self._journal.expire(now - KEPT_AFTER_CLOSE, now)
-                waiting = self._journal.pending(now)
-            return waiting
+            waiting = self._journal.pending()
+            late = [e for e in waiting if now - e.contribution.closes > KEPT_AFTER_CLOSE]
+            for entry in late:
+                self._journal.settle(entry, Status.EXPIRED, now)
+            return self._journal.pending() if late else waiting
 
         waiting: tuple[Entry, ...] = yield local(read, self._journal.durable)
         return waiting
@@ -169,7 +169,7 @@ class Courier:
             try:
                 status = yield from self._send(entry, deadline or self.deadline())
             except TransportError as error:
-                yield self._disk([entry], str(error))
+                yield self._failed(entry, str(error))
                 failed.add(self._note(error, campaign_id, backoff))
             else:
                 self._succeeded(campaign_id, backoff)
@@ -182,19 +182,19 @@ class Courier:
 
     def _send(self, entry: Entry, deadline: Deadline) -> Steps[Status]:
         durable = self._journal.durable
-        yield local(lambda: self._journal.depart([entry], self._timing.now()), durable)
+        yield local(lambda: self._journal.depart(entry, self._timing.now()), durable)
         batch = Batch.of(entry.contribution)
         request = batch.request()
         response = yield from once(
             lambda io, seconds: io.transport.submit_reports(request, seconds), deadline
         )
         (outcome,) = batch.outcomes(response)
-        settled = [(entry, outcome.status, outcome.rejection)]
-        yield local(lambda: self._journal.settle(settled, self._timing.now()), durable)
+        settled = (entry, outcome.status, self._timing.now(), outcome.rejection)
+        yield local(lambda: self._journal.settle(*settled), durable)
         return outcome.status
 
-    def _disk(self, entries: list[Entry], failure: str) -> Step:
-        return local(lambda: self._journal.fail(entries, failure), self._journal.durable)
+    def _failed(self, entry: Entry, failure: str) -> Step:
+        return local(lambda: self._journal.fail(entry, failure), self._journal.durable)
 
     def _keep(self, campaign_id: str, response: collector_pb2.GetCampaignResponse) -> Campaign:
         envelope = response.envelope.SerializeToString(deterministic=True)

@@ -6,7 +6,7 @@
     └── ClientError
         ├── PlaintextRefused (also ValueError)  TLS is missing for a target that is not this machine
         ├── ClientClosed                      used after close
-        ├── JournalError                      the state directory can't be used; nothing was sent
+        ├── JournalError                      the state directory can't be used, or is damaged
         ├── PolicyRefused                     the campaign asks for what the app does not permit
         ├── BudgetExceeded                    the limits leave too little for it
         ├── OutboxFull                        too much waits to be sent
@@ -65,7 +65,9 @@ class ClientClosed(ClientError):
 
 
 class JournalError(ClientError):
-    """The journal can't be read or written. Without it a value could be drawn for twice.
+    """The journal can't be read or written, or is damaged.
+
+    Without it a value could be drawn for twice, so nothing is drawn and nothing is sent.
 
     Attributes:
         path: of the state directory or the file in it.

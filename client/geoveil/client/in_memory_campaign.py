@@ -30,7 +30,7 @@ class HeldCampaign:
         """Return whether new reports are counted."""
         if self.closed or now is None:
             return not self.closed
-        return self.campaign.opens - _CLOCK_SKEW <= now < self.campaign.closes + _CLOCK_SKEW
+        return self.campaign.opens - now <= _CLOCK_SKEW and now - self.campaign.closes < _CLOCK_SKEW
 
     def begun(self, period: int, now: datetime | None) -> bool:
         """Return whether a period has begun; None for a time at which all have."""

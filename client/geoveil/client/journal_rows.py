@@ -1,7 +1,11 @@
-"""The tables of a journal, and how their rows are written and read."""
+"""The tables of a journal, and how their rows are written and read.
+
+Every row ends with a checksum of the others, so that what a disk has changed is not believed.
+"""
 
 # ruff: noqa: S608 - no input is ever part of a statement
 
+import hashlib
 import sqlite3
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -12,16 +16,19 @@ from geoveil.client.errors import JournalError
 from geoveil.client.ledger import Spending
 from geoveil.gp import GeoPrivacy
 
-VERSION = 2
-# Times are microseconds since 1970: in order as numbers, exact.
+VERSION = 3
+# Times are microseconds since 1970: in order as numbers, exact. The reports were in a table `entry`
+# without checksums up to version 2: a process that still runs such a one finds none, and writes
+# nothing.
 SCHEMA = """
 CREATE TABLE campaign (
     campaign_id TEXT PRIMARY KEY,
     digest BLOB NOT NULL,
     envelope BLOB NOT NULL,
-    seen INTEGER NOT NULL
+    seen INTEGER NOT NULL,
+    checksum INTEGER NOT NULL
 );
-CREATE TABLE entry (
+CREATE TABLE report (
     campaign_id TEXT NOT NULL,
     period INTEGER NOT NULL,
     digest BLOB NOT NULL,
@@ -39,36 +46,67 @@ CREATE TABLE entry (
     reason TEXT,
     detail TEXT,
     failure TEXT,
+    checksum INTEGER NOT NULL,
     PRIMARY KEY (campaign_id, period)
 );
-CREATE INDEX spent ON entry (attribute, unit, drawn, epsilon, per);
-CREATE INDEX pending ON entry (drawn) WHERE status = 0;
+CREATE INDEX spent ON report (attribute, unit, drawn, epsilon, per);
+CREATE INDEX pending ON report (drawn) WHERE status = 0;
 """
-COLUMNS = (
+_COLUMNS = (
     "campaign_id, period, digest, report, attribute, unit, epsilon, per, step_exponent, closes,"
     " drawn, status, sent, settled, reason, detail, failure"
 )
-PENDING = f"SELECT {COLUMNS}, rowid FROM entry WHERE status = 0 ORDER BY drawn, campaign_id, period"
-HISTORY = f"SELECT {COLUMNS} FROM entry ORDER BY drawn, campaign_id, period"
-FIND = f"SELECT {COLUMNS} FROM entry WHERE campaign_id = ? AND period = ?"
-INSERT = f"INSERT INTO entry ({COLUMNS}) VALUES ({', '.join('?' * 17)})"
-SETTLE = """
-UPDATE entry SET status = :status, settled = :at, reason = :reason, detail = :detail
-WHERE campaign_id = :campaign_id AND period = :period AND status < :status
+_ALL = f"SELECT {_COLUMNS}, checksum FROM report"
+PENDING = f"{_ALL} WHERE status = 0 ORDER BY drawn, campaign_id, period"
+HISTORY = f"{_ALL} ORDER BY drawn, campaign_id, period"
+FIND = f"{_ALL} WHERE campaign_id = ? AND period = ?"
+PUT = f"REPLACE INTO report ({_COLUMNS}, checksum) VALUES ({', '.join('?' * 18)})"
+PIN = """
+INSERT INTO campaign (campaign_id, digest, envelope, seen, checksum) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT DO NOTHING
 """
-GIVE_UP = "UPDATE entry SET status = ?, settled = ? WHERE status = 0 AND rowid = ?"
-EXPIRE = "UPDATE entry SET status = ?, settled = ? WHERE status = 0 AND closes < ?"
-WAITING = "SELECT count(*), coalesce(sum(length(report)), 0) FROM entry WHERE status = 0"
+PINNED = "SELECT campaign_id, digest, envelope, seen, checksum FROM campaign"
+PINNED_AS = f"{PINNED} WHERE campaign_id = ?"
+WAITING = "SELECT count(*), coalesce(sum(length(report)), 0) FROM report WHERE status = 0"
 SPENT = """
-SELECT epsilon, per, count(*) FROM entry
+SELECT epsilon, per, count(*) FROM report
 WHERE attribute = :attribute AND unit = :unit
     AND (:campaign_id IS NULL OR campaign_id = :campaign_id) AND (:after IS NULL OR drawn > :after)
 GROUP BY epsilon, per
 """
 TIMES = """
-SELECT drawn, epsilon, per FROM entry
-WHERE attribute = ? AND unit = ? AND drawn > ? ORDER BY drawn
+SELECT drawn, epsilon, per FROM report
+WHERE attribute = :attribute AND unit = :unit AND (:after IS NULL OR drawn > :after)
+ORDER BY drawn
 """
+
+
+def check(connection: sqlite3.Connection) -> None:
+    """Read every row, so that the sums of the ledger need not.
+
+    Raises:
+        JournalError: if one is not as it was written.
+    """
+    for values in connection.execute(HISTORY):
+        entry_of(values)
+    for values in connection.execute(PINNED):
+        content(values)
+
+
+def upgrade(connection: sqlite3.Connection) -> None:
+    """Make the tables of a file of version 2 those of this version, in an open transaction.
+
+    Raises:
+        JournalError: if a row is not one that version 2 wrote.
+    """
+    reports = [_read(v) for v in connection.execute(f"SELECT {_COLUMNS} FROM entry")]
+    pins = connection.execute("SELECT campaign_id, digest, envelope, seen FROM campaign").fetchall()
+    for table in ("entry", "campaign"):
+        connection.execute(f"DROP TABLE {table}")
+    for statement in SCHEMA.split(";"):
+        connection.execute(statement)
+    connection.executemany(PUT, map(row, reports))
+    connection.executemany(PIN, map(checked, pins))
 
 
 class RowBook:
@@ -76,86 +114,106 @@ class RowBook:
 
     def __init__(self, connection: sqlite3.Connection, attribute: str, unit: str) -> None:
         self._connection = connection
-        self._attribute = attribute
-        self._unit = unit
+        self._of_attribute = {"attribute": attribute, "unit": unit}
 
     def spendings(
         self, *, campaign_id: str | None = None, after: datetime | None = None
     ) -> Iterable[Spending]:
         """See `Book.spendings`."""
-        values = {
-            "attribute": self._attribute,
-            "unit": self._unit,
-            "campaign_id": campaign_id,
-            "after": None if after is None else number(after),
-        }
+        values = self._of_attribute | {"campaign_id": campaign_id, "after": number(after)}
         for epsilon, per, count in self._connection.execute(SPENT, values):
-            yield Spending(privacy=_price(epsilon, per, self._unit), count=count)
+            yield Spending(privacy=self._price(epsilon, per), count=count)
 
-    def times(self, *, after: datetime) -> Iterable[tuple[datetime, Spending]]:
+    def times(self, *, after: datetime | None) -> Iterable[tuple[datetime, Spending]]:
         """See `Book.times`."""
-        values = (self._attribute, self._unit, number(after))
+        values = self._of_attribute | {"after": number(after)}
         for drawn, epsilon, per in self._connection.execute(TIMES, values):
-            yield date(drawn), Spending(privacy=_price(epsilon, per, self._unit))
+            yield _date(drawn), Spending(privacy=self._price(epsilon, per))
 
-
-def _price(epsilon: float, per: float, unit: str) -> GeoPrivacy:
-    try:
-        return GeoPrivacy(epsilon, per, unit)
-    except ValueError as error:
-        raise JournalError("row", type(error).__name__) from error
+    def _price(self, epsilon: float, per: float) -> GeoPrivacy:
+        try:
+            return GeoPrivacy(epsilon, per, self._of_attribute["unit"])
+        except ValueError as error:
+            raise JournalError("row", type(error).__name__) from error
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def number(when: datetime) -> int:
+def number(when: datetime | None) -> int | None:
     """Return a time as it is stored."""
-    return (when - _EPOCH) // timedelta(microseconds=1)
+    return None if when is None else (when - _EPOCH) // timedelta(microseconds=1)
 
 
-def date(stored: int) -> datetime:
-    """Return the time that `number` has stored."""
+def _date(stored: int) -> datetime:
     return _EPOCH + timedelta(microseconds=stored)
+
+
+def checked(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a row with its checksum: 7 bytes of BLAKE2b over its values in ASCII."""
+    shown = ascii(values).encode("ascii")
+    return (*values, int.from_bytes(hashlib.blake2b(shown, digest_size=7).digest()))
+
+
+def content(stored: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a row without its checksum.
+
+    Raises:
+        JournalError: if it is not as it was written.
+    """
+    values = tuple(stored[:-1])
+    if checked(values) != tuple(stored):
+        raise JournalError(f"row of {values[0]!r}", "it is damaged")
+    return values
+
+
+def row(entry: Entry) -> tuple[Any, ...]:
+    """Return an entry as the values of a row."""
+    made = entry.contribution
+    return checked(
+        (
+            made.campaign_id,
+            made.period,
+            made.digest,
+            made.report,
+            made.attribute,
+            made.privacy.unit,
+            made.privacy.epsilon,
+            made.privacy.per,
+            made.step_exponent,
+            number(made.closes),
+            number(entry.drawn),
+            int(entry.status),
+            number(entry.sent),
+            number(entry.settled),
+            entry.rejection and entry.rejection.reason,
+            entry.rejection and entry.rejection.detail,
+            entry.failure,
+        )
+    )
+
+
+def entry_of(stored: tuple[Any, ...]) -> Entry:
+    """Return the entry that a row holds.
+
+    Raises:
+        JournalError: if it is not as it was written.
+    """
+    return _read(content(stored))
 
 
 _TYPES = (str, int, bytes, bytes, str, str, float, float, int, int, int, int)
 """Of the columns that are never NULL."""
 
 
-def row(entry: Entry) -> tuple[Any, ...]:
-    """Return a new entry as the values of COLUMNS."""
-    made = entry.contribution
-    return (
-        made.campaign_id,
-        made.period,
-        made.digest,
-        made.report,
-        made.attribute,
-        made.privacy.unit,
-        made.privacy.epsilon,
-        made.privacy.per,
-        made.step_exponent,
-        number(made.closes),
-        number(entry.drawn),
-        int(entry.status),
-        *(None,) * 5,
-    )
-
-
-def entry_of(values: tuple[Any, ...]) -> Entry:
-    """Return the entry that a row holds.
-
-    Raises:
-        JournalError: if nobody wrote it so.
-    """
+def _read(values: tuple[Any, ...]) -> Entry:
     try:
-        return _read(values)
+        return _entry(values)
     except (TypeError, ValueError, OverflowError) as error:
         raise JournalError(f"row of {values[0]!r}", type(error).__name__) from error
 
 
-def _read(values: tuple[Any, ...]) -> Entry:
+def _entry(values: tuple[Any, ...]) -> Entry:
     if not all(map(isinstance, values, _TYPES)):
         raise TypeError  # SQLite keeps any type in any column
     (campaign_id, period, digest, report, attribute, unit, epsilon, per, step_exponent, closes) = (
@@ -171,12 +229,12 @@ def _read(values: tuple[Any, ...]) -> Entry:
             privacy=GeoPrivacy(epsilon, per, unit),
             attribute=attribute,
             step_exponent=step_exponent,
-            closes=date(closes),
+            closes=_date(closes),
         ),
-        drawn=date(drawn),
+        drawn=_date(drawn),
         status=Status(status),
-        sent=None if sent is None else date(sent),
-        settled=None if settled is None else date(settled),
+        sent=None if sent is None else _date(sent),
+        settled=None if settled is None else _date(settled),
         rejection=None if reason is None else Rejection(reason, detail),
         failure=failure,
     )

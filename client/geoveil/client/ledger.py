@@ -35,8 +35,8 @@ class Book(Protocol):
         """Return the answers, to one campaign or to all, made later than a time or ever."""
         ...
 
-    def times(self, *, after: datetime) -> Iterable[tuple[datetime, Spending]]:
-        """Return the answers made later than a time, the oldest first."""
+    def times(self, *, after: datetime | None) -> Iterable[tuple[datetime, Spending]]:
+        """Return the answers made later than a time, or ever, the oldest first."""
         ...
 
 
@@ -126,19 +126,30 @@ def _scopes(limit: Limit, campaign_id: str | None, now: datetime) -> Iterator[_S
         yield _Scope("lifetime", limit.lifetime)
     for window in limit.windows:
         yield _Scope(
-            f"any {window.length}", window.limit, length=window.length, after=now - window.length
+            f"any {window.length}",
+            window.limit,
+            length=window.length,
+            after=_shifted(now, -window.length),
         )
 
 
 def _frees(scope: _Scope, asked: GeoPrivacy, spent: Fraction, book: Book) -> datetime | None:
     """Return when enough of a window has passed; None if that never happens."""
-    if scope.length is None or scope.after is None or asked.exact_rate > scope.limit.exact_rate:
+    if scope.length is None or asked.exact_rate > scope.limit.exact_rate:
         return None
     for when, spending in book.times(after=scope.after):
         spent -= total([spending])
         if spent + asked.exact_rate <= scope.limit.exact_rate:
-            return when + scope.length
+            return _shifted(when, scope.length)
     return None
+
+
+def _shifted(when: datetime, by: timedelta) -> datetime | None:
+    """Return a time that much later; None if it is beyond the calendar."""
+    try:
+        return when + by
+    except OverflowError:
+        return None
 
 
 def _when_freed(refusal: BudgetExceeded) -> datetime:

@@ -2,10 +2,12 @@
 
     find the entry of the campaign and period ─ there is one ─> its receipt, whatever the value
           │ none
-    is the campaign open? ─> check the value ─> in one transaction: room, limits, draw, keep
+    is the campaign open? ─> check the value ─> room and limits ─> draw
+                              ─> in one transaction: none yet, room and limits still, keep
 
-A crash before the end of the transaction leaves no trace. After it, the entry waits to be sent by
-the courier; its bytes are sent until the server has answered, and are never made again.
+A crash before the end of the transaction leaves no trace, and a draw that is not kept is forgotten.
+After it, the entry waits to be sent by the courier; its bytes are sent until the server has
+answered, and are never made again.
 """
 
 from collections.abc import Callable
@@ -14,9 +16,12 @@ from datetime import datetime
 from functools import partial
 from typing import TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from geoveil.campaign import Campaign, State, Value
 from geoveil.client import ledger
-from geoveil.client.contribution import Contribution, Receipt, Status
+from geoveil.client.contribution import Entry, Receipt, Status
 from geoveil.client.core import AcceptedCampaign, Contributor
 from geoveil.client.errors import (
     CampaignNotFetched,
@@ -32,6 +37,7 @@ from geoveil.gp import paced
 from geoveil.gp.validation import between
 
 _MOST_CAMPAIGNS = 32
+_MOMENT_US = 1_000
 _Result = TypeVar("_Result")
 
 
@@ -50,7 +56,7 @@ class Counts:
     expired: int
     """Given up: no answer came until long after the campaign closed."""
     undeliverable: int
-    """Given up: the state directory is damaged, and they can't be read any more."""
+    """Given up by an earlier version of geoveil, which could not read them any more."""
     refused: int
     """Answers that this client did not take because the outbox was full; nothing was drawn."""
 
@@ -90,13 +96,8 @@ class Session:
         if entry is None:
             _check_open(accepted.campaign, now)
             point = self._paced(partial(self.contributor.point, accepted, value))
-
-            def draw(book_of: ledger.BookOf) -> Contribution:
-                self._check_limits(accepted.campaign, book_of, now)
-                return self._paced(partial(self.contributor.draw, accepted, point, period))
-
             try:
-                entry = self.journal.record(campaign_id, period, draw, now, self._bounds)
+                entry = self._draw_once(accepted, point, period, now)
             except OutboxFull:
                 self._refused += 1
                 raise
@@ -116,6 +117,11 @@ class Session:
             known = self.contributor.accept(campaign_id, envelope)
             self.remember(known)
         return known
+
+    def is_heavy(self, campaign_id: str) -> bool:
+        """Return whether to draw for a campaign takes more than a moment."""
+        known = self._accepted.get(campaign_id)
+        return known is not None and known.work > _MOMENT_US
 
     def remember(self, accepted: AcceptedCampaign) -> None:
         """Keep a campaign at hand, ready for use."""
@@ -161,7 +167,19 @@ class Session:
         """
         return paced(work, self._floor_s / 2) if self._floor_s else work()
 
-    def _check_limits(self, campaign: Campaign, book_of: ledger.BookOf, now: datetime) -> None:
+    def _draw_once(
+        self, accepted: AcceptedCampaign, point: NDArray[np.float64], period: int, now: datetime
+    ) -> Entry:
+        """Draw and keep a report; if somebody else was faster, return the one that is kept."""
+        permit = partial(self._check_limits, accepted.campaign, now)
+        campaign_id = accepted.campaign.campaign_id
+        entry = self.journal.admit(campaign_id, period, permit, self._bounds)
+        if entry is None:
+            made = self._paced(partial(self.contributor.draw, accepted, point, period))
+            entry = self.journal.record(made, permit, now, self._bounds)
+        return entry
+
+    def _check_limits(self, campaign: Campaign, now: datetime, book_of: ledger.BookOf) -> None:
         attribute = campaign.attribute
         limit = self.contributor.policy.limit(attribute.name)
         assert limit is not None  # the policy permits the campaign

@@ -1,6 +1,11 @@
 """What both shells share: how a client is put together, and its defaults."""
 
+import logging
 import os
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cache, partial
 
 from geoveil.client.core import Contributor
 from geoveil.client.courier import Courier
@@ -11,6 +16,7 @@ from geoveil.client.retry import Timing
 from geoveil.client.session import Session
 from geoveil.gp import RandomSource
 
+_LOG = logging.getLogger(__name__)
 MOST_PENDING = 1_000
 MOST_PENDING_BYTES = 4 << 20
 CLOSE_TIMEOUT_S = 2.0
@@ -38,6 +44,8 @@ def assemble(
     timing: Timing,
 ) -> tuple[Session, Courier]:
     """Return the two parts of a client: what it does on the device, and over the network."""
+    if state_dir is None:
+        _say_that_all_is_forgotten()
     contributor = Contributor(policy=policy, source=source)
     session = Session(
         contributor=contributor,
@@ -46,7 +54,7 @@ def assemble(
             most_bytes=_count("most_pending_bytes", most_pending_bytes),
         ),
         floor_s=floor_s,
-        timing=timing,
+        timing=replace(timing, now=partial(_date, timing.now)),
         journal=Journal(state_dir),
     )
     return session, Courier(session, timeout_s)
@@ -55,6 +63,27 @@ def assemble(
 def described(error: Exception) -> str:
     """Return what may be logged of an error: of a foreign one, only its kind."""
     return str(error) if isinstance(error, ClientError) else type(error).__name__
+
+
+@cache
+def _say_that_all_is_forgotten() -> None:
+    """Warn, once in a process."""
+    _LOG.warning(
+        "a client without a state_dir forgets with its process what was answered and spent: its"
+        " limits last no longer, and the next process draws anew"
+    )
+
+
+def _date(now: Callable[[], datetime]) -> datetime:
+    """Return the date by a clock, in UTC, and within the calendar there as well."""
+    date = now()
+    if not isinstance(date, datetime) or date.utcoffset() is None:
+        raise ParameterError("timing.now", type(date).__name__, "a date with a time zone")
+    try:
+        return date.astimezone(UTC)
+    except OverflowError:
+        end = datetime.min if date.year == datetime.min.year else datetime.max
+        return end.replace(tzinfo=UTC)
 
 
 def _count(name: str, value: object) -> int:

@@ -7,6 +7,9 @@ about a file it has open is wrong in a child, for any connection made there.
 A commit survives the death of the process at once, and that of the machine after `sync`: so that a
 caller who has no time need not wait for the disk, and what must not be forgotten is on it before
 anything depends on that.
+
+Whenever a connection is opened, all of the file is checked: its structure, every row, and that no
+commit is missing (see `Mark`). A file that is damaged is not used at all.
 """
 
 import os
@@ -15,14 +18,21 @@ import sqlite3
 import stat
 import threading
 import weakref
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 
 from geoveil.client.errors import JournalError
+from geoveil.client.mark import Mark
 
 _BUSY_TIMEOUT_S = 5.0
 _CHECKPOINT_BYTES = 1 << 20
+_COMMITS = """
+CREATE TABLE IF NOT EXISTS commits (made INTEGER NOT NULL);
+INSERT INTO commits SELECT 0 WHERE NOT EXISTS (SELECT * FROM commits);
+"""
+_Use = Callable[[sqlite3.Connection], None]
 
 
 class StateFile:
@@ -34,16 +44,30 @@ class StateFile:
         name: of the file.
         schema: SQL that makes its tables.
         version: of the schema.
+        upgrades: earlier version → what makes its tables those of `version`, in one transaction.
+        check: reads all rows, and raises JournalError if one is not as it was written.
 
     Raises:
-        JournalError: if the directory can't be used, or another version wrote the file.
+        JournalError: if the directory can't be used, the file is damaged, or another version wrote
+            it.
     """
 
     _connection: sqlite3.Connection | None = None
 
     def __init__(
-        self, state_dir: str | os.PathLike[str] | None, name: str, schema: str, version: int
+        self,
+        state_dir: str | os.PathLike[str] | None,
+        name: str,
+        schema: str,
+        version: int,
+        *,
+        upgrades: Mapping[int, _Use] = MappingProxyType({}),
+        check: _Use = lambda connection: None,
     ) -> None:
+        self._version = version
+        self._upgrades = upgrades
+        self._check = check
+        self._commits = 0
         self._lock = threading.Lock()
         self._inode = 0
         self._path: Path | None = None
@@ -51,7 +75,8 @@ class StateFile:
             self._connection = _memory(schema)
         else:
             self._path = Path(state_dir).absolute() / name
-            self._prepare(self._path, f"{schema}PRAGMA user_version = {version};", version)
+            self._mark = Mark(self._path.with_name(f"{name}-mark"))
+            self._prepare(self._path, f"{schema}{_COMMITS}PRAGMA user_version = {version};")
         _FILES.add(self)
 
     def __del__(self) -> None:
@@ -79,14 +104,22 @@ class StateFile:
         """Use the connection in one transaction: all of the block is kept, or nothing."""
         with self.reading() as connection:
             connection.execute("BEGIN IMMEDIATE")
+            commits = 0
             try:
                 yield connection
+                if self._path is not None:
+                    connection.execute("UPDATE commits SET made = made + 1")
+                    commits = _commits(connection)
                 connection.execute("COMMIT")
             except BaseException:
                 # A failed COMMIT may have rolled back by itself.
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
+            if self._path is not None:
+                self._commits = commits
+                with suppress(OSError):  # an older mark is one as well
+                    self._mark.note(commits)
 
     def sync(self) -> None:
         """Return when all that was committed before survives the death of the machine."""
@@ -95,9 +128,11 @@ class StateFile:
         log = self._path.with_name(self._path.name + "-wal")
         with self._translated():
             try:
+                commits = self._commits
                 written = log.stat().st_size
                 _sync(log)
                 _sync(log.parent)
+                self._mark.note(commits, flushed=True)
             except FileNotFoundError:
                 return  # the last connection closed, and left everything on the disk
         if written > _CHECKPOINT_BYTES:
@@ -109,18 +144,19 @@ class StateFile:
         with self._lock:
             self._disconnect()
 
-    def _prepare(self, path: Path, script: str, version: int) -> None:
+    def _prepare(self, path: Path, script: str) -> None:
         try:
             _make_private(path.parent)
             if not path.exists():
                 _create(path, script)
+            for suffix in ("", "-wal", "-shm", "-mark"):  # of an app that was careless with them
+                with suppress(FileNotFoundError):
+                    path.with_name(path.name + suffix).chmod(0o600)
             self._inode = path.stat().st_ino
         except (OSError, sqlite3.Error) as error:
             raise JournalError(str(path.parent), str(error)) from error
-        with self.reading() as connection:
-            (found,) = connection.execute("PRAGMA user_version").fetchone()
-        if found != version:
-            raise JournalError(str(path), f"its format is {found}, this geoveil knows {version}")
+        with self.reading():
+            pass  # it has been opened, and checked
 
     def _open(self) -> sqlite3.Connection:
         if self._path is None:
@@ -131,17 +167,59 @@ class StateFile:
         if os.stat(self._path).st_ino != self._inode:
             raise JournalError(str(self._path), "another file has taken its place")
         if self._connection is None:
-            self._connection = _connect(self._path)
-            self._connection.text_factory = _text
-            self._connection.execute("PRAGMA synchronous = NORMAL")
-            # Not within a commit, which somebody may wait for: `sync` does it.
-            self._connection.execute("PRAGMA wal_autocheckpoint = 0")
+            least = self._mark.least()  # before the file is looked at, which only ever has more
+            connection = _connect(self._path)
+            try:
+                connection.execute("PRAGMA synchronous = NORMAL")
+                # Not within a commit, which somebody may wait for: `sync` does it.
+                connection.execute("PRAGMA wal_autocheckpoint = 0")
+                self._bring_up_to_date(connection)
+                self._check_all(connection, least)
+                self._mark.note(self._commits)
+            except BaseException:
+                connection.close()
+                raise
+            self._connection = connection
         return self._connection
+
+    def _bring_up_to_date(self, connection: sqlite3.Connection) -> None:
+        found = _version(connection)
+        if found in self._upgrades:
+            connection.execute("BEGIN IMMEDIATE")
+            if _version(connection) == found:  # no other process was faster
+                self._check_structure(connection)
+                self._upgrades[found](connection)
+                for statement in _COMMITS.split(";"):
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA user_version = {self._version}")
+            connection.execute("COMMIT")
+            found = _version(connection)
+        if found != self._version:
+            reason = f"its format is {found}, this geoveil knows {self._version}"
+            raise JournalError(self.place, reason)
+
+    def _check_all(self, connection: sqlite3.Connection, least: int) -> None:
+        connection.execute("BEGIN")  # all that is read is of one state
+        self._check_structure(connection)
+        self._commits = _commits(connection)
+        if self._commits < least:
+            reason = f"it is damaged: {least - self._commits} of the commits made are missing"
+            raise JournalError(self.place, reason)
+        self._check(connection)
+        connection.execute("COMMIT")
+
+    def _check_structure(self, connection: sqlite3.Connection) -> None:
+        (found,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+        if found != "ok":
+            raise JournalError(self.place, f"it is damaged: {found}")
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+            log = self._path and self._path.with_name(f"{self._path.name}-wal")
+            if log is not None and not log.exists():
+                self._mark.clear()  # it was the last, and left everything in the file itself
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -149,6 +227,8 @@ class StateFile:
             yield
         except (OSError, sqlite3.Error) as error:
             raise JournalError(self.place, str(error)) from error
+        except UnicodeDecodeError:  # in a name of SQLite's own, or a message about it
+            raise JournalError(self.place, "it is damaged: a text in it is none") from None
 
     def _before_fork(self) -> None:
         self._lock.acquire()
@@ -190,12 +270,15 @@ os.register_at_fork(
 )
 
 
-def _text(stored: bytes) -> str | bytes:
-    """Return a text, or the bytes that damage has left of one: an error would hide other rows."""
-    try:
-        return stored.decode()
-    except UnicodeDecodeError:
-        return stored
+def _version(connection: sqlite3.Connection) -> int:
+    (found,) = connection.execute("PRAGMA user_version").fetchone()
+    return int(found)
+
+
+def _commits(connection: sqlite3.Connection) -> int:
+    """Return how many were ever made; none if damage has left no number."""
+    made = connection.execute("SELECT made FROM commits").fetchone()
+    return made[0] if made is not None and isinstance(made[0], int) else 0
 
 
 def _memory(schema: str) -> sqlite3.Connection:

@@ -63,7 +63,8 @@ class Client:
         policy: what the app permits; the only judge of how much privacy a person has.
         state_dir: directory for what was drawn and spent, made if missing. With it, every campaign
             is drawn for once per directory and nothing that was taken is lost, through any crash.
-            Without it, all is forgotten with the client.
+            Without it, all is forgotten with the client: the limits of the policy last no longer
+            than it does, and the next one draws anew, which a warning in the log says once.
         tls: may be left out for targets on this machine only.
         timeout_s: of one request, and of `fetch` and `flush` if they are given none, in seconds; no
             timeout is longer than a day.
@@ -166,7 +167,7 @@ class Client:
             OutboxFull: if too much waits to be sent.
             JournalError: if the journal can't be read or written.
 
-        Whatever is raised, nothing was drawn and nothing spent.
+        Whatever is raised, nothing is kept of a draw, nothing sent and nothing spent.
         """
         self._check_open()
         try:

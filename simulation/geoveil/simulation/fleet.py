@@ -1,12 +1,18 @@
 """A fleet of simulated devices: each one draws, releases and submits through the real SDK."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 
 from geoveil.campaign import Value
 from geoveil.client import AsyncClient, AsyncTransport, Policy
 from geoveil.gp import GeoVeilError, validation
 from geoveil.proto.v1 import collector_pb2
+
+
+def simulated_people_are_forgotten() -> None:
+    """Keep quiet what the client says of devices that remember nothing: these are not to."""
+    logging.getLogger("geoveil.client.setup").setLevel(logging.ERROR)
 
 
 class FetchOnce:
@@ -59,6 +65,7 @@ async def run_fleet(
         GeoVeilError: whatever stops a device; the others are stopped too.
     """
     validation.positive("concurrency", concurrency)
+    simulated_people_are_forgotten()
     shared = FetchOnce(transport)
     waiting = iter(values)
     acknowledged = 0

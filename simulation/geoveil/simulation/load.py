@@ -35,7 +35,7 @@ from geoveil.client.batch import MOST_REPORTS
 from geoveil.client.retry import pauses, retryable
 from geoveil.gp import GeoVeilError, ParameterError, validation
 from geoveil.proto.v1 import collector_pb2, report_pb2
-from geoveil.simulation.fleet import FetchOnce, first
+from geoveil.simulation.fleet import FetchOnce, first, simulated_people_are_forgotten
 
 PUSHED_BACK = "RESOURCE_EXHAUSTED"
 """What an aggregator answers when its queue is full. A device comes back another day; load does
@@ -147,6 +147,7 @@ async def by_devices(
         GeoVeilError: if the campaign can't be answered. A report that is not delivered is none.
     """
     _check(concurrency, timeout_s)
+    simulated_people_are_forgotten()
     clocks = timing or Timing()
     load = Load()
     shared = FetchOnce(_Metered(transport, load))
@@ -242,6 +243,7 @@ async def by_batches(
         on_reports: called with the number of reports settled, acknowledged or not.
     """
     _check(concurrency, timeout_s)
+    simulated_people_are_forgotten()
     clocks = timing or Timing()
     load = Load()
     metered = _Metered(transport, load)
