@@ -1,9 +1,9 @@
 """Devices that can be killed anywhere: processes forked from this one, which is their server.
 
 A device runs a scenario on a state directory and talks to a collector in the parent over a pair of
-sockets. Everything that it does outside its own memory is a numbered point: each SQL statement,
-each flush to the disk, each request and each answer. `Lab.run(kill_at=n)` kills it with SIGKILL at
-the n-th, so that all points can be tried one after the other.
+sockets. Everything that it does outside its own memory is a numbered point: each SQL statement that
+is no SELECT, each flush to the disk, each request and each answer. `Lab.run(kill_at=n)` kills it
+with SIGKILL at the n-th, so that all points can be tried one after the other.
 
 The parent has no threads, as it forks.
 """
@@ -33,6 +33,7 @@ from geoveil.client import (
     TransportError,
     state_file,
 )
+from geoveil.client.mark import Mark
 from geoveil.gp import GeoPrivacy, Threshold
 from geoveil.proto.v1 import collector_pb2
 
@@ -183,13 +184,24 @@ class Points:
         self.passed += 1
 
     def instrument(self) -> None:
-        """Make points of every SQL statement and every flush of the client to the disk."""
-        connect, sync = state_file._connect, state_file._sync
+        """Make points of what the client does on the disk: statements, flushes and marks.
+
+        Not of a SELECT: it leaves the disk as the statement before it did.
+        """
+        connect, sync, note = state_file._connect, state_file._sync, Mark.note
+
+        def execute(statement: str) -> None:
+            if not statement.lstrip().startswith("SELECT"):
+                self.reach()
 
         def traced(path: Path) -> Any:
             connection = connect(path)
-            connection.set_trace_callback(self.reach)
+            connection.set_trace_callback(execute)
             return connection
+
+        def noted(mark: Mark, commits: int, *, flushed: bool = False) -> None:
+            note(mark, commits, flushed=flushed)
+            self.reach()
 
         def synced(path: Path) -> None:
             self.reach()
@@ -198,6 +210,7 @@ class Points:
 
         state_file._connect = traced
         state_file._sync = synced
+        Mark.note = noted  # type: ignore[method-assign]
 
 
 class WireTransport:

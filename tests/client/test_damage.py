@@ -171,8 +171,10 @@ class Written:
         """Return the files of a device that has closed its client, or died."""
         state = self.folder / "written"
         collector = InMemoryCollector(self.campaigns)
+        clients: list[Client] = []
         for weeks in range(6):
             client = self.device(state, collector, weeks, weeks)
+            clients.append(client)
             for campaign in self.campaigns if weeks == 0 else self.campaigns[-1:]:
                 client.fetch(campaign.campaign_id)
                 client.contribute(campaign.campaign_id, 95_000.0 + weeks)
@@ -181,7 +183,7 @@ class Written:
             if closed or weeks < 5:
                 client.close(0)
         files = {p.name: p.read_bytes() for p in state.iterdir() if p.suffix != ".sqlite3-shm"}
-        client.close(0)
+        clients[-1].close(0)
         shutil.rmtree(state)
         return files
 

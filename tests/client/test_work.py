@@ -168,7 +168,7 @@ def test_what_is_told_grows_with_what_is_asked(make_campaign: Any) -> None:
 )
 def test_what_asks_too_much_is_refused_when_it_is_fetched(
     make_client: Make, tape: Any, make_campaign: Any, make_source: Any,
-    count: int, settings: dict[str, int], aspect: str | None,
+    count: int, settings: dict[str, Any], aspect: str | None,
 ) -> None:  # fmt: skip
     asked = make_campaign(
         privacy=PRIVACY, queries=(THRESHOLD,) * count, allocation=Allocation.SPLIT
@@ -223,3 +223,48 @@ def test_limits_are_integers(name: str, count: Any) -> None:
     settings: dict[str, Any] = {name: count}
     with pytest.raises(ParameterError, match=name):
         Policy({}, **settings)
+
+
+def test_a_draw_holds_up_nobody(
+    make_client: Make, tmp_path: Path, make_campaign: Any, collector: Any, make_source: Any
+) -> None:
+    """While one client draws, another uses the same state directory."""
+    collector.add(make_campaign("other"))
+    state = tmp_path / "state"
+    second = make_client(state_dir=state, fetched=("other",))
+    source = make_source(0)
+    genuine, receipts = source.bits, []
+
+    def bits(count: int) -> int:
+        if not receipts:
+            receipts.append(second.contribute("other", 52_000))
+        return int(genuine(count))
+
+    source.bits = bits
+    first = make_client(state_dir=state, fetched=("income",), source=source)
+    assert first.contribute("income", 52_000).fresh
+    assert receipts[0].fresh
+    assert len(second.history()) == 2
+
+
+def test_a_draw_that_comes_too_late_is_forgotten(
+    make_client: Make, tmp_path: Path, collector: Any, make_source: Any
+) -> None:
+    """Another client was faster: its report is the one, for both."""
+    state = tmp_path / "state"
+    second = make_client(state_dir=state, fetched=("income",))
+    source = make_source(0)
+    genuine, receipts = source.bits, []
+
+    def bits(count: int) -> int:
+        if not receipts:
+            receipts.append(second.contribute("income", 52_000))
+        return int(genuine(count))
+
+    source.bits = bits
+    first = make_client(state_dir=state, source=source)
+    late = first.contribute("income", 152_000)
+    assert late == receipts[0]
+    assert (late.fresh, receipts[0].fresh) == (False, True)
+    assert first.flush().acknowledged == 1
+    assert [r.report_id.hex() for r in collector.reports("income")] == [late.report_id]

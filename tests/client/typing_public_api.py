@@ -156,6 +156,7 @@ def of_receipts(receipt: Receipt, result: FlushResult, counts: Counts, budget: B
     assert_type(receipt.rejection, Rejection | None)
     assert_type(receipt.failure, str | None)
     assert_type(receipt.acknowledged, bool)
+    assert_type(receipt.fresh, bool)
     assert_type((result.acknowledged, result.rejected, result.pending), tuple[int, int, int])
     assert_type((counts.pending_bytes, counts.expired, counts.refused), tuple[int, int, int])
     assert_type(counts.undeliverable, int)

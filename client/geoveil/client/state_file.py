@@ -18,21 +18,17 @@ import sqlite3
 import stat
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
 
 from geoveil.client.errors import JournalError
 from geoveil.client.mark import Mark
+from geoveil.client.state_format import Format, Use, commit
 
 _BUSY_TIMEOUT_S = 5.0
 _CHECKPOINT_BYTES = 1 << 20
-_COMMITS = """
-CREATE TABLE IF NOT EXISTS commits (made INTEGER NOT NULL);
-INSERT INTO commits SELECT 0 WHERE NOT EXISTS (SELECT * FROM commits);
-"""
-_Use = Callable[[sqlite3.Connection], None]
 
 
 class StateFile:
@@ -42,10 +38,7 @@ class StateFile:
         state_dir: made with mode 0700 if it is missing; if it exists, nobody but its owner may
             have access. On a local file system that knows hard links. None: in memory.
         name: of the file.
-        schema: SQL that makes its tables.
-        version: of the schema.
-        upgrades: earlier version → what makes its tables those of `version`, in one transaction.
-        check: reads all rows, and raises JournalError if one is not as it was written.
+        schema: see `Format`, as for the rest.
 
     Raises:
         JournalError: if the directory can't be used, the file is damaged, or another version wrote
@@ -61,22 +54,20 @@ class StateFile:
         schema: str,
         version: int,
         *,
-        upgrades: Mapping[int, _Use] = MappingProxyType({}),
-        check: _Use = lambda connection: None,
+        upgrades: Mapping[int, Use] = MappingProxyType({}),
+        check: Use = lambda connection: None,
     ) -> None:
-        self._version = version
-        self._upgrades = upgrades
-        self._check = check
+        self._format = Format(schema=schema, version=version, upgrades=upgrades, check=check)
         self._commits = 0
         self._lock = threading.Lock()
         self._inode = 0
         self._path: Path | None = None
         if state_dir is None:
-            self._connection = _memory(schema)
+            self._connection = _memory(self._format.script)
         else:
             self._path = Path(state_dir).absolute() / name
             self._mark = Mark(self._path.with_name(f"{name}-mark"))
-            self._prepare(self._path, f"{schema}{_COMMITS}PRAGMA user_version = {version};")
+            self._prepare(self._path)
         _FILES.add(self)
 
     def __del__(self) -> None:
@@ -104,13 +95,9 @@ class StateFile:
         """Use the connection in one transaction: all of the block is kept, or nothing."""
         with self.reading() as connection:
             connection.execute("BEGIN IMMEDIATE")
-            commits = 0
             try:
                 yield connection
-                if self._path is not None:
-                    connection.execute("UPDATE commits SET made = made + 1")
-                    commits = _commits(connection)
-                connection.execute("COMMIT")
+                commits = commit(connection)
             except BaseException:
                 # A failed COMMIT may have rolled back by itself.
                 if connection.in_transaction:
@@ -144,11 +131,11 @@ class StateFile:
         with self._lock:
             self._disconnect()
 
-    def _prepare(self, path: Path, script: str) -> None:
+    def _prepare(self, path: Path) -> None:
         try:
             _make_private(path.parent)
             if not path.exists():
-                _create(path, script)
+                _create(path, self._format.script)
             for suffix in ("", "-wal", "-shm", "-mark"):  # of an app that was careless with them
                 with suppress(FileNotFoundError):
                     path.with_name(path.name + suffix).chmod(0o600)
@@ -173,45 +160,13 @@ class StateFile:
                 connection.execute("PRAGMA synchronous = NORMAL")
                 # Not within a commit, which somebody may wait for: `sync` does it.
                 connection.execute("PRAGMA wal_autocheckpoint = 0")
-                self._bring_up_to_date(connection)
-                self._check_all(connection, least)
+                self._commits = self._format.accept(connection, self.place, least)
                 self._mark.note(self._commits)
             except BaseException:
                 connection.close()
                 raise
             self._connection = connection
         return self._connection
-
-    def _bring_up_to_date(self, connection: sqlite3.Connection) -> None:
-        found = _version(connection)
-        if found in self._upgrades:
-            connection.execute("BEGIN IMMEDIATE")
-            if _version(connection) == found:  # no other process was faster
-                self._check_structure(connection)
-                self._upgrades[found](connection)
-                for statement in _COMMITS.split(";"):
-                    connection.execute(statement)
-                connection.execute(f"PRAGMA user_version = {self._version}")
-            connection.execute("COMMIT")
-            found = _version(connection)
-        if found != self._version:
-            reason = f"its format is {found}, this geoveil knows {self._version}"
-            raise JournalError(self.place, reason)
-
-    def _check_all(self, connection: sqlite3.Connection, least: int) -> None:
-        connection.execute("BEGIN")  # all that is read is of one state
-        self._check_structure(connection)
-        self._commits = _commits(connection)
-        if self._commits < least:
-            reason = f"it is damaged: {least - self._commits} of the commits made are missing"
-            raise JournalError(self.place, reason)
-        self._check(connection)
-        connection.execute("COMMIT")
-
-    def _check_structure(self, connection: sqlite3.Connection) -> None:
-        (found,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
-        if found != "ok":
-            raise JournalError(self.place, f"it is damaged: {found}")
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
@@ -268,17 +223,6 @@ os.register_at_fork(
     after_in_parent=_after_fork_in_parent,
     after_in_child=_after_fork_in_child,
 )
-
-
-def _version(connection: sqlite3.Connection) -> int:
-    (found,) = connection.execute("PRAGMA user_version").fetchone()
-    return int(found)
-
-
-def _commits(connection: sqlite3.Connection) -> int:
-    """Return how many were ever made; none if damage has left no number."""
-    made = connection.execute("SELECT made FROM commits").fetchone()
-    return made[0] if made is not None and isinstance(made[0], int) else 0
 
 
 def _memory(schema: str) -> sqlite3.Connection:
