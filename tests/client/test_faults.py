@@ -221,7 +221,7 @@ def test_a_disk_that_is_full_at_any_page_loses_nothing_and_draws_nothing_twice(
     import resource
 
     refused = 0
-    for size in range(0, 30 * 4096, 2048):
+    for size in range(0, 60 * 4096, 4096):
         lab = Lab(InMemoryCollector([campaign(name) for name in NAMES]))
         state = tmp_path / str(size)
 

@@ -151,7 +151,7 @@ def _date(stored: int) -> datetime:
 
 def checked(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return a row with its checksum: 7 bytes of BLAKE2b over its values in ASCII."""
-    shown = ascii(values).encode("ascii")
+    shown = ascii(values).encode()
     return (*values, int.from_bytes(hashlib.blake2b(shown, digest_size=7).digest()))
 
 

@@ -35,7 +35,7 @@ class Mark:
     def least(self) -> int:
         """Return how many commits the file has at least; 0 if nothing is known."""
         try:
-            text = self.path.read_bytes()[:_BYTES].decode("ascii")
+            text = self.path.read_bytes()[:_BYTES].decode()
             commits, flushed, boot, checksum = text.split()
         except (OSError, ValueError):
             return 0
@@ -56,7 +56,7 @@ class Mark:
         line = f"{text} {_checksum(text)}".ljust(_BYTES - 1) + "\n"
         descriptor = os.open(self.path, os.O_CREAT | os.O_WRONLY, 0o600)
         try:
-            os.write(descriptor, line.encode("ascii"))
+            os.write(descriptor, line.encode())
         finally:
             os.close(descriptor)
 
@@ -67,13 +67,13 @@ class Mark:
 
 
 def _checksum(text: str) -> str:
-    return hashlib.sha256(text.encode("ascii")).hexdigest()[:_CHECKSUM_DIGITS]
+    return hashlib.sha256(text.encode()).hexdigest()[:_CHECKSUM_DIGITS]
 
 
 @cache
 def _boot() -> str:
     """Return the name of this run of the machine; "none", equal to no other, if it has none."""
     try:
-        return _BOOT.read_text("ascii").strip()
+        return _BOOT.read_text("utf-8").strip()
     except (OSError, ValueError):
         return f"none-{os.urandom(8).hex()}"
