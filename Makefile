@@ -7,22 +7,24 @@ BIN := $(VENV)/bin
 
 # Many tests start processes, which should not compile the whole project each time.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test check format bench proto clean
+.PHONY: help demo test check format bench lock audit proto clean
 help:            ## show this
 	@sed -n 's/^\([a-z]*\): .*## /  make \1   /p' $(MAKEFILE_LIST)
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "geoveil needs Python >= 3.11, this is " + sys.version)'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --upgrade pip
 
 # One stamp per set of extras; a larger set holds the smaller ones.
 HOLDS_all := all
 HOLDS_test := all test
 HOLDS_dev := all test dev
 HOLDS_bench := all test bench
-$(VENV)/.stamp-%: pyproject.toml | $(BIN)/python
-	$(BIN)/pip install --quiet --editable '.[$*]'
+# Versions and hashes are those of requirements/; hatchling among them builds the package itself.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+$(VENV)/.stamp-%: pyproject.toml requirements/%.txt | $(BIN)/python
+	$(PIP) --require-hashes --requirement requirements/$*.txt
+	$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $(HOLDS_$*:%=$(VENV)/.stamp-%)
 
 demo: $(VENV)/.stamp-all            ## the whole path once: real data, real server, 20,000 devices (< 1 min)
@@ -46,8 +48,18 @@ format: $(VENV)/.stamp-dev            ## format and fix what can be fixed
 bench: $(VENV)/.stamp-bench           ## speed, as ratios within one run
 	$(BIN)/python -m benchmarks
 
+lock:            ## find the latest versions that fit, write them to requirements/ with hashes
+	$(PYTHON) -m venv .venv-lock
+	.venv-lock/bin/pip install --quiet --upgrade uv
+	.venv-lock/bin/python tools/lock.py .venv-lock/bin/uv
+
+audit:            ## look for known vulnerabilities in what requirements/ names (asks a database)
+	$(PYTHON) -m venv .venv-lock
+	.venv-lock/bin/pip install --quiet --upgrade pip-audit
+	.venv-lock/bin/python tools/audit.py .venv-lock/bin/pip-audit
+
 proto:            ## generate the Python code of proto/
 	tools/protoc.sh
 
 clean:            ## remove what the other targets made
-	rm -rf $(VENV) .venv-proto .pytest_cache .mypy_cache .ruff_cache .hypothesis demo.png
+	rm -rf $(VENV) .venv-lock .venv-proto .pytest_cache .mypy_cache .ruff_cache .hypothesis demo.png

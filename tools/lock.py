@@ -1,0 +1,57 @@
+"""Write requirements/*.txt: the versions that `make` installs, with the hashes of their files.
+
+`make lock` runs this with uv. Each file holds what its extra needs beyond the one that it begins
+with, for every Python and platform that the project supports. The ranges in pyproject.toml stay
+what the package itself asks for.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "requirements"
+BUILD = FOLDER / "build.in"
+LAYERS = {"all": None, "test": "all", "dev": "test", "bench": "test"}
+"""Extra → the one whose file it builds on."""
+NOTE = "# Made by 'make lock' from pyproject.toml.\n"
+
+
+def main(uv: str) -> None:
+    """Resolve every extra and write its file.
+
+    Args:
+        uv: the program.
+    """
+    known: dict[str, list[str]] = {}
+    for extra, below in LAYERS.items():
+        command = [
+            *(uv, "pip", "compile", "--quiet", "--universal", "--python-version", "3.11"),
+            *("--generate-hashes", "--no-header", "--no-annotate", "--upgrade", "--extra", extra),
+            *("pyproject.toml", str(BUILD)),
+        ]
+        if below is not None:
+            command += ["--constraint", str(FOLDER / f"{below}.txt")]
+        found = subprocess.run(  # noqa: S603 - of `make lock`
+            command, cwd=ROOT, check=True, capture_output=True, text=True
+        )
+        known[extra] = _entries(found.stdout)
+        held = known[below] if below is not None else []
+        new = [entry for entry in known[extra] if entry not in held]
+        lower = "" if below is None else f"-r {below}.txt\n"
+        (FOLDER / f"{extra}.txt").write_text(NOTE + lower + "".join(new))
+
+
+def _entries(text: str) -> list[str]:
+    """Return each requirement with the lines of its hashes."""
+    entries: list[str] = []
+    for line in text.splitlines(keepends=True):
+        if line.startswith(" "):
+            entries[-1] += line
+        else:
+            entries.append(line)
+    return entries
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
