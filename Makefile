@@ -20,10 +20,10 @@ HOLDS_all := all
 HOLDS_test := all test
 HOLDS_dev := all test dev
 HOLDS_bench := all test bench
-# Versions and hashes are those of requirements/; hatchling among them builds the package itself.
+# All that is needed stands in requirements/, hatchling too, which builds the package itself.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 $(VENV)/.stamp-%: pyproject.toml requirements/%.txt | $(BIN)/python
-	$(PIP) --require-hashes --requirement requirements/$*.txt
+	$(PIP) --no-deps --require-hashes --requirement requirements/$*.txt
 	$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $(HOLDS_$*:%=$(VENV)/.stamp-%)
 

@@ -63,6 +63,16 @@ def test_every_requirement_is_locked_to_a_version_in_its_range(extra: str, pytho
         assert requirement.specifier.contains(version), f"{requirement} has {version}: make lock"
 
 
+def test_what_generates_code_is_locked() -> None:
+    versions = {requirement.name: hashes for requirement, hashes in locked("proto")}
+    assert {"grpcio-tools", "protobuf", "mypy-protobuf", "setuptools"} <= set(versions)
+    assert all(versions.values())
+    assert (
+        "--require-hashes --requirement requirements/proto.txt"
+        in (ROOT / "tools" / "protoc.sh").read_text()
+    )
+
+
 def test_files_name_no_place_to_install_from() -> None:
     for text in FILES.values():
         assert "://" not in text
@@ -72,6 +82,6 @@ def test_files_name_no_place_to_install_from() -> None:
 def test_make_installs_what_is_locked_and_nothing_else() -> None:
     makefile = (ROOT / "Makefile").read_text()
     recipe = makefile[makefile.index("$(VENV)/.stamp-%:") :].split("\n\n")[0]
-    assert "--require-hashes --requirement requirements/$*.txt" in recipe
+    assert "--no-deps --require-hashes --requirement requirements/$*.txt" in recipe
     assert "--no-deps --no-build-isolation --editable ." in recipe
     assert recipe.count("$(PIP)") == 2

@@ -12,40 +12,43 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "requirements"
 BUILD = FOLDER / "build.in"
+PROTO = FOLDER / "proto.in"
 LAYERS = {"all": None, "test": "all", "dev": "test", "bench": "test"}
 """Extra → the one whose file it builds on."""
-NOTE = "# Made by 'make lock' from pyproject.toml.\n"
+NOTE = "# Made by 'make lock'.\n"
 
 
 def main(uv: str) -> None:
-    """Resolve every extra and write its file.
+    """Resolve every extra, and what generates code, and write the file of each.
 
     Args:
         uv: the program.
     """
     known: dict[str, list[str]] = {}
     for extra, below in LAYERS.items():
-        command = [
-            *(uv, "pip", "compile", "--quiet", "--universal", "--python-version", "3.11"),
-            *("--generate-hashes", "--no-header", "--no-annotate", "--upgrade", "--extra", extra),
-            *("pyproject.toml", str(BUILD)),
-        ]
+        asked = ["--extra", extra, "pyproject.toml", str(BUILD)]
         if below is not None:
-            command += ["--constraint", str(FOLDER / f"{below}.txt")]
-        found = subprocess.run(  # noqa: S603 - of `make lock`
-            command, cwd=ROOT, check=True, capture_output=True, text=True
-        )
-        known[extra] = _entries(found.stdout)
+            asked += ["--constraint", str(FOLDER / f"{below}.txt")]
+        known[extra] = _resolve(uv, *asked)
         held = known[below] if below is not None else []
         new = [entry for entry in known[extra] if entry not in held]
         lower = "" if below is None else f"-r {below}.txt\n"
         (FOLDER / f"{extra}.txt").write_text(NOTE + lower + "".join(new))
+    PROTO.with_suffix(".txt").write_text(NOTE + "".join(_resolve(uv, str(PROTO))))
 
 
-def _entries(text: str) -> list[str]:
+def _resolve(uv: str, *asked: str) -> list[str]:
     """Return each requirement with the lines of its hashes."""
+    form = ("--universal", "--python-version", "3.11", "--generate-hashes", "--upgrade")
+    done = subprocess.run(  # noqa: S603 - of `make lock`
+        [uv, "pip", "compile", "--quiet", "--no-header", "--no-annotate", *form, *asked],
+        cwd=ROOT,
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     entries: list[str] = []
-    for line in text.splitlines(keepends=True):
+    for line in done.stdout.splitlines(keepends=True):
         if line.startswith(" "):
             entries[-1] += line
         else:

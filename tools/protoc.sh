@@ -8,7 +8,7 @@ out=${1:-proto}
 venv=.venv-proto
 if [ ! -x "$venv/bin/protoc-gen-mypy_grpc" ]; then
     "${PYTHON:-python3}" -m venv "$venv"
-    "$venv/bin/pip" install --quiet "grpcio-tools==1.71.2" "protobuf==5.29.5" "mypy-protobuf==3.6.0" "setuptools<81"
+    "$venv/bin/pip" install --quiet --require-hashes --requirement requirements/proto.txt
 fi
 mkdir -p "$out"
 PATH="$PWD/$venv/bin:$PATH" "$venv/bin/python" -m grpc_tools.protoc -I proto \
