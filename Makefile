@@ -11,9 +11,11 @@ unexport PYTHONDONTWRITEBYTECODE
 help:            ## show this
 	@sed -n 's/^\([a-z]*\): .*## /  make \1   /p' $(MAKEFILE_LIST)
 
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "geoveil needs Python >= 3.11, this is " + sys.version)'
 	$(PYTHON) -m venv $(VENV)
+	$(PIP) --require-hashes --requirement requirements/pip.txt
 
 # One stamp per set of extras; a larger set holds the smaller ones.
 HOLDS_all := all
@@ -21,7 +23,6 @@ HOLDS_test := all test
 HOLDS_dev := all test dev
 HOLDS_bench := all test bench
 # All that is needed stands in requirements/, hatchling too, which builds the package itself.
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 $(VENV)/.stamp-%: pyproject.toml requirements/%.txt | $(BIN)/python
 	$(PIP) --no-deps --require-hashes --requirement requirements/$*.txt
 	$(PIP) --no-deps --no-build-isolation --editable .

@@ -63,6 +63,14 @@ def test_every_requirement_is_locked_to_a_version_in_its_range(extra: str, pytho
         assert requirement.specifier.contains(version), f"{requirement} has {version}: make lock"
 
 
+def test_what_installs_is_locked() -> None:
+    ((requirement, hashes),) = locked("pip")
+    assert requirement.name == "pip"
+    assert hashes
+    makefile = (ROOT / "Makefile").read_text()
+    assert "$(PIP) --require-hashes --requirement requirements/pip.txt" in makefile
+
+
 def test_what_generates_code_is_locked() -> None:
     versions = {requirement.name: hashes for requirement, hashes in locked("proto")}
     assert {"grpcio-tools", "protobuf", "mypy-protobuf", "setuptools"} <= set(versions)

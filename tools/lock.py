@@ -12,14 +12,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "requirements"
 BUILD = FOLDER / "build.in"
-PROTO = FOLDER / "proto.in"
+APART = ("pip", "proto")
+"""What has a list of its own, apart from the package: NAME.in."""
 LAYERS = {"all": None, "test": "all", "dev": "test", "bench": "test"}
 """Extra → the one whose file it builds on."""
 NOTE = "# Made by 'make lock'.\n"
 
 
 def main(uv: str) -> None:
-    """Resolve every extra, and what generates code, and write the file of each.
+    """Resolve every extra, and what stands apart, and write the file of each.
 
     Args:
         uv: the program.
@@ -34,7 +35,9 @@ def main(uv: str) -> None:
         new = [entry for entry in known[extra] if entry not in held]
         lower = "" if below is None else f"-r {below}.txt\n"
         (FOLDER / f"{extra}.txt").write_text(NOTE + lower + "".join(new))
-    PROTO.with_suffix(".txt").write_text(NOTE + "".join(_resolve(uv, str(PROTO))))
+    for name in APART:
+        found = _resolve(uv, str(FOLDER / f"{name}.in"))
+        (FOLDER / f"{name}.txt").write_text(NOTE + "".join(found))
 
 
 def _resolve(uv: str, *asked: str) -> list[str]:
