@@ -1,10 +1,13 @@
-"""A formula becomes a private statistic: how near people are to a station, a capped mean.
+"""A formula becomes a private statistic, and a campaign: how near people are to a station.
 
 Run: python examples/a_question_of_your_own.py
 """
 
+from datetime import UTC, datetime
+
 import numpy as np
 
+from geoveil.campaign import Attribute, Campaign, Question, encode
 from geoveil.gp import (
     DebiasedLaplace,
     FormulaProfile,
@@ -31,6 +34,18 @@ near = Radial(FormulaProfile(walking_decay, scale=500.0), center=(0.0, 0.0))
 mechanism = DebiasedLaplace(near, GeoPrivacy(epsilon=1.0, per=400.0, unit="metre"))
 print(mechanism)
 print("one exact report:", mechanism.release((120.0, 350.0)) * mechanism.step)
+
+# A campaign carries it as a table, which every device checks before it answers.
+campaign = Campaign(
+    campaign_id="near-the-station",
+    title="How near is the station?",
+    attribute=Attribute(name="place of work", unit="metre"),
+    privacy=GeoPrivacy(epsilon=1.0, per=400.0, unit="metre"),
+    questions=(Question("near", near.tabulated(tolerance=1e-4)),),
+    opens=datetime(2026, 1, 1, tzinfo=UTC),
+    closes=datetime(2026, 2, 1, tzinfo=UTC),
+)
+print("\na campaign of", len(encode(campaign)), "bytes asks", campaign.questions[0].query.profile)
 
 # The mean income, every income capped at ±$300,000.
 capped = Linear(FormulaProfile(identity, scale=300_000.0, extent=1.0), direction=1.0)

@@ -37,10 +37,13 @@ from geoveil.gp import (
     Disc,
     GaussianKernel,
     GeoPrivacy,
+    Linear,
     LinearProgramMechanism,
     Polygon,
     Query,
+    Radial,
     Range,
+    TabulatedProfile,
     Threshold,
     TwoWayThreshold,
 )
@@ -61,6 +64,12 @@ def star(corners: int) -> Polygon:
     return Polygon([[ring]], 16_000, "smoothstep")
 
 
+def table(pieces: int) -> TabulatedProfile:
+    """Up and down, as steep as can be: it takes as many cells as any."""
+    at = tuple(20_000.0 * i for i in range(pieces + 1))
+    return TabulatedProfile(at, tuple(float(i % 2) for i in range(pieces + 1)), (0.0,) * 2 * pieces)
+
+
 QUERIES: dict[str, tuple[Query, int]] = {
     "threshold": (THRESHOLD, 60),
     "range": (Range(20_000, 100_000, 16_000, "smoothstep"), 60),
@@ -69,6 +78,8 @@ QUERIES: dict[str, tuple[Query, int]] = {
     "gaussian_kernel": (GaussianKernel((0.0, 0.0), 1e5), 60),
     "polygon": (star(500), 1),
     "small polygons": (star(5), 20),
+    "radial": (Radial(table(15), (0.0, 0.0)), 10),
+    "linear": (Linear(table(256), (1.0, 2.0)), 5),
 }
 MECHANISMS: dict[str, MechanismSpec] = {
     "debiased_laplace": DebiasedLaplaceSpec(),

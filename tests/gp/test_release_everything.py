@@ -50,6 +50,7 @@ from geoveil.gp import (
     SmoothMechanism,
     Smoothstep,
     StudentT,
+    TabulatedProfile,
     Threshold,
     TwoWayThreshold,
     UnsupportedError,
@@ -82,6 +83,10 @@ PROFILES: dict[type, list[Profile]] = {
     FormulaProfile: [
         FormulaProfile(bump, scale=1.5, extent=5.0),
         FormulaProfile(tent, scale=1.5, extent=2.0),
+    ],
+    TabulatedProfile: [
+        TabulatedProfile((0.0, 1.5, 3.0), (1.0, 0.3, 0.0), (0.0, -0.6, -0.6, 0.0)),
+        TabulatedProfile((0.0, 2.0), (1.0, 0.0), (-0.5, -0.5)),
     ],
 }
 STEPS = ("linear", "smoothstep")
@@ -166,8 +171,10 @@ def approximate(query: Query) -> Makers:
 
 
 def debiased(query: Query) -> Makers:
-    profile = query.profile
-    corners = isinstance(profile, Ramp) or getattr(profile, "formula", None) is tent
+    cornered = [PROFILES[kind][-1] for kind in (FormulaProfile, TabulatedProfile)]
+    corners = isinstance(query.profile, Ramp) or any(
+        query.profile in (profile, profile.on_ray()) for profile in cornered
+    )
     yield "", lambda: DebiasedLaplace(query, PRIVACY), UnsupportedError if corners else None
 
 

@@ -29,6 +29,10 @@ class Attribute:
     def __post_init__(self) -> None:
         plain("attribute.name", self.name, 64)
         plain("attribute.unit", self.unit, 64)
+        if not isinstance(self.coordinates, AzimuthalEquidistant | None):
+            raise ParameterError(
+                "attribute.coordinates", self.coordinates, "an AzimuthalEquidistant, or None"
+            )
         if self.coordinates is not None and self.unit != "metre":
             raise ParameterError("attribute.unit", self.unit, "'metre' for places on the Earth")
 

@@ -84,7 +84,12 @@ def digest(campaign: bytes) -> bytes:
 
 
 def encode(campaign: Campaign) -> bytes:
-    """Return the canonical bytes of a campaign."""
+    """Return the canonical bytes of a campaign.
+
+    Raises:
+        ParameterError: if they are too many.
+        UnsupportedError: if a query or the mechanism is of a kind that no campaign carries.
+    """
     message = pb.Campaign(
         campaign_id=campaign.campaign_id,
         title=campaign.title,
@@ -99,7 +104,14 @@ def encode(campaign: Campaign) -> bytes:
         period=None if campaign.period is None else _encode_duration(campaign.period),
         minimum_participants=campaign.minimum_participants,
     )
-    return message.SerializeToString(deterministic=True)
+    result = message.SerializeToString(deterministic=True)
+    _require_size(len(result))
+    return result
+
+
+def _require_size(size: int) -> None:
+    if size > MOST_BYTES:
+        raise ParameterError("size of the campaign", size, f"at most {MOST_BYTES:,} bytes")
 
 
 def open_envelope(published: bytes) -> pb.CampaignEnvelope:
@@ -140,8 +152,7 @@ def decode(campaign: bytes) -> Campaign:
         ParameterError: if the bytes are no campaign, or a field is out of range.
         UnsupportedError: if they say something that this version does not know.
     """
-    if len(campaign) > MOST_BYTES:
-        raise ParameterError("size of the campaign", len(campaign), f"at most {MOST_BYTES:,} bytes")
+    _require_size(len(campaign))
     try:
         message = pb.Campaign.FromString(campaign)
     except DecodeError:
@@ -165,7 +176,7 @@ def decode(campaign: bytes) -> Campaign:
         period=_decode_duration(message.period) if message.HasField("period") else None,
         minimum_participants=message.minimum_participants,
     )
-    if encode(result) != campaign:
+    if result.encoded != campaign:
         raise UnsupportedError(
             "the campaign has fields that this version of geoveil does not know, or is not in"
             " canonical form: update geoveil"

@@ -6,10 +6,11 @@ perturbed point, of which any query is asked later. Either way a report is a few
 *column*: a question, or a coordinate.
 """
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from math import ldexp
 
@@ -57,9 +58,12 @@ class State(Enum):
 class Campaign:
     """Everything public; validated as a whole when it is made, on the server and on the device.
 
+    A campaign that is made can be written, signed, read again and answered.
+
     Raises:
         ParameterError: naming the field, its value and what is permitted.
-        UnsupportedError: if the mechanism has no proof for one of the queries.
+        UnsupportedError: if the mechanism has no proof for one of the queries, or a query or a
+            mechanism is of a kind that no campaign carries.
     """
 
     campaign_id: str
@@ -90,19 +94,31 @@ class Campaign:
     """No estimate is shown before it rests on so many answers; a promise by the server."""
 
     def __post_init__(self) -> None:
+        self._check_kinds()
         self._check_names()
         self._check_questions()
         self._check_dates()
         self._check_periods()
         self._check_minimum()
-        if self.privacy.delta != 0 or self.privacy.unit != self.attribute.unit:
+        stated = (self.privacy.delta, self.privacy.reach, self.privacy.unit)
+        if stated != (0, math.inf, self.attribute.unit):
             raise ParameterError(
-                "privacy", str(self.privacy), f"pure, over a distance in {self.attribute.unit}"
+                "privacy",
+                str(self.privacy),
+                f"pure, at every distance, over a distance in {self.attribute.unit}",
             )
         _ = self.total_privacy  # refuses what can't be added up
         if self.step_exponent is None:
             object.__setattr__(self, "step_exponent", self._finest_exponent())
         _ = self.point_mechanism if self.is_value else self.mechanisms  # refuses what has no proof
+        _ = self.encoded  # refuses what can't travel
+
+    @lazy
+    def encoded(self) -> bytes:
+        """The canonical bytes, of which the digest is taken."""
+        from geoveil.campaign.codec import encode  # which makes campaigns
+
+        return encode(self)
 
     @property
     def is_value(self) -> bool:
@@ -237,11 +253,12 @@ class Campaign:
 
     @property
     def _step(self) -> float:
-        if self.step_exponent is None or not -200 <= self.step_exponent <= 200:
+        exponent = self.step_exponent
+        if isinstance(exponent, bool) or not isinstance(exponent, int) or abs(exponent) > 200:
             raise ParameterError(
                 "grid.step_exponent", self.step_exponent, "an integer in [-200, 200]"
             )
-        return ldexp(1.0, self.step_exponent)
+        return ldexp(1.0, exponent)
 
     @property
     def _plane_privacy(self) -> GeoPrivacy:
@@ -269,6 +286,24 @@ class Campaign:
         if not isinstance(self.mechanism, PlanarLaplaceSpec):
             raise ParameterError("campaign", self.campaign_id, "a value campaign")
         return self.mechanism.build(self._plane_privacy, step)
+
+    def _check_kinds(self) -> None:
+        kinds: dict[str, type] = {
+            "attribute": Attribute,
+            "privacy": GeoPrivacy,
+            "allocation": Allocation,
+            "opens": datetime,
+            "closes": datetime,
+        }
+        for name, kind in kinds.items():
+            if not isinstance(getattr(self, name), kind):
+                article = "an" if kind.__name__[0] in "AO" else "a"
+                raise ParameterError(name, getattr(self, name), f"{article} {kind.__name__}")
+        if not isinstance(self.questions, Sequence) or not all(
+            isinstance(question, Question) for question in self.questions
+        ):
+            raise ParameterError("questions", self.questions, "a sequence of Question")
+        object.__setattr__(self, "questions", tuple(self.questions))
 
     def _check_names(self) -> None:
         check_campaign_id(self.campaign_id)
@@ -314,6 +349,10 @@ class Campaign:
         for name, date in (("opens", self.opens), ("closes", self.closes)):
             if date.tzinfo is None:
                 raise ParameterError(name, date.isoformat(), "a date with a time zone")
+            try:
+                date.astimezone(UTC)
+            except OverflowError:
+                raise ParameterError(name, date.isoformat(), "within the years 1 to 9999") from None
         if not self.opens < self.closes:
             raise ParameterError(
                 "closes", self.closes.isoformat(), f"after {self.opens.isoformat()}"

@@ -15,6 +15,8 @@ class Question:
 
     def __post_init__(self) -> None:
         plain("query.label", self.label, 100)
+        if not isinstance(self.query, Query):
+            raise ParameterError("query", self.query, "a Query")
 
 
 @dataclass(frozen=True, slots=True)

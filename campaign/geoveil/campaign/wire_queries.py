@@ -9,15 +9,19 @@ from geoveil.campaign.question import PointQuestion, Question
 from geoveil.gp import (
     Disc,
     GaussianKernel,
+    Linear,
     ParameterError,
     Polygon,
+    Radial,
     Range,
     SmoothedRegion,
+    TabulatedProfile,
     Threshold,
     TwoWayThreshold,
     UnsupportedError,
 )
 from geoveil.gp.queries import SoftIndicator
+from geoveil.gp.queries.profiles.tabulated import require_pieces
 from geoveil.proto.v1 import campaign_pb2 as pb
 
 Kinds = Mapping[str, tuple[Callable[[object], bool], Callable[[Any], Any], Callable[[Any], Any]]]
@@ -71,6 +75,24 @@ def _smoothed(kind: type) -> Callable[[object], bool]:
     return is_of_kind
 
 
+def _of_table(kind: type[Linear] | type[Radial]) -> Callable[[object], bool]:
+    return lambda value: (
+        isinstance(value, kind)
+        and (type(value) is kind and isinstance(value.profile, TabulatedProfile))
+    )
+
+
+def _table(query: Linear | Radial) -> pb.Table:
+    profile = query.profile
+    assert isinstance(profile, TabulatedProfile)  # `_of_table` sees to it
+    return pb.Table(at=profile.at, values=profile.values, slopes=profile.slopes)
+
+
+def _read_table(message: pb.Table) -> TabulatedProfile:
+    require_pieces(len(message.at), len(message.values), len(message.slopes))
+    return TabulatedProfile(tuple(message.at), tuple(message.values), tuple(message.slopes))
+
+
 # A new kind is a new row.
 _QUERIES: Kinds = {
     "threshold": (
@@ -102,6 +124,16 @@ _QUERIES: Kinds = {
         of_type(GaussianKernel),
         lambda q: pb.GaussianKernel(center=q.center, bandwidth=q.bandwidth),
         lambda m: GaussianKernel(tuple(m.center), m.bandwidth),
+    ),
+    "radial": (
+        _of_table(Radial),
+        lambda q: pb.Radial(center=q.center, profile=_table(q)),
+        lambda m: Radial(_read_table(m.profile), tuple(m.center)),
+    ),
+    "linear": (
+        _of_table(Linear),
+        lambda q: pb.Linear(direction=q.direction, offset=q.offset, profile=_table(q)),
+        lambda m: Linear(_read_table(m.profile), tuple(m.direction), m.offset),
     ),
 }
 _POINT_QUERIES: Kinds = {
@@ -164,6 +196,11 @@ def encode_kind(table: Kinds, value: object) -> dict[str, Any]:
     for name, (is_of_kind, write, _) in table.items():
         if is_of_kind(value):
             return {name: write(value)}
+    if isinstance(value, (Linear, Radial)):
+        raise UnsupportedError(
+            f"{value!r} can't go on the wire, as its profile is code: ask a table of it,"
+            " query.tabulated()"
+        )
     raise UnsupportedError(f"{value!r} can't go on the wire; known are {', '.join(table)}")
 
 

@@ -3,9 +3,11 @@
 Both parts count: a campaign is read and checked when it is fetched, and again by the first
 `contribute` of a process, and every contribution draws its answers.
 
-    reading   60 for each question, 250 more for a polygon, 1 for every 2 bytes of the questions;
+    reading   60 for each question, 250 more for a polygon and 640 for the table of a profile,
+              1 for every 2 bytes of the questions;
               700 for each table of probabilities, 1 for every 12 bytes of the tables
-    drawing   80 for each answer, 300 by a table; 100 more and 1 for every 10 bytes of a polygon
+    drawing   80 for each answer, 300 by a table; 100 more for a polygon and 1,200 for the table of
+              a profile, and 1 for every 10 bytes of either
 
 They are microseconds of one processor of about 3 GHz, rounded up from measurements of every kind
 of question and mechanism. No clock is asked: what one device refuses, all refuse.
@@ -22,8 +24,10 @@ _READ_QUERY = {
     "disc": 60,
     "gaussian_kernel": 60,
     "polygon": 310,
+    "radial": 700,
+    "linear": 700,
 }
-_DRAWN_QUERY = {"polygon": 100}
+_DRAWN_QUERY = {"polygon": 100, "radial": 1200, "linear": 1200}
 _DRAWN_ANSWER = {
     "debiased_laplace": 80,
     "lipschitz_laplace": 80,

@@ -48,6 +48,7 @@ from geoveil.gp.queries import (
     Ramp,
     Range,
     Smoothstep,
+    TabulatedProfile,
     Threshold,
     TwoWayThreshold,
 )
@@ -96,6 +97,7 @@ __all__ = [
     "Smoothstep",
     "StudentT",
     "SystemSource",
+    "TabulatedProfile",
     "Threshold",
     "TwoWayThreshold",
     "UnsupportedError",

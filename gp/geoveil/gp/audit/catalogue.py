@@ -38,7 +38,7 @@ from geoveil.gp.noise import GeneralizedCauchy, Noise, StudentT
 from geoveil.gp.privacy import GeoPrivacy, LocalPrivacy
 from geoveil.gp.queries.indicator import Disc, Range, Threshold, TwoWayThreshold
 from geoveil.gp.queries.kernel import GaussianKernel
-from geoveil.gp.queries.profiles import FormulaProfile
+from geoveil.gp.queries.profiles import FormulaProfile, TabulatedProfile
 from geoveil.gp.queries.projected import Linear, Radial
 
 INCOME = GeoPrivacy(1.0, per=8000.0, unit="dollar")
@@ -98,6 +98,14 @@ def _bump_scene() -> Scene:
     return replace(RAMP, name="Linear, formula", query=query)
 
 
+def _table_scene() -> Scene:
+    """A profile as data, as a campaign carries it: a flat top and a soft slope."""
+    table = TabulatedProfile(
+        at=(0.0, 500.0, 2000.0), values=(1.0, 0.9, 0.0), slopes=(0.0, -0.0006, -0.0006, 0.0)
+    )
+    return replace(BELL, name="Radial, table", query=Radial(table, center=(0.0, 0.0)))
+
+
 def smooth(
     scene: Scene,
     noise: Noise | None = None,
@@ -139,7 +147,7 @@ def _smooth() -> Iterator[Case]:
     for noise, share in _SEEDS:
         for calibration in ("paper", "exact"):
             yield smooth(RAMP, noise, share, math.inf, calibration)
-    for scene in (*_OTHERS, _walk_scene(), _bump_scene()):
+    for scene in (*_OTHERS, _walk_scene(), _bump_scene(), _table_scene()):
         yield smooth(scene)
     if find_spec("shapely") is not None:
         yield smooth(_polygon_scene())
@@ -151,7 +159,7 @@ def _lipschitz() -> Iterator[Case]:
 
 
 def _debiased() -> Iterator[Case]:
-    for scene in (STEP, BELL, _bump_scene()):
+    for scene in (STEP, BELL, _bump_scene(), _table_scene()):
         yield _bounded(scene, DebiasedLaplace(scene.query, scene.privacy))
 
 
@@ -232,7 +240,7 @@ def catalogue() -> tuple[Case, ...]:
 
     Example:
         >>> [case.query for case in catalogue() if case.name == "DebiasedLaplace"]
-        ['Threshold, smoothstep', 'GaussianKernel', 'Linear, formula']
+        ['Threshold, smoothstep', 'GaussianKernel', 'Linear, formula', 'Radial, table']
     """
     return tuple(case for builder in _ROWS for case in builder())
 

@@ -4,7 +4,14 @@ from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.indicator import Disc, Range, SoftIndicator, Threshold, TwoWayThreshold
 from geoveil.gp.queries.kernel import GaussianKernel
 from geoveil.gp.queries.polygon import Polygon
-from geoveil.gp.queries.profiles import FormulaProfile, Gaussian, Profile, Ramp, Smoothstep
+from geoveil.gp.queries.profiles import (
+    FormulaProfile,
+    Gaussian,
+    Profile,
+    Ramp,
+    Smoothstep,
+    TabulatedProfile,
+)
 from geoveil.gp.queries.projected import Linear, Radial
 
 __all__ = [
@@ -21,6 +28,7 @@ __all__ = [
     "Range",
     "Smoothstep",
     "SoftIndicator",
+    "TabulatedProfile",
     "Threshold",
     "TwoWayThreshold",
 ]

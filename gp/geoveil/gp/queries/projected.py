@@ -12,7 +12,7 @@ from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.queries.base import Query
-from geoveil.gp.queries.profiles import Profile
+from geoveil.gp.queries.profiles import Profile, TabulatedProfile
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -50,6 +50,17 @@ class Radial(Query):
     def dimension(self) -> int:
         """See `Query.dimension`."""
         return len(self.center)
+
+    def tabulated(self, tolerance: float = 1e-4) -> "Radial":
+        """Return the same query with a table for its profile, so that a campaign can carry it.
+
+        Args:
+            tolerance: see `TabulatedProfile.of`.
+
+        Raises:
+            ParameterError: as `TabulatedProfile.of`.
+        """
+        return Radial(TabulatedProfile.of(self.profile, tolerance, ray=True), self.center)
 
     def scalar(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
         """See `Query.scalar`: the distance to the centre."""
@@ -102,6 +113,17 @@ class Linear(Query):
     def dimension(self) -> int:
         """See `Query.dimension`."""
         return len(self.direction)
+
+    def tabulated(self, tolerance: float = 1e-4) -> "Linear":
+        """Return the same query with a table for its profile, so that a campaign can carry it.
+
+        Args:
+            tolerance: see `TabulatedProfile.of`.
+
+        Raises:
+            ParameterError: as `TabulatedProfile.of`.
+        """
+        return Linear(TabulatedProfile.of(self.profile, tolerance), self.direction, self.offset)
 
     def scalar(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
         """See `Query.scalar`: 1-Lipschitz, as the direction is divided by its length."""

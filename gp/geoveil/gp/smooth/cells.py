@@ -40,7 +40,7 @@ CORNER = 1e-6
 It leaves what is debiased, with noise of scale b, a bias of at most this fraction of L·b/2."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Cells:
     """Enclosures on n cells. Lengths are in units of the formula's own variable u."""
 

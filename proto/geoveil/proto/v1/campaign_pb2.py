@@ -26,19 +26,19 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fgeoveil/proto/v1/campaign.proto\x12\x10geoveil.proto.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdc\x03\n\x08\x43\x61mpaign\x12\x13\n\x0b\x63\x61mpaign_id\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12.\n\tattribute\x18\x03 \x01(\x0b\x32\x1b.geoveil.proto.v1.Attribute\x12*\n\x07privacy\x18\x04 \x01(\x0b\x32\x19.geoveil.proto.v1.Privacy\x12(\n\x07queries\x18\x05 \x03(\x0b\x32\x17.geoveil.proto.v1.Query\x12.\n\tmechanism\x18\x06 \x01(\x0b\x32\x1b.geoveil.proto.v1.Mechanism\x12\x30\n\nallocation\x18\x07 \x01(\x0e\x32\x1c.geoveil.proto.v1.Allocation\x12$\n\x04grid\x18\x08 \x01(\x0b\x32\x16.geoveil.proto.v1.Grid\x12)\n\x05opens\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12*\n\x06\x63loses\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x06period\x18\x0b \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1c\n\x14minimum_participants\x18\x0c \x01(\x04\"\x7f\n\tAttribute\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04unit\x18\x02 \x01(\t\x12G\n\x15\x61zimuthal_equidistant\x18\x03 \x01(\x0b\x32&.geoveil.proto.v1.AzimuthalEquidistantH\x00\x42\r\n\x0b\x63oordinates\"U\n\x14\x41zimuthalEquidistant\x12\x15\n\rlongitude_deg\x18\x01 \x01(\x01\x12\x14\n\x0clatitude_deg\x18\x02 \x01(\x01\x12\x10\n\x08radius_m\x18\x03 \x01(\x01\"\'\n\x07Privacy\x12\x0f\n\x07\x65psilon\x18\x01 \x01(\x01\x12\x0b\n\x03per\x18\x02 \x01(\x01\"\xc5\x03\n\x05Query\x12\r\n\x05label\x18\x01 \x01(\t\x12\x30\n\tthreshold\x18\x02 \x01(\x0b\x32\x1b.geoveil.proto.v1.ThresholdH\x00\x12;\n\x0fgaussian_kernel\x18\x03 \x01(\x0b\x32 .geoveil.proto.v1.GaussianKernelH\x00\x12(\n\x05range\x18\x04 \x01(\x0b\x32\x17.geoveil.proto.v1.RangeH\x00\x12>\n\x11two_way_threshold\x18\x05 \x01(\x0b\x32!.geoveil.proto.v1.TwoWayThresholdH\x00\x12&\n\x04\x64isc\x18\x06 \x01(\x0b\x32\x16.geoveil.proto.v1.DiscH\x00\x12,\n\x07polygon\x18\x07 \x01(\x0b\x32\x19.geoveil.proto.v1.PolygonH\x00\x12\x37\n\rsmoothed_disc\x18\x08 \x01(\x0b\x32\x1e.geoveil.proto.v1.SmoothedDiscH\x00\x12=\n\x10smoothed_polygon\x18\t \x01(\x0b\x32!.geoveil.proto.v1.SmoothedPolygonH\x00\x42\x06\n\x04kind\"R\n\tThreshold\x12\n\n\x02\x61t\x18\x01 \x01(\x01\x12\r\n\x05width\x18\x02 \x01(\x01\x12*\n\x07profile\x18\x03 \x01(\x0e\x32\x19.geoveil.proto.v1.Profile\"]\n\x05Range\x12\x0b\n\x03low\x18\x01 \x01(\x01\x12\x0c\n\x04high\x18\x02 \x01(\x01\x12\r\n\x05width\x18\x03 \x01(\x01\x12*\n\x07profile\x18\x04 \x01(\x0e\x32\x19.geoveil.proto.v1.Profile\"k\n\x0fTwoWayThreshold\x12\r\n\x05\x66irst\x18\x01 \x01(\x01\x12\x0e\n\x06second\x18\x02 \x01(\x01\x12\r\n\x05width\x18\x03 \x01(\x01\x12*\n\x07profile\x18\x04 \x01(\x0e\x32\x19.geoveil.proto.v1.Profile\"a\n\x04\x44isc\x12\x0e\n\x06\x63\x65nter\x18\x01 \x03(\x01\x12\x0e\n\x06radius\x18\x02 \x01(\x01\x12\r\n\x05width\x18\x03 \x01(\x01\x12*\n\x07profile\x18\x04 \x01(\x0e\x32\x19.geoveil.proto.v1.Profile\"r\n\x07Polygon\x12,\n\x05parts\x18\x01 \x03(\x0b\x32\x1d.geoveil.proto.v1.PolygonPart\x12\r\n\x05width\x18\x02 \x01(\x01\x12*\n\x07profile\x18\x03 \x01(\x0e\x32\x19.geoveil.proto.v1.Profile\";\n\x0bPolygonPart\x12,\n\x05rings\x18\x01 \x03(\x0b\x32\x1d.geoveil.proto.v1.PolygonRing\"\"\n\x0bPolygonRing\x12\x13\n\x0b\x63oordinates\x18\x01 \x03(\x01\"A\n\x0cSmoothedDisc\x12\x0e\n\x06\x63\x65nter\x18\x01 \x03(\x01\x12\x0e\n\x06radius\x18\x02 \x01(\x01\x12\x11\n\tbandwidth\x18\x03 \x01(\x01\"R\n\x0fSmoothedPolygon\x12,\n\x05parts\x18\x01 \x03(\x0b\x32\x1d.geoveil.proto.v1.PolygonPart\x12\x11\n\tbandwidth\x18\x02 \x01(\x01\"3\n\x0eGaussianKernel\x12\x0e\n\x06\x63\x65nter\x18\x01 \x03(\x01\x12\x11\n\tbandwidth\x18\x02 \x01(\x01\"\xaa\x02\n\tMechanism\x12=\n\x10\x64\x65\x62iased_laplace\x18\x01 \x01(\x0b\x32!.geoveil.proto.v1.DebiasedLaplaceH\x00\x12?\n\x11lipschitz_laplace\x18\x02 \x01(\x0b\x32\".geoveil.proto.v1.LipschitzLaplaceH\x00\x12*\n\x06smooth\x18\x03 \x01(\x0b\x32\x18.geoveil.proto.v1.SmoothH\x00\x12\x39\n\x0eplanar_laplace\x18\x04 \x01(\x0b\x32\x1f.geoveil.proto.v1.PlanarLaplaceH\x00\x12.\n\x08\x63hannels\x18\x05 \x01(\x0b\x32\x1a.geoveil.proto.v1.ChannelsH\x00\x42\x06\n\x04kind\"\x11\n\x0f\x44\x65\x62iasedLaplace\"\x12\n\x10LipschitzLaplace\"\x1f\n\x06Smooth\x12\x15\n\rbeta_fraction\x18\x01 \x01(\x01\"\"\n\rPlanarLaplace\x12\x11\n\tdimension\x18\x01 \x01(\r\"8\n\x08\x43hannels\x12,\n\tper_query\x18\x01 \x03(\x0b\x32\x19.geoveil.proto.v1.Channel\"q\n\x07\x43hannel\x12\r\n\x05\x65\x64ges\x18\x01 \x03(\x01\x12\r\n\x05\x63\x65lls\x18\x02 \x03(\r\x12\x10\n\x08\x61\x62solute\x18\x03 \x01(\x08\x12\x15\n\rstep_exponent\x18\x04 \x01(\x11\x12\x0f\n\x07outputs\x18\x05 \x03(\x12\x12\x0e\n\x06\x63ounts\x18\x06 \x03(\x04\"\x1d\n\x04Grid\x12\x15\n\rstep_exponent\x18\x01 \x01(\x11\"\\\n\x10\x43\x61mpaignEnvelope\x12\x10\n\x08\x63\x61mpaign\x18\x01 \x01(\x0c\x12\x36\n\tsignature\x18\x02 \x01(\x0b\x32#.geoveil.proto.v1.CampaignSignature\":\n\x11\x43\x61mpaignSignature\x12\x12\n\npublic_key\x18\x01 \x01(\x0c\x12\x11\n\tsignature\x18\x02 \x01(\x0c*N\n\x07Profile\x12\x17\n\x13PROFILE_UNSPECIFIED\x10\x00\x12\x12\n\x0ePROFILE_LINEAR\x10\x01\x12\x16\n\x12PROFILE_SMOOTHSTEP\x10\x02*o\n\nAllocation\x12\x1a\n\x16\x41LLOCATION_UNSPECIFIED\x10\x00\x12\x18\n\x14\x41LLOCATION_PARTITION\x10\x01\x12\x14\n\x10\x41LLOCATION_SPLIT\x10\x02\x12\x15\n\x11\x41LLOCATION_REPEAT\x10\x03*\x7f\n\rCampaignState\x12\x1e\n\x1a\x43\x41MPAIGN_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13\x43\x41MPAIGN_STATE_OPEN\x10\x01\x12\x1a\n\x16\x43\x41MPAIGN_STATE_PENDING\x10\x02\x12\x19\n\x15\x43\x41MPAIGN_STATE_CLOSED\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fgeoveil/proto/v1/campaign.proto\x12\x10geoveil.proto.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdc\x03\n\x08\x43\x61mpaign\x12\x13\n\x0b\x63\x61mpaign_id\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12.\n\tattribute\x18\x03 \x01(\x0b\x32\x1b.geoveil.proto.v1.Attribute\x12*\n\x07privacy\x18\x04 \x01(\x0b\x32\x19.geoveil.proto.v1.Privacy\x12(\n\x07queries\x18\x05 \x03(\x0b\x32\x17.geoveil.proto.v1.Query\x12.\n\tmechanism\x18\x06 \x01(\x0b\x32\x1b.geoveil.proto.v1.Mechanism\x12\x30\n\nallocation\x18\x07 \x01(\x0e\x32\x1c.geoveil.proto.v1.Allocation\x12$\n\x04grid\x18\x08 \x01(\x0b\x32\x16.geoveil.proto.v1.Grid\x12)\n\x05opens\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12*\n\x06\x63loses\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x06period\x18\x0b \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1c\n\x14minimum_participants\x18\x0c \x01(\x04\"\x7f\n\tAttribute\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04unit\x18\x02 \x01(\t\x12G\n\x15\x61zimuthal_equidistant\x18\x03 \x01(\x0b\x32&.geoveil.proto.v1.AzimuthalEquidistantH\x00\x42\r\n\x0b\x63oordinates\"U\n\x14\x41zimuthalEquidistant\x12\x15\n\rlongitude_deg\x18\x01 \x01(\x01\x12\x14\n\x0clatitude_deg\x18\x02 \x01(\x01\x12\x10\n\x08radius_m\x18\x03 \x01(\x01\"\'\n\x07Privacy\x12\x0f\n\x07\x65psilon\x18\x01 \x01(\x01\x12\x0b\n\x03per\x18\x02 \x01(\x01\"\x9d\x04\n\x05Query\x12\r\n\x05label\x18\x01 \x01(\t\x12\x30\n\tthreshold\x18\x02 \x01(\x0b\x32\x1b.geoveil.proto.v1.ThresholdH\x00\x12;\n\x0fgaussian_kernel\x18\x03 \x01(\x0b\x32 .geoveil.proto.v1.GaussianKernelH\x00\x12(\n\x05range\x18\x04 \x01(\x0b\x32\x17.geoveil.proto.v1.RangeH\x00\x12>\n\x11two_way_threshold\x18\x05 \x01(\x0b\x32!.geoveil.proto.v1.TwoWayThresholdH\x00\x12&\n\x04\x64isc\x18\x06 \x01(\x0b\x32\x16.geoveil.proto.v1.DiscH\x00\x12,\n\x07polygon\x18\x07 \x01(\x0b\x32\x19.geoveil.proto.v1.PolygonH\x00\x12\x37\n\rsmoothed_disc\x18\x08 \x01(\x0b\x32\x1e.geoveil.proto.v1.SmoothedDiscH\x00\x12=\n\x10smoothed_polygon\x18\t \x01(\x0b\x32!.geoveil.proto.v1.SmoothedPolygonH\x00\x12*\n\x06radial\x18\n \x01(\x0b\x32\x18.geoveil.proto.v1.RadialH\x00\x12*\n\x06linear\x18\x0b \x01(\x0b\x32\x18.geoveil.proto.v1.LinearH\x00\x42\x06\n\x04kind\"R\n\tThreshold\x12\n\n\x02\x61t\x18\x01 \x01(\x01\x12\r\n\x05width\x18\x02 \x01(\x01\x12*\n\x07profile\x18\x03 \x01(\x0e\x32\x19.geoveil.proto.v1.Profile\"]\n\x05Range\x12\x0b\n\x03low\x18\x01 \x01(\x01\x12\x0c\n\x04high\x18\x02 \x01(\x01\x12\r\n\x05width\x18\x03 \x01(\x01\x12*\n\x07profile\x18\x04 \x01(\x0e\x32\x19.geoveil.proto.v1.Profile\"k\n\x0fTwoWayThreshold\x12\r\n\x05\x66irst\x18\x01 \x01(\x01\x12\x0e\n\x06second\x18\x02 \x01(\x01\x12\r\n\x05width\x18\x03 \x01(\x01\x12*\n\x07profile\x18\x04 \x01(\x0e\x32\x19.geoveil.proto.v1.Profile\"a\n\x04\x44isc\x12\x0e\n\x06\x63\x65nter\x18\x01 \x03(\x01\x12\x0e\n\x06radius\x18\x02 \x01(\x01\x12\r\n\x05width\x18\x03 \x01(\x01\x12*\n\x07profile\x18\x04 \x01(\x0e\x32\x19.geoveil.proto.v1.Profile\"r\n\x07Polygon\x12,\n\x05parts\x18\x01 \x03(\x0b\x32\x1d.geoveil.proto.v1.PolygonPart\x12\r\n\x05width\x18\x02 \x01(\x01\x12*\n\x07profile\x18\x03 \x01(\x0e\x32\x19.geoveil.proto.v1.Profile\";\n\x0bPolygonPart\x12,\n\x05rings\x18\x01 \x03(\x0b\x32\x1d.geoveil.proto.v1.PolygonRing\"\"\n\x0bPolygonRing\x12\x13\n\x0b\x63oordinates\x18\x01 \x03(\x01\"A\n\x0cSmoothedDisc\x12\x0e\n\x06\x63\x65nter\x18\x01 \x03(\x01\x12\x0e\n\x06radius\x18\x02 \x01(\x01\x12\x11\n\tbandwidth\x18\x03 \x01(\x01\"R\n\x0fSmoothedPolygon\x12,\n\x05parts\x18\x01 \x03(\x0b\x32\x1d.geoveil.proto.v1.PolygonPart\x12\x11\n\tbandwidth\x18\x02 \x01(\x01\"3\n\x0eGaussianKernel\x12\x0e\n\x06\x63\x65nter\x18\x01 \x03(\x01\x12\x11\n\tbandwidth\x18\x02 \x01(\x01\"B\n\x06Radial\x12\x0e\n\x06\x63\x65nter\x18\x01 \x03(\x01\x12(\n\x07profile\x18\x02 \x01(\x0b\x32\x17.geoveil.proto.v1.Table\"U\n\x06Linear\x12\x11\n\tdirection\x18\x01 \x03(\x01\x12\x0e\n\x06offset\x18\x02 \x01(\x01\x12(\n\x07profile\x18\x03 \x01(\x0b\x32\x17.geoveil.proto.v1.Table\"3\n\x05Table\x12\n\n\x02\x61t\x18\x01 \x03(\x01\x12\x0e\n\x06values\x18\x02 \x03(\x01\x12\x0e\n\x06slopes\x18\x03 \x03(\x01\"\xaa\x02\n\tMechanism\x12=\n\x10\x64\x65\x62iased_laplace\x18\x01 \x01(\x0b\x32!.geoveil.proto.v1.DebiasedLaplaceH\x00\x12?\n\x11lipschitz_laplace\x18\x02 \x01(\x0b\x32\".geoveil.proto.v1.LipschitzLaplaceH\x00\x12*\n\x06smooth\x18\x03 \x01(\x0b\x32\x18.geoveil.proto.v1.SmoothH\x00\x12\x39\n\x0eplanar_laplace\x18\x04 \x01(\x0b\x32\x1f.geoveil.proto.v1.PlanarLaplaceH\x00\x12.\n\x08\x63hannels\x18\x05 \x01(\x0b\x32\x1a.geoveil.proto.v1.ChannelsH\x00\x42\x06\n\x04kind\"\x11\n\x0f\x44\x65\x62iasedLaplace\"\x12\n\x10LipschitzLaplace\"\x1f\n\x06Smooth\x12\x15\n\rbeta_fraction\x18\x01 \x01(\x01\"\"\n\rPlanarLaplace\x12\x11\n\tdimension\x18\x01 \x01(\r\"8\n\x08\x43hannels\x12,\n\tper_query\x18\x01 \x03(\x0b\x32\x19.geoveil.proto.v1.Channel\"q\n\x07\x43hannel\x12\r\n\x05\x65\x64ges\x18\x01 \x03(\x01\x12\r\n\x05\x63\x65lls\x18\x02 \x03(\r\x12\x10\n\x08\x61\x62solute\x18\x03 \x01(\x08\x12\x15\n\rstep_exponent\x18\x04 \x01(\x11\x12\x0f\n\x07outputs\x18\x05 \x03(\x12\x12\x0e\n\x06\x63ounts\x18\x06 \x03(\x04\"\x1d\n\x04Grid\x12\x15\n\rstep_exponent\x18\x01 \x01(\x11\"\\\n\x10\x43\x61mpaignEnvelope\x12\x10\n\x08\x63\x61mpaign\x18\x01 \x01(\x0c\x12\x36\n\tsignature\x18\x02 \x01(\x0b\x32#.geoveil.proto.v1.CampaignSignature\":\n\x11\x43\x61mpaignSignature\x12\x12\n\npublic_key\x18\x01 \x01(\x0c\x12\x11\n\tsignature\x18\x02 \x01(\x0c*N\n\x07Profile\x12\x17\n\x13PROFILE_UNSPECIFIED\x10\x00\x12\x12\n\x0ePROFILE_LINEAR\x10\x01\x12\x16\n\x12PROFILE_SMOOTHSTEP\x10\x02*o\n\nAllocation\x12\x1a\n\x16\x41LLOCATION_UNSPECIFIED\x10\x00\x12\x18\n\x14\x41LLOCATION_PARTITION\x10\x01\x12\x14\n\x10\x41LLOCATION_SPLIT\x10\x02\x12\x15\n\x11\x41LLOCATION_REPEAT\x10\x03*\x7f\n\rCampaignState\x12\x1e\n\x1a\x43\x41MPAIGN_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13\x43\x41MPAIGN_STATE_OPEN\x10\x01\x12\x1a\n\x16\x43\x41MPAIGN_STATE_PENDING\x10\x02\x12\x19\n\x15\x43\x41MPAIGN_STATE_CLOSED\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'geoveil.proto.v1.campaign_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_PROFILE']._serialized_start=2881
-  _globals['_PROFILE']._serialized_end=2959
-  _globals['_ALLOCATION']._serialized_start=2961
-  _globals['_ALLOCATION']._serialized_end=3072
-  _globals['_CAMPAIGNSTATE']._serialized_start=3074
-  _globals['_CAMPAIGNSTATE']._serialized_end=3201
+  _globals['_PROFILE']._serialized_start=3177
+  _globals['_PROFILE']._serialized_end=3255
+  _globals['_ALLOCATION']._serialized_start=3257
+  _globals['_ALLOCATION']._serialized_end=3368
+  _globals['_CAMPAIGNSTATE']._serialized_start=3370
+  _globals['_CAMPAIGNSTATE']._serialized_end=3497
   _globals['_CAMPAIGN']._serialized_start=119
   _globals['_CAMPAIGN']._serialized_end=595
   _globals['_ATTRIBUTE']._serialized_start=597
@@ -48,45 +48,51 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PRIVACY']._serialized_start=813
   _globals['_PRIVACY']._serialized_end=852
   _globals['_QUERY']._serialized_start=855
-  _globals['_QUERY']._serialized_end=1308
-  _globals['_THRESHOLD']._serialized_start=1310
-  _globals['_THRESHOLD']._serialized_end=1392
-  _globals['_RANGE']._serialized_start=1394
-  _globals['_RANGE']._serialized_end=1487
-  _globals['_TWOWAYTHRESHOLD']._serialized_start=1489
-  _globals['_TWOWAYTHRESHOLD']._serialized_end=1596
-  _globals['_DISC']._serialized_start=1598
-  _globals['_DISC']._serialized_end=1695
-  _globals['_POLYGON']._serialized_start=1697
-  _globals['_POLYGON']._serialized_end=1811
-  _globals['_POLYGONPART']._serialized_start=1813
-  _globals['_POLYGONPART']._serialized_end=1872
-  _globals['_POLYGONRING']._serialized_start=1874
-  _globals['_POLYGONRING']._serialized_end=1908
-  _globals['_SMOOTHEDDISC']._serialized_start=1910
-  _globals['_SMOOTHEDDISC']._serialized_end=1975
-  _globals['_SMOOTHEDPOLYGON']._serialized_start=1977
-  _globals['_SMOOTHEDPOLYGON']._serialized_end=2059
-  _globals['_GAUSSIANKERNEL']._serialized_start=2061
-  _globals['_GAUSSIANKERNEL']._serialized_end=2112
-  _globals['_MECHANISM']._serialized_start=2115
-  _globals['_MECHANISM']._serialized_end=2413
-  _globals['_DEBIASEDLAPLACE']._serialized_start=2415
-  _globals['_DEBIASEDLAPLACE']._serialized_end=2432
-  _globals['_LIPSCHITZLAPLACE']._serialized_start=2434
-  _globals['_LIPSCHITZLAPLACE']._serialized_end=2452
-  _globals['_SMOOTH']._serialized_start=2454
-  _globals['_SMOOTH']._serialized_end=2485
-  _globals['_PLANARLAPLACE']._serialized_start=2487
-  _globals['_PLANARLAPLACE']._serialized_end=2521
-  _globals['_CHANNELS']._serialized_start=2523
-  _globals['_CHANNELS']._serialized_end=2579
-  _globals['_CHANNEL']._serialized_start=2581
-  _globals['_CHANNEL']._serialized_end=2694
-  _globals['_GRID']._serialized_start=2696
-  _globals['_GRID']._serialized_end=2725
-  _globals['_CAMPAIGNENVELOPE']._serialized_start=2727
-  _globals['_CAMPAIGNENVELOPE']._serialized_end=2819
-  _globals['_CAMPAIGNSIGNATURE']._serialized_start=2821
-  _globals['_CAMPAIGNSIGNATURE']._serialized_end=2879
+  _globals['_QUERY']._serialized_end=1396
+  _globals['_THRESHOLD']._serialized_start=1398
+  _globals['_THRESHOLD']._serialized_end=1480
+  _globals['_RANGE']._serialized_start=1482
+  _globals['_RANGE']._serialized_end=1575
+  _globals['_TWOWAYTHRESHOLD']._serialized_start=1577
+  _globals['_TWOWAYTHRESHOLD']._serialized_end=1684
+  _globals['_DISC']._serialized_start=1686
+  _globals['_DISC']._serialized_end=1783
+  _globals['_POLYGON']._serialized_start=1785
+  _globals['_POLYGON']._serialized_end=1899
+  _globals['_POLYGONPART']._serialized_start=1901
+  _globals['_POLYGONPART']._serialized_end=1960
+  _globals['_POLYGONRING']._serialized_start=1962
+  _globals['_POLYGONRING']._serialized_end=1996
+  _globals['_SMOOTHEDDISC']._serialized_start=1998
+  _globals['_SMOOTHEDDISC']._serialized_end=2063
+  _globals['_SMOOTHEDPOLYGON']._serialized_start=2065
+  _globals['_SMOOTHEDPOLYGON']._serialized_end=2147
+  _globals['_GAUSSIANKERNEL']._serialized_start=2149
+  _globals['_GAUSSIANKERNEL']._serialized_end=2200
+  _globals['_RADIAL']._serialized_start=2202
+  _globals['_RADIAL']._serialized_end=2268
+  _globals['_LINEAR']._serialized_start=2270
+  _globals['_LINEAR']._serialized_end=2355
+  _globals['_TABLE']._serialized_start=2357
+  _globals['_TABLE']._serialized_end=2408
+  _globals['_MECHANISM']._serialized_start=2411
+  _globals['_MECHANISM']._serialized_end=2709
+  _globals['_DEBIASEDLAPLACE']._serialized_start=2711
+  _globals['_DEBIASEDLAPLACE']._serialized_end=2728
+  _globals['_LIPSCHITZLAPLACE']._serialized_start=2730
+  _globals['_LIPSCHITZLAPLACE']._serialized_end=2748
+  _globals['_SMOOTH']._serialized_start=2750
+  _globals['_SMOOTH']._serialized_end=2781
+  _globals['_PLANARLAPLACE']._serialized_start=2783
+  _globals['_PLANARLAPLACE']._serialized_end=2817
+  _globals['_CHANNELS']._serialized_start=2819
+  _globals['_CHANNELS']._serialized_end=2875
+  _globals['_CHANNEL']._serialized_start=2877
+  _globals['_CHANNEL']._serialized_end=2990
+  _globals['_GRID']._serialized_start=2992
+  _globals['_GRID']._serialized_end=3021
+  _globals['_CAMPAIGNENVELOPE']._serialized_start=3023
+  _globals['_CAMPAIGNENVELOPE']._serialized_end=3115
+  _globals['_CAMPAIGNSIGNATURE']._serialized_start=3117
+  _globals['_CAMPAIGNSIGNATURE']._serialized_end=3175
 # @@protoc_insertion_point(module_scope)

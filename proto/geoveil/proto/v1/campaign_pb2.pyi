@@ -275,6 +275,8 @@ class Query(google.protobuf.message.Message):
     POLYGON_FIELD_NUMBER: builtins.int
     SMOOTHED_DISC_FIELD_NUMBER: builtins.int
     SMOOTHED_POLYGON_FIELD_NUMBER: builtins.int
+    RADIAL_FIELD_NUMBER: builtins.int
+    LINEAR_FIELD_NUMBER: builtins.int
     label: builtins.str
     """Names the row of this query in tables and figures."""
     @property
@@ -295,6 +297,10 @@ class Query(google.protobuf.message.Message):
 
     @property
     def smoothed_polygon(self) -> global___SmoothedPolygon: ...
+    @property
+    def radial(self) -> global___Radial: ...
+    @property
+    def linear(self) -> global___Linear: ...
     def __init__(
         self,
         *,
@@ -307,10 +313,12 @@ class Query(google.protobuf.message.Message):
         polygon: global___Polygon | None = ...,
         smoothed_disc: global___SmoothedDisc | None = ...,
         smoothed_polygon: global___SmoothedPolygon | None = ...,
+        radial: global___Radial | None = ...,
+        linear: global___Linear | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["disc", b"disc", "gaussian_kernel", b"gaussian_kernel", "kind", b"kind", "polygon", b"polygon", "range", b"range", "smoothed_disc", b"smoothed_disc", "smoothed_polygon", b"smoothed_polygon", "threshold", b"threshold", "two_way_threshold", b"two_way_threshold"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["disc", b"disc", "gaussian_kernel", b"gaussian_kernel", "kind", b"kind", "label", b"label", "polygon", b"polygon", "range", b"range", "smoothed_disc", b"smoothed_disc", "smoothed_polygon", b"smoothed_polygon", "threshold", b"threshold", "two_way_threshold", b"two_way_threshold"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["threshold", "gaussian_kernel", "range", "two_way_threshold", "disc", "polygon", "smoothed_disc", "smoothed_polygon"] | None: ...
+    def HasField(self, field_name: typing.Literal["disc", b"disc", "gaussian_kernel", b"gaussian_kernel", "kind", b"kind", "linear", b"linear", "polygon", b"polygon", "radial", b"radial", "range", b"range", "smoothed_disc", b"smoothed_disc", "smoothed_polygon", b"smoothed_polygon", "threshold", b"threshold", "two_way_threshold", b"two_way_threshold"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["disc", b"disc", "gaussian_kernel", b"gaussian_kernel", "kind", b"kind", "label", b"label", "linear", b"linear", "polygon", b"polygon", "radial", b"radial", "range", b"range", "smoothed_disc", b"smoothed_disc", "smoothed_polygon", b"smoothed_polygon", "threshold", b"threshold", "two_way_threshold", b"two_way_threshold"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["threshold", "gaussian_kernel", "range", "two_way_threshold", "disc", "polygon", "smoothed_disc", "smoothed_polygon", "radial", "linear"] | None: ...
 
 global___Query = Query
 
@@ -549,6 +557,92 @@ class GaussianKernel(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["bandwidth", b"bandwidth", "center", b"center"]) -> None: ...
 
 global___GaussianKernel = GaussianKernel
+
+@typing.final
+class Radial(google.protobuf.message.Message):
+    """A function of the distance to a centre: profile(|x - center|)."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CENTER_FIELD_NUMBER: builtins.int
+    PROFILE_FIELD_NUMBER: builtins.int
+    @property
+    def center(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.float]: ...
+    @property
+    def profile(self) -> global___Table:
+        """Begins at 0."""
+
+    def __init__(
+        self,
+        *,
+        center: collections.abc.Iterable[builtins.float] | None = ...,
+        profile: global___Table | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["profile", b"profile"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["center", b"center", "profile", b"profile"]) -> None: ...
+
+global___Radial = Radial
+
+@typing.final
+class Linear(google.protobuf.message.Message):
+    """A function of a signed length: profile(<direction, x>/|direction| - offset)."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    DIRECTION_FIELD_NUMBER: builtins.int
+    OFFSET_FIELD_NUMBER: builtins.int
+    PROFILE_FIELD_NUMBER: builtins.int
+    offset: builtins.float
+    @property
+    def direction(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.float]: ...
+    @property
+    def profile(self) -> global___Table: ...
+    def __init__(
+        self,
+        *,
+        direction: collections.abc.Iterable[builtins.float] | None = ...,
+        offset: builtins.float = ...,
+        profile: global___Table | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["profile", b"profile"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["direction", b"direction", "offset", b"offset", "profile", b"profile"]) -> None: ...
+
+global___Linear = Linear
+
+@typing.final
+class Table(google.protobuf.message.Message):
+    """A function of one number as cubics in pieces, constant before the first and
+    after the last: on a piece the cubic with these values and slopes at its ends
+    (see docs/protocol.md). A device finds out for itself how steep it is.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    AT_FIELD_NUMBER: builtins.int
+    VALUES_FIELD_NUMBER: builtins.int
+    SLOPES_FIELD_NUMBER: builtins.int
+    @property
+    def at(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.float]:
+        """Ends of the pieces, increasing, in the unit of the points: 2 to 257."""
+
+    @property
+    def values(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.float]:
+        """The value at each of them."""
+
+    @property
+    def slopes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.float]:
+        """Two slopes per piece, at its start and at its end."""
+
+    def __init__(
+        self,
+        *,
+        at: collections.abc.Iterable[builtins.float] | None = ...,
+        values: collections.abc.Iterable[builtins.float] | None = ...,
+        slopes: collections.abc.Iterable[builtins.float] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["at", b"at", "slopes", b"slopes", "values", b"values"]) -> None: ...
+
+global___Table = Table
 
 @typing.final
 class Mechanism(google.protobuf.message.Message):

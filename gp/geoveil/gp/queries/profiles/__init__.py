@@ -5,5 +5,6 @@ from geoveil.gp.queries.profiles.formula import FormulaProfile
 from geoveil.gp.queries.profiles.gaussian import Gaussian
 from geoveil.gp.queries.profiles.ramp import Ramp
 from geoveil.gp.queries.profiles.smoothstep import Smoothstep
+from geoveil.gp.queries.profiles.tabulated import TabulatedProfile
 
-__all__ = ["FormulaProfile", "Gaussian", "Profile", "Ramp", "Smoothstep"]
+__all__ = ["FormulaProfile", "Gaussian", "Profile", "Ramp", "Smoothstep", "TabulatedProfile"]

@@ -1,0 +1,230 @@
+"""Profiles that are certified by enclosures on cells: formulas and tables [MATH §2.2, §5.1].
+
+Cells say what φ does on every interval of the line. From them follow its slope, its smooth bound
+and its debiased form, whatever φ is written as.
+"""
+
+import math
+from abc import abstractmethod
+from fractions import Fraction
+from functools import lru_cache, partial
+
+import numpy as np
+
+from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
+from geoveil.gp.errors import UnsupportedError
+from geoveil.gp.privacy.rounding import round_down
+from geoveil.gp.queries.profiles.base import Array, Profile
+from geoveil.gp.queries.profiles.preimages import preimages
+from geoveil.gp.smooth.cells import CORNER, Cells
+from geoveil.gp.smooth.certified import BOUNDS, CertifiedBound
+from geoveil.gp.smooth.chords import reached
+from geoveil.gp.smooth.growth import EXPONENTIAL
+from geoveil.gp.smooth.jet import Jet
+
+_SETTLED = 1e-9
+"""A profile that differs from its limit by less counts as having reached it, in moments."""
+
+
+class EnclosedProfile(Profile):
+    """φ(s) at u = s/scale, held constant beyond two ends; on a ray, φ(|s|)."""
+
+    scale: float
+    """The unit of u, > 0, in the unit of the points."""
+    ray: bool
+    """Whether s is never negative."""
+
+    @abstractmethod
+    def on_ray(self) -> "EnclosedProfile":
+        """See `Profile.on_ray`."""
+
+    @property
+    @abstractmethod
+    def _cells(self) -> Cells:
+        """Enclosures between the ends: always the same object."""
+
+    @property
+    @abstractmethod
+    def _ends(self) -> tuple[float, float]:
+        """The values of u beyond which φ is constant; from 0 on a ray."""
+
+    @abstractmethod
+    def _at(self, u: Real, ops: Arithmetic) -> Real:
+        """Return φ at a u between the ends."""
+
+    @abstractmethod
+    def _jet(self, u: Real, ops: Arithmetic) -> Jet:
+        """Return φ, φ' and φ'' by u at a u between the ends."""
+
+    @property
+    def lipschitz(self) -> float:
+        """See `Profile.lipschitz`: certified, up to half a percent above."""
+        return self._cells.lipschitz / self.scale
+
+    @property
+    def feature(self) -> float:
+        """See `Profile.feature`."""
+        low, high = self.bounds
+        return self.scale * min(1.0, (high - low) / self._cells.lipschitz)
+
+    @property
+    def knots(self) -> tuple[float, ...]:
+        """See `Profile.knots`: where pieces meet, up to where φ has settled at its limits."""
+        cells = self._cells
+        low, high = settled(cells)
+        inner = [u for u in cells.knots if low < u < high]
+        if self.ray:
+            mirrored = [-u for u in reversed(inner)]
+            return tuple(u * self.scale for u in (-high, *mirrored, 0.0, *inner, high))
+        return tuple(u * self.scale for u in (low, *inner, high))
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """See `Profile.limits`."""
+        low, high = self._cells.limits
+        return (high, high) if self.ray else (low, high)
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """See `Profile.bounds`: certified."""
+        low, high = self._cells.value
+        return float(low.min()), float(high.max())
+
+    @property
+    def plateaus(self) -> tuple[tuple[float, float, float], ...]:
+        """See `Profile.plateaus`: cells on which the slope is 0, and what is beyond the ends."""
+        cells, scale = self._cells, self.scale
+        flat = np.concatenate([[not self.ray], cells.steepest == 0, [True]])
+        edges = np.concatenate([[-math.inf], cells.edges, [math.inf]])
+        starts = np.flatnonzero(flat & ~np.concatenate([[False], flat[:-1]]))
+        ends = np.flatnonzero(flat & ~np.concatenate([flat[1:], [False]])) + 1
+        found = []
+        for low, high in zip(edges[starts].tolist(), edges[ends].tolist(), strict=True):
+            inside = low if math.isfinite(low) else high
+            level = float(self.value(np.asarray(inside * scale)))
+            found.append((low * scale, high * scale, level))
+            if self.ray:
+                found.append((-high * scale, -low * scale, level))
+        return tuple(found)
+
+    def value(self, s: Real, ops: Arithmetic = FLOAT) -> Real:
+        """See `Profile.value`."""
+        return self._at(self._inside(s / ops.constant(self.scale), ops), ops)
+
+    def smooth_bound(
+        self,
+        s: Real,
+        beta: Exact,
+        ops: Arithmetic = FLOAT,
+        *,
+        growth: str = EXPONENTIAL,
+        reach: float = 0.0,
+    ) -> Real:
+        """See `Profile.smooth_bound`."""
+        rate = round_down(Fraction(beta) * Fraction(self.scale))
+        bound = _bound(self._cells, rate, growth, reach / self.scale * (1 + 1e-15))
+        u = (ops.absolute(s) if self.ray else s) / ops.constant(self.scale)
+        return bound(u, ops) / ops.constant(self.scale)
+
+    def debiased(self, v: Real, b: Exact, ops: Arithmetic = FLOAT) -> Real:
+        """See `Profile.debiased`. On a ray φ is extended to v < 0 [MATH §5.1].
+
+        If φ'(0+) = 0 the even extension φ(−v) will do, else it has a corner at 0. The odd one,
+        2φ(0) − φ(−v), has the same value and slope on both sides, and for it g is
+        2φ(0) − g(−v): bounded, and constant wherever φ is.
+        """
+        if b == 0:
+            return self.value(v, ops)
+        u, c = v / ops.constant(self.scale), ops.constant(b) / ops.constant(self.scale)
+        if not self._odd:
+            return self._undone(u, c, ops)
+        zero = ops.constant(0)
+        twice = 2 * self._at(zero, ops)
+
+        def mirrored(u: Real) -> Real:
+            return twice - self._undone(-u, c, ops)
+
+        return ops.piecewise(u, (zero,), (mirrored, partial(self._undone, c=c, ops=ops)))
+
+    def _undone(self, u: Real, c: Real, ops: Arithmetic) -> Real:
+        """Return φ − c²φ'' at u, in units of the scale; on a ray, at |u|."""
+        low, high = self._ends
+        ends = [ops.constant(end) for end in (-high if self.ray else low, high)]
+        first, last = (self._at(self._inside(end, ops), ops) for end in ends)
+
+        def inside(u: Real) -> Real:
+            j = self._jet(self._inside(u, ops), ops)
+            return j.value - c * c * j.curvature
+
+        return ops.piecewise(u, ends, (lambda u: first, inside, lambda u: last))
+
+    def _inside(self, u: Real, ops: Arithmetic) -> Real:
+        """Return the point between the ends whose value φ has at u."""
+        low, high = map(ops.constant, self._ends)
+        return ops.minimum(ops.absolute(u), high) if self.ray else ops.clip(u, low, high)
+
+    @property
+    def _odd(self) -> bool:
+        """Whether a ray has a slope at 0, and needs the odd extension."""
+        slope = float(self._jet(1e-9, FLOAT).slope)  # beyond a meeting of pieces at 0
+        return self.ray and abs(slope) > CORNER * self._cells.lipschitz
+
+    def debiased_range(self, b: float) -> tuple[float, float]:
+        """See `Profile.debiased_range`: certified, from the cells."""
+        if b == 0:
+            return self.bounds
+        cells, c2 = self._cells, (b / self.scale) ** 2
+        if cells.corners:
+            raise UnsupportedError(
+                f"{self!r} has no bounded debiased form, because its slope jumps at"
+                f" {cells.corners[0] * self.scale:g}: use a formula with a continuous slope"
+            )
+        if not np.isfinite(cells.curvature).all():
+            raise UnsupportedError(
+                f"{self!r} has no bounded debiased form, because its curvature is not bounded"
+            )
+        low = float((cells.value[0] - c2 * cells.curvature[1]).min())
+        high = float((cells.value[1] - c2 * cells.curvature[0]).max())
+        low, high = min(low, *cells.limits), max(high, *cells.limits)
+        if not self._odd:
+            return low, high
+        twice = 2 * float(self._at(0.0, FLOAT))
+        return min(low, twice - high), max(high, twice - low)
+
+    def debiased_preimages(self, y: Array, b: float) -> tuple[Array, Array]:
+        """See `Profile.debiased_preimages`: by bisection between the edges of the cells."""
+        step = 1e-6 * self.feature
+        edges = self._cells.edges * self.scale
+        if self.ray:
+            edges = np.concatenate([-edges[:0:-1], edges])
+        jumps = np.array(self.knots)
+        mesh = np.unique(np.concatenate([edges, jumps - step, jumps + step]))
+
+        def moving(v: Array) -> Array:
+            return np.asarray(self.debiased(v, b, FLOAT))
+
+        v, slope = preimages(moving, mesh, y, step / 10)
+        return v, np.where(slope > 0, slope, np.nan)
+
+
+def settled(cells: Cells) -> tuple[float, float]:
+    """Return the ends of the interval beyond which φ is as good as its limits, and smooth."""
+    span = float(cells.value[1].max() - cells.value[0].min())
+    moving = [
+        np.flatnonzero(np.abs(cells.value - limit).max(axis=0) > _SETTLED * span)
+        for limit in cells.limits
+    ]
+    low, high = cells.edges[moving[0][0]], cells.edges[moving[1][-1] + 1]
+    return float(min([low, *cells.knots[:1]])), float(max([high, *cells.knots[-1:]]))
+
+
+@lru_cache(maxsize=64)
+def _reached(cells: Cells, reach: float, everywhere: bool) -> tuple[Array, Array]:
+    return reached(cells, reach, everywhere=everywhere)
+
+
+@lru_cache(maxsize=256)
+def _bound(cells: Cells, beta: float, growth: str, reach: float) -> CertifiedBound:
+    kind = BOUNDS[growth]
+    everywhere = kind.everywhere or reach == math.inf
+    return kind(*_reached(cells, reach, everywhere), beta)

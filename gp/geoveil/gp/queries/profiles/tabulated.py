@@ -1,0 +1,259 @@
+"""A profile as data: a table of values and slopes, joined by cubics [SGP Lemma 4.8; MATH §2.2].
+
+A formula is code and stays where it was written. A table is a few hundred numbers, which a campaign
+carries, and whoever has them finds out for certain how steep it is: nothing about it is believed.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Self
+
+import numpy as np
+
+from geoveil.gp import validation
+from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
+from geoveil.gp.errors import ParameterError
+from geoveil.gp.queries.profiles.base import Array, Profile
+from geoveil.gp.queries.profiles.enclosed import EnclosedProfile, settled
+from geoveil.gp.queries.profiles.formula import FormulaProfile
+from geoveil.gp.smooth.cells import CORNER, Cells
+from geoveil.gp.smooth.hermite import Hermite
+from geoveil.gp.smooth.jet import Jet
+
+MOST_PIECES = 256
+"""What a device may be asked to check; a formula takes ten to fifty."""
+_CLOSEST = 2.0**-30
+"""Length of a piece, relative to that of all."""
+_FARTHEST = 2.0**10
+"""Distance of a knot from 0, in the length of all pieces."""
+_BESIDE = 1e-7
+"""How far inside a piece the slope at its end is taken, relative to its length."""
+_TRIED = 129
+"""Points of a piece at which it is compared."""
+_STEPS = 16
+"""Parts of an enclosure in which a profile and its table are compared."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TabulatedProfile(EnclosedProfile):
+    """φ(s) as cubics in pieces, held constant beyond the first and the last.
+
+    On a piece φ is the cubic that has the given values and slopes at both ends. Neighbours share a
+    value, so that φ never jumps; where they do not share a slope it has a corner.
+
+    Args:
+        at: 2 to 257 increasing numbers, the ends of the pieces, in the unit of s.
+        values: φ at each of them.
+        slopes: two for each piece, at its start and at its end, in 1/(unit of s).
+        ray: whether s is never negative; `Radial` sets it. Then `at` is from 0 on.
+
+    Raises:
+        ParameterError: if a number is not finite or out of range, there are not as many as there
+            should be, `at` does not increase or has ends too close, or φ is constant.
+
+    Example:
+        >>> ramp = TabulatedProfile(at=(0.0, 100.0), values=(1.0, 0.0), slopes=(-0.01, -0.01))
+        >>> ramp.value(np.array([-10.0, 25.0, 300.0])).tolist()
+        [1.0, 0.75, 0.0]
+        >>> ramp
+        TabulatedProfile(1 piece from 0 to 100)
+    """
+
+    at: tuple[float, ...]
+    values: tuple[float, ...]
+    slopes: tuple[float, ...]
+    ray: bool = False
+    scale: float = field(init=False, compare=False)
+    _hermite: Hermite = field(init=False, compare=False)
+    _enclosures: Cells = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        u, y, m = (_numbers(name, getattr(self, name)) for name in ("at", "values", "slopes"))
+        require_pieces(len(u), len(y), len(m))
+        _require_apart(u)
+        if not isinstance(self.ray, bool):
+            raise ParameterError("ray", self.ray, "True or False")
+        if self.ray and u[0] < 0 < u[-1] and 0.0 in u:  # what is before the centre is never asked
+            first = int(np.flatnonzero(u == 0)[0])
+            u, y, m = u[first:], y[first:], m[2 * first :]
+        if self.ray and u[0] < 0:
+            raise ParameterError("at[0]", float(u[0]), ">= 0, as a distance is never negative")
+        if self.ray and u[0] > 0:  # constant from the centre on
+            u, y, m = np.append(0.0, u), np.append(y[0], y), np.append([0.0, 0.0], m)
+            require_pieces(len(u), len(y), len(m))
+        steepest = Hermite(u, y, m.reshape(-1, 2)).steepest
+        if steepest == 0:
+            raise ParameterError("values", "all the same", "numbers that differ")
+        varied = validation.positive("range of the values", np.ptp(y) or steepest * np.ptp(u))
+        # A power of two, by which nothing is rounded, near the length over which φ varies.
+        scale = 2.0 ** math.ceil(math.log2(varied / validation.positive("slope", steepest)))
+        hermite = Hermite(u / scale, y, (m * scale).reshape(-1, 2))
+        found = {
+            "at": tuple(u.tolist()), "values": tuple(y.tolist()), "slopes": tuple(m.tolist()),
+            "scale": scale, "_hermite": hermite, "_enclosures": hermite.cells(),
+        }  # fmt: skip
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def of(cls, profile: Profile, tolerance: float = 1e-4, *, ray: bool = False) -> Self:
+        """Return a table of a profile, as close as asked, proved on the whole line.
+
+        Args:
+            profile: φ: a formula of one's own, or any other.
+            tolerance: largest difference from φ, relative to the range of φ, in [1e-5, 0.1].
+            ray: whether s is never negative.
+
+        Raises:
+            ParameterError: if that takes more than 256 pieces.
+
+        Example:
+            >>> from geoveil.gp import FormulaProfile
+            >>> walk = FormulaProfile(lambda u, ops: ops.exp(-u), scale=500.0, ray=True)
+            >>> table = TabulatedProfile.of(walk, tolerance=1e-3)
+            >>> s = np.linspace(0.0, 20_000.0, 9_999)
+            >>> bool(np.abs(table.value(s) - walk.value(s)).max() <= 1e-3)
+            True
+        """
+        if not isinstance(profile, Profile):
+            raise ParameterError("profile", profile, "a Profile")
+        share = validation.between("tolerance", tolerance, 1e-5, 0.1)
+        enclosed = _enclosed(profile, ray)
+        if isinstance(enclosed, cls):
+            return enclosed
+        low, high = enclosed.bounds
+        at, values, slopes = _fitted(enclosed, share * (high - low))
+        table = cls(at, values, slopes, enclosed.ray)
+        if not _largest_difference(enclosed, table) <= share * (high - low):
+            raise ParameterError("tolerance", tolerance, "larger, for this profile")
+        return table
+
+    @property
+    def _cells(self) -> Cells:
+        return self._enclosures
+
+    @property
+    def _ends(self) -> tuple[float, float]:
+        return self.at[0] / self.scale, self.at[-1] / self.scale
+
+    def on_ray(self) -> "TabulatedProfile":
+        """See `Profile.on_ray`."""
+        return replace(self, ray=True)
+
+    def _at(self, u: Real, ops: Arithmetic) -> Real:
+        return self._hermite.jet(u, ops).value
+
+    def _jet(self, u: Real, ops: Arithmetic) -> Jet:
+        return self._hermite.jet(u, ops)
+
+    def __repr__(self) -> str:
+        pieces = len(self.at) - 1
+        ray = ", ray=True" if self.ray else ""
+        return (
+            f"TabulatedProfile({pieces} piece{'s' * (pieces > 1)} from {self.at[0]:g} to"
+            f" {self.at[-1]:g}{ray})"
+        )
+
+
+def require_pieces(at: int, values: int, slopes: int) -> None:
+    """Refuse a table with too many numbers to be checked, or with some too few or too many."""
+    for name, size, expected in (("values", values, at), ("slopes", slopes, 2 * (at - 1))):
+        if not 2 <= at <= MOST_PIECES + 1:
+            raise ParameterError("number of at", at, f"2 to {MOST_PIECES + 1}")
+        if size != expected:
+            raise ParameterError(f"number of {name}", size, f"{expected}, for {at} of at")
+
+
+def _numbers(name: str, numbers: tuple[float, ...]) -> Array:
+    array = np.array(validation.numbers(name, numbers))
+    if np.abs(array).max(initial=0.0) > validation.MOST:
+        raise ParameterError(name, "some", f"numbers up to {validation.MOST:g}")
+    return array
+
+
+def _require_apart(at: Array) -> None:
+    length = float(at[-1] - at[0])
+    if not (np.diff(at) >= _CLOSEST * length).all() or not length > 0:
+        raise ParameterError("at", "some", "increasing, each by 2^-30 of the whole or more")
+    if np.abs(at).max() > _FARTHEST * length:
+        raise ParameterError("at", "some", "within 1,024 times their length of 0")
+
+
+def _enclosed(profile: Profile, ray: bool) -> EnclosedProfile:
+    """Return a profile with enclosures: the library's own, written as a formula, has them too."""
+    if isinstance(profile, EnclosedProfile):
+        return profile.on_ray() if ray else profile
+
+    def formula(u: Real, ops: Arithmetic) -> Real:
+        return profile.value(u * ops.constant(profile.feature), ops)
+
+    extent = 2 * max(map(abs, profile.knots)) / profile.feature
+    return FormulaProfile(formula, scale=profile.feature, extent=extent, ray=ray)
+
+
+def _fitted(profile: EnclosedProfile, error: float) -> Iterator[tuple[float, ...]]:
+    """Yield the numbers of a table: pieces are halved until they seem to be as close as asked."""
+    cells, last = profile._cells, profile._cells.limits[1]
+    low, high = settled(cells)
+    low, limits = (0.0, {high: last}) if profile.ray else (low, {low: cells.limits[0], high: last})
+    u = [low, *(k for k in cells.knots if low < k < high), high]
+
+    def value(u: float) -> float:
+        return limits[u] if u in limits else float(profile._at(np.asarray(u), FLOAT))
+
+    def slope(u: float) -> float:
+        return float(profile._jet(np.asarray(u), FLOAT).slope)
+
+    stack = []
+    for a, b in reversed(list(pairwise(u))):
+        inside = (b - a) * _BESIDE
+        stack.append((a, b, slope(a + inside), slope(b - inside)))
+    found: list[tuple[float, float, float, float]] = []
+    while stack:
+        a, b, start, end = stack.pop()
+        if len(found) + len(stack) >= MOST_PIECES:
+            raise ParameterError("tolerance", "so small that it takes over 256 pieces", "larger")
+        piece = Hermite(np.array([a, b]), np.array([value(a), value(b)]), np.array([[start, end]]))
+        tried = np.linspace(a, b, _TRIED)
+        missed = piece.jet(tried, FLOAT).value - profile._at(tried, FLOAT)
+        if np.abs(missed).max() <= error / 2:
+            found.append((a, b, start, end))
+        else:
+            middle = (a + b) / 2
+            stack += [(middle, b, slope(middle), end), (a, middle, start, slope(middle))]
+    at = [a for a, *_ in found] + [u[-1]]
+    slopes = np.array([pair for _, _, *pair in found])
+    before, after = np.append(0.0, slopes[:, 1]), np.append(slopes[:, 0], 0.0)
+    if profile.ray and abs(after[0]) > CORNER * np.abs(slopes).max():
+        before[0] = after[0]
+    # Only where φ has a corner has the table one; beyond the last end its slope is 0.
+    corner = np.isin(at, cells.corners)
+    after[-1] = before[-1] if corner[-1] else 0.0
+    slopes[:, 0] = np.where(corner, after, before)[:-1]
+    slopes[-1, 1] = after[-1]
+    yield tuple((np.array(at) * profile.scale).tolist())
+    yield tuple(value(u) for u in at)
+    yield tuple((slopes.ravel() / profile.scale).tolist())
+
+
+def _largest_difference(profile: EnclosedProfile, table: TabulatedProfile) -> float:
+    """Return an upper bound of how far apart two profiles are, from their enclosed slopes.
+
+    Between two points the difference is at most the mean of what it is there, and half of the
+    distance times the largest slope of the difference.
+    """
+    both = (profile, table)
+    edges = np.unique(np.concatenate([p._cells.edges * p.scale for p in both]))
+    steps = np.linspace(edges[:-1], edges[1:], _STEPS, endpoint=False, axis=1)
+    s = np.append(steps.ravel(), edges[-1])
+    middle, slopes = (s[1:] + s[:-1]) / 2, []
+    for p in both:
+        cell = np.searchsorted(p._cells.edges * p.scale, middle) - 1
+        slope = np.concatenate([[[0.0], [0.0]], p._cells.slope / p.scale, [[0.0], [0.0]]], axis=1)
+        slopes.append(slope[:, cell + 1])
+    (low, high), (least, most) = slopes
+    apart = np.abs(np.asarray(profile.value(s)) - np.asarray(table.value(s)))
+    steepest = np.maximum(high - least, most - low)
+    return float((apart[1:] + apart[:-1] + np.diff(s) * steepest).max() / 2)

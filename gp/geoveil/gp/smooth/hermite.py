@@ -1,0 +1,135 @@
+"""Cubics in pieces, given by values and slopes at the ends of each: evaluated, and enclosed.
+
+On a piece [a, b] with h = b − a, t = (u − a)/h and the slope of the chord d = (y_b − y_a)/h,
+φ = (1−t)y_a + ty_b + ht(1−t)((1−t)(m_a − d) − t(m_b − d)). Neighbours share a value, so φ is
+continuous whatever the numbers are. Its slope is a parabola on each piece, its curvature a line:
+what they do between two points is known from a few numbers.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
+from geoveil.gp.smooth.cells import Cells
+from geoveil.gp.smooth.jet import Jet
+
+Array = NDArray[np.float64]
+
+_ROUNDING = 1e-14
+"""Above the rounding of a dozen float operations, relative to the largest number among them."""
+_TIGHT = 0.005
+"""A cell is no longer than it takes for the slope to change by this part of the largest."""
+_CELLS = 1024
+"""Cells in all, about; a piece has at least `_FEW`, if its slope changes so much."""
+_FEW = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Hermite:
+    """A piecewise cubic.
+
+    Args:
+        knots: (n + 1,), increasing.
+        values: at the knots, (n + 1,).
+        slopes: at the start and the end of each piece, (n, 2).
+    """
+
+    knots: Array
+    values: Array
+    slopes: Array
+
+    def jet(self, u: Real, ops: Arithmetic) -> Jet:
+        """Return value, slope and curvature at a u between the first and the last knot."""
+        if ops is FLOAT:
+            piece = np.asarray(np.searchsorted(self.knots[1:-1], u, side="right"))
+            return _jet(u, *self._piece(piece))
+        # One piece more on either side than the rounded ends of the ball say.
+        first = int(np.searchsorted(self.knots, float(u.lower()))) - 2
+        last = int(np.searchsorted(self.knots, float(u.upper()))) + 1
+        found: Jet | None = None
+        for i in range(max(first, 0), min(last, len(self.slopes))):
+            a, b, *ends = (ops.constant(float(x)) for x in self._piece(i))
+            if not (u < a or u > b):
+                j = _jet(u, a, b, *ends)
+                found = j if found is None else _union(found, j)
+        # A ball around the first or the last knot may lie outside by its rounding.
+        assert found is not None
+        return found
+
+    def _piece(self, i: int | NDArray[np.intp]) -> tuple[Array, ...]:
+        return (
+            self.knots[:-1][i], self.knots[1:][i], self.values[:-1][i], self.values[1:][i],
+            self.slopes[:, 0][i], self.slopes[:, 1][i],
+        )  # fmt: skip
+
+    @property
+    def _controls(self) -> Array:
+        """The slope of each piece as a Bernstein polynomial, (3, n): it stays in their hull."""
+        a, b, ya, yb, ma, mb = self._piece(np.arange(len(self.slopes)))
+        return np.stack([ma, 3 * (yb - ya) / (b - a) - ma - mb, mb])
+
+    @property
+    def steepest(self) -> float:
+        """At least the largest slope, but for rounding, and at most a few times that."""
+        return float(np.abs(self._controls).max())
+
+    def cells(self) -> Cells:
+        """Return enclosures, certain in spite of all rounding."""
+        a, b, ya, yb, ma, mb = self._piece(np.arange(len(self.slopes)))
+        h = b - a
+        controls = self._controls
+        middle = controls[1]
+        still = (controls == 0).all(axis=0)  # exactly: there is nothing to round
+        # Of the slope; of the value it is so many times h.
+        size = (np.abs(ya) + np.abs(yb)) / h + np.abs(ma) + np.abs(mb)
+        loose = np.where(still, 0.0, 64 * _ROUNDING * size)
+        parts = np.ceil(np.ptp(controls, axis=0) / (_TIGHT * self.steepest))
+        parts = np.clip(parts, 1, max(_FEW, _CELLS // len(h))).astype(np.intp)
+        piece = np.repeat(np.arange(len(h)), parts)
+        step = np.arange(len(piece)) - np.repeat(np.cumsum(parts) - parts, parts)
+        low = a[piece] + h[piece] * (step / parts[piece])
+        edges = np.append(low, b[-1])
+        j, k = (_jet(u, *self._piece(piece)) for u in (edges[:-1], np.minimum(edges[1:], b[piece])))
+        length, margin = np.diff(edges), loose[piece]
+        mid = _jet((edges[1:] + edges[:-1]) / 2, *self._piece(piece)).slope
+        slope = _hull([j.slope, 2 * mid - (j.slope + k.slope) / 2, k.slope], margin)
+        value = _hull(
+            [j.value, j.value + length * j.slope / 3, k.value - length * k.slope / 3, k.value],
+            margin * h[piece],
+        )
+        # A piece that does not turn stays between its ends.
+        rising = (ma >= 0) & (middle > loose) & (mb >= 0)
+        falling = (ma <= 0) & (middle < -loose) & (mb <= 0)
+        between = np.clip(value, np.minimum(ya, yb)[piece], np.maximum(ya, yb)[piece])
+        value = np.where((rising | falling | still)[piece], between, value)
+        curvature = _hull([j.curvature, k.curvature], margin / h[piece])
+        before = np.append(0.0, mb)
+        after = np.append(ma, 0.0)
+        return Cells(
+            edges, value, slope, curvature,
+            tuple(self.knots[1:-1].tolist()),
+            tuple(self.knots[(before != after) & (self.knots != 0)].tolist()),
+            (float(self.values[0]), float(self.values[-1])),
+        )  # fmt: skip
+
+
+def _jet(u: Real, a: Real, b: Real, ya: Real, yb: Real, ma: Real, mb: Real) -> Jet:
+    h = b - a
+    t, d = (u - a) / h, (yb - ya) / h
+    start, end = ma - d, mb - d  # slopes against the chord
+    bend = start + end
+    return Jet(
+        (1 - t) * ya + t * yb + h * t * (1 - t) * ((1 - t) * start - t * end),
+        d + start - t * (2 * (bend + start) - 3 * t * bend),
+        (6 * t * bend - 2 * (bend + start)) / h,
+    )
+
+
+def _union(x: Jet, y: Jet) -> Jet:
+    return Jet(x.value.union(y.value), x.slope.union(y.slope), x.curvature.union(y.curvature))
+
+
+def _hull(numbers: list[Array], margin: Array) -> Array:
+    return np.stack([np.min(numbers, axis=0) - margin, np.max(numbers, axis=0) + margin])

@@ -1,0 +1,259 @@
+"""Profiles as data: certified from the numbers alone, whoever wrote them."""
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+import pytest
+from flint import fmpq
+
+from geoveil.gp import (
+    DebiasedLaplace,
+    FormulaProfile,
+    Gaussian,
+    GeoPrivacy,
+    Linear,
+    LipschitzMechanism,
+    ParameterError,
+    Radial,
+    Ramp,
+    SeededSource,
+    SmoothMechanism,
+    Smoothstep,
+    TabulatedProfile,
+    Threshold,
+    UnsupportedError,
+)
+from geoveil.gp.exact.ball import BALL
+
+UNIT = GeoPrivacy(1.0, per=1.0)
+WALK = FormulaProfile(lambda u, ops: ops.exp(-u), scale=1.5)
+BUMP = FormulaProfile(lambda u, ops: ops.exp(-u * u) * (1 + u / 2), scale=1.5, extent=5.0)
+TENT = FormulaProfile(lambda u, ops: ops.maximum(1 - ops.absolute(u), ops.constant(0)), scale=3.0)
+CAPPED = FormulaProfile(lambda u, ops: u, scale=2.0, extent=1.0)
+PROFILES = [WALK.on_ray(), BUMP, TENT, CAPPED, Ramp(5.0), Smoothstep(7.0), Gaussian(3.0)]
+NAMES = ["walk", "bump", "tent", "capped", "ramp", "smoothstep", "bell"]
+
+
+def wild(seed: int, pieces: int = 12, first: float = -250.0) -> TabulatedProfile:
+    """A table that nobody fitted to anything: turns, corners, a flat piece, far from 0."""
+    rng = np.random.default_rng(seed)
+    at = first + np.cumsum(rng.uniform(0.4, 3.0, pieces + 1))
+    values, slopes = rng.normal(size=pieces + 1), 3 * rng.normal(size=(pieces, 2))
+    values[5], slopes[4] = values[4], 0.0
+    slopes[6, 1] = slopes[7, 0]
+    return TabulatedProfile(tuple(at), tuple(values), tuple(slopes.ravel()))
+
+
+def exactly(table: TabulatedProfile, s: float) -> tuple[Fraction, Fraction, Fraction]:
+    """The cubic on its piece, from its four conditions solved in fractions: φ, φ', φ''."""
+    i = min(max(int(np.searchsorted(table.at, s, side="right")) - 1, 0), len(table.at) - 2)
+    a, b, ya, yb = map(Fraction, (*table.at[i : i + 2], *table.values[i : i + 2]))
+    ma, mb = map(Fraction, table.slopes[2 * i : 2 * i + 2])
+    h, d = b - a, Fraction(s) - a
+    # y = ya + ma d + p d² + q d³ with y(h) = yb, y'(h) = mb
+    q = (mb * h + ma * h - 2 * (yb - ya)) / h**3
+    p = (yb - ya - ma * h - q * h**3) / h**2
+    return ya + d * (ma + d * (p + d * q)), ma + d * (2 * p + 3 * q * d), 2 * p + 6 * q * d
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_enclosures_hold_for_every_number_in_them(seed):
+    table = wild(seed)
+    cells, scale = table._cells, table.scale
+    tightest = 0.0
+    for j in range(0, len(cells.edges) - 1, 61):
+        for share in (0.0, 0.31, 0.5, 0.9, 1.0):
+            u = float(cells.edges[j] + share * (cells.edges[j + 1] - cells.edges[j]))
+            u = min(max(u, float(cells.edges[j])), float(np.nextafter(cells.edges[j + 1], -1e9)))
+            for found, bounds, power in zip(
+                exactly(table, u * scale), (cells.value, cells.slope, cells.curvature),
+                range(3), strict=True,
+            ):  # fmt: skip
+                assert bounds[0][j] <= found * Fraction(scale) ** power <= bounds[1][j]
+            tightest = max(tightest, abs(float(exactly(table, u * scale)[1])))
+    s = np.linspace(table.at[0], table.at[-1], 100_001)
+    seen = np.abs(table.value(s + 1e-6) - table.value(s - 1e-6)).max() / 2e-6
+    assert tightest <= table.lipschitz <= 1.01 * seen
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_floats_and_balls_are_the_cubic(seed):
+    table = wild(seed)
+    s = np.random.default_rng(seed).uniform(table.at[0], table.at[-1], 12)
+    for x in (*s.tolist(), *table.at[1:-1]):
+        value, _, curvature = exactly(table, x)
+        assert float(table.value(np.asarray(x))) == pytest.approx(float(value), abs=1e-11)
+        ball = table.value(BALL.private(x), BALL)
+        assert ball.contains(fmpq(value.numerator, value.denominator))
+        if x not in table.at:
+            ball = table._jet(BALL.private(x) / BALL.constant(table.scale), BALL).curvature
+            scaled = curvature * Fraction(table.scale) ** 2
+            assert ball.contains(fmpq(scaled.numerator, scaled.denominator))
+    outside = (table.at[0] - 5, table.at[-1] + 5)
+    assert [float(table.value(np.asarray(x))) for x in outside] == [
+        table.values[0], table.values[-1],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("reach", [0.0, 4.0])
+@pytest.mark.parametrize("growth", ["exponential", "linear"])
+def test_the_smooth_bound_is_one_and_hardly_more(seed, reach, growth):
+    table, beta = wild(seed, first=-8.0), 0.3
+    y = np.linspace(table.at[0], table.at[-1], 20_001 if reach == 0 else 3_001)
+    if reach == 0:
+        steepest = np.abs(table.value(y + 1e-6) - table.value(y - 1e-6)) / 2e-6 * 0.999
+    else:
+        gap, rise = (np.abs(z[:, None] - z) for z in (y, table.value(y)))
+        chord = np.divide(rise, gap, out=np.zeros_like(gap), where=(gap > 0) & (gap <= reach))
+        steepest = chord.max(axis=1)
+    s = np.linspace(table.at[0] - 4, table.at[-1] + 4, 101)
+    bound = table.smooth_bound(s, beta, growth=growth, reach=reach)
+    away = beta * np.abs(s[:, None] - y)
+    brute = (steepest * (np.exp(-away) if growth == "exponential" else 1 / (1 + away))).max(axis=1)
+    assert (bound >= brute * (1 - 1e-9)).all()
+    # The brute force sees chords between some points only, and misses the steepest.
+    assert (bound <= brute * (1.02 if reach == 0 else 1.15)).all()
+
+
+@pytest.mark.parametrize("profile", PROFILES, ids=NAMES)
+@pytest.mark.parametrize("tolerance", [1e-2, 1e-5])
+def test_a_table_is_as_close_as_it_says(profile, tolerance):
+    table = TabulatedProfile.of(profile, tolerance)
+    s = profile.feature * np.linspace(-40, 40, 400_001)
+    low, high = profile.bounds
+    assert np.abs(table.value(s) - profile.value(s)).max() <= tolerance * (high - low)
+    assert table.lipschitz == pytest.approx(profile.lipschitz, rel=0.02)
+    assert len(table.at) <= 100
+
+
+@pytest.mark.parametrize("profile", PROFILES, ids=NAMES)
+def test_a_table_has_corners_where_the_profile_has(profile):
+    def refused(p: Any) -> bool:
+        try:
+            p.debiased_range(1.0)
+        except UnsupportedError:
+            return True
+        return False
+
+    assert refused(TabulatedProfile.of(profile)) == refused(profile)
+
+
+def test_a_cubic_step_is_its_own_table():
+    step, query = Smoothstep(7.0), Threshold(0.0, 7.0, "smoothstep")
+    table = TabulatedProfile.of(step)
+    assert len(table.at) == 2
+    own = DebiasedLaplace(Linear(table, direction=1.0), UNIT)
+    known = DebiasedLaplace(query, UNIT)
+    x, y = np.linspace(-6, 6, 25), np.linspace(-0.1, 1.1, 31)[:, None]
+    assert own.variance(x) == pytest.approx(known.variance(x), rel=1e-9)
+    assert own.log_density(y, x) == pytest.approx(known.log_density(y, x), abs=1e-6)
+    assert own.range == pytest.approx(known.range, rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", [DebiasedLaplace, LipschitzMechanism, SmoothMechanism])
+def test_a_formula_and_its_table_have_the_same_reports(kind):
+    near = Radial(WALK, center=(0.0, 0.0))
+    own, tabulated = kind(near, UNIT), kind(near.tabulated(), UNIT)
+    x = np.random.default_rng(4).normal(size=(50, 2), scale=3.0)
+    assert tabulated.variance(x) == pytest.approx(own.variance(x), rel=1e-3)
+
+
+def test_a_table_of_a_distance_begins_at_the_centre():
+    table = TabulatedProfile((1.0, 2.0), (1.0, 0.0), (-1.0, -1.0))
+    query = Radial(table, center=(0.0, 0.0))
+    assert query.profile.at == (0.0, 1.0, 2.0)
+    assert query.value([[0.5, 0.0], [0.0, 1.5], [9.0, 9.0]]).tolist() == [1.0, 0.5, 0.0]
+    through = TabulatedProfile((-3.0, 0.0, 2.0), (0.0, 1.0, 0.0), (0.0, 0.5, -0.5, -0.5))
+    assert through.on_ray().at == (0.0, 2.0)
+    most = TabulatedProfile(
+        tuple(map(float, range(1, 258))), (0.0, 1.0) * 128 + (0.0,), (0.0,) * 512
+    )
+    with pytest.raises(ParameterError, match="number of at"):
+        most.on_ray()
+    with pytest.raises(ParameterError, match="never negative"):
+        TabulatedProfile((-3.0, 2.0), (0.0, 1.0), (0.0, 0.0)).on_ray()
+
+
+HOSTILE = {
+    "no numbers": {"at": (), "values": (), "slopes": ()},
+    "one number": {"at": (0.0,), "values": (0.0,), "slopes": ()},
+    "a value too few": {"values": (0.0, 1.0)},
+    "a slope too few": {"slopes": (0.0, 1.0, 1.0)},
+    "NaN": {"values": (0.0, math.nan, 1.0)},
+    "an infinite slope": {"slopes": (0.0, math.inf, 1.0, 0.0)},
+    "text": {"values": "abc"},
+    "falling": {"at": (0.0, 2.0, 1.0)},
+    "twice the same": {"at": (0.0, 1.0, 1.0)},
+    "too close": {"at": (0.0, 1e-12, 1.0)},
+    "too far out": {"at": (1e9, 1e9 + 1, 1e9 + 2)},
+    "an overflow": {"at": (-1.7e308, 0.0, 1.7e308)},
+    "huge values": {"values": (0.0, 1e60, 0.0)},
+    "a cliff": {"at": (0.0, 1e-40, 2e-40), "values": (0.0, 1e40, 0.0)},
+    "constant": {"values": (1.0, 1.0, 1.0), "slopes": (0.0, 0.0, 0.0, 0.0)},
+    "too many": {
+        "at": tuple(map(float, range(258))),
+        "values": (0.0, 1.0) * 129,
+        "slopes": (0.0,) * 514,
+    },
+}
+
+
+@pytest.mark.parametrize("changes", HOSTILE.values(), ids=HOSTILE.keys())
+def test_a_hostile_table_is_refused(changes):
+    sound = {"at": (0.0, 1.0, 2.0), "values": (0.0, 1.0, 0.5), "slopes": (0.0, 1.0, 1.0, 0.0)}
+    TabulatedProfile(**sound)
+    with pytest.raises(ParameterError):
+        TabulatedProfile(**(sound | changes))
+
+
+def test_what_an_overshoot_hides_is_found():
+    """Between knots the cubic is 50 times as steep as its chords and its slopes at the ends say."""
+    table = TabulatedProfile((0.0, 1.0, 2.0), (0.0, 0.0, 1.0), (100.0, 100.0, 1.0, 0.0))
+    s = np.linspace(0, 2, 200_001)
+    steepest = np.abs(np.gradient(table.value(s), s)).max()
+    assert steepest > 49
+    assert steepest <= table.lipschitz * (1 + 1e-6)
+    low, high = table.bounds
+    assert low <= table.value(s).min() < -9
+    assert high >= table.value(s).max() > 9
+
+
+def test_a_table_is_what_makes_it():
+    table = wild(1)
+    assert replace(table, ray=False) == table
+    assert hash(replace(table)) == hash(table)
+    assert repr(table).startswith("TabulatedProfile(12 pieces from ")
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_release_is_the_rounded_ideal_output(seed):
+    """The table evaluated once more, in mpmath, for the very bits that the release draws."""
+    table = TabulatedProfile.of(BUMP)
+    x, mechanism = 0.7, DebiasedLaplace(Linear(table, direction=1.0), UNIT)
+    with mp.workdps(60):
+        numerator = SeededSource(seed).bits(128)
+        u = (mp.mpf(numerator) + mp.mpf(1) / 2) / mp.mpf(2) ** 128
+        noise = mp.log(2 * u) if u < 0.5 else -mp.log(2 * (1 - u))
+        v = mp.mpf(x) + noise
+        if not table.at[0] < v < table.at[-1]:
+            ideal = mp.mpf(table.values[0 if v < 0 else -1])
+        else:
+            i = int(np.searchsorted(table.at, float(v))) - 1
+            a, b, ya, yb = map(mp.mpf, (*table.at[i : i + 2], *table.values[i : i + 2]))
+            ma, mb = map(mp.mpf, table.slopes[2 * i : 2 * i + 2])
+            t, h = (v - a) / (b - a), b - a
+            value = (
+                (1 + 2 * t) * (1 - t) ** 2 * ya + t * (1 - t) ** 2 * h * ma
+                + t**2 * (3 - 2 * t) * yb + t**2 * (t - 1) * h * mb
+            )  # fmt: skip
+            bend = (
+                (12 * t - 6) * ya / h**2 + (6 * t - 4) * ma / h
+                + (6 - 12 * t) * yb / h**2 + (6 * t - 2) * mb / h
+            )  # fmt: skip
+            ideal = value - bend
+        assert abs(mechanism.release(x, SeededSource(seed)) - ideal / mechanism.step) <= 0.5 + 1e-9
