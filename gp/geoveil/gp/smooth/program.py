@@ -13,7 +13,7 @@ real number and not to some precision.
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import pairwise
@@ -173,12 +173,14 @@ class Recorder(OneVariable):
         x = expression(x)
         if len(branches) != len(edges) + 1:
             raise ValueError(f"piecewise with {len(edges)} edges and {len(branches)} pieces")
+        # A piece is taken down as a function, which no number that is known now may enter.
+        v = Expression("variable") if x.name == "constant" else x
         if not edges:
             return expression(branches[0](x))
         pieces = Pieces(
             tuple(_program(expression(edge), None, "an edge of ops.piecewise") for edge in edges),
             tuple(
-                _program(expression(branch(x)), x, "a piece of ops.piecewise")
+                _program(expression(branch(v)), v, "a piece of ops.piecewise")
                 for branch in branches
             ),
         )
@@ -205,8 +207,6 @@ class Program:
 
     steps: tuple[tuple[str, tuple[int, ...], tuple[Any, ...]], ...]
     """(name, inputs, details): number k is the result of step k, number 0 the variable."""
-    name: str = field(default="", compare=False, repr=False)
-    """Of the function that was recorded."""
 
     def __call__(self, u: Real, ops: Arithmetic) -> Real:
         """Return φ(u)."""
@@ -304,11 +304,10 @@ def recorded(formula: Formula) -> Program:
     if isinstance(formula, Program):
         return formula
     u = Expression("variable")
-    name = getattr(formula, "__name__", type(formula).__name__)
-    return _program(expression(formula(u, RECORDER)), u, "the formula", name)
+    return _program(expression(formula(u, RECORDER)), u, "the formula")
 
 
-def _program(result: Expression, variable: Expression | None, what: str, name: str = "") -> Program:
+def _program(result: Expression, variable: Expression | None, what: str) -> Program:
     """Return the operations that lead from a variable to a result, each of them once."""
     number = {} if variable is None else {variable: 0}
     steps: dict[Any, int] = {}
@@ -329,4 +328,4 @@ def _program(result: Expression, variable: Expression | None, what: str, name: s
         else:
             step = (node.name, tuple(number[one] for one in node.inputs), node.details)
             number[node] = steps.setdefault(step, len(steps) + 1)
-    return Program(tuple(steps), name)
+    return Program(tuple(steps))

@@ -5,7 +5,8 @@ and curvature come from it by the chain rule, its smooth bound from enclosures t
 intervals, and its exact release from the same operations in ball arithmetic.
 """
 
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -17,7 +18,7 @@ from geoveil.gp.exact.ball import BALL, working_precision
 from geoveil.gp.queries.profiles.enclosed import EnclosedProfile
 from geoveil.gp.smooth.cells import Cells, enclose
 from geoveil.gp.smooth.jet import FLOAT_JETS, Jet, enclosure, jet
-from geoveil.gp.smooth.program import Formula, recorded
+from geoveil.gp.smooth.program import Formula, Program, recorded
 
 _FLOAT_ERROR = 1e-6
 """Error of float64 that is no reason to refuse a formula, relative to its range."""
@@ -58,10 +59,11 @@ class FormulaProfile(EnclosedProfile):
         True
     """
 
-    formula: Formula
+    formula: Formula = field(compare=False)
     scale: float
     extent: float = 256.0
     ray: bool = False
+    _program: Program = field(init=False)
 
     def __post_init__(self) -> None:
         if not callable(self.formula):
@@ -71,7 +73,8 @@ class FormulaProfile(EnclosedProfile):
         if not isinstance(self.ray, bool):
             raise ParameterError("ray", self.ray, "True or False")
         try:  # a formula that does not qualify is refused here
-            object.__setattr__(self, "formula", recorded(self.formula))
+            if not hasattr(self, "_program"):
+                object.__setattr__(self, "_program", recorded(self.formula))
             self._require_floats(self._cells)
         except GeoVeilError:
             raise
@@ -83,7 +86,7 @@ class FormulaProfile(EnclosedProfile):
         j = self._jet(cells.edges, FLOAT)
         value = np.broadcast_to(np.asarray(j.value, dtype=np.float64), cells.edges.shape)
         with working_precision(_PRECISION):
-            exact = [float(self.formula(BALL.private(u), BALL).mid()) for u in cells.edges]
+            exact = [float(self._program(BALL.private(u), BALL).mid()) for u in cells.edges]
         wrong = ~(np.abs(value - exact) <= _FLOAT_ERROR * np.ptp(exact))
         wrong |= ~np.isfinite(np.broadcast_to(j.slope, cells.edges.shape))
         if wrong.any():
@@ -96,11 +99,14 @@ class FormulaProfile(EnclosedProfile):
 
     @property
     def _cells(self) -> Cells:
-        return _enclosed(self.formula, self.extent, self.ray)
+        return _enclosed(self._program, self.extent, self.ray)
 
     def on_ray(self) -> "FormulaProfile":
         """See `Profile.on_ray`."""
-        return replace(self, ray=True)
+        profile = copy(self)  # which does not call the formula again
+        object.__setattr__(profile, "ray", True)
+        profile.__post_init__()
+        return profile
 
     @property
     def _ends(self) -> tuple[float, float]:
@@ -109,19 +115,20 @@ class FormulaProfile(EnclosedProfile):
     def _at(self, u: Real, ops: Arithmetic) -> Real:
         # A number may overflow on the way, or belong to a piece that is not taken.
         with np.errstate(all="ignore"):
-            return self.formula(u, ops)
+            return self._program(u, ops)
 
     def _jet(self, u: Real, ops: Arithmetic) -> Jet:
         if ops is not FLOAT:
-            return enclosure(self.formula, u)[0]
+            return enclosure(self._program, u)[0]
         with np.errstate(all="ignore"):
-            return jet(self.formula(Jet(u, 1.0, 0.0), FLOAT_JETS))
+            return jet(self._program(Jet(u, 1.0, 0.0), FLOAT_JETS))
 
     def __repr__(self) -> str:
-        name, ray = recorded(self.formula).name, ", ray=True" if self.ray else ""
+        name = getattr(self.formula, "__name__", type(self.formula).__name__)
+        ray = ", ray=True" if self.ray else ""
         return f"FormulaProfile({name}, scale={self.scale:g}, extent={self.extent:g}{ray})"
 
 
 @lru_cache(maxsize=64)
-def _enclosed(formula: Formula, extent: float, ray: bool) -> Cells:
-    return enclose(formula, 0.0 if ray else -extent, extent)
+def _enclosed(program: Program, extent: float, ray: bool) -> Cells:
+    return enclose(program, 0.0 if ray else -extent, extent)
