@@ -2,8 +2,8 @@
 
 A device runs a scenario on a state directory and talks to a collector in the parent over a pair of
 sockets. Everything that it does outside its own memory is a numbered point: each SQL statement that
-is no SELECT, each flush to the disk, each request and each answer. `Lab.run(kill_at=n)` kills it
-with SIGKILL at the n-th, so that all points can be tried one after the other.
+does more than read, each flush to the disk, each request and each answer. `Lab.run(kill_at=n)`
+kills it with SIGKILL at the n-th, so that all points can be tried one after the other.
 
 The parent has no threads, as it forks.
 """
@@ -186,12 +186,12 @@ class Points:
     def instrument(self) -> None:
         """Make points of what the client does on the disk: statements, flushes and marks.
 
-        Not of a SELECT: it leaves the disk as the statement before it did.
+        Not of what only reads: it leaves the disk as the statement before it did.
         """
         connect, sync, note = state_file._connect, state_file._sync, Mark.note
 
         def execute(statement: str) -> None:
-            if not statement.lstrip().startswith("SELECT"):
+            if statement.split()[0] not in ("SELECT", "END") and statement != "BEGIN":
                 self.reach()
 
         def traced(path: Path) -> Any:

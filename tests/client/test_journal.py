@@ -338,3 +338,19 @@ def test_no_operation_is_left_out_above() -> None:
     assert {name for name in vars(Journal) if not name.startswith("_")} == {
         *OPERATIONS, "durable", "close"
     }  # fmt: skip
+
+
+def test_what_is_admitted_is_told_from_one_state(tmp_path: Path) -> None:
+    """Another process that answers in between is seen whole or not at all."""
+    journal, other = Journal(tmp_path / "state"), Journal(tmp_path / "state")
+    spent: list[int] = []
+
+    def permit(book_of: Any) -> None:
+        record(other, made())
+        spent.append(len(list(book_of("household income", "dollar").spendings())))
+
+    assert journal.admit("income", 0, permit, BOUNDS) is None
+    assert spent == [0]
+    assert journal.admit("income", 0, permit, BOUNDS) is not None
+    for one in (journal, other):
+        one.close()

@@ -86,23 +86,17 @@ class StateFile:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Use the connection; several statements may see several states."""
-        with self._lock, self._translated():
-            yield self._open()
+        """Use the connection to read: all of the block sees one state."""
+        with self._transaction("BEGIN") as connection:
+            yield connection
+            connection.execute("END")
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """Use the connection in one transaction: all of the block is kept, or nothing."""
-        with self.reading() as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield connection
-                commits = commit(connection)
-            except BaseException:
-                # A failed COMMIT may have rolled back by itself.
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
+        with self._transaction("BEGIN IMMEDIATE") as connection:
+            yield connection
+            commits = commit(connection)
             if self._path is not None:
                 self._commits = commits
                 with suppress(OSError):  # an older mark is one as well
@@ -123,8 +117,8 @@ class StateFile:
             except FileNotFoundError:
                 return  # the last connection closed, and left everything on the disk
         if written > _CHECKPOINT_BYTES:
-            with self.reading() as connection:
-                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            with self._lock, self._translated():
+                self._open().execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def close(self) -> None:
         """Close the connection; a later use opens another. In memory, forget everything."""
@@ -142,8 +136,21 @@ class StateFile:
             self._inode = path.stat().st_ino
         except (OSError, sqlite3.Error) as error:
             raise JournalError(str(path.parent), str(error)) from error
-        with self.reading():
-            pass  # it has been opened, and checked
+        with self._lock, self._translated():
+            self._open()
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
+        with self._lock, self._translated():
+            connection = self._open()
+            connection.execute(begin)
+            try:
+                yield connection
+            except BaseException:
+                # A failed COMMIT may have rolled back by itself.
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
 
     def _open(self) -> sqlite3.Connection:
         if self._path is None:
