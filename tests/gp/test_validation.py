@@ -9,6 +9,7 @@ import math
 import pickle
 import traceback
 from collections.abc import Callable
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -403,3 +404,28 @@ def test_numbers_of_any_kind_are_numbers(kind: Any) -> None:
         ).release(0.3, SeededSource(5))
     assert RAMP.smooth_bound(0.0, one) == RAMP.smooth_bound(0.0, 1.0)
     assert privacy.scaled(one) == UNIT
+
+
+@pytest.mark.parametrize(
+    "x", [2**53 + 1, [2**53 + 1], np.int64(2**53 + 1), np.uint64(2**64 - 1), 2**70 + 1]
+)
+def test_a_point_that_no_double_holds_is_refused(x: Any) -> None:
+    """Rounded, two points 1 apart may be 2 apart: ε would double."""
+    mechanism = LipschitzMechanism(Threshold(2.0**53, 2.0), UNIT)
+    for use in (mechanism.release, mechanism.query.value, mechanism.variance):
+        with pytest.raises(PrivateValueError, match="that a double holds exactly") as caught:
+            use(x)
+        assert "9007" not in str(caught.value)
+    assert isinstance(mechanism.release(2**53 + 2, SeededSource(1)), int)
+
+
+@pytest.mark.parametrize("number", [Fraction(1, 3), Fraction(2, 3), Decimal("0.1")])
+def test_a_guarantee_is_rounded_to_the_private_side(number: Any) -> None:
+    privacy = GeoPrivacy(number, per=number)
+    assert Fraction(privacy.epsilon) <= Fraction(number) <= Fraction(privacy.per)
+    assert Fraction(LocalPrivacy(number).epsilon) <= Fraction(number)
+
+
+def test_an_integer_that_no_double_holds_is_no_parameter() -> None:
+    with pytest.raises(ParameterError, match="that a double holds exactly"):
+        Threshold(at=2**53 + 1, width=2.0)

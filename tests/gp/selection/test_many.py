@@ -26,8 +26,8 @@ from geoveil.gp.selection.many import (
     noisy_argmax,
     random_words,
     weighted_indices,
-    widened,
 )
+from geoveil.gp.selection.permute_and_flip import exponential_enclosure
 from geoveil.gp.selection.smooth_argmax import exact_argmax
 
 ALPHA = 1e-6
@@ -150,20 +150,19 @@ def test_noise_that_is_close_or_unresolved_is_decided_by_balls() -> None:
         assert places == list(range(len(uniforms)))
         return 1
 
-    def noise(u: np.ndarray, _: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return widened(-np.log(u))
-
     middle, least = 1 << 63, 0
-    clear = noisy_argmax(1, np.zeros(2), noise, decide, Scripted(middle, 0, 1 << 60, 0))
+    clear = noisy_argmax(
+        1, np.zeros(2), exponential_enclosure, decide, Scripted(middle, 0, 1 << 60, 0)
+    )
     assert (clear.tolist(), asked) == ([1], [])
     for pair in ([middle, middle + 1], [middle, least]):
         script = Scripted(pair[0], 5, pair[1], 7)
-        assert noisy_argmax(1, np.zeros(2), noise, decide, script).tolist() == [1]
+        assert noisy_argmax(1, np.zeros(2), exponential_enclosure, decide, script).tolist() == [1]
         assert asked.pop() == [(pair[0] << 64) + 5, (pair[1] << 64) + 7]
     # Of four outcomes only those that may win are looked at.
     far = np.array([0.0, 0.0, 3.0, 0.0])
     script = Scripted(middle, 0, middle + 1, 0, middle, 0, 3 << 62, 0)
-    assert noisy_argmax(1, far, noise, decide, script).tolist() == [1]
+    assert noisy_argmax(1, far, exponential_enclosure, decide, script).tolist() == [1]
     assert len(asked.pop()) == 2
 
 

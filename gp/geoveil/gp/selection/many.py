@@ -22,8 +22,8 @@ Array = NDArray[np.float64]
 Words = NDArray[np.uint64]
 Indices = NDArray[np.int64]
 
-Enclosure: TypeAlias = Callable[[Array, Array], tuple[Array, Array]]
-"""Encloses noise given U and 1 − U in float64, each within 2^-50 of itself."""
+Enclosure: TypeAlias = Callable[[Words], tuple[Array, Array]]
+"""Encloses noise given two words of each U, shape (..., 2); see `uniform`."""
 Decide: TypeAlias = Callable[[Sequence[int], Sequence[LazyUniform]], int]
 """Finds, in balls, which of several outcomes won, given their uniform numbers; a place in them."""
 
@@ -71,9 +71,19 @@ def widened(z: Array) -> tuple[Array, Array]:
     return z - slack, z + slack
 
 
-def unknown(u: Array, _: Array) -> tuple[Array, Array]:
+def uniform(words: Words) -> Array:
+    """Return U by two words each, within 2^-50 of itself; 1 − U by the words' complement.
+
+    Args:
+        words: shape (..., 2), the leading one neither 0 nor the largest.
+    """
+    parts = words.astype(np.float64)
+    return np.asarray((parts[..., 0] + (parts[..., 1] + 0.5) * 2.0**-_WORD) * 2.0**-_WORD)
+
+
+def unknown(words: Words) -> tuple[Array, Array]:
     """Return bounds that leave everything open: all outcomes are compared in balls."""
-    return np.full_like(u, -np.inf), np.full_like(u, np.inf)
+    return np.full(words.shape[:-1], -np.inf), np.full(words.shape[:-1], np.inf)
 
 
 def exponential_bounds(least: Array, most: Array) -> tuple[Array, Array]:
@@ -169,7 +179,7 @@ def contests(
     for start in range(0, size, step):
         rows = min(step, size - start)
         words = random_words(source, 2 * rows * outcomes).reshape(rows, outcomes, 2)
-        low, high = noise(_uniform(words), _uniform(~words))
+        low, high = noise(words)
         low -= behind * (1 + _SLACK)
         high -= behind * (1 - _SLACK)
         slack = _SLACK * (np.abs(low) + np.abs(high))
@@ -192,7 +202,9 @@ def contenders(low: Array, high: Array, *, places: int = 1, least: int = 1) -> N
         least: mark at least so many, the ones of the largest bounds, if there are as many.
     """
     # The `places`-th largest of the lower bounds.
-    floor = np.partition(low, -places, axis=1)[:, -places, None]
+    floor = low.max(axis=1, keepdims=True)
+    if places > 1:
+        floor = np.partition(low, -places, axis=1)[:, -places, None]
     possible = np.asarray(high >= floor)
     if least > 1:
         most = min(least, high.shape[1])
@@ -204,9 +216,3 @@ def contenders(low: Array, high: Array, *, places: int = 1, least: int = 1) -> N
 def uniforms(source: RandomSource, words: Words, places: Sequence[int]) -> list[LazyUniform]:
     """Return the uniform numbers of some outcomes of a draw, given its words, (m, 2)."""
     return [Continued(source, words[place].tolist()) for place in places]
-
-
-def _uniform(words: Words) -> Array:
-    """Return the middle of what two words say of a number in (0, 1)."""
-    parts = words.astype(np.float64)
-    return np.asarray((parts[..., 0] + (parts[..., 1] + 0.5) * 2.0**-_WORD) * 2.0**-_WORD)

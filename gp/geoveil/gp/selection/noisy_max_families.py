@@ -14,7 +14,7 @@ from geoveil.gp.noise.laplace import Laplace
 from geoveil.gp.selection.base import Array
 from geoveil.gp.selection.draw import ball
 from geoveil.gp.selection.laplace_maximum import laplace_maximum
-from geoveil.gp.selection.many import Enclosure, widened
+from geoveil.gp.selection.many import Enclosure, Words, uniform, widened
 from geoveil.gp.selection.permute_and_flip import (
     exponential_enclosure,
     exponential_noise,
@@ -41,12 +41,13 @@ def _softmax(gaps: Array) -> Array:
     return np.asarray(weights / weights.sum())
 
 
-def laplace_enclosure(u: Array, t: Array) -> tuple[Array, Array]:
-    """Enclose Laplace noise of scale 1; see `many.Enclosure`."""
+def _laplace_enclosure(words: Words) -> tuple[Array, Array]:
+    u, t = uniform(words), uniform(~words)
     return widened(np.where(u < t, 1.0, -1.0) * np.log(2 * np.minimum(u, t)))
 
 
-def _gumbel_enclosure(u: Array, t: Array) -> tuple[Array, Array]:
+def _gumbel_enclosure(words: Words) -> tuple[Array, Array]:
+    u, t = uniform(words), uniform(~words)
     # Whichever of U and 1 − U is the smaller is known to more digits.
     half = np.minimum(t, 0.5)
     return widened(-np.log(np.where(u < t, -np.log(u), -np.log1p(-half))))
@@ -58,12 +59,12 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             exponential_noise, exponential_enclosure, lambda gaps: first_heads(np.exp(-gaps))
         ),
         "laplace": Family(
-            lambda uniform: Laplace().quantile(ball(uniform), BALL),
-            laplace_enclosure,
+            lambda drawn: Laplace().quantile(ball(drawn), BALL),
+            _laplace_enclosure,
             laplace_maximum,
         ),
         "gumbel": Family(
-            lambda uniform: -BALL.log(-BALL.log(ball(uniform))), _gumbel_enclosure, _softmax
+            lambda drawn: -BALL.log(-BALL.log(ball(drawn))), _gumbel_enclosure, _softmax
         ),
     }
 )

@@ -10,7 +10,7 @@ from geoveil.gp.exact.bits import LazyUniform, RandomSource
 from geoveil.gp.selection.base import Array
 from geoveil.gp.selection.draw import ball
 from geoveil.gp.selection.global_sensitivity import GlobalSelection
-from geoveil.gp.selection.many import Indices, widened
+from geoveil.gp.selection.many import Indices, Words, uniform, widened
 from geoveil.gp.selection.scores import Utilities
 
 _X, _W = np.polynomial.legendre.leggauss(16)
@@ -52,14 +52,14 @@ class PermuteAndFlip(GlobalSelection):
         return self._draw_noisy(scores, size, exponential_enclosure, exponential_noise, source)
 
 
-def exponential_enclosure(u: Array, _: Array) -> tuple[Array, Array]:
+def exponential_enclosure(words: Words) -> tuple[Array, Array]:
     """Enclose exponential noise; see `many.Enclosure`."""
-    return widened(-np.log(u))
+    return widened(-np.log(uniform(words)))
 
 
-def exponential_noise(uniform: LazyUniform) -> Real:
+def exponential_noise(drawn: LazyUniform) -> Real:
     """Enclose the same noise in balls."""
-    return -ball(uniform).log()
+    return -ball(drawn).log()
 
 
 def first_heads(q: Array) -> Array:

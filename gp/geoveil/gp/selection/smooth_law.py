@@ -13,7 +13,7 @@ from geoveil.gp.exact.bits import LazyUniform
 from geoveil.gp.noise.base import Array, Noise
 from geoveil.gp.selection.draw import ball
 from geoveil.gp.selection.laplace_log_normal import LaplaceLogNormal
-from geoveil.gp.selection.many import Enclosure, unknown, widened
+from geoveil.gp.selection.many import Enclosure, Words, uniform, unknown, widened
 from geoveil.gp.selection.one_sided import OneSidedNoise
 from geoveil.gp.selection.tail_table import tail_table
 
@@ -62,19 +62,18 @@ def one_sided_law(noise: OneSidedNoise) -> Law:
     """Return the law of noise that is never negative."""
     magnitude = noise.certified_magnitude
 
-    def certified(_: Array, t: Array) -> tuple[Array, Array]:
-        assert magnitude is not None
-        return widened(magnitude(t))
-
-    def tabulated(_: Array, t: Array) -> tuple[Array, Array]:
-        return tail_table(noise, 1.0).enclose(t)
+    def enclosure(words: Words) -> tuple[Array, Array]:
+        tail = uniform(~words)
+        if magnitude is None:
+            return tail_table(noise, 1.0).enclose(tail)
+        return widened(magnitude(tail))
 
     return Law(
         noise.logpdf,
         noise.log_cdf,
         noise.survival,
         by_quantile(lambda p: noise.quantile(p, BALL)),
-        tabulated if magnitude is None else certified,
+        enclosure,
         _CLOSE if magnitude is None else 1,
         nonnegative=True,
         knees=noise.knees,
@@ -89,7 +88,8 @@ def two_sided_law(noise: Noise) -> Law:
         with np.errstate(divide="ignore"):  # a tail below the least double
             return np.where(z > 0, np.log1p(-tail), np.log(tail))
 
-    def tabulated(u: Array, t: Array) -> tuple[Array, Array]:
+    def tabulated(words: Words) -> tuple[Array, Array]:
+        u, t = uniform(words), uniform(~words)
         low, high = tail_table(noise, 0.5).enclose(np.minimum(u, t))
         left = u < t
         return np.where(left, -high, low), np.where(left, -low, high)
@@ -114,7 +114,7 @@ def two_sided_law(noise: Noise) -> Law:
 
 def by_quantile(quantile: Callable[[Real], Real]) -> Callable[[LazyUniform], Real]:
     """Return Z as a function of a uniform number, given its quantile in balls."""
-    return lambda uniform: quantile(ball(uniform))
+    return lambda drawn: quantile(ball(drawn))
 
 
 _CLOSE = 4
