@@ -8,6 +8,7 @@ import itertools
 import math
 import random
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import mpmath as mp
@@ -36,7 +37,9 @@ from geoveil.gp import (
     UnsupportedError,
 )
 from geoveil.gp.mechanisms.vector import VectorSmoothMechanism
-from geoveil.gp.mechanisms.vector_calibration import best_vector_noise, vector_eta
+from geoveil.gp.mechanisms.vector_calibration import best_vector_noise
+from geoveil.gp.privacy.rounding import round_down
+from geoveil.gp.smooth.frontier import CALIBRATIONS, Frontier
 
 Array = np.ndarray
 PRIVACY = GeoPrivacy(epsilon=0.9, per=3.6)
@@ -159,10 +162,16 @@ def test_log_density_is_that_of_the_formula(oracles: Any, name: str) -> None:
 class Peaked:
     """h ∝ (1 + |z|)^{−3}: its score is largest at 0, where the scale counts with the other sign."""
 
-    dilation, sliding, tuned = 2.0, 3.0, None
+    exact_dilation, in_the_paper = Fraction(2), False
 
-    def score(self, u: Array) -> Array:
-        return 3.0 / (1.0 + u)
+    def least_quotient(self, constant: Fraction, factor: Fraction) -> Fraction:
+        """(constant/3)(1 + u) + factor·u, at u = 0."""
+        return constant / 3
+
+
+def vector_eta(noise: Any, size: int, fraction: float, calibration: str) -> float:
+    found = CALIBRATIONS[calibration](noise, Frontier.RECTANGLE, Fraction(fraction), size)
+    return float(found)
 
 
 SCORES: dict[str, Callable[[Any, Array], Array]] = {
@@ -349,7 +358,8 @@ def expected_integers(
     """The rounded ideal reports for U_j in the middle of [k, k+1]/2^128, at 150 digits."""
     with mp.workdps(150):
         beta, eta = oracles.exact(mechanism._beta), oracles.exact(mechanism._eta)
-        assert (float(beta), float(eta)) == (mechanism.beta, mechanism.eta)
+        assert round_down(mechanism._beta) == mechanism.beta
+        assert round_down(mechanism._eta) == mechanism.eta
         s = [oracles.scalar(query, x) for query in mechanism.queries]
         pairs = list(zip(mechanism.queries, s, strict=True))
         scale = mp.fsum(oracles.bound(q, v, beta, mechanism.reach) for q, v in pairs) / eta

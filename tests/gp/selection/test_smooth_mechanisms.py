@@ -227,8 +227,8 @@ def test_bad_parameters_are_named(make: Callable[[], object], name: str) -> None
 def test_noise_without_a_bounded_dilation_is_refused() -> None:
     class Unbounded(LaplacePareto):
         @property
-        def dilation(self) -> float:
-            return math.inf
+        def exact_dilation(self) -> None:
+            return None
 
     with pytest.raises(UnsupportedError, match="change of scale"):
         SmoothPrivateSelection(1.0, 2, Unbounded())

@@ -13,6 +13,7 @@ from geoveil.gp.exact.release import grid_around
 from geoveil.gp.mechanisms.base import Array, Mechanism
 from geoveil.gp.mechanisms.grid import exponent_below
 from geoveil.gp.noise.base import Noise
+from geoveil.gp.privacy.rounding import round_down
 
 _STEP_BITS = 40
 """Rounding to 2^-40 of the largest scale adds 2^-80/12 of its square to the variance; the int64
@@ -92,13 +93,13 @@ class BoundedMechanism(AdditiveMechanism):
 
     @property
     def beta(self) -> float:
-        """Smoothness β of the bound, in 1/(unit of x)."""
-        return float(self._beta)
+        """Smoothness β of the bound, in 1/(unit of x), rounded down."""
+        return round_down(self._beta)
 
     @property
     def eta(self) -> float:
-        """η: the noise is scaled by B(x)/η; in 1/(unit of x)."""
-        return float(self._eta)
+        """η, rounded down: the noise is scaled by B(x)/η; in 1/(unit of x)."""
+        return round_down(self._eta)
 
     @property
     def largest_scale(self) -> float:

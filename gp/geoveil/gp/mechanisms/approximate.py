@@ -8,9 +8,11 @@ from types import MappingProxyType
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import Arithmetic, Real
 from geoveil.gp.errors import ParameterError
-from geoveil.gp.mechanisms.additive import ROUND_UP, BoundedMechanism
+from geoveil.gp.exact.ball import BALL, working_precision
+from geoveil.gp.mechanisms.additive import BoundedMechanism
 from geoveil.gp.noise.laplace import Laplace
 from geoveil.gp.privacy import GeoPrivacy
+from geoveil.gp.privacy.rounding import BITS, lower, upper
 from geoveil.gp.queries.base import Query
 from geoveil.gp.smooth.growth import LINEAR
 
@@ -115,7 +117,8 @@ class ApproximateLaplace(BoundedMechanism):
 
 def paper_cost(delta: float, beta: Fraction = Fraction(0), reach: float = math.inf) -> Fraction:
     """Return max(1, log(1/δ)), rounded up [SGP Lemma 3.6]."""
-    return max(Fraction(-math.log(delta)) * ROUND_UP, Fraction(1))
+    with working_precision(BITS):
+        return max(upper(-BALL.constant(delta).log()), Fraction(1))
 
 
 def exact_cost(delta: float, beta: Fraction, reach: float) -> Fraction:
@@ -123,10 +126,9 @@ def exact_cost(delta: float, beta: Fraction, reach: float) -> Fraction:
     cost = paper_cost(delta)
     if reach == math.inf:
         return cost
-    # The gain falls with βΛ: rounding that up is safe, and keeps it from underflowing.
-    k = max(float(beta * Fraction(reach) * ROUND_UP), 1e-300)
-    gain = Fraction(math.log1p(1 / k) + math.log1p(k) / k) / ROUND_UP
-    return max(cost - gain, Fraction(1))
+    with working_precision(BITS):
+        k = BALL.constant(beta * Fraction(reach))
+        return max(cost - lower((1 / k).log1p() + k.log1p() / k), Fraction(1))
 
 
 TAIL_COSTS: Mapping[str, Callable[[float, Fraction, float], Fraction]] = MappingProxyType(

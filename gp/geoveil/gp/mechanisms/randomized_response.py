@@ -7,11 +7,11 @@ from typing import ClassVar
 import numpy as np
 
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
-from geoveil.gp.exact.ball import BALL
-from geoveil.gp.mechanisms.additive import ROUND_UP
+from geoveil.gp.exact.ball import BALL, working_precision
 from geoveil.gp.mechanisms.base import Array, Mechanism
 from geoveil.gp.mechanisms.grid import exponent_below
 from geoveil.gp.privacy import LocalPrivacy
+from geoveil.gp.privacy.rounding import BITS, upper
 from geoveil.gp.queries.base import Query
 
 _STEP_BITS = 24
@@ -119,6 +119,7 @@ class RandomizedResponse(Mechanism):
 
 
 def _excess(epsilon: float) -> Fraction:
-    """Return c = 1/(e^ε − 1), rounded up."""
-    nearest = math.exp(-epsilon) / -math.expm1(-epsilon)
-    return max(Fraction(nearest) * ROUND_UP, Fraction(1, 2**200))
+    """Return c = 1/(e^ε − 1), rounded up; never below 2^-200, a grid that nothing is put on."""
+    with working_precision(BITS):
+        # Larger ε have a smaller c; e^139 is above 2^200.
+        return max(upper(1 / BALL.constant(min(epsilon, 140.0)).expm1()), Fraction(1, 2**200))

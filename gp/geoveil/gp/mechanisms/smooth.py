@@ -9,7 +9,7 @@ from geoveil.gp.mechanisms.additive import BoundedMechanism
 from geoveil.gp.noise import Noise, best_noise
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
-from geoveil.gp.smooth.frontier import CALIBRATIONS
+from geoveil.gp.smooth.frontier import CALIBRATIONS, default_fraction
 from geoveil.gp.smooth.growth import EXPONENTIAL
 
 
@@ -20,8 +20,9 @@ class SmoothMechanism(BoundedMechanism):
         query: f, with its smooth bound B.
         privacy: the guarantee; a mechanism with delta = 0 meets it for every delta and reach.
         noise: the family of Z; by default the one that is provably best for the query's frontier.
-        beta: smoothness of B, in 1/(unit of x), in (0, rate]; by default 0.3 of the rate on the
-            cross frontier and 0.15 on the rectangle.
+        beta: smoothness of B, in 1/(unit of x), in (0, rate/dilation of the noise]. By default,
+            for the default noise, 0.3 of the rate on the cross frontier and 0.15 on the rectangle;
+            for another, the largest that leaves three quarters of the η it could have.
         reach: Λ of the bound: 0, which suffices, or ∞, the seed paper's.
         calibration: "exact", the largest η that the frontier allows, or "paper", the seed's sum
             of two suprema (Student-t and generalized Cauchy only).
@@ -58,19 +59,21 @@ class SmoothMechanism(BoundedMechanism):
         self.reach = validation.non_negative("reach", reach)
         self.calibration = calibration
         self.frontier = query.profile.frontier(EXPONENTIAL, self.reach)
-        fraction = self._beta_fraction(privacy, beta)
-        self.noise = best_noise(self.frontier, fraction) if noise is None else noise
-        if not isinstance(self.noise, Noise):
+        if noise is not None and not isinstance(noise, Noise):
             raise ParameterError("noise", noise, "a Noise, for example StudentT(3)")
-        eta_fraction = CALIBRATIONS[calibration](self.noise, self.frontier, fraction)
-        # Exact numbers, from the double that the noise was made for: B, η and Z fit together.
-        self._beta = Fraction(fraction) * privacy.exact_rate
-        self._eta = Fraction(eta_fraction) * privacy.exact_rate
+        # Exact numbers, from the double that the noise is made for: B, η and Z fit together.
+        fraction = self._beta_fraction(privacy, beta, noise)
+        self.noise = best_noise(self.frontier, fraction) if noise is None else noise
+        exact = Fraction(fraction)
+        eta = CALIBRATIONS[calibration](self.noise, self.frontier, exact, 1)
+        self._beta, self._eta = exact * privacy.exact_rate, eta * privacy.exact_rate
         self._choose_step(step)
 
-    def _beta_fraction(self, privacy: GeoPrivacy, beta: float | None) -> float:
+    def _beta_fraction(self, privacy: GeoPrivacy, beta: float | None, noise: Noise | None) -> float:
         if beta is None:
-            return self.frontier.default_beta_fraction
+            if noise is None:
+                return self.frontier.default_beta_fraction
+            return default_fraction(noise, self.frontier, self.calibration)
         beta = validation.positive("beta", beta)
         if beta > privacy.rate:
             raise ParameterError(

@@ -20,11 +20,12 @@ from geoveil.gp.exact.release import INT64_MAX, INT64_MIN, release_integer
 from geoveil.gp.mechanisms.grid import exponent_below, grid_exponent, levels_of
 from geoveil.gp.mechanisms.lipschitz import LipschitzMechanism
 from geoveil.gp.mechanisms.simulated import Simulated, warn_on_device
-from geoveil.gp.mechanisms.vector_calibration import best_vector_noise, vector_eta
+from geoveil.gp.mechanisms.vector_calibration import best_vector_noise
 from geoveil.gp.noise import Noise
 from geoveil.gp.privacy import GeoPrivacy
+from geoveil.gp.privacy.rounding import round_down
 from geoveil.gp.queries.base import Query
-from geoveil.gp.smooth.frontier import CALIBRATIONS
+from geoveil.gp.smooth.frontier import CALIBRATIONS, Frontier, default_fraction
 from geoveil.gp.smooth.growth import EXPONENTIAL
 
 Array = NDArray[np.float64]
@@ -47,7 +48,7 @@ class VectorSmoothMechanism:
 
     since each factor h((y_j − f_j)η/B)·η/B contributes as in one dimension [MATH §3]. The second
     term is at most ηψ at the u_j with the largest score; call it u. The other w(u_i) − 1 lie
-    between −1, as h decreases, and the dilation D of the noise. So the rate is at most
+    between −1, as h decreases, and the dilation D ≥ 1 of the noise. So the rate is at most
 
         β·max((m−1)D + w(u) − 1, (m−1) + 1 − w(u)) + ηψ(u),
 
@@ -70,7 +71,9 @@ class VectorSmoothMechanism:
         noise: the family of Z_j; by default, for m > 1, the `LaplacePareto(1, φ)` whose φ makes
             the variance least at this β (less than Student-t, generalized Cauchy and power-law
             noise have for mβ ≤ 0.1 of the rate); for m = 1 `PowerLaw(1, β/rate)`, which is best.
-        beta: smoothness of B, in 1/(unit of x); by default 0.1 of the rate/m.
+        beta: smoothness of B, in 1/(unit of x), in (0, rate/(m·dilation of the noise)]. By default
+            0.1 of the rate/m; for another noise than the default, the largest that leaves three
+            quarters of the η it could have.
         reach: Λ of the bounds: 0, which suffices, or ∞, the seed paper's.
         calibration: "exact" or "paper", see above (Student-t and generalized Cauchy only).
         step: spacing of the output grid of all reports, a power of two, at most 1.
@@ -105,14 +108,14 @@ class VectorSmoothMechanism:
         validation.choice("calibration", calibration, CALIBRATIONS)
         self.reach = validation.non_negative("reach", reach)
         self.calibration = calibration
-        fraction = self._beta_fraction(beta)
-        self.noise = best_vector_noise(self.size, fraction) if noise is None else noise
-        if not isinstance(self.noise, Noise):
+        if noise is not None and not isinstance(noise, Noise):
             raise ParameterError("noise", noise, "a Noise, for example StudentT(3)")
-        eta_fraction = vector_eta(self.noise, self.size, fraction, calibration)
-        # Exact numbers, from the double that the noise was made for: B, η and Z fit together.
-        self._beta = Fraction(fraction) * privacy.exact_rate
-        self._eta = Fraction(eta_fraction) * privacy.exact_rate
+        # Exact numbers, from the double that the noise is made for: B, η and Z fit together.
+        fraction = self._beta_fraction(beta, noise)
+        self.noise = best_vector_noise(self.size, fraction) if noise is None else noise
+        exact = Fraction(fraction)
+        eta = CALIBRATIONS[calibration](self.noise, Frontier.RECTANGLE, exact, self.size)
+        self._beta, self._eta = exact * privacy.exact_rate, eta * privacy.exact_rate
         profiles = [query.profile for query in self.queries]
         bounds = [abs(bound) for profile in profiles for bound in profile.bounds]
         self.step_exponent = grid_exponent(
@@ -122,9 +125,11 @@ class VectorSmoothMechanism:
             levels={level for profile in profiles for level in levels_of(profile)},
         )
 
-    def _beta_fraction(self, beta: float | None) -> float:
+    def _beta_fraction(self, beta: float | None, noise: Noise | None) -> float:
         if beta is None:
-            return _DEFAULT_SHARE / self.size
+            if noise is None:
+                return _DEFAULT_SHARE / self.size
+            return default_fraction(noise, Frontier.RECTANGLE, self.calibration, self.size)
         most = self.privacy.rate / self.size
         beta = validation.positive("beta", beta)
         if beta > most:
@@ -143,13 +148,13 @@ class VectorSmoothMechanism:
 
     @property
     def beta(self) -> float:
-        """Smoothness β of the bound, in 1/(unit of x)."""
-        return float(self._beta)
+        """Smoothness β of the bound, in 1/(unit of x), rounded down."""
+        return round_down(self._beta)
 
     @property
     def eta(self) -> float:
-        """η: the noise is scaled by B(x)/η; in 1/(unit of x)."""
-        return float(self._eta)
+        """η, rounded down: the noise is scaled by B(x)/η; in 1/(unit of x)."""
+        return round_down(self._eta)
 
     @property
     def step(self) -> float:

@@ -6,13 +6,15 @@ corresponds to, against `Arithmetic`: the same formula samples in float64 and re
 
 import math
 from abc import ABC, abstractmethod
+from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
-from geoveil.gp.smooth.frontier import Frontier
+from geoveil.gp.privacy.rounding import round_up
 
 Array = NDArray[np.float64]
 
@@ -69,20 +71,43 @@ class Noise(ABC):
     def score(self, u: ArrayLike) -> Array:
         """Return ψ(u) = −(log h)'(u) for u > 0, in 1/(unit of Z)."""
 
+    # What calibration needs: ψ decides how fast the log-density changes [MATH §3].
+
     @property
     @abstractmethod
+    def exact_dilation(self) -> Fraction | None:
+        """Supremum of |uψ(u) − 1|: what a change of scale costs; None if unbounded.
+
+        It is at least 1, which is reached at u = 0, however heavy the tail.
+        """
+
+    @property
     def dilation(self) -> float:
-        """Supremum of |uψ(u) − 1|: what a change of scale costs; infinite if unbounded."""
+        """The exact dilation, rounded up; infinite if unbounded."""
+        exact = self.exact_dilation
+        return math.inf if exact is None else round_up(exact)
 
     @property
     @abstractmethod
     def sliding(self) -> float:
-        """Supremum of ψ(u): what a shift costs, in 1/(unit of Z)."""
+        """Supremum of ψ(u), rounded up: what a shift costs, in 1/(unit of Z)."""
 
-    @property
-    def tuned(self) -> tuple[Frontier, float] | None:
-        """The frontier and β/ε that this noise uses up exactly, if it was made for one."""
-        return None
+    def least_quotient(self, constant: Fraction, factor: Fraction) -> Fraction:
+        """Return the infimum over u > 0 of (constant + factor·uψ(u))/ψ(u), rounded down.
+
+        By default what the suprema say, each taken for itself. A family that knows where the
+        infimum is reached returns more, and then needs less noise for the same privacy.
+
+        Args:
+            constant: ≥ 0.
+            factor: such that the numerator is never negative.
+        """
+        swing = self.exact_dilation
+        worst = constant if swing is None else constant + min(factor, Fraction(0)) * (1 + swing)
+        return worst / Fraction(self.sliding)
+
+    in_the_paper: ClassVar[bool] = False
+    """Whether the seed paper calibrates the family, by two suprema taken apart."""
 
     @abstractmethod
     def magnitude(self, p: Real, ops: Arithmetic = FLOAT) -> Real:

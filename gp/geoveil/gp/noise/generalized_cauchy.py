@@ -1,7 +1,8 @@
-"""Generalized Cauchy noise: h ∝ 1/(1+|z|^γ) [NRS07; SGP Lemma 3.3; SPS Theorem 6]."""
+"""Generalized Cauchy noise: h ∝ 1/(1+|z|^γ) [NRS07; SGP Lemma 3.3; SPS Theorem 6 for γ ≥ 2]."""
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from flint import arb
@@ -9,18 +10,22 @@ from numpy.typing import ArrayLike
 
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import TINY
-from geoveil.gp.errors import ParameterError
 from geoveil.gp.exact.ball import BALL
+from geoveil.gp.noise.algebraic import AlgebraicNoise
 from geoveil.gp.noise.base import FAR_TAIL, Array
-from geoveil.gp.noise.inversion import InvertedNoise
 
 
 @dataclass(frozen=True, slots=True)
-class GeneralizedCauchy(InvertedNoise):
+class GeneralizedCauchy(AlgebraicNoise):
     """The noise of smooth sensitivity as first published.
 
+    With w = u^γ/(1+u^γ) the score is γ·w^{1−1/γ}·(1−w)^{1/γ}, and uψ = γw.
+
     Args:
-        gamma: γ > 3, so that the variance is finite.
+        gamma: γ in (3, 101]; above 3 the variance is finite.
+
+    Raises:
+        ParameterError: if gamma is out of range.
 
     Example:
         >>> round(GeneralizedCauchy(4).variance, 12)
@@ -30,9 +35,8 @@ class GeneralizedCauchy(InvertedNoise):
     gamma: float = 4.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "gamma", validation.real("gamma", self.gamma))
-        if self.gamma <= 3:
-            raise ParameterError("gamma", self.gamma, "a finite number > 3, for a finite variance")
+        gamma = validation.between("gamma", self.gamma, 3, 101, low_open=True)
+        object.__setattr__(self, "gamma", gamma)
 
     def logpdf(self, z: ArrayLike) -> Array:
         """See `Noise.logpdf`: the half-mass is (π/γ)/sin(π/γ)."""
@@ -94,9 +98,10 @@ class GeneralizedCauchy(InvertedNoise):
         return self.gamma - 1
 
     def _absolute_moment(self, order: float) -> float:
-        """See `Noise.absolute_moment`: sin(π/γ)/sin((p+1)π/γ)."""
+        """See `Noise.absolute_moment`: sin(π/γ)/sin((p+1)π/γ), the latter the sine of the rest."""
         angle = math.pi / self.gamma
-        return math.sin(angle) / math.sin((order + 1) * angle)
+        rest = self.tail_exponent - order  # exact where it is small
+        return math.sin(angle) / math.sin(min(order + 1, rest) * angle)
 
     def score(self, u: ArrayLike) -> Array:
         """See `Noise.score`: γw/u with w = u^γ/(1+u^γ)."""
@@ -104,14 +109,17 @@ class GeneralizedCauchy(InvertedNoise):
         return np.asarray(self.gamma * self._shares(u)[0] / u)
 
     @property
-    def dilation(self) -> float:
-        """See `Noise.dilation`."""
-        return self.gamma - 1
+    def _steepness(self) -> Fraction:
+        return Fraction(self.gamma)
 
     @property
-    def sliding(self) -> float:
-        """See `Noise.sliding`."""
-        return float((self.gamma - 1) ** ((self.gamma - 1) / self.gamma))
+    def _share(self) -> Fraction:
+        return 1 / Fraction(self.gamma)
+
+    def _ball_sliding(self) -> arb:
+        """See `AlgebraicNoise`: (γ−1)^{1−1/γ}."""
+        gamma = BALL.constant(self.gamma)
+        return (gamma - 1) ** (1 - 1 / gamma)
 
     def ball_tail(self, u: arb) -> arb:
         """See `InvertedNoise.ball_tail`: as `survival`."""

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -9,6 +10,7 @@ from numpy.typing import ArrayLike
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.noise.base import Array, Noise
+from geoveil.gp.privacy.rounding import round_up
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +52,13 @@ class Laplace(Noise):
         return np.full(np.shape(u), 1 / self.scale)
 
     @property
-    def dilation(self) -> float:
-        """See `Noise.dilation`: uψ grows without bound."""
-        return math.inf
+    def exact_dilation(self) -> None:
+        """See `Noise.exact_dilation`: uψ grows without bound."""
 
     @property
     def sliding(self) -> float:
         """See `Noise.sliding`."""
-        return 1 / self.scale
+        return round_up(1 / Fraction(self.scale))
 
     def magnitude(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
         """See `Noise.magnitude`: −b log 2p."""

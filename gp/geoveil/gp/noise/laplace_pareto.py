@@ -7,7 +7,6 @@ decays as fast as is allowed and every moment is least among symmetric unimodal 
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,7 +14,6 @@ from numpy.typing import ArrayLike
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.noise.base import Array
 from geoveil.gp.noise.tuned import TunedNoise
-from geoveil.gp.smooth.frontier import Frontier
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +33,18 @@ class LaplacePareto(TunedNoise):
     epsilon: float = 1.0
     beta: float = 0.3
 
-    frontier: ClassVar[Frontier] = Frontier.CROSS
-
     @property
     def knee(self) -> float:
         """u₁, where the core ends."""
         return (1 + self._a) / self.epsilon
+
+    @property
+    def _exact_knee(self) -> Fraction:
+        return (1 + self.exact_dilation) / Fraction(self.epsilon)
+
+    @property
+    def _score_at_zero(self) -> Fraction:
+        return Fraction(self.epsilon)
 
     @property
     def _half_mass(self) -> float:

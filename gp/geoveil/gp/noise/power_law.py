@@ -6,7 +6,6 @@
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,7 +13,6 @@ from numpy.typing import ArrayLike
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.noise.base import Array
 from geoveil.gp.noise.tuned import TunedNoise
-from geoveil.gp.smooth.frontier import Frontier
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +34,13 @@ class PowerLaw(TunedNoise):
     epsilon: float = 1.0
     beta: float = 0.15
 
-    frontier: ClassVar[Frontier] = Frontier.RECTANGLE
+    @property
+    def _exact_knee(self) -> Fraction:
+        return 1 / Fraction(self.epsilon)
+
+    @property
+    def _score_at_zero(self) -> Fraction:
+        return Fraction(self.epsilon) - Fraction(self.beta)
 
     @property
     def _knee_density(self) -> float:

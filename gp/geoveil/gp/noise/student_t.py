@@ -2,24 +2,29 @@
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from flint import arb
 from numpy.typing import ArrayLike
 
 from geoveil.gp import validation
-from geoveil.gp.errors import ParameterError
 from geoveil.gp.exact.ball import BALL
+from geoveil.gp.noise.algebraic import AlgebraicNoise
 from geoveil.gp.noise.base import FAR_TAIL, Array
-from geoveil.gp.noise.inversion import InvertedNoise
 
 
 @dataclass(frozen=True, slots=True)
-class StudentT(InvertedNoise):
+class StudentT(AlgebraicNoise):
     """The noise that the seed paper runs, with ν = 3.
 
+    With w = u²/(ν+u²) the score is (ν+1)·√(w(1−w)/ν), and uψ = (ν+1)w.
+
     Args:
-        nu: degrees of freedom ν > 2, so that the variance is finite.
+        nu: degrees of freedom ν in (2, 100]; above 2 the variance is finite.
+
+    Raises:
+        ParameterError: if nu is out of range.
 
     Example:
         >>> StudentT(3).variance
@@ -29,9 +34,7 @@ class StudentT(InvertedNoise):
     nu: float = 3.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "nu", validation.real("nu", self.nu))
-        if self.nu <= 2:
-            raise ParameterError("nu", self.nu, "a finite number > 2, for a finite variance")
+        object.__setattr__(self, "nu", validation.between("nu", self.nu, 2, 100, low_open=True))
 
     def logpdf(self, z: ArrayLike) -> Array:
         """See `Noise.logpdf`."""
@@ -96,14 +99,17 @@ class StudentT(InvertedNoise):
         return np.asarray((self.nu + 1) / (self.nu / u + u))
 
     @property
-    def dilation(self) -> float:
-        """See `Noise.dilation`."""
-        return self.nu
+    def _steepness(self) -> Fraction:
+        return Fraction(self.nu) + 1
 
     @property
-    def sliding(self) -> float:
-        """See `Noise.sliding`: reached at u = √ν."""
-        return (self.nu + 1) / (2 * math.sqrt(self.nu))
+    def _share(self) -> Fraction:
+        return Fraction(1, 2)
+
+    def _ball_sliding(self) -> arb:
+        """See `AlgebraicNoise`: reached at u = √ν."""
+        nu = BALL.constant(self.nu)
+        return (nu + 1) / (2 * nu.sqrt())
 
     def ball_tail(self, u: arb) -> arb:
         """See `InvertedNoise.ball_tail`: ½ I(ν/2, ½) at ν/(ν+u²)."""

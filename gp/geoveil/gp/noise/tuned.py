@@ -1,11 +1,15 @@
-"""What the noises made for a privacy frontier share [MATH §4]."""
+"""What the noises made for a privacy frontier share [MATH §4].
 
+1/ψ is piecewise linear in u: level or falling in the core, which ends at the knee u = v, where
+ψ = ε, and then rising with the slope 1/(1+a), a = ε/β.
+"""
+
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from fractions import Fraction
 
 from geoveil.gp import validation
 from geoveil.gp.noise.base import Noise
-from geoveil.gp.smooth.frontier import Frontier
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,9 +18,6 @@ class TunedNoise(Noise):
 
     epsilon: float
     beta: float
-
-    frontier: ClassVar[Frontier]
-    """What the noise was made for."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", validation.positive("epsilon", self.epsilon))
@@ -28,21 +29,36 @@ class TunedNoise(Noise):
         return self.epsilon / self.beta
 
     @property
+    @abstractmethod
+    def _exact_knee(self) -> Fraction:
+        """v, in the unit of Z."""
+
+    @property
     def tail_exponent(self) -> float:
         """See `Noise.tail_exponent`: ε/β."""
         return self._a
 
     @property
-    def dilation(self) -> float:
-        """See `Noise.dilation`: what the tail reaches, ε/β."""
-        return self._a
+    def exact_dilation(self) -> Fraction:
+        """See `Noise.exact_dilation`: what the tail reaches, ε/β."""
+        return Fraction(self.epsilon) / Fraction(self.beta)
 
     @property
     def sliding(self) -> float:
         """See `Noise.sliding`: reached where the core ends, ε."""
         return self.epsilon
 
+    def least_quotient(self, constant: Fraction, factor: Fraction) -> Fraction:
+        """See `Noise.least_quotient`: exact.
+
+        constant/ψ + factor·u is piecewise linear, and does not fall beyond the knee, where its
+        slope is that of the numerator's limit, which is not negative.
+        """
+        start = constant / self._score_at_zero if self._score_at_zero else None
+        knee = constant / Fraction(self.epsilon) + factor * self._exact_knee
+        return knee if start is None else min(start, knee)
+
     @property
-    def tuned(self) -> tuple[Frontier, float]:
-        """See `Noise.tuned`."""
-        return (self.frontier, self.beta / self.epsilon)
+    @abstractmethod
+    def _score_at_zero(self) -> Fraction:
+        """ψ(0), at most ε."""

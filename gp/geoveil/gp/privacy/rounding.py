@@ -60,6 +60,11 @@ def upper(ball: Real) -> Fraction:
     return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
 
 
+def lower(ball: Real) -> Fraction:
+    """Return a lower bound of every number in a finite ball."""
+    return -upper(-ball)
+
+
 def log_up(number: Fraction) -> float:
     """Return the least double that is known to be at least the logarithm of a number > 1."""
     with working_precision(BITS):

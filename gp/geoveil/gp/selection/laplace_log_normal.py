@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
@@ -11,10 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.errors import UnsupportedError
-from geoveil.gp.exact.ball import BALL
+from geoveil.gp.exact.ball import BALL, working_precision
 from geoveil.gp.exact.bits import LazyUniform
 from geoveil.gp.noise.base import Array, Noise
 from geoveil.gp.noise.laplace import Laplace
+from geoveil.gp.privacy.rounding import BITS, round_up, upper
 
 _STEP = 1 / 32
 """Of the trapezoidal rule: in the strip where the integrand is bounded it is within 1e-16."""
@@ -77,14 +79,15 @@ class LaplaceLogNormal(Noise):
         return np.asarray(np.exp(1.5 * square + ratio))
 
     @property
-    def dilation(self) -> float:
-        """See `Noise.dilation`: uψ grows without bound, if slowly."""
-        return math.inf
+    def exact_dilation(self) -> None:
+        """See `Noise.exact_dilation`: uψ grows without bound, if slowly."""
 
     @property
     def sliding(self) -> float:
         """See `Noise.sliding`: the score falls, from e^{3σ²/2} at 0."""
-        return math.exp(1.5 * self.sigma**2)
+        with working_precision(BITS):
+            exponent = BALL.constant(Fraction(3, 2) * Fraction(self.sigma) ** 2)
+            return round_up(upper(BALL.exp(exponent)))
 
     def magnitude(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
         """Refuse: there is no formula; see `sample` and `ball_noise`.

@@ -1,6 +1,8 @@
 """What it costs when all of m noise variables change their scale by e^β, noise by noise.
 
-*Bounded.* The log-ratio is at most β times the dilation of the noise, for each of them.
+*Bounded.* The log-ratio is at most β times the dilation of the noise, for each of them: the
+supremum of |tψ − 1|, which is no less than 1. [SPS Theorem 6] has γ − 1 for 1/(1+|z|^γ) and any
+γ > 1; below γ = 2 that is less than 1, and false.
 
 *Laplace.* It is (e^β − 1)|z| − β, which stays below t except with probability
 e^{−(t+β)/(e^β−1)}; to the other side it is at most β. The exception has δ/m for each.
@@ -27,9 +29,6 @@ from geoveil.gp.noise.base import Noise
 from geoveil.gp.noise.laplace import Laplace
 from geoveil.gp.privacy.rounding import BITS, upper
 from geoveil.gp.selection.laplace_log_normal import LaplaceLogNormal
-
-ROUNDED = 1 + Fraction(1, 1 << 48)
-"""More than the few roundings in the constants of a noise can amount to."""
 
 
 class Dilation(ABC):
@@ -66,11 +65,11 @@ class BoundedDilation(Dilation):
         each: by how much, per unit of β.
 
     Example:
-        >>> round(float(BoundedDilation(3.0).cost(0.25, 4, 0.0)), 12)
+        >>> round(float(BoundedDilation(Fraction(3)).cost(0.25, 4, 0.0)), 12)
         3.0
     """
 
-    each: float
+    each: Fraction
 
     def checked(self, delta: float) -> float:
         """Return 0; see `Dilation.checked`."""
@@ -80,15 +79,15 @@ class BoundedDilation(Dilation):
 
     def cost(self, beta: float, outcomes: int, delta: float) -> Fraction:
         """See `Dilation.cost`."""
-        return Fraction(beta) * Fraction(self.each) * ROUNDED * outcomes
+        return Fraction(beta) * self.each * outcomes
 
     def affordable(self, budget: Fraction, outcomes: int, delta: float) -> Fraction:
         """See `Dilation.affordable`."""
         return self.published(2 * budget / outcomes, delta)
 
     def published(self, epsilon: Fraction, delta: float) -> Fraction:
-        """See `Dilation.published`: [SPS Theorem 6]."""
-        return epsilon / 2 / Fraction(self.each)
+        """See `Dilation.published`: [SPS Theorem 6], with what a change of scale really costs."""
+        return epsilon / 2 / self.each
 
 
 class LaplaceDilation(Dilation):
@@ -164,8 +163,8 @@ def dilation_of(noise: Noise) -> Dilation:
     Raises:
         UnsupportedError: if nothing is proved of it.
     """
-    if math.isfinite(noise.dilation):
-        return BoundedDilation(noise.dilation)
+    if noise.exact_dilation is not None:
+        return BoundedDilation(noise.exact_dilation)
     known = _UNBOUNDED.get(type(noise))
     if known is None:
         raise UnsupportedError(f"a change of scale of {noise} has no bounded cost; use StudentT")

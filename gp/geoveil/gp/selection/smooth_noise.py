@@ -9,7 +9,10 @@ from geoveil.gp.noise.student_t import StudentT
 
 @dataclass(frozen=True, slots=True)
 class HeavyGeneralizedCauchy(GeneralizedCauchy):
-    """h ∝ 1/(1+|z|^γ) for every γ that [SPS Theorem 6] covers, variance or not.
+    """h ∝ 1/(1+|z|^γ), variance or not.
+
+    [SPS Theorem 6] gives the dilation as γ − 1 for any γ > 1. Below γ = 2 it is 1, as everywhere:
+    at z = 0 a change of scale changes the density by its whole factor.
 
     Args:
         gamma: γ in [1.5, 101].
@@ -18,8 +21,8 @@ class HeavyGeneralizedCauchy(GeneralizedCauchy):
         ParameterError: if gamma is out of range.
 
     Example:
-        >>> HeavyGeneralizedCauchy(2.0).dilation
-        1.0
+        >>> HeavyGeneralizedCauchy(1.5).dilation, HeavyGeneralizedCauchy(4.0).dilation
+        (1.0, 3.0)
     """
 
     def __post_init__(self) -> None:
@@ -28,7 +31,7 @@ class HeavyGeneralizedCauchy(GeneralizedCauchy):
 
 @dataclass(frozen=True, slots=True)
 class HeavyStudentT(StudentT):
-    """h ∝ (1+z²/ν)^{−(ν+1)/2}, variance or not.
+    """h ∝ (1+z²/ν)^{−(ν+1)/2}, variance or not. Its dilation is ν, but never less than 1.
 
     Args:
         nu: ν in [0.5, 100].

@@ -11,12 +11,12 @@ from geoveil.gp.errors import ParameterError
 from geoveil.gp.noise.base import Noise
 from geoveil.gp.privacy.rounding import round_down, round_up
 from geoveil.gp.selection.one_sided_theorem import Split
-from geoveil.gp.selection.smooth_dilation import ROUNDED, dilation_of
+from geoveil.gp.selection.smooth_dilation import dilation_of
 
 
 def sliding_price(noise: Noise) -> Fraction:
     """Return what a shift by one unit of the noise costs, rounded up, in nats."""
-    return Fraction(noise.sliding) * ROUNDED
+    return Fraction(noise.sliding)
 
 
 def published_split(noise: Noise, epsilon: float, outcomes: int, delta: float) -> Split:
@@ -49,7 +49,7 @@ def split_two_sided(
     """
     share = validation.between("share", share, 0, 1, low_open=True, high_open=True)
     budget, dilation = Fraction(epsilon), dilation_of(noise)
-    beta = round_down(dilation.affordable(budget * Fraction(share), outcomes, delta) / ROUNDED)
+    beta = round_down(dilation.affordable(budget * Fraction(share), outcomes, delta))
     cost = dilation.cost(beta, outcomes, delta)
     if cost >= budget or beta < validation.LEAST:
         raise ParameterError("share", share, "less, as epsilon is used up by changes of scale")

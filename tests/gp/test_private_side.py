@@ -1,0 +1,89 @@
+"""What is said to be rounded to the private side is, against 60-digit arithmetic."""
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+from geoveil.gp import (
+    Gaussian,
+    GaussianKernel,
+    GeoPrivacy,
+    LipschitzMechanism,
+    LocalPrivacy,
+    Ramp,
+    RandomizedResponse,
+    Smoothstep,
+    Threshold,
+)
+from geoveil.gp.mechanisms.additive import ROUND_UP
+from geoveil.gp.mechanisms.approximate import TAIL_COSTS
+
+DIGITS = 60
+RNG = np.random.default_rng(11)
+WIDTHS = [*(10.0 ** RNG.uniform(-49, 49, 300)), *RNG.uniform(0.5, 2, 300), 1e-50, 1e50, 3.0]
+
+
+def number(q: Fraction) -> Any:
+    return mp.mpf(q.numerator) / q.denominator
+
+
+@pytest.mark.parametrize(
+    ("profile", "slope"),
+    [
+        (Ramp, lambda: mp.mpf(1)),
+        (Smoothstep, lambda: mp.mpf("1.5")),
+        (Gaussian, lambda: mp.exp(mp.mpf("-0.5"))),
+    ],
+)
+def test_noise_for_the_steepest_slope(profile: Any, slope: Any) -> None:
+    """The double L may be rounded down by an ulp or two; ROUND_UP is eight."""
+    with mp.workdps(DIGITS):
+        for width in WIDTHS:
+            assert number(Fraction(profile(width).lipschitz) * ROUND_UP) >= slope() / mp.mpf(width)
+
+
+def test_the_scale_of_a_mechanism_is_no_less_than_its_slope_over_epsilon() -> None:
+    with mp.workdps(DIGITS):
+        for width in (0.7, 3.3, 9.1):
+            privacy = GeoPrivacy(0.7, per=1.3)
+            for query, slope in (
+                (Threshold(0.0, width), 1 / mp.mpf(width)),
+                (GaussianKernel(0.0, width), mp.exp(mp.mpf("-0.5")) / width),
+            ):
+                scale = LipschitzMechanism(query, privacy)._exact_scale
+                assert number(scale) * mp.mpf(0.7) / mp.mpf(1.3) >= slope
+
+
+def test_randomised_response_never_answers_truly_too_often() -> None:
+    """c ≥ 1/(e^ε − 1), for any ε, as the atoms say it: (1 + c)/c ≤ e^ε."""
+    for epsilon in (1e-50, 1e-9, *RNG.uniform(1e-3, 40, 300), 41.0, 139.0, 700.0, 1e50):
+        mechanism = RandomizedResponse(Threshold(0.0, 1.0), LocalPrivacy(float(epsilon)))
+        with mp.workdps(120):
+            if epsilon < 200:
+                odds = number((1 + mechanism._excess) / mechanism._excess)
+                assert odds <= mp.exp(mp.mpf(float(epsilon)))
+            assert mechanism._excess >= Fraction(1, 2**200)
+            low, high = mechanism._low, mechanism._high
+            assert (number(high / -low)) <= mp.exp(min(mp.mpf(float(epsilon)), 10_000))
+
+
+def test_the_cost_of_a_tail_is_never_too_small() -> None:
+    for delta in (5e-324, 1e-300, 1e-50, 1e-6, 0.3, 1 / math.e, 0.9, math.nextafter(1, 0)):
+        for beta, reach in ((1e-50, 1e-50), (1e-3, 2.0), (0.1, 10.0), (3.0, 1e50), (0.2, math.inf)):
+            exact_beta = Fraction(beta)
+            paper, exact = (
+                TAIL_COSTS[name](delta, exact_beta, reach) for name in ("paper", "exact")
+            )
+            with mp.workdps(DIGITS + 100):
+                log = -mp.log(mp.mpf(delta))
+                gain = mp.mpf(0)
+                if reach < math.inf:
+                    k = mp.mpf(beta) * mp.mpf(reach)
+                    gain = mp.log1p(1 / k) + mp.log1p(k) / k
+                assert number(paper) >= max(log, 1)
+                assert number(exact) >= max(log - gain, 1)
+                assert number(exact) <= max(log - gain, 1) * (1 + mp.mpf(10) ** -20)
