@@ -4,7 +4,7 @@
     ├── ParameterError     a public parameter is wrong: names it, its value and what is permitted
     ├── PrivateValueError  a private value is wrong: says what is permitted, never the value
     └── UnsupportedError   no mathematics behind the combination: says why, and what to use
-    NotPrivateWarning      a simulation was made where people's values may be
+    NotPrivateWarning      what is for experiments was done where people's values may be
     └── PublishedCalibrationWarning  a published guarantee that does not hold (geoveil.gp.selection)
 
 The first two are also `ValueError`s.
@@ -64,4 +64,8 @@ class UnsupportedError(GeoVeilError):
 
 
 class NotPrivateWarning(UserWarning):
-    """`simulate` was called in a process that holds the device's SDK; `release` is for people."""
+    """What is for experiments was done where people's values may be.
+
+    `simulate` was called in a process that holds the device's SDK; or bits that can be predicted
+    were given to a release. `release` with the system's own bits is for people.
+    """

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError
+from geoveil.gp.not_private import warn_caller
 
 
 class RandomSource(ABC):
@@ -45,16 +46,28 @@ class SystemSource(RandomSource):
 
 
 def chosen_source(source: RandomSource | None) -> RandomSource:
-    """Return the source that was given, or the system's for None."""
+    """Return the source that was given, or the system's for None; called by what releases.
+
+    Whoever gives one whose bits can be predicted is warned, once per process.
+    """
     if source is None:
         return SystemSource()
     if not isinstance(source, RandomSource):
         raise ParameterError("source", source, "a RandomSource, or None for the system's")
+    if not source.is_secure:
+        warn_caller(
+            "bits that can be predicted hide nothing: whoever knows them reads the value from the"
+            " release. A source that is not secure, such as SeededSource, is for tests; leave it"
+            " out where people's values are"
+        )
     return source
 
 
 class SeededSource(RandomSource):
     """Reproducible bits for tests: SHA-256 in counter mode. Never for a release to anyone.
+
+    A release with it warns once per process (`NotPrivateWarning`). Tests switch that off by
+    `warnings.simplefilter("ignore", NotPrivateWarning)`, or pytest's `filterwarnings`.
 
     Args:
         seed: any integer.
