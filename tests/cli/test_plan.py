@@ -189,7 +189,7 @@ def test_a_plan_becomes_a_campaign_that_the_server_takes(
         query = campaign.questions[0].query
         assert isinstance(query, Threshold)
         best = report["alternatives"][0]
-        assert ([query.at], query.width, query.step) == (
+        assert ([query.at], query.width, query.profile.name) == (
             best["center"], best["width"], best["profile"],
         )  # fmt: skip
     created = geoveil("campaign", "create", "Planned", "--plan", str(file), "--id", name)

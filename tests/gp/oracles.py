@@ -298,7 +298,7 @@ def quantile(noise: Any, numerator: int, count: int) -> Any:
 
 def kind(query: Any) -> str:
     """Return "linear", "smoothstep" or "kernel"."""
-    return str(query.step) if hasattr(query, "step") else "kernel"
+    return str(getattr(query.profile, "name", "kernel"))
 
 
 def feature(query: Any) -> float:

@@ -265,7 +265,7 @@ def test_moments_and_density(oracles: Any, name: str, size: float) -> None:
 def linear_bound(oracles: Any, query: Any, s: Any, beta: Any) -> Any:
     """B at reach ∞ and linear growth, a second time: max over the anchor and the point itself."""
     width, z = oracles.exact(query.width), abs(s)
-    if query.step == "linear":
+    if query.profile.name == "linear":
         d = max(z - width / 2, mp.mpf(0))
         return max(1 / (d + width), 1 / (width * (1 + beta * d)))
 

@@ -765,8 +765,8 @@ def test_copies_are_equal_and_release_alike() -> None:
     assert profile != FormulaProfile(bell, scale=4.0)
     assert profile != FormulaProfile(walk, scale=3.0)
     assert profile.on_ray() != profile
-    assert repr(profile) == "FormulaProfile(bell, scale=3, extent=256)"
-    assert repr(profile.on_ray()) == "FormulaProfile(bell, scale=3, extent=256, ray=True)"
+    assert repr(profile) == "FormulaProfile(formula=bell, scale=3.0)"
+    assert repr(profile.on_ray()) == "FormulaProfile(formula=bell, scale=3.0, ray=True)"
 
 
 def test_first_use_in_many_threads() -> None:

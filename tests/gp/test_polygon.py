@@ -72,7 +72,7 @@ def make(region: str, width: float = 5.0, profile: str = "linear") -> Polygon:
 
 def edges(query: Polygon) -> list[tuple[Any, Any]]:
     return [
-        (ring[i - 1], ring[i]) for part in query.parts for ring in part for i in range(len(ring))
+        (ring[i - 1], ring[i]) for part in query.region for ring in part for i in range(len(ring))
     ]
 
 
@@ -93,7 +93,7 @@ def signed_distance(query: Polygon, x: Any) -> Any:
     px, py = mp.mpf(x[0]), mp.mpf(x[1])
     least = mp.inf
     inside = False
-    for part in query.parts:
+    for part in query.region:
         for ring in part:
             turned = mp.mpf(0)
             for i in range(len(ring)):
@@ -143,7 +143,7 @@ class TestDistance:
         with mp.workdps(40):
             expected = np.array([float(signed_distance(query, x)) for x in points.tolist()])
         # A double near 8·10⁶ is known to 1e-9.
-        size = max(abs(c) for part in query.parts for ring in part for p in ring for c in p)
+        size = max(abs(c) for part in query.region for ring in part for p in ring for c in p)
         np.testing.assert_allclose(ours, expected, rtol=1e-14, atol=1e-15 * size)
 
     def test_in_balls(self, region: str) -> None:
@@ -187,7 +187,7 @@ class TestDistance:
     def test_against_shapely(self, region: str) -> None:
         query = make(region)
         points = around(query, 20_000, 5)[:20_000]
-        geometry = _rings.geometry(query.parts)
+        geometry = _rings.geometry(query.region)
         distance = shapely.distance(shapely.boundary(geometry), shapely.points(points))
         expected = np.where(shapely.covers(geometry, shapely.points(points)), distance, -distance)
         np.testing.assert_allclose(query.scalar(points), expected, rtol=1e-13, atol=1e-8)
@@ -300,7 +300,7 @@ class TestBound:
         offset = points[:, None, :] - start
         t = np.clip((offset * vector).sum(axis=2) / (vector**2).sum(axis=1), 0, 1)
         s = np.linalg.norm(offset - t[..., None] * vector, axis=2).min(axis=1)
-        s *= np.where(shapely.contains_xy(_rings.geometry(query.parts), points), 1, -1)
+        s *= np.where(shapely.contains_xy(_rings.geometry(query.region), points), 1, -1)
         f = oracles.float_value(query, s)
         gap = np.linalg.norm(points[:, None, :] - points[None, :, :], axis=2)
         steepest = oracles.float_slope(query, s)
@@ -341,7 +341,11 @@ class TestMechanisms:
             SmoothMechanism(query, PRIVACY, reach=INFINITY, beta=0.6 * RATE),
             LipschitzMechanism(query, PRIVACY),
         ]
-        return [*found, DebiasedLaplace(query, PRIVACY)] if query.step == "smoothstep" else found
+        return (
+            [*found, DebiasedLaplace(query, PRIVACY)]
+            if query.profile.name == "smoothstep"
+            else found
+        )
 
     def test_guarantee(self, region: str, profile: str) -> None:
         query = make(region, 3.0, profile)
@@ -443,10 +447,10 @@ def test_ways_to_write_a_region(region: str) -> None:
     }
     expected = tuple(tuple(tuple(ring) for ring in part) for part in rings[region])
     for query in queries:
-        assert query.parts == expected
+        assert query.region == expected
         assert query == queries[0]
         assert hash(query) == hash(queries[0])
-        numbers = [c for part in query.parts for ring in part for p in ring for c in p]
+        numbers = [c for part in query.region for ring in part for p in ring for c in p]
         assert {type(c) for c in numbers} == {float}
     assert queries[0].width == 2.0
     assert Polygon(queries[0].parts, 2.0, "smoothstep") == queries[0]

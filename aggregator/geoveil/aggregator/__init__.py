@@ -7,6 +7,7 @@ from geoveil.aggregator.service import Service
 from geoveil.aggregator.servicers import AnalystServicer, CollectorServicer
 from geoveil.aggregator.store import SQLiteStore, Store
 from geoveil.aggregator.writer import Writer
+from geoveil.gp.version import __version__ as __version__
 
 __all__ = [
     "CATALOGUE",

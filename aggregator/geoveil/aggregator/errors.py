@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from geoveil.campaign import SignatureInvalid
 from geoveil.gp import GeoVeilError, ParameterError
+from geoveil.gp.shown import member
 
 _LONGEST_TEXT = 300
 """Characters of a public text: with its details it travels in headers of at most 8 KiB."""
@@ -22,6 +23,8 @@ _LONGEST_FIELD = 100
 
 class Code(Enum):
     """What went wrong. The name is the reason of google.rpc.ErrorInfo: it never changes."""
+
+    __repr__ = member
 
     CAMPAIGN_NOT_FOUND = "campaign not found"
     CAMPAIGN_ID_TAKEN = "campaign id taken"

@@ -5,7 +5,6 @@ Labels are closed lists of this program: no campaign, no caller, no address.
 
 from collections import Counter as Tally
 from collections.abc import Sequence
-from importlib.metadata import version
 
 from prometheus_client import (
     CollectorRegistry,
@@ -18,7 +17,7 @@ from prometheus_client import (
 
 from geoveil.aggregator.auth import Denial
 from geoveil.aggregator.reports import Reason, Result, Status
-from geoveil.gp import ParameterError
+from geoveil.gp import ParameterError, __version__
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _REPORTS = (1, 4, 16, 64, 256, 1024, 4096, 16_384, 65_536)
@@ -32,7 +31,7 @@ class Metrics:
         registry = self.registry
         ProcessCollector(registry=registry)
         build = Gauge("geoveil_build_info", "1.", ["version"], registry=registry)
-        build.labels(version("geoveil")).set(1)
+        build.labels(__version__).set(1)
         self._calls = Counter("geoveil_rpcs", "Calls ended.", ["method", "code"], registry=registry)
         self._call_seconds = Histogram(
             "geoveil_rpc_seconds", "Time of calls.", ["method"], buckets=_SECONDS, registry=registry

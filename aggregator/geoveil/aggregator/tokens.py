@@ -22,6 +22,7 @@ from typing import Any
 from geoveil.aggregator.watched import Watched
 from geoveil.campaign.model import check_campaign_id
 from geoveil.gp import ParameterError
+from geoveil.gp.shown import member
 
 PREFIX = "geoveil_"
 """Of every token, for people and programs that look for leaked secrets."""
@@ -35,6 +36,8 @@ _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 class Scope(Enum):
     """What a token permits."""
+
+    __repr__ = member
 
     CREATE = "create"
     CLOSE = "close"

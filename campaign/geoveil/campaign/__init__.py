@@ -15,6 +15,7 @@ from geoveil.campaign.model import Campaign, State
 from geoveil.campaign.question import PointQuestion, Question
 from geoveil.campaign.signing import PublicKey, SignatureInvalid, SigningKey, seal, signer
 from geoveil.campaign.wire_queries import decode_point_question, encode_point_question
+from geoveil.gp.version import __version__ as __version__
 
 __all__ = [
     "Allocation",

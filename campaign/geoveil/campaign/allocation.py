@@ -5,6 +5,7 @@ from enum import Enum
 from fractions import Fraction
 
 from geoveil.gp import RandomSource
+from geoveil.gp.shown import member
 
 
 class Allocation(Enum):
@@ -20,6 +21,8 @@ class Allocation(Enum):
         split 1/4 1
         repeat 1 4
     """
+
+    __repr__ = member
 
     PARTITION = "partition"
     """Each participant answers one query, drawn uniformly, with ε: n is divided by m."""

@@ -23,6 +23,7 @@ from geoveil.campaign.text import plain
 from geoveil.gp import GeoPrivacy, Mechanism, ParameterError, PlanarLaplace
 from geoveil.gp.exact.release import step_exponent_of
 from geoveil.gp.lazy import lazy
+from geoveil.gp.shown import member
 
 MOST_QUESTIONS = 10_000
 MOST_SLOTS = 100_000
@@ -48,6 +49,8 @@ def check_campaign_id(campaign_id: object) -> None:
 
 class State(Enum):
     """Whether a campaign takes reports."""
+
+    __repr__ = member
 
     PENDING = "pending"
     OPEN = "open"

@@ -96,7 +96,7 @@ class PublicKey:
         return _PREFIX + self.data.hex()
 
     def __repr__(self) -> str:
-        return f"PublicKey({self})"
+        return f"PublicKey.parse({str(self)!r})"
 
 
 class SigningKey:

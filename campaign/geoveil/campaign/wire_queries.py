@@ -36,7 +36,7 @@ def of_type(kind: type) -> Callable[[object], bool]:
 
 
 def _band(query: SoftIndicator) -> dict[str, Any]:
-    return {"width": query.width, "profile": _PROFILES[query.step]}
+    return {"width": query.width, "profile": _PROFILES[query.profile.name]}
 
 
 def _profile(message: Any) -> str:
@@ -47,7 +47,7 @@ def _profile(message: Any) -> str:
 def _parts(query: Polygon) -> list[pb.PolygonPart]:
     return [
         pb.PolygonPart(rings=[pb.PolygonRing(coordinates=chain.from_iterable(r)) for r in part])
-        for part in query.parts
+        for part in query.region
     ]
 
 

@@ -1,7 +1,6 @@
 """Assembles the command from its parts; every part is a module with one job."""
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
@@ -9,6 +8,7 @@ from typer.core import TyperGroup
 
 from geoveil.cli.console import degrade, fail
 from geoveil.gp import GeoVeilError
+from geoveil.gp.version import __version__
 
 COMMANDS = (
     *("serve", "health", "db", "token", "campaign", "contribute", "client", "estimate", "plan"),
@@ -59,7 +59,7 @@ app = typer.Typer(
 
 def _show_version(asked: bool) -> None:
     if asked:
-        typer.echo(f"geoveil {version('geoveil')}")
+        typer.echo(f"geoveil {__version__}")
         raise typer.Exit
 
 

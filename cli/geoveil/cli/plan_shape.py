@@ -25,10 +25,10 @@ def shape_of(query: Query | SmoothedRegion) -> tuple[str, list[float], float | N
 
 _SHAPES: Mapping[type, Callable[[Any], tuple[str, list[float], float | None]]] = MappingProxyType(
     {
-        Threshold: lambda q: (q.step, [q.at], q.width),
-        Range: lambda q: (q.step, [q.low, q.high], q.width),
-        Disc: lambda q: (q.step, [q.radius], q.width),
-        Polygon: lambda q: (q.step, [], q.width),
+        Threshold: lambda q: (q.profile.name, [q.at], q.width),
+        Range: lambda q: (q.profile.name, [q.low, q.high], q.width),
+        Disc: lambda q: (q.profile.name, [q.radius], q.width),
+        Polygon: lambda q: (q.profile.name, [], q.width),
         GaussianKernel: lambda q: ("bell", [], q.bandwidth),
         SmoothedRegion: lambda q: ("smoothed", [], q.bandwidth),
     }

@@ -8,11 +8,14 @@ from math import ldexp
 from google.protobuf.message import DecodeError
 
 from geoveil.gp import GeoPrivacy
+from geoveil.gp.shown import member
 from geoveil.proto.v1 import report_pb2
 
 
 class Status(IntEnum):
     """What became of a report. It only ever goes up."""
+
+    __repr__ = member
 
     PENDING = 0
     """Kept, to be sent; not known to be counted."""

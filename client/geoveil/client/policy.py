@@ -4,14 +4,16 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from types import MappingProxyType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from geoveil.campaign import Campaign, PublicKey, encode
 from geoveil.client.errors import PolicyRefused, exactly
 from geoveil.client.values import Kind, Number, Place, kind_of
 from geoveil.client.work import Demand
 from geoveil.gp import GeoPrivacy, ParameterError
+from geoveil.gp.shown import Shown
 
 _PURE = (
     'a pure GeoPrivacy with its unit, for example GeoPrivacy(epsilon=1, per=8000, unit="dollar")'
@@ -86,8 +88,8 @@ class Limit:
             raise ParameterError("unit of the limits", self.campaign.unit, "'metre' for a Place")
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+@dataclass(frozen=True, slots=True, repr=False)
+class Policy(Shown):
     """What may be asked of a person, for each attribute that the app answers about.
 
     The policy is the app's own, so that no server decides how much privacy a person has.
@@ -153,6 +155,11 @@ class Policy:
             count = getattr(self, name)
             if isinstance(count, bool) or not isinstance(count, int) or count < 0:
                 raise ParameterError(name, count, "an integer >= 0")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A mapping that can't be changed can't be pickled either.
+        options = {name: value for name, value in self._arguments().items() if name != "limits"}
+        return partial(type(self), **options), (dict(self.limits),)
 
     @classmethod
     def permitting(cls, campaign: Campaign) -> Self:

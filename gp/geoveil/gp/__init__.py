@@ -52,6 +52,7 @@ from geoveil.gp.queries import (
     Threshold,
     TwoWayThreshold,
 )
+from geoveil.gp.version import __version__ as __version__
 
 __all__ = [
     "NOISES",

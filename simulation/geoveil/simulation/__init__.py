@@ -1,5 +1,6 @@
 """Experiments on real populations."""
 
+from geoveil.gp.version import __version__ as __version__
 from geoveil.simulation.populations import (
     LogNormalPopulation,
     People,

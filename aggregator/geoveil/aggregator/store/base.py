@@ -13,6 +13,7 @@ from typing import NamedTuple, Self
 
 from geoveil.aggregator.reports import PackedReport, count_answers
 from geoveil.gp.estimation import Accumulator
+from geoveil.gp.shown import member
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +50,8 @@ class Submission:
 
 class Outcome(Enum):
     """What the store did with a report."""
+
+    __repr__ = member
 
     ACCEPTED = "accepted"
     DUPLICATE = "duplicate"

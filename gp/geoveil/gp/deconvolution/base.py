@@ -15,11 +15,12 @@ from numpy.typing import ArrayLike, NDArray
 from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.queries.base import Query
+from geoveil.gp.shown import Made
 
 Array = NDArray[np.float64]
 
 
-class PointEstimator(ABC):
+class PointEstimator(Made, ABC):
     """A function of a perturbed point whose mean estimates the mean of a query.
 
     Args:
@@ -31,12 +32,12 @@ class PointEstimator(ABC):
     def __init__(self, dimension: int, scale: float, debias: bool) -> None:
         self.dimension = dimension
         self.scale = scale
-        self._debias = debias
+        self.debias = debias
 
     @property
     def unbiased(self) -> bool:
         """Whether its mean over the noise is f(x)."""
-        return self._debias
+        return self.debias
 
     def value(self, points: ArrayLike) -> Array:
         """Return one number per perturbed point.
@@ -95,9 +96,6 @@ class PlugIn(PointEstimator):
     def __init__(self, query: Query, scale: float) -> None:
         super().__init__(query.dimension, scale, debias=False)
         self.query = query
-
-    def __repr__(self) -> str:
-        return f"PlugIn({self.query!r}, scale={self.scale!r})"
 
     def _value(self, points: Array) -> Array:
         return self.query.value(points)

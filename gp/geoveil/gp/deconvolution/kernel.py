@@ -49,23 +49,20 @@ class KernelEstimator(PointEstimator):
                 f" {_NOISIEST:g} times no number of points gives an estimate: widen the kernel"
             )
 
-    def __repr__(self) -> str:
-        return f"KernelEstimator({self.query!r}, scale={self.scale!r}, debias={self._debias})"
-
     def _value(self, points: Array) -> Array:
-        return _function(self._distance(points), self._c, self.dimension, self._debias)
+        return _function(self._distance(points), self._c, self.dimension, self.debias)
 
     def _distance(self, x: Array) -> Array:
         """Return the distance to the centre, in bandwidths."""
         return np.asarray(self.query.scalar(x)) / self.query.bandwidth
 
     def _mean(self, x: Array) -> Array:
-        if self._debias:
+        if self.debias:
             return self.query.value(x)
-        return _mean(self._distance(x), self._c, self.dimension, self._debias)
+        return _mean(self._distance(x), self._c, self.dimension, self.debias)
 
     def _variance(self, x: Array) -> Array:
-        table = _log_variance(self._c, self.dimension, self._debias)
+        table = _log_variance(self._c, self.dimension, self.debias)
         return np.asarray(np.exp(table(self._distance(x), -np.inf)))
 
 

@@ -43,12 +43,6 @@ class ProfileEstimator(PointEstimator):
         self.offset = offset
         self.sign = sign
 
-    def __repr__(self) -> str:
-        return (
-            f"ProfileEstimator({self.profile!r}, offset={self.offset!r}, scale={self.scale!r},"
-            f" debias={self._debias}, sign={self.sign!r})"
-        )
-
     def _value(self, points: Array) -> Array:
         return self._function(self._scalar(points))
 
@@ -56,12 +50,12 @@ class ProfileEstimator(PointEstimator):
         return np.asarray(self.sign * x - self.offset)
 
     def _function(self, s: Array) -> Array:
-        if self._debias:
+        if self.debias:
             return np.asarray(self.profile.debiased(s, self.scale))
         return np.asarray(self.profile.value(s))
 
     def _mean(self, x: Array) -> Array:
-        if self._debias:
+        if self.debias:
             return np.asarray(self.profile.value(self._scalar(x)))
         left, right = self.profile.limits
         return laplace_expectation(
@@ -103,9 +97,6 @@ class RangeEstimator(PointEstimator):
         self.query = query
         self._low = ProfileEstimator(query.profile, query.low, scale, debias)
         self._high = ProfileEstimator(query.profile, -query.high, scale, debias, sign=-1.0)
-
-    def __repr__(self) -> str:
-        return f"RangeEstimator({self.query!r}, scale={self.scale!r}, debias={self._debias})"
 
     def _value(self, points: Array) -> Array:
         return self._low._value(points) + (self._high._value(points) - 1)

@@ -26,7 +26,7 @@ _REGION = (
 )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class SmoothedRegion:
     """f: the indicator of a region of the plane, convolved with a Gaussian of deviation h.
 
@@ -64,7 +64,7 @@ class SmoothedRegion:
     region: Any
     bandwidth: float
     bounds: Bounds | None = None
-    _distance: Callable[[Array], Any] = field(init=False, repr=False)
+    _distance: Callable[[Array], Any] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bandwidth", validation.positive("bandwidth", self.bandwidth))
@@ -156,17 +156,14 @@ class RegionEstimator(PointEstimator):
         self._noise = (1 + kx * kx + ky * ky) ** -1.5
         self._g = Field(self._grid, self._spectrum)
 
-    def __repr__(self) -> str:
-        return f"RegionEstimator({self.query!r}, scale={self.scale!r}, debias={self._debias})"
-
     @property
     def _spectrum(self) -> Spectrum:
-        return np.asarray(self._smooth / self._noise if self._debias else self._smooth)
+        return np.asarray(self._smooth / self._noise if self.debias else self._smooth)
 
     @property
     def _average(self) -> Spectrum:
         """The transform of the mean over the noise."""
-        return np.asarray(self._smooth if self._debias else self._smooth * self._noise)
+        return np.asarray(self._smooth if self.debias else self._smooth * self._noise)
 
     def _value(self, points: Array) -> Array:
         return self._g(points)
@@ -200,7 +197,7 @@ def _distance_and_bounds(region: Any) -> tuple[Callable[[Array], Any], Bounds | 
         (x, y), r = region.center, region.radius
         return region.scalar, (x - r, y - r, x + r, y + r)
     if isinstance(region, Polygon):
-        corners = np.array([corner for part in region.parts for corner in part[0]])
+        corners = np.array([corner for part in region.region for corner in part[0]])
         (x0, y0), (x1, y1) = corners.min(axis=0).tolist(), corners.max(axis=0).tolist()
         return region.scalar, (x0, y0, x1, y1)
     if isinstance(region, SoftIndicator) and region.dimension == 2:

@@ -77,7 +77,7 @@ class ApproximateLaplace(BoundedMechanism):
         calibration: str = "exact",
         step: float | None = None,
     ) -> None:
-        super().__init__(query, privacy)
+        super().__init__(query, privacy, beta=beta, calibration=calibration, step=step)
         if privacy.delta == 0:
             raise ParameterError(
                 "privacy.delta",

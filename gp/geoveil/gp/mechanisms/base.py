@@ -7,7 +7,7 @@ mechanism, per point.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -23,6 +23,7 @@ from geoveil.gp.mechanisms.grid import grid_exponent, levels_of
 from geoveil.gp.mechanisms.simulated import Simulated, warn_on_device
 from geoveil.gp.privacy import GeoPrivacy, LocalPrivacy
 from geoveil.gp.queries.base import Query
+from geoveil.gp.shown import Made
 
 Array = NDArray[np.float64]
 
@@ -32,7 +33,7 @@ _MOST_RATIO = 1e8
 """Between the noise scale and the length over which a query varies, either way."""
 
 
-class Mechanism(ABC):
+class Mechanism(Made, ABC):
     """A randomised report about f(x).
 
     Args:
@@ -44,10 +45,11 @@ class Mechanism(ABC):
 
     _privacy_kind: ClassVar[type] = GeoPrivacy
 
-    def __init__(self, query: Query, privacy: GeoPrivacy | LocalPrivacy) -> None:
+    def __init__(self, query: Query, privacy: GeoPrivacy | LocalPrivacy, **options: object) -> None:
         self._check(query, privacy)
         self.query = query
         self.privacy = privacy
+        self._options = options
         self.step_exponent = 0
 
     @classmethod
@@ -235,10 +237,8 @@ class Mechanism(ABC):
         points = validation.points(x, self.query.dimension)
         return np.asarray(self.query.scalar(points, FLOAT))
 
-    def __repr__(self) -> str:
-        return (
-            f"{type(self).__name__}({self.query!r}, {self.privacy!r}, step=2**{self.step_exponent})"
-        )
+    def _arguments(self) -> Mapping[str, object]:
+        return {"query": self.query, "privacy": self.privacy, **self._options}
 
 
 class _PrivateScalar:

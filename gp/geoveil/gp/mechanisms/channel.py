@@ -86,6 +86,7 @@ class LinearProgramMechanism(ChannelMechanism):
         rate = privacy.exact_rate
         found = design(query.profile, rate, self.prior, exponent, self.tolerance, quick)
         super().__init__(query, privacy, found)
+        self._options = {"prior": prior, "tolerance": tolerance, "quick": quick, "step": step}
 
     @property
     def expected_variance(self) -> float:

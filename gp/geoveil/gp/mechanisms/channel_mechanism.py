@@ -71,7 +71,7 @@ class ChannelMechanism(Mechanism):
     def __init__(
         self, query: Query, privacy: GeoPrivacy, channel: Channel, *, step: float | None = None
     ) -> None:
-        super().__init__(query, privacy)
+        super().__init__(query, privacy, channel=channel, step=step)
         if not isinstance(channel, Channel):
             raise ParameterError("channel", channel, "a Channel")
         self.channel = channel

@@ -27,7 +27,7 @@ class LipschitzMechanism(AdditiveMechanism):
     privacy: GeoPrivacy
 
     def __init__(self, query: Query, privacy: GeoPrivacy, *, step: float | None = None) -> None:
-        super().__init__(query, privacy)
+        super().__init__(query, privacy, step=step)
         self.noise = Laplace()
         # The double L may be rounded down; the noise must not be.
         self._exact_scale = Fraction(query.lipschitz) * ROUND_UP / privacy.exact_rate

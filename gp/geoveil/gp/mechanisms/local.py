@@ -28,7 +28,7 @@ class LocalLaplace(AdditiveMechanism):
     _privacy_kind: ClassVar[type] = LocalPrivacy
 
     def __init__(self, query: Query, privacy: LocalPrivacy, *, step: float | None = None) -> None:
-        super().__init__(query, privacy)
+        super().__init__(query, privacy, step=step)
         self.noise = Laplace()
         low, high = query.profile.bounds
         self._exact_scale = (Fraction(high) - Fraction(low)) / Fraction(privacy.epsilon)

@@ -51,7 +51,7 @@ class RandomizedResponse(Mechanism):
     _privacy_kind: ClassVar[type] = LocalPrivacy
 
     def __init__(self, query: Query, privacy: LocalPrivacy, *, step: float | None = None) -> None:
-        super().__init__(query, privacy)
+        super().__init__(query, privacy, step=step)
         self._bounds = tuple(Fraction(bound) for bound in query.profile.bounds)
         least, most = self._bounds
         self._excess = (most - least) * _excess(privacy.epsilon)

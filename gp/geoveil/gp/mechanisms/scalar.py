@@ -30,7 +30,7 @@ class ScalarLaplace(Mechanism):
     privacy: GeoPrivacy
 
     def __init__(self, query: Query, privacy: GeoPrivacy, *, step: float | None = None) -> None:
-        super().__init__(query, privacy)
+        super().__init__(query, privacy, step=step)
         self._b = 1 / privacy.exact_rate
         self.scale = float(self._b)
         self.range = query.profile.debiased_range(float(self._undo))

@@ -54,7 +54,15 @@ class SmoothMechanism(BoundedMechanism):
         calibration: str = "exact",
         step: float | None = None,
     ) -> None:
-        super().__init__(query, privacy)
+        super().__init__(
+            query,
+            privacy,
+            noise=noise,
+            beta=beta,
+            reach=reach,
+            calibration=calibration,
+            step=step,
+        )
         validation.choice("calibration", calibration, CALIBRATIONS)
         self.reach = validation.non_negative("reach", reach)
         self.calibration = calibration

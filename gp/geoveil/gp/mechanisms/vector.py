@@ -4,7 +4,7 @@ The seed adds independent noise to every coordinate, scaled to one smooth bound 
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from functools import partial
 
@@ -25,6 +25,7 @@ from geoveil.gp.noise import Noise
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.privacy.rounding import round_down
 from geoveil.gp.queries.base import Query
+from geoveil.gp.shown import Made
 from geoveil.gp.smooth.frontier import CALIBRATIONS, Frontier, default_fraction
 from geoveil.gp.smooth.growth import EXPONENTIAL
 
@@ -35,7 +36,7 @@ _STEP_BITS = 40
 _TAIL_BITS = 13
 
 
-class VectorSmoothMechanism:
+class VectorSmoothMechanism(Made):
     """One report per query, y_j = f_j(x) + (B(x)/η)·Z_j: together ε-GP, and unbiased.
 
     B(x) = Σ_j B_j(x), a sum of β-smooth bounds, is β-smooth and bounds the ℓ1 slope Σ_j |∇f_j|.
@@ -105,6 +106,13 @@ class VectorSmoothMechanism:
     ) -> None:
         self.queries = _checked(queries, privacy)
         self.privacy = privacy
+        self._options = {
+            "noise": noise,
+            "beta": beta,
+            "reach": reach,
+            "calibration": calibration,
+            "step": step,
+        }
         validation.choice("calibration", calibration, CALIBRATIONS)
         self.reach = validation.non_negative("reach", reach)
         self.calibration = calibration
@@ -288,8 +296,8 @@ class VectorSmoothMechanism:
             )
         return total
 
-    def __repr__(self) -> str:
-        return f"VectorSmoothMechanism({self.size} queries, {self.privacy!r}, step={self.step!r})"
+    def _arguments(self) -> Mapping[str, object]:
+        return {"queries": self.queries, "privacy": self.privacy, **self._options}
 
 
 def _checked(queries: Iterable[Query], privacy: GeoPrivacy) -> tuple[Query, ...]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.planner.hard import HardRange, HardThreshold
 from geoveil.gp.planner.question import HardQuestion
-from geoveil.gp.queries.indicator import STEPS, SoftIndicator
+from geoveil.gp.queries.indicator import PROFILES, SoftIndicator
 from geoveil.gp.queries.profiles.base import Profile
 
 Array = NDArray[np.float64]
@@ -27,7 +27,7 @@ _LITTLE = 3e-6
 def aimed(
     question: HardQuestion,
     width: float,
-    step: str,
+    profile: str,
     points: Array,
     weights: Array,
     signed: Array | None = None,
@@ -41,7 +41,7 @@ def aimed(
     Args:
         question: what is wanted.
         width: of the band, in the unit of the points.
-        step: "linear" or "smoothstep".
+        profile: "linear" or "smoothstep".
         points: nodes of the prior.
         weights: of the nodes.
         signed: `question.signed(points, width)`, if it is known.
@@ -50,21 +50,21 @@ def aimed(
     truth = question.truth(points) if truth is None else truth
     inwards: tuple[float, ...]
     if isinstance(question, HardRange):
-        inwards = _ends(question, width, step, points, weights)
+        inwards = _ends(question, width, profile, points, weights)
     else:
         if signed is None:
             try:
                 signed = question.signed(points, width)
             except ParameterError:
                 return None
-        inwards = (_corrected(question, width, step, points, weights, signed, truth),)
+        inwards = (_corrected(question, width, profile, points, weights, signed, truth),)
     try:
-        return question.soft(width, step, inwards)
+        return question.soft(width, profile, inwards)
     except ParameterError:
         return None
 
 
-def moved(signed: Array, truth: Array, weights: Array, width: float, step: str) -> float:
+def moved(signed: Array, truth: Array, weights: Array, width: float, profile: str) -> float:
     """Return how far inwards a boundary is to be moved, if that lowers the signed distance so much.
 
     Args:
@@ -72,22 +72,22 @@ def moved(signed: Array, truth: Array, weights: Array, width: float, step: str) 
         truth: what each contributes to the hard share.
         weights: of the distances.
         width: of the band, in their unit.
-        step: "linear" or "smoothstep".
+        profile: "linear" or "smoothstep".
     """
     near = np.abs(signed) <= 2 * width  # beyond, nothing changes
     if not near.any():
         return 0.0
-    s, w, profile = signed[near], weights[near], STEPS[step](width)
+    s, w, shape = signed[near], weights[near], PROFILES[profile](width)
     target = float(np.sum(w * truth[near]))
-    return _shift(s, w, profile, target, width)
+    return _shift(s, w, shape, target, width)
 
 
 def _ends(
-    question: HardRange, width: float, step: str, points: Array, weights: Array
+    question: HardRange, width: float, profile: str, points: Array, weights: Array
 ) -> tuple[float, float]:
     """Aim both ends of a range by themselves: each is a threshold."""
     low, high = (
-        moved(points - at, HardThreshold(at).truth(points), weights, width, step)
+        moved(points - at, HardThreshold(at).truth(points), weights, width, profile)
         for at in (question.low, question.high)
     )
     return (low, -high)
@@ -96,7 +96,7 @@ def _ends(
 def _corrected(
     question: HardQuestion,
     width: float,
-    step: str,
+    profile: str,
     points: Array,
     weights: Array,
     signed: Array,
@@ -111,23 +111,23 @@ def _corrected(
     near = np.abs(signed) <= 2 * width
     if not near.any():
         return 0.0
-    s, x, w, profile = signed[near], points[near], weights[near], STEPS[step](width)
+    s, x, w, shape = signed[near], points[near], weights[near], PROFILES[profile](width)
     target = float(np.sum(w * truth[near]))
-    inwards = _shift(s, w, profile, target, width)
+    inwards = _shift(s, w, shape, target, width)
     if question.shifts:
         return inwards
-    before, excess = 0.0, float(np.sum(w * profile.value(s))) - target
+    before, excess = 0.0, float(np.sum(w * shape.value(s))) - target
     # A corner moves at most twice as far as its sides, and half the width is the band.
     changed = np.abs(s) <= width + 2 * abs(inwards)
-    target -= float(np.sum(w[~changed] * profile.value(s[~changed])))
+    target -= float(np.sum(w[~changed] * shape.value(s[~changed])))
     x, w = _joined(x[changed], w[changed], width / _CELLS)
     low, high = -width, width
     for _ in range(_CORRECTIONS):
         try:
-            s = np.asarray(question.soft(width, step, (inwards,)).scalar(x))
+            s = np.asarray(question.soft(width, profile, (inwards,)).scalar(x))
         except ParameterError:
             break  # no room left
-        previous, excess = excess, float(np.sum(w * profile.value(s))) - target
+        previous, excess = excess, float(np.sum(w * shape.value(s))) - target
         if abs(excess) <= _LITTLE or excess == previous:
             break
         low, high = (inwards, high) if excess > 0 else (low, inwards)
@@ -147,11 +147,11 @@ def _joined(points: Array, weights: Array, cell: float) -> tuple[Array, Array]:
     return np.stack(sums, axis=1) / mass[used, None], mass[used]
 
 
-def _shift(s: Array, weights: Array, profile: Profile, target: float, width: float) -> float:
+def _shift(s: Array, weights: Array, shape: Profile, target: float, width: float) -> float:
     """Return by how much less distance, at most a width, the soft share is the target."""
     low, high = -width, width
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        above = np.sum(weights * profile.value(s - middle)) > target
+        above = np.sum(weights * shape.value(s - middle)) > target
         low, high = (middle, high) if above else (low, middle)
     return high

@@ -110,10 +110,10 @@ class Survey:
     def _aimed(self) -> dict[tuple[float, str], SoftIndicator | None]:
         return {}
 
-    def aimed(self, width: float, step: str) -> SoftIndicator | None:
+    def aimed(self, width: float, profile: str) -> SoftIndicator | None:
         """Return the band of a width whose soft share of the prior is the hard one; see `aimed`."""
         assert isinstance(self.question, HardQuestion)
-        key = (width, step)
+        key = (width, profile)
         if key not in self._aimed:
             points, weights = self.nodes
             try:
@@ -121,7 +121,7 @@ class Survey:
             except ParameterError:
                 return None  # no room for the band
             self._aimed[key] = aimed(
-                self.question, width, step, points, weights, signed, self.truth
+                self.question, width, profile, points, weights, signed, self.truth
             )
         return self._aimed[key]
 
@@ -131,9 +131,9 @@ class Survey:
 
     def made(self, sketch: Sketch) -> Alternative | None:
         """Return what was sketched, with its moments at every node; None if there is no room."""
-        key = (sketch.kind, sketch.option, sketch.step, sketch.index)
+        key = (sketch.kind, sketch.option, sketch.profile, sketch.index)
         if key not in self._made:
-            query = self.aimed(moments.width(sketch.index) * self.scale, sketch.step)
+            query = self.aimed(moments.width(sketch.index) * self.scale, sketch.profile)
             self._made[key] = None if query is None else self._make(sketch, query)
         return self._made[key]
 

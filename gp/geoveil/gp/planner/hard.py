@@ -44,9 +44,9 @@ class HardThreshold(HardQuestion):
         """See `Question.truth`."""
         return np.asarray(points > self.at, dtype=np.float64)
 
-    def soft(self, width: float, step: str, inwards: Sequence[float]) -> SoftIndicator:
+    def soft(self, width: float, profile: str, inwards: Sequence[float]) -> SoftIndicator:
         """See `HardQuestion.soft`."""
-        return Threshold(self.at + inwards[0], width, step)
+        return Threshold(self.at + inwards[0], width, profile)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +81,9 @@ class HardRange(HardQuestion):
         """See `Question.truth`."""
         return np.asarray((points > self.low) & (points <= self.high), dtype=np.float64)
 
-    def soft(self, width: float, step: str, inwards: Sequence[float]) -> SoftIndicator:
+    def soft(self, width: float, profile: str, inwards: Sequence[float]) -> SoftIndicator:
         """See `HardQuestion.soft`."""
-        return Range(self.low + inwards[0], self.high - inwards[1], width, step)
+        return Range(self.low + inwards[0], self.high - inwards[1], width, profile)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +114,10 @@ class HardTwoWayThreshold(HardQuestion):
         """See `Question.truth`."""
         return np.asarray((points > np.array(self.at)).all(axis=-1), dtype=np.float64)
 
-    def soft(self, width: float, step: str, inwards: Sequence[float]) -> SoftIndicator:
+    def soft(self, width: float, profile: str, inwards: Sequence[float]) -> SoftIndicator:
         """See `HardQuestion.soft`: both thresholds are moved alike."""
         first, second = self.at
-        return TwoWayThreshold((first + inwards[0], second + inwards[0]), width, step)
+        return TwoWayThreshold((first + inwards[0], second + inwards[0]), width, profile)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,10 +150,10 @@ class HardDisc(HardQuestion):
         """See `HardQuestion.signed`."""
         return np.asarray(self.radius - np.linalg.norm(points - np.array(self.center), axis=-1))
 
-    def soft(self, width: float, step: str, inwards: Sequence[float]) -> SoftIndicator:
+    def soft(self, width: float, profile: str, inwards: Sequence[float]) -> SoftIndicator:
         """See `HardQuestion.soft`."""
         radius = validation.positive("radius", self.radius - inwards[0])
-        return Disc(self.center, radius, width, step)
+        return Disc(self.center, radius, width, profile)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,27 +185,27 @@ class HardPolygon(HardQuestion):
         """See `Question.truth`."""
         from shapely import contains_xy
 
-        inside = contains_xy(geometry(self._polygon.parts), points[..., 0], points[..., 1])
+        inside = contains_xy(geometry(self._polygon.region), points[..., 0], points[..., 1])
         return np.asarray(inside, dtype=np.float64)
 
     def signed(self, points: Array, width: float) -> Array:
         """See `HardQuestion.signed`."""
         return np.asarray(self._polygon.scalar(points))
 
-    def fits(self, width: float, step: str, inwards: Sequence[float]) -> bool:
+    def fits(self, width: float, profile: str, inwards: Sequence[float]) -> bool:
         """See `HardQuestion.fits`: without moving every corner."""
         return inwards[0] < _inscribed(self._polygon)
 
-    def soft(self, width: float, step: str, inwards: Sequence[float]) -> SoftIndicator:
+    def soft(self, width: float, profile: str, inwards: Sequence[float]) -> SoftIndicator:
         """See `HardQuestion.soft`: the polygon shrunk or grown, with mitred corners."""
         if inwards[0] == 0:
-            return Polygon(self._polygon.parts, width, step)
-        moved = geometry(self._polygon.parts).buffer(
+            return Polygon(self._polygon.region, width, profile)
+        moved = geometry(self._polygon.region).buffer(
             -inwards[0], join_style="mitre", mitre_limit=_MITRE
         )
         if moved.is_empty:
             raise ParameterError("width", width, "less than what the polygon has room for")
-        return Polygon(moved, width, step)
+        return Polygon(moved, width, profile)
 
 
 @lru_cache(maxsize=64)
@@ -213,4 +213,4 @@ def _inscribed(polygon: Polygon) -> float:
     """Return the radius of the largest circle inside: shrunk by more, nothing is left."""
     from shapely import maximum_inscribed_circle
 
-    return float(maximum_inscribed_circle(geometry(polygon.parts)).length)
+    return float(maximum_inscribed_circle(geometry(polygon.region)).length)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from geoveil.gp.errors import UnsupportedError
 from geoveil.gp.planner.kinds import KINDS, Task
 from geoveil.gp.privacy import GeoPrivacy
-from geoveil.gp.queries.indicator import STEPS, Threshold
+from geoveil.gp.queries.indicator import PROFILES, Threshold
 
 Array = NDArray[np.float64]
 Table = tuple[Array, Array]
@@ -51,21 +51,21 @@ def nodes(index: int) -> Array:
 
 
 @lru_cache(maxsize=1 << 14)
-def table(name: str, option: int, step: str, index: int, diameter: float | None) -> Table | None:
+def table(name: str, option: int, profile: str, index: int, diameter: float | None) -> Table | None:
     """Return the moments of reports about a soft step; None if the kind refuses it.
 
     Args:
         name: of a kind, a key of `KINDS`.
         option: which of its parameters.
-        step: "linear" or "smoothstep".
+        profile: "linear" or "smoothstep".
         index: see `width`.
         diameter: of the domain, in noise scales; None if it is not known.
     """
     kind, x = KINDS[name], nodes(index)
-    query = Threshold(0.0, width(index), step)
+    query = Threshold(0.0, width(index), profile)
     try:
         reports = kind.build(Task(query, _STANDARD, diameter), kind.options[option])
-        bias = reports.mean(x) - np.asarray(STEPS[step](query.width).value(x))
+        bias = reports.mean(x) - np.asarray(PROFILES[profile](query.width).value(x))
         return bias, reports.variance(x)
     except UnsupportedError:
         return None

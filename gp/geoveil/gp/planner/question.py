@@ -88,22 +88,22 @@ class HardQuestion(Question):
     """Whether the signed distance depends on the width of the band."""
 
     @abstractmethod
-    def soft(self, width: float, step: str, inwards: Sequence[float]) -> SoftIndicator:
+    def soft(self, width: float, profile: str, inwards: Sequence[float]) -> SoftIndicator:
         """Return a stand-in.
 
         Args:
             width: of the band.
-            step: "linear" or "smoothstep".
+            profile: "linear" or "smoothstep".
             inwards: by how much each boundary is moved into the region, `boundaries` numbers.
 
         Raises:
             ParameterError: if the region is too small for the band.
         """
 
-    def fits(self, width: float, step: str, inwards: Sequence[float]) -> bool:
+    def fits(self, width: float, profile: str, inwards: Sequence[float]) -> bool:
         """Return whether there is a stand-in: see `soft`."""
         try:
-            self.soft(width, step, inwards)
+            self.soft(width, profile, inwards)
         except ParameterError:
             return False
         return True

@@ -18,7 +18,7 @@ from geoveil.gp.planner.kinds import KINDS, Task
 from geoveil.gp.planner.moments import interpolated, table, width
 from geoveil.gp.planner.prediction import Prediction, predicted
 from geoveil.gp.planner.question import HardQuestion
-from geoveil.gp.queries.indicator import STEPS, SoftIndicator
+from geoveil.gp.queries.indicator import PROFILES, SoftIndicator
 from geoveil.gp.queries.profiles.base import Profile
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Sketch:
     kind: str
     option: int
     """Which of the kind's parameters."""
-    step: str
+    profile: str
     index: int
     """Its width: see `moments.width`."""
     prediction: Prediction
@@ -83,8 +83,8 @@ class Screening:
         """
         options = range(len(KINDS[kind].options))
         tried = [
-            self.sketch(kind, option, step, index)
-            for step in STEPS
+            self.sketch(kind, option, profile, index)
+            for profile in PROFILES
             for option in options
             for index in range(NARROWEST, WIDEST + 1, _STRIDES[0])
         ]
@@ -92,9 +92,9 @@ class Screening:
         if not found:
             return None
         leading = [
-            min((s for s in found if s.step == step), key=error)
-            for step in STEPS
-            if any(s.step == step for s in found)
+            min((s for s in found if s.profile == profile), key=error)
+            for profile in PROFILES
+            if any(s.profile == profile for s in found)
         ]
         return min((self._refined(sketch, error) for sketch in leading), key=error)
 
@@ -112,32 +112,32 @@ class Screening:
         for option in (sketch.option - 1, sketch.option, sketch.option + 1):
             for index in (sketch.index - stride, sketch.index, sketch.index + stride):
                 if 0 <= option < len(KINDS[sketch.kind].options) and NARROWEST <= index <= WIDEST:
-                    found = self.sketch(sketch.kind, option, sketch.step, index)
+                    found = self.sketch(sketch.kind, option, sketch.profile, index)
                     if found is not None:
                         yield found
 
-    def sketch(self, kind: str, option: int, step: str, index: int) -> Sketch | None:
+    def sketch(self, kind: str, option: int, profile: str, index: int) -> Sketch | None:
         """Return what a kind makes of a band, if there is room for it and the kind serves it."""
-        key = (kind, option, step, index)
+        key = (kind, option, profile, index)
         if key not in self._sketches:
             self._sketches[key] = self._sketch(*key)
         return self._sketches[key]
 
-    def _sketch(self, kind: str, option: int, step: str, index: int) -> Sketch | None:
+    def _sketch(self, kind: str, option: int, profile: str, index: int) -> Sketch | None:
         scale, diameter = self._survey.scale, self._survey.diameter
         alone = not KINDS[kind].answers_all
         if not alone and self._question.dimension > 1:
             return None  # read from smoothed regions: see `Survey.regions`
         if alone or self._question.boundaries == 1:
             apart = None if diameter is None or KINDS[kind].keeps else diameter / scale
-            found = table(kind, option, step, index, apart)
-            band = None if found is None else self._band(step, index)
+            found = table(kind, option, profile, index, apart)
+            band = None if found is None else self._band(profile, index)
             if band is None or found is None:
                 return None
             bias, variance = interpolated(band.signed / scale, index, found)
             mean = bias + np.asarray(band.profile.value(band.signed))
         else:
-            band = self._band(step, index)
+            band = self._band(profile, index)
             if band is None or band.query is None:
                 return None
             task = Task(band.query, self._survey.privacy, diameter)
@@ -148,32 +148,32 @@ class Screening:
                 return None
         size = self._survey.prior.size
         return Sketch(
-            kind, option, step, index, predicted(mean, variance, band.truth, band.weights, size)
+            kind, option, profile, index, predicted(mean, variance, band.truth, band.weights, size)
         )
 
-    def _band(self, step: str, index: int) -> _Band | None:
-        key = (step, index)
+    def _band(self, profile: str, index: int) -> _Band | None:
+        key = (profile, index)
         if key not in self._bands:
             try:
-                self._bands[key] = self._placed(step, width(index) * self._survey.scale)
+                self._bands[key] = self._placed(profile, width(index) * self._survey.scale)
             except ParameterError:
                 self._bands[key] = None  # no room for it
         return self._bands[key]
 
-    def _placed(self, step: str, wide: float) -> _Band | None:
+    def _placed(self, profile: str, wide: float) -> _Band | None:
         """Return the band, placed where the soft share of the atoms is their hard one."""
         points, truth, weights = self._joined(wide if self._question.rounded else None)
-        profile = STEPS[step](wide)
+        shape = PROFILES[profile](wide)
         if self._question.dimension == 1:
-            query = aimed(self._question, wide, step, points, weights, truth=truth)
+            query = aimed(self._question, wide, profile, points, weights, truth=truth)
             if query is None:
                 return None
             signed = np.asarray(query.scalar(points))
-            return _Band(profile, query, points, signed, truth, weights)
-        inwards = moved(points, truth, weights, wide, step)
-        if not self._question.fits(wide, step, (inwards,)):
+            return _Band(shape, query, points, signed, truth, weights)
+        inwards = moved(points, truth, weights, wide, profile)
+        if not self._question.fits(wide, profile, (inwards,)):
             return None
-        return _Band(profile, None, points, points - inwards, truth, weights)
+        return _Band(shape, None, points, points - inwards, truth, weights)
 
     def _joined(self, wide: float | None) -> tuple[Array, Array, Array]:
         """Return atoms: values in one dimension, else signed distances; their truth and weights.

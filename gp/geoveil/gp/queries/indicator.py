@@ -4,7 +4,7 @@ All of them are a soft step of a signed distance, positive inside the region; a 
 its distance [MATH §2.1].
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -13,30 +13,29 @@ from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.queries.base import Query
-from geoveil.gp.queries.profiles import Profile, Ramp, Smoothstep
+from geoveil.gp.queries.profiles import Ramp, Smoothstep
+from geoveil.gp.queries.profiles.step import Step
+from geoveil.gp.shown import Shown
 
-STEPS: Mapping[str, Callable[[float], Profile]] = MappingProxyType(
-    {"linear": Ramp, "smoothstep": Smoothstep}
-)
-"""Name of a soft step → its profile, given the width of the band."""
+PROFILES: Mapping[str, type[Step]] = MappingProxyType({p.name: p for p in (Ramp, Smoothstep)})
+"""Name of the profile of a band → its class."""
 
 
-class SoftIndicator(Query):
+class SoftIndicator(Shown, Query):
     """The share of points inside a region: a soft step of the signed distance to it.
 
-    f is 1/2 on the boundary, 0 from half the width outside and 1 from half the width inside.
+    f is 1/2 on the boundary, 0 from half the width outside and 1 from half the width inside. The
+    profile is given by name; one of another width, as that of another query, counts as its name.
     """
 
     width: float
-    step: str
+    profile: Step
 
-    @property
-    def profile(self) -> Profile:
-        """See `Query.profile`."""
-        return STEPS[self.step](self.width)
+    def _arguments(self) -> Mapping[str, Any]:
+        return {**super()._arguments(), "profile": self.profile.name}
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True, init=False, repr=False)
 class Threshold(SoftIndicator):
     """The share of values above `at`.
 
@@ -58,9 +57,9 @@ class Threshold(SoftIndicator):
 
     at: float
     width: float
-    step: str
+    profile: Step
 
-    def __init__(self, at: float, width: float, profile: str = "linear") -> None:
+    def __init__(self, at: float, width: float, profile: str | Step = "linear") -> None:
         _set(self, at=validation.real("at", at), **_band(width, profile))
 
     @property
@@ -73,7 +72,7 @@ class Threshold(SoftIndicator):
         return x - ops.constant(self.at)
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True, init=False, repr=False)
 class Range(SoftIndicator):
     """The share of values between `low` and `high`.
 
@@ -94,9 +93,11 @@ class Range(SoftIndicator):
     low: float
     high: float
     width: float
-    step: str
+    profile: Step
 
-    def __init__(self, low: float, high: float, width: float, profile: str = "linear") -> None:
+    def __init__(
+        self, low: float, high: float, width: float, profile: str | Step = "linear"
+    ) -> None:
         low = validation.real("low", low)
         high = validation.real("high", high)
         if not high > low:
@@ -116,7 +117,7 @@ class Range(SoftIndicator):
         return ops.minimum(x - ops.constant(self.low), ops.constant(self.high) - x)
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True, init=False, repr=False)
 class TwoWayThreshold(SoftIndicator):
     """The share of pairs with both values above their thresholds [SGP §4.2, App. C].
 
@@ -136,9 +137,11 @@ class TwoWayThreshold(SoftIndicator):
 
     at: tuple[float, float]
     width: float
-    step: str
+    profile: Step
 
-    def __init__(self, at: tuple[float, float], width: float, profile: str = "linear") -> None:
+    def __init__(
+        self, at: tuple[float, float], width: float, profile: str | Step = "linear"
+    ) -> None:
         thresholds = validation.numbers("at", at)
         if len(thresholds) != 2:
             raise ParameterError("at", at, "two thresholds (T1, T2)")
@@ -163,7 +166,7 @@ class TwoWayThreshold(SoftIndicator):
         return radius - corner + ops.maximum(ops.minimum(u, v) - radius, zero)
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True, init=False, repr=False)
 class Disc(SoftIndicator):
     """The share of points within `radius` of a centre, in any dimension k ≥ 2.
 
@@ -186,14 +189,14 @@ class Disc(SoftIndicator):
     center: tuple[float, ...]
     radius: float
     width: float
-    step: str
+    profile: Step
 
     def __init__(
         self,
         center: Sequence[float],
         radius: float,
         width: float,
-        profile: str = "linear",
+        profile: str | Step = "linear",
     ) -> None:
         coordinates = validation.numbers("center", center)
         if len(coordinates) < 2:
@@ -214,11 +217,13 @@ class Disc(SoftIndicator):
         return ops.constant(self.radius) - ops.distance(x, self.center)
 
 
-def _band(width: float, profile: str) -> dict[str, Any]:
+def _band(width: float, profile: str | Step) -> dict[str, Any]:
     """Return the checked fields that all soft indicators share."""
+    width = validation.positive("width", width)
+    name = profile.name if isinstance(profile, Step) else profile
     return {
-        "width": validation.positive("width", width),
-        "step": validation.choice("profile", profile, STEPS),
+        "width": width,
+        "profile": PROFILES[validation.choice("profile", name, PROFILES)](width),
     }
 
 

@@ -6,9 +6,10 @@ from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.queries._boundary import signed_distance_ball, signed_distances
 from geoveil.gp.queries._rings import Parts, geometry, read_parts
 from geoveil.gp.queries.indicator import SoftIndicator, _band, _set
+from geoveil.gp.queries.profiles.step import Step
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True, init=False, repr=False)
 class Polygon(SoftIndicator):
     """The share of points inside a polygon, which may have holes and several parts.
 
@@ -41,15 +42,16 @@ class Polygon(SoftIndicator):
         True
     """
 
-    parts: Parts
+    region: Parts
+    """One tuple of rings per part, its exterior and its holes, whatever was given."""
     width: float
-    step: str
+    profile: Step
 
-    def __init__(self, region: object, width: float, profile: str = "linear") -> None:
+    def __init__(self, region: object, width: float, profile: str | Step = "linear") -> None:
         parts = read_parts(region)
         band = _band(width, profile)
         geometry(parts)  # refuses what is no valid polygon
-        _set(self, parts=parts, **band)
+        _set(self, region=parts, **band)
 
     @property
     def dimension(self) -> int:
@@ -63,5 +65,5 @@ class Polygon(SoftIndicator):
         boundary, at z say, |s(x) − s(x')| ≤ |x − z| + |z − x'| = |x − x'|.
         """
         if ops is FLOAT:
-            return signed_distances(self.parts, x)
-        return signed_distance_ball(self.parts, ops.coordinate(x, 0), ops.coordinate(x, 1))
+            return signed_distances(self.region, x)
+        return signed_distance_ball(self.region, ops.coordinate(x, 0), ops.coordinate(x, 1))

@@ -34,17 +34,12 @@ class Radial(Query):
         array([1.    , 0.3679])
     """
 
-    curve: Profile
+    profile: Profile
     center: tuple[float, ...]
 
     def __init__(self, profile: Profile, center: float | Iterable[float]) -> None:
-        object.__setattr__(self, "curve", _profile(profile).on_ray())
+        object.__setattr__(self, "profile", _profile(profile).on_ray())
         object.__setattr__(self, "center", _coordinates("center", center))
-
-    @property
-    def profile(self) -> Profile:
-        """See `Query.profile`."""
-        return self.curve
 
     @property
     def dimension(self) -> int:
@@ -89,7 +84,7 @@ class Linear(Query):
         array([0.25, 1.  ])
     """
 
-    curve: Profile
+    profile: Profile
     direction: tuple[float, ...]
     offset: float
 
@@ -100,14 +95,9 @@ class Linear(Query):
         largest = max(map(abs, components))
         if not validation.LEAST <= largest <= validation.MOST:
             raise ParameterError("direction", direction, "a vector that is not 0, below 1e+50")
-        object.__setattr__(self, "curve", _profile(profile))
+        object.__setattr__(self, "profile", _profile(profile))
         object.__setattr__(self, "direction", components)
         object.__setattr__(self, "offset", validation.real("offset", offset))
-
-    @property
-    def profile(self) -> Profile:
-        """See `Query.profile`."""
-        return self.curve
 
     @property
     def dimension(self) -> int:

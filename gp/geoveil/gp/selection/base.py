@@ -10,6 +10,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeAlias, TypeVar, overload
 
@@ -21,6 +22,7 @@ from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.exact.bits import RandomSource, chosen_source
 from geoveil.gp.privacy.rounding import at_most, require_count
 from geoveil.gp.selection.scores import Scores, Utilities
+from geoveil.gp.shown import Made, Shown
 
 Array = NDArray[np.float64]
 
@@ -29,8 +31,8 @@ ScoresLike: TypeAlias = Scores | ArrayLike
 _Key = TypeVar("_Key")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Guarantee:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Guarantee(Shown):
     """What is promised: for neighbours x, y and any set A, P_x[A] ≤ e^ε P_y[A] + δ.
 
     Args:
@@ -65,7 +67,7 @@ class Guarantee:
         return f"ε = {self.epsilon:g}{delta}{doubt}: {self.statement} {self.source}"
 
 
-class SelectionMechanism(ABC):
+class SelectionMechanism(Made, ABC):
     """A random choice among m outcomes, likelier the better the outcome.
 
     A subclass names the kind of `Scores` that it understands, and writes `_probabilities` and
@@ -84,6 +86,10 @@ class SelectionMechanism(ABC):
 
     def __init__(self, epsilon: float) -> None:
         self.epsilon = at_most(epsilon, validation.positive("epsilon", epsilon))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Made again: what is derived from the arguments holds functions, which can't be pickled.
+        return partial(type(self), **self._given()), ()
 
     @property
     @abstractmethod
@@ -209,9 +215,6 @@ class SelectionMechanism(ABC):
         if type(scores) is not self._kind:
             raise ParameterError("scores", type(scores), _how_to_make(self._kind))
         return scores
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(epsilon={self.epsilon!r})"
 
 
 def _how_to_make(kind: type[Scores]) -> str:

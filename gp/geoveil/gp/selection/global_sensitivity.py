@@ -87,10 +87,3 @@ class GlobalSelection(SelectionMechanism):
             return exact_argmax(values, lambda: 1 / BALL.constant(self.exact_rate), noise, uniforms)
 
         return noisy_argmax(size, self._scaled_gaps(scores.values), enclosure, decide, source)
-
-    def __repr__(self) -> str:
-        monotone = ", monotone=True" if self.monotone else ""
-        return (
-            f"{type(self).__name__}(epsilon={self.epsilon!r}, sensitivity={self.sensitivity!r}"
-            f"{monotone})"
-        )

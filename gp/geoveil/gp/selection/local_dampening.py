@@ -172,10 +172,6 @@ class LocalDampening(SelectionMechanism):
                 return np.asarray(result * sign), changes
         raise PrivateValueError(_UNBOUNDED)
 
-    def __repr__(self) -> str:
-        flags = "".join(f", {name}=True" for name in ("shifted", "replace") if getattr(self, name))
-        return f"LocalDampening(epsilon={self.epsilon!r}, sensitivity={self.sensitivity!r}{flags})"
-
 
 _UNBOUNDED = f"bounded by sensitivities that add up to it, or reach Δ, in {_MOST_CHANGES} changes"
 

@@ -183,10 +183,3 @@ class ReportNoisyMax(GlobalSelection):
             return None if steps is None else Lead(places[winner], steps, step)
 
         return decided(drawn, attempt)
-
-    def __repr__(self) -> str:
-        monotone = ", monotone=True" if self.monotone else ""
-        return (
-            f"ReportNoisyMax(epsilon={self.epsilon!r}, sensitivity={self.sensitivity!r},"
-            f" noise={self.noise!r}{monotone})"
-        )

@@ -72,7 +72,7 @@ class SmoothNoisyMax(SmoothSelection):
     ) -> None:
         super().__init__(epsilon, outcomes, monotone=monotone)
         self.calibration = validation.choice("calibration", calibration, ("proved", "published"))
-        self.delta = self._delta(delta)
+        self.delta, self.share = self._delta(delta), share
         if self.calibration == "published":
             self._set_up_published(noise, share)
         else:

@@ -52,6 +52,7 @@ class SmoothPrivateSelection(SmoothSelection):
         self.noise = HeavyGeneralizedCauchy(4.0) if noise is None else noise
         if not isinstance(self.noise, Noise):
             raise ParameterError("noise", noise, "two-sided noise of geoveil.gp.noise")
+        self.share = share
         dilation = dilation_of(self.noise)
         self.delta, self._source = dilation.checked(self._delta(delta)), dilation.source
         self._split = split_two_sided(self.noise, self.epsilon, outcomes, share, self.delta)

@@ -105,6 +105,3 @@ class SmoothSelection(SelectionMechanism):
 
     def _delta(self, delta: float) -> float:
         return validation.between("delta", delta, 0, 1, high_open=True)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(epsilon={self.epsilon!r}, outcomes={self.outcomes})"

@@ -91,9 +91,6 @@ class StabilityMechanism(SelectionMechanism):
         other = np.array([source.below(others) for _ in range(size)], dtype=np.int64)
         return np.where(lost == 1, other + (other >= scores.winner), scores.winner)
 
-    def __repr__(self) -> str:
-        return f"StabilityMechanism(epsilon={self.epsilon!r}, rule={self.rule!r})"
-
 
 def _ratio(epsilon: float, margin: int, outcomes: int, ops: Arithmetic) -> tuple[Real, Real]:
     """Return the probabilities of the winner and of each other outcome."""

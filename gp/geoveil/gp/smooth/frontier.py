@@ -23,6 +23,7 @@ from typing import ClassVar, Protocol
 
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.privacy.rounding import round_down
+from geoveil.gp.shown import member
 
 _LEAST = Fraction(1, 10**6)
 """Of 1/sliding: at the end of the range of β an η of rounding errors would be noise without end."""
@@ -34,6 +35,8 @@ _PARTS = 1024
 
 class Frontier(Enum):
     """The set of (a, b) that a query attains."""
+
+    __repr__ = member
 
     CROSS = "cross"
     """f and B never change at the same point: K = {(1,0), (0,1)}. The straight ramp."""

@@ -83,12 +83,12 @@ def _centred(query: Threshold, width: float, survey: int) -> Threshold:
     low, high = query.at - width, query.at + width
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        candidate = Threshold(middle, width, profile=query.step)
+        candidate = Threshold(middle, width, profile=query.profile)
         if np.sum(shares * candidate.value(x)) > target:
             low = middle  # the soft share falls as the centre rises
         else:
             high = middle
-    return Threshold(high, width, profile=query.step)
+    return Threshold(high, width, profile=query.profile)
 
 
 def _expected(candidate: Threshold, at: float, answer: Answer, survey: int) -> float:

@@ -16,6 +16,7 @@ from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.errors import GeoVeilError, ParameterError
 from geoveil.gp.exact.ball import BALL, working_precision
 from geoveil.gp.queries.profiles.enclosed import EnclosedProfile
+from geoveil.gp.shown import Shown
 from geoveil.gp.smooth.cells import Cells, enclose
 from geoveil.gp.smooth.jet import FLOAT_JETS, Jet, enclosure, jet
 from geoveil.gp.smooth.program import Formula, Program, recorded
@@ -28,7 +29,7 @@ _WRITTEN = "a function of (u, ops), made of + - * / ** and the functions of ops"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class FormulaProfile(EnclosedProfile):
+class FormulaProfile(Shown, EnclosedProfile):
     """φ(s) = formula(u), u = s/scale, held constant beyond ±extent.
 
     Args:
@@ -122,11 +123,6 @@ class FormulaProfile(EnclosedProfile):
             return enclosure(self._program, u)[0]
         with np.errstate(all="ignore"):
             return jet(self._program(Jet(u, 1.0, 0.0), FLOAT_JETS))
-
-    def __repr__(self) -> str:
-        name = getattr(self.formula, "__name__", type(self.formula).__name__)
-        ray = ", ray=True" if self.ray else ""
-        return f"FormulaProfile({name}, scale={self.scale:g}, extent={self.extent:g}{ray})"
 
 
 @lru_cache(maxsize=64)

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -18,6 +19,8 @@ class Ramp(Step):
     Args:
         width: w > 0, in the unit of s.
     """
+
+    name: ClassVar[str] = "linear"
 
     @property
     def lipschitz(self) -> float:

@@ -5,6 +5,7 @@ Its slope is Lipschitz, so the bias of noise before the function can be undone.
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -21,6 +22,8 @@ class Smoothstep(Step):
     Args:
         width: w > 0, in the unit of s.
     """
+
+    name: ClassVar[str] = "smoothstep"
 
     @property
     def lipschitz(self) -> float:

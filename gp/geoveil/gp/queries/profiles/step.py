@@ -2,7 +2,9 @@
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
+from geoveil.gp import validation
 from geoveil.gp.queries.profiles.anchored import AnchoredProfile
 
 
@@ -15,6 +17,12 @@ class Step(AnchoredProfile):
     """
 
     width: float
+
+    name: ClassVar[str]
+    """What it is called where the profile of a band is chosen."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "width", validation.positive("width", self.width))
 
     @property
     def feature(self) -> float:

@@ -1,0 +1,79 @@
+"""Objects that are shown as what makes them: eval(repr(x)) == x, if the arguments can be written.
+
+`repr` of a float is no Python where it is infinite, that of an enumeration or of a long array never
+is; and a dataclass shows fields, where its constructor takes arguments.
+"""
+
+import inspect
+import math
+from collections.abc import Mapping
+from dataclasses import fields
+from enum import Enum
+from typing import Any
+
+
+def shown(value: object) -> str:
+    """Return Python that makes a value.
+
+    Example:
+        >>> shown((1, math.inf, {"a": -math.inf}))
+        "(1, float('inf'), {'a': float('-inf')})"
+    """
+    if isinstance(value, float):
+        return repr(float(value)) if math.isfinite(value) else f"float('{value}')"
+    if isinstance(value, tuple) and type(value) is tuple:
+        return f"({', '.join(map(shown, value))}{',' if len(value) == 1 else ''})"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{shown(k)}: {shown(v)}' for k, v in value.items())}}}"
+    if inspect.isfunction(value):
+        return value.__name__
+    return repr(value)
+
+
+class Shown:
+    """A value that shows the arguments that make it, those apart that are the default.
+
+    A dataclass takes its fields for them.
+    """
+
+    __slots__ = ()
+
+    def _arguments(self) -> Mapping[str, Any]:
+        """Return the arguments of the constructor, by name, in their order."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.init}  # type: ignore[arg-type]  # of a dataclass
+
+    def _given(self) -> dict[str, Any]:
+        """Return the arguments that are not the default."""
+        known = inspect.signature(type(self)).parameters
+        return {
+            name: value
+            for name, value in self._arguments().items()
+            if type(value) is not type(known[name].default) or value != known[name].default
+        }
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={shown(value)}" for name, value in self._given().items())
+        return f"{type(self).__name__}({given})"
+
+
+def member(self: Enum) -> str:
+    """Return how a member of an enumeration is written; to be its class's `__repr__`."""
+    return f"{type(self).__name__}.{self.name}"
+
+
+class Made(Shown):
+    """A class that is no dataclass, and equal to what the same arguments make.
+
+    They are its attributes of the same names, unless `_arguments` says otherwise.
+    """
+
+    def _arguments(self) -> Mapping[str, Any]:
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self._given() == other._given()
+
+    def __hash__(self) -> int:
+        return hash((type(self), tuple(self._given().items())))
