@@ -147,10 +147,10 @@ def _print_competitors(
     out.print(table)
     out.print(
         "The truth is the mean of the soft query over the population. DebiasedLaplace ran here;"
-        " the others are what the seed paper's Student-t mechanism, Lipschitz-Laplace and ε-LDP"
-        " (at the paper's ε of 3 and 2, between any two values) give at the same privacy and n:"
-        " the standard error, noise and sampling together, and the noise's variance against"
-        " DebiasedLaplace."
+        " the seed paper's Student-t mechanism and Lipschitz-Laplace would have the same ε per"
+        " distance; ε-LDP has another promise, the paper's ε of 3 and 2 between any two values."
+        " Shown are the standard error at the same n, noise and sampling together, and the noise's"
+        " variance against DebiasedLaplace."
     )
 
 

@@ -12,9 +12,9 @@ from geoveil.gp.mechanisms.scalar import ScalarLaplace
 class DebiasedLaplace(ScalarLaplace):
     """y = g(s(x) + Laplace(1/ε)): ε-GP, unbiased, and bounded.
 
-    The most accurate mechanism of the library for one query: within 1.04–1.30 × of the best that
-    any unbiased ε-GP mechanism can do, for bands of at least two noise scales and bandwidths of
-    at least 1.4 [MATH §5.1].
+    Its variance is at most 1.35 times a lower bound for every unbiased ε-GP mechanism, for bands
+    of at least two noise scales and bandwidths of at least 1.4 [MATH §5.1]; docs/mechanisms.md has
+    the table. `LinearProgramMechanism` comes nearer, and takes seconds to find.
 
     Args:
         query: a query whose profile has a Lipschitz slope: smoothstep indicators, the kernel,

@@ -82,7 +82,7 @@ class AnchoredProfile(Profile):
         growth: str = EXPONENTIAL,
         reach: float = 0.0,
     ) -> Real:
-        """See `Profile.noise_bound`: in closed form, else from cells, at most 1 % above.
+        """See `Profile.noise_bound`: in closed form, else from cells, up to 1 % above.
 
         From 100,000 features away the cells are longer: 2 %, and beyond ten million a factor of 2.
         """
