@@ -25,8 +25,8 @@ def shown(value: object) -> str:
         return f"({', '.join(map(shown, value))}{',' if len(value) == 1 else ''})"
     if isinstance(value, Mapping):
         return f"{{{', '.join(f'{shown(k)}: {shown(v)}' for k, v in value.items())}}}"
-    if inspect.isfunction(value):
-        return value.__name__
+    if callable(value) and hasattr(value, "__name__"):
+        return str(value.__name__)
     return repr(value)
 
 
