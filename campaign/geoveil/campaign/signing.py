@@ -63,7 +63,7 @@ class PublicKey:
 
     Example:
         >>> PublicKey.parse("ed25519:" + 32 * "0a")
-        PublicKey(ed25519:0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a)
+        PublicKey.parse('ed25519:0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a')
     """
 
     data: bytes
