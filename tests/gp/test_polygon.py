@@ -453,7 +453,7 @@ def test_ways_to_write_a_region(region: str) -> None:
         numbers = [c for part in query.region for ring in part for p in ring for c in p]
         assert {type(c) for c in numbers} == {float}
     assert queries[0].width == 2.0
-    assert Polygon(queries[0].parts, 2.0, "smoothstep") == queries[0]
+    assert Polygon(queries[0].region, 2.0, "smoothstep") == queries[0]
     assert Polygon(OUTER, 2.0) != queries[0]
     assert Polygon(OTHER, 2.0, "smoothstep") != queries[0]
     for other in (copy.deepcopy(queries[0]), pickle.loads(pickle.dumps(queries[0]))):

@@ -18,7 +18,7 @@ from geoveil.gp.planner.candidates import Survey
 from geoveil.gp.planner.kinds import Task
 from geoveil.gp.planner.moments import width
 from geoveil.gp.planner.screening import NARROWEST, WIDEST
-from geoveil.gp.queries.indicator import STEPS
+from geoveil.gp.queries.indicator import PROFILES
 
 UNIT = GeoPrivacy(1.0, per=1.0)
 TRIED = ("DebiasedLaplace", "LaplacePareto", "PowerLaw", "LipschitzMechanism", "RadialLaplace")
@@ -40,7 +40,7 @@ def least(question, prior, n):
     """Return the least expected error of all bands that the planner might choose, exactly."""
     survey = Survey(question, UNIT, prior)
     errors = []
-    for step in STEPS:
+    for step in PROFILES:
         for index in range(NARROWEST, WIDEST + 1):
             query = survey.aimed(width(index), step)
             for name in TRIED if query is not None else ():
