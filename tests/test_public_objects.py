@@ -216,6 +216,7 @@ _LIVE = "holds connections, files or threads, or draws that were made"
 _CODE = "holds functions"
 EXCUSED = {
     **dict.fromkeys(("Channel", "ChannelMechanism", "ChannelSpec", "Scene", "Case"), _TABLES),
+    **dict.fromkeys(("TabulatedProfile",), _TABLES),
     **dict.fromkeys(("HistogramPrior", "RasterPrior", "SamplePrior", "Population"), _TABLES),
     **dict.fromkeys(("Alternative", "Allocated", "Comparison", "Plan"), _TABLES),
     **dict.fromkeys(("LogNormalPopulation", "SimulatedCampaign", "ExportedReports"), _TABLES),

@@ -208,10 +208,6 @@ class Program:
     steps: tuple[tuple[str, tuple[int, ...], tuple[Any, ...]], ...]
     """(name, inputs, details): number k is the result of step k, number 0 the variable."""
 
-    @property
-    def __name__(self) -> str:
-        return self.name
-
     def __call__(self, u: Real, ops: Arithmetic) -> Real:
         """Return φ(u)."""
         numbers = [u]
