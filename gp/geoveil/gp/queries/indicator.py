@@ -29,7 +29,7 @@ class SoftIndicator(Shown, Query):
     """
 
     width: float
-    profile: Step
+    profile: Step  # pyright: ignore[reportIncompatibleMethodOverride]  # read-only: frozen
 
     def _arguments(self) -> Mapping[str, Any]:
         return {**super()._arguments(), "profile": self.profile.name}

@@ -34,7 +34,7 @@ class Radial(Query):
         array([1.    , 0.3679])
     """
 
-    profile: Profile
+    profile: Profile  # pyright: ignore[reportIncompatibleMethodOverride]  # read-only: frozen
     center: tuple[float, ...]
 
     def __init__(self, profile: Profile, center: float | Iterable[float]) -> None:
@@ -84,7 +84,7 @@ class Linear(Query):
         array([0.25, 1.  ])
     """
 
-    profile: Profile
+    profile: Profile  # pyright: ignore[reportIncompatibleMethodOverride]  # read-only: frozen
     direction: tuple[float, ...]
     offset: float
 
