@@ -44,8 +44,8 @@ def _missing(citations: Iterator[tuple[str, str]]) -> list[str]:
     for name, citation in citations:
         key = citation.split(" ")[0]
         if key == "MATH":
-            wanted = re.findall(r"§([0-9]+(?:\.[0-9]+)?)", citation)
-            if not wanted or not set(wanted) <= sections:
+            wanted = re.findall(r"§([0-9]+(?:\.[0-9]+)?|n$)", citation)  # §n: any section
+            if not wanted or not set(wanted) <= sections | {"n"}:
                 missing.append(f"{name}: {citation}")
         elif key not in keys | ELSEWHERE:
             missing.append(f"{name}: {citation}")

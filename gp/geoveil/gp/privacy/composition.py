@@ -20,8 +20,8 @@ def compose(*guarantees: GeoPrivacy | LocalPrivacy) -> GeoPrivacy | LocalPrivacy
 
     Proof. Fix x and x', at most that reach apart. A guarantee with δ = 0 holds at every distance
     [MATH §1], so its reach does not matter, and all guarantees hold at this pair. There they are
-    ordinary (ε|x−x'|, δ)-indistinguishability, for which basic composition holds [Dwork and Roth
-    2014, Thm 3.16]. For two releases, of ε₁, δ₁ and ε₂, δ₂ at this pair: let P and Q be the laws of
+    ordinary (ε|x−x'|, δ)-indistinguishability, for which basic composition holds [DR14
+    Thm 3.16]. For two releases, of ε₁, δ₁ and ε₂, δ₂ at this pair: let P and Q be the laws of
     the first report under x and x', P_y and Q_y those of the second given the first, and r the
     positive part of P − e^{ε₁}Q, of total mass at most δ₁. Then 0 ≤ P − r ≤ e^{ε₁}Q, and
 

@@ -1,4 +1,4 @@
-"""The exponential mechanism: probabilities proportional to e^{λu} [McSherry and Talwar 2007]."""
+"""The exponential mechanism: probabilities proportional to e^{λu} [MT07]."""
 
 from collections.abc import Callable
 from typing import ClassVar
@@ -33,7 +33,7 @@ class ExponentialMechanism(GlobalSelection):
         1
     """
 
-    _source: ClassVar[str] = "[McSherry and Talwar 2007, Theorem 6]"
+    _source: ClassVar[str] = "[MT07 Theorem 6]"
 
     def _probabilities(self, scores: Utilities) -> Array:
         weights = np.exp(-self._scaled_gaps(scores.values))

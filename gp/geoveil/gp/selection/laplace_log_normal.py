@@ -1,4 +1,4 @@
-"""Laplace log-normal noise: a Laplace variable whose scale is log-normal [Bun and Steinke 2019]."""
+"""Laplace log-normal noise: a Laplace variable whose scale is log-normal [BS19]."""
 
 import math
 from dataclasses import dataclass

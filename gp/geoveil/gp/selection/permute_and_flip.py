@@ -42,7 +42,7 @@ class PermuteAndFlip(GlobalSelection):
         1
     """
 
-    _source: ClassVar[str] = "[PF Theorem 5; McKenna and Sheldon 2020]"
+    _source: ClassVar[str] = "[PF Theorem 5; MS20]"
 
     def _probabilities(self, scores: Utilities) -> Array:
         return first_heads(np.exp(-self._scaled_gaps(scores.values)))

@@ -10,7 +10,7 @@ e^{−(t+β)/(e^β−1)}; to the other side it is at most β. The exception has 
 *Laplace log-normal.* Z = X e^{σY}: a change of scale moves Y by β/σ. That is a shift of the normal
 vector of all Y by μ = β√m/σ, and whatever is computed from them costs no more: the log-ratio is
 normal with mean μ²/2 and deviation μ, and exceeds μ²/2 + μ√(2 ln 1/δ) with probability at most δ.
-So the price grows with √m. It is μ²/2-zCDP [Bun and Steinke 2019], and never ε without a δ.
+So the price grows with √m. It is μ²/2-zCDP [BS19], and never ε without a δ.
 
 The scale is to change first, and the utilities then: so δ is all that is lost.
 """

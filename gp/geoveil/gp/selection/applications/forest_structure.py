@@ -1,4 +1,4 @@
-"""Random binary trees that know the domain and no data [Fletcher and Islam 2017; SNM §7.2].
+"""Random binary trees that know the domain and no data [FI17; SNM §7.2].
 
 Every tree is complete: all of its 2^h leaves are there, whether a record falls into them or not, as
 the set of leaves that hold records would tell which records there are. So an attribute with

@@ -126,7 +126,7 @@ def gain_sensitivity(most_records: int) -> float:
 
 
 def gini_sensitivity(most_records: int) -> float:
-    """Return Δ = 2 records [Friedman and Schuster 2010], whatever the number of records."""
+    """Return Δ = 2 records [FS10], whatever the number of records."""
     checked_most_records(most_records)
     return 2.0
 

@@ -24,7 +24,7 @@ Integers = NDArray[np.int64]
 
 
 def global_sensitivity(families: int, statistic: StatisticName = "chi-square") -> float:
-    """Return Δ: 8(N−1)/N for χ² [Wang et al. 2017], 2 for its root; N ≥ 2.
+    """Return Δ: 8(N−1)/N for χ² [WJWKYJO17], 2 for its root; N ≥ 2.
 
     Example:
         >>> round(global_sensitivity(150), 4), global_sensitivity(150, "root")
