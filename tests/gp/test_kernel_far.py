@@ -145,7 +145,7 @@ def test_the_chord_from_the_centre_ends_where_lambert_says() -> None:
         assert lower > float(slope) * (1 + 1e-4), "below that rate, better chords start elsewhere"
 
 
-# What the authors of the seed paper compute [SGP Lemmas 4.6, 4.7], by their public code: the largest
+# What the authors of the seed paper compute in public code [SGP Lemmas 4.6, 4.7]: the largest
 # of a few candidates. The chords among them touch at the anchors w = r∓ of the *local* slope, which
 # is not where the slope of a chord, as its start moves, changes at the rate β.
 

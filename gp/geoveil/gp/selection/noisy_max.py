@@ -84,7 +84,7 @@ class ReportNoisyMax(GlobalSelection):
         (1, 7.229)
     """
 
-    _source: ClassVar[str] = "[PF §2], with the lead by the proof in the docstring of ReportNoisyMax"
+    _source: ClassVar[str] = "[PF §2], with the lead by the proof in its docstring"
 
     def __init__(
         self,
