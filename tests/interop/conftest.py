@@ -11,10 +11,10 @@ EXPECTED = {
     "statuses": ["REPORT_STATUS_ACCEPTED"] * 3 + ["REPORT_STATUS_DUPLICATE"] * 3,
     "refused": "FAILED_PRECONDITION",
     "n": 3,
-    "sum": str(7 - 3 + 2**40),
-    "value": (7 - 3 + 2**40) / 3 / 2**30,
+    "sum": str(7 - 3 + 2**33),
+    "value": (7 - 3 + 2**33) / 3 / 2**30,
 }
-"""What both clients are told of reports with the integers 7, -3 and 2^40 on a grid of 2^-30."""
+"""What both clients are told of reports with the integers 7, -3 and 2^33 on a grid of 2^-30."""
 
 
 @pytest.fixture

@@ -77,7 +77,7 @@ async function main() {
   const created = await call(analyst, "CreateCampaign", { envelope });
   const found = await call(collector, "GetCampaign", { campaignId: "by-node" });
   const digest = crypto.createHash("sha256").update(found.envelope.campaign).digest();
-  const reports = [7, -3, 2 ** 40].map((value) => ({
+  const reports = [7, -3, 2 ** 33].map((value) => ({
     reportId: crypto.randomBytes(16),
     answers: [{ queryIndex: 0, value }],
   }));
