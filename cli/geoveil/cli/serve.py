@@ -152,6 +152,8 @@ def serve(
     with native_lines_logged():
         try:
             run(settings)
-        except Exception as error:  # noqa: BLE001 - told in the log, as all is
+        except Exception as error:
             failed(error)
-            raise typer.Exit(1) from None
+            if settings.log_format == "json":  # asked for, and nothing else
+                raise typer.Exit(1) from None
+            raise
