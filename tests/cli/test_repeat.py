@@ -66,7 +66,8 @@ def test_a_cap_below_the_sum_keeps_the_device_out(geoveil, server, most):
         client.fetch(f"too-dear-for-{int(most)}")
 
 
-def test_what_the_command_says_is_the_sum(geoveil, tmp_path):
+def test_what_the_command_says_is_the_sum(geoveil, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")  # however long the ids of the other campaigns are
     geoveil("campaign", "create", "Said", *ASKED, "--every", "7d")
     state = ["--state-dir", str(tmp_path / "person")]
     taken = geoveil("contribute", "said", "--yes", *state, stdin="97000")
