@@ -275,14 +275,10 @@ def test_bounds_other_than_0_and_1() -> None:
 
 def test_values_outside_the_bounds_cannot_break_the_guarantee() -> None:
     """A profile that is wrong about its bounds is answered as if it were at the nearer end."""
-
-    class Wrong(Threshold):
-        @property
-        def profile(self) -> Any:
-            return WRONG
-
+    query = Threshold(10.0, 4.0)
+    object.__setattr__(query, "profile", WRONG)
     mechanism = RandomizedResponse(MAKERS["linear"](), LocalPrivacy(1.0))
-    wrong = RandomizedResponse(Wrong(10.0, 4.0), LocalPrivacy(1.0))
+    wrong = RandomizedResponse(query, LocalPrivacy(1.0))
     atoms = np.array(wrong.atoms)[:, None]
     x = np.array([-100.0, 0.0, 9.0, 11.0, 1e6])
     np.testing.assert_array_equal(
