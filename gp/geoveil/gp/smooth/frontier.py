@@ -112,8 +112,8 @@ def default_fraction(
     More β lets the bound fall off faster and leaves less for η. So the noise is nowhere more than
     4/3 times as wide as it could be; and where η is the same for every β that the noise permits,
     β is the largest of them. Averaged over narrow and wide bands, bells and populations, the
-    variance is within 7 % of what the best single β has, for Student-t noise with ν up to 4,
-    generalized Cauchy with γ up to 5, and `LaplacePareto` (`tests/gp/test_default_beta.py`).
+    variance is within 12 % of what the best single β has, for Student-t noise with ν up to 4,
+    generalized Cauchy with γ up to 5, and `LaplacePareto` (`tests/gp/test_frontier.py`).
 
     Args:
         noise: a noise family member.
