@@ -227,7 +227,8 @@ def _show(
         cells = [label, *([number(truth, digits)] if simulated else [])]
         cells += [number(got.value, digits), number(got.standard_error, digits)]
         table.add_row(*cells, interval, f"{got.n:,}")
-    out.tell((campaign.title, "bold"), f"  ({privacy_text(campaign)}, for each participant)")
+    out.tell((campaign.title, "bold"))
+    out.tell(f"{privacy_text(campaign)}, for each participant")
     out.print(table)
 
 
