@@ -11,6 +11,7 @@ import pytest
 
 from geoveil.campaign import Allocation
 from geoveil.cli.analyst import Analyst
+from geoveil.cli.console import out
 from geoveil.client import Client, Limit, Policy, PolicyRefused
 from geoveil.gp import GeoPrivacy
 
@@ -67,7 +68,7 @@ def test_a_cap_below_the_sum_keeps_the_device_out(geoveil, server, most):
 
 
 def test_what_the_command_says_is_the_sum(geoveil, tmp_path, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")  # however long the ids of the other campaigns are
+    monkeypatch.setattr(out, "width", 300)  # however long the names of the other campaigns are
     geoveil("campaign", "create", "Said", *ASKED, "--every", "7d")
     state = ["--state-dir", str(tmp_path / "person")]
     taken = geoveil("contribute", "said", "--yes", *state, stdin="97000")
