@@ -1,7 +1,7 @@
 """Hostile messages against a live server: none may crash it, change its state or fill its memory.
 
 `python -m benchmarks.hostile MESSAGES SEED` sends so many and ends with 1 if something is wrong;
-`python -m benchmarks hostile` sends 100,000.
+`python -m benchmarks hostile` sends 100,000, and then attacks as `benchmarks.hostile_load` does.
 """
 
 import asyncio
@@ -21,6 +21,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from benchmarks import hostile_load
 from benchmarks.hostile_messages import WATCH, Known, draw
 from benchmarks.serving import SUBMIT, Requests, Served, publish, served
 from geoveil.campaign import (
@@ -112,8 +113,9 @@ def attack(messages: int, seed: int) -> Found:
 
 
 def table() -> None:
-    """Print how many messages got which status, and what is wrong."""
+    """Print how many messages got which status, what is wrong, and what attacks cost a device."""
     _show(attack(MESSAGES, seed=1))
+    hostile_load.table()
 
 
 def _show(found: Found) -> None:

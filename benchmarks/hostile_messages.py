@@ -17,11 +17,11 @@ from geoveil.proto.v1 import analyst_pb2, campaign_pb2, collector_pb2, report_pb
 COLLECTOR, ANALYST = "/geoveil.proto.v1.Collector/", "/geoveil.proto.v1.Analyst/"
 SUBMIT, CREATE = COLLECTOR + "SubmitReports", ANALYST + "CreateCampaign"
 STREAM, WATCH = COLLECTOR + "SubmitReportStream", ANALYST + "WatchEstimate"
-_FETCH, _BROWSE = COLLECTOR + "GetCampaign", COLLECTOR + "BrowseCampaigns"
+FETCH, BROWSE = COLLECTOR + "GetCampaign", COLLECTOR + "BrowseCampaigns"
 _CLOSE, _LIST = ANALYST + "CloseCampaign", ANALYST + "ListCampaigns"
 _ESTIMATE, _ASK = ANALYST + "GetEstimate", ANALYST + "EstimateQueries"
 _EXPORT = ANALYST + "ExportReports"
-_OTHERS = [_FETCH, _BROWSE, _CLOSE, _LIST, _ESTIMATE, _ASK, _EXPORT, WATCH]
+_OTHERS = [FETCH, BROWSE, _CLOSE, _LIST, _ESTIMATE, _ASK, _EXPORT, WATCH]
 _NOT_FINITE = (math.nan, math.inf, -math.inf)
 _LARGE = 1 << 20
 _BATCH = 160
@@ -184,8 +184,8 @@ def _giant(known: Known, rng: Random) -> Message:
     return method, head + rng.choice(
         [
             b"\x1a\x00" * rng.choice([10_001, 100_000]),
-            _field(3, b"\x12\x00" * 100_000),
-            _field(3, b"\x0a\x10" + bytes(16) + b"\x12\x00" * 20_000) * 3,
+            field(3, b"\x12\x00" * 100_000),
+            field(3, b"\x0a\x10" + bytes(16) + b"\x12\x00" * 20_000) * 3,
         ]
     )
 
@@ -199,7 +199,7 @@ def _malformed(known: Known, rng: Random) -> Message:
     depth = rng.choice([10, 101, 10_000])
     nested = b""
     for _ in range(200):
-        nested = _field(1, nested)
+        nested = field(1, nested)
     bad = [
         b"\x0a" + b"\xff" * rng.choice([9, 10, 11, 1000]),  # a length as long as can be
         b"\x1a\xff\xff\xff\xff\x07",
@@ -252,8 +252,8 @@ def _mutated_question(known: Known, rng: Random) -> Message:
         seconds=rng.choice([0, 1, -1, 3601, 2**63 - 1]), nanos=rng.choice([0, -1, 2**31 - 1])
     )
     requests = {
-        _FETCH: collector_pb2.GetCampaignRequest(campaign_id=name),
-        _BROWSE: collector_pb2.BrowseCampaignsRequest(**page),
+        FETCH: collector_pb2.GetCampaignRequest(campaign_id=name),
+        BROWSE: collector_pb2.BrowseCampaignsRequest(**page),
         _LIST: analyst_pb2.ListCampaignsRequest(**page),
         _CLOSE: analyst_pb2.CloseCampaignRequest(campaign_id=rng.choice(["", "nobody", name * 99])),
         _ESTIMATE: analyst_pb2.GetEstimateRequest(
@@ -306,7 +306,7 @@ def _odd_query(known: Known, rng: Random) -> Message:
 
 
 def _create(envelope: bytes) -> Message:
-    return CREATE, _field(1, envelope)
+    return CREATE, field(1, envelope)
 
 
 def _report(rng: Random, value: int, query_index: int = 0, period: int = 0) -> report_pb2.Report:
@@ -314,7 +314,7 @@ def _report(rng: Random, value: int, query_index: int = 0, period: int = 0) -> r
     return report_pb2.Report(report_id=rng.randbytes(16), answers=answers, period=period)
 
 
-def _field(number: int, content: bytes) -> bytes:
+def field(number: int, content: bytes) -> bytes:
     """Return a field of bytes."""
     length, varint = len(content), bytearray()
     while length > 0x7F:

@@ -2,7 +2,8 @@
 
 `python -m benchmarks.serving echo` is a bare grpc.aio server that returns what it gets;
 `python -m benchmarks.serving aggregator DATABASE [KEY]` is the whole aggregator, which takes
-campaigns of everybody or those signed with one key. Each prints its address and stops when its
+campaigns of everybody or those signed with one key, at any rate; `default` in place of
+`aggregator` is the same with its rates by default. Each prints its address and stops when its
 standard input ends.
 """
 
@@ -20,6 +21,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -135,17 +137,23 @@ class Requests:
         return data.tobytes()
 
 
-def publish(address: str, key: SigningKey | None = None) -> Campaign:
-    """Create the campaign that reports are made for, signed or not."""
+def publish(
+    address: str,
+    key: SigningKey | None = None,
+    *,
+    campaign_id: str = "load",
+    questions: int = QUERIES,
+) -> Campaign:
+    """Create the campaign that reports are made for, or another one, signed or not."""
     now = datetime.now(UTC)
     campaign = Campaign(
-        campaign_id="load",
+        campaign_id=campaign_id,
         title="Load",
         attribute=Attribute(name="income", unit="dollar"),
         privacy=GeoPrivacy(1.0, 8_000.0, "dollar"),
         questions=tuple(
             Question(f"above {at}", Threshold(at * 50_000, 24_000, "smoothstep"))
-            for at in range(1, QUERIES + 1)
+            for at in range(1, questions + 1)
         ),
         opens=now,
         closes=now + timedelta(days=1),
@@ -205,10 +213,15 @@ async def _echo() -> None:
     await server.stop(0)
 
 
-async def _aggregator(database: str, *keys: str) -> None:
+async def _aggregator(kind: str, database: str, *keys: str) -> None:
+    # One client sends what an address may not.
+    rates: dict[str, Any] = {} if kind == "default" else {"peer_rate": None, "call_rate": None}
     where = DatabaseURL(database) if "://" in database else Path(database)
     settings = Settings(
-        database=where, port=0, trusted_keys=tuple(PublicKey.parse(key) for key in keys)
+        database=where,
+        port=0,
+        trusted_keys=tuple(PublicKey.parse(key) for key in keys),
+        **rates,
     )
     serving = asyncio.create_task(serve(settings, started=partial(print, flush=True)))
     ended = asyncio.create_task(asyncio.to_thread(sys.stdin.read))
@@ -224,4 +237,4 @@ if __name__ == "__main__":
         asyncio.run(_echo())
     else:  # as `geoveil serve` does
         with asyncio.Runner(loop_factory=serving_loop) as runner:
-            runner.run(_aggregator(*sys.argv[2:]))
+            runner.run(_aggregator(*sys.argv[1:]))

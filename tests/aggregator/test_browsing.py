@@ -88,8 +88,10 @@ async def test_pages_follow_each_other_without_gap_or_repetition(size: int) -> N
 
 
 async def test_large_campaigns_make_small_pages() -> None:
-    shelf = Shelf([record(f"c{i}", size=900_000) for i in range(5)])
+    shelf = Shelf([record(f"c{i}", size=100_000) for i in range(5)])
     assert [len(on_page) for on_page in await shelf.walked(0)] == [2, 2, 1]
+    shelf = Shelf([record(f"c{i}", size=900_000) for i in range(3)])
+    assert [len(on_page) for on_page in await shelf.walked(0)] == [1, 1, 1]
     assert await Shelf([record("huge", size=3 << 20)]).walked(0) == [["huge"]]
 
 

@@ -65,3 +65,12 @@ def test_every_fault_is_told(hostile: Any, changes: dict[str, Any], fault: str) 
     }
     assert hostile.Found(**sound).faults == []
     assert hostile.Found(**(sound | changes)).faults == [fault]
+
+
+@pytest.mark.parametrize("attack", ["empty reports", "pages not read"])
+def test_a_device_reports_beside_an_attack(hostile: Any, attack: str) -> None:
+    """Two of `python -m benchmarks.hostile_load`, for so short that times would say nothing."""
+    found = importlib.import_module("benchmarks.hostile_load").measure(attack, seconds=3.0)
+    assert found.failed == 0
+    assert len(found.submitted_s) > 0
+    assert found.resident_mb < 512

@@ -95,12 +95,64 @@ def test_no_address_is_kept() -> None:
     limits.admit_peer("ipv4:192.0.2.77:50000")
     assert "192" not in repr(limits)
     assert limits._peers is not None
-    ((key, _),) = limits._peers._levels.items()
+    ((key, _),) = limits._peers._addresses._levels.items()
     assert peer_address("ipv4:192.0.2.77:50000") not in key
     again = RateLimits(per_peer=Rate(per_second=1.0, burst=1.0), clock=Seconds())
     again.admit_peer("ipv4:192.0.2.77:50000")
     assert again._peers is not None
-    assert list(again._peers._levels) != [key]  # each process has a key of its own
+    assert list(again._peers._addresses._levels) != [key]  # each process has a key of its own
+
+
+def waits(limits: RateLimits, peer: str, reports: int) -> float | None:
+    """Return how long a peer is told to wait, in seconds; 0 if it may pass."""
+    try:
+        limits.admit_peer(peer, reports)
+    except ServiceError as error:
+        return error.retry_after_s
+    return 0.0
+
+
+def test_one_connection_uses_up_nothing_that_others_of_its_address_need() -> None:
+    clock = Seconds()
+    limits = RateLimits(per_peer=Rate(per_second=1000.0, burst=5000.0), clock=clock)
+    greedy, modest = "ipv4:192.0.2.1:1", "ipv4:192.0.2.1:2"
+    assert waits(limits, greedy, 5000) == 0
+    assert waits(limits, greedy, 1) == 0.001
+    assert [waits(limits, modest, 1) for _ in range(6)] == [0, 0, 0, 0, 0, 0.001]
+    clock.now = 1000.0
+    assert waits(limits, greedy, 4000) == 0
+
+
+def test_a_connection_gets_no_more_than_its_part_when_its_address_has_none() -> None:
+    """A thousandth part: with 10 connections beside the first, a hundredth more in all."""
+    clock = Seconds()
+    limits = RateLimits(per_peer=Rate(per_second=1000.0, burst=10_000.0), clock=clock)
+    assert waits(limits, "ipv4:192.0.2.1:0", 10_000) == 0
+    passed = 0
+    for step in range(1000):
+        clock.now = step / 1e6
+        passed += waits(limits, f"ipv4:192.0.2.1:{step % 10 + 1}", 1) == 0
+    assert passed == 100
+
+
+def test_what_is_owed_is_owed() -> None:
+    clock = Seconds()
+    limits = RateLimits(per_peer=Rate(per_second=10.0, burst=100.0), clock=clock)
+    peer = "ipv4:192.0.2.1:1"
+    limits.charge_peer(peer, 200)
+    assert waits(limits, peer, 1) == pytest.approx(10.1)
+    clock.now = 10.2
+    assert waits(limits, peer, 1) == 0
+
+
+def test_calls_have_a_rate_of_their_own() -> None:
+    limits = RateLimits(calls=Rate(per_second=1.0, burst=2.0), clock=Seconds())
+    for _ in range(2):
+        limits.admit_call("ipv4:192.0.2.1:1")
+    with pytest.raises(ServiceError, match="too many requests"):
+        limits.admit_call("ipv4:192.0.2.1:2")
+    limits.admit_call("ipv4:192.0.2.2:1")
+    limits.admit_peer("ipv4:192.0.2.1:1", 1000)
 
 
 @pytest.fixture

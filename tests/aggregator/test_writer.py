@@ -163,6 +163,34 @@ async def test_an_empty_queue_takes_anything(start: Starter) -> None:
     assert await held.writer.submit(submission(1, reports=50)) == [Outcome.ACCEPTED] * 50
 
 
+async def test_few_reports_do_not_wait_for_many(start: Starter) -> None:
+    held = await start(commit_limit=1000, queue_limit=10_000)
+    first = await held.occupy()
+    many = [held.submit(n, reports=600) for n in (1, 2)]
+    await queued()
+    few = [held.submit(n) for n in range(3, 503)]
+    await queued()
+    held.store.release()
+    await settled([first, *many, *few])
+    assert held.store.sizes == [1, 500, 1, 1], "the large ones came first, and go last"
+    assert await held.sums() == Accumulator.of([0, *[1] * 600, *[2] * 600, *range(3, 503)])
+
+
+async def test_large_requests_leave_half_of_the_queue_to_others(start: Starter) -> None:
+    held = await start(queue_limit=1000)
+    first = await held.occupy()
+    tasks = [held.submit(1, reports=450)]
+    await queued()
+    with pytest.raises(ServiceError) as caught:
+        await held.writer.submit(submission(2, reports=150))
+    assert caught.value.code is Code.QUEUE_FULL
+    tasks += [held.submit(3, reports=100) for _ in range(5)]
+    await queued()
+    held.store.release()
+    results = await settled([first, *tasks])
+    assert [len(outcomes) for outcomes in results] == [1, 450, 100, 100, 100, 100, 100]
+
+
 async def test_the_queue_is_measured_in_answers(start: Starter) -> None:
     held = await start(queue_limit=10)
     first = await held.occupy()

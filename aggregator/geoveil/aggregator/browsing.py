@@ -23,10 +23,12 @@ MOST_ON_PAGE = 1_000
 MOST_LOOKED_AT = 1_000
 """Campaigns that are read for a page, closed ones included."""
 _DEFAULT_ON_PAGE = 100
-_MOST_BYTES = 2 << 20
-"""Of a page: clients take messages of up to 4 MiB, and one campaign has at most 1."""
+_MOST_BYTES = 256 << 10
+"""Of a page with more than one campaign, which has at most 1 MiB: few pages fill no memory."""
 _LEAST_READ = 100
 """Campaigns read at once: of a small page among many closed campaigns, too."""
+_READ_BYTES = 2 << 20
+"""Likewise."""
 _MOST_BYTES_READ = 8 << 20
 """For a page, closed campaigns included; those of the last read may exceed it."""
 
@@ -99,7 +101,7 @@ async def pages(read: Read, clock: Callable[[], datetime]) -> AsyncIterator[Page
 
 async def _read(read: Read, after: str, limit: int, token: str) -> CampaignPage:
     try:
-        return await read(after, limit, _MOST_BYTES)
+        return await read(after, limit, _READ_BYTES)
     except ServiceError as error:
         if error.code is Code.CAMPAIGN_NOT_FOUND:
             raise _no_token(token) from None

@@ -65,10 +65,22 @@ class Settings:
     """Reports per second that one campaign may bring in the long run. None: any number."""
     campaign_burst: float | None = None
     """Reports to one campaign at once, after a pause. None: those of ten seconds."""
-    peer_rate: float | None = None
+    peer_rate: float | None = 100_000.0
     """Reports, and other calls of devices, per second from one address. None: any number."""
     peer_burst: float | None = None
     """Those from one address at once, after a pause. None: those of ten seconds."""
+    call_rate: float | None = 2_000.0
+    """Calls of any kind per second from one address. None: any number."""
+    call_burst: float | None = None
+    """Those from one address at once, after a pause. None: those of ten seconds."""
+    max_connections: int = 2_000
+    """Connections that stay open. Of more, some of the address that has most are closed: those
+    without a call first, the oldest of them first. More than three times as many are not taken."""
+    connection_idle_s: float = 300.0
+    """How long, in seconds, a connection without a call stays open."""
+    max_held_bytes: int = 64 << 20
+    """Memory, in bytes, of requests and responses under way, at least four times that of the
+    largest request. Beyond it the connection that holds most is refused more, or closed."""
     commit_limit: int = 16_384
     """Reports written in one transaction; a single larger request is still written in one."""
     commit_latency_s: float = 0.0
@@ -123,7 +135,10 @@ class Settings:
         _integer("max_batch", self.max_batch, 1, MOST_REPORTS)
         _integer("max_message_bytes", self.max_message_bytes, 1 << 10, 64 << 20)
         _integer("queue_limit", self.queue_limit, 1, 100_000_000)
-        for which in ("campaign", "peer"):
+        _integer("max_connections", self.max_connections, 1, 1_000_000)
+        between("connection_idle_s", self.connection_idle_s, 1, 86_400)
+        _integer("max_held_bytes", self.max_held_bytes, 1 << 16, 1 << 40)
+        for which in ("campaign", "peer", "call"):
             self._check_rate(f"{which}_rate", f"{which}_burst")
         _integer("commit_limit", self.commit_limit, 1, 1_000_000)
         between("commit_latency_s", self.commit_latency_s, 0, 10)

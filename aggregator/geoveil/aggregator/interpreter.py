@@ -1,18 +1,22 @@
 """What Python does for a process that serves and does nothing else."""
 
 import asyncio
+import ctypes
 import gc
 import selectors
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 _SWITCH_S = 0.0005
 """The writer waits so long for a busy event loop, several times a transaction; Python says 5 ms."""
 _YOUNG = 10_000
 """New objects before they are looked through; Python's 700 are those of ten calls under way."""
 
+_MMAP_THRESHOLD = -3
+_LARGE = 128 << 10
+"""Bytes of a piece of memory that goes back to the operating system when it is given back."""
 _PATIENCE_S = 0.002
 """Between two looks for events while there is other work: what a call may have to wait for it."""
 
@@ -28,6 +32,7 @@ def for_serving() -> Iterator[None]:
     gc.collect()
     gc.freeze()
     gc.set_threshold(_YOUNG, *thresholds[1:])
+    _return_memory()
     sys.setswitchinterval(_SWITCH_S)
     try:
         yield
@@ -35,6 +40,15 @@ def for_serving() -> Iterator[None]:
         sys.setswitchinterval(interval)
         gc.set_threshold(*thresholds)
         gc.unfreeze()
+
+
+def _return_memory() -> None:
+    """Let the C library keep no large piece of memory that was given back.
+
+    The one of GNU otherwise learns from the first large message to keep all that are as large.
+    """
+    with suppress(AttributeError, OSError):  # another C library
+        ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, _LARGE)
 
 
 class _Patient(selectors.DefaultSelector):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from geoveil.aggregator.errors import Code, ServiceError
+from geoveil.aggregator.lane import Lane
 from geoveil.aggregator.publication import Publication
 from geoveil.aggregator.reader import Reader
 from geoveil.aggregator.store import CampaignRecord
@@ -17,7 +18,9 @@ Clock = Callable[[], datetime]
 """Tells the time, with a time zone."""
 
 _MOST_CACHED = 256
-"""Campaigns kept decoded; one may hold 10,000 mechanisms."""
+"""Campaigns kept decoded."""
+_MOST_BYTES_CACHED = 4 << 20
+"""Of those, as they were published: decoded they take up to thirty times as much."""
 
 
 def utc_now() -> datetime:
@@ -49,6 +52,8 @@ class Library:
         self._reader = reader
         self._clock = clock
         self._loading: OrderedDict[str, asyncio.Task[Publication]] = OrderedDict()
+        self._sizes: dict[str, int] = {}
+        self._decoding = Lane(1)
 
     async def standing(self, campaign_id: str) -> CampaignStanding:
         """Return how a campaign stands."""
@@ -62,8 +67,7 @@ class Library:
             task = asyncio.create_task(self._load(campaign_id), name=campaign_id)
             task.add_done_callback(self._forget_failure)
             self._loading[campaign_id] = task
-            while len(self._loading) > _MOST_CACHED:
-                self._loading.popitem(last=False)
+            self._forget_oldest(_MOST_CACHED)
         else:
             self._loading.move_to_end(campaign_id)
         # Shielded: a caller that goes away must not take the others' campaign with it.
@@ -72,6 +76,14 @@ class Library:
     async def _standing(self, record: CampaignRecord) -> CampaignStanding:
         campaign = (await self.publication(record.campaign_id)).campaign
         return CampaignStanding(record, campaign.state(self._clock(), closed=record.closed))
+
+    def _forget_oldest(self, most: int) -> None:
+        """Keep the campaigns that were used last, as many as may be, and the very last at least."""
+        while len(self._loading) > most or (
+            len(self._loading) > 1 and sum(self._sizes.values()) > _MOST_BYTES_CACHED
+        ):
+            name, _ = self._loading.popitem(last=False)
+            self._sizes.pop(name, None)
 
     def _forget_failure(self, task: "asyncio.Task[Publication]") -> None:
         """Let the next request try again: the campaign may be created in the meantime."""
@@ -82,7 +94,11 @@ class Library:
     async def _load(self, campaign_id: str) -> Publication:
         record = await self._reader.call(lambda store: store.get_campaign(campaign_id))
         try:
-            return await asyncio.to_thread(Publication, record)
+            publication = await self._decoding.run(Publication, record)
         except GeoVeilError as error:
             # Not the caller's fault: written by a later version, or damaged.
             raise ServiceError(Code.INTERNAL, "a stored campaign can't be read") from error
+        if campaign_id in self._loading:
+            self._sizes[campaign_id] = len(record.published)
+            self._forget_oldest(_MOST_CACHED)
+        return publication

@@ -10,8 +10,10 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Address, ip_address
+from socket import AF_INET, inet_pton
 from urllib.parse import unquote
 
 from geoveil.aggregator.errors import Code, ServiceError
@@ -21,6 +23,8 @@ from geoveil.gp.validation import between
 Monotonic = Callable[[], float]
 """Seconds from some moment on, never backwards."""
 
+_PARTS = 1000
+"""A connection may do this part of what its address may, whatever the others do."""
 _IPV6_SITE = 8
 """Bytes of an IPv6 address that say whose it is."""
 
@@ -65,28 +69,42 @@ class TokenBuckets:
 
     def take(self, key: bytes, tokens: float) -> float:
         """Take tokens and return 0; or take none and return how long to wait, in seconds."""
-        now = self._clock()
-        level, then = self._levels.get(key, (self._rate.burst, now))
-        level = min(self._rate.burst, level + (now - then) * self._rate.per_second)
+        level = self._level(key)
         missing = min(tokens, self._rate.burst) - level
         if missing > 0:
             return missing / self._rate.per_second
-        self._levels[key] = (level - tokens, now)
+        self._keep(key, level - tokens)
+        return 0.0
+
+    def charge(self, key: bytes, tokens: float) -> None:
+        """Take tokens, if there are none too: they are owed then."""
+        self._keep(key, self._level(key) - tokens)
+
+    def _level(self, key: bytes) -> float:
+        now = self._clock()
+        level, then = self._levels.get(key, (self._rate.burst, now))
+        return min(self._rate.burst, level + (now - then) * self._rate.per_second)
+
+    def _keep(self, key: bytes, level: float) -> None:
+        self._levels[key] = (level, self._clock())
         self._levels.move_to_end(key)
         if len(self._levels) > self._most:
             self._levels.popitem(last=False)
-        return 0.0
 
     def __len__(self) -> int:
         return len(self._levels)
 
 
 class RateLimits:
-    """What the collector asks before it works. Without rates it permits everything.
+    """What the server asks before it works. Without rates it permits everything.
+
+    What an address may do is for all behind it. So that one of them can't use it up for the others,
+    each connection may do a thousandth part of it in any case.
 
     Args:
         per_campaign: reports to one campaign.
-        per_peer: reports, and other calls counting one each, from one address.
+        per_peer: reports, and other calls of devices counting one each, from one address.
+        calls: of any kind, from one address.
         clock: tells the seconds.
 
     Raises:
@@ -98,11 +116,18 @@ class RateLimits:
         *,
         per_campaign: Rate | None = None,
         per_peer: Rate | None = None,
+        calls: Rate | None = None,
         clock: Monotonic = time.monotonic,
     ) -> None:
         self._campaigns = None if per_campaign is None else TokenBuckets(per_campaign, clock)
-        self._peers = None if per_peer is None else TokenBuckets(per_peer, clock)
-        self._secret = secrets.token_bytes(32)
+        secret = secrets.token_bytes(32)
+        self._peers = None if per_peer is None else _Shared(per_peer, clock, secret)
+        self._calls = None if calls is None else _Shared(calls, clock, secret)
+
+    def admit_call(self, peer: str) -> None:
+        """Let a call of a peer pass, or refuse it; see `admit_peer`."""
+        if self._calls is not None:
+            _refuse_early(self._calls.take(peer, 1))
 
     def admit_peer(self, peer: str, reports: int = 1) -> None:
         """Let a peer pass, or refuse it.
@@ -112,8 +137,12 @@ class RateLimits:
             reports: that it brings.
         """
         if self._peers is not None:
-            name = hashlib.blake2b(peer_address(peer), key=self._secret, digest_size=16).digest()
-            _refuse_early(self._peers.take(name, reports))
+            _refuse_early(self._peers.take(peer, reports))
+
+    def charge_peer(self, peer: str, reports: int) -> None:
+        """Count what a peer got as so many reports, whether it may bring them or not."""
+        if self._peers is not None:
+            self._peers.charge(peer, reports)
 
     def admit_campaign(self, campaign_id: str, reports: int) -> None:
         """Let reports to a campaign that exists pass, or refuse them."""
@@ -122,6 +151,37 @@ class RateLimits:
 
     def __repr__(self) -> str:
         return "RateLimits(peers not shown)"
+
+
+class _Shared:
+    """What an address may do, and a part of it that each of its connections may do in any case."""
+
+    def __init__(self, rate: Rate, clock: Monotonic, secret: bytes) -> None:
+        self._secret = secret
+        self._addresses = TokenBuckets(rate, clock)
+        self._connections: TokenBuckets | None = None
+        if rate.burst >= _PARTS:
+            part = Rate(per_second=rate.per_second / _PARTS, burst=rate.burst / _PARTS)
+            self._connections = TokenBuckets(part, clock)
+
+    def take(self, peer: str, tokens: float) -> float:
+        """See `TokenBuckets.take`."""
+        wait_s = self._addresses.take(self._hidden(peer_address(peer)), tokens)
+        if self._connections is not None:
+            connection = self._hidden(peer.encode())
+            if wait_s:
+                return min(wait_s, self._connections.take(connection, tokens))
+            self._connections.charge(connection, tokens)
+        return wait_s
+
+    def charge(self, peer: str, tokens: float) -> None:
+        """See `TokenBuckets.charge`."""
+        self._addresses.charge(self._hidden(peer_address(peer)), tokens)
+        if self._connections is not None:
+            self._connections.charge(self._hidden(peer.encode()), tokens)
+
+    def _hidden(self, name: bytes) -> bytes:
+        return hashlib.blake2b(name, key=self._secret, digest_size=16).digest()
 
 
 def peer_address(peer: str) -> bytes:
@@ -135,8 +195,11 @@ def peer_address(peer: str) -> bytes:
         >>> peer_address("unix:")
         b'unix:'
     """
-    kind, _, place = unquote(peer).partition(":")
-    host = place.rpartition(":")[0].strip("[]").partition("%")[0]
+    kind, _, place = peer.partition(":")
+    if kind == "ipv4":
+        with suppress(OSError):
+            return inet_pton(AF_INET, place.partition(":")[0])
+    host = unquote(place).rpartition(":")[0].strip("[]").partition("%")[0]
     try:
         address = ip_address(host)
     except ValueError:

@@ -15,12 +15,14 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-un
 
 from geoveil.aggregator.auth import Gate
 from geoveil.aggregator.config import Settings
+from geoveil.aggregator.connections import MARGIN, allow, allowed
 from geoveil.aggregator.database_url import DatabaseURL
-from geoveil.aggregator.edge import Authorise, Confine, Layered, Observe, guard
+from geoveil.aggregator.edge import Authorise, Confine, Hold, Layered, Observe, guard
 from geoveil.aggregator.errors import ServiceError
 from geoveil.aggregator.health import Health
 from geoveil.aggregator.instrumentation import ObservedService, ObservedWriter, observed_store
 from geoveil.aggregator.interpreter import for_serving, serving_loop
+from geoveil.aggregator.keeper import Keeper
 from geoveil.aggregator.logs import handle_loop_errors
 from geoveil.aggregator.metrics import Metrics, MetricsServer
 from geoveil.aggregator.rates import Rate, RateLimits
@@ -44,6 +46,12 @@ _SERVICES = (
 # Networks drop TCP connections that were idle for 4 minutes, so clients ping every 210 s; a server
 # takes pings oftener than every 5 minutes for abuse unless told otherwise.
 _LEAST_PING_INTERVAL_MS = 200_000
+_MOST_CALLS = 100
+"""Under way at once on one connection."""
+_HANDSHAKE_MS = 10_000
+"""Until a new connection has said, with TLS if need be, that it speaks HTTP/2."""
+_KEEPALIVE_MS, _KEEPALIVE_TIMEOUT_MS = 60_000, 20_000
+"""Other sides that stand still with calls under way are noticed by a ping that has no answer."""
 _COUNT_CAMPAIGNS_S = 60.0
 """Between two counts of the open campaigns, which read all of them."""
 
@@ -84,6 +92,17 @@ class Aggregator:
         )
         self._metrics.queue_weight.set_function(lambda: writer.weight)
         self._reader = Reader(observed)
+        self._limits = RateLimits(
+            per_campaign=_rate(settings.campaign_rate, settings.campaign_burst),
+            per_peer=_rate(settings.peer_rate, settings.peer_burst),
+            calls=_rate(settings.call_rate, settings.call_burst),
+        )
+        self._most_connections = allowed(settings.max_connections)
+        self._keeper = Keeper(
+            self._most_connections,
+            max(settings.max_held_bytes, 4 * settings.max_message_bytes),
+            settings.max_message_bytes,
+        )
         self._service = ObservedService(
             self._metrics,
             self._writer,
@@ -91,10 +110,7 @@ class Aggregator:
             settings,
             clock,
             trusted_keys=settings.trusted_keys or None,
-            limits=RateLimits(
-                per_campaign=_rate(settings.campaign_rate, settings.campaign_burst),
-                per_peer=_rate(settings.peer_rate, settings.peer_burst),
-            ),
+            limits=self._limits,
         )
         self._readiness = Readiness(
             partial(writable, self._writer, settings.busy_timeout_s),
@@ -156,6 +172,7 @@ class Aggregator:
                 await asyncio.sleep(self._settings.drain_s)
             self._service.drain()
             await server.stop(grace)
+            await self._keeper.stop()
         counting, self._counting = self._counting, None
         if counting is not None:
             counting.cancel()
@@ -184,15 +201,26 @@ class Aggregator:
         server = self._server = grpc.aio.server(
             options=[
                 ("grpc.max_receive_message_length", self._settings.max_message_bytes),
+                ("grpc.max_concurrent_streams", _MOST_CALLS),
+                # It would count calls that have ended, and refuse clients that keep to the rules.
+                ("grpc.http.overload_protection", 0),
+                ("grpc.max_allowed_incoming_connections", MARGIN * self._most_connections),
+                ("grpc.max_connection_idle_ms", round(1000 * self._settings.connection_idle_s)),
+                ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS),
+                ("grpc.http2.settings_timeout", _HANDSHAKE_MS),
+                ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
+                ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
                 ("grpc.http2.min_ping_interval_without_data_ms", _LEAST_PING_INTERVAL_MS),
                 ("grpc.keepalive_permit_without_calls", 1),
                 ("grpc.so_reuseport", 0),  # two servers on one port would share its requests
             ],
         )
+        hold = Hold(self._keeper.holdings, self._limits, self._keeper.close)
         # Generated code takes a server, of which it calls two methods.
         layered: Any = Layered(
             server,
             Observe(self._metrics),
+            hold,
             Authorise(gate, self._metrics.count_denial),
             guard,
             Confine(self._metrics.count_denial),
@@ -206,6 +234,7 @@ class Aggregator:
 
             names = (*_SERVICES, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name)
             add_reflection(names, layered)
+        layered.refuse_others(hold)
         self._tell(True)  # the stores are open
         host = self._settings.host
         host = f"[{host}]" if ":" in host else host
@@ -218,6 +247,7 @@ class Aggregator:
         except RuntimeError as error:
             raise ParameterError("address", wanted, "free, and one of this machine") from error
         await server.start()
+        self._keeper.start(port)
         self._address = f"{host}:{port}"
 
     def _tell(self, ready: bool) -> None:
@@ -308,6 +338,7 @@ async def serve(
     Raises:
         ServiceError, ParameterError: as `Aggregator.start`.
     """
+    allow(settings.max_connections)
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(handle_loop_errors)

@@ -1,28 +1,29 @@
 """What the aggregator does, whatever carries the requests to it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from types import MappingProxyType
+from typing import Any
 
-from geoveil.aggregator.admission import NOT_BEGUN
 from geoveil.aggregator.browsing import Page, page, pages
 from geoveil.aggregator.config import Settings
 from geoveil.aggregator.errors import Code, ServiceError
 from geoveil.aggregator.estimates import Disclosure, disclose, disclosed, periods_shown
 from geoveil.aggregator.exporting import Rows, export
+from geoveil.aggregator.lane import Lane
 from geoveil.aggregator.layout import Layout
 from geoveil.aggregator.library import CampaignStanding, Clock, Library, utc_now
-from geoveil.aggregator.publication import Publication, publish
+from geoveil.aggregator.preparation import prepare
+from geoveil.aggregator.publication import publish
 from geoveil.aggregator.rates import RateLimits
 from geoveil.aggregator.reader import Reader
-from geoveil.aggregator.report_columns import any_later
-from geoveil.aggregator.reports import Reason, Report, Result, Status
+from geoveil.aggregator.reports import PackedReport, Report, Result
 from geoveil.aggregator.store import CampaignPage, CampaignRecord, Outcome, Submission
 from geoveil.aggregator.values import estimate_queries
 from geoveil.aggregator.watching import Pace, watch
+from geoveil.aggregator.wire_batch import UnreadReports
 from geoveil.aggregator.writer import Writer
 from geoveil.campaign import Campaign, PointQuestion, PublicKey, State
 from geoveil.gp import ParameterError
@@ -30,23 +31,13 @@ from geoveil.gp.estimation import Accumulator
 
 __all__ = ["CampaignStanding", "Clock", "Service", "Shown", "utc_now"]
 
-_RESULTS = MappingProxyType(
-    {
-        Outcome.ACCEPTED: Result(Status.ACCEPTED),
-        Outcome.DUPLICATE: Result(Status.DUPLICATE),
-        Outcome.ID_CONFLICT: Result(
-            Status.REJECTED,
-            Reason.ID_CONFLICT,
-            "report_id must be new, or come with the answers and period it came with before",
-        ),
-        Outcome.NOT_OPEN: Result(
-            Status.REJECTED, Reason.NOT_OPEN, "the campaign must be open to take a new report"
-        ),
-    }
-)
-_EARLY_RESULTS = MappingProxyType(
-    {**_RESULTS, Outcome.NOT_OPEN: Result(Status.REJECTED, Reason.WRONG_PERIOD, NOT_BEGUN)}
-)
+_WIDTH = 2
+_REPORT_BYTES = 32
+"""What an ordinary report of one answer takes on the wire."""
+_MUCH = 16 << 10
+"""Bytes of campaigns that are sent for no more than the call."""
+_MANY = 100
+"""Reports that are prepared off the event loop, where they would take a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +46,10 @@ class Shown:
 
     standing: CampaignStanding
     disclosure: Disclosure
+
+
+def _same(shown: Shown) -> Shown:
+    return shown
 
 
 class Service:
@@ -94,6 +89,11 @@ class Service:
         self._limits = limits or RateLimits()
         self._pace = pace or Pace()
         self._library = Library(reader, clock)
+        self.batches = Lane(_WIDTH)
+        """For what is done with large requests of devices."""
+        self.analyses = Lane(_WIDTH)
+        """For what is done for analysts."""
+        self._pages = Lane(_WIDTH)
         self._asking = asyncio.Lock()
 
     async def create_campaign(self, published: bytes) -> bytes:
@@ -108,7 +108,7 @@ class Service:
             SignatureInvalid: if there is a signature that is not of its key over these bytes.
             GeoVeilError: if the campaign is not sound.
         """
-        record, digest = await asyncio.to_thread(publish, published, self._trusted_keys)
+        record, digest = await self.analyses.run(publish, published, self._trusted_keys)
         await self._writer.call(lambda store: store.create_campaign(record))
         return digest
 
@@ -128,7 +128,10 @@ class Service:
         """
         if peer is not None:
             self._limits.admit_peer(peer)
-        return await self._library.standing(campaign_id)
+        standing = await self._library.standing(campaign_id)
+        if peer is not None:
+            self._charge(peer, standing)
+        return standing
 
     async def list_campaigns(
         self, size: int = 0, token: str = "", *, only: Collection[str] | None = None
@@ -161,10 +164,19 @@ class Service:
             ServiceError: RATE_LIMITED.
         """
         self._limits.admit_peer(peer)
-        return await page(self._read_page, self._clock(), size, token, closed=False)
+        async with self._pages:
+            found = await page(self._read_page, self._clock(), size, token, closed=False)
+        self._charge(peer, *found.standings)
+        return found
 
     async def submit(
-        self, campaign_id: str, campaign_digest: bytes, reports: Sequence[Report], peer: str = ""
+        self,
+        campaign_id: str,
+        campaign_digest: bytes,
+        reports: Sequence[Report] | UnreadReports,
+        peer: str = "",
+        *,
+        paid: int = 0,
     ) -> list[Result]:
         """Count each report once; return what became of each when all accepted are durable.
 
@@ -173,44 +185,75 @@ class Service:
             campaign_digest: of the bytes that the reports were made for.
             reports: of any number of participants.
             peer: address of who sends them: for rate limits, and kept nowhere.
+            paid: what `admit_size` returned for the request.
 
         Raises:
-            ParameterError: if there are none or too many.
+            ParameterError: if there are none or too many, or one can't be read.
             ServiceError: DIGEST_MISMATCH if they were made for other bytes, QUEUE_FULL,
                 RATE_LIMITED. The whole batch is refused, and nothing was counted.
         """
         if not 1 <= len(reports) <= self._max_batch:
             raise ParameterError("number of reports", len(reports), f"1 to {self._max_batch:,}")
-        self._limits.admit_peer(peer, len(reports))
+        if len(reports) > paid:
+            self._limits.admit_peer(peer, len(reports) - paid)
         publication = await self._library.publication(campaign_id)
         if campaign_digest != publication.digest:
             raise ServiceError(Code.DIGEST_MISMATCH)
         self._limits.admit_campaign(campaign_id, len(reports))
-        faults = publication.admission.faults(reports)
-        if not any(faults):
-            return list(await self._count(publication, reports))
-        sound = [r for r, fault in zip(reports, faults, strict=True) if fault is None]
-        results = await self._count(publication, sound)
-        return [next(results) if fault is None else fault for fault in faults]
+        campaign, now = publication.campaign, self._clock()
+        latest = campaign.period_at(now + self._skew)
+        if len(reports) < _MANY:
+            prepared = prepare(publication, reports, latest)
+        else:
+            prepared = await self.batches.run(prepare, publication, reports, latest)
+        in_time, early = prepared.packed
+        # A period that has not begun takes no new report, but what was counted before the clock
+        # was set back is still known. First, as a failure of what follows then leaves no trace.
+        of_early = await self._write(campaign_id, early, admit=False)
+        of_in_time = await self._write(campaign_id, in_time, admit=self._admits(campaign, now))
+        return prepared.results(of_in_time, of_early)
+
+    def admit_size(self, peer: str, size: int) -> int:
+        """Let a peer pass that sends a request, before it is read, or refuse it.
+
+        Args:
+            peer: address of who sends it.
+            size: of the request, in bytes.
+
+        Returns:
+            How many reports it was counted as.
+
+        Raises:
+            ServiceError: RATE_LIMITED.
+        """
+        reports = max(1, size // _REPORT_BYTES)
+        self._limits.admit_peer(peer, reports)
+        return reports
 
     async def estimate(
-        self, campaign_id: str, confidence: float = 0.95, period: int | None = None
-    ) -> Shown:
+        self,
+        campaign_id: str,
+        confidence: float = 0.95,
+        period: int | None = None,
+        tell: Callable[[Shown], Any] = _same,
+    ) -> Any:
         """Return the campaign and what may be shown of it; see `disclose`.
 
         Args:
             campaign_id: of the campaign.
             confidence: of the intervals, in (0, 1).
             period: the only one to show; None: all that have begun.
+            tell: makes what is returned of the estimates, on a thread.
 
         Raises:
             ParameterError: if `confidence` is not in (0, 1), or the period has not begun.
             ServiceError: TOO_FEW_REPORTS.
         """
-        standing, layout, sums, begun = await self._sums(campaign_id)
-        # Up to 100,000 sums in exact arithmetic: too long for the event loop.
-        disclosure = await asyncio.to_thread(disclose, layout, sums, begun, period, confidence)
-        return Shown(standing, disclosure)
+        async with self.analyses:  # up to 100,000 sums, each an object or more
+            standing, layout, sums, begun = await self._sums(campaign_id)
+            return await asyncio.to_thread(
+                lambda: tell(Shown(standing, disclose(layout, sums, begun, period, confidence)))
+            )
 
     async def estimate_queries(
         self,
@@ -262,7 +305,8 @@ class Service:
         confidence: float = 0.95,
         period: int | None = None,
         interval_s: float = 10.0,
-    ) -> AsyncIterator[Shown]:
+        tell: Callable[[Shown], Any] = _same,
+    ) -> AsyncIterator[Any]:
         """Yield `estimate` whenever reports were counted; return when the campaign is closed.
 
         Args:
@@ -270,20 +314,21 @@ class Service:
             confidence: of the intervals, in (0, 1).
             period: the only one to show; None: all that have begun.
             interval_s: least time between two estimates, from 1 to 3,600 seconds.
+            tell: see `estimate`; a watch that waits holds no more than what it returned.
 
         Raises:
             ParameterError: if a parameter is out of range.
             ServiceError: TOO_FEW_REPORTS if there are still too few when the campaign is closed;
                 STOPPING.
         """
-        shown = watch(
+        told = watch(
             lambda: self._library.standing(campaign_id),
-            lambda: self.estimate(campaign_id, confidence, period),
+            lambda: self.estimate(campaign_id, confidence, period, tell),
             self._pace,
             interval_s,
         )
-        async for estimate in shown:
-            yield estimate
+        async for one in told:
+            yield one
 
     def drain(self) -> None:
         """End all watches, with STOPPING: they would hold up a server that stops; idempotent."""
@@ -309,40 +354,23 @@ class Service:
         self, campaign_id: str, period: int | None
     ) -> tuple[CampaignStanding, Layout, list[int], int]:
         """Return how a campaign stands, the periods of it that may be shown, and how many began."""
-        standing, layout, sums, begun = await self._sums(campaign_id)
-        periods = await asyncio.to_thread(periods_shown, layout, sums, begun, period)
+        async with self.analyses:
+            standing, layout, sums, begun = await self._sums(campaign_id)
+            periods = await asyncio.to_thread(periods_shown, layout, sums, begun, period)
         return standing, layout, periods, begun
 
-    async def _count(self, publication: Publication, reports: Sequence[Report]) -> Iterator[Result]:
-        """Return what became of reports that have no fault, in their order."""
-        campaign = publication.campaign
-        now = self._clock()
-        latest = campaign.period_at(now + self._skew)
-        admit = self._admits(campaign, now)
-        if not any_later(reports, latest):
-            outcomes = await self._write(publication, reports, admit=admit)
-            return map(_RESULTS.__getitem__, outcomes)
-        early = [report for report in reports if report.period > latest]
-        in_time = [report for report in reports if report.period <= latest]
-        # A period that has not begun takes no new report, but what was counted before the clock
-        # was set back is still known. First, as a failure of what follows then leaves no trace.
-        of_early = await self._write(publication, early, admit=False)
-        of_others = await self._write(publication, in_time, admit=admit)
-        return iter(
-            [
-                _EARLY_RESULTS[next(of_early)] if r.period > latest else _RESULTS[next(of_others)]
-                for r in reports
-            ]
-        )
+    def _charge(self, peer: str, *standings: CampaignStanding) -> None:
+        """Count what a peer is sent, if it is much."""
+        size = sum(len(standing.record.published) for standing in standings)
+        if size > _MUCH:
+            self._limits.charge_peer(peer, size // _REPORT_BYTES)
 
     async def _write(
-        self, publication: Publication, reports: Sequence[Report], *, admit: bool
+        self, campaign_id: str, packed: Sequence[PackedReport], *, admit: bool
     ) -> Iterator[Outcome]:
-        if not reports:
+        if not packed:
             return iter(())
-        packed = publication.layout.pack_all(reports)
-        submission = Submission(publication.campaign.campaign_id, packed, admit)
-        return iter(await self._writer.submit(submission))
+        return iter(await self._writer.submit(Submission(campaign_id, packed, admit)))
 
     def _admits(self, campaign: Campaign, now: datetime) -> bool:
         """Return whether new reports are taken by the dates; the store knows if it was closed."""

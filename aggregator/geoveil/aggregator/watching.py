@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from geoveil.aggregator.errors import Code, ServiceError
 from geoveil.aggregator.library import CampaignStanding
@@ -13,16 +13,7 @@ Sleep = Callable[[float], Awaitable[object]]
 """Waits for seconds."""
 
 
-class _Shown(Protocol):
-    """What is watched."""
-
-    @property
-    def standing(self) -> CampaignStanding:
-        """The campaign at the time."""
-        ...
-
-
-_ShownT = TypeVar("_ShownT", bound=_Shown)
+_Shown = TypeVar("_Shown")
 
 
 class Pace:
@@ -62,10 +53,10 @@ class Pace:
 
 async def watch(
     look: Callable[[], Awaitable[CampaignStanding]],
-    show: Callable[[], Awaitable[_ShownT]],
+    show: Callable[[], Awaitable[_Shown]],
     pace: Pace,
     interval_s: float,
-) -> AsyncIterator[_ShownT]:
+) -> AsyncIterator[_Shown]:
     """Yield what `show` returns whenever what `look` returns has changed; end with the campaign.
 
     While there are too few reports nothing is yielded.

@@ -12,6 +12,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
+from geoveil.aggregator.config import MOST_REPORTS
 from geoveil.aggregator.report_columns import ReportColumns
 from geoveil.aggregator.reports import ID_BYTES
 from geoveil.proto.v1.collector_pb2 import SubmitReportsRequest
@@ -26,6 +27,8 @@ _REPORT_ID, _ANSWER, _PERIOD = 0x0A, 0x12, 0x18
 _INDEX, _VALUE = 0x08, 0x10
 _DIGEST_BYTES = 32
 _UINT64 = np.uint64
+_MOST_BYTES = (MOST_REPORTS + 2) * (2 + _MOST_SHORT)
+"""Of as many reports as there may be, and what stands before them."""
 
 _Bytes = NDArray[np.uint8]
 _Places = NDArray[np.int64]
@@ -63,7 +66,9 @@ def read_columns(message: bytes) -> Columns | None:
 
 def _first_report(message: bytes) -> int | None:
     """Return where the reports begin, if nothing but the campaign's id and digest stands before."""
-    if len(message) < LEAST_BYTES or message[0] != _CAMPAIGN_ID or message[1] > _MOST_SHORT:
+    if not LEAST_BYTES <= len(message) <= _MOST_BYTES:
+        return None
+    if message[0] != _CAMPAIGN_ID or message[1] > _MOST_SHORT:
         return None
     digest = 2 + message[1]
     first = digest + 2 + _DIGEST_BYTES

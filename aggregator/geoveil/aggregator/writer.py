@@ -16,6 +16,8 @@ from geoveil.aggregator.errors import Code, ServiceError
 from geoveil.aggregator.store import Outcome, Store, Submission
 
 _LOG = logging.getLogger(__name__)
+_FEW = 100
+"""The weight of a submission that goes before those that are larger."""
 _GATHERING_S = 0.01
 """Under load a transaction of few requests takes as long as one of many."""
 _Result = TypeVar("_Result")
@@ -39,8 +41,9 @@ class Writer:
 
     Args:
         open_store: opens the store; called on that thread.
-        queue_limit: weight of the submissions that may wait. One that comes to an empty queue is
-            taken whatever its weight, since it could never be taken otherwise.
+        queue_limit: weight of the submissions that may wait; of the large ones half of it, so
+            that there is room for others. One that comes to an empty queue is taken whatever its
+            weight, since it could never be taken otherwise.
         commit_limit: weight of the submissions of one transaction; likewise.
         latency_s: how long to wait, in seconds, for more before writing what there is; ten
             milliseconds after a transaction of more than one request.
@@ -60,7 +63,8 @@ class Writer:
         self._latency_s = latency_s
         # Guards all of what follows; never held during database work.
         self._changed = threading.Condition()
-        self._submissions: deque[_Waiting] = deque()
+        # The small ones first: whoever sends one report does not wait for ten thousand others.
+        self._queues: tuple[deque[_Waiting], deque[_Waiting]] = (deque(), deque())
         self._calls: deque[_Call] = deque()
         self._weight = 0
         self._stopping = False
@@ -88,10 +92,12 @@ class Writer:
         weight = submission.weight
         with self._changed:
             self._refuse_if_stopping()
-            if self._submissions and self._weight + weight > self._queue_limit:
+            large = weight > _FEW
+            limit = self._queue_limit / 2 if large else self._queue_limit
+            if self._weight and self._weight + weight > limit:
                 raise ServiceError(Code.QUEUE_FULL)
             future: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
-            self._submissions.append(_Waiting(submission, weight, future))
+            self._queues[large].append(_Waiting(submission, weight, future))
             before, self._weight = self._weight, self._weight + weight
             # Waking the thread for each of many requests would cost more than writing them.
             if not before or before < self._commit_limit <= self._weight:
@@ -154,7 +160,7 @@ class Writer:
     def _take(self) -> tuple[list[_Call], list[_Waiting]] | None:
         """Wait for work and return it; None when there is none left to come."""
         with self._changed:
-            self._changed.wait_for(lambda: self._calls or self._submissions or self._stopping)
+            self._changed.wait_for(lambda: self._calls or self._weight or self._stopping)
             latency_s = max(self._latency_s, _GATHERING_S if self._crowded else 0.0)
             if latency_s and not self._calls:
                 self._changed.wait_for(
@@ -165,11 +171,10 @@ class Writer:
             self._calls.clear()
             waiting: list[_Waiting] = []
             weight = 0
-            while self._submissions and (
-                not waiting or weight + self._submissions[0].weight <= self._commit_limit
-            ):
-                waiting.append(self._submissions.popleft())
-                weight += waiting[-1].weight
+            for queue in self._queues:
+                while queue and (not waiting or weight + queue[0].weight <= self._commit_limit):
+                    waiting.append(queue.popleft())
+                    weight += waiting[-1].weight
             self._weight -= weight
             self._crowded = len(waiting) > 1
         return (calls, waiting) if calls or waiting else None

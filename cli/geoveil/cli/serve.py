@@ -81,10 +81,25 @@ def serve(
         float | None, _option(_LIMITS, "Reports to one campaign at once (10 seconds of them).")
     ] = None,
     peer_rate: Annotated[
-        float | None, _option(_LIMITS, "Reports per second from one address (any).")
+        float | None, _option(_LIMITS, "Reports per second from one address (100000).")
     ] = None,
     peer_burst: Annotated[
         float | None, _option(_LIMITS, "Reports from one address at once (10 seconds of them).")
+    ] = None,
+    call_rate: Annotated[
+        float | None, _option(_LIMITS, "Calls per second from one address (2000).")
+    ] = None,
+    call_burst: Annotated[
+        float | None, _option(_LIMITS, "Calls from one address at once (10 seconds of them).")
+    ] = None,
+    max_connections: Annotated[
+        int | None, _option(_LIMITS, "Connections that stay open (2000).")
+    ] = None,
+    connection_idle_s: Annotated[
+        float | None, _option(_LIMITS, "Seconds that a connection without calls stays open (300).")
+    ] = None,
+    max_held_bytes: Annotated[
+        int | None, _option(_LIMITS, "Memory of requests and responses under way (67108864).")
     ] = None,
     commit_limit: Annotated[
         int | None, _option(_LIMITS, "Reports in one transaction (16384).")

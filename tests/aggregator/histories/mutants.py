@@ -20,6 +20,7 @@ from geoveil.aggregator.store import (
     Submission,
 )
 from geoveil.aggregator.store.schema import QUERY_SUM
+from geoveil.proto.v1 import collector_pb2
 
 from .campaigns import POINTS
 from .in_process import Parts
@@ -179,15 +180,16 @@ class ListsOpen(SQLiteStore):
 class ForgetsInStreams(CollectorServicer):
     """Knows reports again only within one stream."""
 
-    async def submit_stream(
-        self, submissions: AsyncIterable[Any], context: Any
-    ) -> AsyncIterator[bytes]:
+    async def SubmitReportStream(
+        self, request_iterator: AsyncIterable[Any], context: Any
+    ) -> AsyncIterator[Any]:
         salt = secrets.token_bytes(8)
-        async for submission in submissions:
-            for report in submission.reports:
+        async for message in request_iterator:
+            request = collector_pb2.SubmitReportsRequest.FromString(message)
+            for report in request.reports:
                 if len(report.report_id) == ID_BYTES:
                     report.report_id = _salted(report.report_id, salt)
-            yield await self.submit(submission, context)
+            yield await self.SubmitReports(request.SerializeToString(), context)
 
 
 class QueuesWhatItRefuses(Writer):

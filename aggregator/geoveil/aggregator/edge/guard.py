@@ -1,14 +1,12 @@
 """Malformed bytes and every error become a gRPC status, in one place."""
 
-import logging
 from collections.abc import AsyncIterable, AsyncIterator, Callable
-from typing import Any, NoReturn
+from typing import Any
 
-import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from geoveil.aggregator.diagnostics import traceback_without_values
+from geoveil.aggregator.edge.failure import fail
 from geoveil.aggregator.edge.surround import (
     Context,
     Handler,
@@ -16,11 +14,7 @@ from geoveil.aggregator.edge.surround import (
     generates,
     with_behaviour,
 )
-from geoveil.aggregator.errors import Code, public
-from geoveil.aggregator.status_details import trailing_metadata
 from geoveil.gp import ParameterError
-
-_LOG = logging.getLogger(__name__)
 
 
 def guard(handler: Handler, method: str) -> Handler:
@@ -34,21 +28,13 @@ def guard(handler: Handler, method: str) -> Handler:
     read = _reader(handler.request_deserializer)
     read_all = _all_reader(read) if handler.request_streaming else read
 
-    async def fail(error: Exception, context: Context) -> NoReturn:
-        told = public(error)
-        if told.code is Code.INTERNAL:
-            fields = {"method": method[1:], "exception": traceback_without_values(error)}
-            _LOG.error("defect", extra=fields)
-        trailing = (*(context.trailing_metadata() or ()), *trailing_metadata(told))
-        await context.abort(grpc.StatusCode[told.status], told.text, trailing)
-
     async def answer(message: bytes, context: Context) -> object:
         try:
             return await behaviour(read(message), context)
         except grpc.aio.AbortError:  # the status is set already
             raise
         except Exception as error:  # noqa: BLE001 - the edge
-            await fail(error, context)
+            await fail(error, context, method)
 
     async def answers(messages: Any, context: Context) -> AsyncIterator[object]:
         try:
@@ -57,7 +43,7 @@ def guard(handler: Handler, method: str) -> Handler:
         except grpc.aio.AbortError:
             raise
         except Exception as error:  # noqa: BLE001 - the edge
-            await fail(error, context)
+            await fail(error, context, method)
 
     if generates(behaviour):
         return with_behaviour(handler, answers, parsed=False)

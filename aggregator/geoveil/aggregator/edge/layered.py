@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 import grpc
 import grpc.aio
 
-from geoveil.aggregator.edge.surround import Handler, Layer
+from geoveil.aggregator.edge.surround import Context, Handler, Layer
 
 
 class Layered:
@@ -43,7 +43,26 @@ class Layered:
     def add_generic_rpc_handlers(self, handlers: Iterable[grpc.GenericRpcHandler]) -> None:
         """Pass over: generated code adds the same by name."""
 
+    def refuse_others(self, layer: Layer) -> None:
+        """Refuse every method that was not added before, with a layer around that too."""
+        self._server.add_generic_rpc_handlers((_Others(layer),))
+
     def _wrap(self, handler: Handler, method: str) -> Handler:
         for layer in reversed(self._layers):
             handler = layer(handler, method)
         return handler
+
+
+class _Others(grpc.GenericRpcHandler):
+    """Whatever a method is called, it is none."""
+
+    def __init__(self, layer: Layer) -> None:
+        self._handler = layer(grpc.unary_unary_rpc_method_handler(_refuse), "")
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Handler:
+        return self._handler
+
+
+async def _refuse(message: bytes, context: Context) -> bytes:
+    await context.abort(grpc.StatusCode.UNIMPLEMENTED, "there is no such method")
+    return b""  # abort raises

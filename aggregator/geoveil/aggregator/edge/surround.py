@@ -50,6 +50,15 @@ def with_behaviour(handler: Handler, behaviour: Behaviour, *, parsed: bool = Tru
     )
 
 
+def of_bytes(handler: Handler, behaviour: Behaviour) -> Handler:
+    """Return a handler that reads its requests itself, and returns responses as bytes.
+
+    On the wire a call of one request is a stream of one.
+    """
+    _, make = _KINDS[True, bool(handler.response_streaming)]
+    return make(behaviour)
+
+
 def surround(handler: Handler, begin: Callable[[Context], Ended]) -> Handler:
     """Return a handler that says when a call begins, and how it ends.
 

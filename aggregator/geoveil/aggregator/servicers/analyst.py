@@ -1,6 +1,5 @@
 """What the people who ask questions talk to."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -68,7 +67,10 @@ class AnalystServicer(WireServicer):
     ) -> pb.GetEstimateResponse:
         """See analyst.proto."""
         confidence, period = _asked(request)
-        return _shown(await self._service.estimate(request.campaign_id, confidence, period))
+        response: pb.GetEstimateResponse = await self._service.estimate(
+            request.campaign_id, confidence, period, _shown
+        )
+        return response
 
     async def WatchEstimate(  # noqa: N802 - the wire contract names it
         self, request: pb.WatchEstimateRequest, context: Any
@@ -76,8 +78,10 @@ class AnalystServicer(WireServicer):
         """See analyst.proto."""
         confidence, period = _asked(request)
         interval_s = _interval_s(request)
-        async for shown in self._service.watch(request.campaign_id, confidence, period, interval_s):
-            yield _shown(shown)
+        async for response in self._service.watch(
+            request.campaign_id, confidence, period, interval_s, _shown
+        ):
+            yield response
 
     async def EstimateQueries(  # noqa: N802 - the wire contract names it
         self, request: pb.EstimateQueriesRequest, context: Any
@@ -85,10 +89,11 @@ class AnalystServicer(WireServicer):
         """See analyst.proto."""
         confidence, period = _asked(request)
         # Polygons of many corners take long to check.
-        questions = await asyncio.to_thread(point_questions, request)
-        return _shown(
-            await self._service.estimate_queries(request.campaign_id, questions, confidence, period)
+        questions = await self._service.analyses.run(point_questions, request)
+        shown = await self._service.estimate_queries(
+            request.campaign_id, questions, confidence, period
         )
+        return await self._service.analyses.run(_shown, shown)
 
     async def ExportReports(  # noqa: N802 - the wire contract names it
         self, request: pb.ExportReportsRequest, context: Any
@@ -99,7 +104,7 @@ class AnalystServicer(WireServicer):
             if isinstance(part, CampaignRecord):
                 yield pb.ExportReportsResponse(envelope=envelope(part))
             else:
-                yield await asyncio.to_thread(exported, part)
+                yield await self._service.analyses.run(exported, part)
 
 
 def _asked(

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from functools import cache
 from types import MappingProxyType
 
+from geoveil.aggregator.browsing import Page
 from geoveil.aggregator.exporting import Rows
+from geoveil.aggregator.library import CampaignStanding
 from geoveil.aggregator.reports import Reason, Result, Status
 from geoveil.aggregator.store import CampaignRecord
 from geoveil.aggregator.values import MOST_QUESTIONS
@@ -42,6 +44,28 @@ REASONS = MappingProxyType(
 def envelope(record: CampaignRecord) -> campaign_pb2.CampaignEnvelope:
     """Return a campaign as it was published."""
     return campaign_pb2.CampaignEnvelope.FromString(record.published)
+
+
+def serialized_campaign(standing: CampaignStanding) -> bytes:
+    """Return a GetCampaignResponse, serialised: the envelope is copied, not read."""
+    of_state = collector_pb2.GetCampaignResponse(state=STATES[standing.state])
+    return _field(1, standing.record.published) + of_state.SerializeToString()
+
+
+def serialized_page(page: Page) -> bytes:
+    """Return a BrowseCampaignsResponse, likewise."""
+    rest = collector_pb2.BrowseCampaignsResponse(next_page_token=page.next_token)
+    campaigns = [_field(1, serialized_campaign(standing)) for standing in page.standings]
+    return b"".join([*campaigns, rest.SerializeToString()])
+
+
+def _field(number: int, content: bytes) -> bytes:
+    """Return a field of bytes, as it stands in any message."""
+    length, prefix = len(content), bytearray([number << 3 | 2])
+    while length > 0x7F:
+        prefix.append(length & 0x7F | 0x80)
+        length >>= 7
+    return bytes(prefix) + bytes([length]) + content
 
 
 def privacy(guarantee: GeoPrivacy) -> campaign_pb2.Privacy:

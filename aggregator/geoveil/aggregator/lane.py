@@ -1,0 +1,33 @@
+"""Work off the event loop, a little at a time."""
+
+import asyncio
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+class Lane(asyncio.Semaphore):
+    """Lets a few large things be done at once; others wait their turn.
+
+    Without it many of them would be held in memory as objects, and keep the interpreter from the
+    event loop.
+
+    Args:
+        value: how many are done at once, at least 1.
+
+    Example:
+        >>> asyncio.run(Lane(2).run(max, 3, 4))
+        4
+    """
+
+    async def run(
+        self,
+        function: Callable[_Arguments, _Result],
+        *arguments: _Arguments.args,
+        **more: _Arguments.kwargs,
+    ) -> _Result:
+        """Return what a function returns, or raise what it raises; it runs on a thread."""
+        async with self:
+            return await asyncio.to_thread(function, *arguments, **more)

@@ -1,0 +1,200 @@
+"""Attacks that go on for a while: clients that send, keep or leave whatever the protocol lets them.
+
+They need no token. `python -m benchmarks.hostile_attacks NAME ADDRESS SECONDS` runs one against a
+server of this machine that `benchmarks.serving.publish` was called for.
+"""
+
+import asyncio
+import itertools
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from types import MappingProxyType
+
+import grpc
+import grpc.aio
+
+from benchmarks import hostile_frames as frames
+from benchmarks.hostile_frames import Connections, Kind
+from benchmarks.hostile_messages import BROWSE, FETCH, STREAM, SUBMIT, field
+from benchmarks.serving import Requests
+from geoveil.campaign import Campaign, decode, digest
+from geoveil.proto.v1 import collector_pb2, collector_pb2_grpc
+
+_HEALTH = "/grpc.health.v1.Health/Watch"
+_WHOLE = 4 << 20
+"""Bytes of the largest request."""
+_OPTIONS = (("grpc.max_send_message_length", -1), ("grpc.use_local_subchannel_pool", 1))
+_FLOODED = 1 << 16
+"""Bytes sent at a time."""
+
+Attack = Callable[[str, float], None]
+"""Attacks a server, for so many seconds."""
+
+
+def _campaign(address: str) -> tuple[Campaign, bytes]:
+    """Return the campaign, and the beginning of a request to it."""
+    with grpc.insecure_channel(address) as channel:
+        request = collector_pb2.GetCampaignRequest(campaign_id="load")
+        content = collector_pb2_grpc.CollectorStub(channel).GetCampaign(request).envelope.campaign
+    head = collector_pb2.SubmitReportsRequest(campaign_id="load", campaign_digest=digest(content))
+    return decode(content), head.SerializeToString()
+
+
+def _requests(
+    make: Callable[[str], Callable[[], bytes]],
+    method: str,
+    address: str,
+    seconds: float,
+    *,
+    channels: int = 8,
+    at_once: int = 4,
+    compressed: bool = False,
+) -> None:
+    """Send requests without a pause, whatever the answers are."""
+    until = time.monotonic() + seconds
+    draw = make(address)
+    compression = grpc.Compression.Gzip if compressed else None
+
+    async def send(channel: grpc.aio.Channel) -> None:
+        while time.monotonic() < until:
+            with suppress(grpc.aio.AioRpcError):
+                call = channel.stream_stream(method)(timeout=30, compression=compression)
+                for _ in range(4 if method == STREAM else 1):
+                    await call.write(draw())
+                    if method == STREAM:
+                        await call.read()
+                await call.done_writing()
+                await call.read()
+
+    async def all_of_them() -> None:
+        opened = [grpc.aio.insecure_channel(address, _OPTIONS) for _ in range(channels)]
+        await asyncio.gather(*(send(channel) for channel in opened for _ in range(at_once)))
+        await asyncio.gather(*(channel.close() for channel in opened))
+
+    asyncio.run(all_of_them())
+
+
+def _valid(address: str) -> Callable[[], bytes]:
+    return Requests(_campaign(address)[0], 10_000, templates=2).draw
+
+
+def _padded(content: bytes, *, inside: bytes | None = None) -> Callable[[str], Callable[[], bytes]]:
+    """Return what makes requests as long as they may be of something repeated.
+
+    Args:
+        content: what is repeated.
+        inside: the beginning of a report that holds it; None: the request holds it.
+    """
+
+    def make(address: str) -> Callable[[], bytes]:
+        _, head = _campaign(address)
+        room = _WHOLE - len(head) - 64 - len(inside or b"")
+        repeated = content * (room // len(content))
+        message = head + (repeated if inside is None else field(3, inside + repeated))
+        return lambda: message
+
+    return make
+
+
+def _unread(method: str, request: bytes, address: str, seconds: float, *, count: int) -> None:
+    """Make calls whose answers are never read, on connections that are opened again if closed."""
+    calls = b"".join(frames.call(2 * k + 1, method, [request]) for k in range(100))
+    with Connections(address, count, window=0) as connections:
+        for connection in connections.rounds(seconds):
+            if connection.sent == 0:
+                connection.send(calls)
+
+
+def _unfinished(address: str, seconds: float, *, count: int) -> None:
+    """Begin requests of 4 MiB and send as much of them as is let through, but never the end."""
+    begun = b"\x00" + _WHOLE.to_bytes(4, "big")
+    calls = b"".join(frames.call(2 * k + 1, SUBMIT, more=begun) for k in range(100))
+    pieces = itertools.cycle(frames.frame(Kind.DATA, 2 * k + 1, bytes(16_000)) for k in range(100))
+    with Connections(address, count) as connections:
+        for connection in connections.rounds(seconds):
+            if connection.sent == 0:
+                connection.send(calls)
+            elif connection.granted() > 16_000:
+                connection.send(next(pieces))
+
+
+def _idle(address: str, seconds: float, *, preface: bool) -> None:
+    """Open connections and say nothing on them, or only that they speak HTTP/2."""
+    with Connections(address, 5_000, preface=preface) as connections:
+        for _ in connections.rounds(seconds):
+            pass
+
+
+def _reset(address: str, seconds: float) -> None:
+    """Make calls and take them back at once."""
+    with Connections(address, 8) as connections:
+        streams = {n: itertools.count(1, 2) for n in range(8)}
+        for n, connection in zip(itertools.cycle(range(8)), connections.rounds(seconds)):
+            if connection.sent == 0:
+                streams[n] = itertools.count(1, 2)
+            few = itertools.islice(streams[n], 100)
+            connection.send(
+                b"".join(frames.call(k, SUBMIT, more=b"\x00") + frames.reset(k) for k in few)
+            )
+
+
+def _flood(unit: bytes, address: str, seconds: float, *, first: bytes = b"") -> None:
+    """Send one frame again and again."""
+    with Connections(address, 4) as connections:
+        for connection in connections.rounds(seconds):
+            if connection.sent == 0:
+                connection.send(first)
+            connection.send(unit * (_FLOODED // len(unit)))
+
+
+def _calls(address: str, seconds: float) -> None:
+    """Ask for a campaign that there is not, as fast as it goes."""
+
+    def make(address: str) -> Callable[[], bytes]:
+        request = collector_pb2.GetCampaignRequest(campaign_id="nobody").SerializeToString()
+        return lambda: request
+
+    _requests(make, FETCH, address, seconds, at_once=50)
+
+
+_EMPTY, _UNKNOWN = b"\x1a\x00", b"\x78\x01"
+_PAGE = collector_pb2.BrowseCampaignsRequest(page_size=1_000).SerializeToString()
+_CONTINUED = frames.frame(Kind.CONTINUATION, 1, frames.fields(("x-a", "b" * 100)))
+ATTACKS: Mapping[str, Attack] = MappingProxyType(
+    {
+        "none": lambda address, seconds: time.sleep(seconds),
+        "valid batches": partial(_requests, _valid, SUBMIT),
+        "valid batches in streams": partial(_requests, _valid, STREAM),
+        "empty reports": partial(_requests, _padded(_EMPTY), SUBMIT, compressed=True),
+        "empty reports in streams": partial(_requests, _padded(_EMPTY), STREAM, compressed=True),
+        "unknown fields": partial(_requests, _padded(_UNKNOWN), SUBMIT, compressed=True),
+        "unknown fields of a report": partial(
+            _requests, _padded(_UNKNOWN, inside=b"\x0a\x10" + bytes(16)), SUBMIT, compressed=True
+        ),
+        "empty answers": partial(
+            _requests, _padded(b"\x12\x00", inside=b"\x0a\x10" + bytes(16)), SUBMIT, compressed=True
+        ),
+        "reports of many answers": partial(
+            _requests, _padded(field(3, b"\x0a\x10" + bytes(16) + b"\x12\x00" * 8_000)), SUBMIT
+        ),
+        "calls": _calls,
+        "pages not read": partial(_unread, BROWSE, _PAGE, count=30),
+        "health not read": partial(_unread, _HEALTH, b"", count=100),
+        "requests without an end": partial(_unfinished, count=30),
+        "silent connections": partial(_idle, preface=False),
+        "idle connections": partial(_idle, preface=True),
+        "rapid reset": _reset,
+        "pings": partial(_flood, frames.frame(Kind.PING, payload=bytes(8))),
+        "settings": partial(_flood, frames.settings(window=65_535)),
+        "headers without an end": partial(
+            _flood, _CONTINUED, first=frames.frame(Kind.HEADERS, 1, frames.fields((":a", "b")))
+        ),
+    }
+)
+
+
+if __name__ == "__main__":
+    ATTACKS[sys.argv[1]](sys.argv[2], float(sys.argv[3]))

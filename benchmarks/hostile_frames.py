@@ -1,0 +1,190 @@
+"""HTTP/2 by hand, as no library that keeps to its rules would send it, to servers of this machine.
+
+Sources: RFC 9113 (frames), RFC 7541 (headers, here always literal), the gRPC protocol over HTTP/2.
+"""
+
+import select
+import socket
+import struct
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from enum import IntEnum
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+END_STREAM, END_HEADERS = 0x1, 0x4
+INITIAL_WINDOW = 0x4
+"""A setting: bytes that the other side may send of a stream before it is given more."""
+_WINDOW = 65_535
+"""Of a connection, and of a stream unless settings say another."""
+_HEAD = 9
+_ACKNOWLEDGED = 0x1
+_PATIENCE_S = 0.5
+_PAUSE_S = 0.001
+_UNSIGNED = struct.Struct(">I")
+
+
+class Kind(IntEnum):
+    """Of a frame."""
+
+    DATA = 0x0
+    HEADERS = 0x1
+    RST_STREAM = 0x3
+    SETTINGS = 0x4
+    PING = 0x6
+    WINDOW_UPDATE = 0x8
+    CONTINUATION = 0x9
+
+
+def frame(kind: Kind, stream: int = 0, payload: bytes = b"", flags: int = 0) -> bytes:
+    """Return a frame."""
+    length = struct.pack(">I", len(payload))[1:]
+    return length + bytes([kind, flags]) + _UNSIGNED.pack(stream) + payload
+
+
+def settings(**of_number: int) -> bytes:
+    """Return a SETTINGS frame; only `window` is known."""
+    pairs = b"".join(struct.pack(">HI", INITIAL_WINDOW, value) for value in of_number.values())
+    return frame(Kind.SETTINGS, payload=pairs)
+
+
+def fields(*pairs: tuple[str, str]) -> bytes:
+    """Return header fields, none of them indexed."""
+    return b"".join(
+        b"\x00" + _length(name) + name.encode() + _length(value) + value.encode()
+        for name, value in pairs
+    )
+
+
+def call(stream: int, method: str, messages: Iterable[bytes] = (), *, more: bytes = b"") -> bytes:
+    """Return the frames of a call: headers, whole messages, and then some bytes.
+
+    The stream is ended unless there are more bytes, which begin a message that never ends.
+    """
+    headers = fields(
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":path", method),
+        (":authority", "localhost"),
+        ("te", "trailers"),
+        ("content-type", "application/grpc"),
+    )
+    content = b"".join(b"\x00" + _UNSIGNED.pack(len(one)) + one for one in messages) + more
+    pieces = [content[at : at + 16_384] for at in range(0, len(content), 16_384)]
+    last = b"" if more else frame(Kind.DATA, stream, flags=END_STREAM)
+    return b"".join(
+        [
+            frame(Kind.HEADERS, stream, headers, END_HEADERS),
+            *(frame(Kind.DATA, stream, piece) for piece in pieces),
+            last,
+        ]
+    )
+
+
+def reset(stream: int) -> bytes:
+    """Return a frame that takes a call back."""
+    return frame(Kind.RST_STREAM, stream, _UNSIGNED.pack(8))
+
+
+class Connection:
+    """Of which only what it may send is read.
+
+    Attributes:
+        sent: bytes.
+    """
+
+    def __init__(self, address: str, window: int, preface: bool) -> None:
+        host, _, port = address.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)), timeout=_PATIENCE_S)
+        self._poll = select.poll()
+        self._poll.register(self._socket, select.POLLRDHUP)
+        self._came = b""
+        self._granted = _WINDOW
+        self.sent = 0
+        if preface:
+            self._socket.sendall(PREFACE + settings(window=window))
+            self._socket.recv(1 << 16)  # the settings of the other side
+            self._socket.sendall(frame(Kind.SETTINGS, flags=_ACKNOWLEDGED))
+
+    def send(self, data: bytes) -> None:
+        """Send bytes, or a part of them if the other side takes no more."""
+        self.sent += len(data)
+        self._granted -= len(data)
+        with suppress(OSError):
+            self._socket.sendall(data)
+
+    def granted(self) -> int:
+        """Return how many bytes of messages may be sent."""
+        with suppress(OSError):
+            while data := self._socket.recv(1 << 16, socket.MSG_DONTWAIT):
+                self._came += data
+        while len(self._came) >= _HEAD:
+            end = _HEAD + int.from_bytes(self._came[:3], "big")
+            if len(self._came) < end:
+                break
+            stream = int.from_bytes(self._came[5:_HEAD], "big")
+            if self._came[3] == Kind.WINDOW_UPDATE and not stream:
+                self._granted += int.from_bytes(self._came[_HEAD:end], "big")
+            self._came = self._came[end:]
+        return self._granted
+
+    def alive(self) -> bool:
+        """Return whether the other side has not closed it."""
+        return not self._poll.poll(0)
+
+    def close(self) -> None:
+        """Close it."""
+        self._socket.close()
+
+
+class Connections:
+    """Some connections, each opened again when the other side has closed it.
+
+    Args:
+        address: of the server.
+        count: how many.
+        window: bytes of each answer that the server may send.
+        preface: whether they say that they speak HTTP/2.
+    """
+
+    def __init__(
+        self, address: str, count: int, *, window: int = _WINDOW, preface: bool = True
+    ) -> None:
+        self._open = lambda: Connection(address, window, preface)
+        self._connections: list[Connection | None] = [None] * count
+
+    def rounds(self, seconds: float) -> Iterator[Connection]:
+        """Yield the connections in turn, again and again, for so many seconds."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            for n, connection in enumerate(self._connections):
+                if time.monotonic() >= until:
+                    break
+                with suppress(OSError):
+                    if connection is None or not connection.alive():
+                        if connection is not None:
+                            connection.close()
+                        self._connections[n] = None
+                        connection = self._connections[n] = self._open()
+                    yield connection
+            time.sleep(_PAUSE_S)
+
+    def __enter__(self) -> "Connections":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for connection in self._connections:
+            if connection is not None:
+                connection.close()
+
+
+def _length(text: str) -> bytes:
+    number = len(text)
+    if number < 0x7F:
+        return bytes([number])
+    number -= 0x7F
+    rest = bytearray()
+    while number > 0x7F:
+        rest.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([0x7F, *rest, number])

@@ -1,0 +1,193 @@
+"""What a server lets a caller hold: messages, calls and connections, over raw HTTP/2.
+
+Servers with small limits in this process; those by default are attacked in `test_hostile.py`.
+"""
+
+import asyncio
+import gc
+import importlib
+import tracemalloc
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from geoveil.proto.v1 import collector_pb2
+
+KIB = 1 << 10
+FETCH = "/geoveil.proto.v1.Collector/GetCampaign"
+SUBMIT = "/geoveil.proto.v1.Collector/SubmitReports"
+WATCH = "/grpc.health.v1.Health/Watch"
+PATIENCE_S = 20.0
+
+
+@pytest.fixture
+def frames(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(Path(__file__).parents[2])
+    return importlib.import_module("benchmarks.hostile_frames")
+
+
+@pytest.fixture
+async def small(start_server: Any, publish: Callable[..., Any]) -> Any:
+    """A server that lets callers hold 256 KiB, that is, eight calls with nothing in them."""
+    server = await start_server(max_message_bytes=64 * KIB, max_held_bytes=64 * KIB)
+    await server.wire.create(publish())
+    return server
+
+
+@pytest.fixture
+def opened(frames: Any) -> Iterator[Callable[..., Awaitable[list[Any]]]]:
+    """Opens connections that send something; they are closed when the test ends."""
+    with ExitStack() as stack:
+
+        async def opened(address: str, count: int, data: bytes = b"") -> list[Any]:
+            connections = []
+            for _ in range(count):
+                one = await asyncio.to_thread(frames.Connection, address, 65_535, True)
+                stack.callback(one.close)
+                one.send(data)
+                connections.append(one)
+            return connections
+
+        yield opened
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():  # noqa: ASYNC110 - of sockets, which tell nobody
+            await asyncio.sleep(0.01)
+
+
+def alive(connections: list[Any]) -> int:
+    return sum(connection.alive() for connection in connections)
+
+
+async def test_requests_that_do_not_end_are_let_go(
+    frames: Any,
+    opened: Any,
+    small: Any,
+    publish: Callable[..., Any],
+    wire_report: Callable[..., Any],
+) -> None:
+    begun = b"\x00" + (60 * KIB).to_bytes(4, "big") + bytes(100)
+    calls = b"".join(frames.call(stream, SUBMIT, more=begun) for stream in (1, 3))
+    connections = await opened(small.address, 6, calls)
+    await until(lambda: alive(connections) <= 2)
+    (result,) = await small.wire.submit(publish(), wire_report(1, (0, 5)))
+    assert result.status == 1
+    assert alive(connections) >= 1, "what fits stays"
+
+
+async def test_streams_that_say_nothing_more_take_no_more_than_there_is(
+    frames: Any,
+    opened: Any,
+    small: Any,
+    publish: Callable[..., Any],
+    wire_report: Callable[..., Any],
+) -> None:
+    calls = b"".join(frames.call(stream, WATCH, [b""]) for stream in range(1, 13, 2))
+    await opened(small.address, 4, calls)
+    holdings = small.aggregator._keeper.holdings
+    await until(lambda: holdings.held >= 200 * KIB)
+    (result,) = await small.wire.submit(publish(), wire_report(1, (0, 5)))
+    assert holdings.held <= 256 * KIB
+    assert result.status == 1
+
+
+async def test_of_many_connections_those_that_say_nothing_are_closed(
+    frames: Any,
+    opened: Any,
+    start_server: Any,
+    publish: Callable[..., Any],
+    wire_report: Callable[..., Any],
+) -> None:
+    server = await start_server(max_connections=10)
+    await server.wire.create(publish())
+    connections = await opened(server.address, 19)
+    await until(lambda: alive(connections) <= 10)
+    async with grpc.aio.insecure_channel(server.address) as channel:
+        wire = type(server.wire)(channel)
+        for number in range(3):
+            (result,) = await wire.submit(publish(), wire_report(number, (0, 5)))
+            assert result.status == 1
+    assert alive(connections) >= 7
+
+
+async def test_who_takes_calls_back_all_the_time_is_cut_off(
+    frames: Any, opened: Any, start_server: Any
+) -> None:
+    (connection,) = await opened((await start_server()).address, 1)
+    streams = iter(range(1, 1 << 20, 2))
+
+    async def take_back() -> None:
+        for _ in range(100):
+            some = [next(streams) for _ in range(10)]
+            begun = (frames.call(stream, SUBMIT, more=b"\x00") for stream in some)
+            connection.send(b"".join(begun))
+            await asyncio.sleep(0.01)
+            connection.send(b"".join(map(frames.reset, some)))
+
+    await asyncio.wait_for(take_back(), PATIENCE_S)
+    await until(lambda: not connection.alive())
+
+
+async def test_calls_above_the_rate_are_refused_then_cut_off(
+    frames: Any, opened: Any, start_server: Any
+) -> None:
+    server = await start_server(call_rate=1.0, call_burst=5.0)
+    request = collector_pb2.GetCampaignRequest(campaign_id="nobody")
+    codes = []
+    for _ in range(8):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await server.wire.collector.GetCampaign(request, timeout=PATIENCE_S)
+        codes.append(caught.value.code())
+    assert codes[:5] == [grpc.StatusCode.NOT_FOUND] * 5
+    assert codes[-1] is grpc.StatusCode.RESOURCE_EXHAUSTED
+    for method in (FETCH, "/no.Such/Method"):
+        (connection,) = await opened(server.address, 1)
+        for first in range(1, 600, 60):
+            connection.send(
+                b"".join(frames.call(k, method, [b""]) for k in range(first, first + 60, 2))
+            )
+            await asyncio.sleep(0.02)
+        await until(lambda connection=connection: not connection.alive())
+
+
+async def test_unknown_methods_and_calls_without_a_request_are_told(small: Any) -> None:
+    channel = small.wire.channel
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await channel.unary_unary("/no.Such/Method")(b"", timeout=PATIENCE_S)
+    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    call = channel.stream_unary(FETCH)(iter(()), timeout=PATIENCE_S)
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert caught.value.details() == "there is no request"
+
+
+async def test_a_refused_request_is_held_by_nothing(start_server: Any) -> None:
+    """gRPC keeps an error with its call, and the call is known to the error: a circle."""
+    server = await start_server()
+    call = server.wire.channel.unary_unary(FETCH)
+
+    async def send(times: int) -> None:
+        for _ in range(times):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await call(b"\xff" * (1 << 20), timeout=PATIENCE_S)
+            assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+            caught.value.__traceback__ = None
+            del caught
+
+    await send(2)
+    gc.collect()
+    gc.disable()
+    tracemalloc.start()
+    try:
+        await send(20)
+        assert tracemalloc.get_traced_memory()[0] < 8 << 20
+    finally:
+        tracemalloc.stop()
+        gc.enable()

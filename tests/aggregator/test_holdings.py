@@ -1,0 +1,217 @@
+"""Who gives way when calls hold too much, and how many connections stay."""
+
+import os
+import socket
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from random import Random
+
+import pytest
+
+from geoveil.aggregator import Code, ServiceError
+from geoveil.aggregator.connections import Endpoint, close, connections, endpoint, idlest
+from geoveil.aggregator.holdings import CALL_BYTES, Call, Holdings
+from geoveil.aggregator.rates import peer_address
+
+LIMIT, MOST_MESSAGE = 1 << 20, 1 << 18
+
+
+class Seconds:
+    """A clock that stands where a test puts it."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Server:
+    """Holdings whose closed connections end their calls at once, or later."""
+
+    def __init__(self) -> None:
+        self.clock = Seconds()
+        self.closed: list[str] = []
+        self.holdings = Holdings(
+            LIMIT, MOST_MESSAGE, address_of=peer_address, close=self.closed.append, clock=self.clock
+        )
+
+
+def peer(address: int, port: int) -> str:
+    return f"ipv4:192.0.2.{address}:{port}"
+
+
+def refused(server: Server, call: Call, message: int) -> bool:
+    try:
+        server.holdings.resize(call, message)
+    except ServiceError as error:
+        return error.code is Code.RATE_LIMITED
+    return False
+
+
+def test_whoever_holds_most_is_refused_more_and_closed_for_others() -> None:
+    server = Server()
+    greedy, modest = server.holdings.begin(peer(1, 1)), server.holdings.begin(peer(2, 1))
+    assert not refused(server, greedy, 400_000)
+    assert refused(server, greedy, 600_000)
+    assert server.closed == []
+    assert server.holdings.held == CALL_BYTES + 800_000  # a refusal changes nothing
+    assert not refused(server, modest, 150_000)
+    assert server.closed == [peer(1, 1)]
+    assert server.holdings.held == 300_000
+    server.holdings.end(greedy)
+    server.holdings.end(modest)
+    assert server.holdings.held == 0
+    assert server.holdings.busy() == set()
+
+
+def test_the_address_with_most_is_looked_at_first() -> None:
+    """Many connections that hold little each are one greedy address."""
+    server = Server()
+    many = [server.holdings.begin(peer(1, port)) for port in range(20)]
+    alone = server.holdings.begin(peer(2, 1))
+    assert not refused(server, alone, 100_000)
+    assert not any(refused(server, call, 25_000) for call in many[1:])
+    assert peer(2, 1) not in server.closed
+    assert server.closed
+
+
+def test_a_request_that_is_slow_to_come_counts_as_large_as_it_may_become() -> None:
+    server = Server()
+    quick = server.holdings.begin(peer(1, 1))
+    server.holdings.read(quick)
+    server.holdings.has_read(quick, 100)
+    slow = [server.holdings.begin(peer(2, port)) for port in range(3)]
+    for call in slow:
+        server.holdings.read(call)
+    server.clock.now = 0.05
+    server.holdings.look()
+    assert server.holdings.held == 4 * CALL_BYTES
+    server.clock.now = 0.2
+    server.holdings.look()
+    assert len(server.closed) == 2, "two of 2 * 256 KiB are beyond 1 MiB"
+    assert all(one.startswith("ipv4:192.0.2.2:") for one in server.closed)
+    assert server.holdings.held <= LIMIT
+
+
+def test_until_the_calls_of_closed_connections_have_ended_others_get_one_at_a_time() -> None:
+    server = Server()
+    calls = [server.holdings.begin(peer(1, port)) for port in (1, 2, 2, 2)]
+    assert not refused(server, calls[1], 300_000)
+    assert not refused(server, calls[0], 250_000)
+    assert server.closed == [peer(1, 2)]
+    first = server.holdings.begin(peer(3, 1))
+    with pytest.raises(ServiceError):
+        server.holdings.begin(peer(3, 1))
+    server.holdings.begin(peer(4, 1))
+    for call in calls[1:]:
+        server.holdings.end(call)
+    second = server.holdings.begin(peer(3, 1))
+    server.holdings.end(first)
+    server.holdings.end(second)
+
+
+def test_what_is_held_adds_up_and_stays_within_the_limit() -> None:
+    """Against a plain sum, with closed connections that end their calls late."""
+    rng, server = Random(1), Server()
+    calls: dict[Call, tuple[str, int]] = {}
+    happened: Counter[str] = Counter()
+    for _ in range(5000):
+        what = rng.choice(["begin", "resize", "resize", "end"])
+        try:
+            if what == "begin":
+                one = peer(rng.randrange(3), rng.randrange(5))
+                calls[server.holdings.begin(one)] = one, 0
+            elif calls:
+                call = rng.choice(list(calls))
+                if what == "end":
+                    server.holdings.end(call)
+                    del calls[call]
+                else:
+                    message = rng.randrange(MOST_MESSAGE)
+                    server.holdings.resize(call, message)
+                    calls[call] = calls[call][0], message
+        except ServiceError:
+            what = "refused"
+        happened[what] += 1
+        happened["closed"] += len(server.closed)
+        server.closed.clear()
+        kept = [m for c, (_, m) in calls.items() if not c.connection.closed]
+        assert server.holdings.held == sum(max(CALL_BYTES, 2 * m) for m in kept) <= LIMIT
+    assert min(happened.values()) > 50
+    for call in calls:
+        server.holdings.end(call)
+    assert server.holdings.held == server.holdings._ending == 0
+
+
+def test_connections_that_are_closed_are_those_of_the_address_with_most() -> None:
+    """Against closing one at a time, with the counts made anew each time."""
+    rng = Random(2)
+    for _ in range(100):
+        found = {
+            (bytes([rng.randrange(4)]), port): (rng.random() < 0.5, rng.random())
+            for port in range(rng.randrange(30))
+        }
+        left, chosen = dict(found), []
+        for _ in range(min(10, len(found))):
+            most = max(Counter(address for address, _ in left).values())
+            owners = {a for a, n in Counter(address for address, _ in left).items() if n == most}
+            one = idlest(found, len(chosen) + 1)[-1]
+            assert one[0] in owners
+            assert left[one] == min(state for (a, _), state in left.items() if a == one[0])
+            chosen.append(one)
+            del left[one]
+        assert idlest(found, 10) == chosen
+    assert idlest({}, 3) == []
+
+
+@pytest.fixture
+def pairs() -> Iterator[tuple[int, list[tuple[socket.socket, socket.socket]]]]:
+    """The port of a server, and three connections of it: the sides of client and server."""
+    with ExitStack() as stack:
+        listening = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        port = listening.getsockname()[1]
+        opened = []
+        for _ in range(3):
+            client = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+            client.settimeout(5)
+            opened.append((client, stack.enter_context(listening.accept()[0])))
+        yield port, opened
+
+
+def of(client: socket.socket) -> Endpoint:
+    host, port = client.getsockname()
+    found = endpoint(f"ipv4:{host}:{port}")
+    assert found is not None
+    return found
+
+
+def test_connections_are_found_and_closed_and_no_others(
+    pairs: tuple[int, list[tuple[socket.socket, socket.socket]]],
+) -> None:
+    port, opened = pairs
+    clients = [client for client, _ in opened]
+    before = len(os.listdir("/dev/fd"))
+    assert sorted(connections(port)) == sorted(map(of, clients))
+    assert connections(port + 1) == []
+    opened[0][1].sendall(b"waits")
+    assert close(port, {of(clients[0]), (bytes(4), 9)}) == 1
+    assert clients[0].recv(100) == b"waits"
+    assert clients[0].recv(100) == b""
+    for client, side in opened[1:]:
+        side.sendall(b"still here")
+        assert client.recv(100) == b"still here"
+    assert len(os.listdir("/dev/fd")) == before, "no duplicate is left"
+
+
+@pytest.mark.parametrize(
+    "name", ["", "unix:", "unix:/run/socket", "ipv4:nowhere:1", "ipv4:1.2.3.4"]
+)
+def test_what_is_no_address_is_nobody(name: str) -> None:
+    assert endpoint(name) is None
+
+
+def test_one_endpoint_has_many_names() -> None:
+    names = ["ipv6:%5B2001:db8::1%5D:5", "ipv6:[2001:db8:0:0::1]:5"]
+    assert len(set(map(endpoint, names))) == 1
+    assert endpoint("ipv6:[::ffff:192.0.2.1]:5") == endpoint("ipv4:192.0.2.1:5")
