@@ -13,8 +13,7 @@ from enum import IntEnum
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 END_STREAM, END_HEADERS = 0x1, 0x4
-INITIAL_WINDOW = 0x4
-"""A setting: bytes that the other side may send of a stream before it is given more."""
+_INITIAL_WINDOW = 0x4
 _WINDOW = 65_535
 """Of a connection, and of a stream unless settings say another."""
 _HEAD = 9
@@ -42,10 +41,9 @@ def frame(kind: Kind, stream: int = 0, payload: bytes = b"", flags: int = 0) -> 
     return length + bytes([kind, flags]) + _UNSIGNED.pack(stream) + payload
 
 
-def settings(**of_number: int) -> bytes:
-    """Return a SETTINGS frame; only `window` is known."""
-    pairs = b"".join(struct.pack(">HI", INITIAL_WINDOW, value) for value in of_number.values())
-    return frame(Kind.SETTINGS, payload=pairs)
+def settings(window: int) -> bytes:
+    """Return a SETTINGS frame with the bytes of each answer that the other side may send."""
+    return frame(Kind.SETTINGS, payload=struct.pack(">HI", _INITIAL_WINDOW, window))
 
 
 def fields(*pairs: tuple[str, str]) -> bytes:

@@ -119,13 +119,14 @@ def _report(address: str, seconds: float) -> None:
                 client.fetch("load")
                 client.contribute("load", 52_000.0)
                 drawn = time.perf_counter()
-                acknowledged = client.flush().acknowledged
+                if not client.flush().acknowledged:
+                    failed += 1
+                    continue
             except GeoVeilError:
-                acknowledged = 0
-            if acknowledged:
-                submitted.append(time.perf_counter() - drawn)
-                taken_part.append(time.perf_counter() - begun)
-            failed += not acknowledged
+                failed += 1
+                continue
+            submitted.append(time.perf_counter() - drawn)
+            taken_part.append(time.perf_counter() - begun)
         time.sleep(_PAUSE_S)
     print(json.dumps([submitted, taken_part, failed]))
 
