@@ -5,10 +5,11 @@ sockets. Everything that it does outside its own memory is a numbered point: eac
 does more than read, each flush to the disk, each request and each answer. `Lab.run(kill_at=n)`
 kills it with SIGKILL at the n-th, so that all points can be tried one after the other.
 
-The parent has no threads, as it forks.
+The parent makes no threads, as it forks.
 """
 
 import faulthandler
+import gc
 import os
 import pickle
 import random
@@ -116,8 +117,11 @@ class Lab:
         self, scenario: Callable[["WireTransport"], Any], kill_at: int | None, setup: Any
     ) -> "Ended":
         ours, theirs = socket.socketpair()
+        # What gRPC left behind in this process can't be freed in a child, where its threads are not.
+        gc.collect()
         process = os.fork()
         if process == 0:
+            gc.freeze()
             ours.close()
             die_when_it_hangs()
             try:
