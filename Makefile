@@ -7,9 +7,9 @@ BIN := $(VENV)/bin
 
 # Many tests start processes, which should not compile the whole project each time.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test check format bench lock audit proto clean
+.PHONY: help demo test test-all test-rest check format bench lock audit proto clean
 help:            ## show this
-	@sed -n 's/^\([a-z]*\): .*## /  make \1   /p' $(MAKEFILE_LIST)
+	@sed -n 's/^\([a-z-]*\): .*## /  make \1   /p' $(MAKEFILE_LIST)
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 $(BIN)/python:
@@ -31,8 +31,15 @@ $(VENV)/.stamp-%: pyproject.toml requirements/%.txt | $(BIN)/python
 demo: $(VENV)/.stamp-all            ## the whole path once: real data, real server, 20,000 devices (< 1 min)
 	$(BIN)/geoveil demo $(DEMO)
 
-test: $(VENV)/.stamp-test            ## all tests
-	$(BIN)/python -m pytest -n 2 --dist worksteal -q $(TESTS)
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal -q
+test: $(VENV)/.stamp-test            ## the tests that a change is likely to break (< 4 min)
+	$(PYTEST) $(TESTS)
+
+test-all: $(VENV)/.stamp-test            ## all tests, those that take long as well
+	$(PYTEST) --tier all $(TESTS)
+
+test-rest: $(VENV)/.stamp-test            ## the tests of test-all that are not of test
+	$(PYTEST) --tier rest $(TESTS)
 
 check: $(VENV)/.stamp-dev            ## format, lint, types, layers, generated code
 	$(BIN)/ruff format --check .

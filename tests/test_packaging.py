@@ -40,6 +40,7 @@ def test_wheel_holds_the_parts_as_a_namespace(wheel):
     assert {Path(name).name for name in licenses} == {"LICENSE", "NOTICE"}
 
 
+@pytest.mark.deep
 def test_wheel_installs_into_a_bare_environment(wheel, tmp_path):
     """Dependencies come from the running environment's folder, whose .pth files are not read."""
     home = tmp_path / "bare"

@@ -51,6 +51,7 @@ def check_rows(database: Path, reports: int) -> None:
     assert (found.reports, found.faults) == (reports, ())
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize(
     ("batch_size", "commit_limit", "acknowledged_before_kill"),
     [(1, 16_384, 150), (7, 16, 500), (200, 16_384, 600)],

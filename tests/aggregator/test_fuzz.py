@@ -52,6 +52,7 @@ def contents(database: Path) -> dict[str, list[tuple[Any, ...]]]:
         return {t: connection.execute(f"SELECT * FROM {t}").fetchall() for t in tables}
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_mutated_messages(
     start_server: Any,

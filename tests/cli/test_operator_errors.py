@@ -372,6 +372,7 @@ for number in range(1000):
 """
 
 
+@pytest.mark.deep
 def test_an_upgrade_that_is_killed_anywhere_has_done_all_or_nothing(run, tmp_path):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(

@@ -164,6 +164,7 @@ def test_an_allocation_that_is_asked_for_is_planned(plan, tmp_path, dates):
     assert "Optimal channels" not in plan(*asked, "--channels", "--allocation", "split").output
 
 
+@pytest.mark.deep(keep=2)
 @pytest.mark.parametrize(
     ("arguments", "mechanism", "questions"),
     [
@@ -220,6 +221,7 @@ def test_a_plan_without_perturbed_points_keeps_its_questions(tmp_path, dates, pl
     assert campaign.allocation is Allocation.PARTITION
 
 
+@pytest.mark.deep(keep=2)
 @pytest.mark.parametrize(
     "contradiction",
     [

@@ -117,7 +117,7 @@ class Lab:
         self, scenario: Callable[["WireTransport"], Any], kill_at: int | None, setup: Any
     ) -> "Ended":
         ours, theirs = socket.socketpair()
-        # What gRPC left behind in this process can't be freed in a child, where its threads are not.
+        # What gRPC left in this process can't be freed in a child, where its threads are not.
         gc.collect()
         process = os.fork()
         if process == 0:
@@ -255,9 +255,9 @@ def die_when_it_hangs() -> None:
     signal.alarm(_PATIENCE_S)
 
 
-def every_point(run: Callable[[int], bool]) -> Iterator[int]:
-    """Yield 0, 1, ... after run(n) was killed, until one is not: then all points were tried."""
-    for point in range(10_000):
+def every_point(run: Callable[[int], bool], stride: int = 1) -> Iterator[int]:
+    """Yield n = 0, stride, ... after run(n) was killed, until one is not: that was past the end."""
+    for point in range(0, 10_000, stride):
         if not run(point):
             return
         yield point

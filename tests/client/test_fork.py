@@ -84,6 +84,7 @@ print("done")
 """
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("kind", ["blocking", "asyncio"])
 @pytest.mark.parametrize("server", ["slow", "silent"])
 async def test_no_request_is_under_way_in_a_fork(

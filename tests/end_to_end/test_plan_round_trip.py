@@ -104,6 +104,7 @@ def above(thresholds):
     return [argument for at in thresholds for argument in ("--above", at)]
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("allocation", ALLOCATIONS)
 def test_every_allocation_keeps_the_error_that_was_planned(allocation, carried_out, server, people):
     """Control: for people with half as much income again the same estimates are outside."""
@@ -127,6 +128,7 @@ EACH = {"partition": (1 / 3, 1.0), "split": (1.0, 1 / 3), "repeat": (1.0, 1.0)}
 """The part of people who answer a question, for three questions, and the part of ε they spend."""
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("allocation", EACH)
 def test_an_answer_spends_what_its_allocation_gives_it(allocation, carried_out, server, people):
     """The standard error is that of the planned part of ε, by the planned part of people.
@@ -147,6 +149,7 @@ def test_an_answer_spends_what_its_allocation_gives_it(allocation, carried_out, 
             assert (estimate["standard_error"] == expected) == (other == allocation)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("allocation", ["partition", "split", "repeat"])
 def test_channels_for_several_questions_keep_the_error_that_was_planned(
     allocation, carried_out, server, people
@@ -165,6 +168,7 @@ def test_channels_for_several_questions_keep_the_error_that_was_planned(
         assert not within(estimate, other, answer["error_95"])
 
 
+@pytest.mark.deep
 def test_a_channel_for_one_question_keeps_the_error_that_was_planned(carried_out, server, people):
     planned = carried_out("channel-alone", *above(THRESHOLDS[1:2]), *SOFT, 6_000)
     (estimate,) = estimates(server, "channel-alone")

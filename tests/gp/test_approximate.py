@@ -119,6 +119,7 @@ def test_the_oracle_against_quadrature(seed: int) -> None:
         assert ours[i, j] == pytest.approx(expected, rel=0, abs=1e-7)
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize(
     ("reach", "calibration"),
     [(4.0, "exact"), (40.0, "exact"), (40.0, "paper"), (math.inf, "exact")],
@@ -152,6 +153,7 @@ def laplace_pair(r: float, shift: float, gap: float, rate: float) -> float:
     return float(pair[0, 1])
 
 
+@pytest.mark.deep(keep=7)
 @pytest.mark.parametrize("delta", [1e-9, 1e-3, 0.2])
 @pytest.mark.parametrize("reach", [0.5, 8.0, 400.0, 1e9])
 def test_the_exact_cost_is_that_of_the_worst_pair(delta: float, reach: float) -> None:
@@ -397,6 +399,7 @@ def bump(u: Any, ops: Any) -> Any:
     return ops.maximum(1 - u * u, ops.constant(0))
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("delta", [1e-6, 0.3])
 def test_a_formula_of_ones_own(delta: float) -> None:
     """Its bound is certified, and so is the guarantee."""

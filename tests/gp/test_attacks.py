@@ -471,6 +471,7 @@ def test_simulate_without_the_sdk_is_silent():
     assert messages("", "\n".join(CALLS.values())) == []
 
 
+@pytest.mark.deep
 def test_the_library_s_own_experiments_are_silent_and_do_not_use_the_warning_up():
     audit = """
 from geoveil.gp.audit import audit, catalogue, named, attacks

@@ -155,6 +155,7 @@ def brute_force(
     return best if chords is None else np.maximum(best, np.max(chords / decay, axis=1))
 
 
+@pytest.mark.deep(keep=10)
 @pytest.mark.parametrize(("name", "growth"), KINDS)
 def test_bound_against_brute_force(name: str, growth: str) -> None:
     """Never below the definition, and for β·scale ≤ 1 within 4 scales at most 5 % above it."""

@@ -101,6 +101,7 @@ def supremum(beta_h: float, radii: tuple[float, ...]) -> list[Any]:
     return best
 
 
+@pytest.mark.deep(keep=12)
 @pytest.mark.parametrize("beta_h", BETAS)
 def test_kernel_at_reach_infinity_to_nine_digits(beta_h: float) -> None:
     """16 rates × 16 radii: the supremum over pairs of points, neither below nor above."""
@@ -283,6 +284,7 @@ SLACK = {"smooth": 1.01, "noise": 1.025}
 """How far above the supremum the two bounds may be; the cells are longer from 100,000 features."""
 
 
+@pytest.mark.deep(keep=6)
 @pytest.mark.parametrize("reach", [0.0, 0.5, 400.0, INFINITY])
 @pytest.mark.parametrize("growth", ["exponential", "linear"])
 @pytest.mark.parametrize("name", MAKERS)
@@ -307,6 +309,7 @@ def test_bound_far_away_is_the_supremum(oracles: Any, name: str, growth: str, re
             assert growth == "exponential" or settled.all()
 
 
+@pytest.mark.deep(keep=10)
 @pytest.mark.parametrize("reach", [0.0, 0.5, 400.0, INFINITY])
 @pytest.mark.parametrize("growth", ["exponential", "linear"])
 @pytest.mark.parametrize("name", MAKERS)
@@ -326,6 +329,7 @@ def test_bound_is_never_zero(name: str, growth: str, reach: float) -> None:
             assert np.all(bound <= query.lipschitz * 1.01)
 
 
+@pytest.mark.deep(keep=9)
 @pytest.mark.parametrize("beta_h", [1e-3, 0.3, 5.0])
 @pytest.mark.parametrize("reach", [0.05, 1.0, 30.0])
 @pytest.mark.parametrize("growth", ["exponential", "linear"])

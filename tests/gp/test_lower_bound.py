@@ -119,6 +119,7 @@ PUBLISHED = [
 ]
 
 
+@pytest.mark.deep(keep=2)
 @pytest.mark.parametrize(("query", "end", "ratio"), PUBLISHED, ids=lambda v: str(v)[:24])
 def test_debiased_laplace_and_the_channel_against_the_bound(query, end, ratio):
     """Uniform over the region of variation, up to 3.5 h for the kernel."""

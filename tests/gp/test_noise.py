@@ -133,6 +133,7 @@ class TestContract:
                 slack = rounding(noise) * oracles.noise_break(noise)
                 assert ours == pytest.approx(expected, rel=1e-12, abs=slack)
 
+    @pytest.mark.deep(keep=7)
     def test_magnitude_in_balls_encloses_the_root(self, oracles: Any, noise: Noise) -> None:
         """The tail beyond both ends of the ball, by quadrature, is on either side of p."""
         with mp.workdps(40), working_precision(100):

@@ -45,6 +45,7 @@ def quadrature(noise: Noise, order: float) -> float:
     return float(2 * mp.quad(integrand, stops, maxdegree=8))
 
 
+@pytest.mark.deep(keep=8)
 @pytest.mark.parametrize("order", [0.0, 0.5, 1.0, 1.7, 2.0, 3.0, 6.2])
 @pytest.mark.parametrize("noise", FAMILIES, ids=repr)
 def test_absolute_moments_agree_with_quadrature(noise: Noise, order: float) -> None:

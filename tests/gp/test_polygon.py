@@ -146,6 +146,7 @@ class TestDistance:
         size = max(abs(c) for part in query.region for ring in part for p in ring for c in p)
         np.testing.assert_allclose(ours, expected, rtol=1e-14, atol=1e-15 * size)
 
+    @pytest.mark.deep(keep=5)
     def test_in_balls(self, region: str) -> None:
         query = make(region)
         with mp.workdps(400), working_precision(200):
@@ -312,6 +313,7 @@ class TestBound:
         decay = np.exp(-t) if growth == "exponential" else 1 / (1 + t)
         return points, np.max(steepest * decay, axis=1)
 
+    @pytest.mark.deep(keep=31)
     def test_bound(
         self, oracles: Any, region: str, profile: str, reach: float, growth: str
     ) -> None:

@@ -169,6 +169,7 @@ CURVATURES: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("b", [1.0, 6.0, 30.0])
 @pytest.mark.parametrize("name", RAYS)
 def test_debiased_on_a_ray_with_a_slope_at_0(name: str, b: float) -> None:

@@ -92,6 +92,7 @@ def moment(phi: Function, s: float, kinks: list[float], power: int) -> Any:
     return mp.quad(lambda v: phi(v) ** power * mp.exp(-abs(v - s) / B) / (2 * B), split)
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("name", CASES)
 def test_moments(name: str) -> None:
     """Mean and variance by quadrature; and the mean is not f."""
@@ -109,6 +110,7 @@ def test_moments(name: str) -> None:
     assert bias > 0.05
 
 
+@pytest.mark.deep(keep=2)
 @pytest.mark.parametrize("name", CASES)
 def test_density_and_atoms(name: str) -> None:
     """The mass between two outputs is that of the noise which leads there; all adds up to 1."""
@@ -166,6 +168,7 @@ def test_the_whole_adds_up_to_1() -> None:
         assert inside + atom == pytest.approx(1, abs=1e-6)
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("name", CASES)
 def test_guarantee(name: str) -> None:
     """Neighbours on a path: at most ε, and ε is used up."""
@@ -189,6 +192,7 @@ def test_noise_scaled_down_fails_that_audit() -> None:
     assert worst > 1.3 * RATE
 
 
+@pytest.mark.deep(keep=3)
 @pytest.mark.parametrize("name", CASES)
 def test_releases_stay_in_the_grid_range(name: str) -> None:
     """And have the mean of the quadrature: n = 1500 releases, 5.2 σ for α < 1e-6."""

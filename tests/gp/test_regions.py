@@ -61,6 +61,7 @@ class TestRegions:
                     expected = float(oracles.bound(query, s, mp.mpf(0.07), reach))
                     assert b == pytest.approx(expected, rel=1e-10, abs=0)
 
+    @pytest.mark.deep(keep=5)
     def test_pairs_of_points(self, region: str, profile: str) -> None:
         """s is 1-Lipschitz, B at reach ∞ bounds every chord, and B is smooth."""
         query = REGIONS[region](profile)
@@ -86,6 +87,7 @@ class TestRegions:
                 excess = log_bound[:, None] - log_bound[None, :] - log_growth
                 assert np.max(excess) <= 1e-10
 
+    @pytest.mark.deep(keep=4)
     def test_guarantee(self, region: str, profile: str) -> None:
         query = REGIONS[region](profile)
         mechanisms: list[Mechanism] = [

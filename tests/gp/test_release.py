@@ -137,6 +137,7 @@ def cases(draw: st.DrawFn) -> tuple[Mechanism, Any, int]:
     return make(None), x, seed
 
 
+@pytest.mark.deep
 @settings(max_examples=800, deadline=None, derandomize=True, database=None)
 @given(
     case=cases(),

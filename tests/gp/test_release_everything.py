@@ -342,6 +342,7 @@ def variances(mechanism: Any, x: Any) -> np.ndarray:
     return np.asarray(mechanism.variance(x))
 
 
+@pytest.mark.deep(keep=5)
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: repr(row[0]))
 @pytest.mark.parametrize("kind", MECHANISMS, ids=lambda kind: str(kind.__name__))
 def test_everything_is_released(oracles: Any, kind: type, row: tuple[Query, Any]) -> None:

@@ -121,6 +121,7 @@ def audit(mechanism: VectorSmoothMechanism, **changes: float) -> float:
     return steepest(x, list(mechanism.queries), mechanism.noise, scale)
 
 
+@pytest.mark.deep(keep=9)
 @pytest.mark.parametrize("choice", CHOICES)
 @pytest.mark.parametrize("name", SETS)
 def test_all_reports_together_are_private(name: str, choice: str) -> None:
@@ -202,6 +203,7 @@ def brute_force_eta(noise: Noise, size: int, fraction: float) -> float:
     return float(np.min((1 - fraction * total) / largest))
 
 
+@pytest.mark.deep(keep=8)
 @pytest.mark.parametrize("size", [1, 2, 3, 10])
 @pytest.mark.parametrize(
     "noise",
@@ -244,6 +246,7 @@ def test_paper_eta(size: int) -> None:
         assert eta < vector_eta(noise, size, 0.2 / size, "exact")
 
 
+@pytest.mark.deep(keep=4)
 @pytest.mark.parametrize("size", [2, 3, 4, 10, 100])
 def test_default_noise_has_the_least_variance_of_the_families(size: int) -> None:
     """As documented, for mβ ≤ 0.1 of the rate."""

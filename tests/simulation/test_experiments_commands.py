@@ -11,6 +11,7 @@ from geoveil.gp import ParameterError
 runner = CliRunner()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("experiment", "mode", "rows"),
     [

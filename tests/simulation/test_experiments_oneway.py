@@ -54,6 +54,7 @@ def test_the_exact_error_is_that_of_the_weighted_rows(name):
     assert row.squared_bias != pytest.approx(unweighted**2, rel=1e-2)
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("name", [name for name in ONE_WAY if "aimed" not in name])
 def test_drawn_errors_have_the_exact_mean_and_variance(name):
     """150 repetitions of 20,000 people; z and chi-square at α = 1e-6 each; errors are near normal.

@@ -184,6 +184,7 @@ def test_distances_are_points_enough(name):
     assert on_line.simulate(distance, np.random.default_rng(1)) == pytest.approx(expected)
 
 
+@pytest.mark.deep(keep=6)
 @pytest.mark.parametrize("name", KERNEL)
 def test_drawn_errors_have_the_exact_law(name, places, grid):
     """400 campaigns of 2,000 people: how often |e_t − bias| stays below its median, at 3 centres.

@@ -36,6 +36,7 @@ def halves(seed):
     ]
 
 
+@pytest.mark.deep
 def test_planning_on_one_half_of_the_households_for_the_other():
     """At equal ε at most a fifth of the paper's error, in at least 10 of its 12 settings."""
     public, private = halves(seed=1)
@@ -88,6 +89,7 @@ def planned_for_collisions():
     return plan(query, GeoPrivacy(1.0, per=1_000.0), prior, 20_000, diameter=50_000.0)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("where", ["incomes", "collisions"])
 def test_every_prediction_against_draws(where, request):
     found = request.getfixturevalue(f"planned_for_{where}")
@@ -104,6 +106,7 @@ def test_a_wrong_prediction_would_be_noticed(planned_for_incomes):
     assert not within(honest, mean_square(sharper, survey, seed=1))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("setting", SETTINGS[:5], ids=lambda s: s.label)
 def test_planning_a_grid_of_kernels(setting):
     """On 61 × 61 centres: ≥ 20 × less ASE at the same ε per centre, ≥ 1000 × at ε in all."""

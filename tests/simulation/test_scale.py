@@ -44,6 +44,7 @@ def workers(request):
         yield compute
 
 
+@pytest.mark.deep(keep=1)
 def test_one_worker_two_workers_and_a_loop_give_the_same_bits(workers):
     """41 blocks, in groups of 1, 7 and 64; devices that answer one query of four too."""
     for work in (incomes(), simulated(PLACES.campaign, collisions(), 9_300, **SMALL)):
@@ -94,6 +95,7 @@ def test_seed_block_size_and_number_of_the_block_each_change_the_draws():
     assert work.block(0)[0] == blocks[0]
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("experiment", [INCOMES, PLACES], ids=["incomes", "places"])
 def test_estimates_agree_with_the_exact_truth_and_the_predicted_error(experiment):
     """200,000 devices: |z| < 4.9 (alpha = 1e-6); 1.3 times the predicted error is not seen."""

@@ -84,6 +84,7 @@ def test_drawn_votes_agree_with_expected_ones() -> None:
     assert abs(np.mean(drawn) - (1 - exact)) > error
 
 
+@pytest.mark.deep
 def test_the_quick_experiment_runs_and_draws(tmp_path: Path) -> None:
     rows = EXPERIMENT.run(Options(quick=True))
     assert rows == EXPERIMENT.run(Options(quick=True))

@@ -8,6 +8,8 @@ disk is a limit that the system sets on the size of files.
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
+
 from .machine import Machine
 from .operations import History
 from .playing import play_many
@@ -16,6 +18,7 @@ from .processes import Nursery, Processes
 HISTORIES = 15
 
 
+@pytest.mark.deep
 def test_each_report_is_counted_once() -> None:
     with Nursery() as nursery:
 

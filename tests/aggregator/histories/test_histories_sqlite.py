@@ -42,7 +42,6 @@ from .mutants import MUTANTS
 from .operations import History
 from .playing import Play, play_many
 
-HISTORIES = 600
 OF_THREADS = 100
 MOST_FOR_A_CONTROL = 300
 RARE = {"WatchesOldNumbers", "QueuesWhatItRefuses"}
@@ -64,15 +63,17 @@ def player(parts: Parts | None = None) -> Play:
     return play
 
 
+@pytest.mark.parametrize("number", [30, pytest.param(300, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("size", [10, 20])
-def test_each_report_is_counted_once(size: int) -> None:
-    play_many(player(), HISTORIES // 2, size=size, threads=False)
+def test_each_report_is_counted_once(size: int, number: int) -> None:
+    play_many(player(), number, size=size, threads=False)
 
 
 def test_each_report_is_counted_once_by_threads() -> None:
     play_many(player(), OF_THREADS)
 
 
+@pytest.mark.deep(keep=2)
 @pytest.mark.parametrize("name", [name for name in MUTANTS if name not in RARE])
 def test_a_broken_part_is_caught(name: str) -> None:
     parts = MUTANTS[name]

@@ -63,6 +63,7 @@ def test_points_that_are_gathered_keep_their_means(monkeypatch):
         assert a.noise == pytest.approx(b.noise, rel=0.01)
 
 
+@pytest.mark.deep
 def test_perturbed_points_and_a_partition_against_draws():
     """300 people, 9 kernels, 3,000 repetitions: the ASE of both within 5 %."""
     found = compare_allocations(GRID, UNIT, PLACES, 300)
@@ -130,6 +131,7 @@ def test_what_cannot_be_answered_by_points_is_partitioned():
         found["points"]
 
 
+@pytest.mark.deep
 def test_channels_are_considered_if_asked_for():
     """Narrow bands: each question gets a channel, which errs less; points get none."""
     steps = [Threshold(t, 1.0, "smoothstep") for t in (6.0, 9.0)]

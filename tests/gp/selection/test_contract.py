@@ -43,6 +43,7 @@ def test_probabilities_add_up_to_one(row: Any) -> None:
         assert p.sum() == pytest.approx(1, abs=1e-13)
 
 
+@pytest.mark.deep(keep=2)
 def test_draws_have_the_probabilities(row: Any, p_value: Any) -> None:
     make, scores = row
     known = scores([0.0, 1.0, 0.5, 1.0] if make(1.0)._kind is not Margin else [3.0, 0, 0, 0])
@@ -50,6 +51,7 @@ def test_draws_have_the_probabilities(row: Any, p_value: Any) -> None:
     assert p_value(counts, make(0.7).probabilities(known)) > ALPHA
 
 
+@pytest.mark.deep(keep=3)
 def test_draws_with_noise_of_another_scale_are_told_apart(row: Any, p_value: Any) -> None:
     make, scores = row
     known = scores([0.0, 5.0, 5.0, 0.0] if make(1.0)._kind is not Margin else [3.0, 0, 0, 0])
@@ -103,6 +105,7 @@ def test_a_heavy_tail_forgives_a_huge_gap_by_a_power(gap: float) -> None:
     assert lost[1] / lost[0] == pytest.approx(1e-9, rel=1e-4)
 
 
+@pytest.mark.deep(keep=3)
 def test_ten_thousand_outcomes(row: Any) -> None:
     make, scores = row
     values = np.random.default_rng(4).normal(size=10_000)

@@ -75,6 +75,7 @@ def test_example_4_1_inverts_and_replacement_does_not() -> None:
     assert replaced.tolist() == [0.75, 1.0]
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("seed", range(6))
 def test_dampening_is_the_definition(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -215,6 +216,7 @@ def test_a_table_has_a_row_per_change_and_a_column_per_outcome(table: Any) -> No
         LocalUtilities([1.0, 2.0], table)
 
 
+@pytest.mark.deep
 def test_functions_are_checked_as_they_are_used() -> None:
     mechanism = LocalDampening(1.0, 5.0)
     with pytest.raises(ParameterError, match=r"sensitivities\(t\)"):

@@ -55,6 +55,7 @@ class Scripted(RandomSource):
         return value
 
 
+@pytest.mark.deep(keep=4)
 def test_draws_have_the_probabilities(row: Any, p_value: Any) -> None:
     make, scores = row
     known = scores([0.0, 1.0, 0.5, 1.0] if make(1.0)._kind is not Margin else [3.0, 0, 0, 0])
@@ -63,6 +64,7 @@ def test_draws_have_the_probabilities(row: Any, p_value: Any) -> None:
     assert p_value(counts, make(0.7).probabilities(known)) > ALPHA
 
 
+@pytest.mark.deep(keep=6)
 def test_draws_with_noise_of_another_scale_are_told_apart(row: Any, p_value: Any) -> None:
     make, scores = row
     known = scores([0.0, 5.0, 5.0, 0.0] if make(1.0)._kind is not Margin else [3.0, 0, 0, 0])

@@ -63,6 +63,7 @@ GAPS = [
 ]
 
 
+@pytest.mark.deep(keep=2)
 @pytest.mark.parametrize("gaps", GAPS, ids=len)
 def test_laplace_probabilities_are_those_of_rigorous_integration(gaps: list[float]) -> None:
     p = laplace_maximum(np.asarray(gaps))
@@ -157,6 +158,7 @@ def lead_density(noise: Any, u: Any, winner: Any, leads: Any) -> Any:
 LEADS = np.array([0.01, 0.3, 1.0, 2.5, 6.0])
 
 
+@pytest.mark.deep(keep=2)
 @pytest.mark.parametrize("noise", DENSITY)
 def test_the_lead_costs_no_privacy(noise: Any) -> None:
     """Densities of (winner, lead) for λ = Δ = 1, that is ε = 2: all changes of 3 utilities."""

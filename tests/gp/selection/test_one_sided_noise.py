@@ -53,6 +53,7 @@ def noise(request: pytest.FixtureRequest) -> OneSidedNoise:
     return request.param
 
 
+@pytest.mark.deep
 def test_density_and_survival_are_those_of_the_definition(noise: OneSidedNoise) -> None:
     for t in POINTS:
         assert float(noise.pdf(t)) == pytest.approx(float(density(noise, mp.mpf(t))), rel=1e-12)
@@ -94,6 +95,7 @@ def quotient(noise: OneSidedNoise, t: mp.mpf) -> tuple[mp.mpf, mp.mpf, mp.mpf]:
     return f / tail, t * f / tail, t * f / ((1 - tail) * -mp.log1p(-tail))
 
 
+@pytest.mark.deep
 def test_constants_are_above_the_suprema_and_close(noise: OneSidedNoise) -> None:
     grid = [
         *(mp.exp(mp.mpf(y) / 2) for y in range(-5, 13)),
@@ -110,6 +112,7 @@ def test_constants_are_above_the_suprema_and_close(noise: OneSidedNoise) -> None
     assert max(hazard, float(noise.pdf(0))) == pytest.approx(noise.hazard, rel=2e-2)
 
 
+@pytest.mark.deep(keep=2)
 @pytest.mark.parametrize(
     ("noise", "ratio"),
     [

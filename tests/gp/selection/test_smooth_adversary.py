@@ -62,6 +62,7 @@ MAKERS: dict[str, Callable[[int, float], SmoothSelection]] = {
 }
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("outcomes", [2, 3, 10, 100])
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
 @pytest.mark.parametrize("name", MAKERS)
@@ -70,6 +71,7 @@ def test_no_neighbours_lose_more_than_promised(name: str, share: float, outcomes
     assert worst(m) <= m.guarantee.epsilon
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("outcomes", [2, 3, 10, 100])
 @pytest.mark.parametrize("name", [name for name in MAKERS if name != "two-sided"])
 def test_too_little_one_sided_noise_is_found_out(name: str, outcomes: int) -> None:
@@ -77,6 +79,7 @@ def test_too_little_one_sided_noise_is_found_out(name: str, outcomes: int) -> No
     assert worst(m, size=0.7) > m.guarantee.epsilon
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("outcomes", [2, 3, 10, 100])
 def test_too_little_two_sided_noise_is_found_out(outcomes: int) -> None:
     # [SPS Theorem 2] is not tight for few outcomes, where noise x 0.7 still keeps the promise.

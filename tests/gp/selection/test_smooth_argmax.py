@@ -45,6 +45,7 @@ class CountedSource(SeededSource):
         return super().bits(count)
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_draws_have_the_stated_probabilities(
     name: str, p_value: Callable[[np.ndarray, np.ndarray], float]

@@ -95,6 +95,7 @@ def test_repeated_edges_count_once_in_either_direction():
     assert graph.degrees.tolist() == [1, 2, 1]
 
 
+@pytest.mark.deep
 def test_no_edge_moves_a_node_by_more_than_its_local_sensitivity(all_graphs):
     worst = 0.0
     for first, second in _neighbours(all_graphs):

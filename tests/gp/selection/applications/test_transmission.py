@@ -226,6 +226,7 @@ def test_local_sensitivities_are_admissible_between_all_neighbours():
     assert admissible(pairs, changes=3)
 
 
+@pytest.mark.deep(keep=6)
 @pytest.mark.parametrize("name", VARIANT_METHODS)
 def test_no_mechanism_exceeds_its_epsilon_between_neighbouring_studies(name):
     families, method = 6, VARIANT_METHODS[name]
