@@ -21,16 +21,16 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from geoveil.gp.selection.applications.betweenness import Graph, egocentric_betweenness
-from geoveil.gp.selection.applications.forest import PrivateRandomForest
-from geoveil.gp.selection.applications.transmission import transmission_distance
-from geoveil.gp.selection.applications.transmission_sensitivity import local_sensitivity
-from geoveil.gp.selection.applications.transmission_threshold import (
+from geoveil.selection.contrib.betweenness import Graph, egocentric_betweenness
+from geoveil.selection.contrib.forest import PrivateRandomForest
+from geoveil.selection.contrib.transmission import transmission_distance
+from geoveil.selection.contrib.transmission_sensitivity import local_sensitivity
+from geoveil.selection.contrib.transmission_threshold import (
     threshold_beta,
     threshold_bound,
     threshold_distance,
 )
-from geoveil.gp.selection.applications.tree import PrivateDecisionTree
+from geoveil.selection.contrib.tree import PrivateDecisionTree
 from geoveil.simulation.selection.influence import read_graph
 from geoveil.simulation.selection.tables import ADULT_EDGES
 from geoveil.simulation.selection.tables import table as adult_table

@@ -3,8 +3,8 @@
 Run: python examples/plan_a_question.py
 """
 
+from geoveil.analyst.planner import HardThreshold, LogNormalPrior, plan
 from geoveil.gp import GeoPrivacy
-from geoveil.gp.planner import HardThreshold, LogNormalPrior, plan
 
 PEOPLE = 50_000
 PRIVACY = GeoPrivacy(epsilon=1.0, per=8_000.0, unit="dollar")

@@ -19,7 +19,7 @@ from geoveil.gp import (
     StudentT,
     Threshold,
 )
-from geoveil.gp.selection import HeavyGeneralizedCauchy
+from geoveil.selection import HeavyGeneralizedCauchy
 from geoveil.simulation.demo import experiments
 
 ROOT = Path(__file__).parents[1]
@@ -62,7 +62,7 @@ def test_what_is_said_of_the_lower_bound_is_what_its_table_has() -> None:
 
 
 def test_the_width_that_is_quoted_is_the_planner_s() -> None:
-    """planning.md's own table: tests/gp/planner."""
+    """planning.md's own table: tests/analyst/planner."""
     width = float(cells("docs/planning.md", "| DebiasedLaplace |")[2].replace(",", ""))
     (scales,) = found("docs/mechanisms.md", r"`geoveil plan` takes ([\d.]+)·b")
     assert width / 8000 == pytest.approx(scales, abs=0.05)

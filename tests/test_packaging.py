@@ -11,7 +11,18 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PARTS = {"aggregator", "campaign", "cli", "client", "gp", "proto", "simulation"}
+PARTS = {
+    "aggregator",
+    "analyst",
+    "audit",
+    "campaign",
+    "cli",
+    "client",
+    "gp",
+    "proto",
+    "selection",
+    "simulation",
+}
 
 
 @pytest.fixture(scope="module")

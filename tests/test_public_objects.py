@@ -19,15 +19,27 @@ import numpy as np
 import pytest
 
 import geoveil.campaign as campaigns
-from geoveil import client, gp
+from geoveil import audit, client, gp, selection
 from geoveil.aggregator import Code, store
-from geoveil.gp import audit, coordinates, deconvolution, estimation, planner, selection
-from geoveil.gp.audit import attacks
+from geoveil.analyst import planner
+from geoveil.audit import attacks
+from geoveil.gp import coordinates, deconvolution, estimation
 from geoveil.gp.queries import SoftIndicator
-from geoveil.gp.selection import applications
 from geoveil.gp.smooth.frontier import Frontier
+from geoveil.selection import contrib
 
-PARTS = ("gp", "campaign", "client", "aggregator", "simulation", "cli", "proto")
+PARTS = (
+    "gp",
+    "selection",
+    "audit",
+    "campaign",
+    "client",
+    "aggregator",
+    "analyst",
+    "simulation",
+    "cli",
+    "proto",
+)
 
 
 def walk(u: Any, ops: Any) -> Any:
@@ -160,9 +172,9 @@ MADE: list[Any] = [
     client.FlushResult(acknowledged=1, rejected=2, pending=3),
     client.Budget(attribute="a", scope="b", limit=PRIVACY, spent=0.1),
     selection.Lead(1, 2, 0.5),
-    applications.TopNodes((1, 2), GUARANTEE),
-    applications.SignificantVariant(1, GUARANTEE),
-    applications.PercentileEstimate(0.1, GUARANTEE),
+    contrib.TopNodes((1, 2), GUARANTEE),
+    contrib.SignificantVariant(1, GUARANTEE),
+    contrib.PercentileEstimate(0.1, GUARANTEE),
     planner.HardThreshold(0.1),
     planner.HardRange(0.1, 0.3),
     planner.HardTwoWayThreshold((0.1, 0.2)),

@@ -9,6 +9,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from geoveil.audit.exact import exact_rate
 from geoveil.campaign import Allocation, Attribute, Campaign, ChannelSpec, Question, decode, encode
 from geoveil.gp import (
     ChannelMechanism,
@@ -25,7 +26,6 @@ from geoveil.gp import (
     Threshold,
     UnsupportedError,
 )
-from geoveil.gp.audit.exact import exact_rate
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.proto.v1 import campaign_pb2 as pb
 

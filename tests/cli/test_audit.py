@@ -7,9 +7,9 @@ from functools import partial
 
 import pytest
 
+from geoveil import audit as auditor
+from geoveil.audit import attacks
 from geoveil.gp import ParameterError
-from geoveil.gp import audit as auditor
-from geoveil.gp.audit import attacks
 
 
 @pytest.fixture

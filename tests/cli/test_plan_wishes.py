@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from geoveil.analyst.planner import HistogramPrior, compare_allocations, plan
 from geoveil.cli.plan_nearest import (
     check_comparison,
     check_people,
@@ -19,7 +20,6 @@ from geoveil.cli.plan_report import odds
 from geoveil.cli.plan_text import odds_text
 from geoveil.cli.plan_wishes import Flags, completed, wish_of
 from geoveil.gp import DebiasedLaplace, GeoPrivacy, GeoVeilError, ParameterError, Threshold
-from geoveil.gp.planner import HistogramPrior, compare_allocations, plan
 from geoveil.simulation.populations import PopulationFileError
 
 ABOVE = Flags(

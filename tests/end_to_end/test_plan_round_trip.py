@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from geoveil.analyst.planner import ALLOCATIONS, SamplePrior
 from geoveil.cli.analyst import Analyst
 from geoveil.cli.app import app
 from geoveil.client import Contributor, GrpcTransport, Policy, Status, gather
 from geoveil.gp import DebiasedLaplace, GeoPrivacy, SeededSource, Threshold
-from geoveil.gp.planner import ALLOCATIONS, SamplePrior
 from geoveil.proto.v1.collector_pb2 import GetCampaignRequest
 from geoveil.simulation.local_server import local_server
 from geoveil.simulation.populations import household_incomes

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from geoveil.audit.black_box import black_box_bound
+from geoveil.audit.exact import exact_rate
 from geoveil.gp import (
     ChannelMechanism,
     DebiasedLaplace,
@@ -26,8 +28,6 @@ from geoveil.gp import (
     Threshold,
     UnsupportedError,
 )
-from geoveil.gp.audit.black_box import black_box_bound
-from geoveil.gp.audit.exact import exact_rate
 from geoveil.gp.exact.bits import LazyUniform
 from geoveil.gp.exact.release import release_integer
 from geoveil.gp.mechanisms import channel_grid, channel_table

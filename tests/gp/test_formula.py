@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 from flint import arb
 
+from geoveil.audit import black_box_bound, exact_rate
 from geoveil.gp import (
     DebiasedLaplace,
     FormulaProfile,
@@ -38,7 +39,6 @@ from geoveil.gp import (
     UnsupportedError,
 )
 from geoveil.gp.arithmetic import FLOAT
-from geoveil.gp.audit import black_box_bound, exact_rate
 from geoveil.gp.exact.ball import BALL, working_precision
 from geoveil.gp.smooth.jet import FLOAT_JETS, BallJets, Jet, enclosure, jet
 from geoveil.gp.smooth.program import recorded

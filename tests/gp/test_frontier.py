@@ -28,8 +28,8 @@ from geoveil.gp import (
     Threshold,
     VectorSmoothMechanism,
 )
-from geoveil.gp.selection import HeavyGeneralizedCauchy, HeavyStudentT, LaplaceLogNormal
 from geoveil.gp.smooth.frontier import CALIBRATIONS, Frontier
+from geoveil.selection import HeavyGeneralizedCauchy, HeavyStudentT, LaplaceLogNormal
 
 UNIT = GeoPrivacy(1.0, per=1.0)
 DIGITS = 40

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from geoveil.audit import attacks
 from geoveil.gp import (
     GeoPrivacy,
     LipschitzMechanism,
@@ -17,8 +18,7 @@ from geoveil.gp import (
     VectorSmoothMechanism,
     not_private,
 )
-from geoveil.gp.audit import attacks
-from geoveil.gp.selection import PermuteAndFlip, ReportNoisyMax
+from geoveil.selection import PermuteAndFlip, ReportNoisyMax
 
 QUERY, PRIVACY = Threshold(0.0, 1.0), GeoPrivacy(1.0, per=1.0)
 RELEASES: dict[str, Callable[[RandomSource], object]] = {

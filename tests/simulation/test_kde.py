@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from geoveil.analyst.planner.prediction import mean_reciprocal
 from geoveil.gp import GaussianKernel, ParameterError
-from geoveil.gp.planner.prediction import mean_reciprocal
 from geoveil.simulation.experiments.kde import IN_ALL, ExactCell, MonteCarloCell, cells
 from geoveil.simulation.experiments.kde_draws import Sample, estimates, kernel_means
 from geoveil.simulation.experiments.kde_errors import centre_errors

@@ -7,9 +7,9 @@ hard share there. The paper's Student-t mechanism runs at its own parameters [MA
 import numpy as np
 import pytest
 
+from geoveil.analyst.planner import HardThreshold, SamplePrior, compare_allocations, plan
+from geoveil.analyst.planner.candidates import Survey
 from geoveil.gp import DebiasedLaplace, GaussianKernel, GeoPrivacy
-from geoveil.gp.planner import HardThreshold, SamplePrior, compare_allocations, plan
-from geoveil.gp.planner.candidates import Survey
 from geoveil.simulation.experiments.contestants import STUDENT_T
 from geoveil.simulation.experiments.kde_errors import centre_errors
 from geoveil.simulation.experiments.kde_moments import KERNEL

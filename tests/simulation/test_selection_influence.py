@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from geoveil.cli.app import app
 from geoveil.gp import ParameterError
-from geoveil.gp.selection.applications import NODE_METHODS, Graph, Influence
-from geoveil.gp.selection.applications.influence_selection import NodeSetting, Remaining
+from geoveil.selection.contrib import NODE_METHODS, Graph, Influence
+from geoveil.selection.contrib.influence_selection import NodeSetting, Remaining
 from geoveil.simulation.selection import Options
 from geoveil.simulation.selection.influence import (
     generated_graph,

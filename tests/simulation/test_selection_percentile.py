@@ -46,7 +46,7 @@ def test_every_row_keeps_its_epsilon_or_says_what_is_proved(counts):
 
 
 def test_errors_are_those_of_the_probabilities(counts):
-    from geoveil.gp.selection.applications import PERCENTILE_METHODS, Percentile
+    from geoveil.selection.contrib import PERCENTILE_METHODS, Percentile
 
     values = read_counts(counts)["MADE"]
     rows = list(rows_of("MADE", values, 90, [1.0]))

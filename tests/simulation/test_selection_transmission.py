@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from geoveil.cli.app import app
-from geoveil.gp.selection.applications import VARIANT_METHODS, Transmission
+from geoveil.selection.contrib import VARIANT_METHODS, Transmission
 from geoveil.simulation.selection.rows import KEPT, NOMINAL
 from geoveil.simulation.selection.transmission import (
     METOPIC_B,

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from geoveil.gp import SeededSource
-from geoveil.gp.selection import LocalDampening, LocalUtilities, PermuteAndFlip
-from geoveil.gp.selection.applications.gain import CRITERIA, gain_sensitivity
-from geoveil.gp.selection.applications.gain_local import gain_sensitivities
-from geoveil.gp.selection.applications.tree import PrivateDecisionTree
-from geoveil.gp.selection.applications.tree_counts import CodedRecords
-from geoveil.gp.selection.applications.tree_plan import TreePlan
-from geoveil.gp.selection.applications.tree_selection import splitter
+from geoveil.selection import LocalDampening, LocalUtilities, PermuteAndFlip
+from geoveil.selection.contrib.gain import CRITERIA, gain_sensitivity
+from geoveil.selection.contrib.gain_local import gain_sensitivities
+from geoveil.selection.contrib.tree import PrivateDecisionTree
+from geoveil.selection.contrib.tree_counts import CodedRecords
+from geoveil.selection.contrib.tree_plan import TreePlan
+from geoveil.selection.contrib.tree_selection import splitter
 from geoveil.simulation.selection.published import published_bound, published_cost
 from geoveil.simulation.selection.rows import KEPT, OPEN
 from geoveil.simulation.selection.settings import Options

@@ -8,9 +8,9 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from geoveil.audit import attacks
+from geoveil.audit.attacks import ALPHA, Attack, OutputAttack
 from geoveil.cli.console import err, number, out
-from geoveil.gp.audit import attacks
-from geoveil.gp.audit.attacks import ALPHA, Attack, OutputAttack
 
 _LEAST_P = 1e-99
 """Smaller p-values are shown as this."""

@@ -11,10 +11,10 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from geoveil import audit as auditor
+from geoveil.audit import FAILURE_PROBABILITY, Verdict
 from geoveil.cli.attack import run_attacks
 from geoveil.cli.console import err, number, out
-from geoveil.gp import audit as auditor
-from geoveil.gp.audit import FAILURE_PROBABILITY, Verdict
 from geoveil.gp.errors import ParameterError
 
 _WIDTHS = (22, 15)

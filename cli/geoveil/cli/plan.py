@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from geoveil.analyst.planner import compare_allocations
+from geoveil.analyst.planner.allocation import Surveys
 from geoveil.cli.console import err, out
 from geoveil.cli.plan_choice import planned_for
 from geoveil.cli.plan_file import chosen_alone, chosen_together, write_plan
@@ -14,8 +16,6 @@ from geoveil.cli.plan_nearest import check_comparison, check_people, check_plan,
 from geoveil.cli.plan_report import Record, comparison_report, plan_report
 from geoveil.cli.plan_text import print_comparison, print_plan
 from geoveil.cli.plan_wishes import Flags, Wish, completed, wish_of
-from geoveil.gp.planner import compare_allocations
-from geoveil.gp.planner.allocation import Surveys
 
 
 def plan(

@@ -3,10 +3,10 @@
 import math
 from collections.abc import Sequence
 
+from geoveil.analyst.planner import Prior, SoftQuestion
+from geoveil.analyst.planner.candidates import Survey
 from geoveil.cli.plan_search import boundary, enough, rounded
 from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError
-from geoveil.gp.planner import Prior, SoftQuestion
-from geoveil.gp.planner.candidates import Survey
 
 RELATIVE_ERROR = 0.1
 """95 % error over the expected answer, at every place asked about."""

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
+from geoveil.analyst.planner import KINDS, Plan, plan
+from geoveil.analyst.planner.channels import WORTH_SOLVING, bands_like, channels, next_to_optimal
+from geoveil.analyst.planner.plan import ranked
 from geoveil.cli.plan_file import ON_DEVICES
 from geoveil.cli.plan_wishes import Wish
 from geoveil.gp import DebiasedLaplace, Query, UnsupportedError
-from geoveil.gp.planner import KINDS, Plan, plan
-from geoveil.gp.planner.channels import WORTH_SOLVING, bands_like, channels, next_to_optimal
-from geoveil.gp.planner.plan import ranked
 
 _NODES = 16
 """Scalars for a quick bound; more where a band is wide."""

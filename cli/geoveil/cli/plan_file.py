@@ -16,6 +16,13 @@ from typing import Any
 
 from google.protobuf import json_format
 
+from geoveil.analyst.planner import ALLOCATIONS, Alternative, Comparison, Plan, Prediction
+from geoveil.analyst.planner.allocation import Surveys
+from geoveil.analyst.planner.candidates import Survey
+from geoveil.analyst.planner.kinds import CHANNEL, POINTS
+from geoveil.analyst.planner.plan import screened
+from geoveil.analyst.planner.prediction import NORMAL_95
+from geoveil.analyst.planner.question import as_question
 from geoveil.campaign import (
     Allocation,
     Attribute,
@@ -33,13 +40,6 @@ from geoveil.campaign import (
 from geoveil.cli.plan_shape import shape_of
 from geoveil.cli.plan_wishes import Wish
 from geoveil.gp import ChannelMechanism, ParameterError, Query, UnsupportedError
-from geoveil.gp.planner import ALLOCATIONS, Alternative, Comparison, Plan, Prediction
-from geoveil.gp.planner.allocation import Surveys
-from geoveil.gp.planner.candidates import Survey
-from geoveil.gp.planner.kinds import CHANNEL, POINTS
-from geoveil.gp.planner.plan import screened
-from geoveil.gp.planner.prediction import NORMAL_95
-from geoveil.gp.planner.question import as_question
 from geoveil.proto.v1 import campaign_pb2 as pb
 
 Spec = MechanismSpec | PlanarLaplaceSpec

@@ -7,10 +7,7 @@ from typing import NoReturn, Protocol
 
 import numpy as np
 
-from geoveil.cli.plan_search import boundary, enough, rounded
-from geoveil.cli.plan_wishes import Wish
-from geoveil.gp import ParameterError
-from geoveil.gp.planner import (
+from geoveil.analyst.planner import (
     Comparison,
     HardDisc,
     HardQuestion,
@@ -21,11 +18,14 @@ from geoveil.gp.planner import (
     SoftQuestion,
     compare_allocations,
 )
-from geoveil.gp.planner.allocation import Surveys
-from geoveil.gp.planner.candidates import Survey
-from geoveil.gp.planner.kinds import KINDS, POINTS
-from geoveil.gp.planner.plan import screened
-from geoveil.gp.planner.prediction import NORMAL_95
+from geoveil.analyst.planner.allocation import Surveys
+from geoveil.analyst.planner.candidates import Survey
+from geoveil.analyst.planner.kinds import KINDS, POINTS
+from geoveil.analyst.planner.plan import screened
+from geoveil.analyst.planner.prediction import NORMAL_95
+from geoveil.cli.plan_search import boundary, enough, rounded
+from geoveil.cli.plan_wishes import Wish
+from geoveil.gp import ParameterError
 
 USELESS = 0.5
 """A 95 % error of a share that is known without asking anybody."""

@@ -9,9 +9,9 @@ from types import MappingProxyType
 
 import numpy as np
 
+from geoveil.analyst.planner import HistogramPrior, LogNormalPrior, Prior, SamplePrior
 from geoveil.gp import ParameterError
 from geoveil.gp.coordinates import AzimuthalEquidistant
-from geoveil.gp.planner import HistogramPrior, LogNormalPrior, Prior, SamplePrior
 from geoveil.simulation.populations import Population, collisions, household_incomes
 from geoveil.simulation.populations.files import PopulationFileError, read_csv
 

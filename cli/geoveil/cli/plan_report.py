@@ -3,13 +3,13 @@
 import math
 from typing import Any
 
+from geoveil.analyst.planner import ALLOCATIONS, Allocated, Alternative, Comparison, Plan
+from geoveil.analyst.planner.prediction import NORMAL_95
 from geoveil.cli.plan_file import ON_DEVICES
 from geoveil.cli.plan_nearest import repeated
 from geoveil.cli.plan_shape import shape_of
 from geoveil.cli.plan_wishes import Wish
 from geoveil.gp import GeoPrivacy
-from geoveil.gp.planner import ALLOCATIONS, Allocated, Alternative, Comparison, Plan
-from geoveil.gp.planner.prediction import NORMAL_95
 
 DISTANCES = (1, 2, 5)
 """Multiples of `per` at which privacy is put into words."""

@@ -7,12 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from geoveil.cli.campaign_text import listed, parse_place
-from geoveil.cli.plan_bandwidth import narrowest
-from geoveil.cli.plan_priors import KNOWN, PriorSource, prior_source
-from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError, validation
-from geoveil.gp.coordinates import Area, AzimuthalEquidistant
-from geoveil.gp.planner import (
+from geoveil.analyst.planner import (
     ALLOCATIONS,
     Allocated,
     Comparison,
@@ -25,6 +20,11 @@ from geoveil.gp.planner import (
     Question,
     SoftQuestion,
 )
+from geoveil.cli.campaign_text import listed, parse_place
+from geoveil.cli.plan_bandwidth import narrowest
+from geoveil.cli.plan_priors import KNOWN, PriorSource, prior_source
+from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError, validation
+from geoveil.gp.coordinates import Area, AzimuthalEquidistant
 
 SOFT_WIDTH = 3.0
 """Width of a soft band that is not given, in noise scales."""

@@ -5,7 +5,7 @@
     ├── PrivateValueError  a private value is wrong: says what is permitted, never the value
     └── UnsupportedError   no mathematics behind the combination: says why, and what to use
     NotPrivateWarning      what is for experiments was done where people's values may be
-    └── PublishedCalibrationWarning  a published guarantee that does not hold (geoveil.gp.selection)
+    └── PublishedCalibrationWarning  a published guarantee that does not hold (geoveil.selection)
 
 The first two are also `ValueError`s.
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from geoveil.analyst.planner import ALLOCATIONS, Allocated, Comparison, Plan
 from geoveil.gp import Query
-from geoveil.gp.planner import ALLOCATIONS, Allocated, Comparison, Plan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -35,8 +35,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from geoveil.analyst.planner.prediction import mean_reciprocal
 from geoveil.gp import ParameterError
-from geoveil.gp.planner.prediction import mean_reciprocal
 from geoveil.simulation.experiments.contestants import Contestant
 from geoveil.simulation.experiments.kde_moments import KERNEL, RadialMoments
 from geoveil.simulation.experiments.kde_settings import KernelGrid, KernelSetting

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.gp.selection.applications.forest import PrivateRandomForest
+from geoveil.selection.contrib.forest import PrivateRandomForest
 from geoveil.simulation.selection.accuracy import Choice, Contestant
 from geoveil.simulation.selection.accuracy_figure import draw_accuracies
 from geoveil.simulation.selection.forest_contestants import LEAF_CONTESTANTS

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.gp.noise.base import Noise
-from geoveil.gp.selection import (
+from geoveil.selection import (
     ExponentialMechanism,
     Margin,
     PermuteAndFlip,
@@ -16,8 +16,8 @@ from geoveil.gp.selection import (
     SmoothNoisyMax,
     StabilityMechanism,
 )
-from geoveil.gp.selection.applications.forest_labels import LabelName, labeller
-from geoveil.gp.selection.applications.gain_margin import (
+from geoveil.selection.contrib.forest_labels import LabelName, labeller
+from geoveil.selection.contrib.gain_margin import (
     distance_utilities,
     indicator_utilities,
     winners_and_margins,

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.gp import ParameterError
-from geoveil.gp.selection.applications.betweenness import Graph
-from geoveil.gp.selection.applications.influence import Influence
-from geoveil.gp.selection.applications.influence_selection import (
+from geoveil.selection.contrib.betweenness import Graph
+from geoveil.selection.contrib.influence import Influence
+from geoveil.selection.contrib.influence_selection import (
     NODE_METHODS,
     NodeSetting,
 )

@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.gp.selection import LocalDampening
-from geoveil.gp.selection.applications.influence import Influence, safe_sensitivity
-from geoveil.gp.selection.applications.influence_selection import NODE_METHODS, NodeSetting
-from geoveil.gp.selection.smooth_noisy_max import SmoothNoisyMax
+from geoveil.selection import LocalDampening
+from geoveil.selection.contrib.influence import Influence, safe_sensitivity
+from geoveil.selection.contrib.influence_selection import NODE_METHODS, NodeSetting
+from geoveil.selection.smooth_noisy_max import SmoothNoisyMax
 
 Array = NDArray[np.float64]
 Draw: TypeAlias = Callable[[np.random.Generator, int], NDArray[np.floating[Any]]]

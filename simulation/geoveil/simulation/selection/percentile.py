@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.gp import ParameterError
-from geoveil.gp.selection.applications.percentile import Percentile
-from geoveil.gp.selection.applications.percentile_selection import PERCENTILE_METHODS
+from geoveil.selection.contrib.percentile import Percentile
+from geoveil.selection.contrib.percentile_selection import PERCENTILE_METHODS
 from geoveil.simulation.populations.shipped import household_incomes
 from geoveil.simulation.selection.percentile_published import (
     published_dampening,

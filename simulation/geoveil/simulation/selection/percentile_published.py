@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.gp.noise.base import Noise
-from geoveil.gp.selection import LocalDampening, LocalUtilities, SmoothUtilities
-from geoveil.gp.selection.smooth_two_sided import spent
+from geoveil.selection import LocalDampening, LocalUtilities, SmoothUtilities
+from geoveil.selection.smooth_two_sided import spent
 from geoveil.simulation.selection.published import delta_of, published_mechanism
 
 Array = NDArray[np.float64]

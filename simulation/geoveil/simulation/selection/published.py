@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from geoveil.gp import validation
 from geoveil.gp.noise.base import Noise
 from geoveil.gp.noise.laplace import Laplace
-from geoveil.gp.selection import (
+from geoveil.selection import (
     HeavyStudentT,
     LaplaceLogNormal,
     PublishedCalibrationWarning,
     SmoothNoisyMax,
     SmoothUtilities,
 )
-from geoveil.gp.selection.smooth_two_sided import sliding_price, spent
+from geoveil.selection.smooth_two_sided import sliding_price, spent
 
 Array = NDArray[np.float64]
 DELTA = 1e-5

@@ -11,8 +11,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from geoveil.gp.selection.applications.transmission_known import Transmission
-from geoveil.gp.selection.applications.transmission_methods import (
+from geoveil.selection.contrib.transmission_known import Transmission
+from geoveil.selection.contrib.transmission_methods import (
     THRESHOLD,
     VARIANT_METHODS,
     StudySetting,

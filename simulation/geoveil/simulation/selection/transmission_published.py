@@ -4,13 +4,13 @@ With α' = α(kε), β' = β(lε) and k + (m − 1) l/2 = 1 the mechanism was sa
 have withdrawn the proof. For the half of 1/(1 + z⁴) the one-sided theorem gives less than ε.
 """
 
-from geoveil.gp.selection.applications.transmission_known import Transmission
-from geoveil.gp.selection.applications.transmission_threshold import threshold_beta
-from geoveil.gp.selection.base import Array
-from geoveil.gp.selection.one_sided_half import HalfGeneralizedCauchy
-from geoveil.gp.selection.one_sided_theorem import scale_price
-from geoveil.gp.selection.smooth_noise import HeavyGeneralizedCauchy
-from geoveil.gp.selection.smooth_noisy_max import SmoothNoisyMax
+from geoveil.selection.base import Array
+from geoveil.selection.contrib.transmission_known import Transmission
+from geoveil.selection.contrib.transmission_threshold import threshold_beta
+from geoveil.selection.one_sided_half import HalfGeneralizedCauchy
+from geoveil.selection.one_sided_theorem import scale_price
+from geoveil.selection.smooth_noise import HeavyGeneralizedCauchy
+from geoveil.selection.smooth_noisy_max import SmoothNoisyMax
 
 _GAMMA = 4.0
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.gp.selection.applications.tree_counts import CodedRecords
-from geoveil.gp.selection.applications.tree_plan import TreePlan
+from geoveil.selection.contrib.tree_counts import CodedRecords
+from geoveil.selection.contrib.tree_plan import TreePlan
 from geoveil.simulation.selection.accuracy_figure import draw_accuracies
 from geoveil.simulation.selection.rows import OPEN, Row
 from geoveil.simulation.selection.settings import Experiment, Options

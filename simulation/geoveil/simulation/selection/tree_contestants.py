@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.gp.noise.base import Noise
-from geoveil.gp.selection import (
+from geoveil.selection import (
     ExponentialMechanism,
     Margin,
     PermuteAndFlip,
     SmoothNoisyMax,
     StabilityMechanism,
 )
-from geoveil.gp.selection.applications.gain_margin import count_margin, indicator_utilities
+from geoveil.selection.contrib.gain_margin import count_margin, indicator_utilities
 from geoveil.simulation.selection.accuracy import Choice, Contestant
 from geoveil.simulation.selection.published import (
     PUBLISHED_NOISE,

@@ -11,8 +11,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.gp.selection import StabilityMechanism
-from geoveil.gp.selection.applications.tree_plan import TreePlan
+from geoveil.selection import StabilityMechanism
+from geoveil.selection.contrib.tree_plan import TreePlan
 from geoveil.simulation.selection.accuracy import Choice
 from geoveil.simulation.selection.tree_nodes import Counts, Fold, Node
 

@@ -6,9 +6,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.gp.selection.applications.gain import CRITERIA, NodeCounts, gain_sensitivity
-from geoveil.gp.selection.applications.gain_local import gain_sensitivity_rows
-from geoveil.gp.selection.applications.tree_selection import shifted_gain
+from geoveil.selection.contrib.gain import CRITERIA, NodeCounts, gain_sensitivity
+from geoveil.selection.contrib.gain_local import gain_sensitivity_rows
+from geoveil.selection.contrib.tree_selection import shifted_gain
 
 Array = NDArray[np.float64]
 _FIRST_REACH = 32

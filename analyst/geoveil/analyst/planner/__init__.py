@@ -1,0 +1,57 @@
+"""Planning: which mechanism suits a question, and how good any could be [MATH §8]."""
+
+from geoveil.analyst.planner.allocation import (
+    ALLOCATIONS,
+    Allocated,
+    Allocation,
+    Comparison,
+    compare_allocations,
+)
+from geoveil.analyst.planner.alternative import Alternative
+from geoveil.analyst.planner.hard import (
+    HardDisc,
+    HardPolygon,
+    HardRange,
+    HardThreshold,
+    HardTwoWayThreshold,
+)
+from geoveil.analyst.planner.kinds import KINDS, Kind, PointReports, Reports
+from geoveil.analyst.planner.laws import HistogramPrior, LogNormalPrior, RasterPrior
+from geoveil.analyst.planner.lower_bound import LowerBound, lower_bound
+from geoveil.analyst.planner.plan import Plan, plan
+from geoveil.analyst.planner.prediction import Prediction
+from geoveil.analyst.planner.prior import Prior, SamplePrior
+from geoveil.analyst.planner.question import HardQuestion, Question, SoftQuestion
+from geoveil.gp.mechanisms.channel_prior import ScalarPrior
+
+__all__ = [
+    "ALLOCATIONS",
+    "KINDS",
+    "Allocated",
+    "Allocation",
+    "Alternative",
+    "Comparison",
+    "HardDisc",
+    "HardPolygon",
+    "HardQuestion",
+    "HardRange",
+    "HardThreshold",
+    "HardTwoWayThreshold",
+    "HistogramPrior",
+    "Kind",
+    "LogNormalPrior",
+    "LowerBound",
+    "Plan",
+    "PointReports",
+    "Prediction",
+    "Prior",
+    "Question",
+    "RasterPrior",
+    "Reports",
+    "SamplePrior",
+    "ScalarPrior",
+    "SoftQuestion",
+    "compare_allocations",
+    "lower_bound",
+    "plan",
+]

@@ -1,0 +1,265 @@
+"""Many questions, one person: how the privacy is shared out, and what each way costs [MATH §7].
+
+At the same privacy in total, ε:
+
+* *partition*: each person answers one question, drawn uniformly, at ε;
+* *split*: each answers all m questions, at ε/m each; "repeat", all at the full rate, is the same at
+  equal total privacy, and otherwise costs mε;
+* *points*: each sends one perturbed point, at ε, which answers every question.
+
+The error of the first grows with m, of the second with m² at least, of the third not at all: the
+question is only where they cross.
+"""
+
+import math
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from geoveil.analyst.planner.alternative import Alternative
+from geoveil.analyst.planner.batch import Batch, batched
+from geoveil.analyst.planner.candidates import Survey
+from geoveil.analyst.planner.channels import may_save
+from geoveil.analyst.planner.kinds import CHANNEL, KINDS
+from geoveil.analyst.planner.plan import screened
+from geoveil.analyst.planner.prediction import Prediction
+from geoveil.analyst.planner.prior import Prior
+from geoveil.analyst.planner.question import Question, as_question
+from geoveil.gp.errors import ParameterError, UnsupportedError
+from geoveil.gp.privacy import GeoPrivacy
+from geoveil.gp.queries.base import Query
+
+_ONE_BY_ONE = tuple(name for name, kind in KINDS.items() if not kind.answers_all)
+_POINTS = tuple(name for name, kind in KINDS.items() if kind.answers_all)
+_MOST_ALONE = 64
+"""Questions that are planned one by one; more must be queries of one profile."""
+_CLOSE = 1.05
+"""Kinds that may yet be the best when their errors are exact."""
+_MOST_QUESTIONS = 10**9
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """How the privacy is shared out among the questions."""
+
+    per_report: Callable[[GeoPrivacy, int], GeoPrivacy]
+    """What one answer promises, for the guarantee of one person in all and m questions."""
+    in_all: Callable[[GeoPrivacy, int], GeoPrivacy]
+    """What a person is promised in all."""
+    error: Callable[[Prediction, int, int], float]
+    """The expected squared error of one estimate, for n people and m questions."""
+    kinds: tuple[str, ...] = _ONE_BY_ONE
+    """Kinds of mechanisms that it can be made of, but for channels."""
+
+    @property
+    def kinds_with_channels(self) -> tuple[str, ...]:
+        """The same, with channels unless one report is to answer every question."""
+        return self.kinds if self.kinds == _POINTS else (*self.kinds, CHANNEL)
+
+
+ALLOCATIONS: Mapping[str, Allocation] = MappingProxyType(
+    {
+        "partition": Allocation(
+            lambda p, m: p, lambda p, m: p, lambda found, n, m: found.partitioned(n, m)
+        ),
+        "split": Allocation(
+            lambda p, m: p.split(m), lambda p, m: p, lambda found, n, m: found.expected_error(n)
+        ),
+        "repeat": Allocation(
+            lambda p, m: p, lambda p, m: p.repeated(m), lambda found, n, m: found.expected_error(n)
+        ),
+        "points": Allocation(
+            lambda p, m: p, lambda p, m: p, lambda found, n, m: found.expected_error(n), _POINTS
+        ),
+    }
+)
+"""Name → allocation; all but "repeat" promise ε in all."""
+
+
+@dataclass(frozen=True)
+class Allocated:
+    """One allocation, with the best mechanism for it."""
+
+    allocation: str
+    """A name in `ALLOCATIONS`."""
+    in_all: GeoPrivacy
+    """What a person is promised in all."""
+    kinds: tuple[str, ...]
+    """The mechanism for each question, or one for all of them."""
+    predictions: tuple[Prediction, ...]
+    """One per question."""
+    errors: tuple[float, ...]
+    """Expected squared error of each estimate."""
+
+    @property
+    def total_error(self) -> float:
+        """Sum of the squared errors over the questions (ASE)."""
+        return math.fsum(self.errors)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Allocations for a list of questions."""
+
+    n: int
+    questions: int
+    """m, their number."""
+    rows: tuple[Allocated, ...]
+    """At the privacy asked for in all, by total error, then those that promise less."""
+    crossover: int | None
+    """From how many questions like these on perturbed points are better than a partition; None if
+    they cannot answer them."""
+
+    @property
+    def choice(self) -> Allocated:
+        """The best at the privacy asked for."""
+        return self.rows[0]
+
+    def __getitem__(self, allocation: str) -> Allocated:
+        """Return the row of an allocation.
+
+        Raises:
+            ParameterError: if it is none of those that serve the questions.
+        """
+        for row in self.rows:
+            if row.allocation == allocation:
+                return row
+        names = ", ".join(row.allocation for row in self.rows)
+        raise ParameterError("allocation", allocation, f"one of {names}")
+
+
+Surveys = MutableMapping[tuple[int, GeoPrivacy], Survey]
+"""What was found out about a question, by its number, under a guarantee."""
+
+
+def compare_allocations(
+    questions: Sequence[Question | Query],
+    privacy: GeoPrivacy,
+    prior: Prior,
+    n: int,
+    *,
+    surveys: Surveys | None = None,
+    channels: bool = False,
+) -> Comparison:
+    """Return the expected error of every allocation for several questions.
+
+    For each the best mechanism is chosen: for queries that share a profile, such as the kernels of
+    a grid, one for all of them; otherwise question by question, as `plan` does it. Optimal channels
+    are left out unless asked for: there is one to solve for each question and allocation, at some
+    seconds. They save noise where bands are narrow, a factor that all allocations but points share;
+    so where points win, a partition of channels might yet be better by up to that factor.
+
+    Args:
+        questions: m ≥ 1; more than 64 of them must be queries with one common profile.
+        privacy: what a person is promised in all; delta must be 0.
+        prior: public.
+        n: number of people, ≥ 1.
+        surveys: filled with what was found out, to be given again with the same questions and
+            prior and another n.
+        channels: whether optimal channels are considered, for up to 64 questions, where the lower
+            bound leaves a twentieth of the error to win; then none are predicted together.
+
+    Raises:
+        ParameterError: if an argument is out of range, or the dimensions differ.
+        UnsupportedError: if no allocation serves all questions.
+
+    Example:
+        >>> from geoveil.gp import GaussianKernel
+        >>> from geoveil.analyst.planner import SamplePrior
+        >>> places = SamplePrior([[0.0, 0.0], [3.0, 1.0], [6.0, 6.0]])
+        >>> grid = [GaussianKernel((float(x), 0.0), bandwidth=3.0) for x in range(8)]
+        >>> found = compare_allocations(grid, GeoPrivacy(1.0, per=1.0), places, n=10_000)
+        >>> found.choice.allocation, found.crossover
+        ('points', 2)
+    """
+    asked = [as_question(q) for q in questions]
+    if not asked:
+        raise ParameterError("questions", questions, "at least one question")
+    batch = batched(asked, privacy, prior, n)
+    if channels:
+        batch = None
+    if batch is None and len(asked) > _MOST_ALONE:
+        raise ParameterError(
+            "questions", f"{len(asked)} of them", f"up to {_MOST_ALONE}, or queries of one profile"
+        )
+    known = {} if surveys is None else surveys
+    rows = []
+    for name, allocation in ALLOCATIONS.items():
+        try:
+            kinds = allocation.kinds if not channels else allocation.kinds_with_channels
+            rows.append(_allocated(name, allocation, kinds, asked, privacy, prior, n, batch, known))
+        except UnsupportedError:
+            continue  # it serves none of them, or not all
+    if not rows:
+        raise UnsupportedError("no allocation serves all of these questions")
+    rows.sort(key=lambda row: (row.in_all != privacy, row.total_error))
+    return Comparison(n, len(asked), tuple(rows), _crossover(rows, n))
+
+
+def _allocated(
+    name: str,
+    allocation: Allocation,
+    considered: tuple[str, ...],
+    asked: Sequence[Question],
+    privacy: GeoPrivacy,
+    prior: Prior,
+    n: int,
+    batch: Batch | None,
+    known: Surveys,
+) -> Allocated:
+    m = len(asked)
+    each = allocation.per_report(privacy, m)
+
+    def error(found: Prediction) -> float:
+        return allocation.error(found, n, m)
+
+    if batch is not None:
+        kind, predictions = batch.best(considered, each, error)
+        kinds: tuple[str, ...] = (kind,)
+    else:
+        for i, question in enumerate(asked):
+            known.setdefault((i, each), Survey(question, each, prior))
+        chosen = [_alone(known[i, each], considered, error) for i in range(m)]
+        kinds = tuple(a.kind for a in chosen)
+        predictions = tuple(a.prediction for a in chosen)
+    errors = tuple(error(p) for p in predictions)
+    return Allocated(name, allocation.in_all(privacy, m), kinds, predictions, errors)
+
+
+def _alone(
+    survey: Survey, kinds: tuple[str, ...], error: Callable[[Prediction], float]
+) -> Alternative:
+    alone = [kind for kind in kinds if kind != CHANNEL]
+    found = screened(survey, alone, error, within=_CLOSE)
+    if CHANNEL in kinds and found and may_save(survey, found[0], error):
+        found = screened(survey, kinds, error, within=_CLOSE)
+    if not found or not found[0].keeps:
+        raise UnsupportedError(f"none of {', '.join(kinds)} serves {survey.question!r}")
+    return found[0]
+
+
+def _crossover(rows: Sequence[Allocated], n: int) -> int | None:
+    """Return the least m at which points have no more error than a partition.
+
+    For questions like these: with the mean of their predictions. A partition among m takes the
+    better of what is best for one question and what is best for all of these.
+    """
+    found = {row.allocation: row for row in rows}
+    if not {"points", "partition", "repeat"} <= found.keys():
+        return None
+    goal = found["points"].total_error
+    choices = [found[name].predictions for name in ("repeat", "partition")]
+
+    def reached(m: int) -> bool:
+        return goal <= min(math.fsum(p.partitioned(n, m) for p in each) for each in choices)
+
+    high = 1
+    while not reached(high):
+        high *= 2
+        if high > _MOST_QUESTIONS:
+            return None
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if reached(middle) else (middle, high)
+    return high

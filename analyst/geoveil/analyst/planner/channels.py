@@ -1,0 +1,81 @@
+"""Optimal channels among the candidates: solved, not looked up, and so for few bands."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from geoveil.analyst.planner.alternative import Alternative
+from geoveil.analyst.planner.candidates import Survey
+from geoveil.analyst.planner.kinds import CHANNEL
+from geoveil.analyst.planner.prediction import Prediction
+from geoveil.analyst.planner.question import HardQuestion, Question
+from geoveil.gp.errors import ParameterError, UnsupportedError
+from geoveil.gp.mechanisms.channel import LinearProgramMechanism
+from geoveil.gp.mechanisms.debiased import DebiasedLaplace
+from geoveil.gp.queries.base import Query
+from geoveil.gp.queries.indicator import SoftIndicator
+from geoveil.gp.queries.profiles.step import Step
+
+_WIDTHS = (2**-0.5, 1.0)
+"""Bands for which a channel is made, in widths of the best band of the other kinds: it needs no
+more than they do."""
+WORTH_SOLVING = 0.05
+"""Part of the squared error that a channel must be able to save."""
+_NODES = 16
+"""Scalars for a quick bound; more where a band is wide."""
+_WIDE = 12.0
+"""Width of a band, in noise scales, from which on no channel is solved."""
+
+
+def bands_like(survey: Survey, query: Query) -> list[Query]:
+    """Return a query, or for a hard question the bands about as wide that suit a channel."""
+    if not isinstance(survey.question, HardQuestion) or not isinstance(query, SoftIndicator):
+        return [query]
+    bands = (survey.aimed(f * query.width, "smoothstep") for f in _WIDTHS)
+    return [band for band in bands if band is not None]
+
+
+def channels(survey: Survey, queries: Iterable[Query]) -> Iterator[Alternative]:
+    """Yield optimal channels for queries; nothing for those that have none."""
+    for candidate in queries:
+        try:
+            prior = survey.scalars.law(candidate)
+            reports = LinearProgramMechanism(candidate, survey.privacy, prior, quick=True)
+        except (UnsupportedError, ParameterError):
+            continue  # too many noise scales, or no table passes the check
+        none: Mapping[str, float] = MappingProxyType({})
+        prediction = survey.predict(reports)
+        yield Alternative(CHANNEL, candidate, survey.privacy, none, reports, prediction)
+
+
+def next_to_optimal(question: Question, found: Alternative) -> bool:
+    """Return whether no channel can save much: for bands of 12 noise scales and more.
+
+    `DebiasedLaplace` is then within 1.05 × of the lower bound, wherever on the band people are, as
+    tests/analyst/planner/test_near_the_bound.py measures. So for a hard question, which leaves the
+    profile open, it does not matter what was found; for a soft one that has to be it. Bells are
+    never: who is at their top has more noise than need be, however wide they are.
+    """
+    profile = found.query.profile if isinstance(found.query, Query) else None
+    wide = isinstance(profile, Step) and profile.width * found.privacy.rate >= _WIDE
+    return wide and (
+        isinstance(question, HardQuestion) or isinstance(found.reports, DebiasedLaplace)
+    )
+
+
+def may_save(survey: Survey, found: Alternative, error: Callable[[Prediction], float]) -> bool:
+    """Return whether the lower bound leaves a twentieth of an error to win, by a quick programme.
+
+    Args:
+        survey: that it was found for.
+        found: the best without channels.
+        error: of a prediction.
+    """
+    if next_to_optimal(survey.question, found) or not isinstance(found.query, Query):
+        return False
+    try:
+        least = survey.scalars.lower_bound(found.query, _NODES, quick=True).value
+    except UnsupportedError:
+        return True
+    possible = replace(found.prediction, noise=min(least, found.prediction.noise))
+    return error(possible) <= (1 - WORTH_SOLVING) * error(found.prediction)

@@ -1,0 +1,233 @@
+"""The right mechanism for a question: everything is predicted, and the best is chosen [MATH §8]."""
+
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from geoveil.analyst.planner.alternative import Alternative
+from geoveil.analyst.planner.candidates import Survey
+from geoveil.analyst.planner.channels import bands_like, channels, next_to_optimal
+from geoveil.analyst.planner.kinds import CHANNEL, KINDS, POINTS
+from geoveil.analyst.planner.lower_bound import LowerBound
+from geoveil.analyst.planner.prediction import Prediction
+from geoveil.analyst.planner.prior import Prior
+from geoveil.analyst.planner.question import Question, SoftQuestion, as_question
+from geoveil.gp import validation
+from geoveil.gp.errors import ParameterError, UnsupportedError
+from geoveil.gp.privacy import GeoPrivacy
+from geoveil.gp.queries.base import Query
+
+ALL_KINDS = (*KINDS, CHANNEL)
+_BLIND = 2.0
+"""Width of a band for a channel where no other kind serves the question, in noise scales."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A choice, and what else there was."""
+
+    question: Question
+    privacy: GeoPrivacy
+    n: int
+    """The number of reports for which the choice is best."""
+    alternatives: tuple[Alternative, ...]
+    """The best of each kind, those that may be chosen first, by expected error (see `ranked`)."""
+    survey: Survey
+
+    @property
+    def choice(self) -> Alternative:
+        """The best that keeps the guarantee; of two that are as good, one without bias."""
+        return self.alternatives[0]
+
+    @property
+    def reason(self) -> str:
+        """Why it was chosen, in a sentence or two."""
+        best, n = self.choice, self.n
+        found = best.prediction
+        error = found.expected_error(n)
+        others = [a for a in self.alternatives[1:] if a.keeps]
+        ratio = others[0].prediction.expected_error(n) / error if others and error else 1.0
+        least = "the least expected error" if ratio >= 1 else "next to the least expected error"
+        parts = [
+            f"{best.kind} has {least} at n = {n:,}:"
+            f" ±{found.margin(n):.3g} with 95 % confidence, of whose square"
+            f" {found.share_of_bias(n):.0%} is bias that more people do not remove."
+        ]
+        if others:
+            bias = "" if ratio >= 1 else ", and a bias of which only the prior tells"
+            parts.append(f"Next is {others[0].kind}, with {ratio:.3g} × the squared error{bias}.")
+        return " ".join(parts)
+
+    def at(self, people: Iterable[int]) -> list[tuple[int, float, float]]:
+        """Return (n, 95 % margin, share of bias) of the choice for several n."""
+        found = self.choice.prediction
+        return [(n, found.margin(n), found.share_of_bias(n)) for n in people]
+
+    def lower_bound(self, nodes: int = 32, *, quick: bool = False) -> LowerBound:
+        """Return what no unbiased ε-GP mechanism can beat for the query that was chosen.
+
+        In value and attained the noise of one report averaged over the prior, so that it compares
+        with `choice.prediction.noise`. People more than 6/ε
+        from where the query varies are counted with no noise. It takes some seconds.
+
+        Args:
+            nodes: see `lower_bound`.
+            quick: see there.
+
+        Raises:
+            UnsupportedError: if the query has no scalar (a smoothed region).
+        """
+        query = self.choice.query
+        if not isinstance(query, Query):
+            raise UnsupportedError(f"{query!r} has no scalar, and hence no bound in one dimension")
+        return self.survey.scalars.lower_bound(query, nodes, quick=quick)
+
+
+def plan(
+    question: Question | Query,
+    privacy: GeoPrivacy,
+    prior: Prior,
+    n: int,
+    *,
+    diameter: float | None = None,
+    kinds: Collection[str] = ALL_KINDS,
+) -> Plan:
+    """Return the way to ask a question that has the least expected error.
+
+    For a hard question the soft stand-in is chosen, too: profile, width of the band, and where it
+    lies. The error is `Prediction.expected_error`: with the noise of n reports, the bias against
+    the hard truth of the prior, and what the prior, being a sample, does not know of that bias.
+    The same arguments give the same plan.
+
+    Args:
+        question: what is wanted; a query stands for its own mean.
+        privacy: what each report is to promise, in the unit of the points; delta must be 0.
+        prior: public.
+        n: number of people who will report, ≥ 1.
+        diameter: largest distance between two possible values, if known; then baselines of local
+            privacy at ε·diameter are shown, which is a weaker promise to neighbours.
+        kinds: names in `KINDS`, or "LinearProgramMechanism": what to consider.
+
+    Raises:
+        ParameterError: if an argument is out of range, or the dimensions differ.
+        UnsupportedError: if no kind considered serves the question.
+
+    Example:
+        >>> from geoveil.analyst.planner import HardThreshold, LogNormalPrior
+        >>> best = plan(HardThreshold(1e5), GeoPrivacy(1.0, per=8e3), LogNormalPrior(11.5, 0.8),
+        ...     n=50_000, kinds=("DebiasedLaplace", "LipschitzMechanism"))
+        >>> best.choice.kind, round(best.choice.prediction.margin(50_000), 5)
+        ('DebiasedLaplace', 0.00245)
+    """
+    asked = as_question(question)
+    if not isinstance(privacy, GeoPrivacy) or privacy.delta > 0:
+        raise ParameterError("privacy", privacy, "a GeoPrivacy with delta = 0")
+    if not isinstance(prior, Prior):
+        raise ParameterError("prior", prior, "a Prior, for example SamplePrior(values)")
+    if prior.dimension != asked.dimension:
+        raise ParameterError("prior.dimension", prior.dimension, f"{asked.dimension}")
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise ParameterError("n", n, "an integer >= 1")
+    if diameter is not None:
+        diameter = validation.positive("diameter", diameter)
+    for name in kinds:
+        validation.choice("kinds", name, ALL_KINDS)
+    return planned(Survey(asked, privacy, prior, diameter), n, kinds)
+
+
+_HOPELESS = 10.0
+"""So many times the least squared error: another bandwidth would not save as much."""
+
+
+def planned(survey: Survey, n: int, kinds: Collection[str] = ALL_KINDS) -> Plan:
+    """Return the plan for a survey, which remembers what it found for other n.
+
+    Raises:
+        UnsupportedError: if no kind considered serves the question.
+    """
+    found = screened(survey, kinds, lambda p: p.expected_error(n))
+    if not any(a.keeps for a in found):
+        raise UnsupportedError(f"none of {', '.join(kinds)} serves {survey.question!r}")
+    return Plan(survey.question, survey.privacy, n, tuple(found), survey)
+
+
+def screened(
+    survey: Survey,
+    kinds: Collection[str],
+    error: Callable[[Prediction], float],
+    within: float = math.inf,
+) -> list[Alternative]:
+    """Return the best alternative of each kind, those that keep the guarantee first.
+
+    Args:
+        survey: the question, the guarantee and the prior.
+        kinds: what to consider.
+        error: what is to be least.
+        within: leave out kinds that seem to have more than this many times the least error.
+    """
+    best: dict[str, Alternative] = {}
+
+    def consider(alternatives: Iterable[Alternative]) -> None:
+        for a in alternatives:
+            if a.kind not in best or error(a.prediction) < error(best[a.kind].prediction):
+                best[a.kind] = a
+
+    considered = [name for name in KINDS if name in kinds]
+    if isinstance(survey.question, SoftQuestion):
+        for name in considered:
+            consider(survey.alternatives(name))
+        least = min((error(a.prediction) for a in best.values() if a.keeps), default=math.inf)
+        for name, a in list(best.items()):
+            if error(a.prediction) <= within * least:
+                best[name] = survey.exact(a)
+            else:
+                del best[name]
+    else:
+        consider(_banded(survey, considered, error, within))
+    if POINTS in kinds:
+        least = min((error(a.prediction) for a in best.values() if a.keeps), default=math.inf)
+        consider(survey.regions.best(error, hopeless=_HOPELESS * least))
+    if CHANNEL in kinds:
+        consider(_channels(survey, best.values(), error))
+    # Sorting is stable, so that of two equal kinds the first in the registry comes first.
+    return sorted(best.values(), key=lambda a: (not a.keeps, ranked(a, error(a.prediction))))
+
+
+def ranked(found: Alternative, error: float) -> float:
+    """Return what the error of an alternative counts for in a choice: see `Kind.ranked`."""
+    return KINDS[found.kind].ranked(error) if found.kind in KINDS else error
+
+
+def _banded(
+    survey: Survey, kinds: Iterable[str], error: Callable[[Prediction], float], within: float
+) -> Iterator[Alternative]:
+    """Yield the best bands for a hard question, one for each kind."""
+    screening = survey.screening
+    sketches = [screening.best(name, lambda s: error(s.prediction)) for name in kinds]
+    found = [sketch for sketch in sketches if sketch is not None]
+    keep = [error(sketch.prediction) for sketch in found if KINDS[sketch.kind].keeps]
+    least = min(keep, default=math.inf)
+    for sketch in found:
+        if within == math.inf or error(sketch.prediction) <= within * least:
+            made = survey.made(sketch)
+            if made is not None:
+                yield made
+
+
+def _channels(
+    survey: Survey, found: Iterable[Alternative], error: Callable[[Prediction], float]
+) -> Iterable[Alternative]:
+    """Return optimal channels for bands about as wide as the best that was found."""
+    on_scalar = [a for a in found if a.keeps and isinstance(a.query, Query)]
+    query: Query | None
+    if on_scalar:
+        best = min(on_scalar, key=lambda a: error(a.prediction))
+        if next_to_optimal(survey.question, best):
+            return ()
+        assert isinstance(best.query, Query)
+        query = best.query
+    elif isinstance(survey.question, SoftQuestion):
+        query = survey.question.query
+    else:  # nothing to go by
+        query = survey.aimed(_BLIND * survey.scale, "smoothstep")
+    return () if query is None else channels(survey, bands_like(survey, query))

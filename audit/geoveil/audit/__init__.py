@@ -1,0 +1,37 @@
+"""Try to falsify a mechanism: how distinguishable are two points really?
+
+`exact_rate`, `exact_epsilon` and `black_box_bound` audit whatever has a density or samples. `audit`
+runs them on a table of rows: the `catalogue` of the library's mechanisms, or the `faults`.
+`attacks` go for the computer: which floats are reachable, how they are spaced, what time tells.
+"""
+
+from geoveil.audit.black_box import Bound, black_box_bound
+from geoveil.audit.case import Audited, Case, Scene
+from geoveil.audit.catalogue import catalogue, named
+from geoveil.audit.exact import Density, Finding, exact_rate
+from geoveil.audit.faults import faults
+from geoveil.audit.report import FAILURE_PROBABILITY, audit, pair_count
+from geoveil.audit.slack import exact_epsilon
+from geoveil.audit.verdict import BlackBox, Exact, Verdict
+from geoveil.gp.version import __version__ as __version__
+
+__all__ = [
+    "FAILURE_PROBABILITY",
+    "Audited",
+    "BlackBox",
+    "Bound",
+    "Case",
+    "Density",
+    "Exact",
+    "Finding",
+    "Scene",
+    "Verdict",
+    "audit",
+    "black_box_bound",
+    "catalogue",
+    "exact_epsilon",
+    "exact_rate",
+    "faults",
+    "named",
+    "pair_count",
+]

@@ -1,0 +1,209 @@
+"""The timing attack: does the time of a release tell where a point is, or how scores lie?
+
+Releases at several places are timed in random order, so that whatever the machine does meanwhile
+meets all places alike: if time does not depend on the point, the labels are exchangeable. Times
+are compared by their ranks, which a few interruptions can't move.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from importlib.util import find_spec
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from geoveil.audit.case import Scene
+from geoveil.audit.catalogue import BELL, INCOME, PLACE, RAMP, STEP
+from geoveil.gp.exact.pacing import paced
+from geoveil.gp.mechanisms.channel import LinearProgramMechanism
+from geoveil.gp.mechanisms.debiased import DebiasedLaplace
+from geoveil.gp.mechanisms.lipschitz import LipschitzMechanism
+from geoveil.gp.mechanisms.planar import PlanarLaplace
+from geoveil.gp.mechanisms.randomized_response import RandomizedResponse
+from geoveil.gp.mechanisms.smooth import SmoothMechanism
+from geoveil.gp.noise import StudentT
+from geoveil.gp.privacy import LocalPrivacy
+from geoveil.selection.base import SelectionMechanism
+from geoveil.selection.exponential import ExponentialMechanism
+from geoveil.selection.noisy_max import ReportNoisyMax
+from geoveil.selection.permute_and_flip import PermuteAndFlip
+
+Array = NDArray[np.float64]
+
+REFERENCE = "0.3"
+"""The place that all others are compared with: inside every band."""
+_STEPS = {"0": 0.0, REFERENCE: 0.3, "1": 1.0, "1.5": 1.5, "10": 10.0, "10³": 1e3, "10⁶": 1e6}
+_FARTHEST = 1e15
+_WARM_UP = 200
+_OUTCOMES = 1000
+_STUDENT_SHARE = 1 / 9
+
+
+class Releasing(Protocol):
+    """What is timed."""
+
+    def release(self, x: ArrayLike) -> Any:
+        """Return one report."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A mechanism, and places near to and far from where its query varies; or scores."""
+
+    name: str
+    mechanism: Releasing = field(repr=False)
+    places: Mapping[str, Array] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """Seconds that releases took, by place."""
+
+    seconds: Mapping[str, Array] = field(repr=False)
+
+    @property
+    def medians(self) -> dict[str, float]:
+        """The median at each place, in seconds."""
+        return {place: float(np.median(times)) for place, times in self.seconds.items()}
+
+    @property
+    def comparisons(self) -> int:
+        """Number of tests in `least_p_value`."""
+        return 2 * (len(self.seconds) - 1)
+
+
+def places(scene: Scene) -> dict[str, Array]:
+    """Return points by their distance from the middle, in `per`, and one 10¹⁵ units away.
+
+    The edge of the linear band of the catalogue is 1, that of the smoothstep 1.5.
+
+    Args:
+        scene: gives the middle, and the direction.
+    """
+    far = _FARTHEST / scene.privacy.per
+    return {name: scene.points(step) for name, step in (_STEPS | {"10¹⁵ units": far}).items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Selecting:
+    """A selection, released for scores as other reports are for points."""
+
+    mechanism: SelectionMechanism
+
+    def release(self, x: ArrayLike) -> int:
+        """Return the index that is selected."""
+        return self.mechanism.select(x)
+
+
+def leads() -> dict[str, Array]:
+    """Return scores of 1,000 outcomes, one of which leads by as much as places lie apart."""
+    ahead = {**_STEPS, "10¹⁵ units": _FARTHEST}
+    return {name: lead * (np.arange(_OUTCOMES) == _OUTCOMES // 2) for name, lead in ahead.items()}
+
+
+def timing_subjects() -> tuple[Subject, ...]:
+    """Return one mechanism of every family with code of its own; polygons if Shapely is there."""
+    student = partial(SmoothMechanism, noise=StudentT(3.0), beta=_STUDENT_SHARE * INCOME.rate)
+    found = [
+        Subject(name, mechanism, places(scene))
+        for name, scene, mechanism in (
+            ("LipschitzMechanism", RAMP, LipschitzMechanism(RAMP.query, INCOME)),
+            ("SmoothMechanism, LaplacePareto", RAMP, SmoothMechanism(RAMP.query, INCOME)),
+            ("SmoothMechanism, StudentT", RAMP, student(RAMP.query, INCOME)),
+            ("SmoothMechanism, PowerLaw, kernel", BELL, SmoothMechanism(BELL.query, PLACE)),
+            ("DebiasedLaplace", STEP, DebiasedLaplace(STEP.query, INCOME)),
+            ("DebiasedLaplace, kernel", BELL, DebiasedLaplace(BELL.query, PLACE)),
+            ("PlanarLaplace", BELL, PlanarLaplace(PLACE, 2)),
+            ("RandomizedResponse", RAMP, RandomizedResponse(RAMP.query, LocalPrivacy(1.0))),
+            ("channel", RAMP, LinearProgramMechanism(RAMP.query, INCOME, quick=True)),
+        )
+    ]
+    found += [
+        Subject(f"{type(mechanism).__name__}, {_OUTCOMES:,} scores", Selecting(mechanism), leads())
+        for mechanism in (
+            PermuteAndFlip(1.0, 1.0),
+            ExponentialMechanism(1.0, 1.0),
+            ReportNoisyMax(1.0, 1.0, "laplace"),
+        )
+    ]
+    if find_spec("shapely") is not None:
+        from geoveil.gp.queries.polygon import Polygon
+
+        corners = [(-1000.0, -800.0), (1000.0, -800.0), (1000.0, 800.0), (-1000.0, 800.0)]
+        scene = replace(BELL, query=Polygon(corners, 1000.0))
+        mechanism = SmoothMechanism(scene.query, PLACE)
+        found.insert(4, Subject("SmoothMechanism, Polygon", mechanism, places(scene)))
+    return tuple(found)
+
+
+def time_releases(
+    subject: Subject,
+    samples: int,
+    seed: int,
+    *,
+    floor: float | None = None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Timed:
+    """Time single releases at all places, in random order.
+
+    Args:
+        subject: what is released, and where.
+        samples: releases at each place, after a few that are not counted.
+        seed: for the order.
+        floor: pace every release to so many seconds, see `paced`.
+        clock: in seconds.
+    """
+    names, points = list(subject.places), np.stack(list(subject.places.values()))
+    point = points[0]
+
+    def bare() -> object:
+        return subject.mechanism.release(point)
+
+    call = bare if floor is None else partial(paced, bare, floor)
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(np.repeat(np.arange(len(names)), samples))
+    warm = rng.integers(len(names), size=_WARM_UP)
+    order = np.concatenate([warm, order])
+    # One after the other in memory: a place with an address of its own could be told by caches.
+    sequence = points[order]
+    seconds = np.empty(len(order))
+    for at in range(len(order)):
+        point = sequence[at]
+        start = clock()
+        call()
+        seconds[at] = clock() - start
+    order, seconds = order[_WARM_UP:], seconds[_WARM_UP:]
+    return Timed({name: seconds[order == index] for index, name in enumerate(names)})
+
+
+def least_p_value(timed: Timed) -> float:
+    """Return the least p-value over the places: each against the reference, by two rank tests.
+
+    Mann and Whitney's sees a shift, Kolmogorov and Smirnov's any difference. The slowest 5 % of all
+    times are set to the same value, so that none of them counts for more than being slow.
+
+    Args:
+        timed: times at the reference and at least one other place.
+    """
+    slow = float(np.quantile(np.concatenate(list(timed.seconds.values())), 0.95))
+    cut = {place: np.minimum(times, slow) for place, times in timed.seconds.items()}
+    reference = cut.pop(REFERENCE)
+    return min(rank_p_value(reference, times) for times in cut.values())
+
+
+def rank_p_value(first: ArrayLike, second: ArrayLike) -> float:
+    """Return the lesser p-value of a Mann-Whitney and a Kolmogorov-Smirnov test; ties allowed."""
+    from scipy import stats
+
+    a, b = (np.asarray(s, dtype=np.float64) for s in (first, second))
+    if np.ptp(np.concatenate([a, b])) == 0:
+        return 1.0  # all alike, where the rank test would divide by 0
+    results: tuple[Any, ...] = (
+        stats.mannwhitneyu(a, b, method="asymptotic"),
+        stats.ks_2samp(a, b, method="asymp"),
+    )
+    return min(float(result.pvalue) for result in results)

@@ -1,0 +1,256 @@
+"""What `geoveil audit` audits: a row for every mechanism and the choices that change its privacy.
+
+A new mechanism is a builder here and its line in `_ROWS`. All guarantees, queries and points are
+public examples; the privacy of a mechanism does not depend on where its query lies, only on the
+proportions: width or bandwidth to 1/rate.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from importlib.util import find_spec
+
+import numpy as np
+
+from geoveil.audit.case import (
+    Case,
+    Scene,
+    additive_outputs,
+    all_numbers_added,
+    bounded_outputs,
+)
+from geoveil.gp import validation
+from geoveil.gp.arithmetic import Arithmetic, Real
+from geoveil.gp.mechanisms.additive import AdditiveMechanism
+from geoveil.gp.mechanisms.approximate import ApproximateLaplace
+from geoveil.gp.mechanisms.channel import LinearProgramMechanism
+from geoveil.gp.mechanisms.channel_mechanism import ChannelMechanism
+from geoveil.gp.mechanisms.debiased import DebiasedLaplace
+from geoveil.gp.mechanisms.lipschitz import LipschitzMechanism
+from geoveil.gp.mechanisms.local import LocalLaplace
+from geoveil.gp.mechanisms.planar import PlanarLaplace
+from geoveil.gp.mechanisms.radial import RadialLaplace
+from geoveil.gp.mechanisms.randomized_response import RandomizedResponse
+from geoveil.gp.mechanisms.scalar import ScalarLaplace
+from geoveil.gp.mechanisms.smooth import SmoothMechanism
+from geoveil.gp.mechanisms.vector import VectorSmoothMechanism
+from geoveil.gp.noise import GeneralizedCauchy, Noise, StudentT
+from geoveil.gp.privacy import GeoPrivacy, LocalPrivacy
+from geoveil.gp.queries.indicator import Disc, Range, Threshold, TwoWayThreshold
+from geoveil.gp.queries.kernel import GaussianKernel
+from geoveil.gp.queries.profiles import FormulaProfile, TabulatedProfile
+from geoveil.gp.queries.projected import Linear, Radial
+
+INCOME = GeoPrivacy(1.0, per=8000.0, unit="dollar")
+PLACE = GeoPrivacy(1.0, per=500.0, unit="metre")
+_ANY_TWO = LocalPrivacy(1.0)
+_SLACK = 0.01
+
+RAMP = Scene(
+    name="Threshold, linear",
+    query=Threshold(100_000.0, 16_000.0),
+    privacy=INCOME,
+    origin=(100_000.0,),
+)
+STEP = replace(
+    RAMP, name="Threshold, smoothstep", query=Threshold(100_000.0, 24_000.0, "smoothstep")
+)
+BELL = Scene(
+    name="GaussianKernel",
+    query=GaussianKernel((0.0, 0.0), 750.0),
+    privacy=PLACE,
+    origin=(0.0, 0.0),
+)
+_OTHERS = (
+    replace(RAMP, name="Range", query=Range(88_000.0, 112_000.0, 16_000.0)),
+    replace(BELL, name="TwoWayThreshold", query=TwoWayThreshold((0.0, 0.0), 1000.0)),
+    replace(BELL, name="Disc, smoothstep", query=Disc((0.0, 0.0), 1000.0, 1500.0, "smoothstep")),
+)
+_SEEDS: tuple[tuple[Noise, float], ...] = ((StudentT(3.0), 1 / 9), (GeneralizedCauchy(4.0), 1 / 15))
+"""The seed paper's noises with the β/ε that it runs them at [SGP §5]."""
+
+
+def _polygon_scene() -> Scene:
+    from geoveil.gp.queries.polygon import Polygon
+
+    corners = [(-1000.0, -800.0), (1000.0, -800.0), (1000.0, 800.0), (-1000.0, 800.0)]
+    return replace(BELL, name="Polygon", query=Polygon(corners, 1000.0))
+
+
+def _walk(u: Real, ops: Arithmetic) -> Real:
+    return ops.exp(-u)
+
+
+def _bump(u: Real, ops: Arithmetic) -> Real:
+    rest = ops.maximum(1 - u * u, ops.constant(0))
+    return rest * rest
+
+
+def _walk_scene() -> Scene:
+    """A profile of one's own, with a corner at its centre."""
+    query = Radial(FormulaProfile(_walk, scale=500.0), center=(0.0, 0.0))
+    return replace(BELL, name="Radial, formula", query=query)
+
+
+def _bump_scene() -> Scene:
+    """A profile of one's own, without corners and 0 from some distance on."""
+    query = Linear(FormulaProfile(_bump, scale=20_000.0), direction=1.0, offset=100_000.0)
+    return replace(RAMP, name="Linear, formula", query=query)
+
+
+def _table_scene() -> Scene:
+    """A profile as data, as a campaign carries it: a flat top and a soft slope."""
+    table = TabulatedProfile(
+        at=(0.0, 500.0, 2000.0), values=(1.0, 0.9, 0.0), slopes=(0.0, -0.0006, -0.0006, 0.0)
+    )
+    return replace(BELL, name="Radial, table", query=Radial(table, center=(0.0, 0.0)))
+
+
+def smooth(
+    scene: Scene,
+    noise: Noise | None = None,
+    share: float | None = None,
+    reach: float = 0.0,
+    calibration: str = "exact",
+) -> Case:
+    """Return the row of a `SmoothMechanism`.
+
+    Args:
+        scene: query, guarantee and points.
+        noise: see `SmoothMechanism`.
+        share: β/rate; the mechanism's own choice by default.
+        reach: see `SmoothMechanism`.
+        calibration: see `SmoothMechanism`.
+    """
+    beta = None if share is None else share * scene.privacy.rate
+    mechanism = SmoothMechanism(
+        scene.query, scene.privacy, noise=noise, beta=beta, reach=reach, calibration=calibration
+    )
+    variant = (
+        f"{type(mechanism.noise).__name__}, reach {'∞' if reach == math.inf else f'{reach:g}'}"
+    )
+    return _additive(scene, mechanism, variant + ("" if calibration == "exact" else ", paper"))
+
+
+def _additive(scene: Scene, mechanism: AdditiveMechanism, variant: str = "") -> Case:
+    return scene.case(mechanism, additive_outputs(mechanism.largest_scale), variant)
+
+
+def _bounded(scene: Scene, mechanism: ScalarLaplace) -> Case:
+    return scene.case(mechanism, bounded_outputs(*mechanism.range, mechanism.atoms))
+
+
+def _smooth() -> Iterator[Case]:
+    for scene in (RAMP, STEP, BELL):
+        yield smooth(scene)
+        yield smooth(scene, reach=math.inf)
+    for noise, share in _SEEDS:
+        for calibration in ("paper", "exact"):
+            yield smooth(RAMP, noise, share, math.inf, calibration)
+    for scene in (*_OTHERS, _walk_scene(), _bump_scene(), _table_scene()):
+        yield smooth(scene)
+    if find_spec("shapely") is not None:
+        yield smooth(_polygon_scene())
+
+
+def _lipschitz() -> Iterator[Case]:
+    for scene in (RAMP, BELL, _walk_scene()):
+        yield _additive(scene, LipschitzMechanism(scene.query, scene.privacy))
+
+
+def _debiased() -> Iterator[Case]:
+    for scene in (STEP, BELL, _bump_scene(), _table_scene()):
+        yield _bounded(scene, DebiasedLaplace(scene.query, scene.privacy))
+
+
+def _channel() -> Iterator[Case]:
+    for scene in (RAMP, STEP, BELL):
+        mechanism = LinearProgramMechanism(scene.query, scene.privacy)
+        yield scene.case(mechanism, mechanism.atoms)
+    quick = LinearProgramMechanism(RAMP.query, RAMP.privacy, quick=True)
+    given = ChannelMechanism(RAMP.query, RAMP.privacy, quick.channel)
+    yield RAMP.case(given, given.atoms)
+
+
+def _radial() -> Iterator[Case]:
+    for scene in (BELL, STEP):
+        yield _bounded(scene, RadialLaplace(scene.query, scene.privacy))
+
+
+def _local() -> Iterator[Case]:
+    scene = replace(RAMP, pairs=((-0.2, 0.2), (-0.5, 1.5), (-2.0, 2.0)))
+    yield _additive(scene, LocalLaplace(scene.query, _ANY_TWO))
+    response = RandomizedResponse(scene.query, _ANY_TWO)
+    yield scene.case(response, response.atoms)
+
+
+def _planar() -> Iterator[Case]:
+    path = tuple((np.arange(-40, 41) / 10).tolist())
+    line = replace(RAMP, name="the value", path=path)
+    yield line.case(PlanarLaplace(INCOME, 1), line.points(np.linspace(-12.0, 12.0, 301)))
+    plane = replace(BELL, name="the place", path=path)
+    axis = plane.privacy.per * np.linspace(-8.0, 8.0, 41)
+    grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+    yield plane.case(PlanarLaplace(PLACE, 2), grid)
+
+
+def _approximate() -> Iterator[Case]:
+    reaches: tuple[tuple[str, float], ...] = (("paper", math.inf), ("exact", 3 * INCOME.per))
+    for calibration, reach in reaches:
+        privacy = replace(INCOME, delta=_SLACK, reach=reach)
+        scene = replace(RAMP, privacy=privacy, pairs=((-0.5, 0.5), (0.0, 1.5), (1.0, 3.0)))
+        mechanism = ApproximateLaplace(scene.query, privacy, calibration=calibration)
+        outputs = np.linspace(-40.0, 41.0, 40_501)
+        yield scene.case(mechanism, outputs, calibration)
+
+
+def _vector() -> Iterator[Case]:
+    path = tuple((np.arange(-60, 61) / 10).tolist())
+    for gap in (0.0, 4.0):
+        second = Threshold(100_000.0 + gap * INCOME.per, 24_000.0, "smoothstep")
+        mechanism = VectorSmoothMechanism([STEP.query, second], INCOME)
+        axis = additive_outputs(mechanism.largest_scale)[::4]
+        grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+        # Two reports that change together change most where they are equal.
+        equal = mechanism.largest_scale * np.linspace(-20.0, 20.0, 1001)
+        outputs = np.concatenate([grid, np.stack([equal, equal], axis=-1)])
+        name = "one threshold twice" if gap == 0 else f"two thresholds, {gap:g}/ε apart"
+        scene = replace(STEP, name=name, path=path)
+        variant = type(mechanism.noise).__name__
+        yield scene.case(mechanism, outputs, variant, statistic=all_numbers_added)
+
+
+_ROWS: tuple[Callable[[], Iterator[Case]], ...] = (
+    _smooth,
+    _lipschitz,
+    _debiased,
+    _channel,
+    _radial,
+    _planar,
+    _approximate,
+    _vector,
+    _local,
+)
+
+
+def catalogue() -> tuple[Case, ...]:
+    """Return a row for every mechanism of the library, several where choices matter.
+
+    The row of `Polygon` needs shapely, and is left out without it.
+
+    Example:
+        >>> [case.query for case in catalogue() if case.name == "DebiasedLaplace"]
+        ['Threshold, smoothstep', 'GaussianKernel', 'Linear, formula', 'Radial, table']
+    """
+    return tuple(case for builder in _ROWS for case in builder())
+
+
+def named(cases: tuple[Case, ...], mechanism: str) -> tuple[Case, ...]:
+    """Return the rows of one mechanism.
+
+    Raises:
+        ParameterError: if there is none of that name.
+    """
+    names = list(dict.fromkeys(case.name for case in cases))
+    validation.choice("mechanism", mechanism, names)
+    return tuple(case for case in cases if case.name == mechanism)

@@ -1,0 +1,222 @@
+"""The contract of private selection: pick one of m outcomes by private scores.
+
+It is the framework of the rest in another metric: databases, apart by how many records differ, and
+differential privacy instead of geo-privacy. The database enters through its `Scores` alone. A
+mechanism writes its distribution twice: `probabilities`, vectorised float64, and `_draw`, draws
+from exactly the ideal distribution given the doubles that came in.
+"""
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import Any, ClassVar, TypeAlias, TypeVar, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from geoveil.gp import validation
+from geoveil.gp.errors import ParameterError, UnsupportedError
+from geoveil.gp.exact.bits import RandomSource, chosen_source
+from geoveil.gp.privacy.rounding import at_most, require_count
+from geoveil.gp.shown import Made, Shown
+from geoveil.selection.scores import Scores, Utilities
+
+Array = NDArray[np.float64]
+
+ScoresLike: TypeAlias = Scores | ArrayLike
+"""Scores; or an array of utilities, shape (m,), where a mechanism needs no more."""
+_Key = TypeVar("_Key")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Guarantee(Shown):
+    """What is promised: for neighbours x, y and any set A, P_x[A] ≤ e^ε P_y[A] + δ.
+
+    Args:
+        epsilon: ε ≥ 0, in nats per changed record; infinite if nothing is promised.
+        delta: δ in [0, 1].
+        statement: what was proved, and for which neighbours.
+        source: who proved it: a paper's theorem, or where the proof stands.
+        proved: False for what a paper claims and this library could not confirm.
+
+    Raises:
+        ParameterError: if epsilon or delta is out of range.
+
+    Example:
+        >>> g = Guarantee(epsilon=1.0, statement="sup |u_r - u'_r| <= 2", source="[PF §2]")
+        >>> print(g)
+        ε = 1: sup |u_r - u'_r| <= 2 [PF §2]
+    """
+
+    epsilon: float
+    delta: float = 0.0
+    statement: str
+    source: str
+    proved: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", validation.non_negative("epsilon", self.epsilon))
+        object.__setattr__(self, "delta", validation.between("delta", self.delta, 0, 1))
+
+    def __str__(self) -> str:
+        delta = f", δ = {self.delta:g}" if self.delta else ""
+        doubt = "" if self.proved else " (claimed, not proved)"
+        return f"ε = {self.epsilon:g}{delta}{doubt}: {self.statement} {self.source}"
+
+
+class SelectionMechanism(Made, ABC):
+    """A random choice among m outcomes, likelier the better the outcome.
+
+    A subclass names the kind of `Scores` that it understands, and writes `_probabilities` and
+    `_draw` for them. Scores of a kind that it would misuse are refused with the reason.
+
+    Args:
+        epsilon: log-ratio of probabilities (nats) that neighbouring databases may reach, > 0.
+
+    Raises:
+        ParameterError: if epsilon is not a finite number > 0.
+    """
+
+    _kind: ClassVar[type[Scores]] = Utilities
+    _refused: ClassVar[Mapping[type[Scores], str]] = MappingProxyType({})
+    """Kinds that would break the guarantee, and why; {} stands for the mechanism."""
+
+    def __init__(self, epsilon: float) -> None:
+        self.epsilon = at_most(epsilon, validation.positive("epsilon", epsilon))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Made again: what is derived from the arguments holds functions, which can't be pickled.
+        return partial(type(self), **self._given()), ()
+
+    @property
+    @abstractmethod
+    def guarantee(self) -> Guarantee:
+        """What was proved of this mechanism."""
+
+    def probabilities(self, scores: ScoresLike | Mapping[Any, float]) -> Array:
+        """Return the probability of each outcome, shape (m,), of the ideal mechanism.
+
+        It is as private as the scores: for experiments and audits, not for release.
+
+        Args:
+            scores: what is known of the database, of the kind that this mechanism takes; see
+                `select` for those by name.
+
+        Raises:
+            ParameterError: if the scores are of another kind, or have no outcome.
+            PrivateValueError: if a private number is out of range.
+            UnsupportedError: if scores of that kind would break the guarantee.
+        """
+        return self._probabilities(self._named(scores)[1])
+
+    @overload
+    def select(self, scores: Mapping[_Key, float], source: RandomSource | None = None) -> _Key: ...
+
+    @overload
+    def select(self, scores: ScoresLike, source: RandomSource | None = None) -> int: ...
+
+    def select(
+        self, scores: ScoresLike | Mapping[Any, float], source: RandomSource | None = None
+    ) -> Any:
+        """Return the index of one outcome: exact, and private on a real computer.
+
+        It is drawn from exactly the ideal distribution for the doubles that came in [MATH §10]. The
+        work does not depend on the scores, but for draws too close for float64, which ball
+        arithmetic decides: `geoveil.selection.many` says how rare they are, docs/guarantees.md
+        for which mechanisms the scores take time of their own.
+
+        Args:
+            scores: see `probabilities`. A dict of utilities is answered by one of its keys. The
+                keys are public: they must be the same for every database, whatever occurs in it.
+            source: random bits; the operating system's by default.
+
+        Raises:
+            ParameterError: if the scores are of another kind, have no outcome, or the source is
+                none.
+            PrivateValueError: if a private number is out of range.
+            UnsupportedError: if scores of that kind would break the guarantee.
+
+        Example:
+            >>> from geoveil.gp import SeededSource
+            >>> from geoveil.selection import PermuteAndFlip
+            >>> votes = PermuteAndFlip(epsilon=1.0, sensitivity=1.0, monotone=True)
+            >>> votes.select({"bus": 22, "tram": 8, "bicycle": 17}, SeededSource(1))
+            'bus'
+        """
+        bits = chosen_source(source)
+        names, known = self._named(scores)
+        return names[int(self._draw(known, 1, bits)[0])]
+
+    @overload
+    def select_many(
+        self, scores: Mapping[_Key, float], size: int, source: RandomSource | None = None
+    ) -> list[_Key]: ...
+
+    @overload
+    def select_many(
+        self, scores: ScoresLike, size: int, source: RandomSource | None = None
+    ) -> NDArray[np.int64]: ...
+
+    def select_many(
+        self,
+        scores: ScoresLike | Mapping[Any, float],
+        size: int,
+        source: RandomSource | None = None,
+    ) -> Any:
+        """Return independent selections for the same scores, shape (size,): each as `select` does.
+
+        Every one of them spends ε. It is for many databases that look alike, such as the leaves of
+        a forest, and takes far less time than as many calls.
+
+        Args:
+            scores: see `select`; of a dict, a list of keys is returned.
+            size: how many, ≥ 1.
+            source: see `select`.
+
+        Raises:
+            ParameterError: see `select`; also if `size` is no integer ≥ 1.
+            PrivateValueError: see `select`.
+            UnsupportedError: see `select`.
+        """
+        require_count("size", size)
+        bits = chosen_source(source)
+        names, known = self._named(scores)
+        drawn = self._draw(known, size, bits)
+        return [names[r] for r in drawn.tolist()] if isinstance(scores, Mapping) else drawn
+
+    # Each mechanism narrows the type of the scores to its own kind, which `_checked` has seen to.
+
+    @abstractmethod
+    def _probabilities(self, scores: Any) -> Array:
+        """Return the probabilities, shape (m,), for scores of this mechanism's kind."""
+
+    @abstractmethod
+    def _draw(self, scores: Any, size: int, source: RandomSource) -> NDArray[np.int64]:
+        """Return the indices of `size` draws, for scores of this mechanism's kind."""
+
+    def _named(self, scores: ScoresLike | Mapping[Any, float]) -> tuple[Sequence[Any], Any]:
+        """Return what the outcomes are called, and scores of this mechanism's kind."""
+        known = self._checked(scores)
+        return list(scores) if isinstance(scores, Mapping) else range(known.outcomes), known
+
+    def _checked(self, scores: Any) -> Any:
+        """Return scores of this mechanism's kind."""
+        if not isinstance(scores, Scores):
+            if self._kind is not Utilities:
+                raise ParameterError("scores", type(scores), _how_to_make(self._kind))
+            return Utilities(list(scores.values()) if isinstance(scores, Mapping) else scores)
+        reason = self._refused.get(type(scores))
+        if reason is not None:
+            raise UnsupportedError(reason.format(type(self).__name__))
+        # A subclass knows more than its parent, and a mechanism that ignored it would mislead.
+        if type(scores) is not self._kind:
+            raise ParameterError("scores", type(scores), _how_to_make(self._kind))
+        return scores
+
+
+def _how_to_make(kind: type[Scores]) -> str:
+    """Return what a mechanism wants to be given: "Margin(winner, margin, outcomes)"."""
+    return f"{kind.__name__}({', '.join(inspect.signature(kind).parameters)})"

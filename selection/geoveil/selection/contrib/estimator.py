@@ -1,0 +1,121 @@
+"""What the private classifiers share: scikit-learn's conventions, and checks that show no record.
+
+Classes and the values of attributes are public and given beforehand: read off the data, they would
+tell which ones occur.
+"""
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from geoveil.gp import validation
+from geoveil.gp.errors import GeoVeilError, ParameterError, PrivateValueError
+from geoveil.gp.exact.bits import RandomSource
+from geoveil.selection.base import Guarantee
+
+Codes = NDArray[np.int64]
+
+
+class NotFittedError(GeoVeilError):
+    """`predict` was called before `fit`."""
+
+
+class PrivateClassifier(ABC):
+    """A classifier whose fitted state may be published: it is as private as its guarantee says.
+
+    Args:
+        epsilon: ε > 0 of `fit` as a whole, in nats per record added or removed.
+        classes: the labels that there may be, at least two and all different. Public.
+
+    Raises:
+        ParameterError: if an argument is out of range.
+    """
+
+    def __init__(self, epsilon: float, classes: Sequence[Any]) -> None:
+        self.epsilon = validation.positive("epsilon", epsilon)
+        self.classes = classes
+        labels = np.asarray(classes)
+        if labels.ndim != 1 or len(labels) < 2 or len(np.unique(labels)) != len(labels):
+            raise ParameterError("classes", classes, "at least two labels, all different")
+        self.classes_ = labels
+
+    @property
+    @abstractmethod
+    def guarantee(self) -> Guarantee:
+        """What `fit` keeps, as a whole."""
+
+    @abstractmethod
+    def fit(self, X: ArrayLike, y: ArrayLike, source: RandomSource | None = None) -> Self:  # noqa: N803  # scikit-learn's name
+        """Learn from private records; see the subclass."""
+
+    @abstractmethod
+    def _predicted(self, X: ArrayLike) -> Codes:  # noqa: N803
+        """Return the index of the label for each record, shape (n,)."""
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
+        """Return a label for each record, shape (n,).
+
+        Args:
+            X: records of shape (n, attributes), see `fit`.
+
+        Raises:
+            NotFittedError: before `fit`.
+            PrivateValueError: if a record is out of range.
+        """
+        return np.asarray(self.classes_[self._predicted(X)])
+
+    def score(self, X: ArrayLike, y: ArrayLike) -> float:  # noqa: N803
+        """Return the share of records whose label is predicted: as private as those records.
+
+        Raises:
+            NotFittedError: before `fit`.
+            PrivateValueError: if a record or label is out of range, or there is none.
+        """
+        predicted = self._predicted(X)
+        labels = self._label_codes(y, len(predicted))
+        if not len(labels):
+            raise PrivateValueError("at least one record")
+        return float(np.mean(predicted == labels))
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the arguments that this was made with, by name; `deep` changes nothing."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+
+    def set_params(self, **parameters: Any) -> Self:
+        """Make this anew with some arguments changed, and not fitted.
+
+        Raises:
+            ParameterError: if an argument is unknown or out of range; nothing then has changed.
+        """
+        known = self.get_params()
+        for name in parameters:
+            if name not in known:
+                raise ParameterError("parameter", name, "one of " + ", ".join(known))
+        fresh = type(self)(**{**known, **parameters})
+        vars(self).clear()
+        vars(self).update(vars(fresh))
+        return self
+
+    def _label_codes(self, y: ArrayLike, records: int) -> Codes:
+        """Return the index of each label in `classes`."""
+        labels = np.asarray(y)
+        expected = "one of the public labels for each record"
+        if labels.shape != (records,):
+            raise PrivateValueError(expected)
+        order = np.argsort(self.classes_)
+        try:
+            found = np.searchsorted(self.classes_, labels, sorter=order)
+        except TypeError:
+            raise PrivateValueError(expected) from None
+        codes = order[np.minimum(found, len(order) - 1)]
+        if not np.array_equal(self.classes_[codes], labels):
+            raise PrivateValueError(expected)
+        return np.asarray(codes, dtype=np.int64)
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
+        return f"{type(self).__name__}({arguments})"

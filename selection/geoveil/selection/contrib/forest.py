@@ -1,0 +1,196 @@
+"""A private random forest: random trees on disjoint parts of the data [SNM Algorithms 3 and 4]."""
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from geoveil.gp import validation
+from geoveil.gp.errors import ParameterError, PrivateValueError
+from geoveil.gp.exact.bits import RandomSource, chosen_source
+from geoveil.gp.privacy.rounding import require_count
+from geoveil.selection.base import Array, Guarantee
+from geoveil.selection.contrib.estimator import Codes, NotFittedError, PrivateClassifier
+from geoveil.selection.contrib.forest_labels import LabelName, labeller
+from geoveil.selection.contrib.forest_structure import Domain, RandomTrees, random_trees
+from geoveil.selection.many import random_words
+
+MOST_DEPTH = 16
+
+
+class PrivateRandomForest(PrivateClassifier):
+    """Random trees, each with records of its own, whose leaves choose a label by private selection.
+
+    The trees know the domains and no record. A record belongs to one leaf of one tree, which it is
+    given to at random, whatever the others: so every leaf may spend all of ε. The margin is that
+    of the leaf. Which tree holds which record is not kept.
+
+    Args:
+        epsilon: see `PrivateClassifier`.
+        domains: of each attribute: the number of its categories, or its range (low, high), to which
+            records are clipped. Public.
+        classes: see `PrivateClassifier`.
+        trees: how many, ≥ 1.
+        depth: splits on each path, in [1, 16].
+        mechanism: chooses labels; one of `LABELLERS`.
+        seed: of the structure of the trees. Public.
+
+    Raises:
+        ParameterError: if an argument is out of range.
+
+    Example:
+        >>> from geoveil.gp import SeededSource
+        >>> X = np.random.default_rng(1).random((4000, 1))
+        >>> forest = PrivateRandomForest(domains=[(0, 1)], classes=["low", "high"], trees=8)
+        >>> y = np.where(X[:, 0] > 0.5, "high", "low")
+        >>> forest.fit(X, y, SeededSource(1)).predict([[0.1], [0.9]]).tolist()
+        ['low', 'high']
+        >>> print(forest.guarantee)
+        ε = 1: one record added or removed; it is in one leaf of one tree [SNM Algorithm 3]
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        *,
+        domains: Sequence[Domain],
+        classes: Sequence[Any],
+        trees: int = 32,
+        depth: int = 9,
+        mechanism: LabelName = "permute_and_flip",
+        seed: int = 0,
+    ) -> None:
+        super().__init__(epsilon, classes)
+        self.domains = domains
+        self._domains = [_checked_domain(n, domain) for n, domain in enumerate(domains)]
+        require_count("trees", trees)
+        require_count("depth", depth)
+        if depth > MOST_DEPTH:
+            raise ParameterError("depth", depth, f"at most {MOST_DEPTH}")
+        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+            raise ParameterError("seed", seed, "an integer >= 0")
+        self.trees, self.depth, self.seed = trees, depth, seed
+        self.mechanism: LabelName = mechanism
+        self._labeller = labeller(mechanism, self.epsilon, len(self.classes_))
+        generator = np.random.default_rng(seed)
+        self._trees: RandomTrees = random_trees(self._domains, trees, depth, generator)
+        # Which label comes first where counts tie: were it the same everywhere, empty leaves would
+        # vote for it.
+        shape = (trees, self._trees.leaves, len(self.classes_))
+        self._order = generator.random(shape).argsort(axis=2)
+        self.labels_: NDArray[np.int64] | None = None
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """See `PrivateClassifier.guarantee`."""
+        return Guarantee(
+            epsilon=self.epsilon,
+            statement="one record added or removed; it is in one leaf of one tree",
+            source="[SNM Algorithm 3]",
+        )
+
+    def fit(self, X: ArrayLike, y: ArrayLike, source: RandomSource | None = None) -> Self:  # noqa: N803
+        """Choose all labels. It is private on a real computer: each is an exact `select`.
+
+        Args:
+            X: shape (n, attributes): codes of categories, and numbers.
+            y: labels of shape (n,), among the classes.
+            source: random bits; the operating system's by default.
+
+        Raises:
+            PrivateValueError: if a category or label is out of range, or a number not finite.
+            ParameterError: if the source is none.
+        """
+        bits = chosen_source(source)
+        records = self._records(X)
+        labels = self._label_codes(y, len(records))
+        counts = self.leaf_counts(records, labels, self._assigned(len(records), bits))
+        places = self._labeller.select(counts.reshape(-1, counts.shape[2]), bits)
+        self.labels_ = self.labels_at(places.reshape(counts.shape[:2]))
+        return self
+
+    def labels_at(self, places: Codes) -> Codes:
+        """Return the labels that have these places in the orders of the leaves.
+
+        Args:
+            places: in [0, classes), shape (trees, leaves).
+        """
+        return np.take_along_axis(self._order, places[:, :, None], axis=2)[:, :, 0]
+
+    def by_label(self, values: Array) -> Array:
+        """Return what is in the leaves' orders by the number of the label instead.
+
+        Args:
+            values: shape (trees, leaves, classes), see `leaf_counts`.
+        """
+        result = np.empty_like(values)
+        np.put_along_axis(result, self._order, values, axis=2)
+        return result
+
+    def leaf_counts(self, records: Array, labels: Codes, tree: NDArray[np.intp]) -> Codes:
+        """Return how often labels are in each leaf, shape (trees, leaves, classes): private.
+
+        Each leaf has an order of the labels of its own, random and public; see `labels_at`.
+
+        Args:
+            records: shape (n, attributes).
+            labels: codes, shape (n,).
+            tree: the one that each record is given to, shape (n,).
+        """
+        shape = (self.trees, self._trees.leaves, len(self.classes_))
+        cells = np.ravel_multi_index((tree, self._trees.leaf(records, tree), labels), shape)
+        counts = np.bincount(cells, minlength=int(np.prod(shape))).reshape(shape)
+        return np.take_along_axis(counts, self._order, axis=2)
+
+    def leaves(self, records: Array) -> NDArray[np.intp]:
+        """Return each record's leaf in every tree, shape (trees, n): private."""
+        return np.stack(
+            [
+                self._trees.leaf(records, np.full(len(records), tree, dtype=np.intp))
+                for tree in range(self.trees)
+            ]
+        )
+
+    def _predicted(self, X: ArrayLike) -> Codes:  # noqa: N803
+        """Return the label that most trees choose, the first of those that tie."""
+        if self.labels_ is None:
+            raise NotFittedError("fit the forest first")
+        votes = np.take_along_axis(self.labels_, self.leaves(self._records(X)), axis=1)
+        tally = np.stack([(votes == c).sum(axis=0) for c in range(len(self.classes_))])
+        return np.asarray(tally.argmax(axis=0), dtype=np.int64)
+
+    def _assigned(self, records: int, bits: RandomSource) -> NDArray[np.intp]:
+        """Return a tree for each record, independently: adding one leaves the others' alone."""
+        return (random_words(bits, records) % np.uint64(self.trees)).astype(np.intp)
+
+    def _records(self, X: ArrayLike) -> Array:  # noqa: N803
+        array = validation.float_array(X)
+        expected = "of shape (n, attributes), with codes of categories and finite numbers"
+        if array is None or array.ndim != 2 or array.shape[1] != len(self._domains):
+            raise PrivateValueError(expected)
+        records = array.copy()
+        for number, domain in enumerate(self._domains):
+            column = records[:, number]
+            if not np.isfinite(column).all():
+                raise PrivateValueError(expected)
+            if not isinstance(domain, int):
+                records[:, number] = np.clip(column, *domain)
+            elif not ((column == np.floor(column)) & (column >= 0) & (column < domain)).all():
+                raise PrivateValueError(expected)
+        return records
+
+
+def _checked_domain(number: int, domain: object) -> Domain:
+    name = f"domains[{number}]"
+    if isinstance(domain, int):
+        require_count(name, domain)
+        return domain
+    low, high = validation.numbers(name, domain) if _is_pair(domain) else (0.0, 0.0)
+    if not low < high:
+        raise ParameterError(name, domain, "a number of categories, or (low, high) with low < high")
+    return low, high
+
+
+def _is_pair(domain: object) -> bool:
+    return isinstance(domain, Sequence) and not isinstance(domain, str) and len(domain) == 2

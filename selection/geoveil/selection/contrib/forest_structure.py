@@ -1,0 +1,159 @@
+"""Random binary trees that know the domain and no data [FI17; SNM §7.2].
+
+Every tree is complete: all of its 2^h leaves are there, whether a record falls into them or not, as
+the set of leaves that hold records would tell which records there are. So an attribute with
+categories is not split into all of them at once, but into two random halves of what is left.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.gp.errors import ParameterError
+from geoveil.selection.base import Array
+
+Domain: TypeAlias = int | tuple[float, float]
+"""The number of categories, coded from 0; or the range of a continuous attribute. Public."""
+
+
+@dataclass(frozen=True, slots=True)
+class RandomTrees:
+    """Complete binary trees; node i has the children 2i + 1 and 2i + 2. Public.
+
+    A record goes to the second child if its value exceeds the threshold, or, for categories, if
+    `second` says so of its category.
+    """
+
+    depth: int
+    attribute: NDArray[np.intp]
+    """Shape (trees, 2^depth − 1)."""
+    threshold: Array
+    """Same shape; NaN for categories."""
+    second: NDArray[np.bool_]
+    """Shape (trees, 2^depth − 1, most categories)."""
+
+    @property
+    def trees(self) -> int:
+        """How many there are."""
+        return len(self.attribute)
+
+    @property
+    def leaves(self) -> int:
+        """2^depth, of each tree."""
+        return 1 << self.depth
+
+    def leaf(self, records: Array, tree: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return the number of the leaf, in [0, leaves), of each record in one tree.
+
+        Args:
+            records: shape (n, attributes).
+            tree: which one, shape (n,).
+        """
+        node = np.zeros(len(records), dtype=np.intp)
+        rows = np.arange(len(records))
+        most = self.second.shape[2] - 1
+        for _ in range(self.depth):
+            value = records[rows, self.attribute[tree, node]]
+            threshold = self.threshold[tree, node]
+            category = np.clip(value, 0, most).astype(np.intp)
+            other = np.where(
+                np.isnan(threshold), self.second[tree, node, category], value > threshold
+            )
+            node = 2 * node + 1 + other
+        return node - (self.leaves - 1)
+
+
+def random_trees(
+    domains: Sequence[Domain], trees: int, depth: int, generator: np.random.Generator
+) -> RandomTrees:
+    """Return trees whose nodes split a random attribute at random: in what is left of its range.
+
+    Args:
+        domains: of the attributes; at least one with more than one value.
+        trees: how many.
+        depth: h, splits on each path.
+        generator: where the structure comes from. Public.
+
+    Raises:
+        ParameterError: if no attribute can be split.
+
+    Example:
+        >>> forest = random_trees([(0.0, 1.0), 3], 4, 2, np.random.default_rng(1))
+        >>> forest.attribute.shape, forest.leaves
+        ((4, 3), 4)
+    """
+    most = max((d for d in domains if isinstance(d, int)), default=1)
+    total = len(domains)
+    low, high, there = np.zeros(total), np.zeros(total), np.zeros((total, most), dtype=bool)
+    for number, domain in enumerate(domains):
+        if isinstance(domain, int):
+            there[number, :domain] = True
+        else:
+            low[number], high[number] = domain
+    if not ((high > low) | (there.sum(axis=1) > 1)).any():
+        raise ParameterError("domains", domains, "at least one attribute of more than one value")
+    state = _Range(
+        np.broadcast_to(low, (trees, total)),
+        np.broadcast_to(high, (trees, total)),
+        np.broadcast_to(there, (trees, total, most)),
+    )
+    attributes, thresholds, seconds = [], [], []
+    for level in range(depth):
+        attribute, threshold, second, state = state.split(generator)
+        width = 1 << level
+        attributes.append(attribute.reshape(trees, width))
+        thresholds.append(threshold.reshape(trees, width))
+        seconds.append(second.reshape(trees, width, most))
+    return RandomTrees(
+        depth,
+        np.concatenate(attributes, axis=1),
+        np.concatenate(thresholds, axis=1),
+        np.concatenate(seconds, axis=1),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """What is left of every attribute at each of some nodes, of all trees one after another."""
+
+    low: Array
+    high: Array
+    there: NDArray[np.bool_]
+
+    def split(
+        self, generator: np.random.Generator
+    ) -> tuple[NDArray[np.intp], Array, NDArray[np.bool_], "_Range"]:
+        nodes = np.arange(len(self.low))
+        open_ = (self.high > self.low) | (self.there.sum(axis=2) > 1)
+        # A node with nothing left to split by has two children that hold what it holds.
+        attribute = np.where(open_, generator.random(open_.shape), -1.0).argmax(axis=1)
+        low, high = self.low[nodes, attribute], self.high[nodes, attribute]
+        threshold = np.where(high > low, low + generator.random(len(nodes)) * (high - low), np.nan)
+        there = self.there[nodes, attribute]
+        second = _random_part(there, generator)
+        first_high, second_low = self.high.copy(), self.low.copy()
+        first_there, second_there = self.there.copy(), self.there.copy()
+        continuous = ~np.isnan(threshold)
+        first_high[nodes[continuous], attribute[continuous]] = threshold[continuous]
+        second_low[nodes[continuous], attribute[continuous]] = threshold[continuous]
+        parted = ~continuous & (there.sum(axis=1) > 1)
+        first_there[nodes[parted], attribute[parted]] &= ~second[parted]
+        second_there[nodes[parted], attribute[parted]] &= second[parted]
+        children = _Range(
+            np.stack([self.low, second_low], axis=1).reshape(-1, *self.low.shape[1:]),
+            np.stack([first_high, self.high], axis=1).reshape(-1, *self.high.shape[1:]),
+            np.stack([first_there, second_there], axis=1).reshape(-1, *self.there.shape[1:]),
+        )
+        return attribute, threshold, second, children
+
+
+def _random_part(there: NDArray[np.bool_], generator: np.random.Generator) -> NDArray[np.bool_]:
+    """Return a random half of the categories that are there, neither none nor all of them."""
+    score = np.where(there, generator.random(there.shape), np.inf)
+    rank = score.argsort(axis=1).argsort(axis=1)
+    left = there.sum(axis=1)
+    size = 1 + np.floor(generator.random(len(there)) * np.maximum(left - 1, 1))
+    return np.asarray(there & (rank < size[:, None]))

@@ -1,0 +1,178 @@
+"""Influential nodes of a private graph: scores and their sensitivities [LD §5.1].
+
+Neighbouring graphs differ in one edge. The egocentric betweenness of a node of degree d then moves
+by at most max(d(d−1)/4, d) [LD Lemma 5.2], and
+    δ(G, t, v) = max((d + t)(d + t − 1)/4, d + t)
+is an admissible bound of how far t + 1 changes are felt [LD Lemma 5.4].
+
+A degree bound D is a promise about every graph that could have been there, not a fact about the one
+that is. The largest degree of the private graph is no such bound: with Δ from it [LD §6.1], ε
+means nothing. D = n − 1 needs no promise. δ needs none either, as long as nothing is shifted.
+
+[LD Definition 4.3] shifts by s → ∞, and then the dampened score of v is, but for what all nodes
+have in common, (u_v − h(d))/Δ with h(d) = Σ_t (Δ − δ(t))₊: a utility u_v − h(d) of sensitivity Δ.
+Its exponential mechanism is shifted local dampening; permute-and-flip does the same with less
+noise. h is so steep that u hardly matters: what is ranked are the degrees, nearly, each edge
+counting 1 − δ/Δ. Degrees themselves do that without D, and they are monotone: half the noise.
+"""
+
+from fractions import Fraction
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from geoveil.gp.errors import ParameterError, PrivateValueError
+from geoveil.gp.privacy.rounding import require_count, round_up
+from geoveil.selection.contrib.betweenness import Graph, egocentric_betweenness
+from geoveil.selection.scores import LocalUtilities, SmoothUtilities, Utilities
+
+Array: TypeAlias = NDArray[np.float64]
+Integers: TypeAlias = NDArray[np.int64]
+
+_ROUNDING = Fraction(1, 10**9)
+"""More, relative to Δ, than float64 loses in sums of up to 2^53 Δ/10^9."""
+_COVER = 1 + float(_ROUNDING)
+_MOST_BOUND = 200_000
+"""Largest degree bound for which Σ_t Δ stays exact."""
+
+
+def sensitivity_at(degrees: ArrayLike, changes: int) -> Array:
+    """Return δ(G, t, v) for nodes of these degrees, any shape.
+
+    Args:
+        degrees: d ≥ 0.
+        changes: t ≥ 0.
+
+    Example:
+        >>> sensitivity_at([0, 2, 9], 0).tolist()
+        [0.0, 2.0, 18.0]
+    """
+    d = np.asarray(degrees, dtype=np.float64) + changes
+    return np.maximum(d * (d - 1) / 4, d)
+
+
+def global_sensitivity(degree_bound: int) -> float:
+    """Return Δ = max(D(D−1)/4, D).
+
+    Raises:
+        ParameterError: if the bound is no integer from 1 to 200,000.
+
+    Example:
+        >>> global_sensitivity(9458)
+        22361076.5
+    """
+    require_count("degree_bound", degree_bound)
+    if degree_bound > _MOST_BOUND:
+        raise ParameterError("degree_bound", degree_bound, f"at most {_MOST_BOUND:,}")
+    return float(sensitivity_at(degree_bound, 0))
+
+
+def safe_sensitivity(degree_bound: int) -> float:
+    """Return Δ and a little more, which covers the rounding of the scores."""
+    return round_up(Fraction(global_sensitivity(degree_bound)) * (1 + _ROUNDING))
+
+
+class Influence:
+    """What selection may know of the nodes of one graph. All but n and D is private.
+
+    Args:
+        graph: the graph.
+        degree_bound: D, which no graph that could have been there exceeds; n − 1 by default, or 1
+            for a sole node.
+
+    Raises:
+        ParameterError: if the bound is out of range.
+        PrivateValueError: if the graph exceeds it.
+
+    Example:
+        >>> known = Influence(Graph(4, [(0, 1), (0, 2), (0, 3)]))
+        >>> known
+        Influence(4 nodes, degree_bound=3, edges not shown)
+        >>> known.betweenness.tolist()
+        [3.0, 0.0, 0.0, 0.0]
+    """
+
+    def __init__(self, graph: Graph, degree_bound: int | None = None) -> None:
+        bound = max(graph.nodes - 1, 1) if degree_bound is None else degree_bound
+        self.sensitivity = global_sensitivity(bound)
+        self.degree_bound = bound
+        self.outcomes = graph.nodes
+        self.degrees = graph.degrees
+        if self.degrees.max() > bound:
+            raise PrivateValueError(f"a graph without a node of degree above {bound}")
+        self._graph = graph
+
+    @cached_property
+    def betweenness(self) -> Array:
+        """The egocentric betweenness of every node, shape (n,). Private."""
+        return egocentric_betweenness(self._graph)
+
+    @cached_property
+    def shifted(self) -> Array:
+        """Return u − h(d), shape (n,), of sensitivity Δ: shifted dampening times Δ. Private."""
+        return self.betweenness - shift(self.degrees, self.degree_bound)
+
+    def as_betweenness(self, among: Integers) -> Utilities:
+        """Return the betweenness of some nodes."""
+        return Utilities(self.betweenness[among])
+
+    def as_shifted(self, among: Integers) -> Utilities:
+        """Return the shifted, dampened betweenness of some nodes, in units of Δ."""
+        return Utilities(self.shifted[among])
+
+    def as_degrees(self, among: Integers) -> Utilities:
+        """Return the degrees of some nodes: an edge more raises two of them by one."""
+        return Utilities(self.degrees[among])
+
+    def as_local(self, among: Integers) -> LocalUtilities:
+        """Return the betweenness of some nodes with its admissible sensitivities."""
+        degrees = self.degrees[among]
+        return LocalUtilities(
+            self.betweenness[among], lambda t: _COVER * sensitivity_at(degrees, t)
+        )
+
+    def as_smooth(self, among: Integers, beta: float) -> SmoothUtilities:
+        """Return the betweenness of some nodes, and S = max_t e^{−βt} max_v δ(G, t, v).
+
+        The largest degree of all nodes counts, whichever are still to be chosen from.
+
+        Args:
+            among: the nodes.
+            beta: β > 0.
+
+        Raises:
+            ParameterError: if beta is out of range.
+        """
+        bound = smooth_sensitivity(int(self.degrees.max()), self.degree_bound, beta)
+        return SmoothUtilities(self.betweenness[among], _COVER * bound, beta=beta)
+
+    def __repr__(self) -> str:
+        return (
+            f"Influence({self.outcomes} nodes, degree_bound={self.degree_bound}, edges not shown)"
+        )
+
+
+def smooth_sensitivity(degree: int, degree_bound: int, beta: float) -> float:
+    """Return max_t e^{−βt} δ(t) for the largest degree of a graph, t up to the bound.
+
+    Args:
+        degree: the largest degree, at most the bound. Private.
+        degree_bound: D.
+        beta: β ≥ 0.
+
+    Example:
+        >>> round(smooth_sensitivity(10, 1000, 0.5), 6), smooth_sensitivity(10, 1000, 0.0)
+        (22.5, 249750.0)
+    """
+    changes = np.arange(degree_bound - degree + 1)
+    reach = np.exp(-beta * changes) * sensitivity_at(degree + changes, 0)
+    return float(reach.max())
+
+
+def shift(degrees: Integers, degree_bound: int) -> Array:
+    """Return h(d) = Σ_{t ≥ 0} (Δ − δ(t))₊, exactly, for degrees up to the bound D, any shape."""
+    ladder = sensitivity_at(np.arange(degree_bound + 1), 0)
+    missing = ladder[-1] - ladder
+    return np.cumsum(missing[::-1])[::-1][degrees]

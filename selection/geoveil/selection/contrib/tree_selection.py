@@ -1,0 +1,177 @@
+"""The mechanisms by which a tree chooses the attribute to split by."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from geoveil.gp import validation
+from geoveil.gp.exact.bits import RandomSource
+from geoveil.selection.base import Array, ScoresLike, SelectionMechanism
+from geoveil.selection.contrib.gain import CRITERIA, CriterionName, NodeCounts
+from geoveil.selection.contrib.gain_local import (
+    gain_sensitivities,
+    gain_sensitivity_rows,
+)
+from geoveil.selection.contrib.gain_margin import count_margin, indicator_utilities
+from geoveil.selection.exponential import ExponentialMechanism
+from geoveil.selection.local_dampening import LocalDampening
+from geoveil.selection.permute_and_flip import PermuteAndFlip
+from geoveil.selection.scores import LocalUtilities
+from geoveil.selection.smooth_noisy_max import SmoothNoisyMax
+from geoveil.selection.stability import StabilityMechanism
+
+SplitName: TypeAlias = Literal[
+    "exponential",
+    "local_dampening",
+    "local_dampening_replaced",
+    "permute_and_flip",
+    "shifted_local_dampening",
+    "smooth_noisy_max",
+    "stability",
+]
+
+REACH = 4096
+"""Changes after which shifted local dampening takes the global sensitivity."""
+_ROUNDED = 1 + 2.0**-30
+"""More than summing that many sensitivities can be rounded by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Splitter:
+    """A mechanism, and the scores that it is to be given at a node.
+
+    Args:
+        mechanism: selects among a node's attributes.
+        scores: of a node's attributes, in the order of its counts.
+    """
+
+    mechanism: SelectionMechanism
+    scores: Callable[[NodeCounts], ScoresLike]
+
+    def probabilities(self, node: NodeCounts) -> Array:
+        """Return the probability of each attribute, shape (attributes,): private."""
+        return self.mechanism.probabilities(self.scores(node))
+
+    def select(self, node: NodeCounts, source: RandomSource) -> int:
+        """Return the position of one attribute among those of the node."""
+        return self.mechanism.select(self.scores(node), source)
+
+
+def splitter(
+    mechanism: SplitName,
+    criterion: CriterionName | None,
+    epsilon: float,
+    *,
+    attributes: int,
+    most_records: int,
+) -> Splitter:
+    """Return how to choose an attribute at one node.
+
+    Args:
+        mechanism: one of `SPLITTERS`.
+        criterion: what makes a good split, or None for the first that the mechanism can use.
+        epsilon: ε > 0, nats, of one choice.
+        attributes: the most that there are to choose from.
+        most_records: the public bound on records that `gain_sensitivity` takes.
+
+    Raises:
+        ParameterError: if an argument is out of range, or the criterion not for this mechanism.
+
+    Example:
+        >>> table = np.array([[9, 1], [0, 9], [5, 5], [4, 5]])
+        >>> node = NodeCounts(table=table, starts=np.array([0, 2]), most_records=100)
+        >>> stable = splitter("stability", None, 1.0, attributes=2, most_records=100)
+        >>> stable.probabilities(node).round(4).tolist()
+        [0.9999, 0.0001]
+    """
+    build, permitted = SPLITTERS[validation.choice("mechanism", mechanism, SPLITTERS)]
+    name = permitted[0] if criterion is None else criterion
+    validation.choice("criterion", name, permitted)
+    return build(name, epsilon, attributes, most_records)
+
+
+def shifted_gain(node: NodeCounts, sensitivity: float, reach: int = REACH) -> Array:
+    """Return u_A − Σ_t (Δ − δ(x, t, A)) for `information_gain`: Δ times shifted dampening.
+
+    Between neighbours it moves by at most Δ, as δ(y, t + 1) ≥ δ(x, t) makes the sum move by at most
+    Δ − δ(x, 0): so shifted local dampening is the exponential mechanism on it [LD Def. 4.3].
+
+    Args:
+        node: counts.
+        sensitivity: Δ > 0, bits.
+        reach: the sum ends there: from then on δ is Δ, which is admissible.
+    """
+    delta = np.minimum(gain_sensitivity_rows(node)(0, reach), sensitivity)
+    values = CRITERIA["information_gain"].values(node)
+    return np.asarray(values - (sensitivity - delta).sum(axis=0))
+
+
+def _exponential(name: str, epsilon: float, attributes: int, most_records: int) -> Splitter:
+    sensitivity = CRITERIA[name].sensitivity(most_records)
+    return Splitter(
+        ExponentialMechanism(epsilon, sensitivity, monotone=True), CRITERIA[name].values
+    )
+
+
+def _permute_and_flip(name: str, epsilon: float, attributes: int, most_records: int) -> Splitter:
+    sensitivity = CRITERIA[name].sensitivity(most_records)
+    return Splitter(PermuteAndFlip(epsilon, sensitivity, monotone=True), CRITERIA[name].values)
+
+
+def _local_dampening(
+    name: str, epsilon: float, attributes: int, most_records: int, *, replace: bool = False
+) -> Splitter:
+    def scores(node: NodeCounts) -> LocalUtilities:
+        return LocalUtilities(CRITERIA[name].values(node), gain_sensitivities(node))
+
+    sensitivity = CRITERIA[name].sensitivity(most_records)
+    return Splitter(LocalDampening(epsilon, sensitivity, replace=replace), scores)
+
+
+def _shifted(name: str, epsilon: float, attributes: int, most_records: int) -> Splitter:
+    sensitivity = CRITERIA[name].sensitivity(most_records)
+
+    def scores(node: NodeCounts) -> Array:
+        return shifted_gain(node, sensitivity)
+
+    return Splitter(ExponentialMechanism(epsilon, sensitivity * _ROUNDED), scores)
+
+
+def _stability(name: str, epsilon: float, attributes: int, most_records: int) -> Splitter:
+    def scores(node: NodeCounts) -> ScoresLike:
+        return count_margin(CRITERIA[name].values(node))
+
+    return Splitter(StabilityMechanism(epsilon), scores)
+
+
+def _smooth(name: str, epsilon: float, attributes: int, most_records: int) -> Splitter:
+    mechanism = SmoothNoisyMax(epsilon, max(attributes, 2))
+
+    def scores(node: NodeCounts) -> ScoresLike:
+        return indicator_utilities(count_margin(CRITERIA[name].values(node)), mechanism.beta)
+
+    return Splitter(mechanism, scores)
+
+
+_Build: TypeAlias = Callable[[str, float, int, int], Splitter]
+_ANY = ("max_operator", "information_gain", "gini")
+
+SPLITTERS: Mapping[str, tuple[_Build, Sequence[str]]] = MappingProxyType(
+    {
+        "exponential": (_exponential, _ANY),
+        "local_dampening": (_local_dampening, ("information_gain",)),
+        "local_dampening_replaced": (
+            partial(_local_dampening, replace=True),
+            ("information_gain",),
+        ),
+        "permute_and_flip": (_permute_and_flip, _ANY),
+        "shifted_local_dampening": (_shifted, ("information_gain",)),
+        "smooth_noisy_max": (_smooth, ("max_operator",)),
+        "stability": (_stability, ("max_operator",)),
+    }
+)
+"""How each mechanism is set up, and the criteria that it can use, its default first."""

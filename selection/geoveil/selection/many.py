@@ -1,0 +1,218 @@
+"""Exact draws by arrays: float64 decides nearly all of them, balls the rest.
+
+A word w stands for a uniform number U in [w, w + 1]/2^64. What a vectorised comparison with proven
+margins leaves open goes on as it would in balls from the start: with the same leading bits, and
+more of them. So every draw has exactly the ideal distribution, and none depends on another.
+
+The work does not depend on the scores: as many bits are drawn and as many numbers compared wherever
+the scores lie. The exception is what is left open, with a probability that is stated where it is.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.gp.arithmetic import Real
+from geoveil.gp.exact.bits import LazyUniform, RandomSource
+from geoveil.selection.draw import weighted_index
+
+Array = NDArray[np.float64]
+Words = NDArray[np.uint64]
+Indices = NDArray[np.int64]
+
+Enclosure: TypeAlias = Callable[[Words], tuple[Array, Array]]
+"""Encloses noise given two words of each U, shape (..., 2); see `uniform`."""
+Decide: TypeAlias = Callable[[Sequence[int], Sequence[LazyUniform]], int]
+"""Finds, in balls, which of several outcomes won, given their uniform numbers; a place in them."""
+
+_WORD = 64
+_CHUNK = 512
+"""Words that a source is asked for at a time."""
+_SLACK = 2.0**-48
+"""Relative: more than a few operations of float64 lose."""
+_NOISE_SLACK = 2.0**-40
+_SUM_BITS = 61
+_LEAST_EXPONENT = 700.0
+"""e^−700 is a normal double still."""
+_FARTHEST = 1e300
+_BLOCK = 1 << 20
+"""Words that are handled together."""
+
+
+def random_words(source: RandomSource, count: int) -> Words:
+    """Return independent uniform integers in [0, 2^64), shape (count,).
+
+    Example:
+        >>> from geoveil.gp import SeededSource
+        >>> random_words(SeededSource(1), 3).shape
+        (3,)
+    """
+    parts = []
+    for start in range(0, count, _CHUNK):
+        size = min(_CHUNK, count - start)
+        parts.append(source.bits(_WORD * size).to_bytes(_WORD // 8 * size, "big"))
+    return np.frombuffer(b"".join(parts), dtype=">u8").astype(np.uint64)
+
+
+class Continued(LazyUniform):
+    """A uniform number whose first words are known already."""
+
+    def __init__(self, source: RandomSource, words: Sequence[int]) -> None:
+        self._source = source
+        self.count = _WORD * len(words)
+        self.numerator = int.from_bytes(b"".join(word.to_bytes(_WORD // 8) for word in words))
+
+
+def widened(z: Array) -> tuple[Array, Array]:
+    """Return bounds of noise that float64 finds within 2^-40 (1 + |z|)."""
+    slack = _NOISE_SLACK * (1 + np.abs(z))
+    return z - slack, z + slack
+
+
+def uniform(words: Words) -> Array:
+    """Return U by two words each, within 2^-50 of itself; 1 − U by the words' complement.
+
+    Args:
+        words: shape (..., 2), the leading one neither 0 nor the largest.
+    """
+    parts = words.astype(np.float64)
+    return np.asarray((parts[..., 0] + (parts[..., 1] + 0.5) * 2.0**-_WORD) * 2.0**-_WORD)
+
+
+def unknown(words: Words) -> tuple[Array, Array]:
+    """Return bounds that leave everything open: all outcomes are compared in balls."""
+    return np.full(words.shape[:-1], -np.inf), np.full(words.shape[:-1], np.inf)
+
+
+def exponential_bounds(least: Array, most: Array) -> tuple[Array, Array]:
+    """Return bounds of e^−x for x between `least` ≥ 0 and `most`, however far."""
+    # Never so far that the exponential underflows, which takes longer.
+    low, high = (np.exp(-np.minimum(x, _LEAST_EXPONENT)) for x in (most, least))
+    return np.where(most < _LEAST_EXPONENT, low * (1 - _SLACK), 0.0), high * (1 + _SLACK)
+
+
+def weighted_indices(
+    size: int,
+    bounds: tuple[Array, Array],
+    weights: Callable[[], Sequence[Real]],
+    source: RandomSource,
+) -> Indices:
+    """Return `size` indices, shape (size,), each as `draw.weighted_index` draws one.
+
+    Each takes 64 bits. More bits and balls follow where the bounds leave two outcomes possible: for
+    bounds as narrow as doubles with a probability of about m (m + 2^13)/2^61.
+
+    Args:
+        size: ≥ 1.
+        bounds: below and above the weights, shapes (m,), in any common unit; not all above are 0.
+        weights: see `draw.weighted_index`.
+        source: random bits.
+
+    Example:
+        >>> from geoveil.gp import SeededSource
+        >>> from flint import arb
+        >>> known = np.array([0.0, 1.0])
+        >>> weighted_indices(4, (known, known), lambda: [arb(0), arb(1)], SeededSource(1)).tolist()
+        [1, 1, 1, 1]
+    """
+    drawn = random_words(source, size)
+    low, high = bounds
+    unit = 2.0**_SUM_BITS / high.sum()
+    # Integers, whose sums are exact.
+    below = np.cumsum(np.floor(low * unit * (1 - _SLACK)).astype(np.int64))
+    above = np.cumsum(np.ceil(high * unit * (1 + _SLACK)).astype(np.int64))
+    share = drawn.astype(np.float64) * 2.0**-_WORD
+    least = np.floor(share * (below[-1] * (1 - _SLACK))).astype(np.int64)
+    most = np.ceil((share + 2.0**-_WORD) * (above[-1] * (1 + _SLACK))).astype(np.int64)
+    # All sums before the index are at most U times the sum of all.
+    index: Indices = np.searchsorted(above, least, side="right").astype(np.int64)
+    for place in np.flatnonzero(most >= below[index]).tolist():
+        index[place] = weighted_index(Continued(source, [int(drawn[place])]), weights)
+    return index
+
+
+def noisy_argmax(
+    size: int,
+    gaps: Array,
+    noise: Enclosure,
+    decide: Decide,
+    source: RandomSource,
+    *,
+    least: int = 1,
+) -> Indices:
+    """Return `size` draws, shape (size,), of the argmax of −gap + Z, Z i.i.d.
+
+    Each takes 128 bits an outcome. `decide` is asked where several outcomes are left possible.
+
+    Args:
+        size: ≥ 1.
+        gaps: ≥ 0, in units of the noise, each within 2^-49 of itself; shape (m,).
+        noise: encloses Z.
+        decide: see `Decide`.
+        source: random bits.
+        least: how many outcomes are left at least, if there are as many: `decide` is then asked
+            about so many, unless the noise leaves more of them close.
+    """
+    if len(gaps) <= least:
+        noise = unknown
+    results = []
+    for words, low, high in contests(size, gaps, noise, source):
+        possible = contenders(low, high, least=least)
+        result = low.argmax(axis=1)
+        for row in np.flatnonzero(possible.sum(axis=1) > 1).tolist():
+            places = np.flatnonzero(possible[row]).tolist()
+            result[row] = places[decide(places, uniforms(source, words[row], places))]
+        results.append(result)
+    return np.concatenate(results).astype(np.int64)
+
+
+def contests(
+    size: int, gaps: Array, noise: Enclosure, source: RandomSource
+) -> Iterator[tuple[Words, Array, Array]]:
+    """Yield draws by blocks: their words, (n, m, 2), and bounds of −gap + Z, (n, m) each."""
+    outcomes = len(gaps)
+    # Farther behind than any noise of 128 bits reaches.
+    behind = np.minimum(gaps, _FARTHEST)
+    step = max(1, _BLOCK // outcomes)
+    for start in range(0, size, step):
+        rows = min(step, size - start)
+        words = random_words(source, 2 * rows * outcomes).reshape(rows, outcomes, 2)
+        low, high = noise(words)
+        low -= behind * (1 + _SLACK)
+        high -= behind * (1 - _SLACK)
+        slack = _SLACK * (np.abs(low) + np.abs(high))
+        # The ends of (0, 1), of which 128 bits say little: one draw in 2^60.
+        unknown = (words[..., 0] + np.uint64(1)) <= 1
+        yield (
+            words,
+            np.where(unknown, -np.inf, low - slack),
+            np.where(unknown, np.inf, high + slack),
+        )
+
+
+def contenders(low: Array, high: Array, *, places: int = 1, least: int = 1) -> NDArray[np.bool_]:
+    """Return which numbers of each row may be among its `places` largest, shape (n, m).
+
+    Args:
+        low: lower bounds, shape (n, m).
+        high: upper bounds.
+        places: at most m.
+        least: mark at least so many, the ones of the largest bounds, if there are as many.
+    """
+    # The `places`-th largest of the lower bounds.
+    floor = low.max(axis=1, keepdims=True)
+    if places > 1:
+        floor = np.partition(low, -places, axis=1)[:, -places, None]
+    possible = np.asarray(high >= floor)
+    if least > 1:
+        most = min(least, high.shape[1])
+        top = np.argpartition(high, -most, axis=1)[:, -most:]
+        np.put_along_axis(possible, top, True, axis=1)
+    return possible
+
+
+def uniforms(source: RandomSource, words: Words, places: Sequence[int]) -> list[LazyUniform]:
+    """Return the uniform numbers of some outcomes of a draw, given its words, (m, 2)."""
+    return [Continued(source, words[place].tolist()) for place in places]

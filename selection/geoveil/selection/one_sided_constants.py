@@ -1,0 +1,75 @@
+"""L and c of the positive half of a symmetric noise, certified in ball arithmetic.
+
+Z is symmetric with a density that does not rise on the positive side; f, F̄ and F are those of |Z|,
+and ν is the supremum of t f/F̄.
+"""
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import TypeAlias
+
+from flint import arb
+
+from geoveil.gp.exact.ball import BALL, working_precision
+from geoveil.gp.noise.inversion import InvertedNoise
+from geoveil.gp.privacy.rounding import BITS, upper
+from geoveil.selection.one_sided_supremum import TOLERANCE, supremum
+
+Score: TypeAlias = Callable[[arb, arb], arb]
+"""Encloses ψ = −(ln f)' over the interval between two points ≥ 0."""
+
+
+class _Enclosure:
+    """f, F̄ and F over an interval of t, from its ends: all of them are monotone."""
+
+    def __init__(self, whole: InvertedNoise, score: Score, low: arb, high: arb) -> None:
+        self.score = score(low, high)
+        self.density = 2 * whole.ball_density(low).union(whole.ball_density(high))
+        self.survival = 2 * whole.ball_tail(low).union(whole.ball_tail(high))
+        self.cdf = 2 * whole.ball_center(low).union(whole.ball_center(high))
+
+    @property
+    def minus_log_cdf(self) -> arb:
+        """−ln F, from whichever of F and F̄ is the smaller."""
+        return -self.cdf.log() if self.cdf < 0.5 else -(-self.survival).log1p()
+
+
+def hazard_bound(whole: InvertedNoise, score: Score) -> Fraction:
+    """Return L: beyond T = ν/f(0) the hazard is below ν/T, hence below what it is at 0."""
+    with working_precision(BITS):
+        at_zero = 2 * whole.ball_density(arb(0))
+        end = (BALL.constant(whole.tail_exponent) / at_zero).upper()
+        floor = at_zero.lower()
+
+    def log_hazard(low: arb, high: arb) -> tuple[arb, arb]:
+        at = _Enclosure(whole, score, low, high)
+        hazard = at.density / at.survival
+        return hazard.log(), hazard - at.score
+
+    return supremum(log_hazard, arb(0), end, floor)
+
+
+def dilation_bound(whole: InvertedNoise, score: Score) -> Fraction:
+    """Return c, from a bisection in ln t between two ends beyond which it is known.
+
+    F ≥ t f, as f does not rise; so where −ln F ≥ 1/ν the quotient is below ν. In the tail it is
+    at most ν/F, because −ln F ≥ F̄.
+    """
+    with working_precision(BITS):
+        nu = BALL.constant(whole.tail_exponent)
+        low, high = arb(1), arb(1)
+        while not -(-(2 * whole.ball_tail(low))).log1p() * nu > 1:
+            low = low / 2
+        while not whole.ball_tail(high) < TOLERANCE / 8:
+            high = high * 2
+        beyond = nu / (2 * whole.ball_center(high))
+        begin, end = low.log().mid() - TOLERANCE, high.log().mid() + TOLERANCE
+
+    def log_quotient(low: arb, high: arb) -> tuple[arb, arb]:
+        t = low.exp(), high.exp()
+        at = _Enclosure(whole, score, *t)
+        between = t[0].union(t[1])
+        ratio, depth = between * at.density / at.cdf, at.minus_log_cdf
+        return (ratio / depth).log(), 1 - between * at.score - ratio + ratio / depth
+
+    return max(supremum(log_quotient, begin, end, nu), upper(beyond))

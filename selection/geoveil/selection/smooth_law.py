@@ -1,0 +1,125 @@
+"""What the argmax of noisy utilities asks of its noise, one-sided or two-sided."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from geoveil.gp.arithmetic import Real
+from geoveil.gp.exact.ball import BALL
+from geoveil.gp.exact.bits import LazyUniform
+from geoveil.gp.noise.base import Array, Noise
+from geoveil.selection.draw import ball
+from geoveil.selection.laplace_log_normal import LaplaceLogNormal
+from geoveil.selection.many import Enclosure, Words, uniform, unknown, widened
+from geoveil.selection.one_sided import OneSidedNoise
+from geoveil.selection.tail_table import tail_table
+
+_Vectorised: TypeAlias = Callable[[Array], Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """The distribution of a real noise variable, on the whole line.
+
+    Attributes:
+        logpdf: log density.
+        log_cdf: log P[Z ≤ z].
+        survival: P[Z > z].
+        ball_noise: encloses Z as a function of a uniform number.
+        enclosure: the same in float64, if it rises with the uniform number.
+        close: how many of the largest noisy utilities the enclosure may leave close; they are
+            compared in balls.
+        nonnegative: whether Z ≥ 0.
+        knees: where the density is not smooth, apart from 0.
+    """
+
+    logpdf: _Vectorised
+    log_cdf: _Vectorised
+    survival: _Vectorised
+    ball_noise: Callable[[LazyUniform], Real]
+    enclosure: Enclosure
+    close: int
+    nonnegative: bool
+    knees: tuple[float, ...]
+
+    def most(self, gaps: Array) -> Array:
+        """Return a bound of the probability that −gap + Z exceeds another Z: one of them is large.
+
+        Example:
+            >>> from geoveil.gp.noise import Laplace
+            >>> two_sided_law(Laplace()).most(np.array([0.0, 2.0])).round(4).tolist()
+            [1.0, 0.3679]
+        """
+        if self.nonnegative:
+            return self.survival(gaps)
+        return np.asarray(2 * self.survival(gaps / 2))
+
+
+def one_sided_law(noise: OneSidedNoise) -> Law:
+    """Return the law of noise that is never negative."""
+    magnitude = noise.certified_magnitude
+
+    def enclosure(words: Words) -> tuple[Array, Array]:
+        tail = uniform(~words)
+        if magnitude is None:
+            return tail_table(noise, 1.0).enclose(tail)
+        return widened(magnitude(tail))
+
+    return Law(
+        noise.logpdf,
+        noise.log_cdf,
+        noise.survival,
+        by_quantile(lambda p: noise.quantile(p, BALL)),
+        enclosure,
+        _CLOSE if magnitude is None else 1,
+        nonnegative=True,
+        knees=noise.knees,
+    )
+
+
+def two_sided_law(noise: Noise) -> Law:
+    """Return the law of symmetric noise."""
+
+    def log_cdf(z: Array) -> Array:
+        tail = noise.survival(np.abs(z))
+        with np.errstate(divide="ignore"):  # a tail below the least double
+            return np.where(z > 0, np.log1p(-tail), np.log(tail))
+
+    def tabulated(words: Words) -> tuple[Array, Array]:
+        u, t = uniform(words), uniform(~words)
+        low, high = tail_table(noise, 0.5).enclose(np.minimum(u, t))
+        left = u < t
+        return np.where(left, -high, low), np.where(left, -low, high)
+
+    draw: Callable[[LazyUniform], Real]
+    enclosure: Enclosure
+    if isinstance(noise, LaplaceLogNormal):
+        draw, enclosure = noise.ball_noise, unknown
+    else:
+        draw, enclosure = by_quantile(lambda p: noise.quantile(p, BALL)), tabulated
+    return Law(
+        noise.logpdf,
+        log_cdf,
+        lambda z: noise.cdf(-np.asarray(z)),
+        draw,
+        enclosure,
+        _CLOSE,
+        nonnegative=False,
+        knees=(),
+    )
+
+
+def by_quantile(quantile: Callable[[Real], Real]) -> Callable[[LazyUniform], Real]:
+    """Return Z as a function of a uniform number, given its quantile in balls."""
+    return lambda drawn: quantile(ball(drawn))
+
+
+_CLOSE = 4
+"""A table leaves more noisy utilities than this possible winners about once in 10^5 draws."""
+FARTHEST_GAP = 1e100
+"""Gaps, in units of the noise, beyond which an outcome counts as so far behind, not farther."""
+LOG_LEAST = math.log(1e-280)
+"""Probabilities below e^this are not resolved."""

@@ -1,0 +1,174 @@
+"""Many questions: batches against single plans, errors against draws, the crossover."""
+
+import math
+
+import numpy as np
+import pytest
+
+from geoveil.analyst.planner import (
+    HardThreshold,
+    LogNormalPrior,
+    SamplePrior,
+    compare_allocations,
+    plan,
+)
+from geoveil.analyst.planner.allocation import ALLOCATIONS
+from geoveil.analyst.planner.batch import batched
+from geoveil.analyst.planner.question import as_question
+from geoveil.gp import (
+    DebiasedLaplace,
+    GaussianKernel,
+    GeoPrivacy,
+    ParameterError,
+    PlanarLaplace,
+    Threshold,
+    UnsupportedError,
+)
+
+UNIT = GeoPrivacy(1.0, per=1.0)
+PLACES = SamplePrior(np.random.default_rng(9).normal(scale=4.0, size=(300, 2)))
+GRID = [GaussianKernel((float(x), float(y)), 2.0) for x in (-4, 0, 4) for y in (-4, 0, 4)]
+
+
+@pytest.mark.parametrize(
+    "kind", ["DebiasedLaplace", "LipschitzMechanism", "RadialLaplace", "PlanarLaplace"]
+)
+@pytest.mark.parametrize(
+    ("queries", "prior"),
+    [
+        (GRID, PLACES),
+        ([Threshold(float(t), 3.0, "smoothstep") for t in range(4, 12)], LogNormalPrior(2.0, 0.5)),
+    ],
+    ids=["kernels", "thresholds"],
+)
+def test_a_batch_predicts_what_plans_do(kind, queries, prior):
+    batch = batched([as_question(q) for q in queries], UNIT, prior, 1_000)
+    name, found = batch.best((kind,), UNIT, lambda p: p.expected_error(1_000))
+    assert name == kind
+    for query, prediction in zip(queries, found, strict=True):
+        single = plan(query, UNIT, prior, 1_000, kinds=(kind,)).choice.prediction
+        assert prediction.noise == pytest.approx(single.noise, rel=2e-3, abs=1e-9)
+        assert prediction.varied == pytest.approx(single.varied, rel=2e-3, abs=1e-9)
+        assert prediction.bias == pytest.approx(single.bias, rel=1e-2, abs=1e-6)
+
+
+def test_points_that_are_gathered_keep_their_means(monkeypatch):
+    monkeypatch.setattr("geoveil.analyst.planner.batch._PAIRS", 1)
+    asked = [as_question(q) for q in GRID]
+    gathered = batched(asked, UNIT, PLACES, 10)
+    monkeypatch.undo()
+    exact = batched(asked, UNIT, PLACES, 10)
+    errors = [b.best(("DebiasedLaplace",), UNIT, lambda p: p.noise)[1] for b in (gathered, exact)]
+    for a, b in zip(*errors, strict=True):
+        assert a.noise == pytest.approx(b.noise, rel=0.01)
+
+
+@pytest.mark.deep
+def test_perturbed_points_and_a_partition_against_draws():
+    """300 people, 9 kernels, 3,000 repetitions: the ASE of both within 5 %."""
+    found = compare_allocations(GRID, UNIT, PLACES, 300)
+    points, _ = PLACES.nodes()
+    truth = np.array([q.value(points).mean() for q in GRID])
+    rng = np.random.default_rng(10)
+    mechanism = PlanarLaplace(UNIT, 2)
+    estimators = [mechanism.estimator(q, debias=True) for q in GRID]
+    by_points, by_parts = [], []
+    for _ in range(3_000):
+        noisy = mechanism.simulate(points, rng)
+        by_points.append(sum((e.value(noisy).mean() - t) ** 2 for e, t in zip(
+            estimators, truth, strict=True)))  # fmt: skip
+        who = rng.integers(len(GRID), size=len(points))
+        reports = [DebiasedLaplace(q, UNIT).simulate(points[who == i], rng).mean()
+                   for i, q in enumerate(GRID)]  # fmt: skip
+        by_parts.append(float(np.square(np.array(reports) - truth).sum()))
+    assert found["points"].total_error == pytest.approx(np.mean(by_points), rel=0.05)
+    batch = batched([as_question(q) for q in GRID], UNIT, PLACES, 300)
+    _, parts = batch.best(("DebiasedLaplace",), UNIT, lambda p: p.partitioned(300, 9))
+    predicted = math.fsum(p.partitioned(300, 9) for p in parts)
+    assert predicted == pytest.approx(np.mean(by_parts), rel=0.05)
+
+
+def test_privacy_in_all_is_equal_but_for_repeat():
+    found = compare_allocations(GRID, UNIT, PLACES, 5_000)
+    assert {row.allocation for row in found.rows} == set(ALLOCATIONS)
+    for row in found.rows:
+        expected = UNIT.repeated(9) if row.allocation == "repeat" else UNIT
+        assert row.in_all == expected
+    assert found.rows[-1].allocation == "repeat"
+    assert found.choice.total_error == min(row.total_error for row in found.rows[:-1])
+
+
+def test_the_crossover_is_where_the_errors_cross():
+    """Oracle: the comparison itself, at m kernels at one and the same place."""
+    n, wide = 20_000, GaussianKernel((0.0, 0.0), 0.5)
+    crossing = compare_allocations([wide], UNIT, PLACES, n).crossover
+    assert crossing > 2
+    for m, better in ((crossing - 1, "partition"), (crossing, "points")):
+        rows = compare_allocations([wide] * m, UNIT, PLACES, n)
+        first, second = rows["points"].total_error, rows["partition"].total_error
+        assert ("points" if first <= second else "partition") == better
+
+
+def test_hard_thresholds_are_planned_one_by_one():
+    prior = SamplePrior(np.random.default_rng(3).lognormal(2.0, 0.5, 2_000))
+    questions = [HardThreshold(t) for t in (6.0, 9.0)]
+    found = compare_allocations(questions, UNIT, prior, 10_000)
+    assert found.choice.allocation == "points"
+    assert len(found["partition"].predictions) == 2
+    # On a line perturbed points are as good as DebiasedLaplace, and serve both.
+    single = [plan(q, UNIT, prior, 10_000, kinds=("PlanarLaplace",)) for q in questions]
+    total = sum(p.choice.prediction.expected_error(10_000) for p in single)
+    assert found.choice.total_error == pytest.approx(total, rel=1e-9)
+    assert found["partition"].total_error > 1.5 * total
+
+
+def test_what_cannot_be_answered_by_points_is_partitioned():
+    ramps = [Threshold(t, 1.0, "linear") for t in (6.0, 9.0)]
+    found = compare_allocations(ramps, UNIT, LogNormalPrior(2.0, 0.5), 1_000)
+    assert "points" not in {row.allocation for row in found.rows}
+    assert found.crossover is None
+    with pytest.raises(ParameterError):
+        found["points"]
+
+
+@pytest.mark.deep
+def test_channels_are_considered_if_asked_for():
+    """Narrow bands: each question gets a channel, which errs less; points get none."""
+    steps = [Threshold(t, 1.0, "smoothstep") for t in (6.0, 9.0)]
+    prior = LogNormalPrior(2.0, 0.5)
+    usual = compare_allocations(steps, UNIT, prior, 10**7)
+    better = compare_allocations(steps, UNIT, prior, 10**7, channels=True)
+    for allocation in ("partition", "split", "repeat"):
+        assert better[allocation].kinds == ("LinearProgramMechanism",) * 2
+        assert better[allocation].total_error < 0.8 * usual[allocation].total_error
+    assert better["points"].kinds == ("PlanarLaplace",) * 2
+    assert better["points"].total_error == pytest.approx(usual["points"].total_error, rel=2e-3)
+    with pytest.raises(ParameterError, match="up to 64"):
+        compare_allocations(steps * 33, UNIT, prior, 1_000, channels=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({"questions": []}, "questions"),
+        ({"questions": [HardThreshold(float(t)) for t in range(65)]}, "questions"),
+        ({"questions": [HardThreshold(1.0), GRID[0]]}, "questions[1].dimension"),
+        ({"questions": [3]}, "question"),
+        ({"privacy": 1.0}, "privacy"),
+        ({"prior": None}, "prior"),
+        ({"n": 0}, "n"),
+    ],
+)
+def test_bad_input_is_named(change, name):
+    arguments = {
+        "questions": [HardThreshold(1.0)], "privacy": UNIT, "prior": SamplePrior([1.0]), "n": 9,
+    } | change  # fmt: skip
+    with pytest.raises(ParameterError) as caught:
+        compare_allocations(**arguments)
+    assert caught.value.name == name
+
+
+def test_nothing_serves_a_question_whose_noise_explodes(monkeypatch):
+    monkeypatch.setattr("geoveil.analyst.planner.allocation.ALLOCATIONS", {})
+    with pytest.raises(UnsupportedError, match="no allocation"):
+        compare_allocations([HardThreshold(1.0)], UNIT, SamplePrior([1.0]), 9)

@@ -1,0 +1,80 @@
+"""What is predicted, against draws: bias, noise, and who is asked."""
+
+import math
+
+import numpy as np
+import pytest
+
+from geoveil.analyst.planner import HardThreshold, Prediction, SamplePrior
+from geoveil.analyst.planner.candidates import Survey
+from geoveil.analyst.planner.prediction import mean_reciprocal
+from geoveil.gp import DebiasedLaplace, GeoPrivacy, RadialLaplace, Threshold
+
+UNIT = GeoPrivacy(1.0, per=1.0)
+PEOPLE = np.random.default_rng(3).normal(size=60).round(1)
+
+
+def survey():
+    return Survey(HardThreshold(0.2), UNIT, SamplePrior(PEOPLE))
+
+
+@pytest.mark.parametrize("kind", [DebiasedLaplace, RadialLaplace])
+def test_bias_and_noise_against_draws(kind):
+    """n = 60 people, 40,000 repetitions: the standard error of a mean square is below 1 %."""
+    reports = kind(Threshold(0.9, 2.0, "smoothstep"), UNIT)
+    found = survey().predict(reports)
+    rng = np.random.default_rng(11)
+    drawn = np.asarray(reports.simulate(np.tile(PEOPLE, (40_000, 1)), rng))
+    errors = drawn.mean(axis=1) - (PEOPLE > 0.2).mean()
+    measured = float(np.mean(errors**2))
+    assert found.mean_squared_error(60) == pytest.approx(measured, rel=0.04)
+    assert found.bias == pytest.approx(errors.mean(), abs=6 * errors.std() / 200)
+    assert found.variance(60) < 0.9 * measured  # control: without the bias it would not fit
+
+
+def test_a_partition_against_draws():
+    """Each of 60 people answers with probability 1/3; 40,000 repetitions."""
+    reports = DebiasedLaplace(Threshold(0.5, 2.0, "smoothstep"), UNIT)
+    found = survey().predict(reports)
+    rng = np.random.default_rng(12)
+    drawn = np.asarray(reports.simulate(np.tile(PEOPLE, (40_000, 1)), rng))
+    asked = rng.random(drawn.shape) < 1 / 3
+    estimates = (drawn * asked).sum(axis=1) / np.maximum(asked.sum(axis=1), 1)
+    measured = float(np.mean((estimates - (PEOPLE > 0.2).mean()) ** 2))
+    assert found.partitioned(60, 3, expected=False) == pytest.approx(measured, rel=0.05)
+    assert found.mean_squared_error(20) < 0.95 * measured  # control: who is asked counts
+
+
+def test_what_a_prior_does_not_know_of_the_bias_against_surveys():
+    """The bias in 4,000 surveys of 60 of these people varies by Var[m − truth]/60."""
+    query = Threshold(0.2, 2.0, "smoothstep")
+    found = survey().predict(DebiasedLaplace(query, UNIT))
+    rng = np.random.default_rng(13)
+    drawn = rng.choice(PEOPLE, size=(4_000, 60))
+    biases = (query.value(drawn) - (drawn > 0.2)).mean(axis=1)
+    assert found.prior_size == 60
+    assert found.bias_uncertainty == pytest.approx(biases.var(), rel=0.1)
+    assert found.expected_error(100) == pytest.approx(
+        found.mean_squared_error(100) + found.bias_uncertainty
+    )
+
+
+@pytest.mark.parametrize(("n", "share"), [(5, 0.4), (60, 1 / 3), (900, 0.6), (4000, 0.5)])
+def test_the_mean_reciprocal_against_the_law(n, share):
+    law = [math.exp(
+        math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+        + k * math.log(share) + (n - k) * math.log(1 - share)
+    ) for k in range(1, n + 1)]  # fmt: skip
+    expected = sum(p / k for k, p in enumerate(law, start=1)) / sum(law)
+    assert mean_reciprocal(n, share) == pytest.approx(expected, rel=1e-7)
+    assert mean_reciprocal(n, share) > 1 / (n * share)
+
+
+def test_shares_and_margins():
+    found = Prediction(bias=0.03, noise=16.0, misjudged=0.0, varied=1.0, prior_size=math.inf)
+    assert found.expected_error(10_000) == pytest.approx(0.0025)
+    assert found.share_of_bias(10_000) == pytest.approx(0.36)
+    assert found.margin(10_000) == pytest.approx(1.96 * 0.05, rel=1e-4)
+    endless = Prediction(0.0, math.inf, 0.0, 1.0, math.inf)
+    assert endless.expected_error(10) == math.inf
+    assert endless.share_of_bias(10) == 0.0

@@ -1,0 +1,73 @@
+"""Screening against trying everything, with exact moments: every band, profile and parameter."""
+
+import numpy as np
+import pytest
+
+from geoveil.analyst.planner import (
+    KINDS,
+    HardDisc,
+    HardPolygon,
+    HardRange,
+    HardThreshold,
+    LogNormalPrior,
+    SamplePrior,
+    plan,
+)
+from geoveil.analyst.planner.candidates import Survey
+from geoveil.analyst.planner.kinds import Task
+from geoveil.analyst.planner.moments import width
+from geoveil.analyst.planner.screening import NARROWEST, WIDEST
+from geoveil.gp import GeoPrivacy, UnsupportedError
+from geoveil.gp.queries.indicator import PROFILES
+
+UNIT = GeoPrivacy(1.0, per=1.0)
+TRIED = ("DebiasedLaplace", "LaplacePareto", "PowerLaw", "LipschitzMechanism", "RadialLaplace")
+VALUES = np.random.default_rng(1).lognormal(2.0, 0.6, 1_500)
+HEAPED = SamplePrior(np.where(VALUES % 1 < 0.5, np.round(VALUES / 5) * 5, VALUES), size=20_000)
+PLACES = SamplePrior(np.random.default_rng(2).normal(scale=6.0, size=(1_200, 2)), size=50_000)
+SQUARE = HardPolygon([(-5.0, -4.0), (6.0, -4.0), (6.0, 5.0), (0.0, 7.0), (-5.0, 5.0)])
+SETTINGS = [
+    (HardThreshold(10.0), HEAPED, 500),
+    (HardThreshold(10.0), HEAPED, 500_000),
+    (HardThreshold(6.0), LogNormalPrior(2.0, 0.6), 20_000),
+    (HardRange(5.0, 12.0), HEAPED, 20_000),
+    (HardDisc((1.0, 0.0), 6.0), PLACES, 20_000),
+    (SQUARE, PLACES, 20_000),
+]
+
+
+def least(question, prior, n):
+    """Return the least expected error of all bands that the planner might choose, exactly."""
+    survey = Survey(question, UNIT, prior)
+    errors = []
+    for step in PROFILES:
+        for index in range(NARROWEST, WIDEST + 1):
+            query = survey.aimed(width(index), step)
+            for name in TRIED if query is not None else ():
+                for parameters in KINDS[name].options:
+                    try:
+                        reports = KINDS[name].build(Task(query, UNIT), parameters)
+                    except UnsupportedError:
+                        break
+                    errors.append(survey.predict(reports).expected_error(n))
+    return min(errors)
+
+
+@pytest.mark.parametrize(
+    ("question", "prior", "n"), SETTINGS, ids=[f"{type(q).__name__}-{n}" for q, _, n in SETTINGS]
+)
+def test_the_choice_is_within_a_hundredth_of_the_best_of_all(question, prior, n):
+    chosen = plan(question, UNIT, prior, n, kinds=TRIED).choice.prediction
+    best = least(question, prior, n)
+    assert best <= chosen.expected_error(n) <= 1.01 * best
+
+
+def test_another_rate_uses_what_stays_true():
+    """Plans for a survey under another guarantee are those that are made anew."""
+    for question, prior in ((HardThreshold(10.0), HEAPED), (SQUARE, PLACES)):
+        first, other = Survey(question, UNIT, prior), GeoPrivacy(1.0, per=2.0)
+        first.screening.best("DebiasedLaplace", lambda s: s.prediction.expected_error(100))
+        again, anew = first.under(other), Survey(question, other, prior)
+        for survey in (again, anew):
+            assert survey.aimed(4.0, "smoothstep") == anew.aimed(4.0, "smoothstep")
+        assert np.array_equal(again.nodes[0], anew.nodes[0])

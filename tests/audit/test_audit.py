@@ -1,0 +1,142 @@
+"""The auditors pass what is private and catch what is not, with the witness."""
+
+import math
+
+import numpy as np
+import pytest
+
+from geoveil.audit import black_box_bound, exact_rate
+from geoveil.gp import (
+    DebiasedLaplace,
+    GaussianKernel,
+    GeoPrivacy,
+    LipschitzMechanism,
+    ParameterError,
+    SmoothMechanism,
+    StudentT,
+    Threshold,
+)
+
+UNIT = GeoPrivacy(1.0, per=1.0)
+RAMP, STEP = Threshold(0.0, 2.0), Threshold(0.0, 3.0, "smoothstep")
+BELL = GaussianKernel(0.0, 1.5)
+PATH = np.linspace(-6.0, 8.0, 2801)
+OUTPUTS = np.concatenate([np.linspace(-20, 20, 1601), -np.geomspace(20, 1e5, 60)])
+N, ALPHA = 400_000, 1e-6
+
+
+class Broken:
+    """f + factor·B/η·Z with a bound of one's choice: what careless code would run."""
+
+    def __init__(self, mechanism, factor=1.0, bound=None):
+        self.mechanism, self.factor = mechanism, factor
+        self.bound = bound or (lambda x: mechanism.query.smooth_bound(x, mechanism.beta))
+
+    def scale(self, x):
+        return self.factor * self.bound(x) / self.mechanism.eta
+
+    def log_density(self, y, x):
+        f = self.mechanism.query.value(x)
+        return self.mechanism.noise.logpdf((y - f) / self.scale(x)) - np.log(self.scale(x))
+
+    def simulate(self, x, rng):
+        z = self.mechanism.noise.sample(rng, np.shape(x))
+        return self.mechanism.query.value(x) + self.scale(x) * z
+
+
+def slope(x):
+    """|∇f| of the bell: what someone who has not heard of smoothness would use."""
+    return np.maximum(np.abs(x) / 1.5**2 * np.exp(-np.square(x) / 4.5), 1e-12)
+
+
+SOUND = {
+    "ramp": SmoothMechanism(RAMP, UNIT),
+    "step": SmoothMechanism(STEP, UNIT),
+    "bell": SmoothMechanism(BELL, UNIT),
+    "student": SmoothMechanism(
+        BELL, UNIT, noise=StudentT(3), beta=1 / 9, reach=math.inf, calibration="paper"
+    ),
+    "lipschitz": LipschitzMechanism(STEP, UNIT),
+    "debiased step": DebiasedLaplace(STEP, UNIT),
+    "debiased bell": DebiasedLaplace(BELL, UNIT),
+}
+BROKEN = {
+    "noise scaled by 0.7": (Broken(SOUND["ramp"], 0.7), 0.0, 0.4),
+    "beta doubled": (
+        Broken(SOUND["ramp"], bound=lambda x: RAMP.smooth_bound(x, 2 * SOUND["ramp"].beta)),
+        1.0,
+        3.0,
+    ),
+    "slope instead of its smooth bound": (Broken(SOUND["bell"], bound=slope), 0.2, 0.6),
+    "the wrong unit": (LipschitzMechanism(RAMP, GeoPrivacy(1.0, per=0.5)), -0.5, 0.5),
+}
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("name", SOUND)
+def test_exact_auditor_passes_what_is_private(name):
+    assert exact_rate(SOUND[name], PATH[PATH >= 0], OUTPUTS).rate <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("name", ["ramp", "bell"])
+def test_the_best_noises_use_all_of_epsilon(name):
+    assert exact_rate(SOUND[name], PATH[PATH >= 0], OUTPUTS).rate >= 0.99
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_exact_auditor_catches_what_is_not(name):
+    mechanism, x, other = BROKEN[name]
+    finding = exact_rate(mechanism, np.linspace(min(x, other) - 1, max(x, other) + 1, 401), OUTPUTS)
+    assert finding.rate > 1.2
+    a, b = finding.x[0], finding.other[0]
+    again = abs(mechanism.log_density(finding.y, [a]) - mechanism.log_density(finding.y, [b]))
+    assert again[0] / abs(a - b) == pytest.approx(finding.rate)
+
+
+@pytest.mark.deep(keep=5)
+@pytest.mark.parametrize("name", SOUND)
+def test_black_box_auditor_passes_what_is_private(name):
+    """n = 400,000 a point, alpha = 1e-6."""
+    rng = np.random.default_rng(11)
+    for x, other in [(0.0, 0.5), (0.3, 1.5), (1.0, 3.0)]:
+        samples = [SOUND[name].simulate(np.full(N, p), rng) for p in (x, other)]
+        bound = black_box_bound(*samples, other - x, failure_probability=ALPHA)
+        assert bound.rate <= 1.0
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_black_box_auditor_catches_what_is_not(name):
+    """n = 400,000 a point, alpha = 1e-6."""
+    rng = np.random.default_rng(12)
+    mechanism, x, other = BROKEN[name]
+    samples = [mechanism.simulate(np.full(N, p), rng) for p in (x, other)]
+    bound = black_box_bound(*samples, abs(other - x), failure_probability=ALPHA)
+    assert bound.rate > 1.0
+
+
+def test_black_box_bound_is_below_the_truth_as_often_as_it_says():
+    """At failure probability 0.2, at most 118 of 400 bounds (α = 1e-6) lie above the truth, 1."""
+    rng = np.random.default_rng(13)
+    above = 0
+    for _ in range(400):
+        bound = black_box_bound(
+            rng.laplace(size=600), rng.laplace(size=600) + 1, 1.0, failure_probability=0.2
+        )
+        above += bound.epsilon > 1
+    assert above <= 118
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (lambda: black_box_bound(np.zeros(99), np.zeros(200), 1.0), "sample"),
+        (lambda: black_box_bound(np.zeros(200), np.full(200, np.nan), 1.0), "other"),
+        (lambda: black_box_bound(np.zeros(200), np.zeros(200), 0.0), "distance"),
+        (lambda: black_box_bound(np.zeros(200), np.zeros(200), 1.0, delta=1.0), "delta"),
+        (lambda: exact_rate(SOUND["ramp"], [1.0], [0.0]), "points"),
+        (lambda: exact_rate(SOUND["ramp"], [1.0, 1.0], [0.0]), "points"),
+    ],
+)
+def test_bad_input_is_named(call, named):
+    with pytest.raises(ParameterError, match=named):
+        call()

@@ -1,0 +1,265 @@
+"""The table of `geoveil audit`: complete, right, and able to fail what is not private."""
+
+import inspect
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from geoveil.audit import audit, catalogue, exact_epsilon, faults, named, pair_count
+from geoveil.audit.case import first_number
+from geoveil.audit.catalogue import INCOME, RAMP
+from geoveil.audit.faults import less_noise
+from geoveil.gp import GeoPrivacy, LipschitzMechanism, LocalPrivacy, ParameterError, mechanisms
+from geoveil.gp.mechanisms.additive import AdditiveMechanism
+
+NOT_MECHANISMS = {"Channel", "Mechanism", "PointEstimator"}
+"""Data, the contract, and what is computed from reports."""
+CASES = catalogue()
+LABELS = [f"{case.name} {case.variant} {case.query}" for case in CASES]
+TIGHT = [
+    "SmoothMechanism LaplacePareto, reach 0 Threshold, linear",
+    "SmoothMechanism LaplacePareto, reach ∞ Threshold, linear",
+    "SmoothMechanism PowerLaw, reach 0 Threshold, smoothstep",
+    "SmoothMechanism PowerLaw, reach 0 GaussianKernel",
+    "SmoothMechanism StudentT, reach ∞ Threshold, linear",
+    "SmoothMechanism GeneralizedCauchy, reach ∞ Threshold, linear",
+    "LipschitzMechanism  Threshold, linear",
+    "DebiasedLaplace  GaussianKernel",
+    "RadialLaplace  GaussianKernel",
+    "PlanarLaplace  the value",
+    "PlanarLaplace  the place",
+    "LocalLaplace  Threshold, linear",
+    "RandomizedResponse  Threshold, linear",
+]
+
+
+@pytest.fixture(scope="module")
+def verdicts():
+    """n = 20,000 a point; all bounds hold together with probability 1 − 1e-6."""
+    return dict(zip(LABELS, audit(CASES, samples=20_000, seed=3), strict=True))
+
+
+@pytest.fixture(scope="module")
+def faulty():
+    """n = 100,000 a point, the default."""
+    return {verdict.variant: verdict for verdict in audit(faults())}
+
+
+def test_every_public_mechanism_has_a_row():
+    public = {
+        name for name in mechanisms.__all__ if inspect.isclass(getattr(mechanisms, name))
+    } - NOT_MECHANISMS
+    assert public
+    assert public <= {case.name for case in CASES}
+
+
+def test_rows_can_be_told_apart():
+    assert len(set(LABELS)) == len(LABELS)
+    assert pair_count(CASES) == sum(len(case.pairs) for case in CASES)
+
+
+@pytest.mark.parametrize("case", CASES, ids=LABELS)
+def test_pairs_lie_at_several_distances(case):
+    distances = {round(float(np.linalg.norm(np.atleast_1d(a - b))), 6) for a, b in case.pairs}
+    assert len(distances) >= 3 or isinstance(case.mechanism.privacy, LocalPrivacy)
+    assert all(math.isfinite(d) and d > 0 for d in distances)
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_every_mechanism_keeps_its_promise(verdicts, label):
+    verdict = verdicts[label]
+    assert verdict.keeps
+    assert not verdict.caught
+    assert 0.5 <= verdict.exact.fraction <= 1 + 1e-6
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_samples_never_prove_more_than_densities_show(verdicts, label):
+    """What a bound proves at any distance is at most the largest rate, found from densities."""
+    assert verdicts[label].black_box.fraction <= verdicts[label].exact.fraction + 1e-6
+
+
+@pytest.mark.parametrize("label", TIGHT)
+def test_where_epsilon_is_used_up_the_auditor_finds_all_of_it(verdicts, label):
+    assert verdicts[label].exact.fraction >= 0.999
+
+
+@pytest.mark.parametrize("label", [x for x in LABELS if not x.startswith("Approximate")])
+def test_the_witness_shows_what_is_claimed(verdicts, label):
+    mechanism, witness = CASES[LABELS.index(label)].mechanism, verdicts[label].exact
+    x, other, y = (
+        np.array(p) if len(p) > 1 else p[0] for p in (witness.x, witness.other, witness.y)
+    )
+    distance = float(np.linalg.norm(np.subtract(x, other)))
+    loss = abs(float(mechanism.log_density(y, x)) - float(mechanism.log_density(y, other)))
+    assert loss / mechanism.privacy.at(distance) == pytest.approx(witness.fraction, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [c for c, x in zip(CASES, LABELS, strict=True)
+     if isinstance(c.mechanism, AdditiveMechanism) and x in TIGHT],
+    ids=lambda case: f"{case.name} {case.variant} {case.query}",
+)  # fmt: skip
+def test_less_noise_would_be_noticed_in_every_tight_row(case):
+    """Control: the same rows with their noise scaled by 0.7."""
+    (verdict,) = audit([replace(case, mechanism=less_noise(case.mechanism))], samples=1000)
+    assert verdict.exact.fraction > 1.05
+    assert not verdict.keeps
+
+
+def test_all_four_faults_are_caught_from_samples_alone(faulty):
+    assert set(faulty) == {"noise × 0.7", "β doubled", "|∇f| for B", "feet for metres"}
+    assert all(verdict.caught and not verdict.keeps for verdict in faulty.values())
+
+
+@pytest.mark.parametrize(
+    ("fault", "truth"),
+    [
+        ("noise × 0.7", 1 / 0.7),  # slopes are divided by it
+        ("β doubled", 2.0),  # in the tail of Z the scale alone counts
+        ("feet for metres", 1 / 0.3048),
+    ],
+)
+def test_faults_are_as_bad_as_theory_says(faulty, fault, truth):
+    assert faulty[fault].exact.fraction == pytest.approx(truth, rel=1e-3)
+    assert faulty[fault].black_box.fraction <= truth
+
+
+def test_a_faulty_density_is_that_of_the_faulty_samples():
+    """Oracle: P[y ≤ 0.4], counted. n = 200,000, α = 1e-6 (4.9 standard errors)."""
+    rng = np.random.default_rng(5)
+    y = np.linspace(-60.0, 0.4, 120_001)
+    for case in faults()[:3]:
+        x = case.pairs[1][1]
+        inside = np.mean(
+            case.mechanism.simulate(np.broadcast_to(x, (200_000, *x.shape)), rng) <= 0.4
+        )
+        expected = np.trapezoid(np.exp(case.mechanism.log_density(y, x)), y)
+        assert inside == pytest.approx(expected, abs=4.9 * 0.5 / math.sqrt(200_000))
+
+
+def test_the_same_seed_gives_the_same_table_and_another_does_not():
+    rows = named(CASES, "LocalLaplace")
+    first, again = audit(rows, samples=5000, seed=7), audit(rows, samples=5000, seed=7)
+    assert first == again
+    assert audit(rows, samples=5000, seed=8) != first
+
+
+def test_the_failure_probability_is_shared_by_the_whole_table(verdicts):
+    """Alone, a row has all of it, and proves more from the same samples."""
+    for verdict in audit(named(CASES, "LocalLaplace"), samples=20_000, seed=3):
+        together = verdicts[f"{verdict.mechanism} {verdict.variant} {verdict.query}"]
+        assert verdict.exact == together.exact
+        assert verdict.black_box.fraction > together.black_box.fraction
+
+
+def test_in_the_discrete_metric_all_pairs_count(verdicts):
+    """Oracle: two nested loops over the points."""
+    (case,) = named(CASES, "LocalLaplace")
+    logs = case.mechanism.log_density(case.outputs[:, None], case.path[::8])
+    worst = max(
+        float(np.abs(logs[:, i] - logs[:, j]).max()) for i in range(logs.shape[1]) for j in range(i)
+    )
+    assert verdicts["LocalLaplace  Threshold, linear"].exact.fraction == pytest.approx(worst)
+
+
+def test_reports_of_several_numbers_are_reduced_to_one():
+    assert first_number(np.arange(6.0).reshape(3, 2)).tolist() == [0.0, 2.0, 4.0]
+    assert first_number(np.arange(3.0)).tolist() == [0.0, 1.0, 2.0]
+
+
+@dataclass
+class Uniform:
+    """x + a uniform number: some outputs of one point are impossible at another."""
+
+    privacy: GeoPrivacy | LocalPrivacy = INCOME
+
+    def simulate(self, x, rng):
+        return x + rng.uniform(-20_000.0, 20_000.0, np.shape(x))
+
+    def log_density(self, y, x):
+        inside = np.abs(np.subtract(y, x)) <= 20_000.0
+        return np.where(inside, -math.log(40_000.0), -math.inf)
+
+
+@pytest.mark.parametrize("privacy", [INCOME, LocalPrivacy(1.0)])
+def test_a_mechanism_of_ones_own_with_an_infinite_loss_is_failed_by_both(privacy):
+    outputs = np.linspace(60_000.0, 140_000.0, 161)
+    (verdict,) = audit([RAMP.case(Uniform(privacy), outputs)])
+    assert verdict.exact.fraction == math.inf
+    assert verdict.mechanism == "Uniform"
+    assert verdict.caught
+    assert not verdict.keeps
+    found = verdict.to_json()["exact"]
+    assert found["fraction"] is None
+    points = [found["x"][0], found["other"][0]]
+    assert sum(abs(found["y"][0] - x) <= 20_000.0 for x in points) == 1
+
+
+@dataclass
+class Normal:
+    """x + N(0, 1), whose slack has a closed form."""
+
+    def log_density(self, y, x):
+        return stats.norm.logpdf(np.subtract(y, x))
+
+
+GRID = np.linspace(-14.0, 14.0, 20_001)
+
+
+@pytest.mark.parametrize("distance", [0.1, 1.0, 2.5])
+@pytest.mark.parametrize("delta", [1e-6, 0.01, 0.03])
+def test_epsilon_beside_a_slack_for_normal_noise(distance, delta):
+    """Oracle: δ(ε) = Φ(d/2 − ε/d) − e^ε Φ(−d/2 − ε/d)."""
+    epsilon = exact_epsilon(Normal(), 0.0, distance, GRID, delta).rate
+    half, tilt = distance / 2, epsilon / distance
+    needed = stats.norm.cdf(half - tilt) - math.exp(epsilon) * stats.norm.cdf(-half - tilt)
+    assert epsilon > 0
+    assert needed == pytest.approx(delta, rel=1e-4)
+
+
+@pytest.mark.parametrize("delta", [1e-3, 0.2])
+def test_epsilon_beside_a_slack_for_laplace_noise(delta):
+    """Oracle: the excess of Laplace noise shifted by d is 1 − e^{(ε−d)/2}, for ε ≤ d."""
+    mechanism = LipschitzMechanism(named(CASES, "LipschitzMechanism")[0].mechanism.query,
+                                   GeoPrivacy(1.0, per=16_000.0))  # fmt: skip
+    finding = exact_epsilon(mechanism, 92_000.0, 108_000.0, np.linspace(-40, 41, 40_501), delta)
+    assert finding.rate == pytest.approx(1 + 2 * math.log(1 - delta), abs=1e-4)
+
+
+def test_epsilon_is_nothing_where_the_slack_suffices_and_the_witness_tells_the_direction():
+    assert exact_epsilon(Normal(), 0.0, 0.1, GRID, 0.5).rate == 0.0
+    finding = exact_epsilon(Normal(), 0.0, 2.0, GRID, 0.01)
+    assert (finding.y - 1.0) * (finding.x[0] - 1.0) > 0  # an output on the side of x
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: named(CASES, "Magic"), "mechanism"),
+        (lambda: named(CASES, 3), "mechanism"),
+        (lambda: audit([]), "cases"),
+        (lambda: audit([RAMP.case(Uniform(), [1e9, 2e9])]), "outputs"),
+        (lambda: audit([RAMP.case(Uniform(), [math.nan])]), "outputs"),
+        (lambda: audit(CASES[:1], samples=999), "samples"),
+        (lambda: audit(CASES[:1], samples=True), "samples"),
+        (lambda: audit(CASES[:1], samples=2000.0), "samples"),
+        (lambda: audit(CASES[:1], samples=10**8), "samples"),
+        (lambda: audit(CASES[:1], seed=-1), "seed"),
+        (lambda: audit(CASES[:1], failure_probability=0.0), "failure_probability"),
+        (lambda: audit(CASES[:1], failure_probability=math.nan), "failure_probability"),
+        (lambda: exact_epsilon(Normal(), 0.0, 1.0, GRID, 0.0), "delta"),
+        (lambda: exact_epsilon(Normal(), 0.0, 1.0, GRID, math.nan), "delta"),
+        (lambda: exact_epsilon(Normal(), 0.0, 1.0, GRID[::-1], 0.1), "outputs"),
+        (lambda: exact_epsilon(Normal(), 0.0, 1.0, GRID[:2], 0.1), "outputs"),
+        (lambda: exact_epsilon(Normal(), 0.0, 1.0, GRID[:, None], 0.1), "outputs"),
+    ],
+)
+def test_bad_input_is_named(call, name):
+    with pytest.raises(ParameterError) as caught:
+        call()
+    assert caught.value.name == name

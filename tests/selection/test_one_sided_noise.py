@@ -1,0 +1,160 @@
+"""One contract for the one-sided noises, against mpmath and their own inverses."""
+
+import math
+
+import mpmath as mp
+import numpy as np
+import pytest
+from flint import arb
+from scipy import stats
+
+from geoveil.gp.errors import ParameterError
+from geoveil.gp.exact.ball import BALL, working_precision
+from geoveil.selection.one_sided import OneSidedNoise
+from geoveil.selection.one_sided_half import HalfGeneralizedCauchy, HalfStudentT
+from geoveil.selection.one_sided_pareto import ExponentialPareto
+
+NOISES: list[OneSidedNoise] = [
+    *(HalfStudentT(nu) for nu in (0.5, 1.0, 3.0, 7.5)),
+    *(HalfGeneralizedCauchy(gamma) for gamma in (1.5, 3.0, 4.0, 12.0)),
+    *(ExponentialPareto(nu) for nu in (0.5, 1.0, 3.0, 20.0)),
+]
+POINTS = [1e-6, 0.01, 0.3, 0.9, 1.0, 1.7, 4.0, 25.0, 1e3]
+
+
+def density(noise: OneSidedNoise, t: mp.mpf) -> mp.mpf:
+    """The density from its definition, in mpmath."""
+    if isinstance(noise, HalfStudentT):
+        nu = mp.mpf(noise.nu)
+        norm = 2 * mp.gamma((nu + 1) / 2) / (mp.gamma(nu / 2) * mp.sqrt(nu * mp.pi))
+        return norm * (1 + t * t / nu) ** (-(nu + 1) / 2)
+    if isinstance(noise, HalfGeneralizedCauchy):
+        gamma = mp.mpf(noise.gamma)
+        return gamma * mp.sin(mp.pi / gamma) / mp.pi / (1 + t**gamma)
+    assert isinstance(noise, ExponentialPareto)
+    nu = mp.mpf(noise.nu)
+    return mp.exp(-t) if t <= nu else mp.exp(-nu) * (t / nu) ** (-nu - 1)
+
+
+def survival(noise: OneSidedNoise, t: mp.mpf) -> mp.mpf:
+    """The integral of the density from t on: in s up to 1/2, and in ln s beyond."""
+    near = mp.quad(lambda s: density(noise, s), [t, 0.5]) if t < 0.5 else mp.mpf(0)
+    start = mp.log(max(t, mp.mpf(0.5)))
+    steps = {start + mp.mpf(y) / 8 for y in range(25)}
+    steps |= {start + 3 + y / mp.mpf(noise.tail_index) for y in (4, 12, 30, 90)}
+    steps |= {mp.log(knee) for knee in noise.knees if mp.log(knee) > start}
+    far = mp.quad(lambda y: density(noise, mp.exp(y)) * mp.exp(y), sorted(steps))
+    return near + far
+
+
+@pytest.fixture(params=NOISES, ids=repr)
+def noise(request: pytest.FixtureRequest) -> OneSidedNoise:
+    """Every family, with several parameters."""
+    return request.param
+
+
+@pytest.mark.deep
+def test_density_and_survival_are_those_of_the_definition(noise: OneSidedNoise) -> None:
+    for t in POINTS:
+        assert float(noise.pdf(t)) == pytest.approx(float(density(noise, mp.mpf(t))), rel=1e-12)
+        assert float(noise.survival(t)) == pytest.approx(
+            float(survival(noise, mp.mpf(t))), rel=1e-9
+        )
+    assert float(survival(noise, mp.mpf(0))) == pytest.approx(1, rel=1e-9)
+
+
+def test_nothing_is_below_zero(noise: OneSidedNoise) -> None:
+    assert noise.survival([-3.0, 0.0]) == pytest.approx([1, 1], rel=1e-12)
+    assert noise.pdf([-3.0])[0] == 0
+    assert noise.log_cdf([-3.0, 0.0]).tolist() == [-math.inf, -math.inf]
+
+
+def test_the_ball_quantile_inverts_the_distribution(noise: OneSidedNoise) -> None:
+    with working_precision(200):
+        for p in (1e-6, 0.1, 0.5, 0.75, 0.999, 1 - 1e-9):
+            t = noise.quantile(arb(p), BALL)
+            assert t.rad() < abs(t.mid()) * 1e-20
+            assert float(noise.survival(float(t))) == pytest.approx(1 - p, rel=1e-9)
+            assert float(noise.quantile(p)) == pytest.approx(float(t), rel=1e-7)
+
+
+def test_draws_have_the_distribution_and_others_do_not(noise: OneSidedNoise) -> None:
+    # n = 20,000 draws, seed 5; alpha = 1e-6 for the test, and the control must be beyond it.
+    draws = noise.sample(np.random.default_rng(5), 20_000)
+
+    def cdf(t: np.ndarray) -> np.ndarray:
+        return 1 - noise.survival(t)
+
+    assert stats.kstest(draws, cdf).pvalue > 1e-6
+    assert stats.kstest(draws * 1.2, cdf).pvalue < 1e-6
+
+
+def quotient(noise: OneSidedNoise, t: mp.mpf) -> tuple[mp.mpf, mp.mpf, mp.mpf]:
+    """Hazard, t f/F̄ and t f/(F (−ln F)) at t, from the definition."""
+    f, tail = density(noise, t), survival(noise, t)
+    return f / tail, t * f / tail, t * f / ((1 - tail) * -mp.log1p(-tail))
+
+
+@pytest.mark.deep
+def test_constants_are_above_the_suprema_and_close(noise: OneSidedNoise) -> None:
+    grid = [
+        *(mp.exp(mp.mpf(y) / 2) for y in range(-5, 13)),
+        *(mp.mpf(y) / 16 for y in range(9, 27)),
+    ]
+    knees = [mp.mpf(k) * (1 - mp.mpf(2) ** -40) for k in noise.knees]
+    values = [quotient(noise, t) for t in (*grid, *knees)]
+    slack = 1 + 1e-9  # of the quadrature
+    hazard, index, dilation = (max(column) for column in zip(*values, strict=True))
+    assert hazard <= noise.hazard * slack
+    assert index <= noise.tail_index * slack
+    assert dilation <= noise.log_cdf_dilation * slack
+    assert max(dilation, noise.tail_index) == pytest.approx(noise.log_cdf_dilation, rel=2e-2)
+    assert max(hazard, float(noise.pdf(0))) == pytest.approx(noise.hazard, rel=2e-2)
+
+
+@pytest.mark.deep(keep=2)
+@pytest.mark.parametrize(
+    ("noise", "ratio"),
+    [
+        (HalfStudentT(1), 1.0482),
+        (HalfStudentT(2), 1.0),
+        (HalfStudentT(3), 1.0),
+        (HalfStudentT(5), 1.0),
+        (HalfGeneralizedCauchy(3), 1.0038),
+        (HalfGeneralizedCauchy(4), 1.0003),
+        (ExponentialPareto(1), 1.2688),
+        (ExponentialPareto(2), 1.0764),
+        (ExponentialPareto(3), 1.0260),
+        (ExponentialPareto(5), 1.0034),
+    ],
+    ids=repr,
+)
+def test_price_of_the_losers_over_that_of_the_winner(noise: OneSidedNoise, ratio: float) -> None:
+    assert noise.log_cdf_dilation / noise.tail_index == pytest.approx(ratio, abs=6e-5)
+    assert noise.log_cdf_dilation >= noise.tail_index
+
+
+def test_the_half_cauchy_constant_is_that_of_its_closed_form() -> None:
+    def g(t: mp.mpf) -> mp.mpf:
+        cdf = 2 / mp.pi * mp.atan(t)
+        return 2 * t / mp.pi / (1 + t * t) / (cdf * -mp.log(cdf))
+
+    top = mp.findroot(lambda t: mp.diff(g, t), 3.2)
+    for noise in (HalfStudentT(1), HalfGeneralizedCauchy(2)):
+        assert 0 <= noise.log_cdf_dilation - float(g(top)) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("family", "name", "wrong"),
+    [
+        (HalfStudentT, "nu", 0.4),
+        (HalfStudentT, "nu", math.nan),
+        (HalfGeneralizedCauchy, "gamma", 1.0),
+        (HalfGeneralizedCauchy, "gamma", 22.0),
+        (ExponentialPareto, "nu", 0.0),
+        (ExponentialPareto, "nu", "3"),
+    ],
+)
+def test_parameters_out_of_range_are_refused(family: type, name: str, wrong: object) -> None:
+    with pytest.raises(ParameterError, match=name):
+        family(wrong)

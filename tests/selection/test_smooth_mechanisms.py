@@ -1,0 +1,247 @@
+"""Smooth noisy max and smooth private selection: what they promise, refuse, and what is false."""
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from geoveil.gp.errors import ParameterError, UnsupportedError
+from geoveil.gp.noise import GeneralizedCauchy, Laplace, LaplacePareto, StudentT
+from geoveil.selection.one_sided_half import HalfStudentT
+from geoveil.selection.one_sided_pareto import ExponentialPareto
+from geoveil.selection.one_sided_theorem import scale_price
+from geoveil.selection.scores import SmoothUtilities, Utilities
+from geoveil.selection.smooth_noise import HeavyGeneralizedCauchy, HeavyStudentT
+from geoveil.selection.smooth_noisy_max import PublishedCalibrationWarning, SmoothNoisyMax
+from geoveil.selection.smooth_private_selection import SmoothPrivateSelection
+from geoveil.selection.smooth_selection import SmoothSelection
+
+
+def published(epsilon: float, outcomes: int, noise: object = None, **more: float) -> SmoothNoisyMax:
+    """Algorithm 1 as printed."""
+    with pytest.warns(PublishedCalibrationWarning, match="not proved"):
+        return SmoothNoisyMax(epsilon, outcomes, noise, calibration="published", **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("outcomes", [1, 2, 10, 1000])
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.9])
+def test_what_is_promised_is_what_alpha_and_beta_cost(outcomes: int, share: float) -> None:
+    noise = HalfStudentT(3.0)
+    m = SmoothNoisyMax(0.7, outcomes, noise, share=share)
+    cost = Fraction(m.alpha) * Fraction(noise.hazard)
+    cost += Fraction(m.beta) * scale_price(noise, outcomes)
+    assert cost <= Fraction(m.guarantee.epsilon) <= Fraction(0.7)
+    assert m.guarantee.epsilon == pytest.approx(0.7, rel=1e-12)
+    assert m.guarantee.proved
+    assert m.guarantee.delta == 0
+
+
+@pytest.mark.parametrize("outcomes", [2, 9])
+@pytest.mark.parametrize("share", [0.2, 0.5])
+@pytest.mark.parametrize(
+    ("noise", "alpha", "beta"),
+    [
+        (GeneralizedCauchy(4.0), 1 / (2 * 3**0.75), 1 / 6),
+        (HeavyGeneralizedCauchy(2.0), 1 / 2, 1 / 2),
+        (StudentT(3.0), math.sqrt(3) / 4, 1 / 6),
+    ],
+)
+def test_two_sided_constants_are_those_of_the_papers(
+    noise: GeneralizedCauchy, alpha: float, beta: float, share: float, outcomes: int
+) -> None:
+    m = SmoothPrivateSelection(2.0, outcomes, noise, share=share)
+    k, ell = 1 - share, 2 * share / outcomes
+    assert m.alpha == pytest.approx(alpha * k * 2.0, rel=1e-12)
+    assert m.beta == pytest.approx(beta * ell * 2.0, rel=1e-12)
+    assert m.scale(0.3) == pytest.approx(0.3 / m.alpha, rel=1e-12)
+    assert m.guarantee.epsilon == pytest.approx(2.0, rel=1e-12)
+    assert m.guarantee.epsilon <= 2.0
+
+
+def test_laplace_pays_with_delta() -> None:
+    m = SmoothPrivateSelection(1.0, 4, Laplace(), delta=1e-6)
+    # β(lε) = lε/(2 ln(2/δ')) with l = 2·share/m and δ' = δ/m.
+    assert m.beta == pytest.approx(0.25 / (2 * math.log(8e6)), rel=1e-9)
+    far = math.expm1(m.beta) * math.log(4e6) - m.beta
+    assert m.guarantee.epsilon == pytest.approx(2 * m.alpha + 4 * far, rel=1e-9)
+    assert m.guarantee.epsilon <= 1
+    assert m.guarantee.delta == 1e-6
+
+
+def test_published_states_the_proved_bound_and_warns() -> None:
+    m = published(1.0, 10)
+    assert m.alpha == pytest.approx(math.sqrt(3) / 4, rel=1e-12)
+    assert m.beta == pytest.approx(1 / 6, rel=1e-12)
+    assert m.guarantee.epsilon == pytest.approx(5.5, rel=1e-9)
+    laplace = published(1.0, 10, Laplace(), delta=1e-5)
+    assert laplace.beta == pytest.approx(1 / (2 * math.log(2e5)), rel=1e-12)
+    assert laplace.guarantee.delta == 1e-5
+    assert laplace.guarantee.epsilon > 2
+
+
+def test_monotone_utilities_need_half_the_noise() -> None:
+    for family in (SmoothNoisyMax, SmoothPrivateSelection):
+        both, one = family(1.0, 3), family(1.0, 3, monotone=True)
+        assert one.scale(1.0) == both.scale(1.0) / 2
+        assert one.beta == both.beta
+
+
+def log_ratio(a: np.ndarray, b: np.ndarray) -> float:
+    """The largest |log of a quotient of probabilities|."""
+    return float(np.abs(np.log(a / b)).max())
+
+
+def test_smooth_noisy_max_as_published_breaks_its_promise_for_two_outcomes() -> None:
+    # [SNM Theorem 4.2] claims ε = 1. The utilities are printed to six digits, so the probabilities,
+    # which fall as their 19th power, are known to 19·3e-6.
+    m = published(1.0, 2, HeavyGeneralizedCauchy(20.0))
+    assert m.alpha == pytest.approx(0.030490, abs=5e-7)
+    assert m.beta == pytest.approx(1 / 38, rel=1e-12)
+    x = SmoothUtilities([0.0, 156.436], math.exp(m.beta), beta=m.beta)
+    y = SmoothUtilities([-1.0, 157.436], 1.0, beta=m.beta)
+    p, q = m.probabilities(x), m.probabilities(y)
+    assert p[0] == pytest.approx(2.08493e-5, rel=6e-5)
+    assert q[0] == pytest.approx(6.36917e-6, rel=6e-5)
+    assert math.log(p[0] / q[0]) == pytest.approx(1.18585, abs=2e-5)
+    assert 1 < log_ratio(p, q) < m.guarantee.epsilon
+
+
+def indicator_loss(m: SmoothSelection, outcomes: int, margin_beta: float) -> float:
+    """The largest log-ratio between margins j and j + 1 ≤ 60, with S = e^{−(j−1)β}."""
+    utilities = np.zeros(outcomes)
+    utilities[0] = 1.0
+    rows = [
+        m.probabilities(SmoothUtilities(utilities, math.exp(-j * margin_beta), beta=m.beta))[:2]
+        for j in range(60)
+    ]
+    return max(log_ratio(a, b) for a, b in pairwise(rows))
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "loss"), [(300, 0.6), (1800, 0.994), (1850, 1.003), (10_000, 1.499)]
+)
+def test_the_indicator_application_breaks_beyond_1800_outcomes(outcomes: int, loss: float) -> None:
+    m = published(1.0, outcomes)
+    found = indicator_loss(m, outcomes, m.beta)
+    assert (found > 1) == (outcomes > 1800)
+    if outcomes > 300:
+        assert found == pytest.approx(loss, abs=6e-4)
+    proved = SmoothNoisyMax(1.0, outcomes)
+    assert indicator_loss(proved, outcomes, proved.beta) <= 1
+
+
+def test_a_smooth_sensitivity_without_beta_costs_three_epsilon() -> None:
+    # [SNM Proposition 6.4 and Theorem 7.3] have S = e^{−jε}, while the mechanism's β is ε/6.
+    m = published(1.0, 2)
+    assert indicator_loss(m, 2, 1.0) == pytest.approx(3.06, abs=0.01)
+    assert indicator_loss(m, 2, m.beta) < 1
+    with pytest.raises(ParameterError, match="beta"):
+        m.probabilities(SmoothUtilities([1.0, 0.0], 0.5, beta=1.0))
+
+
+@pytest.mark.parametrize("beta", [1e-3, 0.1, 1.0])
+def test_scale_free_weights_are_not_private_for_any_beta(beta: float) -> None:
+    # [SNM Theorem 7.2] is right: ε u/2S at u = (0, g) and sensitivities S and e^β S.
+    epsilon = 1.0
+
+    def log_share(gap: float, s: float) -> float:
+        return -float(np.logaddexp(0, epsilon * gap / (2 * s)))
+
+    def loss(gap: float) -> float:
+        return log_share(gap, math.exp(beta)) - log_share(gap, 1.0)
+
+    losses = [loss(gap) for gap in (1, 1e2, 1e3, 1e4)]
+    assert losses == sorted(losses)
+    gap = 4 / -math.expm1(-beta)
+    assert loss(gap) > epsilon
+    m = SmoothNoisyMax(epsilon, 2)
+    p = m.probabilities(SmoothUtilities([-gap, 0.0], 1.0, beta=m.beta))
+    q = m.probabilities(SmoothUtilities([-gap, 0.0], math.exp(m.beta), beta=m.beta))
+    assert log_ratio(p, q) <= epsilon
+
+
+def margin_needed(make: Callable[[int], SmoothSelection], outcomes: int, offset: int = 1) -> int:
+    """The least margin j whose S = e^{−(j−offset)β} gives the winner 95 %; 51 if beyond 50."""
+    utilities = np.zeros(outcomes)
+    utilities[0] = 1.0
+    for j in range(2, 51):
+        m = make(j)
+        s = math.exp(-(j - offset) * m.beta)
+        if m.probabilities(SmoothUtilities(utilities, s, beta=m.beta))[0] >= 0.95:
+            return j
+    return 51
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "nu", "one_sided", "two_sided", "printed", "misprinted"),
+    [(2, 0.5, 5, 30, 18, 17), (10, 1.0, 16, 51, 22, 21), (100, 1.0, 41, 51, 26, 25)],
+)
+def test_margins_that_win_in_95_of_100(
+    outcomes: int, nu: float, one_sided: int, two_sided: int, printed: int, misprinted: int
+) -> None:
+    def planned(j: int) -> SmoothNoisyMax:
+        return SmoothNoisyMax.planned(
+            1.0, outcomes, lambda beta: math.exp(-(j - 1) * beta), ExponentialPareto(nu)
+        )
+
+    # The best share for margin j: S/α' is least at share 1 − K/(ε(j−1)), K = m·(γ−1) nats.
+    def private(j: int) -> SmoothPrivateSelection:
+        share = min(max(1 - 3 * outcomes / (j - 1), 0.02), 0.98) if j > 1 else 0.5
+        return SmoothPrivateSelection(1.0, outcomes, share=share)
+
+    algorithm_1 = published(1.0, outcomes)
+    assert margin_needed(planned, outcomes) == one_sided
+    assert margin_needed(private, outcomes) == two_sided
+    assert margin_needed(lambda j: algorithm_1, outcomes) == printed
+    assert margin_needed(lambda j: algorithm_1, outcomes, offset=0) == misprinted
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda: SmoothNoisyMax(0.0, 2), "epsilon"),
+        (lambda: SmoothNoisyMax(1.0, 0), "outcomes"),
+        (lambda: SmoothNoisyMax(1.0, 2, share=1.0), "share"),
+        (lambda: SmoothNoisyMax(1.0, 2, StudentT(3.0)), "noise"),
+        (lambda: SmoothNoisyMax(1.0, 2, delta=0.1), "delta"),
+        (lambda: SmoothNoisyMax(1.0, 2, monotone=1), "monotone"),  # type: ignore[arg-type]
+        (lambda: SmoothNoisyMax(1.0, 2, calibration="best"), "calibration"),  # type: ignore[arg-type]
+        (lambda: SmoothNoisyMax(1.0, 2, share=0.5, calibration="published"), "share"),
+        (lambda: SmoothNoisyMax(1.0, 2, HalfStudentT(3.0), calibration="published"), "noise"),
+        (lambda: SmoothPrivateSelection(1.0, 2, HalfStudentT(3.0)), "noise"),  # type: ignore[arg-type]
+        (lambda: SmoothPrivateSelection(1.0, 2, delta=0.1), "delta"),
+        (lambda: SmoothPrivateSelection(1.0, 2, Laplace()), "delta"),
+        (lambda: SmoothPrivateSelection(1.0, 2, share=0.0), "share"),
+        (lambda: HeavyStudentT(0.1), "nu"),
+        (lambda: HeavyGeneralizedCauchy(1.0), "gamma"),
+    ],
+)
+def test_bad_parameters_are_named(make: Callable[[], object], name: str) -> None:
+    with pytest.raises(ParameterError, match=name):
+        make()
+
+
+def test_noise_without_a_bounded_dilation_is_refused() -> None:
+    class Unbounded(LaplacePareto):
+        @property
+        def exact_dilation(self) -> None:
+            return None
+
+    with pytest.raises(UnsupportedError, match="change of scale"):
+        SmoothPrivateSelection(1.0, 2, Unbounded())
+
+
+@pytest.mark.parametrize("family", [SmoothNoisyMax, SmoothPrivateSelection])
+def test_scores_that_do_not_fit_are_refused(family: type[SmoothSelection]) -> None:
+    m = family(1.0, 3)  # type: ignore[call-arg]
+    for wrong in (Utilities([1.0, 2.0]), [1.0, 2.0]):
+        with pytest.raises(ParameterError, match="SmoothUtilities"):
+            m.select(wrong)
+    with pytest.raises(ParameterError, match="outcomes"):
+        m.probabilities(SmoothUtilities(np.zeros(4), 1.0, beta=m.beta))
+    with pytest.raises(ParameterError, match="beta"):
+        m.probabilities(SmoothUtilities(np.zeros(3), 1.0, beta=2 * m.beta))
+    assert m.probabilities(SmoothUtilities(np.zeros(2), 1.0, beta=m.beta)).tolist() == [0.5, 0.5]
