@@ -1,0 +1,72 @@
+"""Every public function, class and method says what it is for, or overrides one that does."""
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+PARTS = ("gp", "selection", "audit", "campaign", "client", "aggregator", "analyst", "simulation")
+
+
+def modules() -> Iterator[ModuleType]:
+    for part in PARTS:
+        root = importlib.import_module(f"geoveil.{part}")
+        yield root
+        for found in pkgutil.walk_packages(root.__path__, f"{root.__name__}."):
+            if ".migrations" not in found.name:
+                yield importlib.import_module(found.name)
+
+
+def documentation(owner: type, name: str) -> str | None:
+    """Return the docstring of a member, its own or that of the nearest class it overrides."""
+    for base in owner.__mro__:
+        doc = getattr(base.__dict__.get(name), "__doc__", None)
+        if doc:
+            return str(doc)
+    return None
+
+
+def undocumented(owner: type) -> list[str]:
+    """Return the public members of a class that nobody documents."""
+    return [
+        f"{owner.__module__}.{owner.__qualname__}.{name}"
+        for name, member in vars(owner).items()
+        if not name.startswith("_")
+        and (inspect.isroutine(member) or isinstance(member, property) or hasattr(member, "func"))
+        and not documentation(owner, name)
+    ]
+
+
+def classes(module: ModuleType) -> list[type]:
+    return [
+        member
+        for name, member in vars(module).items()
+        if isinstance(member, type)
+        and member.__module__ == module.__name__
+        and not name.startswith("_")
+    ]
+
+
+@pytest.mark.parametrize("module", modules(), ids=lambda module: module.__name__)
+def test_every_public_member_is_documented(module: ModuleType) -> None:
+    assert [name for owner in classes(module) for name in undocumented(owner)] == []
+
+
+def test_a_member_that_nobody_documents_is_found() -> None:
+    class Base:
+        def documented(self) -> int:
+            """Return a number."""
+            return 1
+
+    class Derived(Base):
+        def documented(self) -> int:
+            return 2
+
+        def alone(self) -> Any:
+            return None
+
+    assert [name.rsplit(".", 1)[1] for name in undocumented(Derived)] == ["alone"]
