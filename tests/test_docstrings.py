@@ -51,7 +51,7 @@ def classes(module: ModuleType) -> list[type]:
     ]
 
 
-@pytest.mark.parametrize("module", modules(), ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", list(modules()), ids=lambda module: module.__name__)
 def test_every_public_member_is_documented(module: ModuleType) -> None:
     assert [name for owner in classes(module) for name in undocumented(owner)] == []
 
