@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import grpc
@@ -39,10 +40,13 @@ def near(u: Any, ops: Any) -> Any:
     return ops.exp(-u)
 
 
-QUERIES = (
-    Linear(FormulaProfile(share, scale=9_000.0, extent=40.0), direction=1.0, offset=90_000.0),
-    Radial(FormulaProfile(near, scale=30_000.0), center=70_000.0),
-)
+@cache
+def queries() -> tuple[Linear, Radial]:
+    falling = FormulaProfile(share, scale=9_000.0, extent=40.0)
+    return (
+        Linear(falling, direction=1.0, offset=90_000.0),
+        Radial(FormulaProfile(near, scale=30_000.0), center=70_000.0),
+    )
 
 
 class Seeded(SystemSource):
@@ -58,7 +62,7 @@ class Seeded(SystemSource):
 def asked(publish: Callable[..., Published], mechanism: MechanismSpec) -> Published:
     campaign = replace(
         publish().campaign,
-        questions=tuple(Question(f"q{i}", q.tabulated()) for i, q in enumerate(QUERIES)),
+        questions=tuple(Question(f"q{i}", q.tabulated()) for i, q in enumerate(queries())),
         mechanism=mechanism,
         step_exponent=None,
     )
@@ -89,8 +93,8 @@ async def test_a_formula_reaches_devices_and_its_mean_comes_back(
     assert {result.status for result in results} == {report_pb2.REPORT_STATUS_ACCEPTED}
 
     shown = await wire.analyst.GetEstimate(analyst_pb2.GetEstimateRequest(campaign_id="income"))
-    assert len(shown.estimates) == len(QUERIES)
-    for index, (estimate, query) in enumerate(zip(shown.estimates, QUERIES, strict=True)):
+    assert len(shown.estimates) == len(queries())
+    for index, (estimate, query) in enumerate(zip(shown.estimates, queries(), strict=True)):
         which = [report.answers[0].query_index == index for report in reports]
         x = np.array(incomes)[which]
         assert estimate.n == len(x)

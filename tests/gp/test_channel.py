@@ -4,6 +4,7 @@ import math
 import sys
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 
 import mpmath as mp
 import numpy as np
@@ -48,9 +49,13 @@ def _walk(u, ops):
 STEP = Threshold(0.0, 2.0, "smoothstep")
 RAMP = Threshold(3.0, 2.0)
 BELL = GaussianKernel((0.0, 0.0), 1.0)
-WALK = Radial(FormulaProfile(_walk, scale=1.0, extent=16.0), center=0.0)
 DISC = Disc((0.0, 0.0), 3.0, 2.0, "smoothstep")
 BEYOND = ScalarPrior.uniform(-4.0, 2.0)
+
+
+@cache
+def walk():
+    return Radial(FormulaProfile(_walk, scale=1.0, extent=16.0), center=0.0)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +64,7 @@ def channels():
         "step": LinearProgramMechanism(STEP, UNIT),
         "ramp": LinearProgramMechanism(RAMP, UNIT),
         "bell": LinearProgramMechanism(BELL, UNIT),
-        "walk": LinearProgramMechanism(WALK, UNIT),
+        "walk": LinearProgramMechanism(walk(), UNIT),
         "disc": LinearProgramMechanism(DISC, UNIT),
         "beyond": LinearProgramMechanism(RAMP, UNIT, BEYOND),
     }
@@ -246,7 +251,7 @@ def test_a_smaller_tolerance_is_met_or_refused():
     m = LinearProgramMechanism(STEP, GeoPrivacy(1.0, per=2.0), tolerance=3e-6)
     assert m.bias_bound <= 3e-6
     with pytest.raises(ParameterError, match="tolerance"):
-        LinearProgramMechanism(WALK, UNIT, tolerance=1e-6)
+        LinearProgramMechanism(walk(), UNIT, tolerance=1e-6)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -4,6 +4,7 @@ Oracles: the definitions in mpmath (oracles.py), finite differences, Monte Carlo
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import mpmath as mp
@@ -150,19 +151,19 @@ def decay(u: Any, ops: Any) -> Any:
     return ops.exp(-ops.absolute(u))
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        Linear(Smoothstep(9.0), -3.0, offset=1.5),
-        Linear(Smoothstep(9.0), 2.0, offset=1.5),
-        Radial(FormulaProfile(bump, 12.0, extent=1.0), 1.5),
-        Radial(Gaussian(6.0), 1.5),
-    ],
-    ids=repr,
-)
+PROJECTED: dict[str, Callable[[], Query]] = {
+    "a falling step": lambda: Linear(Smoothstep(9.0), -3.0, offset=1.5),
+    "a rising step": lambda: Linear(Smoothstep(9.0), 2.0, offset=1.5),
+    "a formula": lambda: Radial(FormulaProfile(bump, 12.0, extent=1.0), 1.5),
+    "a bell": lambda: Radial(Gaussian(6.0), 1.5),
+}
+
+
+@pytest.mark.parametrize("name", PROJECTED)
 @pytest.mark.parametrize("debias", [False, True])
-def test_projected_queries(oracles: Any, query: Query, debias: bool) -> None:
+def test_projected_queries(oracles: Any, name: str, debias: bool) -> None:
     """Mean and variance over the noise by quadrature of the values; unbiased if debiased."""
+    query = PROJECTED[name]()
     estimator = PlanarLaplace(PRIVACY, 1).estimator(query, debias=debias)
     ends = (-6.0, -3.0, 3.0, 1.5 - 12, 1.5, 1.5 + 12, 6.0, -1.5, -90.0, 90.0)
     for x in (-5.0, 1.0, 8.0):
@@ -182,10 +183,10 @@ def test_projected_queries(oracles: Any, query: Query, debias: bool) -> None:
         assert gap <= 1e-9 if debias else gap > 1e-3
 
 
-@pytest.mark.parametrize("profile", [FormulaProfile(decay, 5.0), Smoothstep(9.0)], ids=repr)
-def test_a_corner_at_the_centre_is_not_debiased(profile: Any) -> None:
+@pytest.mark.parametrize("name", ["formula", "smoothstep"])
+def test_a_corner_at_the_centre_is_not_debiased(name: str) -> None:
     """|x + N − c| is not |x − c| + N: here the point has the noise, not its distance."""
-    query = Radial(profile, 1.5)
+    query = Radial(FormulaProfile(decay, 5.0) if name == "formula" else Smoothstep(9.0), 1.5)
     mechanism = PlanarLaplace(PRIVACY, 1)
     with pytest.raises(UnsupportedError, match="DebiasedLaplace"):
         mechanism.estimator(query, debias=True)

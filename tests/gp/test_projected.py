@@ -7,6 +7,7 @@ the ratio of densities between neighbours.
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import mpmath as mp
@@ -63,13 +64,22 @@ def tall(u: Any, ops: Any) -> Any:
     return 1e6 + 4e6 * ops.exp(-(u * u) / 2)
 
 
-WALK = FormulaProfile(walk, scale=6.0, extent=24.0)
-DOME = FormulaProfile(dome, scale=9.0, extent=4.0)
-BELL = FormulaProfile(bell, scale=6.0, extent=9.0)
-LOGISTIC = FormulaProfile(logistic, scale=5.0, extent=18.0)
-RIPPLE = FormulaProfile(ripple, scale=6.0, extent=8.0)
-LINE = FormulaProfile(lambda u, ops: u, scale=5.0, extent=1.0)
-TALL = FormulaProfile(tall, scale=6.0, extent=8.0)
+FORMULAS: dict[str, tuple[Callable[[Any, Any], Any], float, float]] = {
+    "walk": (walk, 6.0, 24.0),
+    "dome": (dome, 9.0, 4.0),
+    "bell": (bell, 6.0, 9.0),
+    "logistic": (logistic, 5.0, 18.0),
+    "ripple": (ripple, 6.0, 8.0),
+    "line": (lambda u, ops: u, 5.0, 1.0),
+    "tall": (tall, 6.0, 8.0),
+}
+"""Name → formula, scale, extent."""
+
+
+@cache
+def profile_of(name: str) -> FormulaProfile:
+    formula, scale, extent = FORMULAS[name]
+    return FormulaProfile(formula, scale=scale, extent=extent)
 
 
 def test_values_are_those_of_the_definition() -> None:
@@ -79,17 +89,23 @@ def test_values_are_those_of_the_definition() -> None:
         center, direction = rng.normal(size=(2, dimension)) * 3
         along = x @ direction / np.linalg.norm(direction) - 1.5
         r = np.linalg.norm(x - center, axis=1)
-        np.testing.assert_allclose(Radial(WALK, center).value(x), np.exp(-r / 6), rtol=1e-12)
         np.testing.assert_allclose(
-            Linear(LOGISTIC, direction, offset=1.5).value(x),
+            Radial(profile_of("walk"), center).value(x), np.exp(-r / 6), rtol=1e-12
+        )
+        np.testing.assert_allclose(
+            Linear(profile_of("logistic"), direction, offset=1.5).value(x),
             1 / (1 + np.exp(-along / 5)),
             rtol=1e-12,
         )
     x = np.linspace(-20, 20, 81)
-    np.testing.assert_allclose(Radial(WALK, 2.0).value(x), np.exp(-np.abs(x - 2) / 6), rtol=1e-12)
+    np.testing.assert_allclose(
+        Radial(profile_of("walk"), 2.0).value(x), np.exp(-np.abs(x - 2) / 6), rtol=1e-12
+    )
     for sign in (1, -1e-40, 1e40):
         expected = 1 / (1 + np.exp(-(math.copysign(1, sign) * x - 1) / 5))
-        np.testing.assert_allclose(Linear(LOGISTIC, sign, 1.0).value(x), expected, rtol=1e-12)
+        np.testing.assert_allclose(
+            Linear(profile_of("logistic"), sign, 1.0).value(x), expected, rtol=1e-12
+        )
 
 
 def test_scalars_are_lipschitz() -> None:
@@ -99,9 +115,9 @@ def test_scalars_are_lipschitz() -> None:
     there = here + rng.normal(size=(500, 3)) * 10.0 ** rng.uniform(-6, 1, size=(500, 1))
     gap = np.linalg.norm(here - there, axis=1)
     for query in (
-        Radial(WALK, (1.0, 2.0, 3.0)),
-        Linear(LINE, (3e-30, 4e-30, 0.0)),
-        Linear(LINE, (1e45, -1e45, 1.0), 7.0),
+        Radial(profile_of("walk"), (1.0, 2.0, 3.0)),
+        Linear(profile_of("line"), (3e-30, 4e-30, 0.0)),
+        Linear(profile_of("line"), (1e45, -1e45, 1.0), 7.0),
     ):
         change = np.abs(np.asarray(query.scalar(here)) - np.asarray(query.scalar(there)))
         assert np.all(change <= gap * (1 + 1e-9) + 1e-13)
@@ -112,7 +128,7 @@ def test_profiles_of_the_library_will_do() -> None:
     """A radial Gaussian is the kernel, a linear ramp is the threshold."""
     x = np.random.default_rng(3).normal(size=(50, 2)) * 10
     kernel = GaussianKernel((1.0, -2.0), 6.0)
-    for query in (Radial(Gaussian(6.0), (1.0, -2.0)), Radial(BELL, (1.0, -2.0))):
+    for query in (Radial(Gaussian(6.0), (1.0, -2.0)), Radial(profile_of("bell"), (1.0, -2.0))):
         np.testing.assert_allclose(query.value(x), kernel.value(x), rtol=1e-12)
         for mechanism in (DebiasedLaplace, LipschitzMechanism):
             ours, theirs = mechanism(query, PRIVACY), mechanism(kernel, PRIVACY)
@@ -136,21 +152,21 @@ def test_refused(query: Any) -> None:
             query(profile, 1.0)
     for numbers in ([], "ab", None, [math.nan], [math.inf, 1.0], True, [1.0, True], ["1"]):
         with pytest.raises(ParameterError, match=r"center|direction"):
-            query(WALK, numbers)
-    assert query(WALK, np.array(2.0)).dimension == 1
-    assert query(WALK, np.array([2.0, 1.0])).dimension == 2
+            query(profile_of("walk"), numbers)
+    assert query(profile_of("walk"), np.array(2.0)).dimension == 1
+    assert query(profile_of("walk"), np.array([2.0, 1.0])).dimension == 2
     for x in (math.nan, [math.inf], "3"):
         with pytest.raises(PrivateValueError):
-            query(WALK, 1.0).value(x)
+            query(profile_of("walk"), 1.0).value(x)
 
 
 def test_directions_out_of_range() -> None:
     for direction in (0.0, (0.0, 0.0), (1e-60, 0.0), (1e60, 1.0)):
         with pytest.raises(ParameterError, match="direction"):
-            Linear(WALK, direction)
+            Linear(profile_of("walk"), direction)
     for offset in (math.nan, math.inf, "1", None, True):
         with pytest.raises(ParameterError, match="offset"):
-            Linear(WALK, 1.0, offset)
+            Linear(profile_of("walk"), 1.0, offset)
 
 
 def expectation(g: Callable[[Any], Any], s: float, b: float, marks: list[float], power: int) -> Any:
@@ -159,9 +175,9 @@ def expectation(g: Callable[[Any], Any], s: float, b: float, marks: list[float],
     return mp.quad(lambda v: g(v) ** power * mp.exp(-abs(v - s) / b) / (2 * b), split)
 
 
-RAYS: dict[str, tuple[FormulaProfile, Callable[[Any], Any], float]] = {
-    "walk": (WALK, lambda v: mp.exp(-v / 6), 144.0),
-    "dome": (DOME, lambda v: max(1 - v / 9, mp.mpf(0)) ** 2, 9.0),
+RAYS: dict[str, tuple[Callable[[Any], Any], float]] = {
+    "walk": (lambda v: mp.exp(-v / 6), 144.0),
+    "dome": (lambda v: max(1 - v / 9, mp.mpf(0)) ** 2, 9.0),
 }
 CURVATURES: dict[str, Callable[[Any], Any]] = {
     "walk": lambda v: mp.exp(-v / 6) / 36 if v < 144 else mp.mpf(0),
@@ -177,7 +193,7 @@ def test_debiased_on_a_ray_with_a_slope_at_0(name: str, b: float) -> None:
 
     The control: with φ extended evenly g misses the corner at 0 and is biased.
     """
-    profile, phi, end = RAYS[name]
+    profile, (phi, end) = profile_of(name), RAYS[name]
     ray = profile.on_ray()
     mechanism = DebiasedLaplace(Radial(profile, 0.0), GeoPrivacy(1.0, per=b))
     curvature = CURVATURES[name]
@@ -212,7 +228,7 @@ def test_debiased_on_a_ray_with_a_slope_at_0(name: str, b: float) -> None:
 @pytest.mark.parametrize("name", RAYS)
 def test_simulations_have_that_mean(name: str) -> None:
     """n = 400,000 reports in the plane, seed 3; a deviation beyond 5.2 σ has α < 1e-6."""
-    profile, phi, _ = RAYS[name]
+    profile, (phi, _) = profile_of(name), RAYS[name]
     mechanism = DebiasedLaplace(Radial(profile, (1.0, 2.0)), PRIVACY)
     rng = np.random.default_rng(3)
     for x in ((1.0, 2.0), (3.0, -4.0)):
@@ -233,19 +249,16 @@ def steepest(mechanism: Mechanism, x: np.ndarray, y: np.ndarray) -> float:
     return float(np.max(ratio[np.isfinite(ratio)]))
 
 
-QUERIES: dict[str, Query] = {
-    "logistic": Linear(LOGISTIC, 1.0),
-    "ripple": Linear(RIPPLE, -2.0, offset=1.0),
-    "walk": Radial(WALK, 0.0),
-    "dome": Radial(DOME, 0.0),
-    "line": Linear(LINE, 1.0),
-    "tall": Linear(TALL, 1.0),
-}
+def query_of(name: str) -> Query:
+    profile = profile_of(name)
+    if name in RAYS:
+        return Radial(profile, 0.0)
+    return Linear(profile, -2.0, offset=1.0) if name == "ripple" else Linear(profile, 1.0)
 
 
 @pytest.mark.parametrize("name", ["logistic", "ripple", "walk", "tall"])
 def test_smooth_and_lipschitz_mechanisms_keep_their_rate(name: str) -> None:
-    query = QUERIES[name]
+    query = query_of(name)
     x = np.unique(np.concatenate([np.linspace(-45, 45, 361), np.linspace(-9, 9, 181)]))
     mechanisms: list[Mechanism] = [
         SmoothMechanism(query, PRIVACY),
@@ -265,7 +278,7 @@ def test_smooth_and_lipschitz_mechanisms_keep_their_rate(name: str) -> None:
 @pytest.mark.parametrize("name", ["logistic", "walk", "dome", "tall"])
 def test_debiased_keeps_its_rate(name: str) -> None:
     """Density inside the range, and the atoms on the plateaus; each adds up to 1."""
-    query = QUERIES[name]
+    query = query_of(name)
     mechanism = DebiasedLaplace(query, PRIVACY)
     low, high = mechanism.range
     x = np.linspace(-30, 30, 161) + 0.013
@@ -276,7 +289,7 @@ def test_debiased_keeps_its_rate(name: str) -> None:
 
 def test_atoms_of_the_odd_extension() -> None:
     """φ = 0 beyond 9, and 2φ(0) − 0 = 2 before −9."""
-    mechanism = DebiasedLaplace(QUERIES["dome"], PRIVACY)
+    mechanism = DebiasedLaplace(query_of("dome"), PRIVACY)
     assert mechanism.atoms == (0.0, 2.0)
     for s in (0.0, 3.0, 20.0):
         below = math.exp(-(s + 9) / 4) / 2
@@ -291,7 +304,7 @@ RANGES = [("line", -1.0, 1.0), ("tall", 1e6, 5e6), ("ripple", -2 * math.exp(-1.5
 @pytest.mark.parametrize(("name", "low", "high"), RANGES)
 def test_local_laplace_covers_the_range(name: str, low: float, high: float) -> None:
     """Any two points: at most ε, and nearly ε; noise of scale 1/ε would cost range·ε."""
-    query = QUERIES[name]
+    query = query_of(name)
     # The tail ends at the extent, where e^{−32} is left.
     assert query.profile.bounds[0] <= low + 1e-12 * high < high <= query.profile.bounds[1]
     assert query.profile.bounds[1] - query.profile.bounds[0] <= 1.005 * (high - low)

@@ -6,6 +6,7 @@ of the noise, counted in histograms of the definition y = φ(s + Laplace(b)).
 
 import math
 from collections.abc import Callable
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -49,41 +50,46 @@ def smoothed(t: Any) -> Any:
     return t * t * (3 - 2 * t)
 
 
-# Name → (query, φ for mpmath, kinks of φ, least and greatest value).
+# Name → (maker of the query, φ for mpmath, kinks of φ, least and greatest value).
 Function = Callable[[Any], Any]
-CASES: dict[str, tuple[Query, Function, list[float], tuple[float, float]]] = {
+CASES: dict[str, tuple[Callable[[], Query], Function, list[float], tuple[float, float]]] = {
     "walk": (
-        Radial(FormulaProfile(walk, 6.0, extent=40.0), 0.0),
+        lambda: Radial(FormulaProfile(walk, 6.0, extent=40.0), 0.0),
         lambda v: mp.exp(-min(abs(v), 240) / 6),
         [-240.0, 0.0, 240.0],
         (0.0, 1.0),
     ),
     "cone": (
-        Radial(FormulaProfile(cone, 9.0, extent=4.0), 0.0),
+        lambda: Radial(FormulaProfile(cone, 9.0, extent=4.0), 0.0),
         lambda v: max(1 - abs(v) / 9, mp.mpf(0)),
         [-9.0, 0.0, 9.0],
         (0.0, 1.0),
     ),
     "volcano": (
-        Linear(FormulaProfile(volcano, 5.0, extent=12.0), 1.0),
+        lambda: Linear(FormulaProfile(volcano, 5.0, extent=12.0), 1.0),
         lambda v: 4 * v * v * mp.exp(-v * v / 50),
         [0.0],
         (0.0, 200 / math.e),
     ),
-    "bell": (Radial(Gaussian(6.0), 0.0), lambda v: mp.exp(-v * v / 72), [0.0], (0.0, 1.0)),
+    "bell": (lambda: Radial(Gaussian(6.0), 0.0), lambda v: mp.exp(-v * v / 72), [0.0], (0.0, 1.0)),
     "ramp": (
-        Linear(Ramp(9.0), 1.0),
+        lambda: Linear(Ramp(9.0), 1.0),
         lambda v: min(max(v / 9 + mp.mpf(0.5), 0), 1),
         [-4.5, 4.5],
         (0.0, 1.0),
     ),
     "smoothstep": (
-        Linear(Smoothstep(9.0), 1.0),
+        lambda: Linear(Smoothstep(9.0), 1.0),
         lambda v: smoothed(v / 9 + mp.mpf(0.5)),
         [-4.5, 4.5],
         (0.0, 1.0),
     ),
 }
+
+
+@cache
+def query_of(name: str) -> Query:
+    return CASES[name][0]()
 
 
 def moment(phi: Function, s: float, kinks: list[float], power: int) -> Any:
@@ -96,7 +102,8 @@ def moment(phi: Function, s: float, kinks: list[float], power: int) -> Any:
 @pytest.mark.parametrize("name", CASES)
 def test_moments(name: str) -> None:
     """Mean and variance by quadrature; and the mean is not f."""
-    query, phi, kinks, (low, high) = CASES[name]
+    query = query_of(name)
+    _, phi, kinks, (low, high) = CASES[name]
     mechanism = RadialLaplace(query, PRIVACY)
     assert mechanism.unbiased is False
     bias = 0.0
@@ -114,7 +121,8 @@ def test_moments(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_density_and_atoms(name: str) -> None:
     """The mass between two outputs is that of the noise which leads there; all adds up to 1."""
-    query, phi, _, (low, high) = CASES[name]
+    query = query_of(name)
+    _, phi, _, (low, high) = CASES[name]
     mechanism = RadialLaplace(query, PRIVACY)
     # Uniform in the mass of the noise: quantiles of Laplace, mid-point rule.
     u = (np.arange(40_000) + 0.5) / 40_000
@@ -148,7 +156,7 @@ def test_density_and_atoms(name: str) -> None:
 
 def test_the_whole_adds_up_to_1() -> None:
     """Substituting y = φ(v): the cone, whose density is plain, with its atom to 1e-6."""
-    mechanism = RadialLaplace(CASES["cone"][0], PRIVACY)
+    mechanism = RadialLaplace(query_of("cone"), PRIVACY)
     nodes, weights = np.polynomial.legendre.leggauss(60)
     y = (nodes + 1) / 2
     for s in (0.0, 2.0, 9.0, 30.0):
@@ -172,7 +180,8 @@ def test_the_whole_adds_up_to_1() -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_guarantee(name: str) -> None:
     """Neighbours on a path: at most ε, and ε is used up."""
-    query, _, _, (low, high) = CASES[name]
+    query = query_of(name)
+    low, high = CASES[name][3]
     mechanism = RadialLaplace(query, PRIVACY)
     x = np.linspace(-30, 30, 301) + 0.011
     y = low + (high - low) * np.linspace(0.005, 0.995, 199)
@@ -185,7 +194,7 @@ def test_guarantee(name: str) -> None:
 
 def test_noise_scaled_down_fails_that_audit() -> None:
     """The control: the density of noise of scale 0.7/ε."""
-    mechanism = RadialLaplace(CASES["cone"][0], GeoPrivacy(epsilon=0.9 / 0.7, per=3.6))
+    mechanism = RadialLaplace(query_of("cone"), GeoPrivacy(epsilon=0.9 / 0.7, per=3.6))
     x, y = np.linspace(-30, 30, 301) + 0.011, np.linspace(0.01, 0.99, 99)
     log_density = mechanism.log_density(y[None, :], x[:, None])
     worst = np.max(np.abs(np.diff(log_density, axis=0)) / np.diff(x)[:, None])
@@ -196,7 +205,8 @@ def test_noise_scaled_down_fails_that_audit() -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_releases_stay_in_the_grid_range(name: str) -> None:
     """And have the mean of the quadrature: n = 1500 releases, 5.2 σ for α < 1e-6."""
-    query, phi, kinks, (low, high) = CASES[name]
+    query = query_of(name)
+    _, phi, kinks, (low, high) = CASES[name]
     mechanism = RadialLaplace(query, PRIVACY)
     least, greatest = mechanism.grid_range
     slack = 0.01 * (high - low)
