@@ -69,7 +69,7 @@ def _straightforward(people: np.ndarray, centre: np.ndarray, rng: np.random.Gene
     r = np.linalg.norm(people - centre, axis=1)
     root = math.hypot(beta * h * h, 2 * h)
     low, high = (root - beta * h * h) / 2, (root + beta * h * h) / 2
-    anchor = np.clip(r, low, high)
-    bound = anchor / h**2 * np.exp(-((anchor / h) ** 2) / 2 - beta * np.abs(r - anchor))
+    maximizer = np.clip(r, low, high)
+    bound = maximizer / h**2 * np.exp(-((maximizer / h) ** 2) / 2 - beta * np.abs(r - maximizer))
     reports = np.exp(-((r / h) ** 2) / 2) + bound / eta * rng.standard_t(nu, size=len(r))
     return float(reports.mean())

@@ -235,7 +235,7 @@ def noise_cdf(noise: Any) -> Callable[[Array], Array]:
     return cdf
 
 
-def magnitude(noise: Any, p: Any) -> Any:
+def isf(noise: Any, p: Any) -> Any:
     """Return the u with P[Z > u] = p ≤ 1/2, at the working precision of mpmath."""
     name = type(noise).__name__
     if name == "Laplace":
@@ -288,7 +288,7 @@ def quantile(noise: Any, numerator: int, count: int) -> Any:
     twice = 2 * numerator + 1
     whole = 1 << (count + 1)
     tail = min(twice, whole - twice)
-    u = magnitude(noise, mp.mpf(tail) / mp.mpf(whole))
+    u = isf(noise, mp.mpf(tail) / mp.mpf(whole))
     return u if 2 * twice > whole else -u
 
 
@@ -301,12 +301,12 @@ def kind(query: Any) -> str:
     return str(getattr(query.profile, "name", "kernel"))
 
 
-def feature(query: Any) -> float:
+def length_scale(query: Any) -> float:
     """Return the width or the bandwidth."""
     return float(query.width if hasattr(query, "width") else query.bandwidth)
 
 
-def scalar(query: Any, x: Any) -> Any:
+def signed_distance(query: Any, x: Any) -> Any:
     """Return s(x) in mpmath: the signed distance of a region, or the distance to a centre."""
     point = [exact(p) for p in (x if isinstance(x, (tuple, list)) else (x,))]
     return _SCALARS[type(query).__name__](query, point)
@@ -336,7 +336,7 @@ _SCALARS: dict[str, Callable[[Any, list[Any]], Any]] = {
 
 def value(query: Any, s: Any) -> Any:
     """Return φ(s)."""
-    size = exact(feature(query))
+    size = exact(length_scale(query))
     if kind(query) == "kernel":
         return mp.exp(-((s / size) ** 2) / 2)
     t = min(max(s / size + mp.mpf(1) / 2, mp.mpf(0)), mp.mpf(1))
@@ -345,7 +345,7 @@ def value(query: Any, s: Any) -> Any:
 
 def slope(query: Any, s: Any) -> Any:
     """Return |φ'(s)|; at a corner, the larger side."""
-    size = exact(feature(query))
+    size = exact(length_scale(query))
     if kind(query) == "kernel":
         return abs(s) / size**2 * mp.exp(-((s / size) ** 2) / 2)
     if abs(s) > size / 2:
@@ -358,7 +358,7 @@ def slope(query: Any, s: Any) -> Any:
 
 def curvature(query: Any, s: Any) -> Any:
     """Return φ''(s)."""
-    size = exact(feature(query))
+    size = exact(length_scale(query))
     if kind(query) == "kernel":
         u2 = (s / size) ** 2
         return (u2 - 1) * mp.exp(-u2 / 2) / size**2
@@ -375,7 +375,7 @@ def debiased(query: Any, v: Any, b: Any) -> Any:
 
 def lipschitz(query: Any) -> Any:
     """Return sup |φ'|."""
-    size = exact(feature(query))
+    size = exact(length_scale(query))
     return {
         "linear": lambda: 1 / size,
         "smoothstep": lambda: mp.mpf(3) / 2 / size,
@@ -385,7 +385,7 @@ def lipschitz(query: Any) -> Any:
 
 def bound(query: Any, s: Any, beta: Any, reach: float = 0.0) -> Any:
     """Return B for exponential growth, in closed form [MATH §2], in mpmath."""
-    size, z, name = exact(feature(query)), abs(s), kind(query)
+    size, z, name = exact(length_scale(query)), abs(s), kind(query)
     d = max(z - size / 2, mp.mpf(0))
     if name == "linear":
         local = mp.exp(-beta * d) / size
@@ -423,7 +423,7 @@ def smoothstep_chord(width: Any, z: Any) -> Any:
 
 def float_value(query: Any, s: Array) -> Array:
     """Return φ(s) over an array."""
-    size = feature(query)
+    size = length_scale(query)
     if kind(query) == "kernel":
         with np.errstate(over="ignore"):
             return np.exp(-((s / size) ** 2) / 2)
@@ -433,7 +433,7 @@ def float_value(query: Any, s: Array) -> Array:
 
 def float_slope(query: Any, s: Array) -> Array:
     """Return |φ'(s)| over an array; at a corner, the larger side."""
-    size = feature(query)
+    size = length_scale(query)
     if kind(query) == "kernel":
         return np.abs(s) / size**2 * np.exp(-((s / size) ** 2) / 2)
     t = np.clip(s / size + 0.5, 0, 1)
@@ -450,7 +450,7 @@ def brute_force_bound(
 
     A lower bound of B; every s is among the y, so that what happens at s itself is not missed.
     """
-    size = feature(query)
+    size = length_scale(query)
     points = np.asarray(s, dtype=np.float64)
     if reach == 0:
         span = max(8.0, 2 + 1.2 * beta * size)
@@ -468,7 +468,7 @@ def brute_force_bound(
 @lru_cache(maxsize=64)
 def _chords(query: Any, points: tuple[float, ...], reach: float) -> tuple[Array, Array]:
     """Return points y and the steepest chord from each to a point of a fine grid within reach."""
-    size = feature(query)
+    size = length_scale(query)
     span = 8.0 if kind(query) == "kernel" else 2.0
     grid = np.concatenate([np.linspace(-span, span, 3001), [-0.5, 0.5]]) * size
     y = np.concatenate([grid, points])
@@ -593,7 +593,7 @@ def debiased_moment(query: Any, s: Any, b: Any, power: int, centre: Any = 0) -> 
     `centre` keeps what is small from being a difference of what is large: far above the band g is
     nearly always 1, the centre to take.
     """
-    size = exact(feature(query))
+    size = exact(length_scale(query))
     s, b = mp.mpf(s), mp.mpf(b)
     edge = size / 2 if kind(query) == "smoothstep" else 14 * size + 3 * abs(s)
     # The noise has to come back to the band: e^{−shift} is common to the whole integral.

@@ -116,7 +116,7 @@ def test_how_far_bounds_from_cells_are_above_the_tight_ones() -> None:
         return float((bound / query.smooth_bound(s, beta, reach=reach)).max())
 
     for query in (RAMP, STEP, BELL):
-        bound = query.profile.noise_bound(query.scalar(s), 3.0, reach=2.0)
+        bound = query.profile.noise_bound(query.signed_distance(s), 3.0, reach=2.0)
         assert above(bound, query, 3.0, 2.0) <= 1 + own / 100
     # Those of all three, and of several reaches, that are furthest above.
     worst = {
@@ -128,12 +128,12 @@ def test_how_far_bounds_from_cells_are_above_the_tight_ones() -> None:
 
 
 def test_what_a_heavy_tail_costs_if_the_change_of_scale_is_priced_by_the_tail() -> None:
-    """sup β|uψ−1| + ηψ at the η of ε = (γ−1)β + sliding·η."""
+    """sup β|uψ−1| + ηψ at the η of ε = (γ−1)β + max_score·η."""
     gamma, share, cost = found(
         "docs/selection.md", r"With γ = ([\d.]+), β = ([\d.]+) ε and the sum .*? costs ([\d.]+) ε"
     )
     noise = HeavyGeneralizedCauchy(gamma)
-    eta = (1 - (gamma - 1) * share) / noise.sliding
+    eta = (1 - (gamma - 1) * share) / noise.max_score
     u = np.geomspace(1e-9, 1e3, 200_001)
     psi = noise.score(u)
     assert np.max(share * np.abs(u * psi - 1) + eta * psi) == pytest.approx(cost, abs=6e-3)

@@ -161,7 +161,7 @@ def made() -> list[Any]:
         attacks.OutputAttack("a", "b", "c", True, 0.1, attacks.Guesses(1, 2, 3, 1e-9)),
         planner.Prediction(0.1, 0.2, 0.3, 0.4, 10.0),
         planner.LowerBound(0.1, 0.2, 3, 4),
-        planner.ScalarPrior((0.1, 0.3)),
+        planner.DistancePrior((0.1, 0.3)),
         client.Answer(0, -4),
         client.Rejection("a", "b"),
         client.Outcome(list(client.Status)[1]),

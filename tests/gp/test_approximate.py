@@ -265,7 +265,7 @@ def test_moments_and_density(oracles: Any, name: str, size: float) -> None:
 
 
 def linear_bound(oracles: Any, query: Any, s: Any, beta: Any) -> Any:
-    """B at reach ∞ and linear growth, a second time: max over the anchor and the point itself."""
+    """B at reach ∞ and linear growth, a second time: over the maximizer and the point itself."""
     width, z = oracles.exact(query.width), abs(s)
     if query.profile.name == "linear":
         d = max(z - width / 2, mp.mpf(0))
@@ -299,7 +299,7 @@ def test_release_is_the_rounded_ideal_output(oracles: Any, fixed_bits: Any, name
                     assert round_down(mechanism._beta) == mechanism.beta
                     assert round_down(mechanism._eta) == mechanism.eta
                     z = oracles.quantile(oracles.STANDARD_LAPLACE, value, 2048)
-                    s = oracles.scalar(query, x)
+                    s = oracles.signed_distance(query, x)
                     y = oracles.value(query, s) + linear_bound(oracles, query, s, beta) / eta * z
                     assert released == oracles.round_to_grid(y, mechanism.step)
                 tried += 1

@@ -59,12 +59,12 @@ def test_exact_eta_on_the_rectangle(oracles: Any, noise: Noise, fraction: float)
 
 @pytest.mark.parametrize("noise", NOISES_OF_ANY_KIND, ids=repr)
 def test_exact_eta_on_the_cross(noise: Noise) -> None:
-    """sup ηψ ≤ ε: η = 1/sliding, whatever β is, at both reaches."""
+    """sup ηψ ≤ ε: η = 1/max_score, whatever β is, at both reaches."""
     for fraction in (1e-3, 0.1, 0.19):
         for reach in (0.0, math.inf):
             m = SmoothMechanism(RAMP, UNIT, noise=noise, beta=fraction, reach=reach)
-            assert m.eta == pytest.approx(1 / noise.sliding, rel=1e-12, abs=0)
-            assert m.eta <= 1 / noise.sliding * (1 + 1e-15)
+            assert m.eta == pytest.approx(1 / noise.max_score, rel=1e-12, abs=0)
+            assert m.eta <= 1 / noise.max_score * (1 + 1e-15)
 
 
 def test_smoothstep_and_kernel_are_never_calibrated_as_a_cross() -> None:
@@ -92,14 +92,14 @@ def test_paper_eta_is_the_sum_of_two_suprema(fraction: float) -> None:
     privacy = GeoPrivacy(2.0, per=5.0)
     beta = fraction * privacy.rate
     for query in (RAMP, STEP, BELL):
-        for noise, dilation, sliding in (
+        for noise, scale_cost, max_score in (
             (GeneralizedCauchy(4), 3.0, 3**0.75),
             (StudentT(3), 3.0, 2 / math.sqrt(3)),
         ):
             m = SmoothMechanism(
                 query, privacy, noise=noise, beta=beta, calibration="paper", reach=math.inf
             )
-            assert dilation * m.beta + sliding * m.eta == pytest.approx(
+            assert scale_cost * m.beta + max_score * m.eta == pytest.approx(
                 privacy.rate, rel=1e-13, abs=0
             )
             assert m.eta < SmoothMechanism(query, privacy, noise=noise, beta=beta).eta

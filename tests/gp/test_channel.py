@@ -32,10 +32,10 @@ from geoveil.gp import (
 from geoveil.gp.exact.bits import LazyUniform
 from geoveil.gp.exact.release import release_integer
 from geoveil.gp.mechanisms import channel_grid, channel_table
-from geoveil.gp.mechanisms.base import _PrivateScalar
+from geoveil.gp.mechanisms.base import _PrivateDistance
 from geoveil.gp.mechanisms.channel import LinearProgramMechanism
 from geoveil.gp.mechanisms.channel_grid import Cell, Grid
-from geoveil.gp.mechanisms.channel_prior import ScalarPrior, default_prior, is_even, variation
+from geoveil.gp.mechanisms.channel_prior import DistancePrior, default_prior, is_even, variation
 from geoveil.gp.mechanisms.channel_table import TOTAL, Table, rounded
 
 UNIT = GeoPrivacy(1.0, per=1.0)
@@ -50,7 +50,7 @@ STEP = Threshold(0.0, 2.0, "smoothstep")
 RAMP = Threshold(3.0, 2.0)
 BELL = GaussianKernel((0.0, 0.0), 1.0)
 DISC = Disc((0.0, 0.0), 3.0, 2.0, "smoothstep")
-BEYOND = ScalarPrior.uniform(-4.0, 2.0)
+BEYOND = DistancePrior.uniform(-4.0, 2.0)
 
 
 @cache
@@ -282,7 +282,7 @@ def test_simulated_reports_have_the_law(channels, name):
 @pytest.mark.parametrize("name", NAMES)
 def test_no_other_mechanism_has_less_variance_under_the_prior(channels, name):
     m = channels[name]
-    s, weights = np.array(m.prior.scalars), np.array(m.prior.weights)
+    s, weights = np.array(m.prior.distances), np.array(m.prior.weights)
     others = [SmoothMechanism(m.query, UNIT), LipschitzMechanism(m.query, UNIT)]
     if name in ("step", "bell", "disc"):
         others.append(DebiasedLaplace(m.query, UNIT))
@@ -387,8 +387,11 @@ class _Calls:
 
 def by_balls(m, x, seed):
     """Release as any mechanism does: in balls, by the definition, from the same bits."""
-    scalar, uniform = _PrivateScalar(m.query, np.ravel(x).tolist()), LazyUniform(SeededSource(seed))
-    return release_integer(uniform, lambda u: m._ideal(scalar(), u), m.step_exponent)
+    distance, uniform = (
+        _PrivateDistance(m.query, np.ravel(x).tolist()),
+        LazyUniform(SeededSource(seed)),
+    )
+    return release_integer(uniform, lambda u: m._ideal(distance(), u), m.step_exponent)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -418,8 +421,8 @@ def test_bits_at_an_edge_of_the_shares_are_decided_in_balls(channels, fixed_bits
     for index in (0, len(law) // 2):
         edge = int(sum(law[: index + 1]) * 2**128)
         for bits, place in ((edge - 1, index), (edge + 1, index + 1)):
-            scalar = _PrivateScalar(m.query, [3.0])
-            assert m._known(scalar, LazyUniform(fixed_bits(bits, 128))) is None
+            distance = _PrivateDistance(m.query, [3.0])
+            assert m._known(distance, LazyUniform(fixed_bits(bits, 128))) is None
             more = fixed_bits(bits << 640, 768)
             assert m.release(3.0, more) == m.channel.table.outputs[place]
 
@@ -456,14 +459,14 @@ def test_a_step_of_ones_own():
         (lambda: LinearProgramMechanism(STEP, UNIT, tolerance=True), "tolerance"),
         (lambda: LinearProgramMechanism(STEP, UNIT, step=0.3), "step"),
         (lambda: LinearProgramMechanism(STEP, UNIT, step=2.0), "step"),
-        (lambda: ScalarPrior([]), "scalars"),
-        (lambda: ScalarPrior([1.0, math.inf]), "scalars[1]"),
-        (lambda: ScalarPrior([1e91]), "scalars"),
-        (lambda: ScalarPrior("12"), "scalars"),
-        (lambda: ScalarPrior([1.0], [1.0, 2.0]), "weights"),
-        (lambda: ScalarPrior([1.0, 2.0], [1.0, -2.0]), "weights"),
-        (lambda: ScalarPrior([1.0], [0.0]), "weights"),
-        (lambda: ScalarPrior.uniform(1.0, 1.0), "high"),
+        (lambda: DistancePrior([]), "distances"),
+        (lambda: DistancePrior([1.0, math.inf]), "distances[1]"),
+        (lambda: DistancePrior([1e91]), "distances"),
+        (lambda: DistancePrior("12"), "distances"),
+        (lambda: DistancePrior([1.0], [1.0, 2.0]), "weights"),
+        (lambda: DistancePrior([1.0, 2.0], [1.0, -2.0]), "weights"),
+        (lambda: DistancePrior([1.0], [0.0]), "weights"),
+        (lambda: DistancePrior.uniform(1.0, 1.0), "high"),
     ],
 )
 def test_bad_input_is_named(call, name):
@@ -504,6 +507,6 @@ def test_priors_and_variation():
     assert 4.07 < high < 4.5  # e^{−s²/2} = 2^-12 at s = 4.08
     assert is_even(BELL.profile)
     assert not is_even(STEP.profile)
-    assert default_prior(STEP.profile) == ScalarPrior.uniform(-1.0, 1.0)
-    prior = ScalarPrior.of_points(BELL, [[3.0, 4.0], [0.0, 1.0]], [3, 1])
-    assert prior == ScalarPrior([1.0, 5.0], [0.25, 0.75])
+    assert default_prior(STEP.profile) == DistancePrior.uniform(-1.0, 1.0)
+    prior = DistancePrior.of_points(BELL, [[3.0, 4.0], [0.0, 1.0]], [3, 1])
+    assert prior == DistancePrior([1.0, 5.0], [0.25, 0.75])

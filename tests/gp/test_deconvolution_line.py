@@ -34,12 +34,12 @@ POINTS = (-30.0, 2.0, 3.5, 15.0, 60.0)
 
 
 def exact_f(oracles: Any, query: Query, x: Any) -> Any:
-    return oracles.value(query, oracles.scalar(query, x))
+    return oracles.value(query, oracles.signed_distance(query, x))
 
 
 def exact_g(oracles: Any, query: Query, x: Any, b: Any = B) -> Any:
     """f − b²f'', its f'' by the oracle's curvature: |s'| = 1 wherever f varies."""
-    return oracles.debiased(query, oracles.scalar(query, x), b)
+    return oracles.debiased(query, oracles.signed_distance(query, x), b)
 
 
 def exact_moment(oracles: Any, query: Query, x: float, power: int, debias: bool) -> Any:

@@ -85,10 +85,10 @@ def ideal_cdf(oracles: Any, mechanism: Mechanism, x: float, factor: float = 1.0)
             scale = float(bound[0]) / mechanism.eta
         law = oracles.noise_cdf(mechanism.noise)  # type: ignore[attr-defined]
         return lambda y: np.asarray(law((y - f) / (scale * factor)))
-    # g of Laplace noise, by its masses over a fine grid of noisy scalars.
+    # g of Laplace noise, by its masses over a fine grid of noisy distances.
     b = factor / RATE
     v = s + b * np.sinh(np.linspace(-5, 5, 400_001))
-    size = oracles.feature(query)
+    size = oracles.length_scale(query)
     u = v / size
     if query is BELL:
         c2 = 1 / (RATE * size) ** 2

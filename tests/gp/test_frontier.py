@@ -77,8 +77,8 @@ def scores(noise: Noise) -> list[tuple[Any, Any]]:
         }[next(f for f in SCORES if isinstance(noise, f))](noise)
         far = [mp.mpf(10) ** k for k in (-40, -20, -8, -4, 4, 8, 20, 40)]
         near = [mp.mpf(10) ** (mp.mpf(k) / 20) for k in range(-50, 51)]
-        steep = [v ** (1 / mp.mpf(noise.dilation)) for v in (*near, *far)]
-        units = (knee, 1 / mp.mpf(noise.sliding))
+        steep = [v ** (1 / mp.mpf(noise.scale_cost)) for v in (*near, *far)]
+        units = (knee, 1 / mp.mpf(noise.max_score))
         points = [unit * v for unit in units for v in (*far, *near, *steep)]
         return [(u, score(noise, u)) for u in points]
 
@@ -87,37 +87,39 @@ def test_every_family_is_here() -> None:
     found = {type(noise) for noise in FAMILIES} | {Laplace}
     assert found >= set(NOISES.values())
     for unbounded in (Laplace(2.0), LaplaceLogNormal(0.5)):
-        assert unbounded.exact_dilation is None
-        assert unbounded.dilation == math.inf
+        assert unbounded.exact_scale_cost is None
+        assert unbounded.scale_cost == math.inf
 
 
 @pytest.mark.parametrize("noise", FAMILIES, ids=repr)
-def test_dilation_and_sliding_are_suprema_and_never_too_small(noise: Noise) -> None:
+def test_scale_cost_and_max_score_are_suprema_and_never_too_small(noise: Noise) -> None:
     with mp.workdps(DIGITS):
-        dilation = max(abs(u * psi - 1) for u, psi in scores(noise))
-        sliding = max(psi for _, psi in scores(noise))
-        assert dilation <= mp.mpf(noise.dilation) * (1 + ROUNDING)
-        assert dilation >= mp.mpf(noise.dilation) * (1 - mp.mpf(10) ** -6)
-        assert sliding <= mp.mpf(noise.sliding) * (1 + ROUNDING)
-        assert sliding >= mp.mpf(noise.sliding) * mp.mpf("0.97")
-        assert noise.dilation >= 1
+        scale_cost = max(abs(u * psi - 1) for u, psi in scores(noise))
+        max_score = max(psi for _, psi in scores(noise))
+        assert scale_cost <= mp.mpf(noise.scale_cost) * (1 + ROUNDING)
+        assert scale_cost >= mp.mpf(noise.scale_cost) * (1 - mp.mpf(10) ** -6)
+        assert max_score <= mp.mpf(noise.max_score) * (1 + ROUNDING)
+        assert max_score >= mp.mpf(noise.max_score) * mp.mpf("0.97")
+        assert noise.scale_cost >= 1
 
 
 @pytest.mark.parametrize("scale", [1e-50, 0.3, 3.0, 1e50])
-def test_sliding_of_noise_that_is_only_shifted(scale: float) -> None:
-    assert Fraction(Laplace(scale).sliding) * Fraction(scale) >= 1
+def test_max_score_of_noise_that_is_only_shifted(scale: float) -> None:
+    assert Fraction(Laplace(scale).max_score) * Fraction(scale) >= 1
     with mp.workdps(DIGITS):
         for sigma in (0.1, 0.7, 1.0, 2.0):
             exact = mp.exp(mp.mpf("1.5") * mp.mpf(sigma) ** 2)
             assert (
-                exact <= mp.mpf(LaplaceLogNormal(sigma).sliding) <= exact * (1 + mp.mpf(10) ** -15)
+                exact
+                <= mp.mpf(LaplaceLogNormal(sigma).max_score)
+                <= exact * (1 + mp.mpf(10) ** -15)
             )
 
 
 def worst_rate(noise: Noise, beta: Fraction, eta: Fraction, frontier: Frontier, m: int) -> Any:
     """sup over u of the rate at which the log-density of m reports changes, in units of ε."""
-    assert noise.exact_dilation is not None
-    b, h, other = (mp.mpf(q.numerator) / q.denominator for q in (beta, eta, noise.exact_dilation))
+    assert noise.exact_scale_cost is not None
+    b, h, other = (mp.mpf(q.numerator) / q.denominator for q in (beta, eta, noise.exact_scale_cost))
     worst = mp.mpf(0)
     for u, psi in scores(noise):
         w = u * psi
@@ -130,12 +132,12 @@ def worst_rate(noise: Noise, beta: Fraction, eta: Fraction, frontier: Frontier, 
 @pytest.mark.parametrize("noise", FAMILIES, ids=repr)
 def test_eta_keeps_the_rate_within_epsilon_to_the_last_digit(noise: Noise) -> None:
     """Not by an ulp more; and, for the closed forms, not a millionth less than could be had."""
-    dilation = noise.exact_dilation
-    assert dilation is not None
+    scale_cost = noise.exact_scale_cost
+    assert scale_cost is not None
     with mp.workdps(DIGITS):
         for m in (1, 7):
             for part in (1e-12, 0.3, 0.77, 0.999):
-                beta = Fraction(part) / (m * dilation)
+                beta = Fraction(part) / (m * scale_cost)
                 for name, calibrate in CALIBRATIONS.items():
                     for frontier in Frontier if m == 1 else (Frontier.RECTANGLE,):
                         if name == "paper" and not noise.in_the_paper:
@@ -152,11 +154,11 @@ def test_eta_keeps_the_rate_within_epsilon_to_the_last_digit(noise: Noise) -> No
 def test_the_closed_form_is_the_infimum(noise: Noise) -> None:
     """inf (n + m·uψ)/ψ for numerators that fall and rise: no point of a grid has less, one has
     nearly as little."""
-    dilation = noise.exact_dilation
-    assert dilation is not None
+    scale_cost = noise.exact_scale_cost
+    assert scale_cost is not None
     with mp.workdps(DIGITS):
         for n, part in ((1.0, 0.0), (1.1, -0.7), (1.0, -0.99), (0.6, 0.4), (1.0, 30.0)):
-            factor = Fraction(part) * Fraction(n) / (1 + dilation)
+            factor = Fraction(part) * Fraction(n) / (1 + scale_cost)
             found = noise.least_quotient(Fraction(n), factor)
             ours = mp.mpf(found.numerator) / found.denominator
             f = mp.mpf(factor.numerator) / factor.denominator
@@ -205,7 +207,7 @@ def test_heavy_tails_keep_the_promise(noise: Noise, share: float, calibration: s
 
 @pytest.mark.parametrize("frontier", ["cross", "rectangle"])
 def test_what_is_said_of_beta_and_eta_is_no_more_than_what_holds(frontier: str) -> None:
-    """β·dilation + η·sliding ≤ ε, exactly, of the numbers that a mechanism shows."""
+    """β·scale_cost + η·max_score ≤ ε, exactly, of the numbers that a mechanism shows."""
     rng = np.random.default_rng(5)
     query = Threshold(0.0, 3.0) if frontier == "cross" else GaussianKernel(0.0, 3.0)
     for _ in range(100):
@@ -263,23 +265,23 @@ def test_every_noise_has_a_default_beta(noise: Noise, calibration: str) -> None:
     """It leaves three quarters of η, and no β that is a thousandth larger does."""
     if calibration == "paper" and not noise.in_the_paper:
         return
-    dilation = noise.exact_dilation
-    assert dilation is not None
+    scale_cost = noise.exact_scale_cost
+    assert scale_cost is not None
     for query in (Threshold(0.0, 1.0), GaussianKernel(0.0, 1.0)):
         m = SmoothMechanism(query, UNIT, noise=noise, calibration=calibration)
-        assert m.eta * noise.sliding >= 0.75 * (1 - 1e-15)
-        share = m.beta * float(dilation)
-        if share * (1 + 1e-15) < 1 and dilation < 10**40:
+        assert m.eta * noise.max_score >= 0.75 * (1 - 1e-15)
+        share = m.beta * float(scale_cost)
+        if share * (1 + 1e-15) < 1 and scale_cost < 10**40:
             more = SmoothMechanism(
                 query,
                 UNIT,
                 noise=noise,
                 calibration=calibration,
-                beta=(share + 1.001 / 1024) / float(dilation),
+                beta=(share + 1.001 / 1024) / float(scale_cost),
             )
-            assert more.eta * noise.sliding < 0.75
+            assert more.eta * noise.max_score < 0.75
         several = VectorSmoothMechanism([query] * 3, UNIT, noise=noise, calibration=calibration)
-        assert several.eta * noise.sliding >= 0.75 * (1 - 1e-15)
+        assert several.eta * noise.max_score >= 0.75 * (1 - 1e-15)
 
 
 def test_the_default_beta_is_the_largest_where_eta_does_not_depend_on_it() -> None:
@@ -306,6 +308,6 @@ def test_the_default_beta_is_near_the_best() -> None:
             ms = [SmoothMechanism(query, UNIT, noise=noise, beta=beta) for query in queries]
             return float(np.mean([np.log(m.variance(x).mean()) for m in ms for x in crowds]))
 
-        best = min(loss(share / noise.dilation) for share in shares)
+        best = min(loss(share / noise.scale_cost) for share in shares)
         assert loss(None) - best < math.log(1.12), noise
-        assert loss(0.9 / noise.dilation) - best > math.log(1.12), "the control must fail"
+        assert loss(0.9 / noise.scale_cost) - best > math.log(1.12), "the control must fail"

@@ -72,7 +72,7 @@ def points(query: Query, beta: float) -> np.ndarray:
 
 def outputs(f: np.ndarray, scale: np.ndarray, noise: Noise) -> np.ndarray:
     """Outputs around many of the points, at many magnitudes of the noise."""
-    unit = noise.knee if isinstance(noise, LaplacePareto) else 1 / noise.sliding
+    unit = noise.knee if isinstance(noise, LaplacePareto) else 1 / noise.max_score
     z = np.concatenate([[1e-6, 1 - 1e-6, 1 + 1e-6], np.logspace(-2.5, 4, 14)]) * unit
     z = np.concatenate([-z, [0.0], z])
     pick = np.linspace(0, f.size - 1, 36).astype(int)
@@ -261,7 +261,7 @@ def test_log_density_is_that_of_the_formula(oracles: Any, name: str, choice: str
     )
     with mp.workdps(25):
         for x in (-40.0, -4.5, -2.0, 0.0, 3.3, 4.5, 17.0):
-            s = oracles.scalar(query, x)
+            s = oracles.signed_distance(query, x)
             f = oracles.value(query, s)
             scale = oracles.bound(query, s, mp.mpf(mechanism.beta)) / mp.mpf(mechanism.eta)
             for z in (-300.0, -2.0, 0.0, 0.3, 9.0):
@@ -269,5 +269,5 @@ def test_log_density_is_that_of_the_formula(oracles: Any, name: str, choice: str
                 expected = oracles.noise_logpdf(mechanism.noise, (y - f) / scale) - mp.log(scale)
                 ours = float(mechanism.log_density(y, x))
                 # y is a double: near f its rounding counts, in units of the scale.
-                slack = 1e-11 + float(1e-14 / scale) * mechanism.noise.sliding
+                slack = 1e-11 + float(1e-14 / scale) * mechanism.noise.max_score
                 assert ours == pytest.approx(float(expected), rel=1e-11, abs=slack)

@@ -147,8 +147,8 @@ def test_the_chord_from_the_centre_ends_where_lambert_says() -> None:
 
 
 # What the authors of the seed paper compute in public code [SGP Lemmas 4.6, 4.7]: the largest
-# of a few candidates. The chords among them touch at the anchors w = r∓ of the *local* slope, which
-# is not where the slope of a chord, as its start moves, changes at the rate β.
+# of a few candidates. The chords among them touch at the maximizers w = r∓ of the *local* slope,
+# which is not where the slope of a chord, as its start moves, changes at the rate β.
 
 
 def tangent_start(w: float) -> float | None:
@@ -194,10 +194,10 @@ def published_bound(beta_h: float, r: float, *, found: bool = True) -> float:
     candidates = [slope(r), -math.expm1(-r * r / 2) / r]
     if found or r <= 1:
         candidates.append(float(steepest(np.asarray([r]))[1][0]))
-    for anchor, beyond in ((low, True), (high, False)):
+    for maximizer, beyond in ((low, True), (high, False)):
         candidates += [
-            decayed(slope(anchor), start)
-            for start in (anchor, tangent_start(anchor))
+            decayed(slope(maximizer), start)
+            for start in (maximizer, tangent_start(maximizer))
             if start is not None and start > 0 and (start > r) == beyond
         ]
     return max(candidates)
@@ -281,7 +281,7 @@ def test_the_published_equation_at_the_centre_has_no_solution() -> None:
 
 FAR = np.array([1e3, 1e4, 1e5, 1e6])
 SLACK = {"smooth": 1.01, "noise": 1.025}
-"""How far above the supremum the two bounds may be; the cells are longer from 100,000 features."""
+"""How far above the supremum the two bounds may be; the cells grow from 100,000 length scales."""
 
 
 @pytest.mark.deep(keep=6)
@@ -289,7 +289,7 @@ SLACK = {"smooth": 1.01, "noise": 1.025}
 @pytest.mark.parametrize("growth", ["exponential", "linear"])
 @pytest.mark.parametrize("name", MAKERS)
 def test_bound_far_away_is_the_supremum(oracles: Any, name: str, growth: str, reach: float) -> None:
-    """1,000 to 1,000,000 features away: at least the brute force, little above, never 0."""
+    """1,000 to 1,000,000 length scales away: at least the brute force, little above, never 0."""
     size = 2.0
     query: Query = MAKERS[name](size)
     # Where chords start that just reach the band the brute force needs a finer grid.

@@ -55,7 +55,12 @@ def test_smooth_variance(oracles: Any, mechanism: SmoothMechanism) -> None:
         beta, eta = mp.mpf(mechanism.beta), mp.mpf(mechanism.eta)
         expected = [
             float(
-                (oracles.bound(mechanism.query, oracles.scalar(mechanism.query, v), beta) / eta)
+                (
+                    oracles.bound(
+                        mechanism.query, oracles.signed_distance(mechanism.query, v), beta
+                    )
+                    / eta
+                )
                 ** 2
                 * oracles.noise_variance(mechanism.noise)
             )

@@ -121,24 +121,24 @@ class TestContract:
         )
         assert noise.ppf(np.full((2, 2), 0.3)).shape == (2, 2)
 
-    def test_magnitude_has_the_tail_that_was_asked_for(self, oracles: Any, noise: Noise) -> None:
+    def test_isf_has_the_tail_that_was_asked_for(self, oracles: Any, noise: Noise) -> None:
         with mp.workdps(30):
             for p in (*DEEP, *MIDDLE):
-                ours = float(noise.magnitude(p))
+                ours = float(noise.isf(p))
                 if isinstance(noise, (StudentT, GeneralizedCauchy)):
                     again = float(oracles.noise_survival(noise, ours))
                     assert again == pytest.approx(p, rel=1e-10)
                     continue
-                expected = float(oracles.magnitude(noise, mp.mpf(p)))
+                expected = float(oracles.isf(noise, mp.mpf(p)))
                 slack = rounding(noise) * oracles.noise_break(noise)
                 assert ours == pytest.approx(expected, rel=1e-12, abs=slack)
 
     @pytest.mark.deep(keep=7)
-    def test_magnitude_in_balls_encloses_the_root(self, oracles: Any, noise: Noise) -> None:
+    def test_isf_in_balls_encloses_the_root(self, oracles: Any, noise: Noise) -> None:
         """The tail beyond both ends of the ball, by quadrature, is on either side of p."""
         with mp.workdps(40), working_precision(100):
             for p in ("1e-30", "1e-3", "0.2499", "0.2501", "0.49", "0.4999999"):
-                ball = noise.magnitude(arb(p), BALL)
+                ball = noise.isf(arb(p), BALL)
                 low, high = (
                     mp.mpf(str(end.mid().str(60, radius=False)))
                     for end in (ball.lower(), ball.upper())
@@ -171,24 +171,24 @@ class TestContract:
         numerical = -(noise.logpdf(u + step) - noise.logpdf(u - step)) / (2 * step)
         np.testing.assert_allclose(noise.score(u), numerical, rtol=1e-5, atol=1e-6)
 
-    def test_dilation_and_sliding_are_suprema(self, oracles: Any, noise: Noise) -> None:
+    def test_scale_cost_and_max_score_are_suprema(self, oracles: Any, noise: Noise) -> None:
         scale = oracles.noise_break(noise)
         u = np.concatenate([np.logspace(-9, 13, 30_001), np.logspace(-1, 1, 20_001)]) * scale
         # From the oracle's density, by differences: u·ψ = −d log h/d log u.
         grid = np.logspace(-6, 7, 6001) * scale
         slopes = -np.diff(oracles.float_log_kernel(noise, grid)) / np.diff(np.log(grid))
         middle = np.sqrt(grid[1:] * grid[:-1])
-        assert np.max(slopes / middle) == pytest.approx(noise.sliding, rel=6e-3, abs=0)
+        assert np.max(slopes / middle) == pytest.approx(noise.max_score, rel=6e-3, abs=0)
         psi = noise.score(u)
-        assert np.max(psi) <= noise.sliding * (1 + 1e-12)
-        assert np.max(psi) >= noise.sliding * (1 - 1e-6)
-        if math.isinf(noise.dilation):
+        assert np.max(psi) <= noise.max_score * (1 + 1e-12)
+        assert np.max(psi) >= noise.max_score * (1 - 1e-6)
+        if math.isinf(noise.scale_cost):
             assert np.max(slopes) > 1e5
             return
-        dilation = np.max(np.abs(u * psi - 1))
-        assert dilation <= noise.dilation * (1 + 1e-12)
-        assert dilation >= noise.dilation * (1 - 1e-6)
-        assert np.max(np.abs(slopes - 1)) == pytest.approx(noise.dilation, rel=6e-3, abs=0)
+        scale_cost = np.max(np.abs(u * psi - 1))
+        assert scale_cost <= noise.scale_cost * (1 + 1e-12)
+        assert scale_cost >= noise.scale_cost * (1 - 1e-6)
+        assert np.max(np.abs(slopes - 1)) == pytest.approx(noise.scale_cost, rel=6e-3, abs=0)
 
     def test_samples_follow_the_law_and_no_other_scale(self, oracles: Any, noise: Noise) -> None:
         sample = noise.sample(np.random.default_rng(20_240_601), DRAWS)
@@ -297,5 +297,5 @@ def test_epsilon_is_a_scale(factor: float) -> None:
         unit, scaled = family(1.0, beta), family(factor, beta * factor)
         np.testing.assert_allclose(scaled.ppf(p) * factor, unit.ppf(p), rtol=1e-12)
         assert scaled.variance * factor**2 == pytest.approx(unit.variance, rel=1e-12, abs=0)
-        assert scaled.sliding == pytest.approx(factor, rel=1e-12, abs=0)
-        assert scaled.dilation == pytest.approx(1 / beta, rel=1e-12, abs=0)
+        assert scaled.max_score == pytest.approx(factor, rel=1e-12, abs=0)
+        assert scaled.scale_cost == pytest.approx(1 / beta, rel=1e-12, abs=0)

@@ -121,7 +121,7 @@ def exact_square(query: Polygon, x: Any) -> Fraction:
 
 
 def as_ball(query: Polygon, x: Any) -> arb:
-    return query.scalar([BALL.private(float(c)) for c in x], BALL)
+    return query.signed_distance([BALL.private(float(c)) for c in x], BALL)
 
 
 def ends(ball: arb) -> tuple[Any, Any]:
@@ -139,7 +139,7 @@ class TestDistance:
     def test_in_floats(self, region: str) -> None:
         query = make(region)
         points = around(query, 120, 1)
-        ours = query.scalar(points)
+        ours = query.signed_distance(points)
         with mp.workdps(40):
             expected = np.array([float(signed_distance(query, x)) for x in points.tolist()])
         # A double near 8·10⁶ is known to 1e-9.
@@ -163,7 +163,7 @@ class TestDistance:
         with mp.workdps(400), working_precision(100):
             for x in around(query, 20, 3)[:-3:5].tolist():
                 radius = 10.0 ** rng.uniform(-6, 0)
-                ball = query.scalar([arb(c, radius) for c in x], BALL)
+                ball = query.signed_distance([arb(c, radius) for c in x], BALL)
                 low, high = ends(ball)
                 for corner in rng.uniform(-1, 1, size=(4, 2)):
                     inside = [
@@ -183,7 +183,7 @@ class TestDistance:
                 assert (ball * ball).overlaps(arb(square.numerator) / square.denominator)
         for corner, _ in edges(query):
             assert as_ball(query, corner) == 0
-            assert query.scalar(np.array(corner)) == 0
+            assert query.signed_distance(np.array(corner)) == 0
 
     def test_against_shapely(self, region: str) -> None:
         query = make(region)
@@ -191,14 +191,14 @@ class TestDistance:
         geometry = _rings.geometry(query.region)
         distance = shapely.distance(shapely.boundary(geometry), shapely.points(points))
         expected = np.where(shapely.covers(geometry, shapely.points(points)), distance, -distance)
-        np.testing.assert_allclose(query.scalar(points), expected, rtol=1e-13, atol=1e-8)
+        np.testing.assert_allclose(query.signed_distance(points), expected, rtol=1e-13, atol=1e-8)
 
     def test_pairs_of_points(self, region: str) -> None:
         """s is 1-Lipschitz, in floats up to rounding and in balls without an exception."""
         query = make(region)
         points = around(query, 600, 6)[:-3]
         gap = np.linalg.norm(points[:, None, :] - points[None, :, :], axis=2)
-        s = query.scalar(points)
+        s = query.signed_distance(points)
         slack = 1e-15 * np.abs(points).max()
         assert np.all(np.abs(s[:, None] - s[None, :]) <= gap + 10 * slack)
         close = np.abs(s[:, None] - s[None, :]) / np.where(gap == 0, INFINITY, gap)
@@ -218,7 +218,7 @@ def test_a_box_has_a_closed_form() -> None:
     u = np.abs(points - [1.0, 4.0]) - [4.0, 3.0]
     outside = np.linalg.norm(np.maximum(u, 0), axis=1)
     expected = -(outside + np.minimum(u.max(axis=1), 0))
-    np.testing.assert_allclose(query.scalar(points), expected, rtol=1e-13, atol=1e-14)
+    np.testing.assert_allclose(query.signed_distance(points), expected, rtol=1e-13, atol=1e-14)
 
 
 def test_rays_through_corners() -> None:
@@ -238,7 +238,7 @@ def test_rays_through_corners() -> None:
                 side = int(region.contains(point)) - int(not region.covers(point))
                 ball = as_ball(query, (x, y))
                 assert (ball > 0, ball < 0, ball == 0) == (side > 0, side < 0, side == 0)
-                assert float(np.sign(query.scalar(np.array([x, y])))) == side
+                assert float(np.sign(query.signed_distance(np.array([x, y])))) == side
     assert met >= 20
 
 
@@ -260,7 +260,9 @@ def test_many_points_and_edges_take_the_short_way() -> None:
     t = np.clip((offset * vector).sum(axis=2) / (vector**2).sum(axis=1), 0, 1)
     gap = offset - t[..., None] * vector
     expected = np.hypot(gap[..., 0], gap[..., 1]).min(axis=1)
-    np.testing.assert_allclose(np.abs(query.scalar(points)), expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        np.abs(query.signed_distance(points)), expected, rtol=1e-12, atol=1e-12
+    )
 
 
 def test_corners_of_every_size() -> None:
@@ -272,7 +274,7 @@ def test_corners_of_every_size() -> None:
         [(-1e-30, -1e-30), (1e-30, 0.0), (0.0, 1e-30)],
     ):
         query = Polygon(ring, width=1.0)
-        ours = query.scalar(points)
+        ours = query.signed_distance(points)
         with mp.workdps(450), working_precision(200):
             for x, s in zip(points.tolist(), ours, strict=True):
                 low, high = ends(as_ball(query, x))

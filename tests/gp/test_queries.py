@@ -35,11 +35,13 @@ def probes(size: float) -> np.ndarray:
 
 @pytest.mark.parametrize("name", MAKERS)
 @pytest.mark.parametrize("size", SIZES)
-def test_value_is_the_profile_of_the_scalar(oracles: Any, name: str, size: float) -> None:
+def test_value_is_the_profile_of_the_signed_distance(oracles: Any, name: str, size: float) -> None:
     query = MAKERS[name](size)
     points = probes(size)
     with mp.workdps(30):
-        expected = [float(oracles.value(query, oracles.scalar(query, float(x)))) for x in points]
+        expected = [
+            float(oracles.value(query, oracles.signed_distance(query, float(x)))) for x in points
+        ]
     np.testing.assert_allclose(query.value(points), expected, rtol=2e-13, atol=1e-15)
 
 
@@ -49,10 +51,10 @@ def test_value_of_shifted_and_planar_queries(oracles: Any) -> None:
     points = np.random.default_rng(5).normal(size=(40, 3)) * 150 + np.asarray(planar.center)
     with mp.workdps(30):
         for x in (91_999.0, 92_000.0, 96_000.5, 100_000.0, 107_999.0, 1e15, -1e15):
-            expected = float(oracles.value(threshold, oracles.scalar(threshold, x)))
+            expected = float(oracles.value(threshold, oracles.signed_distance(threshold, x)))
             assert float(threshold.value(x)) == pytest.approx(expected, rel=1e-13, abs=1e-16)
         expected_planar = [
-            float(oracles.value(planar, oracles.scalar(planar, list(map(float, x)))))
+            float(oracles.value(planar, oracles.signed_distance(planar, list(map(float, x)))))
             for x in points
         ]
     np.testing.assert_allclose(planar.value(points), expected_planar, rtol=1e-12)

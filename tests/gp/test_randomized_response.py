@@ -109,7 +109,7 @@ def test_moments_are_those_of_the_definition(oracles: Any, name: str, epsilon: f
     with mp.workdps(50):
         q = 1 / (1 + mp.exp(mp.mpf(epsilon)))
         for index, x in enumerate(POINTS):
-            f = oracles.value(query, oracles.scalar(query, x))
+            f = oracles.value(query, oracles.signed_distance(query, x))
             p = q + (1 - 2 * q) * f
             expected = p * (1 - p) / (1 - 2 * q) ** 2
             assert float(mean[index]) == pytest.approx(float(f), rel=1e-14, abs=0)
@@ -161,7 +161,7 @@ def test_simulated_shares(oracles: Any, epsilon: float) -> None:
         assert set(np.unique(reports)) <= set(mechanism.atoms)
         count = int(np.sum(reports == mechanism.atoms[1]))
         q = 1 / (1 + math.exp(epsilon))
-        f = float(oracles.value(query, oracles.scalar(query, x)))
+        f = float(oracles.value(query, oracles.signed_distance(query, x)))
         p = q + (1 - 2 * q) * f
         limit = binomial_limit(n, p, oracles.ALPHA / 5)
         assert abs(count - n * p) <= limit
@@ -182,7 +182,7 @@ def test_release_is_the_ideal_bit(oracles: Any, fixed_bits: Any, name: str, epsi
     for x in points:
         with mp.workdps(400):
             low, high = integers(mechanism)
-            f = oracles.value(query, oracles.scalar(query, x))
+            f = oracles.value(query, oracles.signed_distance(query, x))
             cut = (high - f) / (high - low)
             at = int(mp.floor(cut * mp.mpf(2) ** 1024))
             near = [at + sign * (1 << bits) for sign in (1, -1) for bits in (700, 900, 960)]
@@ -222,7 +222,7 @@ def test_released_mean(name: str, oracles: Any) -> None:
     source = SeededSource(5)
     released = [mechanism.release(9.0, source) for _ in range(n)]
     unit = math.sqrt(math.log(2 / oracles.ALPHA) / (2 * n))
-    f = float(oracles.value(query, oracles.scalar(query, 9.0)))
+    f = float(oracles.value(query, oracles.signed_distance(query, 9.0)))
     assert abs(sum(released) * mechanism.step / n - f) <= (high - low) * unit
     # Control: the bits themselves, not corrected for their bias, must be caught.
     assert abs(released.count(mechanism.grid_range[1]) / n - f) > unit

@@ -56,7 +56,7 @@ class TestRegions:
             values = query.value(points)
             with mp.workdps(30):
                 for x, f, b in zip(points, values, bound, strict=True):
-                    s = oracles.scalar(query, as_point(x))
+                    s = oracles.signed_distance(query, as_point(x))
                     assert f == pytest.approx(float(oracles.value(query, s)), rel=1e-12, abs=1e-14)
                     expected = float(oracles.bound(query, s, mp.mpf(0.07), reach))
                     assert b == pytest.approx(expected, rel=1e-10, abs=0)
@@ -69,7 +69,7 @@ class TestRegions:
         flat = points[:, None] if query.dimension == 1 else points
         gap = np.linalg.norm(flat[:, None, :] - flat[None, :, :], axis=2)
         np.fill_diagonal(gap, math.inf)
-        s = np.asarray(query.scalar(points))
+        s = np.asarray(query.signed_distance(points))
         # The points have up to 100 units, of which doubles keep 2e-14.
         assert np.all(np.abs(s[:, None] - s[None, :]) <= gap + 1e-13)
         f = query.value(points)
@@ -131,7 +131,7 @@ class TestRegions:
             value = random.Random(seed).getrandbits(1024)
             released = smooth.release(x, fixed_bits(value, 1024))
             with mp.workdps(100):
-                s = oracles.scalar(query, x)
+                s = oracles.signed_distance(query, x)
                 z = oracles.quantile(smooth.noise, value, 1024)
                 beta = mp.mpf(RATE) * oracles.exact(smooth.noise.beta)  # type: ignore[attr-defined]
                 y = oracles.value(query, s) + oracles.bound(query, s, beta) / mp.mpf(RATE) * z
@@ -154,5 +154,5 @@ def test_the_quadrant_is_rounded_at_its_corner_and_straight_along_its_edges() ->
     on_arc = radius * (1 - 1 / math.sqrt(2))
     assert float(query.value((on_arc, on_arc))) == pytest.approx(0.5, abs=1e-14)
     # The corner of the quadrant itself lies outside the arc.
-    corner = float(query.scalar(np.array([0.0, 0.0])))
+    corner = float(query.signed_distance(np.array([0.0, 0.0])))
     assert corner == pytest.approx(radius * (1 - math.sqrt(2)), abs=1e-14)

@@ -51,7 +51,7 @@ def ideal(oracles: Any, mechanism: Mechanism, x: Any, numerator: int, count: int
     """
     query = mechanism.query
     with mp.workdps(max(200, mp.mp.dps)):
-        s = oracles.scalar(query, x)
+        s = oracles.signed_distance(query, x)
         if isinstance(mechanism, DebiasedLaplace):
             b = 1 / oracles.exact(Fraction(mechanism.privacy.epsilon))
             b *= oracles.exact(Fraction(mechanism.privacy.per))
@@ -229,13 +229,13 @@ def test_saturation_at_the_ends_of_int64(fixed_bits: Any) -> None:
 
 def boundary(oracles: Any, mechanism: Mechanism, x: float, offset: int) -> tuple[Any, int]:
     """Return U at which the ideal output is exactly a rounding boundary, and the integer above."""
-    f = oracles.value(mechanism.query, oracles.scalar(mechanism.query, x))
+    f = oracles.value(mechanism.query, oracles.signed_distance(mechanism.query, x))
     step = oracles.exact(mechanism.step)
     k = int(mp.floor(f / step)) + offset
     y = (k + mp.mpf(1) / 2) * step
     rate = oracles.exact(mechanism.privacy.epsilon) / oracles.exact(mechanism.privacy.per)  # type: ignore[union-attr]
     if isinstance(mechanism, DebiasedLaplace):
-        s = oracles.scalar(mechanism.query, x)
+        s = oracles.signed_distance(mechanism.query, x)
         v = mp.findroot(
             lambda t: oracles.debiased(mechanism.query, t, 1 / rate) - y,
             (s - 10, s + 10),
@@ -247,7 +247,7 @@ def boundary(oracles: Any, mechanism: Mechanism, x: float, offset: int) -> tuple
         tail = mp.exp(-abs(z)) / 2
     else:
         beta = rate * oracles.exact(mechanism.noise.beta)  # type: ignore[attr-defined]
-        s = oracles.scalar(mechanism.query, x)
+        s = oracles.signed_distance(mechanism.query, x)
         z = (y - f) * rate / oracles.bound(mechanism.query, s, beta)
         tail = oracles.survival(mechanism.noise, abs(z))  # type: ignore[attr-defined]
     return (tail if z < 0 else 1 - tail), k + 1

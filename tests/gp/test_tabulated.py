@@ -124,7 +124,7 @@ def test_the_smooth_bound_is_one_and_hardly_more(seed, reach, growth):
 @pytest.mark.parametrize("tolerance", [1e-2, 1e-5])
 def test_a_table_is_as_close_as_it_says(profile, tolerance):
     table = TabulatedProfile.of(profile, tolerance)
-    s = profile.feature * np.linspace(-40, 40, 400_001)
+    s = profile.length_scale * np.linspace(-40, 40, 400_001)
     low, high = profile.bounds
     assert np.abs(table.value(s) - profile.value(s)).max() <= tolerance * (high - low)
     assert table.lipschitz == pytest.approx(profile.lipschitz, rel=0.02)

@@ -44,7 +44,7 @@ from geoveil.gp import (
     UnsupportedError,
 )
 from geoveil.gp.exact.bits import LazyUniform
-from geoveil.gp.mechanisms.base import _PrivateScalar
+from geoveil.gp.mechanisms.base import _PrivateDistance
 
 UNIT = GeoPrivacy(1.0, per=1.0)
 RAMP, STEP = Threshold(0.0, 2.0), Threshold(0.0, 2.0, "smoothstep")
@@ -331,7 +331,7 @@ def test_nothing_that_is_shown_is_private(fixed_bits: Any) -> None:
         assert SECRET_DIGITS not in shown
         assert repr(vars(mechanism)) == before, "a mechanism remembers nothing"
         assert all(str(k) not in shown for k in released if abs(k) > 99)
-        held = _PrivateScalar(mechanism.query, np.ravel(x).tolist())
+        held = _PrivateDistance(mechanism.query, np.ravel(x).tolist())
         assert SECRET_DIGITS not in f"{held!r} {held!s} {[held]!r}"
     uniform = LazyUniform(fixed_bits(0xDEADBEEF << 96, 128))
     assert str(uniform.numerator) not in repr(uniform)

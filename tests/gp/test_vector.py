@@ -103,7 +103,7 @@ def log_density(y: Array, f: Array, scale: Array, noise: Noise) -> Array:
 def steepest(x: Array, queries: list[Query], noise: Noise, scale: Array) -> float:
     """sup |Δ log p|/|Δx| over neighbours and outputs, for a noise scale at each point."""
     f = np.stack([query.value(x) for query in queries], axis=-1)
-    unit = noise.knee if isinstance(noise, LaplacePareto) else 1 / noise.sliding
+    unit = noise.knee if isinstance(noise, LaplacePareto) else 1 / noise.max_score
     some = [1e-5, 0.03, 0.5, 1 - 1e-6, 1 + 1e-6, 1.8, 30.0, 1e4]
     some = some if len(queries) < 3 else [1e-5, 0.5, 1 - 1e-6, 1 + 1e-6, 1e4]
     signed = [sign * v * unit for v in some for sign in (1, -1)]
@@ -141,7 +141,7 @@ def test_log_density_is_that_of_the_formula(oracles: Any, name: str) -> None:
     with mp.workdps(25):
         beta, eta = mp.mpf(mechanism.beta), mp.mpf(mechanism.eta)
         for x in (-40.0, -4.5, 0.0, 3.3, 17.0):
-            s = [oracles.scalar(query, x) for query in mechanism.queries]
+            s = [oracles.signed_distance(query, x) for query in mechanism.queries]
             pairs = list(zip(mechanism.queries, s, strict=True))
             scale = mp.fsum(oracles.bound(q, v, beta) for q, v in pairs) / eta
             for z in itertools.product((-300.0, 0.0, 0.7), repeat=m):
@@ -163,7 +163,7 @@ def test_log_density_is_that_of_the_formula(oracles: Any, name: str) -> None:
 class Peaked:
     """h ∝ (1 + |z|)^{−3}: its score is largest at 0, where the scale counts with the other sign."""
 
-    exact_dilation, in_the_paper = Fraction(2), False
+    exact_scale_cost, in_the_paper = Fraction(2), False
 
     def least_quotient(self, constant: Fraction, factor: Fraction) -> Fraction:
         """(constant/3)(1 + u) + factor·u, at u = 0."""
@@ -236,13 +236,13 @@ def test_closed_forms_of_eta() -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 5])
 def test_paper_eta(size: int) -> None:
-    """ε = mDβ + sliding·η [SGP Cor. 3.2]; D = γ−1 or ν."""
-    for noise, dilation, sliding in (
+    """ε = mDβ + max_score·η [SGP Cor. 3.2]; D = γ−1 or ν."""
+    for noise, scale_cost, max_score in (
         (GeneralizedCauchy(4), 3.0, 3**0.75),
         (StudentT(3), 3.0, 2 / math.sqrt(3)),
     ):
         eta = vector_eta(noise, size, 0.2 / size, "paper")
-        assert dilation * 0.2 + sliding * eta == pytest.approx(1, rel=1e-11, abs=0)
+        assert scale_cost * 0.2 + max_score * eta == pytest.approx(1, rel=1e-11, abs=0)
         assert eta < vector_eta(noise, size, 0.2 / size, "exact")
 
 
@@ -319,7 +319,7 @@ def test_moments(oracles: Any, name: str, choice: str) -> None:
         beta, eta = mp.mpf(mechanism.beta), mp.mpf(mechanism.eta)
         noise = oracles.noise_variance(mechanism.noise)
         for row, point in enumerate(x.tolist()):
-            s = [oracles.scalar(query, point) for query in mechanism.queries]
+            s = [oracles.signed_distance(query, point) for query in mechanism.queries]
             pairs = list(zip(mechanism.queries, s, strict=True))
             scale = mp.fsum(oracles.bound(q, v, beta) for q, v in pairs) / eta
             expected: Any = [float(oracles.value(q, v)) for q, v in pairs]
@@ -363,7 +363,7 @@ def expected_integers(
         beta, eta = oracles.exact(mechanism._beta), oracles.exact(mechanism._eta)
         assert round_down(mechanism._beta) == mechanism.beta
         assert round_down(mechanism._eta) == mechanism.eta
-        s = [oracles.scalar(query, x) for query in mechanism.queries]
+        s = [oracles.signed_distance(query, x) for query in mechanism.queries]
         pairs = list(zip(mechanism.queries, s, strict=True))
         scale = mp.fsum(oracles.bound(q, v, beta, mechanism.reach) for q, v in pairs) / eta
         return [

@@ -18,7 +18,7 @@ from geoveil.selection import (
     SmoothPrivateSelection,
     SmoothUtilities,
 )
-from geoveil.selection.smooth_dilation import LogNormalDilation, dilation_of
+from geoveil.selection.smooth_scale_cost import LogNormalScaleCost, scale_cost_of
 
 DELTA = 1e-3
 SIGMAS = [0.1, 0.5, 1.0, 2.0]
@@ -52,8 +52,8 @@ def test_the_score_falls_from_what_a_shift_costs(sigma: float) -> None:
     noise = LaplaceLogNormal(sigma)
     score = noise.score(np.geomspace(1e-15, 1e15, 400))
     assert (np.diff(score) <= 1e-10 * score[0]).all()
-    assert noise.score(0.0) == pytest.approx(noise.sliding, rel=1e-12)
-    assert noise.sliding == pytest.approx(math.exp(1.5 * sigma**2), rel=1e-15)
+    assert noise.score(0.0) == pytest.approx(noise.max_score, rel=1e-12)
+    assert noise.max_score == pytest.approx(math.exp(1.5 * sigma**2), rel=1e-15)
 
 
 def test_moments_are_those_of_the_product() -> None:
@@ -157,7 +157,7 @@ def test_without_delta_the_log_ratio_has_no_bound() -> None:
 
 @pytest.mark.parametrize("outcomes", [1, 7, 1000])
 def test_the_price_grows_with_the_root_of_the_outcomes(outcomes: int) -> None:
-    price = LogNormalDilation(0.8)
+    price = LogNormalScaleCost(0.8)
     beta, shift = 0.01, 0.01 * math.sqrt(outcomes) / 0.8
     expected = shift**2 / 2 + shift * math.sqrt(2 * math.log(1e5))
     cost = price.cost(beta, outcomes, 1e-5)
@@ -181,8 +181,8 @@ def test_published_is_one_variable_and_says_so() -> None:
     assert math.exp(1.5 * 0.25) * m.alpha + m.beta / 0.5 == pytest.approx(1.0, rel=1e-12)
     assert m.guarantee.epsilon > 2
     assert m.guarantee.delta == 1e-5
-    assert "smooth_dilation" in m.guarantee.source
+    assert "smooth_scale_cost" in m.guarantee.source
 
 
 def test_laplace_has_a_price_of_its_own() -> None:
-    assert type(dilation_of(Laplace())).__name__ == "LaplaceDilation"
+    assert type(scale_cost_of(Laplace())).__name__ == "LaplaceScaleCost"

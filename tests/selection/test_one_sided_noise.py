@@ -104,11 +104,11 @@ def test_constants_are_above_the_suprema_and_close(noise: OneSidedNoise) -> None
     knees = [mp.mpf(k) * (1 - mp.mpf(2) ** -40) for k in noise.knees]
     values = [quotient(noise, t) for t in (*grid, *knees)]
     slack = 1 + 1e-9  # of the quadrature
-    hazard, index, dilation = (max(column) for column in zip(*values, strict=True))
+    hazard, index, scale_cost = (max(column) for column in zip(*values, strict=True))
     assert hazard <= noise.hazard * slack
     assert index <= noise.tail_index * slack
-    assert dilation <= noise.log_cdf_dilation * slack
-    assert max(dilation, noise.tail_index) == pytest.approx(noise.log_cdf_dilation, rel=2e-2)
+    assert scale_cost <= noise.log_cdf_scale_cost * slack
+    assert max(scale_cost, noise.tail_index) == pytest.approx(noise.log_cdf_scale_cost, rel=2e-2)
     assert max(hazard, float(noise.pdf(0))) == pytest.approx(noise.hazard, rel=2e-2)
 
 
@@ -130,8 +130,8 @@ def test_constants_are_above_the_suprema_and_close(noise: OneSidedNoise) -> None
     ids=repr,
 )
 def test_price_of_the_losers_over_that_of_the_winner(noise: OneSidedNoise, ratio: float) -> None:
-    assert noise.log_cdf_dilation / noise.tail_index == pytest.approx(ratio, abs=6e-5)
-    assert noise.log_cdf_dilation >= noise.tail_index
+    assert noise.log_cdf_scale_cost / noise.tail_index == pytest.approx(ratio, abs=6e-5)
+    assert noise.log_cdf_scale_cost >= noise.tail_index
 
 
 def test_the_half_cauchy_constant_is_that_of_its_closed_form() -> None:
@@ -141,7 +141,7 @@ def test_the_half_cauchy_constant_is_that_of_its_closed_form() -> None:
 
     top = mp.findroot(lambda t: mp.diff(g, t), 3.2)
     for noise in (HalfStudentT(1), HalfGeneralizedCauchy(2)):
-        assert 0 <= noise.log_cdf_dilation - float(g(top)) < 1e-5
+        assert 0 <= noise.log_cdf_scale_cost - float(g(top)) < 1e-5
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def test_split_never_exceeds_the_budget_and_wastes_nothing(
 def test_price_is_the_tail_index_for_two_outcomes_and_grows_as_the_logarithm() -> None:
     noise = ExponentialPareto(2.0)
     assert scale_price(noise, 2) == 2
-    assert scale_price(noise, 1000) == Fraction(noise.log_cdf_dilation) * Fraction(
+    assert scale_price(noise, 1000) == Fraction(noise.log_cdf_scale_cost) * Fraction(
         tilted_depth(1000)
     )
 

@@ -224,10 +224,10 @@ def test_bad_parameters_are_named(make: Callable[[], object], name: str) -> None
         make()
 
 
-def test_noise_without_a_bounded_dilation_is_refused() -> None:
+def test_noise_without_a_bounded_scale_cost_is_refused() -> None:
     class Unbounded(LaplacePareto):
         @property
-        def exact_dilation(self) -> None:
+        def exact_scale_cost(self) -> None:
             return None
 
     with pytest.raises(UnsupportedError, match="change of scale"):

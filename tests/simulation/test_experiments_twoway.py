@@ -34,7 +34,7 @@ def test_tables_hold_the_moments_of_the_mechanisms(name):
     mechanism = twoway.SCALAR[name](twoway.setting(PANEL, at))
     table = twoway_exact._Table(PANEL, PANEL.width(at))
     above = (x > at).all(axis=1)
-    everyone, hard = table.bins(np.asarray(mechanism.query.scalar(x)), above)
+    everyone, hard = table.bins(np.asarray(mechanism.query.signed_distance(x)), above)
     mean, variance = table.columns[name]
     assert everyone.sum() == pytest.approx(1)
     assert hard.sum() == pytest.approx(above.mean())

@@ -26,12 +26,12 @@ from geoveil.gp.mechanisms.approximate import ApproximateLaplace
 from geoveil.gp.mechanisms.channel import LinearProgramMechanism
 from geoveil.gp.mechanisms.channel_mechanism import ChannelMechanism
 from geoveil.gp.mechanisms.debiased import DebiasedLaplace
+from geoveil.gp.mechanisms.distance import DistanceLaplace
 from geoveil.gp.mechanisms.lipschitz import LipschitzMechanism
 from geoveil.gp.mechanisms.local import LocalLaplace
 from geoveil.gp.mechanisms.planar import PlanarLaplace
 from geoveil.gp.mechanisms.radial import RadialLaplace
 from geoveil.gp.mechanisms.randomized_response import RandomizedResponse
-from geoveil.gp.mechanisms.scalar import ScalarLaplace
 from geoveil.gp.mechanisms.smooth import SmoothMechanism
 from geoveil.gp.mechanisms.vector import VectorSmoothMechanism
 from geoveil.gp.noise import GeneralizedCauchy, Noise, StudentT
@@ -136,7 +136,7 @@ def _additive(scene: Scene, mechanism: AdditiveMechanism, variant: str = "") -> 
     return scene.case(mechanism, additive_outputs(mechanism.largest_scale), variant)
 
 
-def _bounded(scene: Scene, mechanism: ScalarLaplace) -> Case:
+def _bounded(scene: Scene, mechanism: DistanceLaplace) -> Case:
     return scene.case(mechanism, bounded_outputs(*mechanism.range, mechanism.atoms))
 
 

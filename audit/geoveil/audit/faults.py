@@ -96,10 +96,10 @@ def beta_doubled(mechanism: SmoothMechanism) -> Rescaled:
 def slope_for_bound(mechanism: SmoothMechanism) -> Rescaled:
     """Return the mechanism with |∇f|, which is not smooth, in place of its smooth bound B."""
     query, beta, reach = mechanism.query, mechanism.beta, mechanism.reach
-    step = 1e-5 * query.profile.feature
+    step = 1e-5 * query.profile.length_scale
 
     def factor(x: Array) -> Array:
-        s = np.asarray(query.scalar(x))
+        s = np.asarray(query.signed_distance(x))
         rise = query.profile.value(s + step, FLOAT) - query.profile.value(s - step, FLOAT)
         slope = np.maximum(np.abs(rise) / (2 * step), _LEAST * query.lipschitz)
         return np.asarray(slope / query.smooth_bound(x, beta, reach=reach))

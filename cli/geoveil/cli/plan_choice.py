@@ -10,7 +10,7 @@ from geoveil.cli.plan_wishes import Wish
 from geoveil.gp import DebiasedLaplace, Query, UnsupportedError
 
 _NODES = 16
-"""Scalars for a quick bound; more where a band is wide."""
+"""SignedDistances for a quick bound; more where a band is wide."""
 
 
 def planned_for(
@@ -50,7 +50,7 @@ def _least(found: Plan) -> float | None:
 
 def _least_for(found: Plan, query: Query) -> float | None:
     try:
-        least = found.survey.scalars.lower_bound(query, _NODES, quick=True).value
+        least = found.survey.distances.lower_bound(query, _NODES, quick=True).value
     except UnsupportedError:
         return None
     return least if least > 0 else None

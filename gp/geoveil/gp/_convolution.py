@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 _BLOCK = 8192
 _NARROW = 1e-3
-"""Scale of the noise, relative to the feature, below which it is integrated point by point."""
+"""Scale of the noise, relative to the length scale, below which it is integrated point by point."""
 
 
 def laplace_expectation(
@@ -27,36 +27,39 @@ def laplace_expectation(
     s: ArrayLike,
     scale: float,
     *,
-    knots: Sequence[float],
-    feature: float,
+    breakpoints: Sequence[float],
+    length_scale: float,
     left: float,
     right: float,
 ) -> Array:
     """Return E[function(s + scale·Z)] for Z ~ Laplace(1).
 
     Args:
-        function: vectorised; smooth between the knots.
+        function: vectorised; smooth between the breakpoints.
         s: points, any shape.
         scale: noise scale b > 0, in the unit of s.
-        knots: increasing; `function` equals `left` before the first and `right` after the last.
-        feature: length over which `function` varies, in the unit of s.
+        breakpoints: increasing; `function` is `left` before the first and `right` after the last.
+        length_scale: length over which `function` varies, in the unit of s.
         left: value of `function` before the first knot.
         right: value of `function` after the last knot.
 
     Returns:
         An array of the shape of s.
     """
-    if scale < _NARROW * feature:
+    if scale < _NARROW * length_scale:
         points = np.asarray(s, dtype=np.float64)
-        return _narrow(lambda v, _: function(v), points, scale, knots, left, right)
-    width = min(scale, feature) / 2
+        return _narrow(lambda v, _: function(v), points, scale, breakpoints, left, right)
+    width = min(scale, length_scale) / 2
     edges = np.concatenate(
         [
             np.linspace(low, high, max(1, int(np.ceil((high - low) / width))) + 1)[
                 : None if last else -1
             ]
             for low, high, last in zip(
-                knots[:-1], knots[1:], [False] * (len(knots) - 2) + [True], strict=True
+                breakpoints[:-1],
+                breakpoints[1:],
+                [False] * (len(breakpoints) - 2) + [True],
+                strict=True,
             )
         ]
     )
@@ -75,7 +78,7 @@ def laplace_expectation(
         upper = above[index + 1] * np.exp((inside - high) / scale) + _panel(
             function, inside, high, scale, inside
         )
-        # Outside the knots the function is constant, and only the far side is integrated.
+        # Outside the breakpoints the function is constant, and only the far side is integrated.
         fade_left = np.exp((np.minimum(block, edges[0]) - edges[0]) / scale)
         fade_right = np.exp((edges[-1] - np.maximum(block, edges[-1])) / scale)
         result[start : start + _BLOCK] = np.where(
@@ -94,8 +97,8 @@ def laplace_variance(
     s: Array,
     scale: float,
     *,
-    knots: Sequence[float],
-    feature: float,
+    breakpoints: Sequence[float],
+    length_scale: float,
     limits: tuple[float, float],
 ) -> Array:
     """Return the variance of function(s + scale·Z), whose mean is known.
@@ -108,17 +111,17 @@ def laplace_variance(
         mean: E[function(s + scale·Z)], shape of s.
         s: points, any shape.
         scale: noise scale b > 0.
-        knots: see `laplace_expectation`.
-        feature: see `laplace_expectation`.
+        breakpoints: see `laplace_expectation`.
+        length_scale: see `laplace_expectation`.
         limits: values of `function` before the first knot and after the last.
     """
-    if scale < _NARROW * feature:
+    if scale < _NARROW * length_scale:
 
         def about_mean(v: Array, at: NDArray[np.intp]) -> Array:
             return np.asarray(np.square(function(v) - mean.reshape(-1)[at]))
 
         left, right = ((limit - mean.ravel()) ** 2 for limit in limits)
-        return _narrow(about_mean, s, scale, knots, left, right)
+        return _narrow(about_mean, s, scale, breakpoints, left, right)
     result = np.empty_like(s)
     for limit, mask in zip(limits, (s <= 0, s > 0), strict=True):
 
@@ -129,8 +132,8 @@ def laplace_variance(
             about_limit,
             s[mask],
             scale,
-            knots=knots,
-            feature=feature,
+            breakpoints=breakpoints,
+            length_scale=length_scale,
             left=(limits[0] - limit) ** 2,
             right=(limits[1] - limit) ** 2,
         )
@@ -142,13 +145,13 @@ def _narrow(
     function: Callable[[Array, NDArray[np.intp]], Array],
     s: Array,
     scale: float,
-    knots: Sequence[float],
+    breakpoints: Sequence[float],
     left: float | Array,
     right: float | Array,
 ) -> Array:
     """Return the expectation for noise so narrow that a mesh of its width would be too long.
 
-    Each point integrates outwards, both ways, over what lies between two knots; there the function
+    Each point integrates outwards, both ways, between two breakpoints; there the function
     hardly changes within the noise, and what matters is where the noise ends at a knot. The second
     argument of the function is the index of the point, with a trailing axis for the nodes.
     """
@@ -159,10 +162,10 @@ def _narrow(
         return function(v, index)
 
     # What is constant: beyond the first and the last knot.
-    result = left * Laplace(scale).cdf(knots[0] - flat)
-    result += right * Laplace(scale).cdf(flat - knots[-1])
+    result = left * Laplace(scale).cdf(breakpoints[0] - flat)
+    result += right * Laplace(scale).cdf(flat - breakpoints[-1])
     reach = np.array([0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 40.0]) * scale
-    for low, high in pairwise(knots):
+    for low, high in pairwise(breakpoints):
         for sign in (1.0, -1.0):
             near, far = np.sort([sign * (low - flat), sign * (high - flat)], axis=0)
             start, end = np.maximum(near, 0.0), np.maximum(far, 0.0)

@@ -44,7 +44,7 @@ class LaplaceLogNormal(Noise):
 
     Example:
         >>> noise = LaplaceLogNormal(1.0)
-        >>> round(noise.sliding, 6), float(noise.survival(0.0))
+        >>> round(noise.max_score, 6), float(noise.survival(0.0))
         (4.481689, 0.5)
         >>> float(noise.survival(10.0)).__round__(9)
         0.011496107
@@ -79,17 +79,17 @@ class LaplaceLogNormal(Noise):
         return np.asarray(np.exp(1.5 * square + ratio))
 
     @property
-    def exact_dilation(self) -> None:
-        """See `Noise.exact_dilation`: uψ grows without bound, if slowly."""
+    def exact_scale_cost(self) -> None:
+        """See `Noise.exact_scale_cost`: uψ grows without bound, if slowly."""
 
     @property
-    def sliding(self) -> float:
-        """See `Noise.sliding`: the score falls, from e^{3σ²/2} at 0."""
+    def max_score(self) -> float:
+        """See `Noise.max_score`: the score falls, from e^{3σ²/2} at 0."""
         with working_precision(BITS):
             exponent = BALL.constant(Fraction(3, 2) * Fraction(self.sigma) ** 2)
             return round_up(upper(BALL.exp(exponent)))
 
-    def magnitude(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
+    def isf(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
         """Refuse: there is no formula; see `sample` and `ball_noise`.
 
         Raises:

@@ -46,7 +46,7 @@ class OneSidedNoise(ABC):
 
     @property
     @abstractmethod
-    def log_cdf_dilation(self) -> float:
+    def log_cdf_scale_cost(self) -> float:
         """c: no less than the supremum of t f/(F (−ln F)), and at least ν, its limit."""
 
     @property
@@ -55,7 +55,7 @@ class OneSidedNoise(ABC):
         return ()
 
     @property
-    def certified_magnitude(self) -> Callable[[Array], Array] | None:
+    def certified_isf(self) -> Callable[[Array], Array] | None:
         """The t with F̄(t) = T in float64, if it is known within 2^-40 (1 + t)."""
         return None
 
@@ -73,8 +73,8 @@ class OneSidedNoise(ABC):
     def sample(self, rng: np.random.Generator, size: int | tuple[int, ...] | None = None) -> Array:
         """Return float64 draws. Not private on a computer: for simulation only [MATH §10]."""
         # 1 − U is never 0, and small where the survival is.
-        return np.asarray(self._magnitude(1 - rng.random(size)))
+        return np.asarray(self._isf(1 - rng.random(size)))
 
     @abstractmethod
-    def _magnitude(self, tail: Array) -> Array:
+    def _isf(self, tail: Array) -> Array:
         """Return the t with F̄(t) = tail in float64, for tail in (0, 1]."""

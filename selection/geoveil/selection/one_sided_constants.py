@@ -49,7 +49,7 @@ def hazard_bound(whole: InvertedNoise, score: Score) -> Fraction:
     return supremum(log_hazard, arb(0), end, floor)
 
 
-def dilation_bound(whole: InvertedNoise, score: Score) -> Fraction:
+def scale_cost_bound(whole: InvertedNoise, score: Score) -> Fraction:
     """Return c, from a bisection in ln t between two ends beyond which it is known.
 
     F ≥ t f, as f does not rise; so where −ln F ≥ 1/ν the quotient is below ν. In the tail it is

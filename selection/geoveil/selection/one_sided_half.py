@@ -16,7 +16,7 @@ from geoveil.gp.exact.ball import BALL
 from geoveil.gp.noise.base import Array
 from geoveil.gp.privacy.rounding import round_up
 from geoveil.selection.one_sided import OneSidedNoise
-from geoveil.selection.one_sided_constants import dilation_bound, hazard_bound
+from geoveil.selection.one_sided_constants import hazard_bound, scale_cost_bound
 from geoveil.selection.smooth_noise import HeavyGeneralizedCauchy, HeavyStudentT
 
 Whole: TypeAlias = HeavyStudentT | HeavyGeneralizedCauchy
@@ -49,7 +49,7 @@ class HalfNoise(OneSidedNoise):
 
     def quantile(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
         """See `OneSidedNoise.quantile`: |Z| > t half as often on either side."""
-        return self.whole.magnitude((1 - p) / 2, ops)
+        return self.whole.isf((1 - p) / 2, ops)
 
     @property
     def tail_index(self) -> float:
@@ -62,11 +62,11 @@ class HalfNoise(OneSidedNoise):
         return _hazard(self)
 
     @property
-    def log_cdf_dilation(self) -> float:
-        """See `OneSidedNoise.log_cdf_dilation`: certified, and within 1e-5 of it."""
-        return _log_cdf_dilation(self)
+    def log_cdf_scale_cost(self) -> float:
+        """See `OneSidedNoise.log_cdf_scale_cost`: certified, and within 1e-5 of it."""
+        return _log_cdf_scale_cost(self)
 
-    def _magnitude(self, tail: Array) -> Array:
+    def _isf(self, tail: Array) -> Array:
         return np.abs(self.whole.ppf(tail / 2))
 
 
@@ -81,7 +81,7 @@ class HalfStudentT(HalfNoise):
         ParameterError: if nu is out of range.
 
     Example:
-        >>> round(HalfStudentT(1.0).log_cdf_dilation, 3)
+        >>> round(HalfStudentT(1.0).log_cdf_scale_cost, 3)
         1.048
     """
 
@@ -112,7 +112,7 @@ class HalfGeneralizedCauchy(HalfNoise):
         ParameterError: if gamma is out of range.
 
     Example:
-        >>> round(HalfGeneralizedCauchy(3.0).log_cdf_dilation / 2, 3)
+        >>> round(HalfGeneralizedCauchy(3.0).log_cdf_scale_cost / 2, 3)
         1.004
     """
 
@@ -140,5 +140,5 @@ def _hazard(noise: HalfNoise) -> float:
 
 
 @lru_cache(maxsize=256)
-def _log_cdf_dilation(noise: HalfNoise) -> float:
-    return round_up(dilation_bound(noise.whole, noise.score_ball))
+def _log_cdf_scale_cost(noise: HalfNoise) -> float:
+    return round_up(scale_cost_bound(noise.whole, noise.score_ball))

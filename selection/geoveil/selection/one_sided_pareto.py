@@ -34,7 +34,7 @@ class ExponentialPareto(OneSidedNoise):
 
     Example:
         >>> noise = ExponentialPareto(3.0)
-        >>> round(noise.log_cdf_dilation, 3)
+        >>> round(noise.log_cdf_scale_cost, 3)
         3.078
         >>> float(noise.survival(3.0)) == math.exp(-3)
         True
@@ -75,8 +75,8 @@ class ExponentialPareto(OneSidedNoise):
         return self.nu
 
     @property
-    def log_cdf_dilation(self) -> float:
-        """See `OneSidedNoise.log_cdf_dilation`: its value at the knee, rounded up."""
+    def log_cdf_scale_cost(self) -> float:
+        """See `OneSidedNoise.log_cdf_scale_cost`: its value at the knee, rounded up."""
         with working_precision(BITS):
             nu = BALL.constant(self.nu)
             x = (-nu).exp()
@@ -89,10 +89,10 @@ class ExponentialPareto(OneSidedNoise):
         return (self.nu,)
 
     @property
-    def certified_magnitude(self) -> Callable[[Array], Array]:
-        """See `OneSidedNoise.certified_magnitude`: −ln T moves by 2^-40, Z by 2^-39 of itself."""
-        return self._magnitude
+    def certified_isf(self) -> Callable[[Array], Array]:
+        """See `OneSidedNoise.certified_isf`: −ln T moves by 2^-40, Z by 2^-39 of itself."""
+        return self._isf
 
-    def _magnitude(self, tail: Array) -> Array:
+    def _isf(self, tail: Array) -> Array:
         depth = -np.log(tail)
         return np.asarray(np.minimum(depth, self.nu) * np.exp(np.maximum(depth / self.nu - 1, 0)))

@@ -67,7 +67,7 @@ def scale_price(noise: OneSidedNoise, outcomes: int) -> Fraction:
         >>> float(scale_price(ExponentialPareto(3.0), 2))
         3.0
     """
-    depth = Fraction(noise.log_cdf_dilation) * Fraction(tilted_depth(outcomes))
+    depth = Fraction(noise.log_cdf_scale_cost) * Fraction(tilted_depth(outcomes))
     return max(Fraction(noise.tail_index), depth)
 
 

@@ -60,13 +60,13 @@ class Law:
 
 def one_sided_law(noise: OneSidedNoise) -> Law:
     """Return the law of noise that is never negative."""
-    magnitude = noise.certified_magnitude
+    isf = noise.certified_isf
 
     def enclosure(words: Words) -> tuple[Array, Array]:
         tail = uniform(~words)
-        if magnitude is None:
+        if isf is None:
             return tail_table(noise, 1.0).enclose(tail)
-        return widened(magnitude(tail))
+        return widened(isf(tail))
 
     return Law(
         noise.logpdf,
@@ -74,7 +74,7 @@ def one_sided_law(noise: OneSidedNoise) -> Law:
         noise.survival,
         by_quantile(lambda p: noise.quantile(p, BALL)),
         enclosure,
-        _CLOSE if magnitude is None else 1,
+        _CLOSE if isf is None else 1,
         nonnegative=True,
         knees=noise.knees,
     )

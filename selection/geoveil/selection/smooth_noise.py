@@ -11,7 +11,7 @@ from geoveil.gp.noise.student_t import StudentT
 class HeavyGeneralizedCauchy(GeneralizedCauchy):
     """h ∝ 1/(1+|z|^γ), variance or not.
 
-    [SPS Theorem 6] gives the dilation as γ − 1 for any γ > 1. Below γ = 2 it is 1, as everywhere:
+    [SPS Theorem 6] gives the scale cost as γ − 1 for any γ > 1. Below γ = 2 it is 1, as everywhere:
     at z = 0 a change of scale changes the density by its whole factor.
 
     Args:
@@ -21,7 +21,7 @@ class HeavyGeneralizedCauchy(GeneralizedCauchy):
         ParameterError: if gamma is out of range.
 
     Example:
-        >>> HeavyGeneralizedCauchy(1.5).dilation, HeavyGeneralizedCauchy(4.0).dilation
+        >>> HeavyGeneralizedCauchy(1.5).scale_cost, HeavyGeneralizedCauchy(4.0).scale_cost
         (1.0, 3.0)
     """
 
@@ -31,7 +31,7 @@ class HeavyGeneralizedCauchy(GeneralizedCauchy):
 
 @dataclass(frozen=True, slots=True)
 class HeavyStudentT(StudentT):
-    """h ∝ (1+z²/ν)^{−(ν+1)/2}, variance or not. Its dilation is ν, but never less than 1.
+    """h ∝ (1+z²/ν)^{−(ν+1)/2}, variance or not. Its scale cost is ν, but never less than 1.
 
     Args:
         nu: ν in [0.5, 100].

@@ -11,9 +11,9 @@ from geoveil.selection.base import Guarantee
 from geoveil.selection.one_sided import OneSidedNoise
 from geoveil.selection.one_sided_pareto import ExponentialPareto
 from geoveil.selection.one_sided_theorem import best_share, scale_price, split_budget
-from geoveil.selection.smooth_dilation import dilation_of
 from geoveil.selection.smooth_law import one_sided_law, two_sided_law
 from geoveil.selection.smooth_noise import HeavyStudentT
+from geoveil.selection.smooth_scale_cost import scale_cost_of
 from geoveil.selection.smooth_selection import SmoothSelection
 from geoveil.selection.smooth_two_sided import published_split
 
@@ -147,8 +147,8 @@ class SmoothNoisyMax(SmoothSelection):
         self.noise = HeavyStudentT(3.0) if noise is None else noise
         if not isinstance(self.noise, Noise):
             raise ParameterError("noise", noise, "two-sided noise, such as StudentT(3)")
-        dilation = dilation_of(self.noise)
-        self.delta, self._source = dilation.checked(self.delta), dilation.source
+        scale_cost = scale_cost_of(self.noise)
+        self.delta, self._source = scale_cost.checked(self.delta), scale_cost.source
         self._split = published_split(self.noise, self.epsilon, self.outcomes, self.delta)
         self._law = two_sided_law(self.noise)
         warnings.warn(

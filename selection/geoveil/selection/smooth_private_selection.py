@@ -3,9 +3,9 @@
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.noise.base import Noise
 from geoveil.selection.base import Guarantee
-from geoveil.selection.smooth_dilation import dilation_of
 from geoveil.selection.smooth_law import two_sided_law
 from geoveil.selection.smooth_noise import HeavyGeneralizedCauchy
+from geoveil.selection.smooth_scale_cost import scale_cost_of
 from geoveil.selection.smooth_selection import SmoothSelection
 from geoveil.selection.smooth_two_sided import split_two_sided
 
@@ -53,8 +53,8 @@ class SmoothPrivateSelection(SmoothSelection):
         if not isinstance(self.noise, Noise):
             raise ParameterError("noise", noise, "two-sided noise of geoveil.gp.noise")
         self.share = share
-        dilation = dilation_of(self.noise)
-        self.delta, self._source = dilation.checked(self._delta(delta)), dilation.source
+        scale_cost = scale_cost_of(self.noise)
+        self.delta, self._source = scale_cost.checked(self._delta(delta)), scale_cost.source
         self._split = split_two_sided(self.noise, self.epsilon, outcomes, share, self.delta)
         self._law = two_sided_law(self.noise)
 

@@ -1,7 +1,7 @@
 """What a shift and a change of scale cost for two-sided noise [SPS Theorems 1, 2 and 6].
 
-The density of the winner is shifted, at `sliding` per unit; every one of the m variables changes
-its scale, at the price of its `Dilation`.
+The density of the winner is shifted, at `max_score` per unit; every one of the m variables changes
+its scale, at the price of its `ScaleCost`.
 """
 
 from fractions import Fraction
@@ -11,12 +11,12 @@ from geoveil.gp.errors import ParameterError
 from geoveil.gp.noise.base import Noise
 from geoveil.gp.privacy.rounding import round_down, round_up
 from geoveil.selection.one_sided_theorem import Split
-from geoveil.selection.smooth_dilation import dilation_of
+from geoveil.selection.smooth_scale_cost import scale_cost_of
 
 
-def sliding_price(noise: Noise) -> Fraction:
+def shift_cost(noise: Noise) -> Fraction:
     """Return what a shift by one unit of the noise costs, rounded up, in nats."""
-    return Fraction(noise.sliding)
+    return Fraction(noise.max_score)
 
 
 def published_split(noise: Noise, epsilon: float, outcomes: int, delta: float) -> Split:
@@ -26,38 +26,38 @@ def published_split(noise: Noise, epsilon: float, outcomes: int, delta: float) -
         UnsupportedError: if nothing is proved of the noise.
     """
     half = Fraction(epsilon) / 2
-    alpha = round_down(half / sliding_price(noise))
-    beta = round_down(dilation_of(noise).published(2 * half, delta))
+    alpha = round_down(half / shift_cost(noise))
+    beta = round_down(scale_cost_of(noise).published(2 * half, delta))
     return Split(alpha, beta, spent(noise, alpha, beta, outcomes, delta))
 
 
 def split_two_sided(
     noise: Noise, epsilon: float, outcomes: int, share: float, delta: float
 ) -> Split:
-    """Return α and β for which α · sliding and m changes of scale cost at most ε.
+    """Return α and β for which α · max_score and m changes of scale cost at most ε.
 
     Args:
         noise: Z.
         epsilon: ε > 0, nats.
         outcomes: m.
         share: m l/2 of [SPS Theorem 2], the part of ε that pays for β; k is the rest.
-        delta: see `Dilation.checked`.
+        delta: see `ScaleCost.checked`.
 
     Raises:
         ParameterError: if nothing is left of ε for α, or share is out of range.
         UnsupportedError: if nothing is proved of the noise.
     """
     share = validation.between("share", share, 0, 1, low_open=True, high_open=True)
-    budget, dilation = Fraction(epsilon), dilation_of(noise)
-    beta = round_down(dilation.affordable(budget * Fraction(share), outcomes, delta))
-    cost = dilation.cost(beta, outcomes, delta)
+    budget, scale_cost = Fraction(epsilon), scale_cost_of(noise)
+    beta = round_down(scale_cost.affordable(budget * Fraction(share), outcomes, delta))
+    cost = scale_cost.cost(beta, outcomes, delta)
     if cost >= budget or beta < validation.LEAST:
         raise ParameterError("share", share, "less, as epsilon is used up by changes of scale")
-    alpha = round_down((budget - cost) / sliding_price(noise))
+    alpha = round_down((budget - cost) / shift_cost(noise))
     return Split(alpha, beta, spent(noise, alpha, beta, outcomes, delta))
 
 
 def spent(noise: Noise, alpha: float, beta: float, outcomes: int, delta: float) -> float:
     """Return the ε that α and β cost, rounded up."""
-    shift = Fraction(alpha) * sliding_price(noise)
-    return round_up(shift + dilation_of(noise).cost(beta, outcomes, delta))
+    shift = Fraction(alpha) * shift_cost(noise)
+    return round_up(shift + scale_cost_of(noise).cost(beta, outcomes, delta))

@@ -49,19 +49,19 @@ def tail_table(noise: OneSidedNoise | Noise, top: float) -> TailTable:
     """Return the table of a noise, with `top` the tail of 0: 1 or, for two sides, 1/2."""
     tails = [top * 2.0 ** (-k / _PER_OCTAVE) for k in range(_PER_OCTAVE * _OCTAVES, -1, -1)]
     with working_precision(_PRECISION):
-        balls = [_magnitude(noise, tail) for tail in tails[:-1]]
+        balls = [_isf(noise, tail) for tail in tails[:-1]]
     ends = [(float(b.lower()), float(b.upper())) if b.is_finite() else _OPEN for b in balls]
     least, most = np.array([*ends, (0.0, 0.0)]).T
     least, most = np.maximum.accumulate(least[::-1])[::-1], np.minimum.accumulate(most)
     return TailTable(np.array(tails), least * (1 - 2.0**-40), most * (1 + 2.0**-40))
 
 
-def _magnitude(noise: OneSidedNoise | Noise, tail: float) -> Real:
+def _isf(noise: OneSidedNoise | Noise, tail: float) -> Real:
     """Enclose the magnitudes whose tails are within 2^-50 of a double, relative to it."""
     t = arb(tail, tail * 2.0**-50)
     try:
         if isinstance(noise, OneSidedNoise):
             return noise.quantile(1 - t, BALL)
-        return noise.magnitude(t, BALL)
+        return noise.isf(t, BALL)
     except GeoVeilError:
         return arb("nan")  # what is known of its neighbours has to do

@@ -19,7 +19,7 @@ from geoveil.gp import (
     UnsupportedError,
 )
 from geoveil.gp.mechanisms.channel import LinearProgramMechanism
-from geoveil.gp.mechanisms.channel_prior import ScalarPrior
+from geoveil.gp.mechanisms.channel_prior import DistancePrior
 from geoveil.gp.mechanisms.channel_program import Program, certified, optimum, shortfall, solve
 
 UNIT = GeoPrivacy(1.0, per=1.0)
@@ -123,11 +123,11 @@ PUBLISHED = [
 @pytest.mark.parametrize(("query", "end", "ratio"), PUBLISHED, ids=lambda v: str(v)[:24])
 def test_debiased_laplace_and_the_channel_against_the_bound(query, end, ratio):
     """Uniform over the region of variation, up to 3.5 h for the kernel."""
-    prior = ScalarPrior.uniform(0.0 if isinstance(query, GaussianKernel) else -end, end)
+    prior = DistancePrior.uniform(0.0 if isinstance(query, GaussianKernel) else -end, end)
     bound = lower_bound(query, UNIT, prior, nodes=48 if end > 8 else 36)
     weights = np.array(prior.weights)
     assert bound.value <= bound.attained <= bound.value * 1.01
-    debiased = float(DebiasedLaplace(query, UNIT).variance(prior.scalars) @ weights)
+    debiased = float(DebiasedLaplace(query, UNIT).variance(prior.distances) @ weights)
     assert debiased / bound.value == pytest.approx(ratio, abs=0.03)
     if end > 10:  # the slowest by far
         return
@@ -138,7 +138,7 @@ def test_debiased_laplace_and_the_channel_against_the_bound(query, end, ratio):
 
 def test_nothing_unbiased_is_below_the_bound():
     """On a ramp, whose channel is unbiased to the rounding: the bound for the prior as given."""
-    query, prior = Threshold(0, 2.0), ScalarPrior.uniform(-1.5, 1.5)
+    query, prior = Threshold(0, 2.0), DistancePrior.uniform(-1.5, 1.5)
     bound = lower_bound(query, UNIT, prior, nodes=24, everywhere=True)
     weights = np.array(prior.weights)
     for mechanism in (
@@ -146,7 +146,7 @@ def test_nothing_unbiased_is_below_the_bound():
         SmoothMechanism(query, UNIT),
         LipschitzMechanism(query, UNIT),
     ):
-        assert bound.value <= float(mechanism.variance(prior.scalars) @ weights)
+        assert bound.value <= float(mechanism.variance(prior.distances) @ weights)
     moved = lower_bound(query, UNIT, prior, nodes=24)
     assert 0.9 * moved.value < bound.value < moved.value
 
@@ -168,10 +168,10 @@ def test_less_privacy_allows_less_noise_and_units_do_not_matter():
 
 
 def test_an_even_query_with_people_on_both_sides_is_not_folded():
-    prior = ScalarPrior.uniform(-3.5, 3.5)
+    prior = DistancePrior.uniform(-3.5, 3.5)
     query = GaussianKernel(0.0, 1.0)
     both = lower_bound(query.profile, UNIT, prior, nodes=40)
-    half = lower_bound(query.profile, UNIT, ScalarPrior.uniform(0.0, 3.5), nodes=24)
+    half = lower_bound(query.profile, UNIT, DistancePrior.uniform(0.0, 3.5), nodes=24)
     # A channel on |s| serves both sides, so that they cost the same; and less can't be had.
     assert both.value == pytest.approx(half.value, rel=0.02)
 

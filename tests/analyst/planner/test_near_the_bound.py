@@ -83,7 +83,7 @@ def test_windows_bound_what_one_programme_bounds(quick, monkeypatch):
     found = {}
     for widest, settings in effort.items():
         monkeypatch.setattr(lower_bound, "_EFFORTS", settings)
-        found[widest] = survey.scalars.lower_bound(query, 16, quick=quick)
+        found[widest] = survey.distances.lower_bound(query, 16, quick=quick)
     whole, cut = found[20.0], found[10.0]
     assert cut.nodes > whole.nodes
     assert 0.9 * whole.value < cut.value <= whole.attained

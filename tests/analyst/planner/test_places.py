@@ -51,8 +51,8 @@ class Twin(Query):
     def profile(self) -> Any:
         return self.inner.profile
 
-    def scalar(self, x, ops=FLOAT):
-        return self.inner.scalar(x, ops)
+    def signed_distance(self, x, ops=FLOAT):
+        return self.inner.signed_distance(x, ops)
 
 
 class Bare(Query):
@@ -61,7 +61,7 @@ class Bare(Query):
     dimension = 1
     profile = Threshold(0.0, 16_000.0).profile
 
-    def scalar(self, x, ops=FLOAT):
+    def signed_distance(self, x, ops=FLOAT):
         return x - ops.constant(100_000.0)
 
 

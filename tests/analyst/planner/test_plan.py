@@ -124,7 +124,7 @@ def test_regions_of_the_plane():
         found = plan(question, UNIT, places, 100_000, kinds=kinds)
         assert {a.kind for a in found.alternatives} == set(kinds)
         points, weights = places.nodes()
-        for a in found.alternatives:  # exact at every point, though screened on the scalar
+        for a in found.alternatives:  # exact at every point, though screened on the signed distance
             mean, variance = a.reports.mean(points), a.reports.variance(points)
             bias = weights @ (mean - question.truth(points))
             assert a.prediction.bias == pytest.approx(bias, abs=1e-12)

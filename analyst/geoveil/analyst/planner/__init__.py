@@ -22,7 +22,7 @@ from geoveil.analyst.planner.plan import Plan, plan
 from geoveil.analyst.planner.prediction import Prediction
 from geoveil.analyst.planner.prior import Prior, SamplePrior
 from geoveil.analyst.planner.question import HardQuestion, Question, SoftQuestion
-from geoveil.gp.mechanisms.channel_prior import ScalarPrior
+from geoveil.gp.mechanisms.channel_prior import DistancePrior
 
 __all__ = [
     "ALLOCATIONS",
@@ -31,6 +31,7 @@ __all__ = [
     "Allocation",
     "Alternative",
     "Comparison",
+    "DistancePrior",
     "HardDisc",
     "HardPolygon",
     "HardQuestion",
@@ -49,7 +50,6 @@ __all__ = [
     "RasterPrior",
     "Reports",
     "SamplePrior",
-    "ScalarPrior",
     "SoftQuestion",
     "compare_allocations",
     "lower_bound",

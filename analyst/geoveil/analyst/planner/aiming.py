@@ -65,7 +65,7 @@ def aimed(
 
 
 def moved(signed: Array, truth: Array, weights: Array, width: float, profile: str) -> float:
-    """Return how far inwards a boundary is to be moved, if that lowers the signed distance so much.
+    """Return how far inwards a boundary is to be moved, if that lowers the distance so much.
 
     Args:
         signed: distances to the boundary, > 0 inside.
@@ -104,7 +104,7 @@ def _corrected(
 ) -> float:
     """Return how far inwards the boundary is to be moved: the soft share falls with that.
 
-    To move the boundary by d lowers the signed distance by d, next to corners only about so. So the
+    To move the boundary by d lowers the distance by d, next to corners only about so. So the
     share is measured with the moved boundary, and the root is found by the secant method, kept
     between what is known to be too little and too much.
     """
@@ -124,7 +124,7 @@ def _corrected(
     low, high = -width, width
     for _ in range(_CORRECTIONS):
         try:
-            s = np.asarray(question.soft(width, profile, (inwards,)).scalar(x))
+            s = np.asarray(question.soft(width, profile, (inwards,)).signed_distance(x))
         except ParameterError:
             break  # no room left
         previous, excess = excess, float(np.sum(w * shape.value(s))) - target

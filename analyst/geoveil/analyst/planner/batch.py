@@ -1,6 +1,6 @@
 """Many queries of one profile, predicted together: the kernels of a grid, a row of thresholds.
 
-The moments of a report depend on the scalar alone. So the prior is binned by the scalar once for
+The moments of a report depend on the distance alone. So the prior is binned by it once for
 each query, onto nodes between which moments are interpolated linearly; every mechanism is then
 evaluated at the nodes once, for all queries.
 """
@@ -45,7 +45,7 @@ class Batch:
 
     Args:
         query: one of them.
-        nodes: scalars, increasing, (k,).
+        nodes: distances, increasing, (k,).
         weights: of the prior at the nodes, for each query, (m, k).
         prior_size: see `Prior.size`.
     """
@@ -112,7 +112,7 @@ class Batch:
         )
 
     def _on_ray(self, name: str) -> Query:
-        """Return a query of the same profile whose scalar is the point, or its distance to 0.
+        """Return a query of the same profile whose distance is the point, or its distance to 0.
 
         For noise on the point the dimension counts: only a kernel is round enough.
         """
@@ -152,7 +152,7 @@ def batched(
 
 
 def _binned(queries: Sequence[Query], scale: float, prior: Prior) -> Batch:
-    near = min(scale, queries[0].profile.feature)
+    near = min(scale, queries[0].profile.length_scale)
     points, shares = nodes_near([SoftQuestion(query) for query in queries], prior, near)
     if len(points) * len(queries) > _PAIRS:
         # Whatever reports about a bell, its moments vary no faster than the bell.
@@ -162,7 +162,7 @@ def _binned(queries: Sequence[Query], scale: float, prior: Prior) -> Batch:
     bend = _BEND * near
     rows: list[tuple[int, Array]] = []
     for query in queries:
-        t = _scalars(query, points)
+        t = _signed_distances(query, points)
         t /= bend
         np.arcsinh(t, out=t)
         t *= _BEND * _PER_NEAR
@@ -184,17 +184,17 @@ def _binned(queries: Sequence[Query], scale: float, prior: Prior) -> Batch:
     return Batch(queries[0], nodes, weights, prior.size)
 
 
-def _scalars(query: Query, points: Array) -> Array:
-    """Return the scalar of a query at points, in an array of its own."""
+def _signed_distances(query: Query, points: Array) -> Array:
+    """Return the distance of a query at points, in an array of its own."""
     if isinstance(query, GaussianKernel) and query.dimension == 2:
-        # What `Query.scalar` returns, without its care for squares that overflow.
+        # What `Query.signed_distance` returns, without its care for squares that overflow.
         x, y = query.center
         dx, dy = points[:, 0] - x, points[:, 1] - y
         dx *= dx
         dy *= dy
         dx += dy
         return np.sqrt(dx, out=dx)
-    return np.array(query.scalar(points), np.float64)
+    return np.array(query.signed_distance(points), np.float64)
 
 
 def _gathered(points: Array, shares: Array, cell: float) -> tuple[Array, Array]:

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from geoveil.analyst.planner import moments
 from geoveil.analyst.planner.aiming import aimed
 from geoveil.analyst.planner.alternative import Alternative
+from geoveil.analyst.planner.distances import SignedDistances
 from geoveil.analyst.planner.kinds import KINDS, Kind, Reports, Task
 from geoveil.analyst.planner.places import jumps, nodes_near
 from geoveil.analyst.planner.prediction import Prediction, predicted
 from geoveil.analyst.planner.prior import Prior
 from geoveil.analyst.planner.question import HardQuestion, Question, SoftQuestion
 from geoveil.analyst.planner.regions import Regions
-from geoveil.analyst.planner.scalars import Scalars
 from geoveil.analyst.planner.screening import Screening, Sketch
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.privacy import GeoPrivacy
@@ -48,7 +48,7 @@ class Survey:
     @cached_property
     def nodes(self) -> tuple[Array, Array]:
         """Points and weights of the prior, dense where the question varies."""
-        return nodes_near([self.question], self.prior, min(self.scale, self.question.feature))
+        return nodes_near([self.question], self.prior, min(self.scale, self.question.length_scale))
 
     @cached_property
     def truth(self) -> Array:
@@ -76,7 +76,7 @@ class Survey:
         return other
 
     def signed(self, width: float) -> Array:
-        """Return the signed distances of the nodes to the boundary of a hard region.
+        """Return the distances of the nodes to the boundary of a hard region.
 
         Args:
             width: of the band; counts where corners are rounded by it only.
@@ -92,9 +92,9 @@ class Survey:
         return self.question.signed(self.nodes[0], 1.0)
 
     @cached_property
-    def scalars(self) -> Scalars:
+    def distances(self) -> SignedDistances:
         """What queries make of the nodes."""
-        return Scalars(self)
+        return SignedDistances(self)
 
     @cached_property
     def regions(self) -> Regions:
@@ -143,10 +143,10 @@ class Survey:
         reports = kind.build(Task(query, self.privacy, self.diameter), parameters)
         if kind.answers_all or query.dimension == 1:
             prediction = self.predict(reports)
-        else:  # what a mechanism makes of a query depends on the scalar alone
+        else:  # what a mechanism makes of a query depends on the distance alone
             line = Linear(query.profile, direction=1.0)
             on_line = kind.build(Task(line, self.privacy, self.diameter), parameters)
-            s, weights = self.scalars.at_nodes(query), self.nodes[1]
+            s, weights = self.distances.at_nodes(query), self.nodes[1]
             mean, variance = on_line.mean(s), on_line.variance(s)
             prediction = predicted(mean, variance, self.truth, weights, self.prior.size)
         return Alternative(
@@ -156,7 +156,7 @@ class Survey:
 
     def exact(self, found: Alternative) -> Alternative:
         """Return an alternative with its mechanism, and its moments at every node of the prior."""
-        if found.kind not in KINDS or found.answers_all or not self._on_scalar:
+        if found.kind not in KINDS or found.answers_all or not self._on_distance:
             return found
         assert isinstance(found.query, Query)
         task = Task(found.query, self.privacy, self.diameter)
@@ -164,8 +164,8 @@ class Survey:
         return replace(found, reports=reports, prediction=self.predict(reports))
 
     @property
-    def _on_scalar(self) -> bool:
-        """Whether a query is first predicted on joined scalars."""
+    def _on_distance(self) -> bool:
+        """Whether a query is first predicted on joined distances."""
         return len(self.nodes[1]) > _FEW
 
     @cached_property
@@ -175,7 +175,7 @@ class Survey:
     def alternatives(self, name: str) -> list[Alternative]:
         """Return what a kind makes of a soft question, for all its parameters; [] if it refuses.
 
-        Where the prior has many nodes they are about the scalar only: see `exact`.
+        Where the prior has many nodes they are about the signed distance only: see `exact`.
         """
         if name not in self._alternatives:
             self._alternatives[name] = list(self._of_query(name, KINDS[name]))
@@ -184,13 +184,13 @@ class Survey:
     @cached_property
     def _line(self) -> tuple[Query, Array, Array, Array]:
         assert isinstance(self.question, SoftQuestion)
-        return self.scalars.joined(self.question.query)
+        return self.distances.joined(self.question.query)
 
     def _of_query(self, name: str, kind: Kind) -> Iterator[Alternative]:
         assert isinstance(self.question, SoftQuestion)
         query, (points, weights), truth = self.question.query, self.nodes, self.truth
         asked = query
-        if self._on_scalar and not kind.answers_all:
+        if self._on_distance and not kind.answers_all:
             asked, points, truth, weights = self._line
         task = Task(asked, self.privacy, self.diameter)
         for parameters in kind.options:

@@ -14,7 +14,7 @@ from geoveil.gp.mechanisms.channel import LinearProgramMechanism
 from geoveil.gp.mechanisms.debiased import DebiasedLaplace
 from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.indicator import SoftIndicator
-from geoveil.gp.queries.profiles.step import Step
+from geoveil.gp.queries.profiles.soft_step import SoftStep
 
 _WIDTHS = (2**-0.5, 1.0)
 """Bands for which a channel is made, in widths of the best band of the other kinds: it needs no
@@ -22,7 +22,7 @@ more than they do."""
 WORTH_SOLVING = 0.05
 """Part of the squared error that a channel must be able to save."""
 _NODES = 16
-"""Scalars for a quick bound; more where a band is wide."""
+"""Distances for a quick bound; more where a band is wide."""
 _WIDE = 12.0
 """Width of a band, in noise scales, from which on no channel is solved."""
 
@@ -39,7 +39,7 @@ def channels(survey: Survey, queries: Iterable[Query]) -> Iterator[Alternative]:
     """Yield optimal channels for queries; nothing for those that have none."""
     for candidate in queries:
         try:
-            prior = survey.scalars.law(candidate)
+            prior = survey.distances.law(candidate)
             reports = LinearProgramMechanism(candidate, survey.privacy, prior, quick=True)
         except (UnsupportedError, ParameterError):
             continue  # too many noise scales, or no table passes the check
@@ -57,7 +57,7 @@ def next_to_optimal(question: Question, found: Alternative) -> bool:
     never: who is at their top has more noise than need be, however wide they are.
     """
     profile = found.query.profile if isinstance(found.query, Query) else None
-    wide = isinstance(profile, Step) and profile.width * found.privacy.rate >= _WIDE
+    wide = isinstance(profile, SoftStep) and profile.width * found.privacy.rate >= _WIDE
     return wide and (
         isinstance(question, HardQuestion) or isinstance(found.reports, DebiasedLaplace)
     )
@@ -74,7 +74,7 @@ def may_save(survey: Survey, found: Alternative, error: Callable[[Prediction], f
     if next_to_optimal(survey.question, found) or not isinstance(found.query, Query):
         return False
     try:
-        least = survey.scalars.lower_bound(found.query, _NODES, quick=True).value
+        least = survey.distances.lower_bound(found.query, _NODES, quick=True).value
     except UnsupportedError:
         return True
     possible = replace(found.prediction, noise=min(least, found.prediction.noise))

@@ -190,7 +190,7 @@ class HardPolygon(HardQuestion):
 
     def signed(self, points: Array, width: float) -> Array:
         """See `HardQuestion.signed`."""
-        return np.asarray(self._polygon.scalar(points))
+        return np.asarray(self._polygon.signed_distance(points))
 
     def fits(self, width: float, profile: str, inwards: Sequence[float]) -> bool:
         """See `HardQuestion.fits`: without moving every corner."""

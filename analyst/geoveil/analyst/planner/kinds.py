@@ -108,7 +108,7 @@ def _fractions(*values: float) -> tuple[Parameters, ...]:
     return tuple(MappingProxyType({"beta_fraction": value}) for value in values)
 
 
-def _tuned(frontier: Frontier) -> Callable[[Task, Parameters], Reports]:
+def _calibrated_for(frontier: Frontier) -> Callable[[Task, Parameters], Reports]:
     """Return how to build the noise that is best on a frontier."""
 
     def build(task: Task, parameters: Parameters) -> Reports:
@@ -153,8 +153,10 @@ CHANNEL = "LinearProgramMechanism"
 KINDS: Mapping[str, Kind] = MappingProxyType(
     {
         "DebiasedLaplace": Kind(lambda t, _: DebiasedLaplace(t.query, t.privacy)),
-        "LaplacePareto": Kind(_tuned(Frontier.CROSS), _fractions(0.1, 0.2, 0.3, 0.4)),
-        "PowerLaw": Kind(_tuned(Frontier.RECTANGLE), _fractions(0.05, 0.1, 0.15, 0.2, 0.3)),
+        "LaplacePareto": Kind(_calibrated_for(Frontier.CROSS), _fractions(0.1, 0.2, 0.3, 0.4)),
+        "PowerLaw": Kind(
+            _calibrated_for(Frontier.RECTANGLE), _fractions(0.05, 0.1, 0.15, 0.2, 0.3)
+        ),
         "StudentT, exact": Kind(
             _heavy(StudentT(3), "exact", 0.0), _fractions(1 / 18, 1 / 9, 1 / 6)
         ),

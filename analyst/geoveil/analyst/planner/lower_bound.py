@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.mechanisms.channel_design import REACH_OF_OUTPUTS, divided
-from geoveil.gp.mechanisms.channel_prior import ScalarPrior, default_prior, variation
+from geoveil.gp.mechanisms.channel_prior import DistancePrior, default_prior, variation
 from geoveil.gp.mechanisms.channel_program import Program, certified, solve
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
@@ -37,7 +37,7 @@ class LowerBound:
     For `everywhere`, with the weights as they are devalued there.
     """
     nodes: int
-    """Number of scalars at which the mechanism was held to anything."""
+    """Number of distances at which the mechanism was held to anything."""
     outputs: int
     """Number of outputs of that channel."""
 
@@ -45,13 +45,13 @@ class LowerBound:
 def lower_bound(
     query: Query | Profile,
     privacy: GeoPrivacy,
-    prior: ScalarPrior | None = None,
+    prior: DistancePrior | None = None,
     *,
     nodes: int = 64,
     everywhere: bool = False,
     quick: bool = False,
 ) -> LowerBound:
-    """Return a lower bound on the variance of every unbiased ε-GP mechanism on the scalar.
+    """Return a lower bound on the variance of every unbiased ε-GP mechanism on the distance.
 
     Solved is the programme of `channel_program` at nodes s_0 < s_1 < …, with the ratios
     e^{ε(s_i+1 − s_i)}. What is proved, for every mechanism with E[y | s] = φ(s) and a guarantee of
@@ -60,7 +60,7 @@ def lower_bound(
     * *outputs*: y may be any real number. The bound is that of a dual solution which has been
       checked at all y (to the rounding of float64), not that of a list of outputs. The list only
       decides how good the dual solution is: that is the gap between `value` and `attained`.
-    * *scalars*: conditions at some s are fewer than at all s, so nodes only lower the bound. But
+    * *distances*: conditions at some s are fewer than at all s, so nodes only lower the bound. But
       the prior has to be moved to the nodes, each part to the nearest. By default that is all, and
       the bound is one for *that* prior; it is a quadrature of the given one. With `everywhere` a
       part that is moved by d counts e^{−εd} of its weight, and the bound holds for the given prior:
@@ -79,7 +79,7 @@ def lower_bound(
     Args:
         query: f, or its profile.
         privacy: the guarantee; delta must be 0.
-        prior: of the scalar; by default uniform where the profile varies.
+        prior: of the distance; by default uniform where the profile varies.
         nodes: about how many nodes, in [8, 256]; more where φ varies over many noise scales.
         everywhere: whether the bound shall hold for the prior as given.
         quick: a third of the time, for a bound that is as certain, and a few per cent lower.
@@ -102,8 +102,8 @@ def lower_bound(
         raise ParameterError("query", query, "a Query or a Profile")
     if not isinstance(privacy, GeoPrivacy) or privacy.delta > 0:
         raise ParameterError("privacy", privacy, "a GeoPrivacy with delta = 0")
-    if prior is not None and not isinstance(prior, ScalarPrior):
-        raise ParameterError("prior", prior, "a ScalarPrior, or None for the uniform one")
+    if prior is not None and not isinstance(prior, DistancePrior):
+        raise ParameterError("prior", prior, "a DistancePrior, or None for the uniform one")
     if isinstance(nodes, bool) or not isinstance(nodes, int):
         raise ParameterError("nodes", nodes, "an integer in [8, 256]")
     validation.between("nodes", nodes, 8, 256)
@@ -125,11 +125,11 @@ def lower_bound(
 
 
 def _windows(
-    profile: Profile, privacy: GeoPrivacy, prior: ScalarPrior, quick: bool
-) -> Iterator[tuple[float, ScalarPrior, tuple[float, float]]]:
+    profile: Profile, privacy: GeoPrivacy, prior: DistancePrior, quick: bool
+) -> Iterator[tuple[float, DistancePrior, tuple[float, float]]]:
     """Yield shares of a prior, with their law and the part of the band that is solved for them."""
     _, _, widest = _EFFORTS[quick]
-    places = np.array(prior.scalars)
+    places = np.array(prior.distances)
     low, high = variation(profile)
     if low == 0 and places.min() < 0:
         low = -high  # even, but the prior is on both sides
@@ -144,13 +144,13 @@ def _windows(
         inside = of_window == i
         share = float(weights[inside].sum())
         if share > 0:
-            yield share, ScalarPrior(places[inside].tolist(), weights[inside].tolist()), band
+            yield share, DistancePrior(places[inside].tolist(), weights[inside].tolist()), band
 
 
 def _over(
     profile: Profile,
     privacy: GeoPrivacy,
-    prior: ScalarPrior,
+    prior: DistancePrior,
     band: tuple[float, float],
     nodes: int,
     everywhere: bool,
@@ -158,7 +158,7 @@ def _over(
 ) -> LowerBound:
     """Return the bound for a prior, held to conditions in a band and where the prior is."""
     per_noise, rounds, _ = _EFFORTS[quick]
-    places = np.array(prior.scalars)
+    places = np.array(prior.distances)
     s = divided(profile, privacy.exact_rate, places, band, per_noise, float(nodes - 1)).knots
     ratios = np.exp(privacy.rate * np.diff(s)) * _ROUND_UP
     program = Program(
@@ -171,9 +171,9 @@ def _over(
     return LowerBound(certified(program, channel), channel.cost, len(s), len(channel.outputs))
 
 
-def _moved(prior: ScalarPrior, s: Array, rate: float) -> Array:
+def _moved(prior: DistancePrior, s: Array, rate: float) -> Array:
     """Return how much of the prior each node gets, for a rate at which distance devalues it."""
-    places, shares = np.array(prior.scalars), np.array(prior.weights)
+    places, shares = np.array(prior.distances), np.array(prior.weights)
     nearest = np.searchsorted((s[1:] + s[:-1]) / 2, places)
     distance = np.abs(places - s[nearest])
     beyond = (places < s[0]) | (places > s[-1])

@@ -1,6 +1,6 @@
 """Moments of reports about a band, in noise scales: a table that every question can use.
 
-What a mechanism makes of a soft step depends on the signed distance alone, and with distances in
+What a mechanism makes of a soft step depends on the distance alone, and with distances in
 units of 1/ε not even on ε. So for a kind, its parameters, a profile and a width in noise scales the
 moments are computed once per process, at nodes between which they are interpolated: for all
 thresholds and regions, all rates and all priors. They serve to screen; what is shown is computed
@@ -44,7 +44,7 @@ def width(index: int) -> float:
 
 @lru_cache(maxsize=256)
 def nodes(index: int) -> Array:
-    """Return signed distances in noise scales, for bands of a width, increasing."""
+    """Return distances in noise scales, for bands of a width, increasing."""
     near = min(1.0, width(index))
     last = int(np.arcsinh(_FARTHEST / (_BEND * near)) * _BEND * _PER_NEAR) + 1
     return _BEND * near * np.sinh(np.arange(-last, last + 1) / (_BEND * _PER_NEAR))
@@ -72,7 +72,7 @@ def table(name: str, option: int, profile: str, index: int, diameter: float | No
 
 
 def interpolated(u: Array, index: int, found: Table) -> tuple[Array, Array]:
-    """Return mean − f and variance at signed distances u, in noise scales.
+    """Return mean − f and variance at distances u, in noise scales.
 
     A variance that is infinite somewhere is taken to be so everywhere.
     """

@@ -75,12 +75,14 @@ class Plan:
             quick: see there.
 
         Raises:
-            UnsupportedError: if the query has no scalar (a smoothed region).
+            UnsupportedError: if the query has no distance (a smoothed region).
         """
         query = self.choice.query
         if not isinstance(query, Query):
-            raise UnsupportedError(f"{query!r} has no scalar, and hence no bound in one dimension")
-        return self.survey.scalars.lower_bound(query, nodes, quick=quick)
+            raise UnsupportedError(
+                f"{query!r} has no distance, and hence no bound in one dimension"
+            )
+        return self.survey.distances.lower_bound(query, nodes, quick=quick)
 
 
 def plan(
@@ -218,10 +220,10 @@ def _channels(
     survey: Survey, found: Iterable[Alternative], error: Callable[[Prediction], float]
 ) -> Iterable[Alternative]:
     """Return optimal channels for bands about as wide as the best that was found."""
-    on_scalar = [a for a in found if a.keeps and isinstance(a.query, Query)]
+    on_distance = [a for a in found if a.keeps and isinstance(a.query, Query)]
     query: Query | None
-    if on_scalar:
-        best = min(on_scalar, key=lambda a: error(a.prediction))
+    if on_distance:
+        best = min(on_distance, key=lambda a: error(a.prediction))
         if next_to_optimal(survey.question, best):
             return ()
         assert isinstance(best.query, Query)

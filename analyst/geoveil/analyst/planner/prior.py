@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError
-from geoveil.gp.mechanisms.channel_prior import ScalarPrior
+from geoveil.gp.mechanisms.channel_prior import DistancePrior
 from geoveil.gp.queries.base import Query
 
 Array = NDArray[np.float64]
@@ -67,10 +67,10 @@ class Prior(ABC):
         # Not a matrix product: starting threads takes longer than adding.
         return float(np.sum(weights * function(points)))
 
-    def of_scalar(self, query: Query, breaks: Sequence[float] = ()) -> ScalarPrior:
-        """Return the prior of the scalar s(x) of a query."""
+    def of_signed_distance(self, query: Query, breaks: Sequence[float] = ()) -> DistancePrior:
+        """Return the prior of the distance s(x) of a query."""
         points, weights = self.nodes(breaks)
-        return ScalarPrior.of_points(query, points, weights.tolist())
+        return DistancePrior.of_points(query, points, weights.tolist())
 
 
 @dataclass(frozen=True, eq=False)

@@ -41,7 +41,7 @@ class Question(ABC):
         return np.zeros(len(points))
 
     @property
-    def feature(self) -> float:
+    def length_scale(self) -> float:
         """Length over which the truth varies; ∞ where it jumps, as its place is all there is."""
         return math.inf
 
@@ -74,18 +74,18 @@ class SoftQuestion(Question):
         return self.query.clearance(points)
 
     @property
-    def feature(self) -> float:
-        """See `Question.feature`."""
-        return self.query.profile.feature
+    def length_scale(self) -> float:
+        """See `Question.length_scale`."""
+        return self.query.profile.length_scale
 
 
 class HardQuestion(Question):
     """The share of people inside a region."""
 
     shifts: ClassVar[bool] = True
-    """Whether to move the boundary inwards by d lowers every signed distance by d."""
+    """Whether to move the boundary inwards by d lowers every distance by d."""
     rounded: ClassVar[bool] = False
-    """Whether the signed distance depends on the width of the band."""
+    """Whether the distance depends on the width of the band."""
 
     @abstractmethod
     def soft(self, width: float, profile: str, inwards: Sequence[float]) -> SoftIndicator:
@@ -114,7 +114,7 @@ class HardQuestion(Question):
         return 1
 
     def signed(self, points: Array, width: float) -> Array:
-        """Return the signed distances to the boundary, > 0 inside, for bands of a width, (n,).
+        """Return the distances to the boundary, > 0 inside, for bands of a width, (n,).
 
         Raises:
             ParameterError: if the region is too small for the band, and its width counts.
@@ -122,7 +122,7 @@ class HardQuestion(Question):
         still = (0.0,) * self.boundaries
         while not self.rounded and not self.fits(width, "linear", still):
             width /= 2  # any band has the same boundary
-        return np.asarray(self.soft(width, "linear", still).scalar(points))
+        return np.asarray(self.soft(width, "linear", still).signed_distance(points))
 
     def clearance(self, points: Array) -> Array:
         """See `Question.clearance`: the distance to the boundary."""

@@ -1,6 +1,6 @@
 """Bands for a hard question, screened: from coarse to fine, by tables of moments [MATH §8].
 
-The prior is joined into a few thousand atoms of the signed distance, and the moments of every kind
+The prior is joined into a few thousand atoms of the distance, and the moments of every kind
 are looked up in tables that all questions share. So a band costs a sum over the atoms, and one that
 was tried stays known: other numbers of people are then a matter of bias² + noise/n.
 """
@@ -54,7 +54,7 @@ class _Band:
     query: SoftIndicator | None
     """In one dimension."""
     points: Array
-    """Values in one dimension, else signed distances to the moved boundary."""
+    """Values in one dimension, else distances to the moved boundary."""
     signed: Array
     truth: Array
     weights: Array
@@ -168,7 +168,7 @@ class Screening:
             query = aimed(self._question, wide, profile, points, weights, truth=truth)
             if query is None:
                 return None
-            signed = np.asarray(query.scalar(points))
+            signed = np.asarray(query.signed_distance(points))
             return _Band(shape, query, points, signed, truth, weights)
         inwards = moved(points, truth, weights, wide, profile)
         if not self._question.fits(wide, profile, (inwards,)):
@@ -176,7 +176,7 @@ class Screening:
         return _Band(shape, None, points, points - inwards, truth, weights)
 
     def _joined(self, wide: float | None) -> tuple[Array, Array, Array]:
-        """Return atoms: values in one dimension, else signed distances; their truth and weights.
+        """Return atoms: values in one dimension, else distances; their truth and weights.
 
         Joined at their mean are those that lie within a fraction of the narrowest band of each
         other, next to the same end of the question and on the same side.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from geoveil.gp.deconvolution.base import PlugIn, PointEstimator, any_query, point_estimator
 from geoveil.gp.queries.indicator import Disc
-from geoveil.gp.queries.profiles.step import Step
+from geoveil.gp.queries.profiles.soft_step import SoftStep
 
 Array = NDArray[np.float64]
 
@@ -39,8 +39,8 @@ class DiscEstimator(PlugIn):
     def _moment(self, x: Array, power: int) -> Array:
         query, b = self.query, self.scale
         profile = query.profile
-        assert isinstance(profile, Step)  # all that soft indicators have
-        r = query.radius - np.asarray(query.scalar(x))
+        assert isinstance(profile, SoftStep)  # all that soft indicators have
+        r = query.radius - np.asarray(query.signed_distance(x))
         flat = np.maximum(r.reshape(-1, 1), 0.0)
         # P_a varies at the scale b around a = r, and is less smooth there.
         low, high = query.radius - query.width / 2, query.radius + query.width / 2
@@ -50,7 +50,7 @@ class DiscEstimator(PlugIn):
         for begin, end in zip(edges.T[:-1, :, None], edges.T[1:, :, None], strict=True):
             half = (end - begin) / 2
             a = begin + half * (1 + _BAND)
-            slope = np.asarray(profile.steepest_chord(np.abs(query.radius - a), 0.0))
+            slope = np.asarray(profile.local_lipschitz(np.abs(query.radius - a), 0.0))
             weight = power * np.asarray(profile.value(query.radius - a)) ** (power - 1) * slope
             for start in range(0, flat.shape[0], _BLOCK):
                 part = slice(start, start + _BLOCK)

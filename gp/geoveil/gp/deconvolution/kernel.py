@@ -54,7 +54,7 @@ class KernelEstimator(PointEstimator):
 
     def _distance(self, x: Array) -> Array:
         """Return the distance to the centre, in bandwidths."""
-        return np.asarray(self.query.scalar(x)) / self.query.bandwidth
+        return np.asarray(self.query.signed_distance(x)) / self.query.bandwidth
 
     def _mean(self, x: Array) -> Array:
         if self.debias:

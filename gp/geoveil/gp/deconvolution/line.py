@@ -44,9 +44,9 @@ class ProfileEstimator(PointEstimator):
         self.sign = sign
 
     def _value(self, points: Array) -> Array:
-        return self._function(self._scalar(points))
+        return self._function(self._distance(points))
 
-    def _scalar(self, x: Array) -> Array:
+    def _distance(self, x: Array) -> Array:
         return np.asarray(self.sign * x - self.offset)
 
     def _function(self, s: Array) -> Array:
@@ -56,14 +56,14 @@ class ProfileEstimator(PointEstimator):
 
     def _mean(self, x: Array) -> Array:
         if self.debias:
-            return np.asarray(self.profile.value(self._scalar(x)))
+            return np.asarray(self.profile.value(self._distance(x)))
         left, right = self.profile.limits
         return laplace_expectation(
             self._function,
-            self._scalar(x),
+            self._distance(x),
             self.scale,
-            knots=self.profile.knots,
-            feature=self.profile.feature,
+            breakpoints=self.profile.breakpoints,
+            length_scale=self.profile.length_scale,
             left=left,
             right=right,
         )
@@ -72,10 +72,10 @@ class ProfileEstimator(PointEstimator):
         return laplace_variance(
             self._function,
             self._mean(x),
-            self._scalar(x),
+            self._distance(x),
             self.scale,
-            knots=self.profile.knots,
-            feature=self.profile.feature,
+            breakpoints=self.profile.breakpoints,
+            length_scale=self.profile.length_scale,
             limits=self.profile.limits,
         )
 
@@ -148,7 +148,7 @@ def radial_on_the_line(query: Radial, scale: float, debias: bool) -> PointEstima
 def _is_even(profile: Profile, b: float) -> bool:
     """Return whether φ(−s) = φ(s) and, for b > 0, φ' is continuous at 0: then g is even too."""
     profile.debiased_range(b)  # refuses where there is no form
-    s = profile.feature * np.array([1e-4, 1e-2, 0.2, 1.0])
+    s = profile.length_scale * np.array([1e-4, 1e-2, 0.2, 1.0])
     return all(
         np.allclose(profile.debiased(-s, c), profile.debiased(s, c), rtol=1e-9, atol=1e-12)
         for c in {0.0, b}

@@ -195,13 +195,13 @@ def _distance_and_bounds(region: Any) -> tuple[Callable[[Array], Any], Bounds | 
     """Return the signed distance to a region, and its bounds if it knows them."""
     if isinstance(region, Disc) and region.dimension == 2:
         (x, y), r = region.center, region.radius
-        return region.scalar, (x - r, y - r, x + r, y + r)
+        return region.signed_distance, (x - r, y - r, x + r, y + r)
     if isinstance(region, Polygon):
         corners = np.array([corner for part in region.region for corner in part[0]])
         (x0, y0), (x1, y1) = corners.min(axis=0).tolist(), corners.max(axis=0).tolist()
-        return region.scalar, (x0, y0, x1, y1)
+        return region.signed_distance, (x0, y0, x1, y1)
     if isinstance(region, SoftIndicator) and region.dimension == 2:
-        return region.scalar, None
+        return region.signed_distance, None
     if callable(region):
         return region, None
     if isinstance(region, Query):

@@ -21,7 +21,7 @@ range then ends 2^23 scales away, where a heavy tail saturates."""
 
 _ABOVE = Fraction(51, 50)
 """Times `largest_scale`: above its rounding, and above bounds from cells, which are up to 1 % above
-the supremum (see `AnchoredProfile.noise_bound`)."""
+the supremum (see `ClosedFormProfile.noise_bound`)."""
 
 _RANGE_BITS = 128
 """Working precision for a quantile at a public probability."""
@@ -50,14 +50,14 @@ class AdditiveMechanism(Mechanism):
         """See `Mechanism.likely_range`: half of the probability at either end, by its quantile."""
         tail = validation.between("beyond", beyond, 0, 1, low_open=True, high_open=True) / 2
         with working_precision(_RANGE_BITS):
-            reach = self.noise.magnitude(BALL.constant(tail), BALL)
+            reach = self.noise.isf(BALL.constant(tail), BALL)
             reach = reach * BALL.constant(Fraction(self.largest_scale) * _ABOVE)
             least, greatest = map(BALL.constant, self.query.profile.bounds)
             return grid_around(least - reach, greatest + reach, self.step_exponent)
 
     @abstractmethod
     def _scale(self, s: Real, ops: Arithmetic) -> Real:
-        """Return scale(x) for the scalar s."""
+        """Return scale(x) for the distance s."""
 
     def _simulate(self, s: Array, rng: np.random.Generator) -> Array:
         value = self.query.profile.value(s, FLOAT)

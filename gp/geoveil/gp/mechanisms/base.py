@@ -146,7 +146,9 @@ class Mechanism(Made, ABC):
         reports = np.empty(len(flat))
         for start in range(0, len(flat), _BLOCK):
             block = slice(start, start + _BLOCK)
-            reports[block] = self._simulate(np.asarray(self.query.scalar(flat[block])), rng)
+            reports[block] = self._simulate(
+                np.asarray(self.query.signed_distance(flat[block])), rng
+            )
         return Simulated(reports.reshape(shape))
 
     def release(self, x: ArrayLike, source: RandomSource | None = None) -> int:
@@ -165,11 +167,11 @@ class Mechanism(Made, ABC):
             UnsupportedError: if the noise has no closed-form quantile.
         """
         uniform = LazyUniform(chosen_source(source))
-        scalar_of = _PrivateScalar(self.query, validation.point(x, self.query.dimension))
-        known = self._known(scalar_of, uniform)
+        distance_of = _PrivateDistance(self.query, validation.point(x, self.query.dimension))
+        known = self._known(distance_of, uniform)
         if known is not None:
             return known
-        return release_integer(uniform, lambda u: self._ideal(scalar_of(), u), self.step_exponent)
+        return release_integer(uniform, lambda u: self._ideal(distance_of(), u), self.step_exponent)
 
     def mean(self, x: ArrayLike) -> Array:
         """Return the expected report at each point; NaN where it does not exist."""
@@ -178,13 +180,13 @@ class Mechanism(Made, ABC):
 
     def variance(self, x: ArrayLike) -> Array:
         """Return the variance of the report at each point; infinite where it does not exist."""
-        return self._variance(self._scalar(x))
+        return self._variance(self._distance(x))
 
     @property
     def largest_variance(self) -> float:
         """The largest variance of a report over all points; infinite where it does not exist.
 
-        Found on a grid of the query's scalar, three times as wide as where f varies: to a per cent.
+        Found to a per cent on a grid of distances, three times as wide as where f varies.
 
         Example:
             >>> from geoveil.gp import DebiasedLaplace, GeoPrivacy, Threshold
@@ -192,7 +194,7 @@ class Mechanism(Made, ABC):
             >>> round(DebiasedLaplace(query, GeoPrivacy(1.0, per=8_000.0)).largest_variance, 3)
             0.338
         """
-        low, high = self.query.profile.knots[0], self.query.profile.knots[-1]
+        low, high = self.query.profile.breakpoints[0], self.query.profile.breakpoints[-1]
         grid = np.linspace(2 * low - high, 2 * high - low, 201)
         return float(np.max(self._variance(grid)))
 
@@ -203,27 +205,27 @@ class Mechanism(Made, ABC):
             y: outputs, shape broadcastable against (n,).
             x: points, as `Query.value` takes them.
         """
-        return self._log_density(validation.outputs(y), self._scalar(x))
+        return self._log_density(validation.outputs(y), self._distance(x))
 
-    def _known(self, scalar: Callable[[], Real], uniform: LazyUniform) -> int | None:
+    def _known(self, distance: Callable[[], Real], uniform: LazyUniform) -> int | None:
         """Return the integer to release where a family knows it by constant work, if it does."""
         return None
 
     @abstractmethod
     def _simulate(self, s: Array, rng: np.random.Generator) -> Array:
-        """Return reports for the scalars s."""
+        """Return reports for the distances s."""
 
     @abstractmethod
     def _ideal(self, s: Real, u: Real) -> Real:
-        """Enclose the ideal output for the scalar s and the uniform number U, as balls."""
+        """Enclose the ideal output for the distance s and the uniform number U, as balls."""
 
     @abstractmethod
     def _variance(self, s: Array) -> Array:
-        """Return the variance at the scalars s."""
+        """Return the variance at the distances s."""
 
     @abstractmethod
     def _log_density(self, y: Array, s: Array) -> Array:
-        """Return the log-density of y at the scalars s."""
+        """Return the log-density of y at the distances s."""
 
     @abstractmethod
     def _spread(self) -> float:
@@ -233,15 +235,15 @@ class Mechanism(Made, ABC):
     def _default_step_exponent(self) -> int:
         """Return the exponent of the default step; a function of public parameters only."""
 
-    def _scalar(self, x: ArrayLike) -> Array:
+    def _distance(self, x: ArrayLike) -> Array:
         points = validation.points(x, self.query.dimension)
-        return np.asarray(self.query.scalar(points, FLOAT))
+        return np.asarray(self.query.signed_distance(points, FLOAT))
 
     def _arguments(self) -> Mapping[str, object]:
         return {"query": self.query, "privacy": self.privacy, **self._options}
 
 
-class _PrivateScalar:
+class _PrivateDistance:
     """s(x) as a ball at the working precision of the moment; shows nothing of x."""
 
     def __init__(self, query: Query, coordinates: Sequence[float]) -> None:
@@ -250,19 +252,20 @@ class _PrivateScalar:
         self._point = balls if query.dimension > 1 else balls[0]
 
     def __call__(self) -> Real:
-        return self._query.scalar(self._point, BALL)
+        return self._query.signed_distance(self._point, BALL)
 
     def __repr__(self) -> str:
-        return "_PrivateScalar(not shown)"
+        return "_PrivateDistance(not shown)"
 
 
 def require_comparable(query: Query, privacy: GeoPrivacy) -> None:
     """Refuse a noise scale that is out of all proportion to what the query resolves."""
-    unit = privacy.epsilon * query.profile.feature
+    unit = privacy.epsilon * query.profile.length_scale
     if not unit / _MOST_RATIO <= privacy.per <= unit * _MOST_RATIO:
         raise ParameterError(
             "privacy.per",
             privacy.per,
             f"a distance in [{unit / _MOST_RATIO:g}, {unit * _MOST_RATIO:g}] for"
-            f" epsilon={privacy.epsilon:g} and a query that varies over {query.profile.feature:g}",
+            f" epsilon={privacy.epsilon:g} and a query that varies over"
+            f" {query.profile.length_scale:g}",
         )

@@ -1,4 +1,4 @@
-"""The best unbiased channel on the scalar, found by a linear programme [MATH §8]."""
+"""The best unbiased channel on the distance, found by a linear programme [MATH §8]."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.mechanisms.channel_design import REACH_OF_OUTPUTS, design
 from geoveil.gp.mechanisms.channel_mechanism import ChannelMechanism
-from geoveil.gp.mechanisms.channel_prior import ScalarPrior, default_prior
+from geoveil.gp.mechanisms.channel_prior import DistancePrior, default_prior
 from geoveil.gp.mechanisms.grid import exponent_below, grid_exponent
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
@@ -15,7 +15,7 @@ _STEP_BITS = 20
 
 
 class LinearProgramMechanism(ChannelMechanism):
-    """A table of probabilities, optimal for a prior on the scalar: ε-GP, and next to unbiased.
+    """A table of probabilities, optimal for a prior on the distance: ε-GP, and next to unbiased.
 
     The report is one of some hundred outputs. Its probabilities are a quadratic spline in s(x)
     between the rows of a table that a linear programme has found, so that |∂_s log P| ≤ ε
@@ -62,15 +62,15 @@ class LinearProgramMechanism(ChannelMechanism):
         self,
         query: Query,
         privacy: GeoPrivacy,
-        prior: ScalarPrior | None = None,
+        prior: DistancePrior | None = None,
         *,
         tolerance: float = 1e-3,
         quick: bool = False,
         step: float | None = None,
     ) -> None:
         self._check(query, privacy)
-        if prior is not None and not isinstance(prior, ScalarPrior):
-            raise ParameterError("prior", prior, "a ScalarPrior, or None for the uniform one")
+        if prior is not None and not isinstance(prior, DistancePrior):
+            raise ParameterError("prior", prior, "a DistancePrior, or None for the uniform one")
         self.tolerance = validation.between("tolerance", tolerance, 1e-6, 0.1)
         self.prior = default_prior(query.profile) if prior is None else prior
         if not isinstance(quick, bool):
@@ -91,4 +91,4 @@ class LinearProgramMechanism(ChannelMechanism):
     @property
     def expected_variance(self) -> float:
         """The variance of a report, averaged over the prior."""
-        return float(self._variance(np.array(self.prior.scalars)) @ np.array(self.prior.weights))
+        return float(self._variance(np.array(self.prior.distances)) @ np.array(self.prior.weights))

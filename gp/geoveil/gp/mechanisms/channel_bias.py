@@ -32,7 +32,7 @@ def bias_bound(profile: Profile, grid: Grid, means: Array, even: bool) -> float:
         profile: φ.
         grid: the cells.
         means: of the rows, (M,).
-        even: whether the scalar is |s|; else s below the grid counts as well.
+        even: whether the distance is |s|; else s below the grid counts as well.
     """
     knots, cells = grid.knots, grid.cells
     widths = np.diff(knots)
@@ -56,9 +56,9 @@ def bias_bound(profile: Profile, grid: Grid, means: Array, even: bool) -> float:
         inside = (knots[:-1] >= low) & (knots[1:] <= high)
         flat[inside] = np.abs(bernstein - level).max(axis=0)[inside]
     worst = float(np.minimum(np.minimum(sampled, straight), flat).max())
-    ends = [(knots[-1], max(profile.knots[-1], knots[-1]), means[-1], profile.limits[1])]
+    ends = [(knots[-1], max(profile.breakpoints[-1], knots[-1]), means[-1], profile.limits[1])]
     if not even:
-        ends.append((min(profile.knots[0], knots[0]), knots[0], means[0], profile.limits[0]))
+        ends.append((min(profile.breakpoints[0], knots[0]), knots[0], means[0], profile.limits[0]))
     return max(worst, *(_beyond(profile, *end) for end in ends)) + _ROUNDING
 
 
@@ -75,7 +75,7 @@ def _beyond(profile: Profile, low: float, high: float, mean: float, limit: float
 
 def _curvature(profile: Profile) -> float:
     """Return a bound on |φ''|, from that on φ − b²φ'' for a large b; infinite at corners."""
-    b = _WIDE * profile.feature
+    b = _WIDE * profile.length_scale
     try:
         low, high = profile.debiased_range(b)
     except UnsupportedError:

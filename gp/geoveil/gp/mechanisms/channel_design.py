@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.mechanisms.channel_bias import bias_bound
 from geoveil.gp.mechanisms.channel_grid import Grid
-from geoveil.gp.mechanisms.channel_prior import SETTLED, ScalarPrior, is_even, variation
+from geoveil.gp.mechanisms.channel_prior import SETTLED, DistancePrior, is_even, variation
 from geoveil.gp.mechanisms.channel_program import Program, solve
 from geoveil.gp.mechanisms.channel_record import Channel
 from geoveil.gp.mechanisms.channel_table import Table, rounded
@@ -45,7 +45,7 @@ REACH_OF_OUTPUTS = 3.0
 def design(
     profile: Profile,
     rate: Fraction,
-    prior: ScalarPrior,
+    prior: DistancePrior,
     step_exponent: int,
     tolerance: float,
     quick: bool = False,
@@ -65,7 +65,7 @@ def design(
         UnsupportedError: if φ varies over too many noise scales, or no table passes the check.
     """
     even = is_even(profile)
-    places = np.abs(prior.scalars) if even else np.asarray(prior.scalars)
+    places = np.abs(prior.distances) if even else np.asarray(prior.distances)
     grid = _grid(profile, rate, places, tolerance, quick)
     while (bias := bias_bound(profile, grid, targets := _targets(profile, grid), even)) > tolerance:
         finer = Grid(grid.edges, tuple(2 * count for count in grid.counts))
@@ -131,7 +131,7 @@ def divided(
     Args:
         profile: φ; where its pieces meet, a segment ends.
         rate: ε per unit of s.
-        places: the scalars of the prior.
+        places: the distances of the prior.
         band: where φ varies.
         per_noise: least number of cells in the band per 1/rate.
         per_band: least number of cells in the band.
@@ -146,7 +146,7 @@ def divided(
     pieces += _outwards(high, float(places.max()) - high, noise, fine, beyond)
     edges, counts = [pieces[0][0]], []
     for start, end, width in sorted(pieces):
-        inner = [knot for knot in profile.knots if start < knot < end]
+        inner = [knot for knot in profile.breakpoints if start < knot < end]
         for a, b in pairwise([start, *inner, end]):
             edges.append(b)
             counts.append(max(math.ceil((b - a) / width * (1 - 1e-9)), 1))

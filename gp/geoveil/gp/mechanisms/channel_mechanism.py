@@ -28,7 +28,7 @@ AS_GOOD_AS_NONE = 2.0**-40
 """A bias below this is the rounding of φ."""
 _MOST_BIAS = 0.1
 _RESOLVED = 2.0**-60
-"""Relative radius of a scalar that float64 may stand for."""
+"""Relative radius of a distance that float64 may stand for."""
 
 
 class ChannelMechanism(Mechanism):
@@ -122,7 +122,7 @@ class ChannelMechanism(Mechanism):
 
     def mean(self, x: ArrayLike) -> Array:
         """See `Mechanism.mean`: within `bias_bound` of f."""
-        return self._mean(self._scalar(x))
+        return self._mean(self._distance(x))
 
     def _folded(self, s: Array) -> Array:
         return np.abs(s) if self.channel.even else np.asarray(s)
@@ -148,7 +148,7 @@ class ChannelMechanism(Mechanism):
         edges = [BALL.constant(cell.start) for cell in grid.cells[1:]]
         return BALL.piecewise(inside, edges, [partial(self._on_cell, c, u) for c in grid.cells])
 
-    def _known(self, scalar: Callable[[], Real], uniform: LazyUniform) -> int | None:
+    def _known(self, distance: Callable[[], Real], uniform: LazyUniform) -> int | None:
         """See `Mechanism._known`: the first output whose running sum exceeds U, in float64.
 
         Every s takes the same steps, and all outputs are looked at. Where two of them are left
@@ -156,10 +156,10 @@ class ChannelMechanism(Mechanism):
         m n 2^-44, balls decide by the same bits, and it takes longer.
         """
         with working_precision(uniform.count):
-            enclosed = scalar()
+            enclosed = distance()
         s, doubt = np.array(float(enclosed.mid())), float(enclosed.rad())
         if not doubt <= _RESOLVED * (abs(s) + self._farthest):
-            return None  # a scalar of one's own may be less certain
+            return None  # a distance of one's own may be less certain
         first, shares = self.channel.grid.locate(self._folded(s))
         sums = shares @ self._running[first : first + 3]
         u = uniform.numerator * 2.0**-uniform.count

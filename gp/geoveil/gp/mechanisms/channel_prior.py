@@ -1,4 +1,4 @@
-"""Where the scalars of people are expected to lie: what an optimal channel is optimal for."""
+"""Where the distances of people are expected to lie: what an optimal channel is optimal for."""
 
 import math
 from collections.abc import Iterable
@@ -24,44 +24,46 @@ _UNIFORM = 512
 
 
 @dataclass(frozen=True, slots=True)
-class ScalarPrior:
-    """A public guess of how the scalars s(x) are distributed: points with weights.
+class DistancePrior:
+    """A public guess of how the distances s(x) are distributed: points with weights.
 
     Privacy and the mean of a report do not depend on it; the variance does.
 
     Args:
-        scalars: in the unit of s.
-        weights: one per scalar, ≥ 0 and not all 0; they are divided by their sum.
+        distances: in the unit of s.
+        weights: one per distance, ≥ 0 and not all 0; they are divided by their sum.
 
     Raises:
         ParameterError: if a number is not finite, a weight negative, or the lengths differ.
 
     Example:
-        >>> ScalarPrior([-1.0, 0.0, 1.0], [1, 2, 1]).weights
+        >>> DistancePrior([-1.0, 0.0, 1.0], [1, 2, 1]).weights
         (0.25, 0.5, 0.25)
     """
 
-    scalars: tuple[float, ...]
+    distances: tuple[float, ...]
     weights: tuple[float, ...]
 
-    def __init__(self, scalars: Iterable[float], weights: Iterable[float] | None = None) -> None:
-        places = validation.numbers("scalars", scalars)
+    def __init__(self, distances: Iterable[float], weights: Iterable[float] | None = None) -> None:
+        places = validation.numbers("distances", distances)
         if not places:
-            raise ParameterError("scalars", scalars, "at least one number")
+            raise ParameterError("distances", distances, "at least one number")
         if max(map(abs, places)) > validation.FARTHEST:
-            raise ParameterError("scalars", scalars, f"numbers up to {validation.FARTHEST:g}")
+            raise ParameterError("distances", distances, f"numbers up to {validation.FARTHEST:g}")
         shares = (1.0,) * len(places) if weights is None else validation.numbers("weights", weights)
         if len(shares) != len(places):
-            raise ParameterError("weights", f"{len(shares)} numbers", f"{len(places)}, as scalars")
+            raise ParameterError(
+                "weights", f"{len(shares)} numbers", f"{len(places)}, as distances"
+            )
         total = math.fsum(shares)
         if min(shares) < 0 or not validation.LEAST <= total <= validation.MOST:
             raise ParameterError("weights", weights, "numbers >= 0, not all 0")
         order = np.argsort(places, kind="stable")
-        object.__setattr__(self, "scalars", tuple(np.asarray(places)[order].tolist()))
+        object.__setattr__(self, "distances", tuple(np.asarray(places)[order].tolist()))
         object.__setattr__(self, "weights", tuple((np.asarray(shares)[order] / total).tolist()))
 
     @classmethod
-    def uniform(cls, low: float, high: float) -> "ScalarPrior":
+    def uniform(cls, low: float, high: float) -> "DistancePrior":
         """Return the uniform prior on [low, high], as the middles of 512 equal parts.
 
         Raises:
@@ -75,20 +77,20 @@ class ScalarPrior:
     @classmethod
     def of_points(
         cls, query: Query, points: ArrayLike, weights: Iterable[float] | None = None
-    ) -> "ScalarPrior":
+    ) -> "DistancePrior":
         """Return the prior of public or synthetic points, (n,) or (n, k), for a query.
 
         Args:
-            query: whose scalar is meant.
+            query: whose distance is meant.
             points: public: never the people who are to report.
             weights: one per point; equal by default.
         """
         checked = validation.points(points, query.dimension)
-        return cls(np.ravel(query.scalar(checked, FLOAT)).tolist(), weights)
+        return cls(np.ravel(query.signed_distance(checked, FLOAT)).tolist(), weights)
 
 
 def is_even(profile: Profile) -> bool:
-    """Return whether φ(−s) = φ(s), so that |s| will do for a scalar."""
+    """Return whether φ(−s) = φ(s), so that |s| will do for a distance."""
     mesh = _mesh(profile)
     s = np.unique(np.abs(mesh))
     return bool((profile.value(s, FLOAT) == profile.value(-s, FLOAT)).all())
@@ -118,15 +120,15 @@ def variation(profile: Profile, settled: float = SETTLED) -> tuple[float, float]
     return (0.0, end) if is_even(profile) else (start, end)
 
 
-def default_prior(profile: Profile) -> ScalarPrior:
+def default_prior(profile: Profile) -> DistancePrior:
     """Return the uniform prior over the region of variation."""
-    return ScalarPrior.uniform(*variation(profile))
+    return DistancePrior.uniform(*variation(profile))
 
 
 def _mesh(profile: Profile) -> Array:
-    knots = profile.knots
-    spread = np.linspace(knots[0], knots[-1], _MESH + 1)
-    # A profile may be much narrower than the interval between its knots.
-    near = profile.feature * np.linspace(-8.0, 8.0, _MESH + 1)
-    inside = near[(near >= knots[0]) & (near <= knots[-1])]
-    return np.unique(np.concatenate([spread, inside, knots]))
+    breakpoints = profile.breakpoints
+    spread = np.linspace(breakpoints[0], breakpoints[-1], _MESH + 1)
+    # A profile may be much narrower than the interval between its breakpoints.
+    near = profile.length_scale * np.linspace(-8.0, 8.0, _MESH + 1)
+    inside = near[(near >= breakpoints[0]) & (near <= breakpoints[-1])]
+    return np.unique(np.concatenate([spread, inside, breakpoints]))

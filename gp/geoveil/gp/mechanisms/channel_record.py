@@ -18,7 +18,7 @@ _INT64 = range(-(2**63), 2**63)
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """A report on the scalar s as data: rows of probabilities, joined by quadratic splines.
+    """A report on the distance s as data: rows of probabilities, joined by quadratic splines.
 
     By itself it promises nothing. `ChannelMechanism` checks it against a privacy, exactly.
 

@@ -6,10 +6,10 @@ E[g(s + Laplace(b))] = φ(s).
 
 from fractions import Fraction
 
-from geoveil.gp.mechanisms.scalar import ScalarLaplace
+from geoveil.gp.mechanisms.distance import DistanceLaplace
 
 
-class DebiasedLaplace(ScalarLaplace):
+class DebiasedLaplace(DistanceLaplace):
     """y = g(s(x) + Laplace(1/ε)): ε-GP, unbiased, and bounded.
 
     Its variance is at most 1.35 times a lower bound for every unbiased ε-GP mechanism, for bands

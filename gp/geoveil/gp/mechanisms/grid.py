@@ -11,7 +11,7 @@ _FINEST_BITS = 61
 """A grid finer than this, relative to the widest reports, would saturate."""
 _FINER = 64
 """Bits by which the default may become finer, so that no level lies between two points."""
-_TORN = 2.0**-20
+_TIE = 2.0**-20
 """Distance from the middle between two grid points that noise of any size gets away from."""
 
 
@@ -40,7 +40,7 @@ def grid_exponent(
         exponent = max(default, finest)
         # A level that lies between two points of this grid does not on all finer ones.
         finer = range(exponent, max(finest, exponent - _FINER) - 1, -1)
-        return next((e for e in finer if not _is_torn(levels, e)), exponent)
+        return next((e for e in finer if not is_rounding_tie(levels, e)), exponent)
     exponent = step_exponent_of(step)
     if exponent > 0:
         raise ParameterError("step", step, "at most 1, so that 0 and 1 lie on the grid")
@@ -48,7 +48,7 @@ def grid_exponent(
         raise ParameterError(
             "step", step, f"at least 2^{finest}, so that the reports fit into 64 bits"
         )
-    if _is_torn(levels, exponent):
+    if is_rounding_tie(levels, exponent):
         raise ParameterError(
             "step", step, "a step of which no level of the query is an odd half: try a finer one"
         )
@@ -65,7 +65,7 @@ def levels_of(profile: Profile) -> set[float]:
     return {*profile.limits, *(level for _, _, level in profile.plateaus)}
 
 
-def _is_torn(levels: Iterable[float], exponent: int) -> bool:
+def is_rounding_tie(levels: Iterable[float], exponent: int) -> bool:
     """Return whether a level lies at the middle between two grid points."""
     shares = (math.ldexp(level, -exponent) % 1.0 for level in levels)
-    return any(abs(share - 0.5) < _TORN for share in shares)
+    return any(abs(share - 0.5) < _TIE for share in shares)

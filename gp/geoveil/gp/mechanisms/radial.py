@@ -7,18 +7,18 @@ from numpy.typing import ArrayLike
 
 from geoveil.gp._convolution import laplace_expectation
 from geoveil.gp.mechanisms.base import Array
-from geoveil.gp.mechanisms.scalar import ScalarLaplace
+from geoveil.gp.mechanisms.distance import DistanceLaplace
 
 _UNDONE = Fraction(0)
 
 
-class RadialLaplace(ScalarLaplace):
+class RadialLaplace(DistanceLaplace):
     """y = φ(s(x) + Laplace(1/ε)): ε-GP, and biased for every query that is not linear.
 
     A baseline. The bias does not shrink with n; `DebiasedLaplace` adds the same noise and has none.
 
     Args:
-        query: a kernel, or any other query: its scalar is perturbed, a distance or a signed one.
+        query: a kernel, or any other query: its distance is perturbed, a distance or a signed one.
         privacy: the guarantee, in the unit of x.
         step: see `Mechanism`.
 
@@ -41,7 +41,7 @@ class RadialLaplace(ScalarLaplace):
 
     def mean(self, x: ArrayLike) -> Array:
         """See `Mechanism.mean`: φ smoothed by the noise."""
-        return self._mean(self._scalar(x))
+        return self._mean(self._distance(x))
 
     def _mean(self, s: Array) -> Array:
         profile = self.query.profile
@@ -50,8 +50,8 @@ class RadialLaplace(ScalarLaplace):
             self._g,
             np.asarray(s),
             self.scale,
-            knots=profile.knots,
-            feature=profile.feature,
+            breakpoints=profile.breakpoints,
+            length_scale=profile.length_scale,
             left=left,
             right=right,
         )

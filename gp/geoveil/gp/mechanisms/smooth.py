@@ -20,7 +20,7 @@ class SmoothMechanism(BoundedMechanism):
         query: f, with its smooth bound B.
         privacy: the guarantee; a mechanism with delta = 0 meets it for every delta and reach.
         noise: the family of Z; by default the one that is provably best for the query's frontier.
-        beta: smoothness of B, in 1/(unit of x), in (0, rate/dilation of the noise]. By default,
+        beta: smoothness of B, in 1/(unit of x), in (0, rate/scale_cost of the noise]. By default,
             for the default noise, 0.3 of the rate on the cross frontier and 0.15 on the rectangle;
             for another, the largest that leaves three quarters of the η it could have.
         reach: Λ of the bound: 0, which suffices, or ∞, the seed paper's.

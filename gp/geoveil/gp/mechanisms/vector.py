@@ -49,13 +49,13 @@ class VectorSmoothMechanism(Made):
 
     since each factor h((y_j − f_j)η/B)·η/B contributes as in one dimension [MATH §3]. The second
     term is at most ηψ at the u_j with the largest score; call it u. The other w(u_i) − 1 lie
-    between −1, as h decreases, and the dilation D ≥ 1 of the noise. So the rate is at most
+    between −1, as h decreases, and the scale cost D ≥ 1 of the noise. So the rate is at most
 
         β·max((m−1)D + w(u) − 1, (m−1) + 1 − w(u)) + ηψ(u),
 
     and the largest η for which that is at most ε for all u > 0 makes the reports ε-GP. The bound
     is attained, by a kernel beside queries that hardly vary.
-    The paper's calibration takes the suprema apart: ε = mDβ + sliding·η [SGP Cor. 3.2].
+    The paper's calibration takes the suprema apart: ε = mDβ + max_score·η [SGP Cor. 3.2].
 
     When to use it: for many queries far apart. Measured for m thresholds at gaps of g·m/ε, a band
     of 2/ε and people uniform over all of them, against m `SmoothMechanism`s with the rate/m each
@@ -72,9 +72,9 @@ class VectorSmoothMechanism(Made):
         noise: the family of Z_j; by default, for m > 1, the `LaplacePareto(1, φ)` whose φ makes
             the variance least at this β (less than Student-t, generalized Cauchy and power-law
             noise have for mβ ≤ 0.1 of the rate); for m = 1 `PowerLaw(1, β/rate)`, which is best.
-        beta: smoothness of B, in 1/(unit of x), in (0, rate/(m·dilation of the noise)]. By default
-            0.1 of the rate/m; for another noise than the default, the largest that leaves three
-            quarters of the η it could have.
+        beta: smoothness of B, in 1/(unit of x), in (0, rate/(m·scale cost of the noise)]. By
+            default 0.1 of the rate/m; for another noise than the default, the largest that leaves
+            three quarters of the η it could have.
         reach: Λ of the bounds: 0, which suffices, or ∞, the seed paper's.
         calibration: "exact" or "paper", see above (Student-t and generalized Cauchy only).
         step: spacing of the output grid of all reports, a power of two, at most 1.
@@ -186,7 +186,7 @@ class VectorSmoothMechanism(Made):
 
     def smooth_bound(self, x: ArrayLike) -> Array:
         """Return B(x) = Σ_j B_j(x), shape (n,), in 1/(unit of x)."""
-        return np.asarray(self._bound(self._scalars(x), FLOAT))
+        return np.asarray(self._bound(self._distances(x), FLOAT))
 
     def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Simulated:
         """Return float64 reports. NOT private on a computer: for experiments [MATH §10].
@@ -203,10 +203,10 @@ class VectorSmoothMechanism(Made):
         if not isinstance(rng, np.random.Generator):
             raise ParameterError("rng", rng, "a numpy.random.Generator")
         warn_on_device()
-        scalars = self._scalars(x)
-        value = self._value(scalars)
+        distances = self._distances(x)
+        value = self._value(distances)
         noise = self.noise.sample(rng, value.shape)
-        return Simulated(np.asarray(value + self._scale(scalars) * noise))
+        return Simulated(np.asarray(value + self._scale(distances) * noise))
 
     def release(self, x: ArrayLike, source: RandomSource | None = None) -> tuple[int, ...]:
         """Return m exact, private reports: integers k_j that stand for k_j·step.
@@ -228,18 +228,18 @@ class VectorSmoothMechanism(Made):
 
         scales: dict[int, Real] = {}
 
-        def scalar(query: Query) -> Real:
+        def signed_distance(query: Query) -> Real:
             balls = [BALL.private(c) for c in coordinates]
-            return query.scalar(balls if self.dimension > 1 else balls[0], BALL)
+            return query.signed_distance(balls if self.dimension > 1 else balls[0], BALL)
 
         def ideal(index: int, u: Real) -> Real:
             # One sum over all queries for each working precision, which the bits known decide.
             known = uniforms[index].count
             if known not in scales:
-                bound = self._bound([scalar(query) for query in self.queries], BALL)
+                bound = self._bound([signed_distance(query) for query in self.queries], BALL)
                 scales[known] = bound / BALL.constant(self._eta)
             query = self.queries[index]
-            value = query.profile.value(scalar(query), BALL)
+            value = query.profile.value(signed_distance(query), BALL)
             return value + scales[known] * self.noise.quantile(u, BALL)
 
         return tuple(
@@ -249,12 +249,12 @@ class VectorSmoothMechanism(Made):
 
     def mean(self, x: ArrayLike) -> Array:
         """Return the expected reports, shape (n, m); NaN where they do not exist."""
-        value = self._value(self._scalars(x))
+        value = self._value(self._distances(x))
         return value if self.unbiased else np.full_like(value, np.nan)
 
     def variance(self, x: ArrayLike) -> Array:
         """Return the variance of each report, shape (n, m): the same for all m."""
-        scale = self._scale(self._scalars(x))
+        scale = self._scale(self._distances(x))
         shape = (*scale.shape[:-1], self.size)
         if self.noise.variance == math.inf:
             return np.full(shape, math.inf)
@@ -270,27 +270,27 @@ class VectorSmoothMechanism(Made):
         reports = validation.outputs(y)
         if reports.ndim == 0 or reports.shape[-1] != self.size:
             raise ParameterError("y", f"shape {reports.shape}", f"an array (..., {self.size})")
-        scalars = self._scalars(x)
-        scale = FLOAT.positive(self._scale(scalars))
-        standard = (reports - self._value(scalars)) / scale
+        distances = self._distances(x)
+        scale = FLOAT.positive(self._scale(distances))
+        standard = (reports - self._value(distances)) / scale
         logs = self.noise.logpdf(standard) - np.log(scale)
         return np.asarray(logs.sum(axis=-1))
 
-    def _scalars(self, x: ArrayLike) -> list[Real]:
+    def _distances(self, x: ArrayLike) -> list[Real]:
         points = validation.points(x, self.dimension)
-        return [np.asarray(query.scalar(points, FLOAT)) for query in self.queries]
+        return [np.asarray(query.signed_distance(points, FLOAT)) for query in self.queries]
 
-    def _value(self, scalars: list[Real]) -> Array:
-        pairs = zip(self.queries, scalars, strict=True)
+    def _value(self, distances: list[Real]) -> Array:
+        pairs = zip(self.queries, distances, strict=True)
         return np.stack([query.profile.value(s, FLOAT) for query, s in pairs], axis=-1)
 
-    def _scale(self, scalars: list[Real]) -> Array:
+    def _scale(self, distances: list[Real]) -> Array:
         """Return B(x)/η with an axis of length 1 for the reports."""
-        return np.asarray(self._bound(scalars, FLOAT) / float(self._eta))[..., None]
+        return np.asarray(self._bound(distances, FLOAT) / float(self._eta))[..., None]
 
-    def _bound(self, scalars: list[Real], ops: Arithmetic) -> Real:
+    def _bound(self, distances: list[Real], ops: Arithmetic) -> Real:
         total = ops.constant(0)
-        for query, s in zip(self.queries, scalars, strict=True):
+        for query, s in zip(self.queries, distances, strict=True):
             total = total + query.profile.noise_bound(
                 s, self._beta, ops, growth=EXPONENTIAL, reach=self.reach
             )

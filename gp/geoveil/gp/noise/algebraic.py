@@ -37,19 +37,19 @@ class AlgebraicNoise(InvertedNoise):
         """Q."""
 
     @abstractmethod
-    def _ball_sliding(self) -> arb:
+    def _ball_max_score(self) -> arb:
         """Enclose sup ψ = c·p^p·q^q."""
 
     @property
-    def exact_dilation(self) -> Fraction:
-        """See `Noise.exact_dilation`: k − 1 in the tail, 1 at the centre."""
+    def exact_scale_cost(self) -> Fraction:
+        """See `Noise.exact_scale_cost`: k − 1 in the tail, 1 at the centre."""
         return max(self._steepness - 1, Fraction(1))
 
     @property
-    def sliding(self) -> float:
-        """See `Noise.sliding`."""
+    def max_score(self) -> float:
+        """See `Noise.max_score`."""
         with working_precision(BITS):
-            return round_up(upper(self._ball_sliding()))
+            return round_up(upper(self._ball_max_score()))
 
     def least_quotient(self, constant: Fraction, factor: Fraction) -> Fraction:
         """See `Noise.least_quotient`: in closed form."""
@@ -59,4 +59,4 @@ class AlgebraicNoise(InvertedNoise):
         with working_precision(BITS):
             q = BALL.constant(self._share)
             mean = BALL.constant(constant) ** q * BALL.constant(end) ** (1 - q)
-            return lower(mean / self._ball_sliding())
+            return lower(mean / self._ball_max_score())

@@ -1,7 +1,7 @@
 """The contract of a noise family: a symmetric density h, decreasing away from 0.
 
-A family with a closed-form quantile writes it once, as the magnitude that a tail probability
-corresponds to, against `Arithmetic`: the same formula samples in float64 and releases in balls.
+A family with a closed-form quantile writes it once, as its inverse survival function, against
+`Arithmetic`: the same formula samples in float64 and releases in balls.
 """
 
 import math
@@ -75,21 +75,21 @@ class Noise(ABC):
 
     @property
     @abstractmethod
-    def exact_dilation(self) -> Fraction | None:
+    def exact_scale_cost(self) -> Fraction | None:
         """Supremum of |uψ(u) − 1|: what a change of scale costs; None if unbounded.
 
         It is at least 1, which is reached at u = 0, however heavy the tail.
         """
 
     @property
-    def dilation(self) -> float:
-        """The exact dilation, rounded up; infinite if unbounded."""
-        exact = self.exact_dilation
+    def scale_cost(self) -> float:
+        """The exact scale cost, rounded up; infinite if unbounded."""
+        exact = self.exact_scale_cost
         return math.inf if exact is None else round_up(exact)
 
     @property
     @abstractmethod
-    def sliding(self) -> float:
+    def max_score(self) -> float:
         """Supremum of ψ(u), rounded up: what a shift costs, in 1/(unit of Z)."""
 
     def least_quotient(self, constant: Fraction, factor: Fraction) -> Fraction:
@@ -102,22 +102,22 @@ class Noise(ABC):
             constant: ≥ 0.
             factor: such that the numerator is never negative.
         """
-        swing = self.exact_dilation
+        swing = self.exact_scale_cost
         worst = constant if swing is None else constant + min(factor, Fraction(0)) * (1 + swing)
-        return worst / Fraction(self.sliding)
+        return worst / Fraction(self.max_score)
 
     in_the_paper: ClassVar[bool] = False
     """Whether the seed paper calibrates the family, by two suprema taken apart."""
 
     @abstractmethod
-    def magnitude(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
+    def isf(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
         """Return the u ≥ 0 with P[Z > u] = p, for p in (0, 1/2]."""
 
     def quantile(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
         """Return z with P[Z ≤ z] = p in the arithmetic at hand, for p in (0, 1)."""
         half = ops.constant(0.5)
         tail = ops.minimum(p, 1 - p)
-        return ops.sign(p - half) * self.magnitude(tail, ops)
+        return ops.sign(p - half) * self.isf(tail, ops)
 
     def pdf(self, z: ArrayLike) -> Array:
         """Return h(z)."""
@@ -147,7 +147,7 @@ class Noise(ABC):
 
     # Families without a closed quantile get it from SciPy, which fails far out in the tails.
 
-    def _tail_magnitude(self, tail: Array) -> Array:
+    def _tail_isf(self, tail: Array) -> Array:
         """Return the u whose survival is `tail`, to first order for a small tail."""
         raise NotImplementedError
 
@@ -157,7 +157,7 @@ class Noise(ABC):
         far = tail < FAR_TAIL
         if far.any():
             log_tail = np.log(tail[far])
-            log_u = np.log(self._tail_magnitude(tail[far]))
+            log_u = np.log(self._tail_isf(tail[far]))
             for _ in range(4):  # Newton on log survival as a function of log u
                 u = np.exp(log_u)
                 log_survival = np.log(self.survival(u))

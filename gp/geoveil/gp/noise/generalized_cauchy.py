@@ -72,8 +72,8 @@ class GeneralizedCauchy(AlgebraicNoise):
         log_power = (1 - self.gamma) * np.log(np.maximum(u, 1.0))
         return np.asarray(np.exp(log_power) / ((self.gamma - 1) * self._mass))
 
-    def _tail_magnitude(self, tail: Array) -> Array:
-        """See `Noise._tail_magnitude`."""
+    def _tail_isf(self, tail: Array) -> Array:
+        """See `Noise._tail_isf`."""
         return np.asarray((tail * self._mass * (self.gamma - 1)) ** (-1 / (self.gamma - 1)))
 
     def _ppf(self, p: Array) -> Array:
@@ -116,7 +116,7 @@ class GeneralizedCauchy(AlgebraicNoise):
     def _share(self) -> Fraction:
         return 1 / Fraction(self.gamma)
 
-    def _ball_sliding(self) -> arb:
+    def _ball_max_score(self) -> arb:
         """See `AlgebraicNoise`: (γ−1)^{1−1/γ}."""
         gamma = BALL.constant(self.gamma)
         return (gamma - 1) ** (1 - 1 / gamma)

@@ -42,8 +42,8 @@ class InvertedNoise(Noise):
     def ball_density(self, u: arb) -> arb:
         """Enclose h(u) for u > 0; where it falls, on the whole ball."""
 
-    def magnitude(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
-        """See `Noise.magnitude`."""
+    def isf(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
+        """See `Noise.isf`."""
         if ops is FLOAT:
             return abs(self._ppf(p))
         if not p > 0:

@@ -52,14 +52,14 @@ class Laplace(Noise):
         return np.full(np.shape(u), 1 / self.scale)
 
     @property
-    def exact_dilation(self) -> None:
-        """See `Noise.exact_dilation`: uψ grows without bound."""
+    def exact_scale_cost(self) -> None:
+        """See `Noise.exact_scale_cost`: uψ grows without bound."""
 
     @property
-    def sliding(self) -> float:
-        """See `Noise.sliding`."""
+    def max_score(self) -> float:
+        """See `Noise.max_score`."""
         return round_up(1 / Fraction(self.scale))
 
-    def magnitude(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
-        """See `Noise.magnitude`: −b log 2p."""
+    def isf(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
+        """See `Noise.isf`: −b log 2p."""
         return -ops.log(2 * p) * ops.constant(self.scale)

@@ -13,11 +13,11 @@ from numpy.typing import ArrayLike
 
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.noise.base import Array
-from geoveil.gp.noise.tuned import TunedNoise
+from geoveil.gp.noise.frontier import FrontierNoise
 
 
 @dataclass(frozen=True, slots=True)
-class LaplacePareto(TunedNoise):
+class LaplacePareto(FrontierNoise):
     """h ∝ e^{−ε|u|} for |u| ≤ u₁ = (1+a)/ε, then e^{−(1+a)} (|u|/u₁)^{−(1+a)}.
 
     Args:
@@ -40,7 +40,7 @@ class LaplacePareto(TunedNoise):
 
     @property
     def _exact_knee(self) -> Fraction:
-        return (1 + self.exact_dilation) / Fraction(self.epsilon)
+        return (1 + self.exact_scale_cost) / Fraction(self.epsilon)
 
     @property
     def _score_at_zero(self) -> Fraction:
@@ -92,8 +92,8 @@ class LaplacePareto(TunedNoise):
         """See `Noise.score`."""
         return np.minimum(self.epsilon, (1 + self._a) / np.asarray(u, dtype=np.float64))
 
-    def magnitude(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
-        """See `Noise.magnitude`: a logarithm in the core, a power in the tail."""
+    def isf(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
+        """See `Noise.isf`: a logarithm in the core, a power in the tail."""
         epsilon = ops.constant(self.epsilon)
         a = ops.constant(Fraction(self.epsilon) / Fraction(self.beta))
         decay = ops.exp(-(1 + a))

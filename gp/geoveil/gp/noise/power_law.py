@@ -12,11 +12,11 @@ from numpy.typing import ArrayLike
 
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.noise.base import Array
-from geoveil.gp.noise.tuned import TunedNoise
+from geoveil.gp.noise.frontier import FrontierNoise
 
 
 @dataclass(frozen=True, slots=True)
-class PowerLaw(TunedNoise):
+class PowerLaw(FrontierNoise):
     """h ∝ (1−β|u|)^{a−1} for |u| ≤ 1/ε, then k(1+β|u|)^{−(a+1)}, a = ε/β.
 
     k = (1−1/a)^{a−1} (1+1/a)^{a+1} makes h continuous.
@@ -102,8 +102,8 @@ class PowerLaw(TunedNoise):
         inner = (self.epsilon - self.beta) / (1 if flat else 1 - self.beta * np.minimum(u, knee))
         return np.where(u < knee, inner, (self.epsilon + self.beta) / (1 + self.beta * u))
 
-    def magnitude(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
-        """See `Noise.magnitude`: a power on either side of the knee, joined there."""
+    def isf(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
+        """See `Noise.isf`: a power on either side of the knee, joined there."""
         epsilon = ops.constant(self.epsilon)
         beta = ops.constant(self.beta)
         ratio = Fraction(self.epsilon) / Fraction(self.beta)

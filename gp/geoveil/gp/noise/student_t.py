@@ -62,8 +62,8 @@ class StudentT(AlgebraicNoise):
     def _far_survival(self, u: Array) -> Array:
         return np.asarray(np.exp(self._log_height - self.nu * np.log(u)))
 
-    def _tail_magnitude(self, tail: Array) -> Array:
-        """See `Noise._tail_magnitude`."""
+    def _tail_isf(self, tail: Array) -> Array:
+        """See `Noise._tail_isf`."""
         return np.asarray(np.exp((self._log_height - np.log(tail)) / self.nu))
 
     def _ppf(self, p: Array) -> Array:
@@ -106,7 +106,7 @@ class StudentT(AlgebraicNoise):
     def _share(self) -> Fraction:
         return Fraction(1, 2)
 
-    def _ball_sliding(self) -> arb:
+    def _ball_max_score(self) -> arb:
         """See `AlgebraicNoise`: reached at u = √ν."""
         nu = BALL.constant(self.nu)
         return (nu + 1) / (2 * nu.sqrt())

@@ -1,8 +1,8 @@
-"""The contract of a query: f(x) = φ(s(x)), a profile φ of a 1-Lipschitz scalar s.
+"""The contract of a query: f(x) = φ(s(x)), a profile φ of a signed distance s (1-Lipschitz).
 
-Every query of the library has this shape: a signed distance to a region and a soft step; the
-distance to a centre and a bell. The scalar knows the geometry, the profile knows the mathematics of
-one dimension, and neither knows of the other.
+Every query of the library has this shape: the distance to the boundary of a region and a soft step;
+the distance to a centre and a bell. The distance knows the geometry, the profile knows the
+mathematics of one dimension, and neither knows of the other.
 """
 
 from abc import ABC, abstractmethod
@@ -27,10 +27,10 @@ class Query(ABC):
     @property
     @abstractmethod
     def profile(self) -> Profile:
-        """φ: what becomes of the scalar."""
+        """φ: what becomes of the signed distance."""
 
     @abstractmethod
-    def scalar(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
+    def signed_distance(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
         """Return s(x), 1-Lipschitz in the Euclidean metric; x is a checked point in `ops`."""
 
     @property
@@ -43,7 +43,7 @@ class Query(ABC):
 
         Whatever has to know where f varies searches with it, and misses nothing: within the
         clearance of a point f is constant. It follows from what every query says, as s is
-        1-Lipschitz and φ settled beyond its outermost knots.
+        1-Lipschitz and φ settled beyond its outermost breakpoints.
 
         Args:
             points: checked points, (n,) for dimension 1, else (n, dimension).
@@ -56,8 +56,8 @@ class Query(ABC):
             >>> Threshold(at=100.0, width=8.0).clearance(np.array([50.0, 97.0, 110.0])).tolist()
             [46.0, 0.0, 6.0]
         """
-        s, knots = np.asarray(self.scalar(points, FLOAT)), self.profile.knots
-        return np.maximum(np.maximum(knots[0] - s, s - knots[-1]), 0.0)
+        s, breakpoints = np.asarray(self.signed_distance(points, FLOAT)), self.profile.breakpoints
+        return np.maximum(np.maximum(breakpoints[0] - s, s - breakpoints[-1]), 0.0)
 
     def value(self, x: ArrayLike) -> NDArray[np.float64]:
         """Return f(x).
@@ -72,7 +72,7 @@ class Query(ABC):
             PrivateValueError: if a coordinate is not finite or the shape does not fit.
         """
         points = validation.points(x, self.dimension)
-        return np.asarray(self.profile.value(self.scalar(points, FLOAT), FLOAT))
+        return np.asarray(self.profile.value(self.signed_distance(points, FLOAT), FLOAT))
 
     def smooth_bound(
         self, x: ArrayLike, beta: Exact, growth: str = "exponential", reach: float = 0.0
@@ -101,6 +101,6 @@ class Query(ABC):
         validation.choice("growth", growth, DECAYS)
         validation.non_negative("reach", reach)
         points = validation.points(x, self.dimension)
-        scalar = self.scalar(points, FLOAT)
-        bound = self.profile.smooth_bound(scalar, beta, FLOAT, growth=growth, reach=reach)
+        distance = self.signed_distance(points, FLOAT)
+        bound = self.profile.smooth_bound(distance, beta, FLOAT, growth=growth, reach=reach)
         return np.asarray(bound)

@@ -14,10 +14,10 @@ from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.profiles import Ramp, Smoothstep
-from geoveil.gp.queries.profiles.step import Step
+from geoveil.gp.queries.profiles.soft_step import SoftStep
 from geoveil.gp.shown import Shown
 
-PROFILES: Mapping[str, type[Step]] = MappingProxyType({p.name: p for p in (Ramp, Smoothstep)})
+PROFILES: Mapping[str, type[SoftStep]] = MappingProxyType({p.name: p for p in (Ramp, Smoothstep)})
 """Name of the profile of a band → its class."""
 
 
@@ -29,7 +29,7 @@ class SoftIndicator(Shown, Query):
     """
 
     width: float
-    profile: Step  # pyright: ignore[reportIncompatibleMethodOverride]  # read-only: frozen
+    profile: SoftStep  # pyright: ignore[reportIncompatibleMethodOverride]  # read-only: frozen
 
     def _arguments(self) -> Mapping[str, Any]:
         return {**super()._arguments(), "profile": self.profile.name}
@@ -57,9 +57,9 @@ class Threshold(SoftIndicator):
 
     at: float
     width: float
-    profile: Step
+    profile: SoftStep
 
-    def __init__(self, at: float, width: float, profile: str | Step = "linear") -> None:
+    def __init__(self, at: float, width: float, profile: str | SoftStep = "linear") -> None:
         _set(self, at=validation.real("at", at), **_band(width, profile))
 
     @property
@@ -67,8 +67,8 @@ class Threshold(SoftIndicator):
         """See `Query.dimension`."""
         return 1
 
-    def scalar(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
-        """See `Query.scalar`: x − T."""
+    def signed_distance(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
+        """See `Query.signed_distance`: x − T."""
         return x - ops.constant(self.at)
 
 
@@ -93,10 +93,10 @@ class Range(SoftIndicator):
     low: float
     high: float
     width: float
-    profile: Step
+    profile: SoftStep
 
     def __init__(
-        self, low: float, high: float, width: float, profile: str | Step = "linear"
+        self, low: float, high: float, width: float, profile: str | SoftStep = "linear"
     ) -> None:
         low = validation.real("low", low)
         high = validation.real("high", high)
@@ -112,8 +112,8 @@ class Range(SoftIndicator):
         """See `Query.dimension`."""
         return 1
 
-    def scalar(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
-        """See `Query.scalar`: the distance to the nearer end, positive between them."""
+    def signed_distance(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
+        """See `Query.signed_distance`: the distance to the nearer end, positive between them."""
         return ops.minimum(x - ops.constant(self.low), ops.constant(self.high) - x)
 
 
@@ -137,10 +137,10 @@ class TwoWayThreshold(SoftIndicator):
 
     at: tuple[float, float]
     width: float
-    profile: Step
+    profile: SoftStep
 
     def __init__(
-        self, at: tuple[float, float], width: float, profile: str | Step = "linear"
+        self, at: tuple[float, float], width: float, profile: str | SoftStep = "linear"
     ) -> None:
         thresholds = validation.numbers("at", at)
         if len(thresholds) != 2:
@@ -152,8 +152,8 @@ class TwoWayThreshold(SoftIndicator):
         """See `Query.dimension`."""
         return 2
 
-    def scalar(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
-        """See `Query.scalar`: a quadrant whose corner is rounded [MATH §2.1].
+    def signed_distance(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
+        """See `Query.signed_distance`: a quadrant whose corner is rounded [MATH §2.1].
 
         With u = x₁−T₁, v = x₂−T₂ and R = w(1/√2 + 1/2): R − √((R−u)₊² + (R−v)₊²), and min(u, v)
         where both are beyond R.
@@ -189,14 +189,14 @@ class Disc(SoftIndicator):
     center: tuple[float, ...]
     radius: float
     width: float
-    profile: Step
+    profile: SoftStep
 
     def __init__(
         self,
         center: Sequence[float],
         radius: float,
         width: float,
-        profile: str | Step = "linear",
+        profile: str | SoftStep = "linear",
     ) -> None:
         coordinates = validation.numbers("center", center)
         if len(coordinates) < 2:
@@ -212,15 +212,15 @@ class Disc(SoftIndicator):
         """See `Query.dimension`."""
         return len(self.center)
 
-    def scalar(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
-        """See `Query.scalar`: r − |x − c|."""
+    def signed_distance(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
+        """See `Query.signed_distance`: r − |x − c|."""
         return ops.constant(self.radius) - ops.distance(x, self.center)
 
 
-def _band(width: float, profile: str | Step) -> dict[str, Any]:
+def _band(width: float, profile: str | SoftStep) -> dict[str, Any]:
     """Return the checked fields that all soft indicators share."""
     width = validation.positive("width", width)
-    name = profile.name if isinstance(profile, Step) else profile
+    name = profile.name if isinstance(profile, SoftStep) else profile
     return {
         "width": width,
         "profile": PROFILES[validation.choice("profile", name, PROFILES)](width),

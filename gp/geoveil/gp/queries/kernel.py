@@ -48,8 +48,8 @@ class GaussianKernel(Query):
         """See `Query.profile`."""
         return Gaussian(self.bandwidth)
 
-    def scalar(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
-        """See `Query.scalar`: the distance to the centre."""
+    def signed_distance(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
+        """See `Query.signed_distance`: the distance to the centre."""
         if self.dimension == 1:
             return ops.absolute(x - ops.constant(self.center[0]))
         return ops.distance(x, self.center)

@@ -6,7 +6,7 @@ from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.queries._boundary import signed_distance_ball, signed_distances
 from geoveil.gp.queries._rings import Parts, geometry, read_parts
 from geoveil.gp.queries.indicator import SoftIndicator, _band, _set
-from geoveil.gp.queries.profiles.step import Step
+from geoveil.gp.queries.profiles.soft_step import SoftStep
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
@@ -45,9 +45,9 @@ class Polygon(SoftIndicator):
     region: Parts
     """One tuple of rings per part, its exterior and its holes, whatever was given."""
     width: float
-    profile: Step
+    profile: SoftStep
 
-    def __init__(self, region: object, width: float, profile: str | Step = "linear") -> None:
+    def __init__(self, region: object, width: float, profile: str | SoftStep = "linear") -> None:
         parts = read_parts(region)
         band = _band(width, profile)
         geometry(parts)  # refuses what is no valid polygon
@@ -58,8 +58,8 @@ class Polygon(SoftIndicator):
         """See `Query.dimension`."""
         return 2
 
-    def scalar(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
-        """See `Query.scalar`: the distance to the boundary, negative outside.
+    def signed_distance(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
+        """See `Query.signed_distance`: the distance to the boundary, negative outside.
 
         It is 1-Lipschitz: the distance to a set is, and where the way from x to x' meets the
         boundary, at z say, |s(x) − s(x')| ≤ |x − z| + |z − x'| = |x − x'|.

@@ -57,8 +57,8 @@ class Radial(Query):
         """
         return Radial(TabulatedProfile.of(self.profile, tolerance, ray=True), self.center)
 
-    def scalar(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
-        """See `Query.scalar`: the distance to the centre."""
+    def signed_distance(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
+        """See `Query.signed_distance`: the distance to the centre."""
         if self.dimension == 1:
             return ops.absolute(x - ops.constant(self.center[0]))
         return ops.distance(x, self.center)
@@ -115,8 +115,8 @@ class Linear(Query):
         """
         return Linear(TabulatedProfile.of(self.profile, tolerance), self.direction, self.offset)
 
-    def scalar(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
-        """See `Query.scalar`: 1-Lipschitz, as the direction is divided by its length."""
+    def signed_distance(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
+        """See `Query.signed_distance`: 1-Lipschitz, as the direction is divided by its length."""
         weights = [ops.constant(w) for w in self.direction]
         if self.dimension == 1:
             along = x * ops.constant(float(np.sign(self.direction[0])))

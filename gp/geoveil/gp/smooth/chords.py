@@ -29,7 +29,7 @@ def reached(cells: Cells, reach: float, *, everywhere: bool) -> tuple[Array, Arr
     if reach == 0 and not everywhere:
         return cells.edges, cells.steepest
     edges, slope = outspread(cells, math.inf if everywhere else reach)
-    return edges, steepest_chords(edges, slope, reach)
+    return edges, local_lipschitz_constants(edges, slope, reach)
 
 
 def outspread(cells: Cells, reach: float) -> tuple[Array, Array]:
@@ -51,7 +51,7 @@ def outspread(cells: Cells, reach: float) -> tuple[Array, Array]:
     )
 
 
-def steepest_chords(edges: Array, slope: Array, reach: float) -> Array:
+def local_lipschitz_constants(edges: Array, slope: Array, reach: float) -> Array:
     """Return the largest slope of a chord of length ≤ reach from each cell, shape (n,).
 
     A chord from cell i to cell j rises by at most the integral of the upper bounds of φ' between

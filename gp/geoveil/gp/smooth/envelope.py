@@ -1,6 +1,6 @@
 """The smooth envelope sup_y L(y)/g(β|z−y|) of a slope L ≥ 0 that rises to one peak and falls again.
 
-Where no closed form is known, the anchors are found numerically: the points c for which the
+Where no closed form is known, the maximizers are found numerically: the points c for which the
 supremum is L(c)/g(β|z−c|). For exponential growth they are the local maxima of log L(y) ± βy,
 whatever z is. For linear growth they move with z; they are found on a mesh of z and refined for
 each z. Every candidate is a lower bound of the supremum, and one that is off by δ misses it by
@@ -31,18 +31,18 @@ class Envelope(ABC):
     Args:
         slope: L, vectorised over arguments ≥ 0.
         beta: β > 0.
-        landmarks: points ≥ 0 where the behaviour of L changes, its peak among them.
-        scale: length over which L varies at the landmarks.
+        breakpoints: points ≥ 0 where the behaviour of L changes, its peak among them.
+        scale: length over which L varies at the breakpoints.
     """
 
     round_up: float
 
     def __init__(
-        self, slope: Slope, beta: float, landmarks: tuple[float, ...], scale: float
+        self, slope: Slope, beta: float, breakpoints: tuple[float, ...], scale: float
     ) -> None:
         self.slope = slope
         self.beta = beta
-        self.mesh = _mesh(np.asarray(landmarks), scale)
+        self.mesh = _mesh(np.asarray(breakpoints), scale)
         self._prepare()
 
     def __call__(self, z: Array) -> Array:
@@ -52,30 +52,30 @@ class Envelope(ABC):
 
     @abstractmethod
     def _prepare(self) -> None:
-        """Find the anchors."""
+        """Find the maximizers."""
 
     @abstractmethod
     def _elsewhere(self, z: Array) -> Array:
-        """Return the largest value that an anchor gives at z."""
+        """Return the largest value that an maximizer gives at z."""
 
     def _log_slope(self, y: Array) -> Array:
         return np.log(np.maximum(self.slope(y), _ZERO))
 
 
 class ExponentialEnvelope(Envelope):
-    """g(t) = e^t: a handful of anchors, the same for all points."""
+    """g(t) = e^t: a handful of maximizers, the same for all points."""
 
     round_up = 1 + 1e-10
 
     def _prepare(self) -> None:
         found = [self._local_maxima(sign) for sign in (1.0, -1.0)]
-        self.anchors = np.unique(np.concatenate(found))
-        self.heights = self.slope(self.anchors)
+        self.maximizers = np.unique(np.concatenate(found))
+        self.heights = self.slope(self.maximizers)
 
     def _elsewhere(self, z: Array) -> Array:
         best = np.zeros(z.shape)
-        for anchor, height in zip(self.anchors, self.heights, strict=True):
-            best = np.maximum(best, height * np.exp(-self.beta * np.abs(z - anchor)))
+        for maximizer, height in zip(self.maximizers, self.heights, strict=True):
+            best = np.maximum(best, height * np.exp(-self.beta * np.abs(z - maximizer)))
         return best
 
     def _local_maxima(self, sign: float) -> Array:
@@ -93,7 +93,7 @@ class ExponentialEnvelope(Envelope):
 
 
 class LinearEnvelope(Envelope):
-    """g(t) = 1 + t: an anchor for each point of a mesh, refined for the points between."""
+    """g(t) = 1 + t: an maximizer for each point of a mesh, refined for the points between."""
 
     round_up = 1 + 1e-9
 
@@ -106,18 +106,18 @@ class LinearEnvelope(Envelope):
             best[start : start + _BLOCK] = np.argmax(value, axis=1)
         low = self.mesh[np.maximum(best - 1, 0)]
         high = self.mesh[np.minimum(best + 1, len(self.mesh) - 1)]
-        self.anchors = _golden(lambda y: self._value(self.mesh, y), low, high)
+        self.maximizers = _golden(lambda y: self._value(self.mesh, y), low, high)
 
     def _elsewhere(self, z: Array) -> Array:
         index = np.clip(np.searchsorted(self.mesh, z) - 1, 0, len(self.mesh) - 2)
-        left, right = self.anchors[index], self.anchors[index + 1]
-        # The anchor moves steadily between its neighbours or, where two rivals change places,
+        left, right = self.maximizers[index], self.maximizers[index + 1]
+        # The maximizer moves steadily between its neighbours or, where two rivals change places,
         # jumps: then it is near one of them.
         pad = 2 * (self.mesh[index + 1] - self.mesh[index])
         best = np.maximum(self._value(z, left), self._value(z, right))
         for low, high in ((left, left), (right, right), np.sort([left, right], axis=0)):
-            anchor = _golden(lambda y: self._value(z, y), np.maximum(low - pad, 0.0), high + pad)
-            best = np.maximum(best, self._value(z, anchor))
+            maximizer = _golden(lambda y: self._value(z, y), np.maximum(low - pad, 0.0), high + pad)
+            best = np.maximum(best, self._value(z, maximizer))
         return best
 
     def _value(self, z: Array, y: Array) -> Array:
@@ -130,13 +130,13 @@ ENVELOPES: Mapping[str, type[Envelope]] = MappingProxyType(
 """Name of a growth function → its envelope."""
 
 
-def _mesh(landmarks: Array, scale: float) -> Array:
-    """Return points ≥ 0, dense around the landmarks at every scale, sparse far away."""
+def _mesh(breakpoints: Array, scale: float) -> Array:
+    """Return points ≥ 0, dense around the breakpoints at every scale, sparse far away."""
     offsets = scale * np.geomspace(1e-8, 16.0, 400)
     offsets = np.concatenate([-offsets, [0.0], offsets, scale * np.linspace(-8, 8, 161)])
-    last = float(landmarks.max()) + 16 * scale
+    last = float(breakpoints.max()) + 16 * scale
     far = np.concatenate([np.geomspace(scale, last, 400), last * np.geomspace(1.01, 1e6, 400)])
-    mesh = np.concatenate([[0.0], (landmarks[:, None] + offsets).ravel(), far])
+    mesh = np.concatenate([[0.0], (breakpoints[:, None] + offsets).ravel(), far])
     mesh = np.unique(mesh[mesh >= 0])
     # Points that differ by rounding only would make the brackets around maxima too narrow.
     apart = np.concatenate([[True], np.diff(mesh) > 1e-9 * scale])

@@ -26,9 +26,10 @@ from geoveil.gp.privacy.rounding import round_down
 from geoveil.gp.shown import member
 
 _LEAST = Fraction(1, 10**6)
-"""Of 1/sliding: at the end of the range of β an η of rounding errors would be noise without end."""
+"""Least η, relative to 1/max_score: at the end of the range of β an η of rounding errors would be
+noise without end."""
 _KEPT = Fraction(3, 4)
-"""Of 1/sliding: the η that is left by a β of which nothing is said."""
+"""Of 1/max_score: the η that is left by a β of which nothing is said."""
 _PARTS = 1024
 """Of the largest β, in which that β is looked for."""
 
@@ -55,7 +56,7 @@ class Scored(Protocol):
     in_the_paper: ClassVar[bool]
 
     @property
-    def exact_dilation(self) -> Fraction | None:
+    def exact_scale_cost(self) -> Fraction | None:
         """Supremum of |uψ(u) − 1|: the price of a change of scale. None if unbounded."""
         ...
 
@@ -77,17 +78,17 @@ def exact_eta(noise: Scored, frontier: Frontier, beta: Fraction, reports: int = 
         UnsupportedError: if the noise cannot be private with a data-dependent scale.
         ParameterError: if β is too large for this noise.
     """
-    dilation = _affordable(noise, beta, reports)
+    scale_cost = _affordable(noise, beta, reports)
     if frontier is Frontier.CROSS:
         return noise.least_quotient(Fraction(1), Fraction(0))
-    others = (reports - 1) * dilation
+    others = (reports - 1) * scale_cost
     rising = noise.least_quotient(1 - beta * (others - 1), -beta)
     falling = noise.least_quotient(1 - beta * reports, beta)
-    return _enough(min(rising, falling), noise, beta, reports * dilation)
+    return _enough(min(rising, falling), noise, beta, reports * scale_cost)
 
 
 def paper_eta(noise: Scored, frontier: Frontier, beta: Fraction, reports: int = 1) -> Fraction:
-    """Return η of ε = m·dilation·β + sliding·η, the two suprema taken apart [SGP 3.2, 3.3, 3.5].
+    """Return η of ε = m·scale_cost·β + max_score·η, the suprema taken apart [SGP 3.2, 3.3, 3.5].
 
     The frontier plays no part: the sum is sufficient for both. Arguments, and errors, as of
     `exact_eta`.
@@ -140,16 +141,16 @@ def default_fraction(
 
 
 def _affordable(noise: Scored, beta: Fraction, reports: int) -> Fraction:
-    """Return the dilation of a noise that some η makes private at this β; refuse any other."""
-    dilation = noise.exact_dilation
-    if dilation is None:
+    """Return the scale cost of a noise that some η makes private at this β; refuse any other."""
+    scale_cost = noise.exact_scale_cost
+    if scale_cost is None:
         raise UnsupportedError(
             f"{noise!r} has no power-law tail, so a data-dependent scale is not ε-GP for any"
             " beta > 0: use LipschitzMechanism, or a noise of the families best for a frontier"
         )
-    if beta * reports * dilation > 1:
-        raise _too_large(noise, beta, reports * dilation, "]")
-    return dilation
+    if beta * reports * scale_cost > 1:
+        raise _too_large(noise, beta, reports * scale_cost, "]")
+    return scale_cost
 
 
 def _enough(eta: Fraction, noise: Scored, beta: Fraction, price: Fraction) -> Fraction:

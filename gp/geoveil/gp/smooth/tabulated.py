@@ -21,7 +21,7 @@ _FARTHEST = 1e95
 
 def tabulate(
     slope: Callable[[Array], Array],
-    landmarks: tuple[float, ...],
+    breakpoints: tuple[float, ...],
     scale: float,
     *,
     tightness: float,
@@ -31,13 +31,13 @@ def tabulate(
 
     Args:
         slope: L ≥ 0, vectorised over z ≥ 0.
-        landmarks: points ≥ 0 where L changes its behaviour, its peak among them.
-        scale: length over which L varies at the landmarks.
+        breakpoints: points ≥ 0 where L changes its behaviour, its peak among them.
+        scale: length over which L varies at the breakpoints.
         tightness: > 1; a cell is cut until the slope at one end is at most this times the other.
         negligible: slopes below this fraction of the largest need no such care.
     """
     offsets = scale * np.concatenate([np.geomspace(1e-6, 16, 60), [0.0]])
-    near = (np.asarray(landmarks)[:, None] + np.concatenate([-offsets, offsets])).ravel()
+    near = (np.asarray(breakpoints)[:, None] + np.concatenate([-offsets, offsets])).ravel()
     last = float(near.max())
     far = [last * 1.02 ** np.arange(1, 700), last * 1e6 * 2.0 ** np.arange(480)]
     edges = np.unique(np.concatenate([[0.0], near, *far]))

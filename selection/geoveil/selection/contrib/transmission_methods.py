@@ -72,7 +72,7 @@ def two_sided(threshold: Callable[[int], float]) -> VariantMethod:
     noise = HeavyGeneralizedCauchy(4.0)
 
     def set_up(epsilon: float, s: StudySetting) -> SmoothPrivateSelection:
-        price = noise.dilation * s.variants
+        price = noise.scale_cost * s.variants
         part = _share(epsilon, price, s.families, threshold(s.families))
         return SmoothPrivateSelection(epsilon, s.variants, noise, share=part)
 

@@ -83,7 +83,7 @@ class PointReports:
 
 
 def _smooth(noise: Noise, beta_fraction: float) -> Callable[[Setting], SmoothMechanism]:
-    """Return the paper's mechanism: Λ = ∞, and ε shared out between dilation and sliding."""
+    """Return the paper's mechanism: Λ = ∞, and ε shared between a change of scale and a shift."""
     return lambda s: SmoothMechanism(
         s.seed,
         s.privacy,
@@ -95,6 +95,6 @@ def _smooth(noise: Noise, beta_fraction: float) -> Callable[[Setting], SmoothMec
 
 
 STUDENT_T = _smooth(StudentT(3), 1 / 9)
-"""A third of ε for the dilation, 3β [MATH §3]."""
+"""A third of ε for the change of scale, 3β [MATH §3]."""
 GENERALIZED_CAUCHY = _smooth(GeneralizedCauchy(4), 1 / 15)
-"""A fifth of ε for the dilation, 3β [MATH §3]."""
+"""A fifth of ε for the change of scale, 3β [MATH §3]."""

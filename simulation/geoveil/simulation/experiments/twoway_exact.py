@@ -154,7 +154,7 @@ class ExactCell:
                 x = lattice.pairs
                 above = (x[:, 0] > at[0]) & (x[:, 1] > at[1])
                 share = above.mean()
-                everyone, hard = table.bins(np.asarray(asked.seed.scalar(x)), above)
+                everyone, hard = table.bins(np.asarray(asked.seed.signed_distance(x)), above)
                 for name, (mean, variance) in table.columns.items():
                     own = result[name]
                     own.bias[i, j] = everyone @ mean - share
@@ -182,7 +182,7 @@ class ExactCell:
         """Return the moments of g(x̃₁−T₁) g(x̃₂−T₂), whose factors are independent given x."""
         reports = coordinate_reports(self.panel)
         axis = np.array(self.panel.axis)
-        nodes = reports.query.profile.knots[1] * np.linspace(-1, 1, 513)
+        nodes = reports.query.profile.breakpoints[1] * np.linspace(-1, 1, 513)
         nodes = np.concatenate([nodes, nodes[-1] + reports.scale * np.linspace(0, 60, 4001)[1:]])
         nodes = np.concatenate([-nodes[:512:-1], nodes])
         variance = reports.variance(nodes)
@@ -255,7 +255,7 @@ def _shares_above(points: Array, axis: tuple[float, ...]) -> Array:
 
 
 class _Table:
-    """Moments of every scalar mechanism at nodes of the signed distance.
+    """Moments of every mechanism at nodes of the signed distance.
 
     The nodes are even across the band, and even in the logarithm beyond it.
 

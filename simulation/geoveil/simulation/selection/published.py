@@ -23,7 +23,7 @@ from geoveil.selection import (
     SmoothNoisyMax,
     SmoothUtilities,
 )
-from geoveil.selection.smooth_two_sided import sliding_price, spent
+from geoveil.selection.smooth_two_sided import shift_cost, spent
 
 Array = NDArray[np.float64]
 DELTA = 1e-5
@@ -37,7 +37,7 @@ PUBLISHED_NOISE: Mapping[str, Noise] = MappingProxyType(
 
 def delta_of(noise: Noise) -> float:
     """Return δ: 0 where the noise needs none."""
-    return 0.0 if math.isfinite(noise.dilation) else DELTA
+    return 0.0 if math.isfinite(noise.scale_cost) else DELTA
 
 
 def published_mechanism(epsilon: float, outcomes: int, noise: Noise) -> SmoothNoisyMax:
@@ -86,7 +86,7 @@ def published_bound(
         outcomes: m ≥ 2.
         noise: of `PUBLISHED_NOISE`.
     """
-    alpha = epsilon / 2 / float(sliding_price(noise))
+    alpha = epsilon / 2 / float(shift_cost(noise))
     return spent(noise, math.exp(epsilon) * alpha, epsilon, outcomes, delta_of(noise))
 
 

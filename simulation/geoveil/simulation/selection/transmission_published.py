@@ -31,11 +31,11 @@ def published_one_sided(
     whole, half = HeavyGeneralizedCauchy(_GAMMA), HalfGeneralizedCauchy(_GAMMA)
     m = known.outcomes
     beta = threshold_beta(known.families, threshold)
-    k = 1 - (m - 1) * beta * whole.dilation / epsilon
+    k = 1 - (m - 1) * beta * whole.scale_cost / epsilon
     if k <= 0:
         return None
     # S/α' with α' = kε/2 over the price of a shift is 2S/α with this α.
-    alpha = k * epsilon / whole.sliding
+    alpha = k * epsilon / whole.max_score
     price = float(scale_price(half, m))
     proved = alpha * half.hazard + beta * price
     mechanism = SmoothNoisyMax(proved, m, half, share=beta * price / proved)

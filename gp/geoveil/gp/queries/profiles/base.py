@@ -1,4 +1,4 @@
-"""The contract of a profile φ: R → R, what becomes of the scalar of a query."""
+"""The contract of a profile φ: R → R, what becomes of the signed distance of a query."""
 
 from abc import ABC, abstractmethod
 
@@ -14,7 +14,7 @@ Array = NDArray[np.float64]
 
 
 class Profile(ABC):
-    """A bounded function of a scalar s, in the unit of the points."""
+    """A bounded function φ of a signed distance s; s is in the unit of the points."""
 
     @property
     @abstractmethod
@@ -23,12 +23,12 @@ class Profile(ABC):
 
     @property
     @abstractmethod
-    def feature(self) -> float:
+    def length_scale(self) -> float:
         """Length over which φ varies, in the unit of s."""
 
     @property
     @abstractmethod
-    def knots(self) -> tuple[float, ...]:
+    def breakpoints(self) -> tuple[float, ...]:
         """Increasing; φ is smooth between them and equals its limits outside."""
 
     @property
@@ -47,7 +47,7 @@ class Profile(ABC):
         return ()
 
     def on_ray(self) -> "Profile":
-        """Return the profile for a scalar that is never negative, such as a distance."""
+        """Return the profile for distances that are never negative, as those to a centre."""
         return self
 
     @abstractmethod
@@ -89,7 +89,7 @@ class Profile(ABC):
     # With b = 0 it is φ itself, and the noise leaves a bias.
 
     def debiased(self, v: Real, b: Exact, ops: Arithmetic = FLOAT) -> Real:
-        """Return g(v) for the noisy scalar v and the noise scale b ≥ 0."""
+        """Return g(v) for the noisy signed distance v and the noise scale b ≥ 0."""
         if b == 0:
             return self.value(v, ops)
         raise self._not_debiasable()

@@ -62,14 +62,14 @@ class EnclosedProfile(Profile):
         return self._cells.lipschitz / self.scale
 
     @property
-    def feature(self) -> float:
-        """See `Profile.feature`."""
+    def length_scale(self) -> float:
+        """See `Profile.length_scale`."""
         low, high = self.bounds
         return self.scale * min(1.0, (high - low) / self._cells.lipschitz)
 
     @property
-    def knots(self) -> tuple[float, ...]:
-        """See `Profile.knots`: where pieces meet, up to where φ has settled at its limits."""
+    def breakpoints(self) -> tuple[float, ...]:
+        """See `Profile.breakpoints`: where pieces meet, up to where φ has settled at its limits."""
         cells = self._cells
         low, high = settled(cells)
         inner = [u for u in cells.knots if low < u < high]
@@ -193,11 +193,11 @@ class EnclosedProfile(Profile):
 
     def debiased_preimages(self, y: Array, b: float) -> tuple[Array, Array]:
         """See `Profile.debiased_preimages`: by bisection between the edges of the cells."""
-        step = 1e-6 * self.feature
+        step = 1e-6 * self.length_scale
         edges = self._cells.edges * self.scale
         if self.ray:
             edges = np.concatenate([-edges[:0:-1], edges])
-        jumps = np.array(self.knots)
+        jumps = np.array(self.breakpoints)
         mesh = np.unique(np.concatenate([edges, jumps - step, jumps + step]))
 
         def moving(v: Array) -> Array:

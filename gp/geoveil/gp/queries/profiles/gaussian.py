@@ -3,7 +3,7 @@
 At reach ∞ the steepest chord from z touches the bell at w, and its slope is that of the bell at w;
 z and w lie on either side of the inflection h. Sliding z changes the slope L of the chord at the
 relative rate |1 − G(z)/L|/|z − w| (envelope theorem), G the slope of the bell, so the points where
-that rate equals β anchor the bound: one below h, one above. Lengths are in units of h.
+that rate equals β maximizer the bound: one below h, one above. Lengths are in units of h.
 """
 
 import math
@@ -13,18 +13,18 @@ from functools import lru_cache
 import numpy as np
 
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
-from geoveil.gp.queries.profiles.anchored import AnchoredProfile
 from geoveil.gp.queries.profiles.base import Array
+from geoveil.gp.queries.profiles.closed_form import ClosedFormProfile
 from geoveil.gp.smooth.growth import EXPONENTIAL
 
 _ROUND_UP = 1 + 1e-11
 """Above the error of the touching points, so that the bound stays a bound."""
 _FLAT = 2e-4
-"""Below this βh the anchors are closer to h than the rate of change can be told from 0."""
+"""Below this βh the maximizers are closer to h than the rate of change can be told from 0."""
 
 
 @dataclass(frozen=True, slots=True)
-class Gaussian(AnchoredProfile):
+class Gaussian(ClosedFormProfile):
     """A bell of height 1.
 
     Args:
@@ -39,13 +39,13 @@ class Gaussian(AnchoredProfile):
         return math.exp(-0.5) / self.bandwidth
 
     @property
-    def feature(self) -> float:
-        """See `Profile.feature`."""
+    def length_scale(self) -> float:
+        """See `Profile.length_scale`."""
         return self.bandwidth
 
     @property
-    def knots(self) -> tuple[float, ...]:
-        """See `Profile.knots`: beyond 10h the bell is below 1e−21."""
+    def breakpoints(self) -> tuple[float, ...]:
+        """See `Profile.breakpoints`: beyond 10h the bell is below 1e−21."""
         return (-10 * self.bandwidth, 10 * self.bandwidth)
 
     @property
@@ -58,8 +58,8 @@ class Gaussian(AnchoredProfile):
         u = s / ops.constant(self.bandwidth)
         return ops.exp(-(u * u) / 2)
 
-    def steepest_chord(self, z: Real, reach: float, ops: Arithmetic = FLOAT) -> Real:
-        """See `AnchoredProfile.steepest_chord`: the slope, here or where the chord touches."""
+    def local_lipschitz(self, z: Real, reach: float, ops: Arithmetic = FLOAT) -> Real:
+        """See `ClosedFormProfile.local_lipschitz`: the slope, here or where the chord touches."""
         h = ops.constant(self.bandwidth)
         u = z / h
         if reach == 0:
@@ -71,19 +71,19 @@ class Gaussian(AnchoredProfile):
         end = np.clip(w, u - span, u + span)
         return _chord(np.minimum(end, u), np.maximum(end, u)) / self.bandwidth * _ROUND_UP
 
-    def landmarks(self, reach: float) -> tuple[float, ...]:
-        """See `AnchoredProfile.landmarks`: top and inflection, and where chords reach them."""
+    def slope_breakpoints(self, reach: float) -> tuple[float, ...]:
+        """Top and inflection, and where chords reach them."""
         h = self.bandwidth
         return (0.0, h) if reach == math.inf else (0.0, h, reach, reach + h)
 
-    def has_anchor(self, growth: str, reach: float) -> bool:
-        """See `AnchoredProfile.has_anchor`: at reach ∞ the anchors are found in float64 only."""
+    def has_maximizer(self, growth: str, reach: float) -> bool:
+        """Return whether the reach is finite: at ∞ the maximizers are found in float64 only."""
         return growth == EXPONENTIAL and reach == 0
 
-    def anchor(
+    def maximizer(
         self, z: Real, beta: Exact, ops: Arithmetic = FLOAT, *, growth: str, reach: float
     ) -> Real | None:
-        """See `AnchoredProfile.anchor`: z clipped to [c₋, c₊].
+        """See `ClosedFormProfile.maximizer`: z clipped to [c₋, c₊].
 
         Reach 0: c∓ = (√(β²h⁴ + 4h²) ∓ βh²)/2, where the bell's log-slope changes at rate ±β.
         """
@@ -95,7 +95,7 @@ class Gaussian(AnchoredProfile):
             root = ops.sqrt(bh2 * bh2 + 4 * h * h)
             # The difference of nearly equal numbers, written as a quotient.
             return ops.clip(z, 2 * h * h / (root + bh2), (root + bh2) / 2)
-        low, high = _chord_anchors(float(beta) * self.bandwidth)
+        low, high = _chord_maximizers(float(beta) * self.bandwidth)
         return np.clip(z, low * self.bandwidth, high * self.bandwidth)
 
     def debiased(self, v: Real, b: Exact, ops: Arithmetic = FLOAT) -> Real:
@@ -184,11 +184,11 @@ def _steepest_fall() -> tuple[float, float]:
 
 
 @lru_cache(maxsize=256)
-def _chord_anchors(beta: float) -> tuple[float, float]:
+def _chord_maximizers(beta: float) -> tuple[float, float]:
     """Return where L∞ changes at the relative rate β: below h (or 0), and above it (or ∞).
 
-    Near h, log L∞ ≈ −(z − 1)²/4, so that the anchors tend to 1 ∓ 2β; there the rate is a difference
-    of nearly equal numbers, and off by O(β²) they miss the supremum by O(β⁴).
+    Near h, log L∞ ≈ −(z − 1)²/4, so that the maximizers tend to 1 ∓ 2β; there the rate is a
+    difference of nearly equal numbers, and off by O(β²) they miss the supremum by O(β⁴).
     """
     if beta < _FLAT:
         return 1 - 2 * beta, 1 + 2 * beta

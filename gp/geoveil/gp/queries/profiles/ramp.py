@@ -8,12 +8,12 @@ import numpy as np
 
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
 from geoveil.gp.queries.profiles.base import Array
-from geoveil.gp.queries.profiles.step import Step
+from geoveil.gp.queries.profiles.soft_step import SoftStep
 from geoveil.gp.smooth.frontier import Frontier
 
 
 @dataclass(frozen=True, slots=True)
-class Ramp(Step):
+class Ramp(SoftStep):
     """A straight ramp from 0 at s = −w/2 to 1 at s = w/2.
 
     Args:
@@ -36,11 +36,11 @@ class Ramp(Step):
         t = s / ops.constant(self.width) + ops.constant(0.5)
         return ops.clip(t, ops.constant(0), ops.constant(1))
 
-    def steepest_chord(self, z: Real, reach: float, ops: Arithmetic = FLOAT) -> Real:
-        """See `AnchoredProfile.steepest_chord`: 1/w inside the band.
+    def local_lipschitz(self, z: Real, reach: float, ops: Arithmetic = FLOAT) -> Real:
+        """See `ClosedFormProfile.local_lipschitz`: 1/w inside the band.
 
         From a distance d beyond it the best chord ends at u = min(Λ, d + w) and has the slope
-        (u − d)/(wu). At reach 0 it is only asked for inside the band, where the anchor lies.
+        (u − d)/(wu). At reach 0 it is only asked for inside the band, where the maximizer lies.
         """
         width = ops.constant(self.width)
         if reach == 0:
@@ -52,15 +52,15 @@ class Ramp(Step):
         u = ops.minimum(ops.constant(reach), d + width)
         return ops.maximum(u - d, zero) / (width * u)
 
-    def has_anchor(self, growth: str, reach: float) -> bool:
-        """See `AnchoredProfile.has_anchor`."""
+    def has_maximizer(self, growth: str, reach: float) -> bool:
+        """See `ClosedFormProfile.has_maximizer`."""
         return not 0 < reach < math.inf
 
-    def anchor(
+    def maximizer(
         self, z: Real, beta: Exact, ops: Arithmetic = FLOAT, *, growth: str, reach: float
     ) -> Real | None:
-        """See `AnchoredProfile.anchor`: the nearest point of the band, for either growth."""
-        if not self.has_anchor(growth, reach):
+        """See `ClosedFormProfile.maximizer`: the nearest point of the band, for either growth."""
+        if not self.has_maximizer(growth, reach):
             return None
         return ops.minimum(z, ops.constant(self.width) / 2)
 

@@ -11,12 +11,12 @@ import numpy as np
 
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
 from geoveil.gp.queries.profiles.base import Array
-from geoveil.gp.queries.profiles.step import Step
+from geoveil.gp.queries.profiles.soft_step import SoftStep
 from geoveil.gp.smooth.growth import EXPONENTIAL
 
 
 @dataclass(frozen=True, slots=True)
-class Smoothstep(Step):
+class Smoothstep(SoftStep):
     """A cubic step from 0 at s = −w/2 to 1 at s = w/2, flat at both ends.
 
     Args:
@@ -37,8 +37,8 @@ class Smoothstep(Step):
         )
         return t * t * (3 - 2 * t)
 
-    def steepest_chord(self, z: Real, reach: float, ops: Arithmetic = FLOAT) -> Real:
-        """See `AnchoredProfile.steepest_chord`.
+    def local_lipschitz(self, z: Real, reach: float, ops: Arithmetic = FLOAT) -> Real:
+        """See `ClosedFormProfile.local_lipschitz`.
 
         Reach 0: (6/w)(1/4 − y²) with y = z/w. Reach ∞: the chord from inside the band touches φ at
         t = 1/2 + y/2, where the slope is (3/2w)(1 − y²); from outside, at distance δw from the
@@ -73,20 +73,20 @@ class Smoothstep(Step):
         share = np.divide(t - inside, t - start, out=np.ones_like(t), where=start < 0)
         return np.asarray(slope * share / self.width)
 
-    def has_anchor(self, growth: str, reach: float) -> bool:
-        """See `AnchoredProfile.has_anchor`."""
+    def has_maximizer(self, growth: str, reach: float) -> bool:
+        """See `ClosedFormProfile.has_maximizer`."""
         return not 0 < reach < math.inf
 
-    def anchor(
+    def maximizer(
         self, z: Real, beta: Exact, ops: Arithmetic = FLOAT, *, growth: str, reach: float
     ) -> Real | None:
-        """See `AnchoredProfile.anchor`: the root of a quadratic in each case.
+        """See `ClosedFormProfile.maximizer`: the root of a quadratic in each case.
 
         The slope inside the band is proportional to q² − z² with q = w/2 at reach 0, w at
         reach ∞. Exponential growth: c = (√(1 + β²q²) − 1)/β. Linear growth:
         c = ((1 + βz) − √((1 + βz)² − β²q²))/β; where the root is not real, c = z.
         """
-        if not self.has_anchor(growth, reach):
+        if not self.has_maximizer(growth, reach):
             return None
         rate = ops.constant(beta)
         q = ops.constant(self.width) / (2 if reach == 0 else 1)

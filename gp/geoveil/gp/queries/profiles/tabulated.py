@@ -187,10 +187,10 @@ def _enclosed(profile: Profile, ray: bool) -> EnclosedProfile:
         return profile.on_ray() if ray else profile
 
     def formula(u: Real, ops: Arithmetic) -> Real:
-        return profile.value(u * ops.constant(profile.feature), ops)
+        return profile.value(u * ops.constant(profile.length_scale), ops)
 
-    extent = 2 * max(map(abs, profile.knots)) / profile.feature
-    return FormulaProfile(formula, scale=profile.feature, extent=extent, ray=ray)
+    extent = 2 * max(map(abs, profile.breakpoints)) / profile.length_scale
+    return FormulaProfile(formula, scale=profile.length_scale, extent=extent, ray=ray)
 
 
 def _fitted(profile: EnclosedProfile, error: float) -> Iterator[tuple[float, ...]]:

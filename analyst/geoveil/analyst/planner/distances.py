@@ -1,4 +1,4 @@
-"""The scalars of a prior, on which mechanisms, bounds and channels depend alone."""
+"""The distances of a prior, on which mechanisms, bounds and channels depend alone."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from geoveil.analyst.planner.lower_bound import LowerBound, lower_bound
 from geoveil.gp.errors import UnsupportedError
-from geoveil.gp.mechanisms.channel_prior import ScalarPrior, variation
+from geoveil.gp.mechanisms.channel_prior import DistancePrior, variation
 from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.projected import Linear
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 _REACH, _CELLS = 14.0, 16.0
-"""Noise scales from the band up to which a law of scalars is kept; cells per shortest length."""
+"""Noise scales from the band up to which a law of distances is kept; cells per shortest length."""
 _BOUND_REACH = 6.0
 """Noise scales from the band up to which the prior counts for a bound; a channel counts what is
 beyond as being there."""
 _PER_NEAR, _BEND = 40, 4.0
-"""Scalars that are joined: per shortest length at 0, and where their distances begin to grow."""
+"""Distances that are joined: per shortest length at 0, and where their distances begin to grow."""
 
 
 @dataclass(frozen=True, eq=False)
-class Scalars:
+class SignedDistances:
     """What queries make of the nodes of a survey."""
 
     survey: "Survey"
@@ -38,20 +38,20 @@ class Scalars:
         return {}
 
     def at_nodes(self, query: Query) -> Array:
-        """Return the scalar of a query at every node: kinds, bounds and channels share bands."""
+        """Return the distance of a query at every node: kinds, bounds and channels share bands."""
         if query not in self._known:
             points, _ = self.survey.nodes
-            self._known[query] = np.asarray(query.scalar(points)).ravel()
+            self._known[query] = np.asarray(query.signed_distance(points)).ravel()
         return self._known[query]
 
     def joined(self, query: Query) -> tuple[Query, Array, Array, Array]:
-        """Return a query whose scalar is the point, with scalars, their truth and weights.
+        """Return a query whose distance is the point, with distances, their truth and weights.
 
-        What a mechanism makes of a query depends on the scalar alone; those that lie within a
+        What a mechanism makes of a query depends on the distance alone; those that lie within a
         fraction of the shortest length are joined at their mean.
         """
         s, weights = self.at_nodes(query), self.survey.nodes[1]
-        near = min(self.survey.scale, query.profile.feature)
+        near = min(self.survey.scale, query.profile.length_scale)
         place = np.rint(np.arcsinh(s / (_BEND * near)) * (_BEND * _PER_NEAR))
         _, index = np.unique(place, return_inverse=True)
         mass = np.asarray(np.bincount(index, weights), np.float64)
@@ -60,8 +60,8 @@ class Scalars:
         line = Linear(query.profile, direction=1.0)
         return line, joined, line.value(joined), mass[used]
 
-    def law(self, query: Query) -> ScalarPrior:
-        """Return the law of the scalar, on a grid, with all that is far away at its ends."""
+    def law(self, query: Query) -> DistancePrior:
+        """Return the law of the distance, on a grid, with all that is far away at its ends."""
         s, weights = self.at_nodes(query), self.survey.nodes[1]
         low, high = variation(query.profile)
         if low == 0:
@@ -71,30 +71,30 @@ class Scalars:
         grid, index = np.unique(
             np.round(np.clip(s, low - reach, high + reach) / cell), return_inverse=True
         )
-        return ScalarPrior((grid * cell).tolist(), np.bincount(index, weights).tolist())
+        return DistancePrior((grid * cell).tolist(), np.bincount(index, weights).tolist())
 
-    def law_near(self, query: Query) -> tuple[ScalarPrior, float]:
-        """Return the law of the scalar near where a query varies, and how much of the prior it is.
+    def law_near(self, query: Query) -> tuple[DistancePrior, float]:
+        """Return the law of the distance near where a query varies, and its share of the prior.
 
         Raises:
             UnsupportedError: if nobody is there.
         """
         prior = self.law(query)
         low, high = variation(query.profile)
-        s, weights = np.array(prior.scalars), np.array(prior.weights)
+        s, weights = np.array(prior.distances), np.array(prior.weights)
         reach = _BOUND_REACH * self.survey.scale
         near = (s >= low - reach) & (s <= high + reach)
         if not weights[near].sum() > 0:
             raise UnsupportedError(f"the prior has nobody near where {query!r} varies")
         share = float(weights[near].sum())
-        return ScalarPrior(s[near].tolist(), weights[near].tolist()), share
+        return DistancePrior(s[near].tolist(), weights[near].tolist()), share
 
     def lower_bound(self, query: Query, nodes: int = 32, *, quick: bool = False) -> LowerBound:
-        """Return what no unbiased report about the scalar of a query can beat; see `Plan`.
+        """Return what no unbiased report about the signed distance of a query can beat; see `Plan`.
 
         Raises:
             UnsupportedError: if nobody is near where the query varies, or the solver fails.
         """
-        scalars, share = self.law_near(query)
-        found = lower_bound(query, self.survey.privacy, scalars, nodes=nodes, quick=quick)
+        distances, share = self.law_near(query)
+        found = lower_bound(query, self.survey.privacy, distances, nodes=nodes, quick=quick)
         return replace(found, value=share * found.value, attained=share * found.attained)

@@ -1,4 +1,4 @@
-"""Laplace noise on the scalar of a query: y = g(s(x) + Laplace(b)), b = 1/ε [MATH §5.1, §6].
+"""Laplace noise on the distance of a query: y = g(s(x) + Laplace(b)), b = 1/ε [MATH §5.1, §6].
 
 For f = φ(s(x)) with s 1-Lipschitz, s(x) + Laplace(b) is ε-GP, and so is any function of it. Two
 functions are of use: g = φ, which leaves a bias, and g = φ − b²φ'', which leaves none.
@@ -24,7 +24,7 @@ _STEP_BITS = 24
 range, so that rounding to 2^-24 of the range adds less than 10^-12 of it."""
 
 
-class ScalarLaplace(Mechanism):
+class DistanceLaplace(Mechanism):
     """y = g(s(x) + Laplace(1/ε)), ε-GP and bounded."""
 
     privacy: GeoPrivacy
@@ -61,7 +61,7 @@ class ScalarLaplace(Mechanism):
 
     def _level(self, low: float, high: float) -> float:
         """Return g on a plateau of φ."""
-        away = self.query.profile.feature
+        away = self.query.profile.length_scale
         if low == -math.inf:
             inside = high - away
         elif high == math.inf:
@@ -72,9 +72,9 @@ class ScalarLaplace(Mechanism):
 
     def _limits(self) -> tuple[float, float]:
         """Return g before the first knot and after the last."""
-        knots = self.query.profile.knots
-        width = knots[-1] - knots[0]
-        left, right = self._g(np.array([knots[0] - width, knots[-1] + width])).tolist()
+        breakpoints = self.query.profile.breakpoints
+        width = breakpoints[-1] - breakpoints[0]
+        left, right = self._g(np.array([breakpoints[0] - width, breakpoints[-1] + width])).tolist()
         return left, right
 
     def _simulate(self, s: Array, rng: np.random.Generator) -> Array:
@@ -85,7 +85,7 @@ class ScalarLaplace(Mechanism):
         return self.query.profile.debiased(v, self._undo, BALL)
 
     def _mean(self, s: Array) -> Array:
-        """Return the expected report at the scalars s."""
+        """Return the expected report at the distances s."""
         return np.asarray(self.query.profile.value(s, FLOAT))
 
     def _variance(self, s: Array) -> Array:
@@ -95,8 +95,8 @@ class ScalarLaplace(Mechanism):
             self._mean(s),
             s,
             self.scale,
-            knots=profile.knots,
-            feature=profile.feature,
+            breakpoints=profile.breakpoints,
+            length_scale=profile.length_scale,
             limits=self._limits(),
         )
 

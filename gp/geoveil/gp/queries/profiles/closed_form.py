@@ -2,12 +2,13 @@
 
 The bound has one shape for all of them: with z = |s|,
 
-    B = max( L_Λ(z), L_Λ(c) / g(β|z − c|) ),   c = anchor(z),
+    B = max( L_Λ(z), L_Λ(c) / g(β|z − c|) ),   c = maximizer(z),
 
-where L_Λ is the steepest chord of length ≤ Λ and the anchor is where the supremum over all other
-points is attained. A profile supplies L_Λ and, where there is a closed form, its anchor. Since
-every candidate is a lower bound of the supremum, an anchor can be taken without asking whether it
-is the winner. Where there is no closed form, `smooth.envelope` finds the anchors.
+where L_Λ is the local Lipschitz constant, the steepest chord of length ≤ Λ, and the maximizer is
+where the supremum over all other points is attained. A profile supplies L_Λ and, where there is a
+closed form, its maximizer. Since every candidate is a lower bound of the supremum, a maximizer can
+be taken without asking whether it is the winner. Where there is no closed form, `smooth.envelope`
+finds the maximizers.
 """
 
 from abc import abstractmethod
@@ -25,29 +26,29 @@ from geoveil.gp.smooth.growth import DECAYS, EXPONENTIAL
 from geoveil.gp.smooth.tabulated import tabulate
 
 _PLAUSIBLE = 1.01
-"""How far the bound by cells may be above that by anchors, if these were found."""
+"""How far the bound by cells may be above that by maximizers, if these were found."""
 
 
-class AnchoredProfile(Profile):
+class ClosedFormProfile(Profile):
     """A profile with |φ'| symmetric in s, rising to one peak and falling again."""
 
     @abstractmethod
-    def steepest_chord(self, z: Real, reach: float, ops: Arithmetic = FLOAT) -> Real:
+    def local_lipschitz(self, z: Real, reach: float, ops: Arithmetic = FLOAT) -> Real:
         """Return L_Λ(z) for z ≥ 0: the steepest chord of length ≤ Λ from z; the slope for Λ = 0."""
 
     @abstractmethod
-    def anchor(
+    def maximizer(
         self, z: Real, beta: Exact, ops: Arithmetic = FLOAT, *, growth: str, reach: float
     ) -> Real | None:
         """Return the c ≥ 0 that maximises L_Λ(c)/g(β|z−c|), for z ≥ 0; None if none is known."""
 
     @abstractmethod
-    def landmarks(self, reach: float) -> tuple[float, ...]:
+    def slope_breakpoints(self, reach: float) -> tuple[float, ...]:
         """Return the points ≥ 0 where L_Λ changes its behaviour, its peak among them."""
 
     @abstractmethod
-    def has_anchor(self, growth: str, reach: float) -> bool:
-        """Return whether `anchor` is known exactly, in every arithmetic."""
+    def has_maximizer(self, growth: str, reach: float) -> bool:
+        """Return whether `maximizer` is known exactly, in every arithmetic."""
 
     def smooth_bound(
         self,
@@ -60,18 +61,18 @@ class AnchoredProfile(Profile):
     ) -> Real:
         """Return B(s): see the module docstring and `Query.smooth_bound`."""
         z = ops.absolute(s)
-        c = self.anchor(z, beta, ops, growth=growth, reach=reach)
+        c = self.maximizer(z, beta, ops, growth=growth, reach=reach)
         if c is None:
             above = _table(self, round_down(Fraction(beta)), growth, reach)(z, ops)
             if ops is not FLOAT:
                 return above
-            # The anchors are searched for, and a search can fail; the cells can't.
+            # The maximizers are searched for, and a search can fail; the cells can't.
             tight = _envelope(self, float(beta), growth, reach)(z)
             return np.where(tight * _PLAUSIBLE >= above, np.minimum(tight, above), above)
         decay = DECAYS[growth](ops, ops.constant(beta) * ops.absolute(z - c))
-        bound = self.steepest_chord(c, reach, ops) * decay
-        # At reach 0 the anchor already is z wherever z is the best.
-        return bound if reach == 0 else ops.maximum(bound, self.steepest_chord(z, reach, ops))
+        bound = self.local_lipschitz(c, reach, ops) * decay
+        # At reach 0 the maximizer already is z wherever z is the best.
+        return bound if reach == 0 else ops.maximum(bound, self.local_lipschitz(z, reach, ops))
 
     def noise_bound(
         self,
@@ -84,34 +85,35 @@ class AnchoredProfile(Profile):
     ) -> Real:
         """See `Profile.noise_bound`: in closed form, else from cells, up to 1 % above.
 
-        From 100,000 features away the cells are longer: 2 %, and beyond ten million a factor of 2.
+        From 100,000 length scales away the cells are longer: 2 %, and beyond ten million a factor
+        of 2.
         """
-        if self.has_anchor(growth, reach):
+        if self.has_maximizer(growth, reach):
             return self.smooth_bound(s, beta, ops, growth=growth, reach=reach)
         return _table(self, round_down(Fraction(beta)), growth, reach)(ops.absolute(s), ops)
 
 
 @lru_cache(maxsize=256)
-def _envelope(profile: AnchoredProfile, beta: float, growth: str, reach: float) -> Envelope:
+def _envelope(profile: ClosedFormProfile, beta: float, growth: str, reach: float) -> Envelope:
     return ENVELOPES[growth](
-        lambda z: np.asarray(profile.steepest_chord(z, reach)),
+        lambda z: np.asarray(profile.local_lipschitz(z, reach)),
         beta,
-        profile.landmarks(reach),
-        profile.feature,
+        profile.slope_breakpoints(reach),
+        profile.length_scale,
     )
 
 
 @lru_cache(maxsize=64)
-def _cells(profile: AnchoredProfile, reach: float, growth: str) -> tuple[Array, Array]:
+def _cells(profile: ClosedFormProfile, reach: float, growth: str) -> tuple[Array, Array]:
     return tabulate(
-        lambda z: np.asarray(profile.steepest_chord(z, reach)),
-        profile.landmarks(reach),
-        profile.feature,
+        lambda z: np.asarray(profile.local_lipschitz(z, reach)),
+        profile.slope_breakpoints(reach),
+        profile.length_scale,
         tightness=BOUNDS[growth].tightness,
         negligible=BOUNDS[growth].negligible,
     )
 
 
 @lru_cache(maxsize=256)
-def _table(profile: AnchoredProfile, beta: float, growth: str, reach: float) -> CertifiedBound:
+def _table(profile: ClosedFormProfile, beta: float, growth: str, reach: float) -> CertifiedBound:
     return BOUNDS[growth](*_cells(profile, reach, growth), beta)

@@ -1,6 +1,6 @@
 """What it costs when all of m noise variables change their scale by e^β, noise by noise.
 
-*Bounded.* The log-ratio is at most β times the dilation of the noise, for each of them: the
+*Bounded.* The log-ratio is at most β times the scale cost of the noise, for each of them: the
 supremum of |tψ − 1|, which is no less than 1. [SPS Theorem 6] has γ − 1 for 1/(1+|z|^γ) and any
 γ > 1; below γ = 2 that is less than 1, and false.
 
@@ -31,7 +31,7 @@ from geoveil.gp.privacy.rounding import BITS, upper
 from geoveil.selection.laplace_log_normal import LaplaceLogNormal
 
 
-class Dilation(ABC):
+class ScaleCost(ABC):
     """The price of a change of scale."""
 
     source = "[SPS Theorem 2]"
@@ -58,43 +58,43 @@ class Dilation(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class BoundedDilation(Dilation):
+class BoundedScaleCost(ScaleCost):
     """Of noise whose log-ratio is bounded.
 
     Args:
         each: by how much, per unit of β.
 
     Example:
-        >>> round(float(BoundedDilation(Fraction(3)).cost(0.25, 4, 0.0)), 12)
+        >>> round(float(BoundedScaleCost(Fraction(3)).cost(0.25, 4, 0.0)), 12)
         3.0
     """
 
     each: Fraction
 
     def checked(self, delta: float) -> float:
-        """Return 0; see `Dilation.checked`."""
+        """Return 0; see `ScaleCost.checked`."""
         if delta != 0:
             raise ParameterError("delta", delta, "0: this noise needs none")
         return 0.0
 
     def cost(self, beta: float, outcomes: int, delta: float) -> Fraction:
-        """See `Dilation.cost`."""
+        """See `ScaleCost.cost`."""
         return Fraction(beta) * self.each * outcomes
 
     def affordable(self, budget: Fraction, outcomes: int, delta: float) -> Fraction:
-        """See `Dilation.affordable`."""
+        """See `ScaleCost.affordable`."""
         return self.published(2 * budget / outcomes, delta)
 
     def published(self, epsilon: Fraction, delta: float) -> Fraction:
-        """See `Dilation.published`: [SPS Theorem 6], with what a change of scale really costs."""
+        """See `ScaleCost.published`: [SPS Theorem 6], with what a change of scale really costs."""
         return epsilon / 2 / self.each
 
 
-class LaplaceDilation(Dilation):
+class LaplaceScaleCost(ScaleCost):
     """Of Laplace noise."""
 
     def cost(self, beta: float, outcomes: int, delta: float) -> Fraction:
-        """See `Dilation.cost`."""
+        """See `ScaleCost.cost`."""
         with working_precision(BITS):
             b = BALL.constant(beta)
             log = -(BALL.constant(delta) / outcomes).log()
@@ -102,31 +102,31 @@ class LaplaceDilation(Dilation):
         return max(far, Fraction(beta)) * outcomes
 
     def affordable(self, budget: Fraction, outcomes: int, delta: float) -> Fraction:
-        """See `Dilation.affordable`."""
+        """See `ScaleCost.affordable`."""
         return self.published(2 * budget / outcomes, delta / outcomes)
 
     def published(self, epsilon: Fraction, delta: float) -> Fraction:
-        """See `Dilation.published`: ε/(2 ln(2/δ))."""
+        """See `ScaleCost.published`: ε/(2 ln(2/δ))."""
         return epsilon / 2 / Fraction(math.log(2 / delta))
 
 
 @dataclass(frozen=True, slots=True)
-class LogNormalDilation(Dilation):
+class LogNormalScaleCost(ScaleCost):
     """Of Laplace log-normal noise.
 
     Args:
         sigma: σ of its scale.
 
     Example:
-        >>> round(float(LogNormalDilation(1.0).cost(0.05, 4, 1e-5)), 6)  # μ = 0.1
+        >>> round(float(LogNormalScaleCost(1.0).cost(0.05, 4, 1e-5)), 6)  # μ = 0.1
         0.484853
     """
 
-    source = "[proof: geoveil.selection.smooth_dilation]"
+    source = "[proof: geoveil.selection.smooth_scale_cost]"
     sigma: float
 
     def cost(self, beta: float, outcomes: int, delta: float) -> Fraction:
-        """See `Dilation.cost`."""
+        """See `ScaleCost.cost`."""
         with working_precision(BITS):
             shift = BALL.constant(beta) * BALL.constant(outcomes).sqrt()
             shift = shift / BALL.constant(self.sigma)
@@ -134,7 +134,7 @@ class LogNormalDilation(Dilation):
             return upper(shift * shift / 2 + shift * far)
 
     def affordable(self, budget: Fraction, outcomes: int, delta: float) -> Fraction:
-        """See `Dilation.affordable`."""
+        """See `ScaleCost.affordable`."""
         with working_precision(BITS):
             far = (-2 * BALL.constant(delta).log()).sqrt()
             spent = 2 * BALL.constant(budget)
@@ -144,27 +144,27 @@ class LogNormalDilation(Dilation):
             return -upper(-scaled)
 
     def published(self, epsilon: Fraction, delta: float) -> Fraction:
-        """See `Dilation.published`: β/σ = ε/2 in ε = e^{3σ²/2}α + β/σ [SNM Corollary 4.5]."""
+        """See `ScaleCost.published`: β/σ = ε/2 in ε = e^{3σ²/2}α + β/σ [SNM Corollary 4.5]."""
         return epsilon / 2 * Fraction(self.sigma)
 
 
-_UNBOUNDED: Mapping[type[Noise], Callable[..., Dilation]] = MappingProxyType(
+_UNBOUNDED: Mapping[type[Noise], Callable[..., ScaleCost]] = MappingProxyType(
     {
-        Laplace: lambda noise: LaplaceDilation(),
-        LaplaceLogNormal: lambda noise: LogNormalDilation(noise.sigma),
+        Laplace: lambda noise: LaplaceScaleCost(),
+        LaplaceLogNormal: lambda noise: LogNormalScaleCost(noise.sigma),
     }
 )
 """Noises whose log-ratio is not bounded, and what is proved of them."""
 
 
-def dilation_of(noise: Noise) -> Dilation:
+def scale_cost_of(noise: Noise) -> ScaleCost:
     """Return the price for a noise.
 
     Raises:
         UnsupportedError: if nothing is proved of it.
     """
-    if noise.exact_dilation is not None:
-        return BoundedDilation(noise.exact_dilation)
+    if noise.exact_scale_cost is not None:
+        return BoundedScaleCost(noise.exact_scale_cost)
     known = _UNBOUNDED.get(type(noise))
     if known is None:
         raise UnsupportedError(f"a change of scale of {noise} has no bounded cost; use StudentT")

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from geoveil.gp import validation
-from geoveil.gp.queries.profiles.anchored import AnchoredProfile
+from geoveil.gp.queries.profiles.closed_form import ClosedFormProfile
 
 
 @dataclass(frozen=True, slots=True)
-class Step(AnchoredProfile):
+class SoftStep(ClosedFormProfile):
     """A step from 0 at s = −w/2 to 1 at s = w/2.
 
     Args:
@@ -25,13 +25,13 @@ class Step(AnchoredProfile):
         object.__setattr__(self, "width", validation.positive("width", self.width))
 
     @property
-    def feature(self) -> float:
-        """See `Profile.feature`."""
+    def length_scale(self) -> float:
+        """See `Profile.length_scale`."""
         return self.width
 
     @property
-    def knots(self) -> tuple[float, ...]:
-        """See `Profile.knots`."""
+    def breakpoints(self) -> tuple[float, ...]:
+        """See `Profile.breakpoints`."""
         return (-self.width / 2, self.width / 2)
 
     @property
@@ -44,8 +44,8 @@ class Step(AnchoredProfile):
         """See `Profile.plateaus`."""
         return ((-math.inf, -self.width / 2, 0.0), (self.width / 2, math.inf, 1.0))
 
-    def landmarks(self, reach: float) -> tuple[float, ...]:
-        """See `AnchoredProfile.landmarks`: centre, edge, and where chords reach across."""
+    def slope_breakpoints(self, reach: float) -> tuple[float, ...]:
+        """Centre and edge, and where chords reach across."""
         edge = self.width / 2
         if reach == math.inf:
             return (0.0, edge)

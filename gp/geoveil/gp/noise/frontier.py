@@ -13,7 +13,7 @@ from geoveil.gp.noise.base import Noise
 
 
 @dataclass(frozen=True, slots=True)
-class TunedNoise(Noise):
+class FrontierNoise(Noise):
     """A noise that uses up, at every u, what a frontier allows at ε and β."""
 
     epsilon: float
@@ -39,13 +39,13 @@ class TunedNoise(Noise):
         return self._a
 
     @property
-    def exact_dilation(self) -> Fraction:
-        """See `Noise.exact_dilation`: what the tail reaches, ε/β."""
+    def exact_scale_cost(self) -> Fraction:
+        """See `Noise.exact_scale_cost`: what the tail reaches, ε/β."""
         return Fraction(self.epsilon) / Fraction(self.beta)
 
     @property
-    def sliding(self) -> float:
-        """See `Noise.sliding`: reached where the core ends, ε."""
+    def max_score(self) -> float:
+        """See `Noise.max_score`: reached where the core ends, ε."""
         return self.epsilon
 
     def least_quotient(self, constant: Fraction, factor: Fraction) -> Fraction:
