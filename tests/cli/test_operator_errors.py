@@ -73,7 +73,10 @@ CONFIGURATIONS = {
     "a missing certificate": (b'tls_certificate = "a"\ntls_key = "b"', "tls_certificate must be"),
     "one of two": (b'tls_key = "b"', "tls_certificate must be given"),
     "a missing file of tokens": (b'tokens_file = "none.json"', "tokens_file must be"),
-    "a key that is none": (b'trusted_keys = ["rubbish"]', "public key must be"),
+    "a key that is none": (b'trusted_keys = ["rubbish"]', "trusted_keys must be 'ed25519:'"),
+    "a number of 5,000 digits": (b"port = " + b"9" * 5000, "config must be TOML"),
+    "a name that no file has": (b'tokens_file = "a\\u0000b"', "tokens_file must be"),
+    "a URL's file that no file is": (b'database_url_file = "\\u0000"', "database_url_file must be"),
 }
 
 
@@ -91,7 +94,13 @@ def test_a_configuration_that_is_no_file(one_line, name):
 
 @pytest.mark.parametrize(
     ("variable", "told"),
-    [({"GEOVEIL_PORT": "tcp://x"}, "GEOVEIL_PORT"), ({"GEOVEIL_PRT": "1"}, "perhaps GEOVEIL_PORT")],
+    [
+        ({"GEOVEIL_PORT": "tcp://x"}, "GEOVEIL_PORT must be an integer from 0 to 65,535"),
+        ({"GEOVEIL_GRACE_S": "10s"}, "GEOVEIL_GRACE_S must be a number in [0, 3600]"),
+        ({"GEOVEIL_REFLECTION": "yes"}, "GEOVEIL_REFLECTION must be true or false"),
+        ({"GEOVEIL_TRUSTED_KEYS": "a,b"}, "GEOVEIL_TRUSTED_KEYS must be 'ed25519:'"),
+        ({"GEOVEIL_PRT": "1"}, "perhaps GEOVEIL_PORT"),
+    ],
 )
 def test_a_wrong_variable_is_named(one_line, monkeypatch, variable, told):
     for name, value in variable.items():

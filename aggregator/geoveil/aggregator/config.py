@@ -188,7 +188,7 @@ def _integer(name: str, value: object, low: int, high: int) -> None:
 
 
 def _file(name: str, value: object, expected: str) -> None:
-    if not isinstance(value, Path) or value.name in ("", ":memory:"):
+    if not isinstance(value, Path) or value.name in ("", ":memory:") or "\0" in str(value):
         raise ParameterError(name, value, expected)
 
 

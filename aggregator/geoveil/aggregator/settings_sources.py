@@ -140,7 +140,7 @@ def _from_file(file: Path | None) -> _Layer:
         table = tomllib.loads(file.read_text("utf-8"))
     except OSError as error:
         raise ParameterError("config", str(file), f"a file to read ({error.strerror})") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # also of an integer of thousands of digits
         # Without what is there: it may be a password.
         where = getattr(error, "lineno", None)
         raise ParameterError(
@@ -155,14 +155,14 @@ def _of_toml(name: str, value: object, folder: Path) -> object:
     """Return the value as its setting has it; `Settings` refuses what is of another type."""
     kind, several = (Path, False) if name == URL_FILE else TYPES[name]
     if several and isinstance(value, list):
-        return tuple(_of_toml_item(kind, item, folder) for item in value)
-    return _of_toml_item(kind, value, folder)
+        return tuple(_of_toml_item(name, kind, item, folder) for item in value)
+    return _of_toml_item(name, kind, value, folder)
 
 
-def _of_toml_item(kind: Any, value: object, folder: Path) -> object:
+def _of_toml_item(name: str, kind: Any, value: object, folder: Path) -> object:
     if kind in (bool, int, float, str) or not isinstance(value, str):
         return value
-    read = _READ[kind][0](value)
+    read = _of_text(name, kind, value, name)
     return folder / read if isinstance(read, Path) else read
 
 
@@ -176,14 +176,11 @@ def _from_environment(environment: Mapping[str, str], others: Collection[str]) -
         _known(variable, known)
         name = known[variable]
         kind, several = (Path, False) if name == URL_FILE else TYPES[name]
-        read, expected = _READ[kind]
-        try:
-            parts = [part.strip() for part in text.split(",")] if several else []
-            parsed: object = tuple(map(read, parts)) if several else read(text)
-        except ParameterError:
-            raise
-        except (ValueError, KeyError):
-            raise ParameterError(variable, text, expected) from None
+        if several:
+            parts = [part.strip() for part in text.split(",")]
+            parsed: object = tuple(_of_text(name, kind, part, variable) for part in parts)
+        else:
+            parsed = _of_text(name, kind, text, variable)
         layer[name] = (parsed, variable)
     return layer
 
@@ -192,18 +189,53 @@ def _from_flags(flags: Mapping[str, object]) -> _Layer:
     for name in flags:
         _known(name, KNOWN)
     return {
-        name: (_of_flag(name, value), "--" + name.replace("_", "-"))
+        name: (_of_flag(name, value), _flag(name))
         for name, value in flags.items()
         if value is not None and value not in ([], ())  # Click has the one or the other
     }
 
 
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
 def _of_flag(name: str, value: object) -> object:
     """Return the value as its setting has it: flags come as plain types."""
     kind, several = TYPES.get(name, (Path, False))
-    if several and isinstance(value, (list, tuple)):
-        return tuple(_READ[kind][0](item) if isinstance(item, str) else item for item in value)
-    return _READ[kind][0](value) if isinstance(value, str) else value
+    flag = _flag(name)
+
+    def read(one: object) -> object:
+        return _of_text(name, kind, one, flag) if isinstance(one, str) else one
+
+    return tuple(map(read, value)) if several and isinstance(value, (list, tuple)) else read(value)
+
+
+def _of_text(name: str, kind: Any, text: str, origin: str) -> object:
+    """Return what a text says.
+
+    Args:
+        name: of the setting.
+        kind: its type.
+        text: as it was given.
+        origin: what to call the setting in an error.
+
+    Raises:
+        ParameterError: with the range of the setting, where it has one.
+    """
+    read, expected = _READ[kind]
+    try:
+        return read(text)
+    except ParameterError as error:
+        # That of a database names itself, and shows no URL.
+        if kind is not PublicKey:
+            raise
+        expected = error.expected
+    except (ValueError, KeyError):
+        try:
+            Settings(**{name: text})  # type: ignore[arg-type]  # to be refused
+        except ParameterError as error:
+            expected = error.expected if error.name == name else expected
+    raise ParameterError(origin, text, expected)
 
 
 def _known(name: str, known: Collection[str]) -> None:
@@ -220,7 +252,7 @@ def _read_url(path: object) -> DatabaseURL:
         text = path.read_text("utf-8")[:_LONGEST_URL].strip()
     except OSError as error:
         raise ParameterError(URL_FILE, str(path), f"a file to read ({error.strerror})") from error
-    except UnicodeDecodeError:
+    except ValueError:  # also of a name that no file can have
         raise ParameterError(URL_FILE, str(path), "a file of text") from None
     return DatabaseURL(text)
 
