@@ -72,13 +72,64 @@ async def test_requests_that_do_not_end_are_let_go(
     publish: Callable[..., Any],
     wire_report: Callable[..., Any],
 ) -> None:
-    begun = b"\x00" + (60 * KIB).to_bytes(4, "big") + bytes(100)
+    begun = b"\x00" + (60 * KIB).to_bytes(4, "big") + bytes(30 * KIB)
     calls = b"".join(frames.call(stream, SUBMIT, more=begun) for stream in (1, 3))
     connections = await opened(small.address, 6, calls)
     await until(lambda: alive(connections) <= 2)
     (result,) = await small.wire.submit(publish(), wire_report(1, (0, 5)))
     assert result.status == 1
     assert alive(connections) >= 1, "what fits stays"
+
+
+async def test_small_requests_that_are_slow_to_come_are_waited_for(
+    frames: Any,
+    opened: Any,
+    small: Any,
+    publish: Callable[..., Any],
+    wire_report: Callable[..., Any],
+) -> None:
+    """More of them than there could be large ones."""
+    campaign = publish()
+    head = collector_pb2.SubmitReportsRequest(
+        campaign_id=campaign.campaign_id, campaign_digest=campaign.digest
+    )
+    connections = []
+    for number in range(6):
+        request = collector_pb2.SubmitReportsRequest(reports=[wire_report(number, (0, 5))])
+        request.MergeFrom(head)
+        whole = frames.call(1, SUBMIT, [request.SerializeToString()])
+        headers = 9 + int.from_bytes(whole[:3], "big")
+        (connection,) = await opened(small.address, 1, whole[:headers])
+        connections.append((connection, whole[headers:]))
+    holdings = small.aggregator._keeper.holdings
+    await until(lambda: len(holdings.slow()) == len(connections))
+    await asyncio.sleep(0.3)  # the server looks every 0.1 s
+    assert alive([connection for connection, _ in connections]) == len(connections)
+    for connection, rest in connections:
+        connection.send(rest)
+    async with asyncio.timeout(PATIENCE_S):
+        while (await small.wire.sums(campaign))[0][0] < len(connections):  # noqa: ASYNC110 - likewise
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    "method", [FETCH, "/geoveil.proto.v1.Collector/BrowseCampaigns", WATCH], ids=str
+)
+async def test_requests_that_need_no_token_are_short(small: Any, method: str) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await small.wire.channel.unary_unary(method)(b"\x78\x01" * 2100, timeout=PATIENCE_S)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "size of a request must be at most 4,096 bytes" in (caught.value.details() or "")
+
+
+async def test_compressed_requests_are_not_unpacked(small: Any) -> None:
+    """Else one of 64 bytes would be refused as larger than the largest message."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await small.wire.channel.unary_unary(FETCH)(
+            b"\x78\x01" * (64 * KIB), compression=grpc.Compression.Gzip, timeout=PATIENCE_S
+        )
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "not compressed" in (caught.value.details() or "")
 
 
 async def test_streams_that_say_nothing_more_take_no_more_than_there_is(

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -10,7 +11,14 @@ from random import Random
 import pytest
 
 from geoveil.aggregator import Code, ServiceError
-from geoveil.aggregator.connections import Endpoint, close, connections, endpoint, idlest
+from geoveil.aggregator.connections import (
+    Endpoint,
+    close,
+    connections,
+    endpoint,
+    idlest,
+    received,
+)
 from geoveil.aggregator.holdings import CALL_BYTES, Call, Holdings
 from geoveil.aggregator.rates import peer_address
 
@@ -85,13 +93,30 @@ def test_a_request_that_is_slow_to_come_counts_as_large_as_it_may_become() -> No
     for call in slow:
         server.holdings.read(call)
     server.clock.now = 0.05
-    server.holdings.look()
-    assert server.holdings.held == 4 * CALL_BYTES
+    assert not server.holdings.slow()
     server.clock.now = 0.2
-    server.holdings.look()
+    asked = server.holdings.slow()
+    assert asked == {peer(2, port) for port in range(3)}
+    assert server.holdings.held == 4 * CALL_BYTES
+    server.holdings.count_slow(dict.fromkeys(asked))
     assert len(server.closed) == 2, "two of 2 * 256 KiB are beyond 1 MiB"
     assert all(one.startswith("ipv4:192.0.2.2:") for one in server.closed)
     assert server.holdings.held <= LIMIT
+
+
+def test_slow_requests_hold_no_more_than_their_connections_received() -> None:
+    server = Server()
+    modest = [server.holdings.begin(peer(address, 1)) for address in range(10)]
+    greedy = [server.holdings.begin(peer(99, 1)) for _ in range(5)]
+    for call in (*modest, *greedy):
+        server.holdings.read(call)
+    server.clock.now = 0.2
+    received = {peer(address, 1): 1_000 for address in range(10)}
+    server.holdings.count_slow(received | {peer(99, 1): 200_000})
+    assert server.closed == []
+    assert server.holdings.held == 10 * CALL_BYTES + 2 * 200_000
+    server.holdings.count_slow(received | {peer(99, 1): 600_000})
+    assert server.closed == [peer(99, 1)]
 
 
 def test_until_the_calls_of_closed_connections_have_ended_others_get_one_at_a_time() -> None:
@@ -165,6 +190,19 @@ def test_connections_that_are_closed_are_those_of_the_address_with_most() -> Non
     assert idlest({}, 3) == []
 
 
+def test_of_addresses_that_have_as_many_idle_connections_are_closed_first() -> None:
+    found = {(bytes([n, 0, 0, 0]), 1): (n % 2 == 0, float(n)) for n in range(6)}
+    assert [host[0] for host, _ in idlest(found, 6)] == [1, 3, 5, 0, 2, 4]
+
+
+def test_addresses_of_one_site_are_one() -> None:
+    """Who has a /64 of IPv6 addresses has not more than others for it."""
+    site = bytes.fromhex("20010db800000001")
+    found = {(site + bytes([n] * 8), n): (True, float(n)) for n in range(20)}
+    found |= {(bytes([10, 0, 0, n]), 1): (False, 0.0) for n in range(5)}
+    assert all(host.startswith(site) for host, _ in idlest(found, 18))
+
+
 @pytest.fixture
 def pairs() -> Iterator[tuple[int, list[tuple[socket.socket, socket.socket]]]]:
     """The port of a server, and three connections of it: the sides of client and server."""
@@ -202,6 +240,22 @@ def test_connections_are_found_and_closed_and_no_others(
         side.sendall(b"still here")
         assert client.recv(100) == b"still here"
     assert len(os.listdir("/dev/fd")) == before, "no duplicate is left"
+
+
+def test_the_operating_system_tells_what_connections_received(
+    pairs: tuple[int, list[tuple[socket.socket, socket.socket]]],
+) -> None:
+    port, opened = pairs
+    clients = [client for client, _ in opened]
+    for number, (client, side) in enumerate(opened):
+        client.sendall(bytes(1000 * number))
+        assert len(side.recv(1000 * number, socket.MSG_WAITALL)) == 1000 * number
+    wanted = {of(client) for client in clients[1:]}
+    found = received(port, wanted)
+    if sys.platform == "linux":
+        assert found == {of(clients[number]): 1000 * number for number in (1, 2)}
+    else:
+        assert found == {}
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,13 @@ def test_a_connection_gets_no_more_than_its_part_when_its_address_has_none() -> 
     assert passed == 100
 
 
+def test_new_connections_bring_no_large_requests_past_the_rate_of_their_address() -> None:
+    limits = RateLimits(per_peer=Rate(per_second=1000.0, burst=10_000.0), clock=Seconds())
+    assert waits(limits, "ipv4:192.0.2.1:0", 10_000) == 0
+    assert [waits(limits, f"ipv4:192.0.2.1:{port}", 10) for port in (1, 2)] == [0, 0]
+    assert [waits(limits, f"ipv4:192.0.2.1:{port}", 11) for port in (3, 4)] == [0.011, 0.011]
+
+
 def test_what_is_owed_is_owed() -> None:
     clock = Seconds()
     limits = RateLimits(per_peer=Rate(per_second=10.0, burst=100.0), clock=clock)
@@ -214,6 +221,27 @@ async def test_reports_above_the_rates_are_refused_with_the_time_to_wait(
                 "b", bytes(32), [Report(bytes(16), [(0, 1)])], f"ipv4:203.0.113.{wrong_digest}:1"
             )
     assert await submit(b, "4", 6) == 0
+
+
+async def test_a_report_that_can_never_count_counts_as_ten(
+    limited: Callable[..., Service], publish: Callable[..., Any]
+) -> None:
+    service = limited(per_peer=Rate(per_second=1.0, burst=12.0), clock=Seconds())
+    campaign = publish()
+    await service.create_campaign(seal(campaign.published))
+
+    async def submit(report_id: bytes) -> Status:
+        batch = [Report(report_id, [(0, 1)])]
+        (result,) = await service.submit(
+            campaign.campaign_id, campaign.digest, batch, "ipv4:192.0.2.1:1"
+        )
+        return result.status
+
+    assert await submit(b"too short") is Status.REJECTED
+    for number in (1, 2):
+        assert await submit(bytes([number] * 16)) is Status.ACCEPTED
+    with pytest.raises(ServiceError, match="too many requests"):
+        await submit(bytes([3] * 16))
 
 
 async def test_reading_counts_as_one_report(

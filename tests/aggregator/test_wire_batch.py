@@ -166,6 +166,20 @@ def test_a_report_of_very_many_answers_is_not_read() -> None:
     assert len(whole.answers) == 100_001
 
 
+def test_no_object_is_made_of_small_requests_before_they_are_counted() -> None:
+    """Two thousand reports fit into four kilobytes, and two thousand answers into one report."""
+    head = collector_pb2.SubmitReportsRequest(campaign_id="a").SerializeToString()
+    reports = read_batch(head + b"\x1a\x00" * 2000).reports
+    assert isinstance(reports, UnreadReports)
+    assert len(reports) == 2000
+    assert len(reports.read(1)) == 2000
+    report = report_pb2.Report(answers=[report_pb2.Answer()] * 1000)
+    unread = read_batch(collector_pb2.SubmitReportsRequest(reports=[report]).SerializeToString())
+    assert isinstance(unread.reports, UnreadReports)
+    (whole,) = unread.reports.read(3)
+    assert len(whole.answers) == 4
+
+
 def test_reports_show_nothing_of_themselves() -> None:
     reports = UnreadReports([memoryview(b"secret")])
     assert "secret" not in f"{reports!r} {reports}"

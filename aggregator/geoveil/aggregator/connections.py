@@ -10,18 +10,24 @@ import os
 import socket
 import stat
 import struct
+import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
+from heapq import heapify, heappop, heapreplace
 from ipaddress import ip_address
 from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit, setrlimit
 from typing import TypeAlias
 from urllib.parse import unquote
+
+from geoveil.aggregator.rates import IPV6_SITE
 
 Endpoint: TypeAlias = tuple[bytes, int]
 """The address and the port of the other side."""
 _DESCRIPTORS = "/dev/fd"
 _RESET = struct.pack("ii", 1, 0)
 """Of SO_LINGER: what was not sent yet is dropped."""
+_RECEIVED = slice(128, 136)
+"""Where tcpi_bytes_received stands in Linux's struct tcp_info, of <linux/tcp.h>."""
 MARGIN = 3
 """Connections that are taken are so many times those that stay: some come before others go."""
 _SPARE = 128
@@ -66,6 +72,21 @@ def close(port: int, others: Collection[Endpoint]) -> int:
     return count
 
 
+def received(port: int, others: Collection[Endpoint]) -> dict[Endpoint, int]:
+    """Return how many bytes connections that came in at a port have received.
+
+    Those of which the operating system does not tell are left out: only Linux does.
+    """
+    if sys.platform != "linux":
+        return {}
+    found = {}
+    for other, one in _sockets(port):
+        if other in others:
+            told = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED.stop)
+            found[other] = int.from_bytes(told[_RECEIVED], sys.byteorder)
+    return found
+
+
 def allowed(wanted: int) -> int:
     """Return how many connections may stay: fewer than wanted if descriptors are few."""
     soft, _ = getrlimit(RLIMIT_NOFILE)
@@ -85,7 +106,8 @@ def allow(wanted: int) -> None:
 def idlest(found: Mapping[Endpoint, tuple[bool, float]], many: int) -> list[Endpoint]:
     """Return connections to close so that there is room for others.
 
-    They are those of the address that has most; first those without a call, first the oldest.
+    They are those of the address that has most, IPv6 addresses counting by their /64; of those and
+    of addresses that have as many, first those without a call, the oldest of them first.
 
     Args:
         found: of each connection whether it has a call, and since when it is known.
@@ -100,9 +122,18 @@ def idlest(found: Mapping[Endpoint, tuple[bool, float]], many: int) -> list[Endp
     """
     of_address: dict[bytes, list[Endpoint]] = {}
     for one in sorted(found, key=found.__getitem__, reverse=True):
-        of_address.setdefault(one[0], []).append(one)
-    chosen = range(min(many, len(found)))
-    return [max(of_address.values(), key=len).pop() for _ in chosen]
+        of_address.setdefault(one[0][:IPV6_SITE], []).append(one)
+    most_first = [(-len(own), found[own[-1]], own) for own in of_address.values()]
+    heapify(most_first)
+    chosen = []
+    for _ in range(min(many, len(found))):
+        _, _, own = most_first[0]
+        chosen.append(own.pop())
+        if own:
+            heapreplace(most_first, (-len(own), found[own[-1]], own))
+        else:
+            heappop(most_first)
+    return chosen
 
 
 def _sockets(port: int) -> Iterator[tuple[Endpoint, socket.socket]]:

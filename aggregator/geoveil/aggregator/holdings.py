@@ -3,11 +3,17 @@
 Beyond the limit whoever holds most gives way: of the address with most, the connection with most.
 If it is the one that asks for more, it is refused; else it is closed, with all that it holds. Until
 that has ended, a connection may begin one call at a time.
+
+How much of a request has come is not known before all of it has. A request that is slow to come
+could be as large as one may be; if there are too many of them for that, they count as what the
+operating system says that their connections have received.
 """
 
 import time
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from geoveil.aggregator.errors import Code, ServiceError
 from geoveil.aggregator.rates import Monotonic
@@ -18,7 +24,7 @@ Messages that are no longer are in it."""
 _COPIES = 2
 """Of a message: gRPC's and Python's."""
 _PATIENCE_S = 0.1
-"""After which a request that is not complete counts as large as a request may be."""
+"""After which a request that is not complete is looked at."""
 
 
 @dataclass(eq=False, slots=True)
@@ -50,7 +56,7 @@ class Call:
 
 
 class Holdings:
-    """See the module. Not for several threads.
+    """The accounts of all calls under way. Not for several threads.
 
     Args:
         limit: bytes, of all calls together.
@@ -155,15 +161,39 @@ class Holdings:
         self._reading.pop(call, None)
         self.resize(call, message)
 
-    def look(self) -> None:
-        """Count requests that are slow to come as if they had come; to be called now and then."""
-        until = self._clock() - _PATIENCE_S
-        for call, since in list(self._reading.items()):
-            if since > until:
-                break
-            self._add(call, max(0, _COPIES * self._most_message - call.held))
+    def slow(self) -> Collection[str]:
+        """Return the peers whose requests are slow to come, if these might exceed the limit.
+
+        To be asked now and then, and answered with `count_slow`.
+        """
+        calls = [call for call in self._slow() if not call.connection.closed]
+        more = sum(max(0, _COPIES * self._most_message - call.held) for call in calls)
+        if self._held + more <= self._limit:
+            return ()
+        return {call.connection.peer for call in calls}
+
+    def count_slow(self, received: Mapping[str, int | None]) -> None:
+        """Let calls hold what has come of requests that are slow to come.
+
+        Args:
+            received: peer → bytes that its connection has received since it was opened; None if
+                that is not known. Others are left for the next time.
+        """
+        calls = [call for call in self._slow() if call.connection.peer in received]
+        shares = Counter(call.connection for call in calls)
+        for call in calls:
+            came = received[call.connection.peer]
+            message = self._most_message
+            if came is not None:
+                message = min(message, came // shares[call.connection])
+            self._add(call, max(0, _COPIES * message - call.held))
         while self._held > self._limit:
             self._drop(self._greediest())
+
+    def _slow(self) -> list[Call]:
+        """Return the calls whose requests are slow to come: the first that wait, in order."""
+        until = self._clock() - _PATIENCE_S
+        return [*takewhile(lambda call: self._reading[call] <= until, self._reading)]
 
     def _add(self, call: Call, more: int) -> None:
         call.held += more

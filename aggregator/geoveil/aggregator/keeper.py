@@ -11,6 +11,7 @@ from geoveil.aggregator.connections import (
     count_descriptors,
     endpoint,
     idlest,
+    received,
 )
 from geoveil.aggregator.holdings import Holdings
 from geoveil.aggregator.rates import Monotonic, peer_address
@@ -79,10 +80,19 @@ class Keeper:
         while True:
             for _ in range(_COUNT_EVERY):
                 await asyncio.sleep(_LOOK_S)
-                self.holdings.look()
+                if slow := self.holdings.slow():
+                    await self._count_slow(slow)
             # Asking for each connection takes long; most of the time there are too few to ask.
             if count_descriptors() > self._most:
                 await self._make_room()
+
+    async def _count_slow(self, peers: Collection[str]) -> None:
+        of_peers = {peer: endpoint(peer) for peer in peers}
+        wanted = {other for other in of_peers.values() if other is not None}
+        found = await asyncio.to_thread(received, self._port, wanted)
+        self.holdings.count_slow(
+            {peer: found.get(other) if other else None for peer, other in of_peers.items()}
+        )
 
     async def _make_room(self) -> None:
         found = await asyncio.to_thread(connections, self._port)

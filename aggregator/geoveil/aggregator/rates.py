@@ -25,7 +25,7 @@ Monotonic = Callable[[], float]
 
 _PARTS = 1000
 """A connection may do this part of what its address may, whatever the others do."""
-_IPV6_SITE = 8
+IPV6_SITE = 8
 """Bytes of an IPv6 address that say whose it is."""
 
 
@@ -160,8 +160,9 @@ class _Shared:
         self._secret = secret
         self._addresses = TokenBuckets(rate, clock)
         self._connections: TokenBuckets | None = None
-        if rate.burst >= _PARTS:
-            part = Rate(per_second=rate.per_second / _PARTS, burst=rate.burst / _PARTS)
+        self._part = rate.burst / _PARTS
+        if self._part >= 1:
+            part = Rate(per_second=rate.per_second / _PARTS, burst=self._part)
             self._connections = TokenBuckets(part, clock)
 
     def take(self, peer: str, tokens: float) -> float:
@@ -169,6 +170,8 @@ class _Shared:
         wait_s = self._addresses.take(self._hidden(peer_address(peer)), tokens)
         if self._connections is not None:
             connection = self._hidden(peer.encode())
+            if wait_s and tokens > self._part:
+                return wait_s  # else each new connection might owe a large request
             if wait_s:
                 return min(wait_s, self._connections.take(connection, tokens))
             self._connections.charge(connection, tokens)
@@ -205,7 +208,7 @@ def peer_address(peer: str) -> bytes:
     except ValueError:
         return kind.encode() + b":"
     inner = address if isinstance(address, IPv4Address) else address.ipv4_mapped
-    return address.packed[:_IPV6_SITE] if inner is None else inner.packed
+    return address.packed[:IPV6_SITE] if inner is None else inner.packed
 
 
 def _refuse_early(wait_s: float) -> None:

@@ -34,10 +34,12 @@ __all__ = ["CampaignStanding", "Clock", "Service", "Shown", "utc_now"]
 _WIDTH = 2
 _REPORT_BYTES = 32
 """What an ordinary report of one answer takes on the wire."""
+_REJECTED_COSTS = 10
+"""A report that can never be counted is charged as so many: its fault is put into words."""
 _MUCH = 16 << 10
 """Bytes of campaigns that are sent for no more than the call."""
-_MANY = 100
-"""Reports that are prepared off the event loop, where they would take a millisecond."""
+MANY = 100
+"""Reports that are worked on off the event loop, where they would take a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ class Service:
         self._limits = limits or RateLimits()
         self._pace = pace or Pace()
         self._library = Library(reader, clock)
-        self.batches = Lane(_WIDTH)
+        self.batches = Lane(1)
         """For what is done with large requests of devices."""
         self.analyses = Lane(_WIDTH)
         """For what is done for analysts."""
@@ -202,10 +204,12 @@ class Service:
         self._limits.admit_campaign(campaign_id, len(reports))
         campaign, now = publication.campaign, self._clock()
         latest = campaign.period_at(now + self._skew)
-        if len(reports) < _MANY:
+        if len(reports) < MANY:
             prepared = prepare(publication, reports, latest)
         else:
             prepared = await self.batches.run(prepare, publication, reports, latest)
+        if rejected := sum(map(bool, prepared.faults)):
+            self._limits.charge_peer(peer, (_REJECTED_COSTS - 1) * rejected)
         in_time, early = prepared.packed
         # A period that has not begun takes no new report, but what was counted before the clock
         # was set back is still known. First, as a failure of what follows then leaves no trace.

@@ -1,9 +1,9 @@
 """SubmitReportsRequests of any size, counted before anything is made of them.
 
-A small message can't hold much: Protocol Buffers parse it. What large ones mostly hold is read by
-NumPy. Of other large ones only the frame is read here, that is, which bytes are reports, and each
-of these is parsed once it is known how many answers it may hold. Fields that this version does not
-know are passed over without being kept.
+A small message is parsed by Protocol Buffers, which takes microseconds, but no object is made of
+its reports yet. What large ones mostly hold is read by NumPy. Of other large ones only the frame is
+read here, that is, which bytes are reports, and each of these is parsed once it is known how many
+answers it may hold. Fields that this version does not know are passed over without being kept.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from geoveil.aggregator.config import MOST_REPORTS
+from geoveil.aggregator.report_columns import ReportColumns
 from geoveil.aggregator.reports import Report
 from geoveil.aggregator.wire_columns import LEAST_BYTES, read_columns
 from geoveil.gp import ParameterError
@@ -36,13 +37,13 @@ class UnreadReports:
     """Reports that are counted and not read yet.
 
     Args:
-        serialised: as they came.
+        pieces: serialised reports, or reports as Protocol Buffers parsed them.
     """
 
-    serialised: Sequence[memoryview]
+    pieces: Sequence[memoryview | report_pb2.Report]
 
     def __len__(self) -> int:
-        return len(self.serialised)
+        return len(self.pieces)
 
     def read(self, most_answers: int) -> list[Report]:
         """Return the reports; of one with too many answers no more than tells that.
@@ -54,7 +55,7 @@ class UnreadReports:
             ParameterError: if one is no report, or far longer than so many answers take.
         """
         longest = _REPORT_BYTES + _ANSWER_BYTES * most_answers
-        return [_report(one, longest, most_answers + 1) for one in self.serialised]
+        return [_report(one, longest, most_answers + 1) for one in self.pieces]
 
     def __repr__(self) -> str:
         return f"UnreadReports({len(self)}, not shown)"
@@ -65,7 +66,7 @@ class Batch(NamedTuple):
 
     campaign_id: str
     campaign_digest: bytes
-    reports: Sequence[Report] | UnreadReports
+    reports: ReportColumns | UnreadReports
 
 
 def read_batch(message: bytes) -> Batch:
@@ -76,8 +77,7 @@ def read_batch(message: bytes) -> Batch:
     """
     if len(message) < LEAST_BYTES:
         request = _parsed(collector_pb2.SubmitReportsRequest, message)
-        reports = [_built(report, len(message)) for report in request.reports]
-        return Batch(request.campaign_id, request.campaign_digest, reports)
+        return Batch(request.campaign_id, request.campaign_digest, UnreadReports(request.reports))
     columns = read_columns(message)
     if columns is not None:
         return Batch(*columns)
@@ -97,13 +97,13 @@ def read_batch(message: bytes) -> Batch:
     return Batch(name, digest, UnreadReports(pieces))
 
 
-def _report(serialised: memoryview, longest: int, most_answers: int) -> Report:
-    if len(serialised) > longest:
-        raise ParameterError("size of a report", len(serialised), f"at most {longest:,} bytes")
-    return _built(_parsed(report_pb2.Report, bytes(serialised)), most_answers)
-
-
-def _built(report: report_pb2.Report, most_answers: int) -> Report:
+def _report(piece: memoryview | report_pb2.Report, longest: int, most_answers: int) -> Report:
+    if isinstance(piece, memoryview):
+        if len(piece) > longest:
+            raise ParameterError("size of a report", len(piece), f"at most {longest:,} bytes")
+        report = _parsed(report_pb2.Report, bytes(piece))
+    else:
+        report = piece
     answers = [(a.query_index, a.value) for a in islice(report.answers, most_answers)]
     return Report(report.report_id, answers, report.period)
 
@@ -156,4 +156,6 @@ def _varint(message: bytes, at: int) -> tuple[int, int]:
 
 
 def _malformed(size: int) -> ParameterError:
-    return ParameterError("request", f"{size} bytes", "a message of the wire contract")
+    return ParameterError(
+        "request", f"{size} bytes", "a message of the wire contract, not compressed"
+    )

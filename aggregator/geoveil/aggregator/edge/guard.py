@@ -6,6 +6,7 @@ from typing import Any
 import grpc.aio
 from google.protobuf.message import DecodeError
 
+from geoveil.aggregator.auth import RULES, Public
 from geoveil.aggregator.edge.failure import fail
 from geoveil.aggregator.edge.surround import (
     Context,
@@ -16,16 +17,24 @@ from geoveil.aggregator.edge.surround import (
 )
 from geoveil.gp import ParameterError
 
+_LONGEST = 4096
+"""Bytes of a request that anyone may make and that is parsed here: a name, a page or a service."""
+
 
 def guard(handler: Handler, method: str) -> Handler:
     """Return a handler that reads the requests itself: gRPC calls malformed bytes UNKNOWN.
+
+    Requests of devices with reports come as bytes, and whoever takes them bounds what they hold.
+    Other requests that need no token are refused before they are parsed if they are long.
 
     Callers are told what `errors.public` permits; defects are logged, without any content of
     requests. Handlers are coroutines of one answer to one request, or asynchronous generators;
     others are left alone.
     """
     behaviour = behaviour_of(handler)
-    read = _reader(handler.request_deserializer)
+    deserialize = handler.request_deserializer
+    bounded = isinstance(RULES.get(method), Public) and deserialize is not bytes
+    read = _reader(deserialize, _LONGEST if bounded else None)
     read_all = _all_reader(read) if handler.request_streaming else read
 
     async def answer(message: bytes, context: Context) -> object:
@@ -52,17 +61,23 @@ def guard(handler: Handler, method: str) -> Handler:
     return with_behaviour(handler, answer, parsed=False)
 
 
-def _reader(deserialize: Callable[[bytes], Any] | None) -> Callable[[bytes], Any]:
+def _reader(
+    deserialize: Callable[[bytes], Any] | None, longest: int | None
+) -> Callable[[bytes], Any]:
     """Return what makes a request of bytes, and says so if it can't."""
 
     def read(message: bytes) -> Any:
         if deserialize is None:
             return message
+        if longest is not None and len(message) > longest:
+            raise ParameterError("size of a request", len(message), f"at most {longest:,} bytes")
         try:
             return deserialize(message)
         except DecodeError:
             raise ParameterError(
-                "request", f"{len(message)} bytes", "a message of the wire contract"
+                "request",
+                f"{len(message)} bytes",
+                "a message of the wire contract, not compressed",
             ) from None
 
     return read

@@ -5,7 +5,7 @@ from typing import Any
 
 import grpc
 
-from geoveil.aggregator.service import Service
+from geoveil.aggregator.service import MANY, Service
 from geoveil.aggregator.servicers.translation import (
     serialized_campaign,
     serialized_page,
@@ -49,10 +49,13 @@ class CollectorServicer(WireServicer):
         message: bytes = request
         service, peer = self._service, context.peer()
         if len(message) < LEAST_BYTES:
-            return serialized_results(await service.submit(*read_batch(message), peer))
-        paid = service.admit_size(peer, len(message))
-        batch = await service.batches.run(read_batch, message)
-        results = await service.submit(*batch, peer, paid=paid)
+            results = await service.submit(*read_batch(message), peer)
+        else:
+            paid = service.admit_size(peer, len(message))
+            batch = await service.batches.run(read_batch, message)
+            results = await service.submit(*batch, peer, paid=paid)
+        if len(results) < MANY:
+            return serialized_results(results)
         return await service.batches.run(serialized_results, results)
 
     async def SubmitReportStream(  # noqa: N802 - the wire contract names it
