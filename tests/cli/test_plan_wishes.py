@@ -84,9 +84,9 @@ def test_the_people_that_are_proposed_for_several_questions_will_do_and_hardly_l
     wish = wish_of(but(above=(60_000.0, 98_000.0), target_error=0.004))
 
     def compared(people):
-        surveys = {}
+        searches = {}
         asked = (wish.questions, wish.plane_privacy, wish.prior, people)
-        return compare_allocations(*asked, surveys=surveys), surveys
+        return compare_allocations(*asked, searches=searches), searches
 
     with pytest.raises(ParameterError) as caught:
         check_comparison(wish, *compared(5_000))
@@ -99,16 +99,16 @@ def test_the_people_that_are_proposed_for_several_questions_will_do_and_hardly_l
 def test_an_allocation_that_leaves_an_answer_to_the_prior_is_refused():
     """Only the one that is asked for counts; among a third of the people bands get too wide."""
     wish = wish_of(but(above=(60_000.0, 98_000.0, 150_000.0), allocation="partition"))
-    surveys = {}
+    searches = {}
     found = compare_allocations(
-        wish.questions, wish.plane_privacy, wish.prior, 5_000, surveys=surveys
+        wish.questions, wish.plane_privacy, wish.prior, 5_000, searches=searches
     )
     with pytest.raises(ParameterError, match="of an answer would be the prior's") as caught:
-        check_comparison(wish, found, surveys)
+        check_comparison(wish, found, searches)
     people = int(proposed(str(caught.value), "participants"))
     more = compare_allocations(wish.questions, wish.plane_privacy, wish.prior, people)
     check_comparison(wish, more, {})
-    check_comparison(replace(wish, allocation="repeat"), found, surveys)
+    check_comparison(replace(wish, allocation="repeat"), found, searches)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from geoveil.analyst.planner import HardThreshold, SamplePrior, compare_allocations, plan
-from geoveil.analyst.planner.candidates import Survey
+from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.gp import DebiasedLaplace, GaussianKernel, GeoPrivacy
 from geoveil.simulation.experiments.contestants import STUDENT_T
 from geoveil.simulation.experiments.kde_errors import centre_errors
@@ -44,32 +44,32 @@ def test_planning_on_one_half_of_the_households_for_the_other():
     for panel in ONE_WAY_PANELS:
         question = HardThreshold(panel.threshold)
         chosen = plan(question, panel.setting.privacy, public, PEOPLE, kinds=PLANNED).choice
-        judge = Survey(question, panel.setting.privacy, private)
+        judge = PlanningProblem.of(question, panel.setting.privacy, private)
         paper = judge.predict(STUDENT_T(panel.setting)).mean_squared_error(PEOPLE)
         planned = judge.predict(chosen.reports).mean_squared_error(PEOPLE)
         won.append(5 * planned <= paper)
     assert sum(won) >= 10
 
 
-def mean_square(reports, survey, seed):
+def mean_square(reports, problem, seed):
     """Return the mean squared error of a mean of reports, by drawing people and reports.
 
     The truth is that of the people drawn. n = 400, 16,000 repetitions: its standard error is 1.1 %,
     so that a right prediction is off by 5 % with α = 8e-6.
     """
-    points, weights = survey.nodes
+    points, weights = problem.nodes.points, problem.nodes.weights
     rng = np.random.default_rng(seed)
     squares = []
     for _ in range(REPETITIONS // 500):
         x = rng.choice(len(points), size=500 * DRAWN, p=weights)
-        errors = np.asarray(reports.simulate(points[x], rng)) - survey.truth[x]
+        errors = np.asarray(reports.simulate(points[x], rng)) - problem.nodes.truth[x]
         squares.append(np.square(errors.reshape(500, DRAWN).mean(axis=1)).mean())
     return float(np.mean(squares))
 
 
 def within(found, measured):
     """Return whether a prediction fits: that people are drawn here adds Var[m − truth]/n."""
-    predicted = found.mean_squared_error(DRAWN) + found.misjudged / DRAWN
+    predicted = found.mean_squared_error(DRAWN) + found.bias_variance / DRAWN
     return predicted == pytest.approx(measured, rel=0.05)
 
 
@@ -95,15 +95,15 @@ def test_every_prediction_against_draws(where, request):
     found = request.getfixturevalue(f"planned_for_{where}")
     assert len(found.alternatives) >= 11
     for index, a in enumerate(found.alternatives):
-        assert within(a.prediction, mean_square(a.reports, found.survey, index)), a.kind
+        assert within(a.prediction, mean_square(a.reports, found.problem, index)), a.kind
 
 
 def test_a_wrong_prediction_would_be_noticed(planned_for_incomes):
     """Control: reports at an ε that is a tenth larger than was predicted for."""
-    query, survey = planned_for_incomes.choice.query, planned_for_incomes.survey
+    query, problem = planned_for_incomes.choice.query, planned_for_incomes.problem
     sharper = DebiasedLaplace(query, GeoPrivacy(1.1, per=8_000.0))
-    honest = survey.predict(DebiasedLaplace(query, survey.privacy))
-    assert not within(honest, mean_square(sharper, survey, seed=1))
+    honest = problem.predict(DebiasedLaplace(query, problem.privacy))
+    assert not within(honest, mean_square(sharper, problem, seed=1))
 
 
 @pytest.mark.deep

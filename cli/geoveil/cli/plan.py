@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from geoveil.analyst.planner import compare_allocations
-from geoveil.analyst.planner.allocation import Surveys
+from geoveil.analyst.planner.allocation import Searches
 from geoveil.cli.console import err, out
 from geoveil.cli.plan_choice import planned_for
 from geoveil.cli.plan_file import chosen_alone, chosen_together, write_plan
@@ -189,18 +189,18 @@ def _one(
 def _several(
     wish: Wish, restricted: bool, bound: bool, out_file: Path | None, figure: Path | None
 ) -> Record:
-    surveys: Surveys = {}
+    searches: Searches = {}
     found = compare_allocations(
         wish.questions,
         wish.plane_privacy,
         wish.prior,
         wish.participants,
-        surveys=surveys,
+        searches=searches,
         channels=wish.channels,
     )
-    check_comparison(wish, found, surveys)
+    check_comparison(wish, found, searches)
     if out_file is not None:
-        write_plan(out_file, wish, chosen_together(wish, found, surveys))
+        write_plan(out_file, wish, chosen_together(wish, found, searches))
     if figure is not None:
         from geoveil.simulation.figures_plan import draw_comparison
 

@@ -4,7 +4,8 @@ import math
 from collections.abc import Sequence
 
 from geoveil.analyst.planner import Prior, SoftQuestion
-from geoveil.analyst.planner.candidates import Survey
+from geoveil.analyst.planner.problem import PlanningProblem
+from geoveil.analyst.planner.search import Search
 from geoveil.cli.plan_search import boundary, enough, rounded
 from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError
 
@@ -56,8 +57,10 @@ def _error(
 ) -> float:
     """Return the predicted 95 % error in parts of the expected answer."""
     kernel = GaussianKernel(center, bandwidth)
-    survey = Survey(SoftQuestion(kernel), privacy, prior)
-    (found,) = survey.alternatives("DebiasedLaplace")  # of many nodes, the joined ones will do here
+    problem = PlanningProblem.of(SoftQuestion(kernel), privacy, prior)
+    (found,) = Search(problem).asked_softly(
+        "DebiasedLaplace"
+    )  # of many nodes, the joined ones will do here
     margin = found.prediction.margin(n)
-    expected = float((survey.nodes[1] * survey.truth).sum())
+    expected = float((problem.nodes.weights * problem.nodes.truth).sum())
     return margin / expected if expected > 0 else _ALL

@@ -10,7 +10,7 @@ from geoveil.cli.plan_wishes import Wish
 from geoveil.gp import DebiasedLaplace, Query, UnsupportedError
 
 _NODES = 16
-"""SignedDistances for a quick bound; more where a band is wide."""
+"""Distances for a quick bound; more where a band is wide."""
 
 
 def planned_for(
@@ -50,7 +50,7 @@ def _least(found: Plan) -> float | None:
 
 def _least_for(found: Plan, query: Query) -> float | None:
     try:
-        least = found.survey.distances.lower_bound(query, _NODES, quick=True).value
+        least = found.search.lower_bound(query, _NODES, quick=True).value
     except UnsupportedError:
         return None
     return least if least > 0 else None
@@ -68,17 +68,17 @@ def _with_channel(found: Plan) -> Plan:
     """Return the plan with the channel among the alternatives that promises most."""
 
     def promised(query: Query) -> float:
-        softened = found.survey.predict(DebiasedLaplace(query, found.privacy))
+        softened = found.problem.predict(DebiasedLaplace(query, found.privacy))
         least = _least_for(found, query)
         return replace(softened, noise=least or softened.noise).expected_error(found.n)
 
     query = found.choice.query
     assert isinstance(query, Query)
-    bands = bands_like(found.survey, query)
+    bands = bands_like(found.search, query)
     likely = bands if len(bands) == 1 else [min(bands, key=promised)]
-    solved = list(channels(found.survey, likely))
+    solved = list(channels(found.search, likely))
     alternatives = sorted(
         (*found.alternatives, *solved),
-        key=lambda a: (not a.keeps, ranked(a, a.prediction.expected_error(found.n))),
+        key=lambda a: (not a.satisfies_guarantee, ranked(a, a.prediction.expected_error(found.n))),
     )
     return replace(found, alternatives=tuple(alternatives))

@@ -17,12 +17,13 @@ from typing import Any
 from google.protobuf import json_format
 
 from geoveil.analyst.planner import ALLOCATIONS, Alternative, Comparison, Plan, Prediction
-from geoveil.analyst.planner.allocation import Surveys
-from geoveil.analyst.planner.candidates import Survey
+from geoveil.analyst.planner.allocation import Searches
 from geoveil.analyst.planner.kinds import CHANNEL, POINTS
 from geoveil.analyst.planner.plan import screened
 from geoveil.analyst.planner.prediction import NORMAL_95
+from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.analyst.planner.question import as_question
+from geoveil.analyst.planner.search import Search
 from geoveil.campaign import (
     Allocation,
     Attribute,
@@ -105,7 +106,7 @@ def chosen_alone(wish: Wish, found: Plan) -> Chosen:
     return Chosen(mechanism, questions, Allocation.PARTITION, expected)
 
 
-def chosen_together(wish: Wish, found: Comparison, surveys: Surveys) -> Chosen:
+def chosen_together(wish: Wish, found: Comparison, searches: Searches) -> Chosen:
     """Return the campaign for several questions, with the allocation that was chosen.
 
     A campaign has one mechanism: one without parameters serves every question, and channels are
@@ -114,7 +115,7 @@ def chosen_together(wish: Wish, found: Comparison, surveys: Surveys) -> Chosen:
     Args:
         wish: what was asked for.
         found: the comparison.
-        surveys: that it was made with.
+        searches: that it was made with.
 
     Raises:
         UnsupportedError: if no mechanism that campaigns can hold serves all questions.
@@ -123,7 +124,7 @@ def chosen_together(wish: Wish, found: Comparison, surveys: Surveys) -> Chosen:
     allocation = ALLOCATIONS[name]
     each = allocation.per_report(wish.plane_privacy, m)
     asked = [
-        surveys.setdefault((i, each), Survey(as_question(q), each, wish.prior))
+        searches.setdefault((i, each), Search(PlanningProblem.of(as_question(q), each, wish.prior)))
         for i, q in enumerate(wish.questions)
     ]
 
@@ -131,7 +132,7 @@ def chosen_together(wish: Wish, found: Comparison, surveys: Surveys) -> Chosen:
         return allocation.error(p, found.n, m)
 
     kinds = _FOR_SEVERAL if name != "points" else (POINTS,)
-    ways = {kind: [_best(survey, (kind,), kind, error) for survey in asked] for kind in kinds}
+    ways = {kind: [_best(search, (kind,), kind, error) for search in asked] for kind in kinds}
     if wish.channels and name != "points":
         ways[CHANNEL] = [_best(s, ("DebiasedLaplace", CHANNEL), CHANNEL, error) for s in asked]
     complete = {
@@ -158,10 +159,10 @@ def chosen_together(wish: Wish, found: Comparison, surveys: Surveys) -> Chosen:
 
 
 def _best(
-    survey: Survey, kinds: Sequence[str], kind: str, error: Callable[[Prediction], float]
+    search: Search, kinds: Sequence[str], kind: str, error: Callable[[Prediction], float]
 ) -> Alternative | None:
     """Return the best of a kind, if there is one."""
-    return next((a for a in screened(survey, kinds, error) if a.kind == kind), None)
+    return next((a for a in screened(search, kinds, error) if a.kind == kind), None)
 
 
 def _shape(found: Alternative) -> dict[str, Any]:

@@ -18,11 +18,12 @@ from geoveil.analyst.planner import (
     SoftQuestion,
     compare_allocations,
 )
-from geoveil.analyst.planner.allocation import Surveys
-from geoveil.analyst.planner.candidates import Survey
+from geoveil.analyst.planner.allocation import Searches
 from geoveil.analyst.planner.kinds import KINDS, POINTS
 from geoveil.analyst.planner.plan import screened
 from geoveil.analyst.planner.prediction import NORMAL_95
+from geoveil.analyst.planner.problem import PlanningProblem
+from geoveil.analyst.planner.search import Search
 from geoveil.cli.plan_search import boundary, enough, rounded
 from geoveil.cli.plan_wishes import Wish
 from geoveil.gp import ParameterError
@@ -55,25 +56,24 @@ def repeated(found: Plan) -> float:
     Var[m − truth]/Var[truth] over people: 0 if a report is right about everybody, on average; 1 if
     it does not depend on who sent it, so that only where the band was put makes it come out right.
     """
-    return _repeated(found.survey, found.choice.prediction)
+    return _repeated(found.problem, found.choice.prediction)
 
 
-def _repeated(survey: Survey, prediction: Prediction) -> float:
-    if not isinstance(survey.question, HardQuestion):
+def _repeated(problem: PlanningProblem, prediction: Prediction) -> float:
+    if not isinstance(problem.question, HardQuestion):
         return 0.0
-    _, weights = survey.nodes
-    share = float(np.sum(weights * survey.truth))
-    return min(prediction.misjudged / (share * (1 - share)), 1.0)
+    share = float(np.sum(problem.nodes.weights * problem.nodes.truth))
+    return min(prediction.bias_variance / (share * (1 - share)), 1.0)
 
 
 def excess(wish: Wish, found: Plan) -> float:
     """Return by how much a plan misses what was wished for: a logarithm, ≤ 0 if it does not."""
-    return _excess(wish, found.survey, found.choice.prediction, found.n)
+    return _excess(wish, found.problem, found.choice.prediction, found.n)
 
 
-def _excess(wish: Wish, survey: Survey, prediction: Prediction, n: float) -> float:
+def _excess(wish: Wish, problem: PlanningProblem, prediction: Prediction, n: float) -> float:
     margin = prediction.margin(n) / margin_wanted(wish)
-    return math.log(max(margin, _repeated(survey, prediction) / MOST_REPEATED, _TINY))
+    return math.log(max(margin, _repeated(problem, prediction) / MOST_REPEATED, _TINY))
 
 
 def check_prior(wish: Wish) -> None:
@@ -83,9 +83,9 @@ def check_prior(wish: Wish) -> None:
         ParameterError: with the nearest question to which the answer is open.
     """
     for label, question in zip(wish.labels, wish.questions, strict=True):
-        survey = Survey(question, wish.plane_privacy, wish.prior)
-        points, weights = survey.nodes
-        share = float(np.sum(weights * survey.truth))
+        nodes = PlanningProblem.of(question, wish.plane_privacy, wish.prior).nodes
+        points, weights = nodes.points, nodes.weights
+        share = float(np.sum(weights * nodes.truth))
         people = min(wish.prior.size, 1e12)
         if min(share, 1 - share) * people >= _NOBODY:
             continue
@@ -143,8 +143,8 @@ def check_people(wish: Wish) -> None:
         return
     least = None
     if len(wish.questions) == 1:
-        survey = Survey(wish.questions[0], wish.plane_privacy, wish.prior)
-        least = least_people(wish.but(participants=1), survey, (_USUAL,))
+        problem = PlanningProblem.of(wish.questions[0], wish.plane_privacy, wish.prior)
+        least = least_people(wish.but(participants=1), Search(problem), (_USUAL,))
     more = "" if least is None else f"; {least:,} would do for {_what(wish)}"
     raise ParameterError("--participants", wish.participants, f"an integer >= 1{more}")
 
@@ -158,7 +158,7 @@ def check_plan(wish: Wish, found: Plan) -> None:
     if excess(wish, found) <= 0:
         return
     kinds = _cheap(found)
-    people, per = least_people(wish, found.survey, kinds), largest_per(wish, found.survey, kinds)
+    people, per = least_people(wish, found.search, kinds), largest_per(wish, found.search, kinds)
     ways = [] if people is None else [f"--participants at least {people:,}"]
     if per is not None:
         unit = wish.privacy.unit
@@ -177,19 +177,19 @@ def check_plan(wish: Wish, found: Plan) -> None:
     _refuse("--epsilon", wish.privacy.epsilon, f"larger to be of use: {why}", ways)
 
 
-def check_comparison(wish: Wish, found: Comparison, surveys: Surveys) -> None:
+def check_comparison(wish: Wish, found: Comparison, searches: Searches) -> None:
     """Refuse allocations of which none is what was wished for.
 
     Args:
         wish: what was asked for.
         found: the comparison.
-        surveys: that it was made with.
+        searches: that it was made with.
 
     Raises:
         ParameterError: with how many people would do.
     """
     wanted = margin_wanted(wish)
-    alone = [Survey(q, wish.plane_privacy, wish.prior) for q in wish.questions]
+    alone = [PlanningProblem.of(q, wish.plane_privacy, wish.prior) for q in wish.questions]
 
     def from_prior(of: Comparison) -> float:
         predictions = wish.chosen(of).predictions
@@ -200,7 +200,7 @@ def check_comparison(wish: Wish, found: Comparison, surveys: Surveys) -> None:
 
     def missed(n: float) -> float:
         again = compare_allocations(
-            wish.questions, wish.plane_privacy, wish.prior, math.ceil(n), surveys=surveys
+            wish.questions, wish.plane_privacy, wish.prior, math.ceil(n), searches=searches
         )
         return excess_of(again)
 
@@ -227,17 +227,17 @@ def _worst(wish: Wish, found: Comparison) -> float:
     return NORMAL_95 * math.sqrt(max(wish.chosen(found).errors))
 
 
-def least_people(wish: Wish, survey: Survey, kinds: Sequence[str]) -> int | None:
+def least_people(wish: Wish, search: Search, kinds: Sequence[str]) -> int | None:
     """Return how many people meet the wish, to three digits; None if no number does.
 
     Args:
         wish: with a number of people that does not.
-        survey: of its question.
+        search: for its question.
         kinds: of mechanisms.
     """
 
     def missed(n: float, *, exact: bool = True) -> float:
-        return _missed(wish, survey, math.ceil(n), kinds, exact=exact)
+        return _missed(wish, search, math.ceil(n), kinds, exact=exact)
 
     if missed(wish.participants) <= 0:
         return wish.participants
@@ -245,11 +245,11 @@ def least_people(wish: Wish, survey: Survey, kinds: Sequence[str]) -> int | None
     return None if found is None else math.ceil(found)
 
 
-def largest_per(wish: Wish, survey: Survey, kinds: Sequence[str]) -> float | None:
+def largest_per(wish: Wish, search: Search, kinds: Sequence[str]) -> float | None:
     """Return which distance meets the wish, to three digits; None if none does."""
 
     def missed(per: float, *, exact: bool = True) -> float:
-        other = survey.under(wish.but(per=per).plane_privacy)
+        other = Search(search.problem.under(wish.but(per=per).plane_privacy))
         return _missed(wish, other, wish.participants, kinds, exact=exact)
 
     return _settled(missed, wish.privacy.per, 0.5, wish.privacy.per * _LEAST_PER)
@@ -278,25 +278,26 @@ def _settled(missed: _Missed, start: float, factor: float, end: float) -> float 
 
 def _cheap(found: Plan) -> tuple[str, ...]:
     """Return the kinds among those of a plan that are quickly predicted; more are no worse."""
-    kinds = [a.kind for a in found.alternatives if a.keeps and a.kind in KINDS]
+    kinds = [a.kind for a in found.alternatives if a.satisfies_guarantee and a.kind in KINDS]
     quick = [k for k in kinds if k != POINTS or found.question.dimension == 1]
     return tuple(quick[:_LEADING]) or (_USUAL,)
 
 
-def _missed(wish: Wish, survey: Survey, n: int, kinds: Sequence[str], *, exact: bool) -> float:
+def _missed(wish: Wish, search: Search, n: int, kinds: Sequence[str], *, exact: bool) -> float:
     """Plan again: for the best, or for what screening takes for the best."""
 
     def error(prediction: Prediction) -> float:
         return prediction.expected_error(n)
 
     if exact:
-        best = [a.prediction for a in screened(survey, kinds, error, within=_CLOSE) if a.keeps][:1]
-    elif isinstance(survey.question, SoftQuestion):
-        best = [a.prediction for kind in kinds for a in survey.alternatives(kind)]
+        found = screened(search, kinds, error, within=_CLOSE)
+        best = [a.prediction for a in found if a.satisfies_guarantee][:1]
+    elif isinstance(search.problem.question, SoftQuestion):
+        best = [a.prediction for kind in kinds for a in search.asked_softly(kind)]
     else:
-        sketches = (survey.screening.best(k, lambda s: error(s.prediction)) for k in kinds)
-        best = [sketch.prediction for sketch in sketches if sketch is not None]
-    return _excess(wish, survey, min(best, key=error), n) if best else math.inf
+        tried = (search.best_band(kind, error) for kind in kinds)
+        best = [candidate.prediction for candidate in tried if candidate is not None]
+    return _excess(wish, search.problem, min(best, key=error), n) if best else math.inf
 
 
 def _what(wish: Wish) -> str:

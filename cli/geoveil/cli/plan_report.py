@@ -120,8 +120,8 @@ def _alternative(a: Alternative, found: Plan) -> Record:
         "error_95": _finite(a.prediction.margin(found.n)),
         "share_of_bias": a.prediction.share_of_bias(found.n),
         "times": _finite(error / best) if best else 1.0,
-        "keeps_promise": a.keeps,
-        "campaign": a.keeps and a.kind in ON_DEVICES,
+        "keeps_promise": a.satisfies_guarantee,
+        "campaign": a.satisfies_guarantee and a.kind in ON_DEVICES,
     }
 
 

@@ -76,7 +76,7 @@ def _draw_values(axes: "Axes", found: Plan, unit: str) -> None:
     """Draw how people are spread, the question, and the band that stands in for it."""
     low, high = _window(found)
     edges = np.linspace(low, high, 101)
-    points, weights = found.survey.prior.nodes(edges.tolist())
+    points, weights = found.problem.prior.nodes(edges.tolist())
     inside = (points >= low) & (points <= high)
     axes.hist(points[inside], bins=edges.tolist(), weights=100 * weights[inside], color=OTHERS)
     axes.set_ylim(0, 1.35 * axes.get_ylim()[1])
@@ -104,7 +104,7 @@ def _draw_places(axes: "Axes", found: Plan) -> None:
     """Draw where people are, and where they count for how much."""
     from matplotlib.colors import PowerNorm
 
-    points, weights = found.survey.nodes
+    points, weights = found.problem.nodes.points, found.problem.nodes.weights
     query = found.choice.query
     region = query if isinstance(query, Query) else query.region
     value = np.asarray(region.value(points))
@@ -219,7 +219,7 @@ def _typical(row: Allocated, n: int, questions: int) -> float:
 
 def _window(found: Plan) -> tuple[float, float]:
     """Return what to show: where the middle 97 % are, and the band."""
-    points, weights = found.survey.nodes
+    points, weights = found.problem.nodes.points, found.problem.nodes.weights
     order = np.argsort(points)
     below = np.cumsum(weights[order])
     places = np.searchsorted(below, (0.01, 0.98))

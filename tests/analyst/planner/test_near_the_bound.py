@@ -78,12 +78,12 @@ def test_without_the_channel_it_is_not():
 def test_windows_bound_what_one_programme_bounds(quick, monkeypatch):
     """A band of 14 noise scales, whole and cut in two: the cut may only lower the bound."""
     query, prior = Threshold(FAR, 14.0, "smoothstep"), PRIORS["uniform"]
-    survey = plan(query, UNIT, prior, MANY, kinds=("DebiasedLaplace",)).survey
+    search = plan(query, UNIT, prior, MANY, kinds=("DebiasedLaplace",)).search
     effort = {widest: {quick: (2.0, 1, widest)} for widest in (20.0, 10.0)}
     found = {}
     for widest, settings in effort.items():
         monkeypatch.setattr(lower_bound, "_EFFORTS", settings)
-        found[widest] = survey.distances.lower_bound(query, 16, quick=quick)
+        found[widest] = search.lower_bound(query, 16, quick=quick)
     whole, cut = found[20.0], found[10.0]
     assert cut.nodes > whole.nodes
     assert 0.9 * whole.value < cut.value <= whole.attained

@@ -42,7 +42,9 @@ def found(heaped):
 
 
 def test_every_kind_is_predicted_and_the_best_is_chosen(found):
-    errors = [a.prediction.expected_error(20_000) for a in found.alternatives if a.keeps]
+    errors = [
+        a.prediction.expected_error(20_000) for a in found.alternatives if a.satisfies_guarantee
+    ]
     assert errors == sorted(errors)
     kinds = {a.kind for a in found.alternatives}
     # PowerLaw serves the smoothstep, LaplacePareto the ramp; both are stand-ins here.
@@ -51,7 +53,7 @@ def test_every_kind_is_predicted_and_the_best_is_chosen(found):
 
 
 def test_another_promise_is_shown_and_never_chosen(found):
-    local = [a for a in found.alternatives if not a.keeps]
+    local = [a for a in found.alternatives if not a.satisfies_guarantee]
     assert {a.kind for a in local} == {"RandomizedResponse", "LocalLaplace"}
     assert found.alternatives[-2:] == tuple(local)
     only = ("RandomizedResponse",)
@@ -69,9 +71,9 @@ def test_nothing_near_the_choice_is_better(found):
     """The width is free: bands half and twice as wide, aimed alike, are worse."""
     best = found.choice
     for factor in (0.5, 2.0):
-        points, weights = found.survey.nodes
+        points, weights = found.problem.nodes.points, found.problem.nodes.weights
         other = aimed(found.question, factor * best.query.width, "smoothstep", points, weights)
-        error = found.survey.predict(DebiasedLaplace(other, UNIT)).expected_error(20_000)
+        error = found.problem.predict(DebiasedLaplace(other, UNIT)).expected_error(20_000)
         assert error > best.prediction.expected_error(20_000)
 
 

@@ -6,23 +6,23 @@ import numpy as np
 import pytest
 
 from geoveil.analyst.planner import HardThreshold, Prediction, SamplePrior
-from geoveil.analyst.planner.candidates import Survey
 from geoveil.analyst.planner.prediction import mean_reciprocal
+from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.gp import DebiasedLaplace, GeoPrivacy, RadialLaplace, Threshold
 
 UNIT = GeoPrivacy(1.0, per=1.0)
 PEOPLE = np.random.default_rng(3).normal(size=60).round(1)
 
 
-def survey():
-    return Survey(HardThreshold(0.2), UNIT, SamplePrior(PEOPLE))
+def problem():
+    return PlanningProblem.of(HardThreshold(0.2), UNIT, SamplePrior(PEOPLE))
 
 
 @pytest.mark.parametrize("kind", [DebiasedLaplace, RadialLaplace])
 def test_bias_and_noise_against_draws(kind):
     """n = 60 people, 40,000 repetitions: the standard error of a mean square is below 1 %."""
     reports = kind(Threshold(0.9, 2.0, "smoothstep"), UNIT)
-    found = survey().predict(reports)
+    found = problem().predict(reports)
     rng = np.random.default_rng(11)
     drawn = np.asarray(reports.simulate(np.tile(PEOPLE, (40_000, 1)), rng))
     errors = drawn.mean(axis=1) - (PEOPLE > 0.2).mean()
@@ -35,7 +35,7 @@ def test_bias_and_noise_against_draws(kind):
 def test_a_partition_against_draws():
     """Each of 60 people answers with probability 1/3; 40,000 repetitions."""
     reports = DebiasedLaplace(Threshold(0.5, 2.0, "smoothstep"), UNIT)
-    found = survey().predict(reports)
+    found = problem().predict(reports)
     rng = np.random.default_rng(12)
     drawn = np.asarray(reports.simulate(np.tile(PEOPLE, (40_000, 1)), rng))
     asked = rng.random(drawn.shape) < 1 / 3
@@ -48,7 +48,7 @@ def test_a_partition_against_draws():
 def test_what_a_prior_does_not_know_of_the_bias_against_surveys():
     """The bias in 4,000 surveys of 60 of these people varies by Var[m − truth]/60."""
     query = Threshold(0.2, 2.0, "smoothstep")
-    found = survey().predict(DebiasedLaplace(query, UNIT))
+    found = problem().predict(DebiasedLaplace(query, UNIT))
     rng = np.random.default_rng(13)
     drawn = rng.choice(PEOPLE, size=(4_000, 60))
     biases = (query.value(drawn) - (drawn > 0.2)).mean(axis=1)
@@ -71,7 +71,7 @@ def test_the_mean_reciprocal_against_the_law(n, share):
 
 
 def test_shares_and_margins():
-    found = Prediction(bias=0.03, noise=16.0, misjudged=0.0, varied=1.0, prior_size=math.inf)
+    found = Prediction(bias=0.03, noise=16.0, bias_variance=0.0, varied=1.0, prior_size=math.inf)
     assert found.expected_error(10_000) == pytest.approx(0.0025)
     assert found.share_of_bias(10_000) == pytest.approx(0.36)
     assert found.margin(10_000) == pytest.approx(1.96 * 0.05, rel=1e-4)

@@ -7,21 +7,28 @@ from geoveil.analyst.planner.allocation import (
     Comparison,
     compare_allocations,
 )
-from geoveil.analyst.planner.alternative import Alternative
-from geoveil.analyst.planner.hard import (
-    HardDisc,
-    HardPolygon,
-    HardRange,
-    HardThreshold,
-    HardTwoWayThreshold,
-)
 from geoveil.analyst.planner.kinds import KINDS, Kind, PointReports, Reports
-from geoveil.analyst.planner.laws import HistogramPrior, LogNormalPrior, RasterPrior
 from geoveil.analyst.planner.lower_bound import LowerBound, lower_bound
 from geoveil.analyst.planner.plan import Plan, plan
 from geoveil.analyst.planner.prediction import Prediction
-from geoveil.analyst.planner.prior import Prior, SamplePrior
-from geoveil.analyst.planner.question import HardQuestion, Question, SoftQuestion
+from geoveil.analyst.planner.priors import (
+    HistogramPrior,
+    LogNormalPrior,
+    Prior,
+    RasterPrior,
+    SamplePrior,
+)
+from geoveil.analyst.planner.question import (
+    HardDisc,
+    HardPolygon,
+    HardQuestion,
+    HardRange,
+    HardThreshold,
+    HardTwoWayThreshold,
+    Question,
+    SoftQuestion,
+)
+from geoveil.analyst.planner.search import Alternative
 from geoveil.gp.mechanisms.channel_prior import DistancePrior
 
 __all__ = [

@@ -1,15 +1,14 @@
 """Where the bands of soft queries are put that stand in for a hard question [MATH §8].
 
 For each width and profile the boundary is moved until the soft share of the prior is its hard one.
-The misjudged then cancel, as far as the prior can tell: with heaped values the band comes to lie
-just above the heap.
+Errors on either side of it then cancel, as far as the prior can tell: with heaped values the band
+comes to lie just above the heap.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.analyst.planner.hard import HardRange, HardThreshold
-from geoveil.analyst.planner.question import HardQuestion
+from geoveil.analyst.planner.question import HardQuestion, HardRange, HardThreshold
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.queries.indicator import PROFILES, SoftIndicator
 from geoveil.gp.queries.profiles.base import Profile

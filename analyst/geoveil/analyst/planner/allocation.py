@@ -16,15 +16,15 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from geoveil.analyst.planner.alternative import Alternative
 from geoveil.analyst.planner.batch import Batch, batched
-from geoveil.analyst.planner.candidates import Survey
 from geoveil.analyst.planner.channels import may_save
 from geoveil.analyst.planner.kinds import CHANNEL, KINDS
 from geoveil.analyst.planner.plan import screened
 from geoveil.analyst.planner.prediction import Prediction
-from geoveil.analyst.planner.prior import Prior
+from geoveil.analyst.planner.priors import Prior
+from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.analyst.planner.question import Question, as_question
+from geoveil.analyst.planner.search import Alternative, Search
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
@@ -128,7 +128,7 @@ class Comparison:
         raise ParameterError("allocation", allocation, f"one of {names}")
 
 
-Surveys = MutableMapping[tuple[int, GeoPrivacy], Survey]
+Searches = MutableMapping[tuple[int, GeoPrivacy], Search]
 """What was found out about a question, by its number, under a guarantee."""
 
 
@@ -138,7 +138,7 @@ def compare_allocations(
     prior: Prior,
     n: int,
     *,
-    surveys: Surveys | None = None,
+    searches: Searches | None = None,
     channels: bool = False,
 ) -> Comparison:
     """Return the expected error of every allocation for several questions.
@@ -154,7 +154,7 @@ def compare_allocations(
         privacy: what a person is promised in all; delta must be 0.
         prior: public.
         n: number of people, ≥ 1.
-        surveys: filled with what was found out, to be given again with the same questions and
+        searches: filled with what was found out, to be given again with the same questions and
             prior and another n.
         channels: whether optimal channels are considered, for up to 64 questions, where the lower
             bound leaves a twentieth of the error to win; then none are predicted together.
@@ -182,7 +182,7 @@ def compare_allocations(
         raise ParameterError(
             "questions", f"{len(asked)} of them", f"up to {_MOST_ALONE}, or queries of one profile"
         )
-    known = {} if surveys is None else surveys
+    known = {} if searches is None else searches
     rows = []
     for name, allocation in ALLOCATIONS.items():
         try:
@@ -205,7 +205,7 @@ def _allocated(
     prior: Prior,
     n: int,
     batch: Batch | None,
-    known: Surveys,
+    known: Searches,
 ) -> Allocated:
     m = len(asked)
     each = allocation.per_report(privacy, m)
@@ -218,7 +218,8 @@ def _allocated(
         kinds: tuple[str, ...] = (kind,)
     else:
         for i, question in enumerate(asked):
-            known.setdefault((i, each), Survey(question, each, prior))
+            if (i, each) not in known:
+                known[i, each] = Search(PlanningProblem.of(question, each, prior))
         chosen = [_alone(known[i, each], considered, error) for i in range(m)]
         kinds = tuple(a.kind for a in chosen)
         predictions = tuple(a.prediction for a in chosen)
@@ -227,14 +228,14 @@ def _allocated(
 
 
 def _alone(
-    survey: Survey, kinds: tuple[str, ...], error: Callable[[Prediction], float]
+    search: Search, kinds: tuple[str, ...], error: Callable[[Prediction], float]
 ) -> Alternative:
     alone = [kind for kind in kinds if kind != CHANNEL]
-    found = screened(survey, alone, error, within=_CLOSE)
-    if CHANNEL in kinds and found and may_save(survey, found[0], error):
-        found = screened(survey, kinds, error, within=_CLOSE)
-    if not found or not found[0].keeps:
-        raise UnsupportedError(f"none of {', '.join(kinds)} serves {survey.question!r}")
+    found = screened(search, alone, error, within=_CLOSE)
+    if CHANNEL in kinds and found and may_save(search, found[0], error):
+        found = screened(search, kinds, error, within=_CLOSE)
+    if not found or not found[0].satisfies_guarantee:
+        raise UnsupportedError(f"none of {', '.join(kinds)} serves {search.problem.question!r}")
     return found[0]
 
 

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.analyst.planner.kinds import KINDS, Reports, Task
-from geoveil.analyst.planner.places import nodes_near
 from geoveil.analyst.planner.prediction import Prediction
-from geoveil.analyst.planner.prior import Prior
+from geoveil.analyst.planner.priors import Prior
+from geoveil.analyst.planner.problem import nodes_near
 from geoveil.analyst.planner.question import Question, SoftQuestion
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.privacy import GeoPrivacy
@@ -75,7 +75,7 @@ class Batch:
         for name in kinds:
             for parameters in KINDS[name].options:
                 try:
-                    if not KINDS[name].keeps:
+                    if not KINDS[name].satisfies_guarantee:
                         break
                     query = self._on_ray(name)
                     reports = KINDS[name].build(Task(query, privacy), parameters)
@@ -104,7 +104,7 @@ class Batch:
             Prediction(
                 bias,
                 noise,
-                misjudged=max(square - bias**2, 0.0),
+                bias_variance=max(square - bias**2, 0.0),
                 varied=max(mean_square - center**2, 0.0),
                 prior_size=self.prior_size,
             )

@@ -4,11 +4,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from geoveil.analyst.planner.alternative import Alternative
-from geoveil.analyst.planner.candidates import Survey
 from geoveil.analyst.planner.kinds import CHANNEL
 from geoveil.analyst.planner.prediction import Prediction
 from geoveil.analyst.planner.question import HardQuestion, Question
+from geoveil.analyst.planner.search import Alternative, Search
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.mechanisms.channel import LinearProgramMechanism
 from geoveil.gp.mechanisms.debiased import DebiasedLaplace
@@ -27,25 +26,27 @@ _WIDE = 12.0
 """Width of a band, in noise scales, from which on no channel is solved."""
 
 
-def bands_like(survey: Survey, query: Query) -> list[Query]:
+def bands_like(search: Search, query: Query) -> list[Query]:
     """Return a query, or for a hard question the bands about as wide that suit a channel."""
-    if not isinstance(survey.question, HardQuestion) or not isinstance(query, SoftIndicator):
+    if not isinstance(search.problem.question, HardQuestion) or not isinstance(
+        query, SoftIndicator
+    ):
         return [query]
-    bands = (survey.aimed(f * query.width, "smoothstep") for f in _WIDTHS)
+    bands = (search.aimed(f * query.width, "smoothstep") for f in _WIDTHS)
     return [band for band in bands if band is not None]
 
 
-def channels(survey: Survey, queries: Iterable[Query]) -> Iterator[Alternative]:
+def channels(search: Search, queries: Iterable[Query]) -> Iterator[Alternative]:
     """Yield optimal channels for queries; nothing for those that have none."""
     for candidate in queries:
         try:
-            prior = survey.distances.law(candidate)
-            reports = LinearProgramMechanism(candidate, survey.privacy, prior, quick=True)
+            prior = search.law(candidate)
+            reports = LinearProgramMechanism(candidate, search.problem.privacy, prior, quick=True)
         except (UnsupportedError, ParameterError):
             continue  # too many noise scales, or no table passes the check
         none: Mapping[str, float] = MappingProxyType({})
-        prediction = survey.predict(reports)
-        yield Alternative(CHANNEL, candidate, survey.privacy, none, reports, prediction)
+        prediction = search.problem.predict(reports)
+        yield Alternative(CHANNEL, candidate, search.problem.privacy, none, reports, prediction)
 
 
 def next_to_optimal(question: Question, found: Alternative) -> bool:
@@ -63,18 +64,18 @@ def next_to_optimal(question: Question, found: Alternative) -> bool:
     )
 
 
-def may_save(survey: Survey, found: Alternative, error: Callable[[Prediction], float]) -> bool:
+def may_save(search: Search, found: Alternative, error: Callable[[Prediction], float]) -> bool:
     """Return whether the lower bound leaves a twentieth of an error to win, by a quick programme.
 
     Args:
-        survey: that it was found for.
+        search: that it was found by.
         found: the best without channels.
         error: of a prediction.
     """
-    if next_to_optimal(survey.question, found) or not isinstance(found.query, Query):
+    if next_to_optimal(search.problem.question, found) or not isinstance(found.query, Query):
         return False
     try:
-        least = survey.distances.lower_bound(found.query, _NODES, quick=True).value
+        least = search.lower_bound(found.query, _NODES, quick=True).value
     except UnsupportedError:
         return True
     possible = replace(found.prediction, noise=min(least, found.prediction.noise))

@@ -50,7 +50,7 @@ class Reports(Protocol):
 
 
 @dataclass(frozen=True)
-class PointReports:
+class PointReports(Reports):
     """Perturbed points, read by an estimator: one report answers every later question.
 
     Args:
@@ -62,15 +62,12 @@ class PointReports:
     estimator: PointEstimator
 
     def mean(self, x: ArrayLike) -> Array:
-        """See `Reports.mean`."""
         return self.estimator.mean(x)
 
     def variance(self, x: ArrayLike) -> Array:
-        """See `Reports.variance`."""
         return self.estimator.variance(x)
 
     def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Array:
-        """See `Reports.simulate`."""
         return self.estimator.value(self.mechanism.simulate(x, rng))
 
 
@@ -91,7 +88,7 @@ class Kind:
     build: Callable[[Task, Parameters], Reports]
     """Raises UnsupportedError for what the kind does not serve."""
     options: tuple[Parameters, ...] = (MappingProxyType({}),)
-    keeps: bool = True
+    satisfies_guarantee: bool = True
     """Whether it keeps the ε-GP asked for; else it is a baseline with another promise, and never
     chosen."""
     answers_all: bool = False
@@ -142,7 +139,7 @@ def _local(mechanism: type[LocalLaplace | RandomizedResponse]) -> Kind:
             raise UnsupportedError("local privacy needs the diameter of the domain")
         return mechanism(task.query, task.privacy.local(task.diameter))
 
-    return Kind(build, keeps=False)
+    return Kind(build, satisfies_guarantee=False)
 
 
 POINTS = "PlanarLaplace"

@@ -4,14 +4,14 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from geoveil.analyst.planner.alternative import Alternative
-from geoveil.analyst.planner.candidates import Survey
 from geoveil.analyst.planner.channels import bands_like, channels, next_to_optimal
 from geoveil.analyst.planner.kinds import CHANNEL, KINDS, POINTS
 from geoveil.analyst.planner.lower_bound import LowerBound
 from geoveil.analyst.planner.prediction import Prediction
-from geoveil.analyst.planner.prior import Prior
+from geoveil.analyst.planner.priors import Prior
+from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.analyst.planner.question import Question, SoftQuestion, as_question
+from geoveil.analyst.planner.search import Alternative, Search
 from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.privacy import GeoPrivacy
@@ -26,13 +26,27 @@ _BLIND = 2.0
 class Plan:
     """A choice, and what else there was."""
 
-    question: Question
-    privacy: GeoPrivacy
+    search: Search
+    """What was found for the problem, of which other numbers of reports make use."""
     n: int
     """The number of reports for which the choice is best."""
     alternatives: tuple[Alternative, ...]
     """The best of each kind, those that may be chosen first, by expected error (see `ranked`)."""
-    survey: Survey
+
+    @property
+    def problem(self) -> PlanningProblem:
+        """The question, the guarantee and the prior, with the nodes that it is looked at."""
+        return self.search.problem
+
+    @property
+    def question(self) -> Question:
+        """What is wanted."""
+        return self.problem.question
+
+    @property
+    def privacy(self) -> GeoPrivacy:
+        """What each report is to promise."""
+        return self.problem.privacy
 
     @property
     def choice(self) -> Alternative:
@@ -45,7 +59,7 @@ class Plan:
         best, n = self.choice, self.n
         found = best.prediction
         error = found.expected_error(n)
-        others = [a for a in self.alternatives[1:] if a.keeps]
+        others = [a for a in self.alternatives[1:] if a.satisfies_guarantee]
         ratio = others[0].prediction.expected_error(n) / error if others and error else 1.0
         least = "the least expected error" if ratio >= 1 else "next to the least expected error"
         parts = [
@@ -75,14 +89,14 @@ class Plan:
             quick: see there.
 
         Raises:
-            UnsupportedError: if the query has no distance (a smoothed region).
+            UnsupportedError: if the query has no signed distance (a smoothed region).
         """
         query = self.choice.query
         if not isinstance(query, Query):
             raise UnsupportedError(
-                f"{query!r} has no distance, and hence no bound in one dimension"
+                f"{query!r} has no signed distance, and hence no bound in one dimension"
             )
-        return self.survey.distances.lower_bound(query, nodes, quick=quick)
+        return self.search.lower_bound(query, nodes, quick=quick)
 
 
 def plan(
@@ -134,27 +148,27 @@ def plan(
         diameter = validation.positive("diameter", diameter)
     for name in kinds:
         validation.choice("kinds", name, ALL_KINDS)
-    return planned(Survey(asked, privacy, prior, diameter), n, kinds)
+    return planned(Search(PlanningProblem.of(asked, privacy, prior, diameter)), n, kinds)
 
 
 _HOPELESS = 10.0
 """So many times the least squared error: another bandwidth would not save as much."""
 
 
-def planned(survey: Survey, n: int, kinds: Collection[str] = ALL_KINDS) -> Plan:
-    """Return the plan for a survey, which remembers what it found for other n.
+def planned(search: Search, n: int, kinds: Collection[str] = ALL_KINDS) -> Plan:
+    """Return the plan of a search, which remembers what it found for other n.
 
     Raises:
         UnsupportedError: if no kind considered serves the question.
     """
-    found = screened(survey, kinds, lambda p: p.expected_error(n))
-    if not any(a.keeps for a in found):
-        raise UnsupportedError(f"none of {', '.join(kinds)} serves {survey.question!r}")
-    return Plan(survey.question, survey.privacy, n, tuple(found), survey)
+    found = screened(search, kinds, lambda p: p.expected_error(n))
+    if not any(a.satisfies_guarantee for a in found):
+        raise UnsupportedError(f"none of {', '.join(kinds)} serves {search.problem.question!r}")
+    return Plan(search, n, tuple(found))
 
 
 def screened(
-    survey: Survey,
+    search: Search,
     kinds: Collection[str],
     error: Callable[[Prediction], float],
     within: float = math.inf,
@@ -162,7 +176,7 @@ def screened(
     """Return the best alternative of each kind, those that keep the guarantee first.
 
     Args:
-        survey: the question, the guarantee and the prior.
+        search: for the question, the guarantee and the prior.
         kinds: what to consider.
         error: what is to be least.
         within: leave out kinds that seem to have more than this many times the least error.
@@ -175,24 +189,30 @@ def screened(
                 best[a.kind] = a
 
     considered = [name for name in KINDS if name in kinds]
-    if isinstance(survey.question, SoftQuestion):
+    if isinstance(search.problem.question, SoftQuestion):
         for name in considered:
-            consider(survey.alternatives(name))
-        least = min((error(a.prediction) for a in best.values() if a.keeps), default=math.inf)
+            consider(search.asked_softly(name))
+        least = min(
+            (error(a.prediction) for a in best.values() if a.satisfies_guarantee), default=math.inf
+        )
         for name, a in list(best.items()):
             if error(a.prediction) <= within * least:
-                best[name] = survey.exact(a)
+                best[name] = search.exact(a)
             else:
                 del best[name]
     else:
-        consider(_banded(survey, considered, error, within))
+        consider(_banded(search, considered, error, within))
     if POINTS in kinds:
-        least = min((error(a.prediction) for a in best.values() if a.keeps), default=math.inf)
-        consider(survey.regions.best(error, hopeless=_HOPELESS * least))
+        least = min(
+            (error(a.prediction) for a in best.values() if a.satisfies_guarantee), default=math.inf
+        )
+        consider(search.regions(error, hopeless=_HOPELESS * least))
     if CHANNEL in kinds:
-        consider(_channels(survey, best.values(), error))
+        consider(_channels(search, best.values(), error))
     # Sorting is stable, so that of two equal kinds the first in the registry comes first.
-    return sorted(best.values(), key=lambda a: (not a.keeps, ranked(a, error(a.prediction))))
+    return sorted(
+        best.values(), key=lambda a: (not a.satisfies_guarantee, ranked(a, error(a.prediction)))
+    )
 
 
 def ranked(found: Alternative, error: float) -> float:
@@ -201,35 +221,34 @@ def ranked(found: Alternative, error: float) -> float:
 
 
 def _banded(
-    survey: Survey, kinds: Iterable[str], error: Callable[[Prediction], float], within: float
+    search: Search, kinds: Iterable[str], error: Callable[[Prediction], float], within: float
 ) -> Iterator[Alternative]:
     """Yield the best bands for a hard question, one for each kind."""
-    screening = survey.screening
-    sketches = [screening.best(name, lambda s: error(s.prediction)) for name in kinds]
-    found = [sketch for sketch in sketches if sketch is not None]
-    keep = [error(sketch.prediction) for sketch in found if KINDS[sketch.kind].keeps]
+    tried = [search.best_band(name, error) for name in kinds]
+    found = [candidate for candidate in tried if candidate is not None]
+    keep = [error(c.prediction) for c in found if KINDS[c.kind].satisfies_guarantee]
     least = min(keep, default=math.inf)
-    for sketch in found:
-        if within == math.inf or error(sketch.prediction) <= within * least:
-            made = survey.made(sketch)
+    for candidate in found:
+        if within == math.inf or error(candidate.prediction) <= within * least:
+            made = search.made(candidate)
             if made is not None:
                 yield made
 
 
 def _channels(
-    survey: Survey, found: Iterable[Alternative], error: Callable[[Prediction], float]
+    search: Search, found: Iterable[Alternative], error: Callable[[Prediction], float]
 ) -> Iterable[Alternative]:
     """Return optimal channels for bands about as wide as the best that was found."""
-    on_distance = [a for a in found if a.keeps and isinstance(a.query, Query)]
+    on_distance = [a for a in found if a.satisfies_guarantee and isinstance(a.query, Query)]
     query: Query | None
     if on_distance:
         best = min(on_distance, key=lambda a: error(a.prediction))
-        if next_to_optimal(survey.question, best):
+        if next_to_optimal(search.problem.question, best):
             return ()
         assert isinstance(best.query, Query)
         query = best.query
-    elif isinstance(survey.question, SoftQuestion):
-        query = survey.question.query
+    elif isinstance(search.problem.question, SoftQuestion):
+        query = search.problem.question.query
     else:  # nothing to go by
-        query = survey.aimed(_BLIND * survey.scale, "smoothstep")
-    return () if query is None else channels(survey, bands_like(survey, query))
+        query = search.aimed(_BLIND * search.problem.scale, "smoothstep")
+    return () if query is None else channels(search, bands_like(search, query))

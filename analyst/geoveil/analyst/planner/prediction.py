@@ -1,4 +1,4 @@
-"""What a mechanism will misjudge, and what its noise will add: exact moments, no simulation.
+"""What bias and noise a mechanism will have: exact moments, no simulation.
 
 **Convention.** The people who report are those whom the prior describes, and the truth is their own
 mean. So who takes part is no source of error: what is predicted for n reports is
@@ -7,8 +7,8 @@ mean. So who takes part is no source of error: what is predicted for n reports i
 
 m and v the mean and the variance of one report at x, expectations over the prior. Where people are
 drawn at random and the truth is that of those drawn, Var[m − truth]/n is to be added, which is kept
-as `misjudged`. Where each is asked only one question of several, who answers which is random, and
-that does count: see `partitioned`.
+as `bias_variance`. Where each is asked only one question of several, who answers which is random,
+and that does count: see `partitioned`.
 
 **The prior is a sample.** The bias of a band that was placed where the prior says it is unbiased is
 0 for that prior and no other. If the prior is worth N people, its estimate of the bias has the
@@ -42,7 +42,7 @@ class Prediction:
     """E[m − truth]: does not shrink with n."""
     noise: float
     """E[v]: variance of one report, averaged over people; infinite if it does not exist."""
-    misjudged: float
+    bias_variance: float
     """Var[m − truth] over people."""
     varied: float
     """Var[m] over people: matters where only some of them are asked."""
@@ -52,7 +52,7 @@ class Prediction:
     @property
     def bias_uncertainty(self) -> float:
         """Variance of the bias, as far as the prior can tell it: Var[m − truth]/N."""
-        return self.misjudged / self.prior_size
+        return self.bias_variance / self.prior_size
 
     def variance(self, n: float) -> float:
         """Return the variance of the mean of n reports, given who the people are."""
@@ -134,7 +134,7 @@ def predicted(
     return Prediction(
         bias=bias,
         noise=float(np.sum(weights * variance)),
-        misjudged=float(np.sum(weights * np.square(error - bias))),
+        bias_variance=float(np.sum(weights * np.square(error - bias))),
         varied=float(np.sum(weights * np.square(mean - center))),
         prior_size=prior_size,
     )

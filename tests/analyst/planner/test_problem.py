@@ -17,7 +17,7 @@ from geoveil.analyst.planner import (
     compare_allocations,
     plan,
 )
-from geoveil.analyst.planner.places import jumps, mesh, nodes_near
+from geoveil.analyst.planner.problem import jumps, mesh, nodes_near
 from geoveil.analyst.planner.question import SoftQuestion
 from geoveil.gp import (
     Disc,

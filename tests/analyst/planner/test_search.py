@@ -13,10 +13,10 @@ from geoveil.analyst.planner import (
     SamplePrior,
     plan,
 )
-from geoveil.analyst.planner.candidates import Survey
+from geoveil.analyst.planner.coarse import NARROWEST, WIDEST, width
 from geoveil.analyst.planner.kinds import Task
-from geoveil.analyst.planner.moments import width
-from geoveil.analyst.planner.screening import NARROWEST, WIDEST
+from geoveil.analyst.planner.problem import PlanningProblem
+from geoveil.analyst.planner.search import Search
 from geoveil.gp import GeoPrivacy, UnsupportedError
 from geoveil.gp.queries.indicator import PROFILES
 
@@ -38,18 +38,18 @@ SETTINGS = [
 
 def least(question, prior, n):
     """Return the least expected error of all bands that the planner might choose, exactly."""
-    survey = Survey(question, UNIT, prior)
+    search = Search(PlanningProblem.of(question, UNIT, prior))
     errors = []
     for step in PROFILES:
         for index in range(NARROWEST, WIDEST + 1):
-            query = survey.aimed(width(index), step)
+            query = search.aimed(width(index), step)
             for name in TRIED if query is not None else ():
                 for parameters in KINDS[name].options:
                     try:
                         reports = KINDS[name].build(Task(query, UNIT), parameters)
                     except UnsupportedError:
                         break
-                    errors.append(survey.predict(reports).expected_error(n))
+                    errors.append(search.problem.predict(reports).expected_error(n))
     return min(errors)
 
 
@@ -63,11 +63,12 @@ def test_the_choice_is_within_a_hundredth_of_the_best_of_all(question, prior, n)
 
 
 def test_another_rate_uses_what_stays_true():
-    """Plans for a survey under another guarantee are those that are made anew."""
+    """Plans for a problem under another guarantee are those that are made anew."""
     for question, prior in ((HardThreshold(10.0), HEAPED), (SQUARE, PLACES)):
-        first, other = Survey(question, UNIT, prior), GeoPrivacy(1.0, per=2.0)
-        first.screening.best("DebiasedLaplace", lambda s: s.prediction.expected_error(100))
-        again, anew = first.under(other), Survey(question, other, prior)
-        for survey in (again, anew):
-            assert survey.aimed(4.0, "smoothstep") == anew.aimed(4.0, "smoothstep")
-        assert np.array_equal(again.nodes[0], anew.nodes[0])
+        first, other = PlanningProblem.of(question, UNIT, prior), GeoPrivacy(1.0, per=2.0)
+        Search(first).best_band("DebiasedLaplace", lambda p: p.expected_error(100))
+        again, anew = first.under(other), PlanningProblem.of(question, other, prior)
+        aimed = Search(again).aimed(4.0, "smoothstep")
+        assert aimed is not None
+        assert aimed == Search(anew).aimed(4.0, "smoothstep")
+        assert np.array_equal(again.nodes.points, anew.nodes.points)

@@ -1,0 +1,172 @@
+"""Bands for a hard question, judged coarsely: by tables of moments that all questions share.
+
+What a mechanism makes of a soft step depends on the signed distance alone, and with distances in
+units of 1/ε not even on ε. So for a kind, its parameters, a profile and a width in noise scales the
+moments are computed once per process, at nodes between which they are interpolated: for all
+thresholds and regions, all rates and all priors. The prior is joined into a few thousand atoms of
+the signed distance, so that a band costs a sum over the atoms [MATH §8]. What is shown is computed
+at every point of the prior.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.analyst.planner.aiming import aimed, moved
+from geoveil.analyst.planner.kinds import KINDS, Task
+from geoveil.analyst.planner.prediction import Prediction
+from geoveil.analyst.planner.problem import PlanningProblem
+from geoveil.analyst.planner.question import HardQuestion
+from geoveil.gp.errors import UnsupportedError
+from geoveil.gp.privacy import GeoPrivacy
+from geoveil.gp.queries.indicator import PROFILES, SoftIndicator, Threshold
+from geoveil.gp.queries.profiles.base import Profile
+
+Array = NDArray[np.float64]
+Table = tuple[Array, Array]
+"""(mean − f, variance) at `nodes`."""
+
+NARROWEST, WIDEST = -6, 26
+"""Bands that are tried, as arguments of `width`: from 0.35 to 91 noise scales."""
+FINENESS = 4
+"""Widths per octave: `width` has whole numbers for arguments."""
+_STANDARD = GeoPrivacy(1.0, per=1.0)
+_TABLE_PER_NEAR = 16
+"""Nodes per shortest length at the boundary; moments are off by less than 1 %."""
+_BEND = 4.0
+"""Shortest lengths from the boundary beyond which the nodes' distances grow with theirs."""
+_FARTHEST = 1e5
+"""Noise scales; beyond, moments are taken to be constant."""
+_PER_NEAR = 40
+"""Atoms per shortest length at 0; farther off they lie less densely."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoarseCandidate:
+    """A band and what asks about it, with the error that the tables predict."""
+
+    kind: str
+    option: int
+    """Which of the kind's parameters."""
+    profile: str
+    index: int
+    """Its width: see `width`."""
+    prediction: Prediction
+
+
+@dataclass(frozen=True)
+class Band:
+    """A soft stand-in for a hard question, and what is known of people near it."""
+
+    profile: Profile
+    query: SoftIndicator | None
+    """In one dimension."""
+    points: Array
+    """Values in one dimension, else signed distances to the moved boundary."""
+    signed: Array
+    truth: Array
+    weights: Array
+
+
+def width(index: int) -> float:
+    """Return the width of a band in noise scales: 2^(index/4).
+
+    Example:
+        >>> width(0), width(8)
+        (1.0, 4.0)
+    """
+    return float(2.0 ** (index / FINENESS))
+
+
+@lru_cache(maxsize=256)
+def nodes(index: int) -> Array:
+    """Return signed distances in noise scales, for bands of a width, increasing."""
+    near = min(1.0, width(index))
+    last = int(np.arcsinh(_FARTHEST / (_BEND * near)) * _BEND * _TABLE_PER_NEAR) + 1
+    return _BEND * near * np.sinh(np.arange(-last, last + 1) / (_BEND * _TABLE_PER_NEAR))
+
+
+@lru_cache(maxsize=1 << 14)
+def table(name: str, option: int, profile: str, index: int, diameter: float | None) -> Table | None:
+    """Return the moments of reports about a soft step; None if the kind refuses it.
+
+    Args:
+        name: of a kind, a key of `KINDS`.
+        option: which of its parameters.
+        profile: "linear" or "smoothstep".
+        index: see `width`.
+        diameter: of the domain, in noise scales; None if it is not known.
+    """
+    kind, x = KINDS[name], nodes(index)
+    query = Threshold(0.0, width(index), profile)
+    try:
+        reports = kind.build(Task(query, _STANDARD, diameter), kind.options[option])
+        bias = reports.mean(x) - np.asarray(PROFILES[profile](query.width).value(x))
+        return bias, reports.variance(x)
+    except UnsupportedError:
+        return None
+
+
+def interpolated(u: Array, index: int, found: Table) -> tuple[Array, Array]:
+    """Return mean − f and variance at signed distances u, in noise scales.
+
+    A variance that is infinite somewhere is taken to be so everywhere.
+    """
+    x, (bias, variance) = nodes(index), found
+    if not np.isfinite(variance).all():
+        return np.zeros_like(u), np.full_like(u, np.inf)
+    return np.interp(u, x, bias), np.interp(u, x, variance)
+
+
+def joined(problem: PlanningProblem, wide: float | None) -> tuple[Array, Array, Array]:
+    """Return atoms: values in one dimension, else signed distances; their truth and weights.
+
+    Joined at their mean are those that lie within a fraction of the narrowest band of each other,
+    next to the same end of the question and on the same side.
+
+    Args:
+        problem: of a hard question.
+        wide: width of the band, for questions whose corners are rounded by it.
+    """
+    nodes = problem.nodes
+    points, weights, truth = nodes.points, nodes.weights, nodes.truth
+    if problem.question.dimension == 1:
+        # Without an end within reach of the prior, nobody is near it.
+        ends = nodes.jumps if len(nodes.jumps) else np.zeros(1)
+        end = np.abs(points[:, None] - ends).argmin(axis=1)
+        origin = ends[end]
+        distance = points - origin
+    else:
+        end, origin = np.zeros(len(points), np.intp), np.zeros(len(points))
+        distance = nodes.signed(wide or 1.0)
+    bend = _BEND * width(NARROWEST) * problem.scale
+    place = np.rint(np.arcsinh(distance / bend) * (_BEND * _PER_NEAR))
+    key = (place * 2 + truth) * (end.max() + 1) + end
+    _, first, index = np.unique(key, return_index=True, return_inverse=True)
+    mass = np.asarray(np.bincount(index, weights), np.float64)
+    with np.errstate(invalid="ignore"):
+        mean = np.bincount(index, weights * distance) / mass
+    used = mass > 0
+    return (mean + origin[first])[used], truth[first][used], mass[used]
+
+
+def placed(
+    problem: PlanningProblem, atoms: tuple[Array, Array, Array], profile: str, index: int
+) -> Band | None:
+    """Return a band placed where the soft share of the atoms is their hard one, if it has room."""
+    question, wide = problem.question, width(index) * problem.scale
+    assert isinstance(question, HardQuestion)
+    points, truth, weights = atoms
+    shape = PROFILES[profile](wide)
+    if question.dimension == 1:
+        query = aimed(question, wide, profile, points, weights, truth=truth)
+        if query is None:
+            return None
+        signed = np.asarray(query.signed_distance(points))
+        return Band(shape, query, points, signed, truth, weights)
+    inwards = moved(points, truth, weights, wide, profile)
+    if not question.fits(wide, profile, (inwards,)):
+        return None
+    return Band(shape, None, points, points - inwards, truth, weights)

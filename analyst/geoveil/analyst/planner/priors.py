@@ -1,0 +1,328 @@
+"""What is publicly known of people before they are asked: where their points are expected to lie.
+
+Every prior is a law of points x in R^k, and gives the expectation of a function as a weighted sum
+over nodes. Atoms are nodes themselves, so that heaps, such as incomes reported in round numbers,
+are kept; continuous parts are integrated by Gauss-Legendre quadrature between breaks.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from geoveil.gp import validation
+from geoveil.gp.errors import ParameterError
+from geoveil.gp.mechanisms.channel_prior import DistancePrior
+from geoveil.gp.queries.base import Query
+
+Array = NDArray[np.float64]
+
+_ROUNDING = 1e-9
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(4)
+_FARTHEST_Z = 8.5
+"""Standard deviations beyond which a normal law is cut off: 1e-17 of it is left out."""
+_STEP_Z = 0.25
+
+
+class Prior(ABC):
+    """A public law of points: never the people who are to report."""
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int:
+        """k, number of coordinates of a point."""
+
+    @property
+    @abstractmethod
+    def size(self) -> float:
+        """How many independent people it is worth; ∞ for a law that is taken as exact.
+
+        What a prior says of a share is itself uncertain, like the share of a sample of this size.
+        """
+
+    @property
+    def continuous(self) -> bool:
+        """Whether the nodes depend on `breaks`, as those of a density on the line do."""
+        return True
+
+    @abstractmethod
+    def nodes(self, breaks: Sequence[float] = ()) -> tuple[Array, Array]:
+        """Return points, (m,) or (m, k), and weights, (m,), with sum 1.
+
+        Args:
+            breaks: numbers between which a function to be integrated is smooth, in the unit of the
+                points; used by continuous priors in one dimension.
+        """
+
+    def expectation(
+        self, function: Callable[[Array], NDArray[Any]], breaks: Sequence[float] = ()
+    ) -> float:
+        """Return E[function(x)], exact for atoms and by quadrature for what is continuous.
+
+        Args:
+            function: vectorised over points.
+            breaks: see `nodes`.
+        """
+        points, weights = self.nodes(breaks)
+        # Not a matrix product: starting threads takes longer than adding.
+        return float(np.sum(weights * function(points)))
+
+    def of_signed_distance(self, query: Query, breaks: Sequence[float] = ()) -> DistancePrior:
+        """Return the law of the signed distance s(x) of a query."""
+        points, weights = self.nodes(breaks)
+        return DistancePrior.of_points(query, points, weights.tolist())
+
+
+@dataclass(frozen=True, eq=False)
+class SamplePrior(Prior):
+    """A weighted sample: an earlier survey, public points, synthetic people.
+
+    Repeated points become one atom of their joint weight.
+
+    Args:
+        values: numbers (n,), or points (n, k).
+        weights: (n,), ≥ 0 and not all 0: how many people a row stands for; equal by default.
+        size: see `Prior.size`. By default (Σw)²/Σw², as if each row were one person who was asked;
+            where weights count people who were all asked, it is their sum.
+
+    Raises:
+        ParameterError: if a number is not finite, a weight negative, or the shapes do not fit.
+
+    Example:
+        >>> survey = SamplePrior([20_000, 100_000, 100_000, 45_500])
+        >>> survey.expectation(lambda income: income >= 100_000)
+        0.5
+        >>> survey.size
+        4.0
+    """
+
+    values: Array
+    weights: Array
+    _size: float
+
+    def __init__(
+        self, values: ArrayLike, weights: ArrayLike | None = None, size: float | None = None
+    ) -> None:
+        points = validation.float_array(values)
+        if points is None or points.ndim not in (1, 2) or points.size == 0:
+            raise ParameterError("values", "something else", "numbers (n,) or (n, k), n >= 1")
+        if not (np.abs(points) <= validation.FARTHEST).all():
+            raise ParameterError("values", "some", f"finite, up to {validation.FARTHEST:g}")
+        given = np.ones(len(points)) if weights is None else weights
+        shares = _checked_counts("weights", given, (len(points),))
+        if points.ndim == 2 and points.shape[1] == 1:
+            points = points[:, 0]
+        distinct, index = np.unique(points, axis=0, return_inverse=True)
+        mass = np.bincount(index.ravel(), shares, minlength=len(distinct)) / shares.sum()
+        object.__setattr__(self, "values", distinct)
+        object.__setattr__(self, "weights", mass)
+        # The effective size of a weighted sample (Kish): that of an equally weighted one whose
+        # means vary as much.
+        effective = float(shares.sum() ** 2 / np.square(shares).sum()) if size is None else size
+        if validation.non_negative("size", effective) < 1 - _ROUNDING:
+            raise ParameterError("size", size, "a number >= 1 (infinity is permitted)")
+        object.__setattr__(self, "_size", effective)
+
+    @property
+    def dimension(self) -> int:
+        return 1 if self.values.ndim == 1 else int(self.values.shape[1])
+
+    @property
+    def size(self) -> float:
+        return self._size
+
+    @property
+    def continuous(self) -> bool:
+        """False: a sample has no density."""
+        return False
+
+    def nodes(self, breaks: Sequence[float] = ()) -> tuple[Array, Array]:
+        return self.values, self.weights
+
+    def __repr__(self) -> str:
+        return f"SamplePrior({len(self.values)} distinct points, size={self.size:.6g})"
+
+
+@dataclass(frozen=True, eq=False)
+class HistogramPrior(Prior):
+    """Numbers of people in brackets, spread evenly over each.
+
+    Args:
+        edges: increasing, (m + 1,), in the unit of the values; both ends finite.
+        counts: people in each bracket, (m,), ≥ 0 and not all 0.
+
+    Raises:
+        ParameterError: if a number is not finite, or the edges do not increase.
+
+    Example:
+        >>> brackets = HistogramPrior([0, 50_000, 100_000, 200_000], [30, 50, 20])
+        >>> round(brackets.expectation(lambda x: x > 75_000, breaks=[75_000]), 12)
+        0.45
+    """
+
+    edges: Array
+    counts: Array
+
+    def __init__(self, edges: ArrayLike, counts: ArrayLike) -> None:
+        ends = np.array(validation.numbers("edges", edges))
+        if len(ends) < 2 or not (np.diff(ends) > 0).all():
+            raise ParameterError("edges", edges, "at least two increasing numbers")
+        object.__setattr__(self, "edges", ends)
+        object.__setattr__(self, "counts", _checked_counts("counts", counts, (len(ends) - 1,)))
+
+    @property
+    def dimension(self) -> int:
+        return 1
+
+    @property
+    def size(self) -> float:
+        return float(self.counts.sum())
+
+    def nodes(self, breaks: Sequence[float] = ()) -> tuple[Array, Array]:
+        """Return nodes of a quadrature over each bracket, cut at the breaks."""
+        inner = [b for b in breaks if self.edges[0] < b < self.edges[-1]]
+        x, lengths = _gauss_cells(np.unique(np.concatenate([self.edges, inner])))
+        bracket = np.searchsorted(self.edges, x, side="right") - 1
+        density = self.counts / np.diff(self.edges) / self.size
+        return x.ravel(), (lengths * density[bracket]).ravel()
+
+    def __repr__(self) -> str:
+        return f"HistogramPrior({len(self.counts)} brackets, size={self.size:.6g})"
+
+
+@dataclass(frozen=True, slots=True)
+class LogNormalPrior(Prior):
+    """Positive values whose logarithm is normal.
+
+    Nobody's incomes are quite that. If the law were taken as exact, a very wide band would seem to
+    be free of bias; so by default it is trusted no more than a sample of 10,000 people.
+
+    Args:
+        mu: mean of the logarithm.
+        sigma: its standard deviation > 0.
+        people: how many people the law is worth, ≥ 1; see `Prior.size`. ∞ if it is exact.
+
+    Raises:
+        ParameterError: if a parameter is not finite or out of range.
+
+    Example:
+        >>> LogNormalPrior(11.5, 0.8).expectation(lambda x: x > 1e5, breaks=[1e5]).__round__(6)
+        0.493555
+    """
+
+    mu: float
+    sigma: float
+    people: float = 10_000.0
+
+    def __post_init__(self) -> None:
+        validation.between("mu", self.mu, -100, 100)
+        validation.between("sigma", self.sigma, 1e-6, 10)
+        if validation.non_negative("people", self.people) < 1:
+            raise ParameterError("people", self.people, "a number >= 1 (infinity is permitted)")
+
+    @property
+    def dimension(self) -> int:
+        return 1
+
+    @property
+    def size(self) -> float:
+        return self.people
+
+    def nodes(self, breaks: Sequence[float] = ()) -> tuple[Array, Array]:
+        """Return nodes of a quadrature over the logarithm, in standard deviations."""
+        steps = round(2 * _FARTHEST_Z / _STEP_Z)
+        edges = np.linspace(-_FARTHEST_Z, _FARTHEST_Z, steps + 1)
+        positive = np.array([b for b in breaks if b > 0])
+        inner = (np.log(positive) - self.mu) / self.sigma
+        inside = inner[np.abs(inner) < _FARTHEST_Z]
+        z, lengths = _gauss_cells(np.unique(np.concatenate([edges, inside])))
+        weights = lengths * np.exp(-z * z / 2) * NormalDist().pdf(0.0)
+        return np.exp(self.mu + self.sigma * z).ravel(), (weights / weights.sum()).ravel()
+
+
+@dataclass(frozen=True, eq=False)
+class RasterPrior(Prior):
+    """Numbers of people in the cells of a raster of the plane, spread evenly over each cell.
+
+    Each cell is integrated at 2 × 2 Gauss points, which is exact for functions that are cubic in
+    either coordinate; cells should be no larger than what a query or the noise resolves.
+
+    Args:
+        bounds: (x₀, y₀, x₁, y₁), in the unit of the points.
+        counts: people in each cell, (rows, columns), rows from y₀ up, columns from x₀ right.
+
+    Raises:
+        ParameterError: if the bounds are out of order, or the counts are no numbers ≥ 0.
+
+    Example:
+        >>> raster = RasterPrior((0.0, 0.0, 200.0, 100.0), [[3, 1]])
+        >>> raster.expectation(lambda p: p[:, 0] < 100.0)
+        0.75
+    """
+
+    bounds: tuple[float, float, float, float]
+    counts: Array
+
+    def __init__(self, bounds: Sequence[float], counts: ArrayLike) -> None:
+        ends = validation.numbers("bounds", bounds)
+        if len(ends) != 4 or not (ends[0] < ends[2] and ends[1] < ends[3]):
+            raise ParameterError("bounds", bounds, "(x0, y0, x1, y1), x0 < x1 and y0 < y1")
+        shape = np.shape(counts)
+        if len(shape) != 2:
+            raise ParameterError("counts", f"shape {shape}", "of shape (rows, columns)")
+        object.__setattr__(self, "bounds", ends)
+        object.__setattr__(self, "counts", _checked_counts("counts", counts, shape))
+
+    @property
+    def dimension(self) -> int:
+        return 2
+
+    @property
+    def size(self) -> float:
+        return float(self.counts.sum())
+
+    @property
+    def continuous(self) -> bool:
+        """False: the cells are given."""
+        return False
+
+    def nodes(self, breaks: Sequence[float] = ()) -> tuple[Array, Array]:
+        """Return four points per cell that has people."""
+        x0, y0, x1, y1 = self.bounds
+        rows, columns = self.counts.shape
+        width, height = (x1 - x0) / columns, (y1 - y0) / rows
+        row, column = np.nonzero(self.counts)
+        offsets = 0.5 + np.array([-1.0, 1.0]) / (2 * np.sqrt(3))
+        parts = [
+            np.stack([x0 + (column + a) * width, y0 + (row + b) * height], axis=1)
+            for a in offsets
+            for b in offsets
+        ]
+        share = self.counts[row, column] / (4 * self.size)
+        return np.concatenate(parts), np.tile(share, 4)
+
+    def __repr__(self) -> str:
+        return f"RasterPrior({self.bounds}, {self.counts.shape}, size={self.size:.6g})"
+
+
+def _checked_counts(name: str, counts: ArrayLike, shape: tuple[int, ...]) -> Array:
+    """Return numbers ≥ 0, not all 0, of the given shape."""
+    array = validation.float_array(counts)
+    if array is None or array.shape != shape:
+        raise ParameterError(name, counts, f"numbers of shape {shape}")
+    if not (np.isfinite(array).all() and (array >= 0).all() and array.sum() > 0):
+        raise ParameterError(name, "some", "finite numbers >= 0, not all 0")
+    return array
+
+
+def _gauss_cells(edges: Array) -> tuple[Array, Array]:
+    """Return nodes and weights of Gauss-Legendre quadrature on each cell, (cells, 4) each.
+
+    The weights of a cell add up to its length.
+    """
+    half = np.diff(edges)[:, None] / 2
+    return edges[:-1, None] + half * (1 + _NODES), half * _WEIGHTS

@@ -1,0 +1,191 @@
+"""The problem of planning: a question, a guarantee and a prior, looked at where it matters.
+
+Every stage of a plan is a function of it and changes nothing in it.
+
+A prior that is a density on the line is looked at most densely where the question varies. A
+question says how far a point is, at least, from there (`clearance`). So an interval shorter than
+that, about the point, is done with at once, and what is left is halved. No name of a field is
+looked at, and no place is missed, however narrow.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.analyst.planner.kinds import Reports
+from geoveil.analyst.planner.prediction import Prediction, predicted
+from geoveil.analyst.planner.priors import Prior
+from geoveil.analyst.planner.question import HardQuestion, Question
+from geoveil.gp.privacy import GeoPrivacy
+
+Array = NDArray[np.float64]
+
+_FINE, _FARTHER = 1 / 8, 1 / 16
+"""Length of the shortest cells of a mesh, in the shortest length over which reports vary, and of
+those farther away, in their distance from where the question varies."""
+_MOST = 20_000
+"""Cells of a mesh that are worth while."""
+_LEAST = 2.0**-80
+"""Length to which a jump is located, relative to the interval."""
+
+
+@dataclass(frozen=True, eq=False)
+class Nodes:
+    """Where a prior is looked at for a question, and what the question says there."""
+
+    question: Question
+    prior: Prior
+    points: Array
+    """(m,) or (m, k), in the unit of the values."""
+    weights: Array
+    """Shares of the people, with sum 1, (m,)."""
+
+    @cached_property
+    def truth(self) -> Array:
+        """What each point contributes to the truth, (m,)."""
+        return self.question.truth(self.points)
+
+    @cached_property
+    def jumps(self) -> Array:
+        """Where the truth of a hard question jumps within reach of the prior; for one dimension."""
+        assert isinstance(self.question, HardQuestion)
+        return jumps(self.question, self.prior)
+
+    def signed(self, width: float) -> Array:
+        """Return the signed distances of the points to the boundary of a hard region, (m,).
+
+        Args:
+            width: of the band; counts where corners are rounded by it only.
+
+        Raises:
+            ParameterError: if the region is too small for the band, and its width counts.
+        """
+        assert isinstance(self.question, HardQuestion)
+        if not self.question.rounded:
+            return self._signed
+        return self.question.signed(self.points, width)
+
+    @cached_property
+    def _signed(self) -> Array:
+        assert isinstance(self.question, HardQuestion)
+        return self.question.signed(self.points, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class PlanningProblem:
+    """A question under a guarantee, and the nodes of the prior: all that predictions need."""
+
+    nodes: Nodes
+    privacy: GeoPrivacy
+    """What each report is to promise, in the unit of the points."""
+    diameter: float | None = None
+    """Largest distance between two possible values, if that is known, in the unit of the points."""
+
+    @classmethod
+    def of(
+        cls,
+        question: Question,
+        privacy: GeoPrivacy,
+        prior: Prior,
+        diameter: float | None = None,
+    ) -> "PlanningProblem":
+        """Return the problem, with the prior looked at where the question varies."""
+        near = min(1 / privacy.rate, question.length_scale)
+        points, weights = nodes_near([question], prior, near)
+        return cls(Nodes(question, prior, points, weights), privacy, diameter)
+
+    @property
+    def question(self) -> Question:
+        """What is wanted."""
+        return self.nodes.question
+
+    @property
+    def prior(self) -> Prior:
+        """What is publicly known of the people."""
+        return self.nodes.prior
+
+    @property
+    def scale(self) -> float:
+        """1/ε, in the unit of the points."""
+        return 1 / self.privacy.rate
+
+    def under(self, privacy: GeoPrivacy) -> "PlanningProblem":
+        """Return the same question and prior under another guarantee."""
+        if self.prior.continuous:  # nodes may lie elsewhere
+            return PlanningProblem.of(self.question, privacy, self.prior, self.diameter)
+        return replace(self, privacy=privacy)
+
+    def predict(self, reports: Reports) -> Prediction:
+        """Return the error of reports, from their exact moments at every node."""
+        points = self.nodes.points
+        return self.prediction(reports.mean(points), reports.variance(points))
+
+    def prediction(self, mean: Array, variance: Array) -> Prediction:
+        """Return the error of reports with these moments at the nodes, (m,) each."""
+        return predicted(mean, variance, self.nodes.truth, self.nodes.weights, self.prior.size)
+
+
+def nodes_near(questions: Sequence[Question], prior: Prior, near: float) -> tuple[Array, Array]:
+    """Return points and weights of a prior, dense where one of the questions varies.
+
+    Args:
+        questions: of the prior's dimension.
+        prior: one that is no density on the line has the nodes that it has.
+        near: the shortest length over which reports vary.
+    """
+    if prior.dimension > 1 or not prior.continuous:
+        return prior.nodes()
+
+    def clearance(points: Array) -> Array:
+        return np.asarray(np.min([q.clearance(points) for q in questions], axis=0))
+
+    breaks = [mesh(clearance, _around(prior), near)]
+    breaks += [jumps(q, prior) for q in questions if isinstance(q, HardQuestion)]
+    return prior.nodes(np.unique(np.concatenate(breaks)).tolist())
+
+
+def mesh(clearance: Callable[[Array], Array], interval: tuple[float, float], near: float) -> Array:
+    """Return increasing edges of cells, short where something varies and longer farther away.
+
+    Args:
+        clearance: see `Question.clearance`; vectorised.
+        interval: ends of the first cell.
+        near: the shortest length over which reports vary.
+    """
+    edges, low, high = [np.array(interval)], *(np.array([end]) for end in interval)
+    while len(low) and sum(map(len, edges)) < _MOST:
+        middle, length = (low + high) / 2, high - low
+        away = clearance(middle) - length / 2  # of all points of the cell
+        cut = length > np.maximum(_FINE * near, _FARTHER * away)
+        edges.append(middle[cut])
+        low, high = np.append(low[cut], middle[cut]), np.append(middle[cut], high[cut])
+    return np.sort(np.concatenate(edges))
+
+
+def jumps(question: HardQuestion, prior: Prior) -> Array:
+    """Return where the truth of a hard question jumps within reach of a prior on the line."""
+    start, end = _around(prior)
+    edges = np.array([[start], [end]])
+    while edges.shape[1] < _MOST:
+        low, high = edges
+        middle, length = (low + high) / 2, high - low
+        # A boundary within the cell is no farther from the middle than half of it.
+        kept = question.clearance(middle) <= length
+        low, high, middle, length = low[kept], high[kept], middle[kept], length[kept]
+        if not ((low < middle) & (middle < high) & (length > _LEAST * (end - start))).any():
+            edges = np.array([low, high])
+            break
+        edges = np.array([np.append(low, middle), np.append(middle, high)])
+    low, high = edges
+    return np.unique(low[question.truth(low) != question.truth(high)])
+
+
+def _around(prior: Prior) -> tuple[float, float]:
+    """Return an interval that holds all of a prior on the line, with room on either side."""
+    points, _ = prior.nodes()
+    low, high = float(points.min()), float(points.max())
+    room = max(high - low, 1e-9 * max(abs(low), abs(high)), 1e-50)
+    return low - room, high + room

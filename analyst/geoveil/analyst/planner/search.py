@@ -1,0 +1,373 @@
+"""The search for ways to ask: coarsely for bands, then exactly, each result computed once.
+
+Stages are functions of a problem; what is tried for one number of people stays known for others, as
+these are a matter of bias² + noise/n.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.analyst.planner.aiming import aimed
+from geoveil.analyst.planner.coarse import (
+    NARROWEST,
+    WIDEST,
+    Band,
+    CoarseCandidate,
+    interpolated,
+    joined,
+    placed,
+    table,
+    width,
+)
+from geoveil.analyst.planner.kinds import (
+    KINDS,
+    POINTS,
+    Kind,
+    Parameters,
+    PointReports,
+    Reports,
+    Task,
+)
+from geoveil.analyst.planner.lower_bound import LowerBound, lower_bound
+from geoveil.analyst.planner.prediction import Prediction, predicted
+from geoveil.analyst.planner.problem import PlanningProblem
+from geoveil.analyst.planner.question import HardQuestion, SoftQuestion
+from geoveil.gp.deconvolution import SmoothedRegion
+from geoveil.gp.errors import ParameterError, UnsupportedError
+from geoveil.gp.mechanisms.channel_prior import DistancePrior, variation
+from geoveil.gp.mechanisms.planar import PlanarLaplace
+from geoveil.gp.privacy import GeoPrivacy
+from geoveil.gp.queries.base import Query
+from geoveil.gp.queries.indicator import PROFILES, SoftIndicator
+from geoveil.gp.queries.projected import Linear
+
+Array = NDArray[np.float64]
+
+_STRIDES = (4, 2, 1)
+"""The widths are first an octave apart; then their neighbours are tried, to a quarter of one."""
+_FEW = 1_000
+"""Nodes up to which none are joined."""
+_PER_NEAR, _BEND = 40, 4.0
+"""Distances that are joined: per shortest length at 0, and where their spacing begins to grow."""
+_REACH, _CELLS = 14.0, 16.0
+"""Noise scales from the band up to which a law of distances is kept; cells per shortest length."""
+_BOUND_REACH = 6.0
+"""Noise scales from the band up to which the prior counts for a bound; a channel counts what is
+beyond as being there."""
+_BANDWIDTHS = (0.5, 0.7, 1.0, 1.4, 2.0, 2.8)
+"""By which regions are smoothed that are read from perturbed points, in noise scales."""
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """One way to ask, with the error to expect."""
+
+    kind: str
+    """A name in `KINDS`, or "LinearProgramMechanism"."""
+    query: Query | SmoothedRegion
+    """What is asked, softly."""
+    privacy: GeoPrivacy
+    """What each report promises; for a kind that does not keep it, what was asked for."""
+    parameters: Parameters
+    reports: Reports
+    """The mechanism; for a value campaign with its estimator."""
+    prediction: Prediction
+    satisfies_guarantee: bool = True
+    """Whether it keeps ε-GP, so that it may be chosen."""
+    answers_all: bool = False
+    """Whether one report answers every question."""
+
+
+class Search:
+    """The ways to ask that were found for a problem.
+
+    Args:
+        problem: of a hard question, for bands and regions; or of a soft one.
+    """
+
+    def __init__(self, problem: PlanningProblem) -> None:
+        self.problem = problem
+        self.coarse = cache(self._coarse)
+        """(kind, option, profile, index) → what a kind makes of a band; None if it refuses."""
+        self.aimed = cache(self._aimed)
+        """(width, profile) → the band whose soft share of the prior is the hard one, if any."""
+        self.made = cache(self._made)
+        """Coarse candidate → the same, with its moments at every node; None without room."""
+        self.asked_softly = cache(self._asked_softly)
+        """Name of a kind → what it makes of a soft question; none if it refuses."""
+        self.signed = cache(self._signed)
+        """Query → its signed distance at every node: kinds, bounds and channels share bands."""
+        self._atoms = cache(lambda wide: joined(problem, wide))
+        self._band = cache(self._placed)
+        self._smoothed = cache(self._region)
+
+    @property
+    def hard(self) -> HardQuestion:
+        """The question, which has to be hard."""
+        assert isinstance(self.problem.question, HardQuestion)
+        return self.problem.question
+
+    # Bands, coarsely.
+
+    def best_band(self, kind: str, error: Callable[[Prediction], float]) -> CoarseCandidate | None:
+        """Return the best band for a kind, from coarse to fine; None if it refuses all.
+
+        Args:
+            kind: a key of `KINDS`.
+            error: what is to be least.
+        """
+        tried = [
+            self.coarse(kind, option, profile, index)
+            for profile in PROFILES
+            for option in range(len(KINDS[kind].options))
+            for index in range(NARROWEST, WIDEST + 1, _STRIDES[0])
+        ]
+        found = [candidate for candidate in tried if candidate is not None]
+        if not found:
+            return None
+        leading = [
+            min(of_profile, key=lambda c: error(c.prediction))
+            for profile in PROFILES
+            if (of_profile := [c for c in found if c.profile == profile])
+        ]
+        return min((self._refined(c, error) for c in leading), key=lambda c: error(c.prediction))
+
+    def _refined(
+        self, best: CoarseCandidate, error: Callable[[Prediction], float]
+    ) -> CoarseCandidate:
+        for stride in _STRIDES[1:]:
+            improved = True
+            while improved:
+                least = error(best.prediction)
+                near = [c for c in self._around(best, stride) if error(c.prediction) < least]
+                improved = bool(near)
+                best = min(near, key=lambda c: error(c.prediction), default=best)
+        return best
+
+    def _around(self, found: CoarseCandidate, stride: int) -> Iterator[CoarseCandidate]:
+        """Yield what is known of narrower and wider bands, and of the parameters beside."""
+        for option in (found.option - 1, found.option, found.option + 1):
+            for index in (found.index - stride, found.index, found.index + stride):
+                if 0 <= option < len(KINDS[found.kind].options) and NARROWEST <= index <= WIDEST:
+                    near = self.coarse(found.kind, option, found.profile, index)
+                    if near is not None:
+                        yield near
+
+    def _coarse(self, name: str, option: int, profile: str, index: int) -> CoarseCandidate | None:
+        problem, kind = self.problem, KINDS[name]
+        if kind.answers_all and self.hard.dimension > 1:
+            return None  # read from smoothed regions: see `regions`
+        if kind.answers_all and self.hard.boundaries > 1:
+            band = self._band(profile, index)
+            if band is None or band.query is None:
+                return None
+            task = Task(band.query, problem.privacy, problem.diameter)
+            try:
+                reports = kind.build(task, kind.options[option])
+                mean, variance = reports.mean(band.points), reports.variance(band.points)
+            except UnsupportedError:
+                return None
+        else:
+            beside = None if kind.satisfies_guarantee else problem.diameter
+            found = table(name, option, profile, index, beside and beside / problem.scale)
+            band = None if found is None else self._band(profile, index)
+            if band is None or found is None:
+                return None
+            bias, variance = interpolated(band.signed / problem.scale, index, found)
+            mean = bias + np.asarray(band.profile.value(band.signed))
+        prediction = predicted(mean, variance, band.truth, band.weights, problem.prior.size)
+        return CoarseCandidate(name, option, profile, index, prediction)
+
+    def _placed(self, profile: str, index: int) -> Band | None:
+        wide = width(index) * self.problem.scale
+        try:
+            atoms = self._atoms(wide if self.hard.rounded else None)
+            return placed(self.problem, atoms, profile, index)
+        except ParameterError:
+            return None  # no room for it
+
+    # Bands, exactly.
+
+    def _aimed(self, wide: float, profile: str) -> SoftIndicator | None:
+        nodes = self.problem.nodes
+        try:
+            signed = None if self.hard.dimension == 1 else nodes.signed(wide)
+        except ParameterError:
+            return None  # no room for the band
+        return aimed(self.hard, wide, profile, nodes.points, nodes.weights, signed, nodes.truth)
+
+    def _made(self, found: CoarseCandidate) -> Alternative | None:
+        problem, kind = self.problem, KINDS[found.kind]
+        query = self.aimed(width(found.index) * problem.scale, found.profile)
+        if query is None:
+            return None
+        parameters = kind.options[found.option]
+        reports = kind.build(Task(query, problem.privacy, problem.diameter), parameters)
+        if kind.answers_all or query.dimension == 1:
+            prediction = problem.predict(reports)
+        else:  # what a mechanism makes of a query depends on the signed distance alone
+            line = Linear(query.profile, direction=1.0)
+            on_line = kind.build(Task(line, problem.privacy, problem.diameter), parameters)
+            s = self.signed(query)
+            prediction = problem.prediction(on_line.mean(s), on_line.variance(s))
+        return self._alternative(found.kind, query, parameters, reports, prediction)
+
+    def _alternative(
+        self,
+        name: str,
+        query: Query,
+        parameters: Parameters,
+        reports: Reports,
+        prediction: Prediction,
+    ) -> Alternative:
+        kind, privacy = KINDS[name], self.problem.privacy
+        return Alternative(
+            name, query, privacy, parameters, reports, prediction,
+            kind.satisfies_guarantee, kind.answers_all,
+        )  # fmt: skip
+
+    # A soft question, as it is.
+
+    def _asked_softly(self, name: str) -> tuple[Alternative, ...]:
+        """Return what a kind makes of a soft question, for all its parameters.
+
+        Where the prior has many nodes they are about the signed distance only: see `exact`.
+        """
+        return tuple(self._of_query(name, KINDS[name]))
+
+    def _of_query(self, name: str, kind: Kind) -> Iterator[Alternative]:
+        problem, nodes = self.problem, self.problem.nodes
+        assert isinstance(problem.question, SoftQuestion)
+        query = problem.question.query
+        asked, points, truth, weights = query, nodes.points, nodes.truth, nodes.weights
+        if self._joins and not kind.answers_all:
+            asked, points, truth, weights = self._line()
+        task = Task(asked, problem.privacy, problem.diameter)
+        for parameters in kind.options:
+            try:
+                reports = kind.build(task, parameters)
+                mean, variance = reports.mean(points), reports.variance(points)
+            except UnsupportedError:
+                return
+            prediction = predicted(mean, variance, truth, weights, problem.prior.size)
+            yield self._alternative(name, query, parameters, reports, prediction)
+
+    def exact(self, found: Alternative) -> Alternative:
+        """Return an alternative with its mechanism, and its moments at every node of the prior."""
+        if found.kind not in KINDS or found.answers_all or not self._joins:
+            return found
+        assert isinstance(found.query, Query)
+        task = Task(found.query, self.problem.privacy, self.problem.diameter)
+        reports = KINDS[found.kind].build(task, found.parameters)
+        return replace(found, reports=reports, prediction=self.problem.predict(reports))
+
+    @property
+    def _joins(self) -> bool:
+        """Whether a query is first predicted on joined signed distances."""
+        return len(self.problem.nodes.weights) > _FEW
+
+    def _line(self) -> tuple[Query, Array, Array, Array]:
+        """Return a query whose signed distance is the point, with points, their truth and weights.
+
+        What a mechanism makes of a query depends on the signed distance alone; those that lie
+        within a fraction of the shortest length are joined at their mean.
+        """
+        assert isinstance(self.problem.question, SoftQuestion)
+        query = self.problem.question.query
+        s, weights = self.signed(query), self.problem.nodes.weights
+        near = min(self.problem.scale, query.profile.length_scale)
+        place = np.rint(np.arcsinh(s / (_BEND * near)) * (_BEND * _PER_NEAR))
+        _, index = np.unique(place, return_inverse=True)
+        mass = np.asarray(np.bincount(index, weights), np.float64)
+        used = mass > 0
+        points = np.bincount(index, weights * s)[used] / mass[used]
+        line = Linear(query.profile, direction=1.0)
+        return line, points, line.value(points), mass[used]
+
+    # Regions of the plane, read from perturbed points and smoothed by a Gaussian.
+
+    def regions(
+        self, error: Callable[[Prediction], float], hopeless: float
+    ) -> Iterator[Alternative]:
+        """Yield value campaigns for a hard region of the plane, smoothed by a Gaussian.
+
+        From a bandwidth of 0.7 noise scales on to either side, as long as the error falls. Where
+        the first one's exceeds `hopeless`, the others, which take a second each, are not tried.
+        """
+        question = self.problem.question
+        if not isinstance(question, HardQuestion) or question.dimension != 2:
+            return
+        middle = _BANDWIDTHS.index(0.7)
+        best = math.inf
+        for side in (range(middle, len(_BANDWIDTHS)), range(middle - 1, -1, -1)):
+            improved = 0
+            for i in side:
+                found = self._smoothed(_BANDWIDTHS[i])
+                if found is None:
+                    continue
+                yield found
+                if error(found.prediction) > hopeless:
+                    return
+                if error(found.prediction) >= best:
+                    break
+                best = error(found.prediction)
+                improved += 1
+            if improved > 1:
+                break
+
+    def _region(self, factor: float) -> Alternative | None:
+        problem, bandwidth = self.problem, factor * self.problem.scale
+        mechanism = PlanarLaplace(problem.privacy, 2)
+        try:
+            region = self.hard.soft(bandwidth, "smoothstep", (0.0,))
+            smooth = SmoothedRegion(region, bandwidth)
+            reports = PointReports(mechanism, mechanism.estimator(smooth, debias=True))
+            prediction = problem.predict(reports)
+        except (UnsupportedError, ParameterError):
+            return None  # no room for the band, no bounds, or too large a raster
+        parameters = MappingProxyType({"bandwidth": smooth.bandwidth})
+        return Alternative(
+            POINTS, smooth, problem.privacy, parameters, reports, prediction, answers_all=True
+        )
+
+    # Laws of signed distances, on which optimal channels and lower bounds depend alone.
+
+    def _signed(self, query: Query) -> Array:
+        return np.asarray(query.signed_distance(self.problem.nodes.points)).ravel()
+
+    def law(self, query: Query) -> DistancePrior:
+        """Return the law of a query's signed distance, with all that is far away at its ends."""
+        s, weights = self.signed(query), self.problem.nodes.weights
+        low, high = variation(query.profile)
+        if low == 0:
+            s = np.abs(s)
+        reach = _REACH * self.problem.scale
+        cell = min(self.problem.scale, high - low) / _CELLS
+        grid, index = np.unique(
+            np.round(np.clip(s, low - reach, high + reach) / cell), return_inverse=True
+        )
+        return DistancePrior((grid * cell).tolist(), np.bincount(index, weights).tolist())
+
+    def lower_bound(self, query: Query, nodes: int = 32, *, quick: bool = False) -> LowerBound:
+        """Return what no unbiased report about a query's signed distance can beat; see `Plan`.
+
+        Raises:
+            UnsupportedError: if nobody is near where the query varies, or the solver fails.
+        """
+        law = self.law(query)
+        low, high = variation(query.profile)
+        s, weights = np.array(law.distances), np.array(law.weights)
+        reach = _BOUND_REACH * self.problem.scale
+        near = (s >= low - reach) & (s <= high + reach)
+        share = float(weights[near].sum())
+        if not share > 0:
+            raise UnsupportedError(f"the prior has nobody near where {query!r} varies")
+        prior = DistancePrior(s[near].tolist(), weights[near].tolist())
+        found = lower_bound(query, self.problem.privacy, prior, nodes=nodes, quick=quick)
+        return replace(found, value=share * found.value, attained=share * found.attained)
