@@ -1,4 +1,4 @@
-"""Fixtures of the tests of geoveil.gp: the oracles, and bits that a test chooses."""
+"""The oracles, bits that a test chooses, and how random examples are chosen."""
 
 import importlib.util
 import sys
@@ -6,8 +6,14 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from hypothesis import settings
 
 from geoveil.gp import RandomSource
+
+# The same examples in every run, so that a failure can be repeated; and no example fails for having
+# waited for a busy machine.
+settings.register_profile("repeatable", deadline=None, derandomize=True, database=None)
+settings.load_profile("repeatable")
 
 
 def _load_oracles() -> ModuleType:

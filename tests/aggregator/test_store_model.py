@@ -41,7 +41,7 @@ REPORTS = st.lists(
 )
 BATCHES = st.lists(st.tuples(CAMPAIGNS, REPORTS, st.booleans()), min_size=1, max_size=4)
 
-SETTINGS = settings(stateful_step_count=25, deadline=None)
+SETTINGS = settings(stateful_step_count=25)
 
 
 class StoreModel(RuleBasedStateMachine):

@@ -17,7 +17,7 @@ from geoveil.client.journal import Bounds, Journal
 from geoveil.client.ledger import Book, Spending, budgets, check, total
 from geoveil.gp import GeoPrivacy
 
-steady = settings(deadline=None, derandomize=True, database=None, max_examples=300)
+steady = settings(max_examples=300)
 T0 = datetime(2026, 5, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 

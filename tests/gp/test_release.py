@@ -138,7 +138,7 @@ def cases(draw: st.DrawFn) -> tuple[Mechanism, Any, int]:
 
 
 @pytest.mark.deep
-@settings(max_examples=800, deadline=None, derandomize=True, database=None)
+@settings(max_examples=800)
 @given(
     case=cases(),
     lead=st.sampled_from([0, 0, 1, 2, 4, 6, 9, 14, 25, 60, 140]),
@@ -162,7 +162,7 @@ def test_release_is_the_rounded_ideal_output(
     assert INT64[0] <= low <= released <= high <= INT64[1]
 
 
-@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@settings(max_examples=150)
 @given(case=cases())
 def test_seeded_source_is_a_stream_of_bits(oracles: Any, fixed_bits: Any, case: Any) -> None:
     """A release from a seed is the release from that stream's bits, however they are cut."""

@@ -105,7 +105,7 @@ def cases(draw: st.DrawFn) -> tuple[PlanarLaplace, Any, list[int]]:
 
 
 @pytest.mark.deep
-@settings(max_examples=500, deadline=None, derandomize=True, database=None)
+@settings(max_examples=500)
 @given(case=cases())
 def test_release_is_the_rounded_ideal_point(oracles: Any, fixed_bits: Any, case: Any) -> None:
     mechanism, x, numbers = case
