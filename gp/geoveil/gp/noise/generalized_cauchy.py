@@ -15,6 +15,10 @@ from geoveil.gp.noise.algebraic import AlgebraicNoise
 from geoveil.gp.noise.base import FAR_TAIL, Array
 
 
+_LEVEL = 1e-20
+"""Where u^γ is less, float64 can't tell the density from h(0)."""
+
+
 @dataclass(frozen=True, slots=True)
 class GeneralizedCauchy(AlgebraicNoise):
     """The noise of smooth sensitivity as first published.
@@ -57,10 +61,11 @@ class GeneralizedCauchy(AlgebraicNoise):
         u = np.asarray(u, dtype=np.float64)
         k = 1 / self.gamma
         near, far = self._shares(u)
-        inner = 0.5 - special.betainc(k, 1 - k, near) / 2
+        # Where h is level u^γ may underflow.
+        center = np.where(near < _LEVEL, u / self._mass, special.betainc(k, 1 - k, near) / 2)
         outer = special.betainc(1 - k, k, np.maximum(far, 1e-30)) / 2
         # Beyond, the first order is exact to double precision, and SciPy underflows.
-        return np.where(u < 1, inner, np.where(far < 1e-30, self._far_survival(u), outer))
+        return np.where(u < 1, 0.5 - center, np.where(far < 1e-30, self._far_survival(u), outer))
 
     @property
     def _mass(self) -> float:
@@ -85,7 +90,8 @@ class GeneralizedCauchy(AlgebraicNoise):
         far = special.betaincinv(1 - k, k, np.clip(2 * np.minimum(p, 1 - p), FAR_TAIL, 1))
         with np.errstate(divide="ignore"):  # each end is computed where the other one is taken
             ratio = np.where(near < 0.5, near / (1 - near), (1 - far) / far)
-        return self._with_far_tail(p, np.asarray(ratio**k))
+        middle = np.where(near < _LEVEL, np.abs(p - 0.5) * self._mass, ratio**k)
+        return self._with_far_tail(p, middle)
 
     @property
     def variance(self) -> float:
@@ -123,6 +129,8 @@ class GeneralizedCauchy(AlgebraicNoise):
 
     def ball_tail(self, u: arb) -> arb:
         """See `InvertedNoise.ball_tail`: as `survival`."""
+        if u < 1:  # 1/(1 + u^γ) is next to 1, and would lose what u^γ has
+            return BALL.constant(0.5) - self.ball_center(u)
         k = 1 / BALL.constant(self.gamma)
         far = 1 / (1 + u ** BALL.constant(self.gamma))
         return far.beta_lower(1 - k, k, True) / 2

@@ -12,7 +12,6 @@ from typing import TypeAlias
 from flint import arb
 
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
-from geoveil.gp.errors import GeoVeilError
 from geoveil.gp.exact.ball import working_precision
 from geoveil.gp.noise.base import Noise
 
@@ -60,21 +59,21 @@ class InvertedNoise(Noise):
             far = abs(level).upper() / self.ball_density(arb(1)) + arb(2) ** -64
             return arb(0).union(far if far < 1 else arb("nan"))
         u = self._approximate(level, increasing)
-        radius = u * arb(2) ** -48
-        for _ in range(_MOST_STEPS):
+        radius, enclosed = u * arb(2) ** -48, None
+        while radius < u / 2:
             around = u + arb(0, 1) * radius
             density = self.ball_density(around)
             found = u - (increasing(u) - level) / density
-            if not around.contains(found):
+            if around.contains(found):
+                # As narrow as the level itself allows, or as this precision does.
+                if found.rad() < 8 * level.rad() / density or found.rad() * 4 > radius:
+                    return found
+                enclosed, u, radius = found, found.mid(), found.rad() * 2
+            elif enclosed is not None:
+                return enclosed  # this precision tells nothing more
+            else:
                 radius *= 16
-                if not radius < u / 2:
-                    return arb("nan")
-                continue
-            # As narrow as the level itself allows, or as this precision does.
-            if found.rad() < 8 * level.rad() / density or found.rad() * 4 > radius:
-                return found
-            u, radius = found.mid(), found.rad() * 2
-        raise GeoVeilError("a quantile could not be enclosed")
+        return arb("nan")
 
     def _approximate(self, level: arb, increasing: _Increasing) -> arb:
         """Return the root to about 60 bits, exactly representable."""
