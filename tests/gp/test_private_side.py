@@ -19,8 +19,10 @@ from geoveil.gp import (
     Smoothstep,
     Threshold,
 )
+from geoveil.gp.exact.ball import BALL, working_precision
 from geoveil.gp.mechanisms.additive import ROUND_UP
 from geoveil.gp.mechanisms.approximate import TAIL_COSTS
+from geoveil.gp.smooth.certified import ExponentialBound, LinearBound
 
 DIGITS = 60
 RNG = np.random.default_rng(11)
@@ -87,3 +89,31 @@ def test_the_cost_of_a_tail_is_never_too_small() -> None:
                 assert number(paper) >= max(log, 1)
                 assert number(exact) >= max(log - gain, 1)
                 assert number(exact) <= max(log - gain, 1) * (1 + mp.mpf(10) ** -20)
+
+
+def test_a_certified_bound_does_not_rest_on_the_logarithm_of_float64(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    steepest = RNG.uniform(0, 2, 200) ** 9
+    log = np.log
+    monkeypatch.setattr(np, "log", lambda x: log(x) - 1e-9)
+    bound = ExponentialBound(np.linspace(-1, 1, 201), steepest, 0.3)
+    with mp.workdps(DIGITS):
+        for level, slope in zip(bound._cells[1:-1], steepest, strict=True):
+            assert mp.exp(mp.mpf(float(level))) >= mp.mpf(float(slope))
+    assert np.allclose(np.exp(bound._cells[1:-1]), steepest, rtol=1e-14)
+    assert ExponentialBound(np.array([0.0, 1.0]), np.array([0.0]), 0.3)(0.5) == 0
+
+
+def test_a_certified_bound_is_the_largest_of_its_terms_however_far_out() -> None:
+    """A double near a million is up to 6e-11 away, over which terms change by 6e-4 here."""
+    at, beta = Fraction(10**6) + Fraction(3, 10**11), 1e7
+    edge = math.nextafter(1e6, 2e6)
+    steepest = (1.0, 1.0011)
+    bound = LinearBound(np.array([0.0, edge, 2e6]), np.array(steepest), beta)
+    away = Fraction(edge) - at
+    largest = max(Fraction(1), Fraction(steepest[1]) / (1 + Fraction(beta) * away))
+    assert largest > 1.0002
+    with working_precision(200):
+        found = bound(BALL.constant(at), BALL)
+        assert found.overlaps(BALL.constant(largest))

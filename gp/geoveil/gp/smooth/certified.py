@@ -11,14 +11,17 @@ from types import MappingProxyType
 from typing import ClassVar
 
 import numpy as np
+from flint import arb
 from numpy.typing import NDArray
 
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
+from geoveil.gp.exact.ball import working_precision
 from geoveil.gp.smooth.growth import EXPONENTIAL, LINEAR
 
 Array = NDArray[np.float64]
 
 _BLOCK = 256
+_LOG_BITS = 64
 
 
 class CertifiedBound(ABC):
@@ -62,18 +65,15 @@ class ExponentialBound(CertifiedBound):
     negligible = 1e-20
 
     def _prepare(self) -> None:
-        with np.errstate(divide="ignore"):
-            self._inside = np.nextafter(np.log(self.steepest), math.inf)
-        inside = np.concatenate([[-math.inf], self._inside, [-math.inf]])
+        # The cells −1 and n lie beyond the ends, where φ is constant.
+        inside = np.concatenate([[-math.inf], _logs_up(self.steepest), [-math.inf]])
         node = np.maximum(inside[:-1], inside[1:])
         fall = np.nextafter(self.beta * np.diff(self.edges) * (1 - 1e-15), 0)
         for i in range(1, len(node)):
             node[i] = max(node[i], _less(node[i - 1], fall[i - 1]))
         for i in range(len(node) - 2, -1, -1):
             node[i] = max(node[i], _less(node[i + 1], fall[i]))
-        self._node = node
-        # The cells −1 and n lie beyond the ends, where φ is constant.
-        self._cells = np.concatenate([[-math.inf], self._inside, [-math.inf]])
+        self._node, self._cells = node, inside
 
     def __call__(self, u: Real, ops: Arithmetic = FLOAT) -> Real:
         """See `CertifiedBound.__call__`."""
@@ -115,6 +115,14 @@ class ExponentialBound(CertifiedBound):
         return best if inside == -math.inf else ops.maximum(best, ops.constant(inside))
 
 
+def _logs_up(numbers: Array) -> Array:
+    """Return doubles that are at least the logarithms of numbers ≥ 0."""
+    with working_precision(_LOG_BITS):
+        logs = [arb(number).log().upper() if number else None for number in numbers.tolist()]
+    # Conversion rounds to the nearest double.
+    return np.array([-math.inf if x is None else math.nextafter(float(x), math.inf) for x in logs])
+
+
 def _less(value: float, fall: float) -> float:
     """Return value − fall, rounded up but not above value."""
     return min(math.nextafter(value - fall, math.inf), value)
@@ -152,7 +160,8 @@ class LinearBound(CertifiedBound):
     def _ball(self, u: Real, ops: Arithmetic) -> Real:
         """Return the largest term itself, of which the interpolation is an upper bound."""
         low, high = self.edges[:-1], self.edges[1:]
-        at, spread = float(u.mid()), float(u.rad())
+        at = float(u.mid())
+        spread = float(u.rad()) + math.ulp(at)
         distance = np.maximum(np.maximum(low - at, at - high), 0)
         terms = self.steepest / (1 + self.beta * distance)
         # All terms that may be the largest somewhere on the ball, rounding included.
