@@ -40,8 +40,9 @@ from geoveil.gp import (
 )
 from geoveil.gp.arithmetic import FLOAT
 from geoveil.gp.exact.ball import BALL, working_precision
+from geoveil.gp.smooth import cells
 from geoveil.gp.smooth.jet import FLOAT_JETS, BallJets, Jet, enclosure, jet
-from geoveil.gp.smooth.program import recorded
+from geoveil.gp.smooth.program import Program, recorded
 
 Array = np.ndarray
 
@@ -326,6 +327,28 @@ def test_jets(name: str) -> None:
                 assert (ball + arb(0, 1e-15)).contains(arb(mp.nstr(theirs, 30)))
             if radius <= 1e-9:
                 assert float(balls.value.rad()) <= 1e-7
+
+
+def test_a_formula_too_intricate_is_refused_after_limited_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Operations are counted, however many of them an enclosure takes."""
+    spent = [0]
+
+    def counted(program: Program, u: Any) -> tuple[Jet, int]:
+        j, ways = enclosure(program, u)
+        spent[0] += ways * len(program.steps)
+        return j, ways
+
+    def long(u: Any, o: Any) -> Any:
+        waves = sum(o.exp(-u * u * k) for k in range(1, 100))
+        return o.maximum(o.clip(u, -1, 1), o.clip(u, -2, 2)) + waves / 2**20
+
+    monkeypatch.setattr(cells, "_MOST", 50_000)
+    monkeypatch.setattr(cells, "enclosure", counted)
+    with pytest.raises(ParameterError, match="too intricate"):
+        FormulaProfile(long, scale=1.0)
+    assert 45_000 < spent[0] < 55_000
 
 
 REFUSED: dict[str, tuple[Any, str]] = {

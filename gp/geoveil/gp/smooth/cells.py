@@ -17,7 +17,7 @@ from geoveil.gp.arithmetic import Real
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.exact.ball import working_precision
 from geoveil.gp.smooth.jet import FORMULA, Jet, enclosure
-from geoveil.gp.smooth.program import Formula
+from geoveil.gp.smooth.program import Formula, recorded
 
 Array = NDArray[np.float64]
 
@@ -31,8 +31,10 @@ _FINEST = 2.0**-9
 the steepest slope around them."""
 _LOOSE = 1.02
 """How tight, if they are no candidate for the steepest of all."""
-_MOST = 60_000
-"""Enclosures that are worth while."""
+_MOST = 1_000_000
+"""Operations that are worth while: a few seconds."""
+_OVERHEAD = 4
+"""Of an enclosure, in operations."""
 _KNOT = 1e-10
 """Width to which the meeting point of two pieces is located."""
 CORNER = 1e-6
@@ -89,7 +91,8 @@ class _Search:
     """One enclosure in the making."""
 
     def __init__(self, formula: Formula) -> None:
-        self._formula = formula
+        self._program = recorded(formula)
+        self._cost = self._program.cost + _OVERHEAD
         self._left = _MOST
         self._steepest = 0.0  # the largest slope that is known to be attained
 
@@ -120,10 +123,11 @@ class _Search:
 
     def _on(self, low: float, high: float) -> tuple[Jet, bool]:
         """Return the jet on a cell, and whether several pieces meet in it."""
-        self._left -= 1
+        j, ways = enclosure(self._program, arb(low).union(arb(high)) if low < high else arb(low))
+        self._left -= ways * self._cost
         if self._left < 0:
             raise ParameterError("formula", f"too intricate near {low:g}", FORMULA)
-        return enclosure(self._formula, arb(low).union(arb(high)) if low < high else arb(low))
+        return j, ways > 1
 
     def _attained(self, points: list[float]) -> float:
         """Return a slope that φ attains at one of the points; what is less may stay uncertain."""

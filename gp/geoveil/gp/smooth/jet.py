@@ -253,8 +253,10 @@ class BallJets(JetArithmetic):
         return self.taken[-1]
 
 
-def enclosure(formula: Formula, u: arb) -> tuple[Jet, bool]:
-    """Return balls around all that a formula does on a ball, and whether several pieces meet there.
+def enclosure(formula: Formula, u: arb) -> tuple[Jet, int]:
+    """Return balls around all that a formula does on a ball, and how many ways it can go there.
+
+    There is one way through the pieces of a formula unless several of them meet in the ball.
 
     The pieces are gone through one by one: put together earlier, they would forget which value
     belongs to which slope.
@@ -262,17 +264,15 @@ def enclosure(formula: Formula, u: arb) -> tuple[Jet, bool]:
     program = recorded(formula)
     pending: list[list[bool]] = [[]]
     result: Jet | None = None
-    met = False
-    for _ in range(_MOST_PATHS):
+    for ways in range(1, _MOST_PATHS + 1):
         decisions = pending.pop()
         ops = BallJets(decisions)
         j = jet(program(Jet(u, BALL.constant(1), BALL.constant(0)), ops))
         j = Jet(_ball(j.value), _ball(j.slope), _ball(j.curvature))
         result = j if result is None else _union(result, j)
-        met = met or bool(ops.taken)
         pending += [[*ops.taken[:k], True] for k in range(len(decisions), len(ops.taken))]
         if not pending:
-            return result, met
+            return result, ways
     raise ParameterError("formula", f"more than {_MOST_PATHS} pieces near one place", FORMULA)
 
 

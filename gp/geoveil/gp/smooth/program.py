@@ -221,6 +221,13 @@ class Program:
                 numbers.append(getattr(ops, name)(*arguments, *details))
         return numbers[-1]
 
+    @property
+    def cost(self) -> int:
+        """The most operations that one evaluation takes."""
+        return sum(
+            1 + (details[0].cost if name == "piecewise" else 0) for name, _, details in self.steps
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
@@ -238,6 +245,11 @@ class Pieces:
             return ops.piecewise(x, edges, [partial(b, ops=ops) for b in self.branches])
         raised = zip(self.branches, _raises(self, ctx.prec), strict=True)
         return ops.piecewise(x, edges, [partial(_raised, b, by, ops) for b, by in raised])
+
+    @property
+    def cost(self) -> int:
+        """The operations of the longest piece."""
+        return max(branch.cost for branch in self.branches)
 
     def edges_in(self, ops: Arithmetic) -> list[Real]:
         """Return the edges as numbers."""
