@@ -419,6 +419,16 @@ def test_a_point_that_no_double_holds_is_refused(x: Any) -> None:
     assert isinstance(mechanism.release(2**53 + 2, SeededSource(1)), int)
 
 
+def test_a_decimal_point_is_refused_with_what_to_write() -> None:
+    """Rounded, two of them could lie farther apart than the guarantee knows of."""
+    mechanism = LipschitzMechanism(Threshold(0.0, 2.0), UNIT)
+    rounded: Any = Decimal("0.1")
+    exact: Any = Decimal("0.25")
+    with pytest.raises(PrivateValueError, match=r"float\(\) rounds to one"):
+        mechanism.release(rounded)
+    assert isinstance(mechanism.release(exact, SeededSource(1)), int)
+
+
 @pytest.mark.parametrize("number", [Fraction(1, 3), Fraction(2, 3), Decimal("0.1")])
 def test_a_guarantee_is_rounded_to_the_private_side(number: Any) -> None:
     privacy = GeoPrivacy(number, per=number)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from geoveil.campaign.text import plain
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.gp.errors import ParameterError, PrivateValueError
-from geoveil.gp.validation import exact_array
+from geoveil.gp.validation import HELD, exact_array
 
 Value = float | int | Sequence[float] | NDArray[np.float64]
 """A number, a list of numbers, or (longitude, latitude) in degrees."""
@@ -62,6 +62,8 @@ class Attribute:
 def _numbers(value: Value, count: int, expected: str) -> NDArray[np.float64]:
     """Return `count` finite numbers that doubles hold: shape () for one, else (count,)."""
     array = None if isinstance(value, (bool, str, bytes)) else exact_array(value)
-    if array is None or array.size != count or array.ndim > 1 or not np.isfinite(array).all():
+    if array is None:
+        raise PrivateValueError(f"{expected}, {HELD}")
+    if array.size != count or array.ndim > 1 or not np.isfinite(array).all():
         raise PrivateValueError(expected)
     return array.reshape(()) if count == 1 else array

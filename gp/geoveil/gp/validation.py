@@ -22,7 +22,7 @@ def real(name: str, value: object, expected: str = "a finite number") -> float:
     """
     number = _nearest(name, value, expected)
     if isinstance(value, Integral) and int(value) != number:
-        raise ParameterError(name, value, f"{expected} that a double holds exactly")
+        raise ParameterError(name, value, f"{expected} {HELD}")
     return number
 
 
@@ -38,6 +38,8 @@ def _nearest(name: str, value: object, expected: str) -> float:
     return number
 
 
+HELD = "that a double holds exactly (float() rounds to one)"
+"""Says which numbers are taken as they are, and what makes one of any other."""
 LEAST, MOST = 1e-50, 1e50
 """Range of positive parameters."""
 FARTHEST = 1e90
@@ -189,7 +191,7 @@ def points(x: ArrayLike, dimension: int) -> NDArray[np.float64]:
         PrivateValueError: if a coordinate is not finite, is a number that no double holds, such as
             2^53 + 1, or the shape does not fit.
     """
-    expected = f"numbers from -{FARTHEST:g} to {FARTHEST:g} that a double holds exactly"
+    expected = f"numbers from -{FARTHEST:g} to {FARTHEST:g} {HELD}"
     if dimension > 1:
         expected = f"coordinates of shape (n, {dimension}) or ({dimension},), {expected}"
     array = exact_array(x)

@@ -81,8 +81,8 @@ class SmoothUtilities(Utilities):
         super().__init__(values)
         self.beta = at_least(beta, validation.positive("beta", beta))
         expected = (
-            f"a smooth sensitivity in [{1 / validation.FARTHEST:g}, {validation.FARTHEST:g}] that a"
-            " double holds exactly"
+            f"a smooth sensitivity in [{1 / validation.FARTHEST:g}, {validation.FARTHEST:g}]"
+            f" {validation.HELD}"
         )
         bound = validation.exact_array(smooth_sensitivity)
         if (
@@ -194,10 +194,7 @@ def _is_integer(value: object) -> bool:
 
 def private_array(values: ArrayLike) -> Array:
     """Return private numbers as a read-only float64 array of their own, or refuse them unseen."""
-    expected = (
-        f"numbers from -{validation.FARTHEST:g} to {validation.FARTHEST:g} that a double holds"
-        " exactly"
-    )
+    expected = f"numbers from -{validation.FARTHEST:g} to {validation.FARTHEST:g} {validation.HELD}"
     array = validation.exact_array(values)
     if array is None:
         raise PrivateValueError(expected)
