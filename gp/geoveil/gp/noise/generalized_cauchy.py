@@ -14,7 +14,6 @@ from geoveil.gp.exact.ball import BALL
 from geoveil.gp.noise.algebraic import AlgebraicNoise
 from geoveil.gp.noise.base import FAR_TAIL, Array
 
-
 _LEVEL = 1e-20
 """Where u^γ is less, float64 can't tell the density from h(0)."""
 
