@@ -213,6 +213,8 @@ def made() -> list[Any]:
         campaigns.LipschitzLaplaceSpec(),
         campaigns.PlanarLaplaceSpec(2),
         campaigns.SmoothSpec(0.3),
+        campaigns.Example(STEP, PRIVACY, (0.1,)),
+        campaigns.Work(60, 0),
         QUESTION,
         campaigns.PointQuestion("here", BELL),
         KEY,
@@ -254,6 +256,7 @@ EXCUSED = {
     **dict.fromkeys(("Settings",), "its paths and passwords come from files"),
     **dict.fromkeys(("FloatPath", "GridPath", "Subject", "Kind", "Allocation"), _CODE),
     **dict.fromkeys(("Timing", "Experiment", "Options"), _CODE),
+    **dict.fromkeys(("QueryFamily", "MechanismFamily", "Planned", "Registry"), _CODE),
 }
 """Name of a public class → why it is not made again from its repr."""
 

@@ -4,41 +4,62 @@ from geoveil.campaign.allocation import Allocation
 from geoveil.campaign.attribute import Attribute, Value
 from geoveil.campaign.channel import ChannelSpec
 from geoveil.campaign.codec import decode, digest, encode, open_envelope
+from geoveil.campaign.families import (
+    Example,
+    FamilyNotInstalled,
+    MechanismFamily,
+    MechanismSpec,
+    Planned,
+    QueryFamily,
+    Registry,
+    Work,
+    missing,
+)
 from geoveil.campaign.mechanisms import (
+    MECHANISMS,
     DebiasedLaplaceSpec,
     LipschitzLaplaceSpec,
-    MechanismSpec,
     PlanarLaplaceSpec,
     SmoothSpec,
 )
 from geoveil.campaign.model import Campaign, State
+from geoveil.campaign.queries import QUERIES, decode_point_question, encode_point_question
 from geoveil.campaign.question import PointQuestion, Question
 from geoveil.campaign.signing import PublicKey, SignatureInvalid, SigningKey, seal, signer
-from geoveil.campaign.wire_queries import decode_point_question, encode_point_question
 from geoveil.gp.version import __version__ as __version__
 
 __all__ = [
+    "MECHANISMS",
+    "QUERIES",
     "Allocation",
     "Attribute",
     "Campaign",
     "ChannelSpec",
     "DebiasedLaplaceSpec",
+    "Example",
+    "FamilyNotInstalled",
     "LipschitzLaplaceSpec",
+    "MechanismFamily",
     "MechanismSpec",
     "PlanarLaplaceSpec",
+    "Planned",
     "PointQuestion",
     "PublicKey",
+    "QueryFamily",
     "Question",
+    "Registry",
     "SignatureInvalid",
     "SigningKey",
     "SmoothSpec",
     "State",
     "Value",
+    "Work",
     "decode",
     "decode_point_question",
     "digest",
     "encode",
     "encode_point_question",
+    "missing",
     "open_envelope",
     "seal",
     "signer",

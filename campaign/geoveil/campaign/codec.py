@@ -15,25 +15,9 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from geoveil.campaign.allocation import Allocation
 from geoveil.campaign.attribute import Attribute
-from geoveil.campaign.channel import ChannelSpec
-from geoveil.campaign.mechanisms import (
-    DebiasedLaplaceSpec,
-    LipschitzLaplaceSpec,
-    PlanarLaplaceSpec,
-    SmoothSpec,
-)
+from geoveil.campaign.mechanisms import MECHANISMS
 from geoveil.campaign.model import MOST_QUESTIONS, Campaign
-from geoveil.campaign.wire_channels import decode_channels, encode_channels
-from geoveil.campaign.wire_queries import (
-    Kinds,
-    decode_kind,
-    decode_question,
-    encode_kind,
-    encode_question,
-    name_of,
-    of_type,
-    within,
-)
+from geoveil.campaign.queries import decode_question, encode_question, name_of, within
 from geoveil.gp import GeoPrivacy, ParameterError, UnsupportedError
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.proto.v1 import campaign_pb2 as pb
@@ -50,32 +34,6 @@ _ALLOCATIONS = MappingProxyType(
         Allocation.REPEAT: pb.ALLOCATION_REPEAT,
     }
 )
-
-
-_MECHANISMS: Kinds = {
-    "debiased_laplace": (
-        of_type(DebiasedLaplaceSpec),
-        lambda s: pb.DebiasedLaplace(),
-        lambda m: DebiasedLaplaceSpec(),
-    ),
-    "lipschitz_laplace": (
-        of_type(LipschitzLaplaceSpec),
-        lambda s: pb.LipschitzLaplace(),
-        lambda m: LipschitzLaplaceSpec(),
-    ),
-    "smooth": (
-        of_type(SmoothSpec),
-        lambda s: pb.Smooth(beta_fraction=s.beta_fraction),
-        lambda m: SmoothSpec(m.beta_fraction),
-    ),
-    "planar_laplace": (
-        of_type(PlanarLaplaceSpec),
-        lambda s: pb.PlanarLaplace(dimension=s.dimension),
-        lambda m: PlanarLaplaceSpec(m.dimension),
-    ),
-    "channels": (of_type(ChannelSpec), encode_channels, decode_channels),
-}
-"""A new kind is a new row."""
 
 
 def digest(campaign: bytes) -> bytes:
@@ -96,7 +54,7 @@ def encode(campaign: Campaign) -> bytes:
         attribute=_encode_attribute(campaign.attribute),
         privacy=pb.Privacy(epsilon=campaign.privacy.epsilon, per=campaign.privacy.per),
         queries=[encode_question(q) for q in campaign.questions],
-        mechanism=pb.Mechanism(**encode_kind(_MECHANISMS, campaign.mechanism)),
+        mechanism=pb.Mechanism(**MECHANISMS.encode(campaign.mechanism)),
         allocation=_ALLOCATIONS[campaign.allocation],
         grid=pb.Grid(step_exponent=campaign.grid_exponent),
         opens=_encode_date(campaign.opens),
@@ -168,7 +126,7 @@ def decode(campaign: bytes) -> Campaign:
         attribute=attribute,
         privacy=within("privacy", lambda: _decode_privacy(message.privacy, attribute.unit)),
         questions=tuple(decode_question(i, q) for i, q in enumerate(message.queries)),
-        mechanism=within("mechanism", lambda: decode_kind(_MECHANISMS, message.mechanism)),
+        mechanism=within("mechanism", lambda: MECHANISMS.decode(message.mechanism)),
         allocation=name_of(_ALLOCATIONS, message.allocation, "allocation"),
         step_exponent=message.grid.step_exponent,
         opens=_decode_date("opens", message.opens),

@@ -1,9 +1,19 @@
-"""Declarations of mechanisms: what a campaign says, apart from its evaluation."""
+"""The library's families of mechanisms: what a campaign declares, and how it is written there."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
+from geoveil.campaign.channel import ChannelSpec, decode_channels, encode_channels
+from geoveil.campaign.families import (
+    Example,
+    MechanismFamily,
+    MechanismSpec,
+    Planned,
+    Registry,
+    Wire,
+    Work,
+)
 from geoveil.gp import (
     DebiasedLaplace,
     GeoPrivacy,
@@ -13,29 +23,13 @@ from geoveil.gp import (
     PlanarLaplace,
     Query,
     SmoothMechanism,
+    Threshold,
 )
 from geoveil.gp.exact.planar import DIMENSIONS
+from geoveil.gp.smooth.frontier import Frontier
+from geoveil.gp.smooth.growth import EXPONENTIAL
 from geoveil.gp.validation import between
-
-
-class MechanismSpec(ABC):
-    """Names a mechanism that perturbs answers to queries, and its public parameters."""
-
-    def each(self, queries: int) -> Sequence["MechanismSpec"]:
-        """Return what perturbs the answers to each of a campaign's queries: this, as a rule.
-
-        Raises:
-            ParameterError: if it is made for another number of queries.
-        """
-        return (self,) * queries
-
-    @abstractmethod
-    def build(self, query: Query, privacy: GeoPrivacy, step: float | None = None) -> Mechanism:
-        """Return the mechanism for one query.
-
-        Raises:
-            UnsupportedError: if the query and the mechanism don't go together.
-        """
+from geoveil.proto.v1 import campaign_pb2 as pb
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,3 +84,98 @@ class PlanarLaplaceSpec:
     def build(self, privacy: GeoPrivacy, step: float | None = None) -> PlanarLaplace:
         """Return the mechanism."""
         return PlanarLaplace(privacy, self.dimension, step or 0.0)
+
+
+def _examples() -> tuple[Example, ...]:
+    privacy = GeoPrivacy(1.0, per=8000.0, unit="dollar")
+    return (Example(Threshold(100_000.0, 24_000.0, "smoothstep"), privacy, (100_000.0,)),)
+
+
+def _fractions(*values: float) -> tuple[Mapping[str, float], ...]:
+    return tuple(MappingProxyType({"beta_fraction": value}) for value in values)
+
+
+def _on(frontier: Frontier, query: Query) -> bool:
+    return query.profile.frontier(EXPONENTIAL, 0.0) is frontier
+
+
+MECHANISMS: Registry[MechanismFamily] = Registry(
+    "geoveil.mechanisms",
+    MechanismFamily,
+    (
+        MechanismFamily(
+            name="debiased",
+            made=DebiasedLaplaceSpec,
+            summary="noise on the point, its bias undone: the least noise for smooth queries",
+            wire=Wire(
+                "debiased_laplace", lambda s: pb.DebiasedLaplace(), lambda m: DebiasedLaplaceSpec()
+            ),
+            work=Work(read=0, drawn=80),
+            default=DebiasedLaplaceSpec(),
+            planned=(Planned(name="DebiasedLaplace"),),
+            examples=_examples,
+        ),
+        MechanismFamily(
+            name="smooth",
+            made=SmoothSpec,
+            summary="noise scaled to how steep the query is near the participant's own point",
+            wire=Wire(
+                "smooth",
+                lambda s: pb.Smooth(beta_fraction=s.beta_fraction),
+                lambda m: SmoothSpec(m.beta_fraction),
+            ),
+            work=Work(read=0, drawn=80),
+            default=SmoothSpec(0.15),
+            planned=(
+                Planned(
+                    name="LaplacePareto",
+                    options=_fractions(0.1, 0.2, 0.3, 0.4),
+                    serves=lambda query: _on(Frontier.CROSS, query),
+                ),
+                Planned(
+                    name="PowerLaw",
+                    options=_fractions(0.05, 0.1, 0.15, 0.2, 0.3),
+                    serves=lambda query: _on(Frontier.RECTANGLE, query),
+                ),
+            ),
+            examples=_examples,
+        ),
+        MechanismFamily(
+            name="lipschitz",
+            made=LipschitzLaplaceSpec,
+            summary="Laplace noise scaled to the steepest slope: the same for everyone",
+            wire=Wire(
+                "lipschitz_laplace",
+                lambda s: pb.LipschitzLaplace(),
+                lambda m: LipschitzLaplaceSpec(),
+            ),
+            work=Work(read=0, drawn=80),
+            default=LipschitzLaplaceSpec(),
+            planned=(Planned(name="LipschitzMechanism"),),
+            examples=_examples,
+        ),
+        MechanismFamily(
+            name="points",
+            made=PlanarLaplaceSpec,
+            summary="noise on the point itself, of which any query is asked later",
+            wire=Wire(
+                "planar_laplace",
+                lambda s: pb.PlanarLaplace(dimension=s.dimension),
+                lambda m: PlanarLaplaceSpec(m.dimension),
+            ),
+            work=Work(read=0, drawn=80),
+            planned=(Planned(name="PlanarLaplace", options=()),),
+            examples=_examples,
+        ),
+        MechanismFamily(
+            name="channels",
+            made=ChannelSpec,
+            summary="a table of probabilities for each query, found by a linear programme",
+            wire=Wire("channels", encode_channels, decode_channels),
+            work=Work(read=0, drawn=300),
+            planned=(Planned(name="LinearProgramMechanism", options=()),),
+            examples=_examples,
+        ),
+    ),
+)
+"""All families of mechanisms that a campaign can declare."""

@@ -17,10 +17,18 @@ from math import ldexp
 from geoveil.campaign.allocation import Allocation
 from geoveil.campaign.attribute import Attribute
 from geoveil.campaign.counted import columns_that_clamp, counted_ranges
-from geoveil.campaign.mechanisms import DebiasedLaplaceSpec, MechanismSpec, PlanarLaplaceSpec
+from geoveil.campaign.families import MechanismSpec, foreign
+from geoveil.campaign.mechanisms import DebiasedLaplaceSpec, PlanarLaplaceSpec
 from geoveil.campaign.question import Question
 from geoveil.campaign.text import plain
-from geoveil.gp import GeoPrivacy, Mechanism, ParameterError, PlanarLaplace
+from geoveil.gp import (
+    GeoPrivacy,
+    Mechanism,
+    ParameterError,
+    PlanarLaplace,
+    Query,
+    UnsupportedError,
+)
 from geoveil.gp.exact.release import step_exponent_of
 from geoveil.gp.lazy import lazy
 from geoveil.gp.shown import member
@@ -281,7 +289,7 @@ class Campaign:
             return ()  # value campaigns have no questions
         privacy, specs = self._plane_privacy, self.mechanism.each(len(self.questions))
         return tuple(
-            spec.build(question.query, privacy, step)
+            _built(spec, question.query, privacy, step)
             for spec, question in zip(specs, self.questions, strict=True)
         )
 
@@ -381,3 +389,15 @@ class Campaign:
         least = self.minimum_participants
         if isinstance(least, bool) or not isinstance(least, int) or not 0 <= least <= 10**12:
             raise ParameterError("minimum_participants", least, "an integer from 0 to 10^12")
+
+
+def _built(spec: MechanismSpec, query: Query, privacy: GeoPrivacy, step: float | None) -> Mechanism:
+    """Return the mechanism for a query, which another package may have made, if it is that."""
+    with foreign(type(spec).__name__):
+        found = spec.build(query, privacy, step)
+        if (found.query, found.privacy) != (query, privacy) or step not in (None, found.step):
+            raise UnsupportedError(
+                f"{spec!r} builds {found!r}, which is not for {query!r}, {privacy} and the grid"
+                f" of {step}"
+            )
+    return found

@@ -7,9 +7,18 @@ import numpy as np
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
-from geoveil.campaign import Campaign, PublicKey, Value, decode, digest, open_envelope, signer
+from geoveil.campaign import (
+    Campaign,
+    FamilyNotInstalled,
+    PublicKey,
+    Value,
+    decode,
+    digest,
+    open_envelope,
+    signer,
+)
 from geoveil.client.contribution import Contribution
-from geoveil.client.errors import CampaignInvalid, PolicyRefused
+from geoveil.client.errors import CampaignInvalid, FamilyMissing, PolicyRefused
 from geoveil.client.policy import Policy
 from geoveil.client.work import Demand
 from geoveil.gp import (
@@ -72,6 +81,7 @@ class Contributor:
 
         Raises:
             CampaignInvalid: if it is not a sound campaign of that id, or its signature is not.
+            FamilyMissing: if it needs a package that this app does not have.
             PolicyRefused: if it asks for what the policy does not permit; for too much work before
                 anything is made of it.
         """
@@ -85,6 +95,8 @@ class Contributor:
             raise
         except DecodeError:
             raise CampaignInvalid(campaign_id, "its bytes can't be read") from None
+        except FamilyNotInstalled as error:
+            raise FamilyMissing(campaign_id, str(error), error.family, error.group) from error
         except (GeoVeilError, ArithmeticError) as error:
             # ArithmeticError: numbers so extreme that a formula of the campaign gives up.
             raise CampaignInvalid(campaign_id, str(error)) from error

@@ -15,6 +15,7 @@
         │   ├── CampaignNotFound              the server does not know it
         │   ├── CampaignNotOpen               before its dates, past them, or closed
         │   ├── CampaignInvalid               its bytes are not a sound campaign of that id
+        │   │   └── FamilyMissing             this app lacks the package for what it asks
         │   └── CampaignChanged               its bytes are not those this device saw first
         └── TransportError                    a call failed, with its gRPC status code
 
@@ -246,6 +247,21 @@ class CampaignInvalid(CampaignError):
         return f"campaign {self.campaign_id!r} can't be answered: {shown(self.reason)}"
 
 
+class FamilyMissing(CampaignInvalid):
+    """The campaign asks what only another package can answer, and this app does not have it.
+
+    Attributes:
+        family: of queries or mechanisms, as the campaign names it.
+        group: of the entry points by which a package provides such families.
+    """
+
+    def __init__(self, campaign_id: str, reason: str, family: str, group: str) -> None:
+        super().__init__(campaign_id, reason)
+        self.args = (campaign_id, reason, family, group)
+        self.family = family
+        self.group = group
+
+
 class CampaignChanged(CampaignError):
     """The server shows other bytes than those this device saw first.
 
@@ -302,6 +318,7 @@ __all__ = [
     "CampaignNotOpen",
     "ClientClosed",
     "ClientError",
+    "FamilyMissing",
     "GeoVeilError",
     "JournalError",
     "OutboxFull",

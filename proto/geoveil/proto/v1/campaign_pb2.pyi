@@ -277,6 +277,7 @@ class Query(google.protobuf.message.Message):
     SMOOTHED_POLYGON_FIELD_NUMBER: builtins.int
     RADIAL_FIELD_NUMBER: builtins.int
     LINEAR_FIELD_NUMBER: builtins.int
+    EXTENSION_FIELD_NUMBER: builtins.int
     label: builtins.str
     """Names the row of this query in tables and figures."""
     @property
@@ -301,6 +302,8 @@ class Query(google.protobuf.message.Message):
     def radial(self) -> global___Radial: ...
     @property
     def linear(self) -> global___Linear: ...
+    @property
+    def extension(self) -> global___Extension: ...
     def __init__(
         self,
         *,
@@ -315,12 +318,89 @@ class Query(google.protobuf.message.Message):
         smoothed_polygon: global___SmoothedPolygon | None = ...,
         radial: global___Radial | None = ...,
         linear: global___Linear | None = ...,
+        extension: global___Extension | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["disc", b"disc", "gaussian_kernel", b"gaussian_kernel", "kind", b"kind", "linear", b"linear", "polygon", b"polygon", "radial", b"radial", "range", b"range", "smoothed_disc", b"smoothed_disc", "smoothed_polygon", b"smoothed_polygon", "threshold", b"threshold", "two_way_threshold", b"two_way_threshold"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["disc", b"disc", "gaussian_kernel", b"gaussian_kernel", "kind", b"kind", "label", b"label", "linear", b"linear", "polygon", b"polygon", "radial", b"radial", "range", b"range", "smoothed_disc", b"smoothed_disc", "smoothed_polygon", b"smoothed_polygon", "threshold", b"threshold", "two_way_threshold", b"two_way_threshold"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["threshold", "gaussian_kernel", "range", "two_way_threshold", "disc", "polygon", "smoothed_disc", "smoothed_polygon", "radial", "linear"] | None: ...
+    def HasField(self, field_name: typing.Literal["disc", b"disc", "extension", b"extension", "gaussian_kernel", b"gaussian_kernel", "kind", b"kind", "linear", b"linear", "polygon", b"polygon", "radial", b"radial", "range", b"range", "smoothed_disc", b"smoothed_disc", "smoothed_polygon", b"smoothed_polygon", "threshold", b"threshold", "two_way_threshold", b"two_way_threshold"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["disc", b"disc", "extension", b"extension", "gaussian_kernel", b"gaussian_kernel", "kind", b"kind", "label", b"label", "linear", b"linear", "polygon", b"polygon", "radial", b"radial", "range", b"range", "smoothed_disc", b"smoothed_disc", "smoothed_polygon", b"smoothed_polygon", "threshold", b"threshold", "two_way_threshold", b"two_way_threshold"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["threshold", "gaussian_kernel", "range", "two_way_threshold", "disc", "polygon", "smoothed_disc", "smoothed_polygon", "radial", "linear", "extension"] | None: ...
 
 global___Query = Query
+
+@typing.final
+class Extension(google.protobuf.message.Message):
+    """A family of queries or mechanisms that another package adds. What the
+    parameters mean is said there; who does not have it refuses the campaign.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    FAMILY_FIELD_NUMBER: builtins.int
+    PARAMETERS_FIELD_NUMBER: builtins.int
+    family: builtins.str
+    """1 to 64 lower-case letters, digits and '-', the first a letter."""
+    @property
+    def parameters(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Parameter]:
+        """By increasing name."""
+
+    def __init__(
+        self,
+        *,
+        family: builtins.str = ...,
+        parameters: collections.abc.Iterable[global___Parameter] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["family", b"family", "parameters", b"parameters"]) -> None: ...
+
+global___Extension = Extension
+
+@typing.final
+class Parameter(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    NUMBER_FIELD_NUMBER: builtins.int
+    INTEGER_FIELD_NUMBER: builtins.int
+    TEXT_FIELD_NUMBER: builtins.int
+    NUMBERS_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """As the family calls it."""
+    number: builtins.float
+    """Finite."""
+    integer: builtins.int
+    text: builtins.str
+    @property
+    def numbers(self) -> global___Numbers: ...
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        number: builtins.float = ...,
+        integer: builtins.int = ...,
+        text: builtins.str = ...,
+        numbers: global___Numbers | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["integer", b"integer", "number", b"number", "numbers", b"numbers", "text", b"text", "value", b"value"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["integer", b"integer", "name", b"name", "number", b"number", "numbers", b"numbers", "text", b"text", "value", b"value"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["value", b"value"]) -> typing.Literal["number", "integer", "text", "numbers"] | None: ...
+
+global___Parameter = Parameter
+
+@typing.final
+class Numbers(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    VALUES_FIELD_NUMBER: builtins.int
+    @property
+    def values(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.float]:
+        """Finite."""
+
+    def __init__(
+        self,
+        *,
+        values: collections.abc.Iterable[builtins.float] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["values", b"values"]) -> None: ...
+
+global___Numbers = Numbers
 
 @typing.final
 class Threshold(google.protobuf.message.Message):
@@ -653,6 +733,7 @@ class Mechanism(google.protobuf.message.Message):
     SMOOTH_FIELD_NUMBER: builtins.int
     PLANAR_LAPLACE_FIELD_NUMBER: builtins.int
     CHANNELS_FIELD_NUMBER: builtins.int
+    EXTENSION_FIELD_NUMBER: builtins.int
     @property
     def debiased_laplace(self) -> global___DebiasedLaplace: ...
     @property
@@ -667,6 +748,8 @@ class Mechanism(google.protobuf.message.Message):
 
     @property
     def channels(self) -> global___Channels: ...
+    @property
+    def extension(self) -> global___Extension: ...
     def __init__(
         self,
         *,
@@ -675,10 +758,11 @@ class Mechanism(google.protobuf.message.Message):
         smooth: global___Smooth | None = ...,
         planar_laplace: global___PlanarLaplace | None = ...,
         channels: global___Channels | None = ...,
+        extension: global___Extension | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["channels", b"channels", "debiased_laplace", b"debiased_laplace", "kind", b"kind", "lipschitz_laplace", b"lipschitz_laplace", "planar_laplace", b"planar_laplace", "smooth", b"smooth"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["channels", b"channels", "debiased_laplace", b"debiased_laplace", "kind", b"kind", "lipschitz_laplace", b"lipschitz_laplace", "planar_laplace", b"planar_laplace", "smooth", b"smooth"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["debiased_laplace", "lipschitz_laplace", "smooth", "planar_laplace", "channels"] | None: ...
+    def HasField(self, field_name: typing.Literal["channels", b"channels", "debiased_laplace", b"debiased_laplace", "extension", b"extension", "kind", b"kind", "lipschitz_laplace", b"lipschitz_laplace", "planar_laplace", b"planar_laplace", "smooth", b"smooth"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["channels", b"channels", "debiased_laplace", b"debiased_laplace", "extension", b"extension", "kind", b"kind", "lipschitz_laplace", b"lipschitz_laplace", "planar_laplace", b"planar_laplace", "smooth", b"smooth"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["debiased_laplace", "lipschitz_laplace", "smooth", "planar_laplace", "channels", "extension"] | None: ...
 
 global___Mechanism = Mechanism
 

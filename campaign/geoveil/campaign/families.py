@@ -1,0 +1,493 @@
+"""Families of queries and mechanisms: one record says all that any part asks of one.
+
+A family is what a campaign can name: `threshold`, `debiased`. Its record says what makes it, how it
+is written in a campaign, what it costs a device, and examples at which it is audited. The library's
+own stand in `queries` and `mechanisms`; another package adds one by an entry point in the group
+`geoveil.queries` or `geoveil.mechanisms`, of the family's name, that leads to its record.
+"""
+
+import math
+import re
+import typing
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cached_property
+from importlib import metadata
+from inspect import Parameter, signature
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar
+
+from google.protobuf.message import Message
+
+from geoveil.gp import (
+    GeoPrivacy,
+    GeoVeilError,
+    Mechanism,
+    ParameterError,
+    Query,
+    UnsupportedError,
+)
+from geoveil.proto.v1 import campaign_pb2 as pb
+
+_NAME = re.compile(r"[a-z][a-z0-9-]{0,63}")
+_EXTENSION = "extension"
+"""The field of a message's `kind` for families of other packages."""
+_MOST_PARAMETERS = 64
+_KINDS: Mapping[object, type] = MappingProxyType({float: float, int: int, str: str})
+
+
+class FamilyNotInstalled(UnsupportedError):  # noqa: N818 - it says what is the case
+    """A family that is named is provided by nothing that is installed here.
+
+    Attributes:
+        group: of the entry points that provide such families, for example "geoveil.queries".
+        family: its name.
+    """
+
+    def __init__(self, group: str, family: str, known: Sequence[str]) -> None:
+        super().__init__(group, family, known)
+        self.group = group
+        self.family = family
+        self.known = tuple(known)
+
+    def __str__(self) -> str:
+        what = self.group.removeprefix("geoveil.")
+        return (
+            f"no family {self.family!r} of {what} is installed here: install the package that"
+            f" declares {self.family!r} among its entry points {self.group!r};"
+            f" known are {', '.join(self.known)}"
+        )
+
+
+class MechanismSpec(ABC):
+    """Names a mechanism that perturbs answers to queries, and its public parameters."""
+
+    def each(self, queries: int) -> Sequence["MechanismSpec"]:
+        """Return what perturbs the answers to each of a campaign's queries: this, as a rule.
+
+        Raises:
+            ParameterError: if it is made for another number of queries.
+        """
+        return (self,) * queries
+
+    def joined(self, others: Sequence["MechanismSpec"]) -> "MechanismSpec":
+        """Return what says the same as this and others, each of which was made for one query.
+
+        Raises:
+            UnsupportedError: if they differ, as one declaration stands for every query.
+        """
+        if any(other != self for other in others):
+            raise UnsupportedError(f"{self!r} can't stand for every query: others differ")
+        return self
+
+    @abstractmethod
+    def build(self, query: Query, privacy: GeoPrivacy, step: float | None = None) -> Mechanism:
+        """Return the mechanism for one query, whose privacy is the one given.
+
+        Args:
+            query: what is asked.
+            privacy: what one answer may spend.
+            step: spacing of the grid of the campaign; by default the mechanism's own.
+
+        Raises:
+            UnsupportedError: if the query and the mechanism don't go together.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a family costs a device, in microseconds of one processor of about 3 GHz."""
+
+    read: int
+    """To read and check a query, apart from 1 for every 2 bytes of it."""
+    drawn: int
+    """To draw an answer; of a query: beyond what the mechanism takes, and then 1 for every 10 bytes
+    more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """A message of the protocol that is a family's own."""
+
+    field: str
+    """The field of the `kind` that holds it."""
+    write: Callable[[Any], Message]
+    read: Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A public query under a public guarantee: what a family is tried with."""
+
+    query: Query
+    privacy: GeoPrivacy
+    origin: tuple[float, ...]
+    """A point at which the query varies, in the unit of the points."""
+
+
+def _none() -> Sequence[Example]:
+    """Return no examples."""
+    return ()
+
+
+def _any(query: Query) -> bool:
+    """Return that every query is served."""
+    return True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """What queries and mechanisms have in common."""
+
+    name: str
+    """What campaigns and commands call it: lower-case letters, digits and "-"."""
+    made: type
+    """The class of what is asked or declared; it takes the family's parameters by name."""
+    summary: str
+    """What it is for, in half a sentence; stands in the table of the documents."""
+    wire: Wire | None = None
+    """None: written by name with the fields of the class, which is then a dataclass whose fields
+    are numbers, texts or tuples of numbers."""
+    work: Work = Work(read=700, drawn=1200)
+    """What it costs a device; by default as much as the dearest of the library."""
+    holds: Callable[[Any], bool] | None = None
+    """Tells whether a value is of the family, if its class does not say so."""
+    examples: Callable[[], Sequence[Example]] = _none
+    """What the family is tried with and audited at; made when it is asked for."""
+
+    def is_of(self, value: object) -> bool:
+        """Return whether a value is of this family: of its very class, unless `holds` says more."""
+        return type(value) is self.made if self.holds is None else self.holds(value)
+
+    def encode(self, value: Any) -> dict[str, Any]:
+        """Return the field of a `kind` that a value is written as."""
+        if self.wire is not None:
+            return {self.wire.field: self.wire.write(value)}
+        return {_EXTENSION: pb.Extension(family=self.name, parameters=_written(value))}
+
+    def make(self, parameters: Mapping[str, Any]) -> Any:
+        """Return what the family makes of its parameters.
+
+        Raises:
+            ParameterError: if one is missing, unknown or out of range.
+        """
+        known = self._parameters()
+        required = {name for name, p in known.items() if p.default is p.empty}
+        if not required <= set(parameters) <= set(known):
+            raise ParameterError(f"parameters of {self.name}", sorted(parameters), _listed(known))
+        for name, value in parameters.items():
+            kind = _KINDS.get(hint := known[name].annotation, object)
+            if not isinstance(value, tuple if typing.get_origin(hint) is tuple else kind):
+                raise ParameterError(f"{self.name}.{name}", value, f"a {hint}")
+        with foreign(self.name):
+            return self.made(**parameters)
+
+    def parse(self, text: str) -> Any:
+        """Return what 'name=value,name=value' makes; numbers of a tuple stand between blanks.
+
+        Raises:
+            ParameterError: if it can't be read, or a parameter is missing, unknown or out of range.
+        """
+        known = self._parameters()
+        found = {}
+        for part in filter(None, text.split(",")):
+            name, equals, value = (piece.strip() for piece in part.partition("="))
+            if not equals or name in found:
+                raise ParameterError(self.name, text, _listed(known))
+            hint = known[name].annotation if name in known else None
+            found[name] = _typed(f"{self.name}.{name}", value, hint)
+        return self.make(found)
+
+    def _parameters(self) -> Mapping[str, Parameter]:
+        with foreign(self.name):
+            return signature(self.made, eval_str=True).parameters
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryFamily(Family):
+    """All that is said of a family of queries."""
+
+    of_points: bool = False
+    """Whether it is asked of perturbed points only, and not of devices."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned:
+    """A row that the planner compares: a mechanism with the parameters that are tried."""
+
+    name: str
+    options: tuple[Mapping[str, float], ...] = (MappingProxyType({}),)
+    serves: Callable[[Query], bool] = _any
+    """Tells whether the row is about a query; what the mechanism refuses it need not."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MechanismFamily(Family):
+    """All that is said of a family of mechanisms; it makes what a campaign declares."""
+
+    default: Any = None
+    """What the bare name means; None if it needs parameters."""
+    planned: tuple[Planned, ...] = ()
+    work: Work = Work(read=0, drawn=300)
+
+    def parse(self, text: str) -> Any:
+        """Return what 'name=value,name=value' declares, or the default for no text."""
+        return self.default if not text and self.default is not None else super().parse(text)
+
+
+F = TypeVar("F", bound=Family)
+
+
+class Registry(Generic[F]):
+    """The families of a kind: the library's own, and those of other packages.
+
+    Which packages there are is looked up once; a package is imported when one of its families is
+    asked for by name, so that a device pays for what its campaigns use.
+
+    Args:
+        group: of entry points.
+        kind: of records.
+        built_in: the library's own; nothing else can take their names.
+    """
+
+    def __init__(self, group: str, kind: type[F], built_in: Sequence[F]) -> None:
+        self.group = group
+        self._kind = kind
+        self.built_in: Mapping[str, F] = MappingProxyType({f.name: f for f in built_in})
+        self._by_field = {f.wire.field: f for f in built_in if f.wire is not None}
+        self._loaded: dict[str, F] = {}
+
+    @cached_property
+    def _added(self) -> Mapping[str, metadata.EntryPoint]:
+        found: dict[str, metadata.EntryPoint] = {}
+        for point in metadata.entry_points(group=self.group):
+            taken = found.get(point.name)
+            if point.name in self.built_in or (taken is not None and taken != point):
+                owner = "geoveil itself" if taken is None else taken.value
+                raise UnsupportedError(
+                    f"{point.value} can't be the family {point.name!r} of {self.group}: that name"
+                    f" is taken by {owner}; uninstall one"
+                )
+            found[point.name] = point
+        return found
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names; nothing is imported for them."""
+        return (*self.built_in, *self._added)
+
+    def __getitem__(self, name: str) -> F:
+        """Return the family of a name; its package is imported if it was not yet.
+
+        Raises:
+            FamilyNotInstalled: if there is none.
+            UnsupportedError: if the package that should provide it does not.
+        """
+        if (found := self.built_in.get(name) or self._loaded.get(name)) is not None:
+            return found
+        if name not in self._added:
+            raise FamilyNotInstalled(self.group, name, self.names)
+        point = self._added[name]
+        with foreign(name):
+            record = point.load()
+        if not isinstance(record, self._kind) or record.name != name or not _NAME.fullmatch(name):
+            raise UnsupportedError(
+                f"{point.value} is no {self._kind.__name__} of the name {name!r}, which its entry"
+                f" point in {self.group!r} promises"
+            )
+        return self._loaded.setdefault(name, record)
+
+    def __iter__(self) -> Iterator[F]:
+        """Yield all families, the library's own first; imports every package that adds one."""
+        return iter([self[name] for name in self.names])
+
+    def of(self, value: object) -> F | None:
+        """Return the family that a value is of, if there is one."""
+        known = (*self.built_in.values(), *self._loaded.values())
+        found = next((family for family in known if family.is_of(value)), None)
+        if found is None:
+            found = next((family for family in self if family.is_of(value)), None)
+        return found
+
+    def encode(self, value: object) -> dict[str, Any]:
+        """Return the field of a `kind` that a value is written as.
+
+        Raises:
+            UnsupportedError: if the value is of no family.
+        """
+        family = self.of(value)
+        if family is None:
+            raise UnsupportedError(
+                f"{value!r} can't go on the wire; known are {', '.join(self.names)}"
+            )
+        return family.encode(value)
+
+    def named_by(self, message: Any) -> F:
+        """Return the family that the `kind` of a message names.
+
+        Raises:
+            ParameterError: if it names none.
+            FamilyNotInstalled: if no package here has it.
+        """
+        field = message.WhichOneof("kind")
+        if field == _EXTENSION:
+            name = message.extension.family
+            if not _NAME.fullmatch(name) or name in self.built_in:
+                raise ParameterError("extension.family", name, "the name of another package's")
+            return self[name]
+        if field not in self._by_field:
+            raise ParameterError("kind", field, "one of " + ", ".join(self._by_field))
+        return self._by_field[field]
+
+    def decode(self, message: Any) -> Any:
+        """Return the value of the `kind` of a message.
+
+        Raises:
+            ParameterError: naming the field, its value and what is permitted.
+            FamilyNotInstalled: if no package here has the family.
+        """
+        family = self.named_by(message)
+        if family.wire is not None:
+            return family.wire.read(getattr(message, family.wire.field))
+        return family.make(_read(message.extension.parameters))
+
+    def parse(self, text: str) -> Any:
+        """Return what 'family:name=value,name=value' makes.
+
+        Raises:
+            FamilyNotInstalled: if there is no such family.
+            ParameterError: as `Family.parse`.
+        """
+        name, _, parameters = text.partition(":")
+        return self[name.strip()].parse(parameters)
+
+
+class foreign:  # noqa: N801 - reads as a statement
+    """Turns what another package's code raises into an error of geoveil's.
+
+    Arithmetic errors remain: numbers so extreme that a formula gives up.
+
+    Args:
+        family: whose code it is.
+    """
+
+    def __init__(self, family: str) -> None:
+        self._family = family
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, (GeoVeilError, ArithmeticError)):
+            raise UnsupportedError(
+                f"the family {self._family!r} failed: {type(error).__name__}: {error}"
+            ) from error
+
+
+def missing(family: Family) -> list[str]:
+    """Return what a family lacks, in sentences; [] if it can go all the way.
+
+    What it is tried with are its examples: each is written and read, and a mechanism is built of it
+    that states the guarantee that was asked for.
+
+    Args:
+        family: of queries or mechanisms.
+    """
+    lacks = [] if _NAME.fullmatch(family.name) else ["a name of lower-case letters, digits and '-'"]
+    if not family.summary:
+        lacks.append("a summary for the documents")
+    if family.wire is None and not is_dataclass(family.made):
+        lacks.append(f"a wire form: {family.made.__name__} is no dataclass")
+    examples = family.examples()
+    if not examples and not getattr(family, "of_points", False):
+        lacks.append("examples, for the audit")
+    if isinstance(family, MechanismFamily) and not family.planned:
+        lacks.append("what the planner tries: planned")
+    return lacks + [fault for e in examples for fault in _faults(family, e)]
+
+
+def _faults(family: Family, example: Example) -> Iterator[str]:
+    if isinstance(family, MechanismFamily):
+        for planned in family.planned:
+            for options in planned.options:
+                yield from _faults_of_mechanism(family, example, options)
+    elif not family.is_of(example.query):
+        yield f"{example.query!r} is not of the family"
+    else:
+        yield from _faults_of_wire(family, example.query)
+
+
+def _faults_of_mechanism(
+    family: MechanismFamily, example: Example, options: Mapping[str, float]
+) -> Iterator[str]:
+    declared = family.make(options)
+    yield from _faults_of_wire(family, declared)
+    try:
+        built = declared.build(example.query, example.privacy)
+    except UnsupportedError:
+        return
+    if built.privacy != example.privacy:
+        yield f"{built!r} states {built.privacy}, where {example.privacy} was asked for"
+    if declared.build(example.query, example.privacy, built.step / 2).step != built.step / 2:
+        yield f"{declared!r} does not build on the grid that it is given"
+
+
+def _faults_of_wire(family: Family, value: object) -> Iterator[str]:
+    written = family.encode(value)
+    if family.wire is not None:
+        again = family.wire.read(written[family.wire.field])
+    else:
+        again = family.make(_read(written[_EXTENSION].parameters))
+    if again != value:
+        yield f"{value!r} is read as {again!r}"
+
+
+def _written(value: Any) -> list[pb.Parameter]:
+    names = sorted(each.name for each in fields(value) if each.init)
+    return [pb.Parameter(name=name, **_parameter(name, getattr(value, name))) for name in names]
+
+
+def _parameter(name: str, value: object) -> dict[str, Any]:
+    if isinstance(value, str):
+        return {"text": value}
+    if isinstance(value, int) and not isinstance(value, bool):
+        return {"integer": value}
+    if isinstance(value, float) and math.isfinite(value):
+        return {"number": value}
+    if isinstance(value, tuple) and all(isinstance(v, float) and math.isfinite(v) for v in value):
+        return {"numbers": pb.Numbers(values=value)}
+    raise ParameterError(name, value, "a finite number, a text or a tuple of finite floats")
+
+
+def _read(parameters: Sequence[pb.Parameter]) -> dict[str, Any]:
+    if len(parameters) > _MOST_PARAMETERS:
+        raise ParameterError("number of parameters", len(parameters), f"0 to {_MOST_PARAMETERS}")
+    found: dict[str, Any] = {}
+    for parameter in parameters:
+        kind = parameter.WhichOneof("value")
+        if kind is None:
+            raise ParameterError(parameter.name, None, "a number, a text or numbers")
+        value = getattr(parameter, kind)
+        found[parameter.name] = tuple(value.values) if kind == "numbers" else value
+        _parameter(parameter.name, found[parameter.name])
+    return found
+
+
+def _typed(name: str, text: str, hint: Any) -> Any:
+    try:
+        if hint is str:
+            return text
+        if hint is int:
+            return int(text)
+        if typing.get_origin(hint) is tuple or " " in text:
+            return tuple(float(part) for part in text.split())
+        return float(text)
+    except ValueError:
+        if hint is None or str in typing.get_args(hint):
+            return text
+        raise ParameterError(name, text, "a number") from None
+
+
+def _listed(known: Mapping[str, Any]) -> str:
+    return "name=value for " + ", ".join(known)
