@@ -201,8 +201,6 @@ class Aggregator:
         server = self._server = grpc.aio.server(
             options=[
                 ("grpc.max_receive_message_length", self._settings.max_message_bytes),
-                # Kilobytes that unpack to megabytes would cost others the time to unpack them.
-                ("grpc.per_message_decompression", 0),
                 ("grpc.max_concurrent_streams", _MOST_CALLS),
                 # It would count calls that have ended, and refuse clients that keep to the rules.
                 ("grpc.http.overload_protection", 0),

@@ -156,6 +156,4 @@ def _varint(message: bytes, at: int) -> tuple[int, int]:
 
 
 def _malformed(size: int) -> ParameterError:
-    return ParameterError(
-        "request", f"{size} bytes", "a message of the wire contract, not compressed"
-    )
+    return ParameterError("request", f"{size} bytes", "a message of the wire contract")

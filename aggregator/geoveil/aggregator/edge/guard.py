@@ -75,9 +75,7 @@ def _reader(
             return deserialize(message)
         except DecodeError:
             raise ParameterError(
-                "request",
-                f"{len(message)} bytes",
-                "a message of the wire contract, not compressed",
+                "request", f"{len(message)} bytes", "a message of the wire contract"
             ) from None
 
     return read
