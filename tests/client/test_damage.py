@@ -125,11 +125,14 @@ def test_a_campaign_that_was_changed_is_not_believed(
 @pytest.mark.parametrize(
     "statement",
     [
-        "DELETE FROM commits",
-        "UPDATE commits SET made = 'many'",
-        "UPDATE commits SET made = 3",
-        "DROP TABLE commits",
+        "DELETE FROM state",
+        "UPDATE state SET commits = 'many'",
+        "UPDATE state SET commits = 3",
+        "UPDATE state SET rows = rows + 1",
+        "DROP TABLE state",
         "DROP TABLE campaign",
+        "DELETE FROM campaign WHERE campaign_id = 'second'",
+        "DELETE FROM report WHERE campaign_id = 'second'",
     ],
 )
 def test_a_file_that_lacks_a_part_is_not_used(
@@ -167,20 +170,26 @@ class Written:
             timing=self.time(date=OPENS + weeks * WEEK).timing(),
         )  # fmt: skip
 
-    def write(self, *, closed: bool) -> dict[str, bytes]:
-        """Return the files of a device that has closed its client, or died."""
+    def write(self, *, closed: bool, first: int = 0, weeks: int = 6) -> dict[str, bytes]:
+        """Return the files of a device that has closed its client, or died.
+
+        Args:
+            closed: whether it has closed it.
+            first: seed of the first of its clients, each of which takes the next one.
+            weeks: of its life.
+        """
         state = self.folder / "written"
         collector = InMemoryCollector(self.campaigns)
         clients: list[Client] = []
-        for weeks in range(6):
-            client = self.device(state, collector, weeks, weeks)
+        for week in range(weeks):
+            client = self.device(state, collector, first + week, week)
             clients.append(client)
-            for campaign in self.campaigns if weeks == 0 else self.campaigns[-1:]:
+            for campaign in self.campaigns if week == 0 else self.campaigns[-1:]:
                 client.fetch(campaign.campaign_id)
-                client.contribute(campaign.campaign_id, 95_000.0 + weeks)
-            if weeks == 3:
+                client.contribute(campaign.campaign_id, 95_000.0 + week)
+            if week == 3:
                 client.flush()
-            if closed or weeks < 5:
+            if closed or week < weeks - 1:
                 client.close(0)
         files = {p.name: p.read_bytes() for p in state.iterdir() if p.suffix != ".sqlite3-shm"}
         clients[-1].close(0)
@@ -250,6 +259,60 @@ def test_a_byte_that_is_wrong_is_noticed_or_changes_nothing(written: Written, cl
     assert refused > 10
 
 
+def mixed(files: dict[str, bytes], others: dict[str, bytes], *names: str) -> dict[str, bytes]:
+    """Return the files with some of them as another device, or another time, has them."""
+    return {
+        name: content
+        for name, content in (files | {name: others.get(name, b"") for name in names}).items()
+        if content
+    }
+
+
+@pytest.mark.parametrize("suffixes", [("",), ("-wal",), ("", "-wal")])
+@pytest.mark.parametrize("of", ["another device", "an earlier time", "nothing"])
+def test_files_that_do_not_belong_together_are_not_used(
+    written: Written, suffixes: tuple[str, ...], of: str
+) -> None:
+    """The log of one file would else be applied to another, without an error of SQLite's."""
+    names = [f"{FILE_NAME}{suffix}" for suffix in suffixes]
+    files = written.write(closed=False)
+    others = {
+        "another device": lambda: written.write(closed=False, first=40, weeks=3),
+        "an earlier time": lambda: written.write(closed=False, weeks=3),
+        "nothing": dict,
+    }[of]()
+    try:
+        found = written.use(mixed(files, others, *names))
+    except JournalError:
+        return
+    assert names == [FILE_NAME]  # the log has all that was changed ...
+    assert found == written.use(files)  # ... and nothing is lost
+
+
+@pytest.mark.parametrize("weeks", [1, 3, 5, None])
+def test_an_older_copy_of_the_file_is_not_used(written: Written, weeks: int | None) -> None:
+    """It has forgotten what was answered since; so has a new one, in place of one that is gone."""
+    files = written.write(closed=True)
+    older = {} if weeks is None else written.write(closed=True, weeks=weeks)
+    with pytest.raises(JournalError, match="of the commits made are missing"):
+        written.use(mixed(files, older, FILE_NAME))
+
+
+def test_a_page_of_another_device_is_not_believed(written: Written) -> None:
+    """Of a file that is the same in all else: its rows have checksums that are right."""
+    files, others = (written.write(closed=True, first=first) for first in (0, 40))
+    content, other = files[FILE_NAME], others[FILE_NAME]
+    changed = 0
+    for start in range(0, len(content), 4096):
+        page = other[start : start + 4096]
+        if page == content[start : start + 4096]:
+            continue
+        changed += 1
+        with pytest.raises(JournalError):
+            written.use(files | {FILE_NAME: content[:start] + page + content[start + 4096 :]})
+    assert changed == 2  # reports, and what tells of rows
+
+
 VERSION_2 = """
 CREATE TABLE campaign (
     campaign_id TEXT PRIMARY KEY, digest BLOB NOT NULL, envelope BLOB NOT NULL,
@@ -268,8 +331,17 @@ PRAGMA user_version = 2;
 """
 
 
-def downgrade(state: Path) -> None:
-    """Write a journal as version 2 of its format did."""
+def downgrade(state: Path, version: int) -> None:
+    """Write a journal as an earlier version of its format did."""
+    if version == 3:
+        with closing(sqlite3.connect(state / FILE_NAME)) as connection, connection:
+            for trigger in ("pinned", "recorded", "changed"):
+                connection.execute(f"DROP TRIGGER {trigger}")
+            connection.execute("CREATE TABLE commits (made INTEGER NOT NULL)")
+            connection.execute("INSERT INTO commits SELECT commits FROM state")
+            connection.execute("DROP TABLE state")
+            connection.execute("PRAGMA user_version = 3")
+        return
     columns = "campaign_id, digest, envelope, seen"
     with closing(sqlite3.connect(state / FILE_NAME)) as connection:
         pins = connection.execute(f"SELECT {columns} FROM campaign").fetchall()
@@ -282,12 +354,13 @@ def downgrade(state: Path) -> None:
         connection.executemany(f"INSERT INTO entry VALUES ({', '.join('?' * 17)})", reports)
 
 
+@pytest.mark.parametrize("version", [2, 3])
 def test_a_directory_of_an_earlier_version_is_taken_over(
-    waiting: Any, make_either: Make, state: Path, tape: Any
+    waiting: Any, make_either: Make, state: Path, tape: Any, version: int
 ) -> None:
     before = waiting.history(), waiting.budgets(), waiting.counts()
     waiting.close(0)
-    downgrade(state)
+    downgrade(state, version)
     fetched = tape.fetched
     again = make_either(state_dir=state, policy=POLICY)
     assert (again.history(), again.budgets(), again.counts()) == before
@@ -304,7 +377,7 @@ def test_a_process_of_the_earlier_version_writes_nothing_any_more(
     waiting: Any, make_either: Make, state: Path
 ) -> None:
     waiting.close(0)
-    downgrade(state)
+    downgrade(state, 2)
     with closing(sqlite3.connect(state / FILE_NAME)) as older:
         assert older.execute("SELECT count(*) FROM entry").fetchone() == (3,)
         make_either(state_dir=state, policy=POLICY)
@@ -316,15 +389,17 @@ def test_a_process_of_the_earlier_version_writes_nothing_any_more(
             )
 
 
+@pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("change", ["epsilon = -1", "digest = 7", "status = 9", "drawn = 1e30"])
 def test_damage_of_an_earlier_version_is_not_taken_over(
-    waiting: Any, make_either: Make, state: Path, change: str
+    waiting: Any, make_either: Make, state: Path, change: str, version: int
 ) -> None:
     waiting.close(0)
-    downgrade(state)
-    execute(state, f"UPDATE entry SET {change} WHERE campaign_id = 'second'")
+    downgrade(state, version)
+    table = {2: "entry", 3: "report"}[version]
+    execute(state, f"UPDATE {table} SET {change} WHERE campaign_id = 'second'")
     for _ in range(2):
         with pytest.raises(JournalError, match="row of 'second'"):
             make_either(state_dir=state, policy=POLICY)
     with closing(sqlite3.connect(state / FILE_NAME)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (version,)

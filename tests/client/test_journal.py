@@ -260,7 +260,7 @@ def test_it_holds_only_what_was_perturbed_or_is_public(tmp_path: Path) -> None:
     }
     connection.close()
     assert tables == {
-        "commits": ["made"],
+        "state": ["commits", "rows"],
         "campaign": ["campaign_id", "digest", "envelope", "seen", "checksum"],
         "report": [
             *("campaign_id", "period", "digest", "report", "attribute", "unit", "epsilon", "per"),

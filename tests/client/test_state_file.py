@@ -113,10 +113,12 @@ def test_what_is_closed_opens_again_on_disk_only(file: StateFile) -> None:
         words(memory)
 
 
-def test_closing_leaves_one_file_and_nothing_open(directory: Path, file: StateFile) -> None:
+def test_closing_leaves_the_file_and_its_mark_and_nothing_open(
+    directory: Path, file: StateFile
+) -> None:
     write(file, "a")
     file.close()
-    assert [p.name for p in directory.iterdir()] == [NAME]
+    assert {p.name for p in directory.iterdir()} == {NAME, f"{NAME}-mark"}
     assert [path for path in _open_files() if str(directory) in path] == []
 
 

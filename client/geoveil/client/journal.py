@@ -31,7 +31,8 @@ from geoveil.client.journal_rows import (
     entry_of,
     number,
     row,
-    upgrade,
+    upgrade_2,
+    upgrade_3,
 )
 from geoveil.client.ledger import Book, BookOf
 from geoveil.client.state_file import StateFile
@@ -64,7 +65,12 @@ class Journal:
 
     def __init__(self, state_dir: str | os.PathLike[str] | None) -> None:
         self._file = StateFile(
-            state_dir, FILE_NAME, SCHEMA, VERSION, upgrades={2: upgrade}, check=check
+            state_dir,
+            FILE_NAME,
+            SCHEMA,
+            VERSION,
+            upgrades={2: upgrade_2, 3: upgrade_3},
+            check=check,
         )
 
     @property

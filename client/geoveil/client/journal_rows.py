@@ -1,6 +1,8 @@
 """The tables of a journal, and how their rows are written and read.
 
-Every row ends with a checksum of the others, so that what a disk has changed is not believed.
+Every row ends with a checksum of its other values, so that what a disk has changed is not believed.
+Triggers keep the exclusive or of all checksums, so that neither are rows that are missing, or of
+another state of the file or another device.
 """
 
 # ruff: noqa: S608 - no input is ever part of a statement
@@ -14,12 +16,13 @@ from typing import Any
 from geoveil.client.contribution import Contribution, Entry, Rejection, Status
 from geoveil.client.errors import JournalError
 from geoveil.client.ledger import Spending
+from geoveil.client.state_format import run
 from geoveil.gp import GeoPrivacy
 
-VERSION = 3
-# Times are microseconds since 1970: in order as numbers, exact. The reports were in a table `entry`
-# without checksums up to version 2: a process that still runs such a one finds none, and writes
-# nothing.
+VERSION = 4
+# Times are microseconds since 1970: in order as numbers, exact. Up to version 2 the reports were in
+# a table `entry`, without checksums, and version 3 counted commits in a table of that name: a
+# process that still runs one of them lacks its table, and writes nothing.
 SCHEMA = """
 CREATE TABLE campaign (
     campaign_id TEXT PRIMARY KEY,
@@ -51,6 +54,16 @@ CREATE TABLE report (
 );
 CREATE INDEX spent ON report (attribute, unit, drawn, epsilon, per);
 CREATE INDEX pending ON report (drawn) WHERE status = 0;
+CREATE TRIGGER pinned AFTER INSERT ON campaign BEGIN
+    UPDATE state SET rows = (rows | NEW.checksum) - (rows & NEW.checksum);
+END;
+CREATE TRIGGER recorded AFTER INSERT ON report BEGIN
+    UPDATE state SET rows = (rows | NEW.checksum) - (rows & NEW.checksum);
+END;
+CREATE TRIGGER changed AFTER UPDATE OF checksum ON report BEGIN
+    UPDATE state SET rows = (rows | OLD.checksum) - (rows & OLD.checksum);
+    UPDATE state SET rows = (rows | NEW.checksum) - (rows & NEW.checksum);
+END;
 """
 _COLUMNS = (
     "campaign_id, period, digest, report, attribute, unit, epsilon, per, step_exponent, closes,"
@@ -60,7 +73,12 @@ _ALL = f"SELECT {_COLUMNS}, checksum FROM report"
 PENDING = f"{_ALL} WHERE status = 0 ORDER BY drawn, campaign_id, period"
 HISTORY = f"{_ALL} ORDER BY drawn, campaign_id, period"
 FIND = f"{_ALL} WHERE campaign_id = ? AND period = ?"
-PUT = f"REPLACE INTO report ({_COLUMNS}, checksum) VALUES ({', '.join('?' * 18)})"
+_CHANGING = ("status", "sent", "settled", "reason", "detail", "failure", "checksum")
+"""Columns. The others, what was drawn and what it cost, are written once."""
+PUT = (
+    f"INSERT INTO report ({_COLUMNS}, checksum) VALUES ({', '.join('?' * 18)})"
+    f" ON CONFLICT DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _CHANGING)}"
+)
 PIN = """
 INSERT INTO campaign (campaign_id, digest, envelope, seen, checksum) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT DO NOTHING
@@ -85,15 +103,20 @@ def check(connection: sqlite3.Connection) -> None:
     """Read every row, so that the sums of the ledger need not.
 
     Raises:
-        JournalError: if one is not as it was written.
+        JournalError: if one is not as it was written, or they are not those that were written last.
     """
+    found = 0
     for values in connection.execute(HISTORY):
         entry_of(values)
+        found ^= values[-1]
     for values in connection.execute(PINNED):
         content(values)
+        found ^= values[-1]
+    if connection.execute("SELECT rows FROM state").fetchone() != (found,):
+        raise JournalError("rows", "some are missing, or of another time")
 
 
-def upgrade(connection: sqlite3.Connection) -> None:
+def upgrade_2(connection: sqlite3.Connection) -> None:
     """Make the tables of a file of version 2 those of this version, in an open transaction.
 
     Raises:
@@ -101,12 +124,33 @@ def upgrade(connection: sqlite3.Connection) -> None:
     """
     reports = [_read(v) for v in connection.execute(f"SELECT {_COLUMNS} FROM entry")]
     pins = connection.execute("SELECT campaign_id, digest, envelope, seen FROM campaign").fetchall()
-    for table in ("entry", "campaign"):
+    connection.execute("DROP TABLE entry")
+    _fill(connection, reports, map(checked, pins))
+
+
+def upgrade_3(connection: sqlite3.Connection) -> None:
+    """As `upgrade_2`, of a file of version 3, whose commits are counted on.
+
+    Raises:
+        JournalError: if a row is not as it was written.
+    """
+    reports = [entry_of(values) for values in connection.execute(HISTORY)]
+    pins = connection.execute(PINNED).fetchall()
+    for values in pins:
+        content(values)
+    connection.execute("UPDATE state SET commits = (SELECT made FROM commits)")
+    for table in ("report", "commits"):
         connection.execute(f"DROP TABLE {table}")
-    for statement in SCHEMA.split(";"):
-        connection.execute(statement)
+    _fill(connection, reports, pins)
+
+
+def _fill(
+    connection: sqlite3.Connection, reports: Iterable[Entry], pins: Iterable[tuple[Any, ...]]
+) -> None:
+    connection.execute("DROP TABLE campaign")
+    run(connection, SCHEMA)
     connection.executemany(PUT, map(row, reports))
-    connection.executemany(PIN, map(checked, pins))
+    connection.executemany(PIN, pins)
 
 
 class RowBook:

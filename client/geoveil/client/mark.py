@@ -1,9 +1,9 @@
 """How far a file had come, noted beside it, so that it can't fall back unseen.
 
 What a process commits is in SQLite's log until the last connection closes. A log that is damaged
-looks to SQLite like one whose last transactions never ended: it forgets them, without an error. The
-mark is what tells. It is only ever a lower bound, so that one that is old, torn or missing does no
-harm.
+looks to SQLite like one whose last transactions never ended: it forgets them, without an error. So
+does a file that is replaced by an older copy of it. The mark is what tells. It is only ever a lower
+bound, so that one that is old, torn or missing does no harm.
 
 A machine that loses its power may lose commits that were not flushed to the disk. The mark
 therefore notes two numbers, all commits and those flushed, and in which run of the machine it was
@@ -12,7 +12,6 @@ made; only the second holds in another.
 
 import hashlib
 import os
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -59,11 +58,6 @@ class Mark:
             os.write(descriptor, line.encode())
         finally:
             os.close(descriptor)
-
-    def clear(self) -> None:
-        """Forget it: the file is complete by itself."""
-        with suppress(OSError):
-            self.path.unlink()
 
 
 def _checksum(text: str) -> str:

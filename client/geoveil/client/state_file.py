@@ -9,7 +9,7 @@ caller who has no time need not wait for the disk, and what must not be forgotte
 anything depends on that.
 
 Whenever a connection is opened, all of the file is checked: its structure, every row, and that no
-commit is missing (see `Mark`). A file that is damaged is not used at all.
+commit is missing (see `Mark`). A file that is damaged, or older than its mark, is not used at all.
 """
 
 import os
@@ -181,7 +181,9 @@ class StateFile:
             connection.close()
             log = self._path and self._path.with_name(f"{self._path.name}-wal")
             if log is not None and not log.exists():
-                self._mark.clear()  # it was the last, and left everything in the file itself
+                # It was the last, and left everything in the file itself, on the disk.
+                with suppress(OSError):
+                    self._mark.note(max(self._commits, self._mark.least()), flushed=True)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from geoveil.client.errors import JournalError
 
 Use = Callable[[sqlite3.Connection], None]
-_COMMITS = """
-CREATE TABLE IF NOT EXISTS commits (made INTEGER NOT NULL);
-INSERT INTO commits SELECT 0 WHERE NOT EXISTS (SELECT * FROM commits);
+_STATE = """
+CREATE TABLE IF NOT EXISTS state (commits INTEGER NOT NULL, rows INTEGER NOT NULL);
+INSERT INTO state SELECT 0, 0 WHERE NOT EXISTS (SELECT * FROM state);
 """
 
 
@@ -18,7 +18,8 @@ class Format:
     """See the module."""
 
     schema: str
-    """SQL that makes the tables."""
+    """SQL that makes the tables. There is one more, `state`, of one row: `commits` counts them, and
+    `rows` is for triggers of the schema to tell, in any way, what rows there are."""
     version: int
     """Of the schema."""
     upgrades: Mapping[int, Use] = field(default_factory=dict)
@@ -29,7 +30,7 @@ class Format:
     @property
     def script(self) -> str:
         """SQL that makes an empty file."""
-        return f"{self.schema}{_COMMITS}PRAGMA user_version = {self.version};"
+        return f"{_STATE}{self.schema}PRAGMA user_version = {self.version};"
 
     def accept(self, connection: sqlite3.Connection, place: str, least: int) -> int:
         """Bring a file up to date, check all of it, and return how many commits it has.
@@ -59,9 +60,8 @@ class Format:
             connection.execute("BEGIN IMMEDIATE")
             if _version(connection) == found:  # no other process was faster
                 _check_structure(connection, place)
+                run(connection, _STATE)
                 self.upgrades[found](connection)
-                for statement in _COMMITS.split(";"):
-                    connection.execute(statement)
                 connection.execute(f"PRAGMA user_version = {self.version}")
             connection.execute("COMMIT")
             found = _version(connection)
@@ -71,7 +71,7 @@ class Format:
 
 def commit(connection: sqlite3.Connection) -> int:
     """Commit the open transaction, and return how many commits that makes."""
-    connection.execute("UPDATE commits SET made = made + 1")
+    connection.execute("UPDATE state SET commits = commits + 1")
     commits = commits_of(connection)
     connection.execute("COMMIT")
     return commits
@@ -79,8 +79,18 @@ def commit(connection: sqlite3.Connection) -> int:
 
 def commits_of(connection: sqlite3.Connection) -> int:
     """Return how many commits were ever made; 0 if damage has left no number."""
-    made = connection.execute("SELECT made FROM commits").fetchone()
+    made = connection.execute("SELECT commits FROM state").fetchone()
     return made[0] if made is not None and isinstance(made[0], int) else 0
+
+
+def run(connection: sqlite3.Connection, script: str) -> None:
+    """Execute statements within the open transaction, which `executescript` would end."""
+    statement = ""
+    for part in script.split(";"):
+        statement += f"{part};"
+        if sqlite3.complete_statement(statement):  # a trigger has semicolons of its own
+            connection.execute(statement)
+            statement = ""
 
 
 def _check_structure(connection: sqlite3.Connection, place: str) -> None:
