@@ -55,10 +55,11 @@ def test_a_signed_campaign_says_by_whom(geoveil, key_file):
     created = geoveil("campaign", "create", "Signed", *INCOME, "--sign-key", str(key_file))
     assert f"signed by {public}" in created.output
     geoveil("campaign", "create", "Unsigned", *INCOME)
-    listed = {line.split()[0]: line for line in geoveil("campaign", "list").output.splitlines()
-              if line.strip()}  # fmt: skip
-    assert public[:15] in listed["signed"]
-    assert "nobody" in listed["unsigned"]
+    listed = geoveil("campaign", "list").output.splitlines()
+    for name, signer in (("signed", f"signed by {public[:15]}"), ("unsigned", "signed by nobody")):
+        (at,) = (i for i, line in enumerate(listed) if line.startswith(f"{name}  open, 0 reports"))
+        assert listed[at + 1].startswith(signer)
+        assert listed[at + 2] == f"  {name.title()}"
 
 
 def test_a_file_that_is_no_key_publishes_nothing(geoveil, tmp_path):

@@ -238,7 +238,7 @@ def _content(envelope):
 @pytest.mark.parametrize(
     "envelope",
     [seal(encode(replace(CAMPAIGN, campaign_id="other"))),
-     seal(encode(CAMPAIGN), KEY)[:-1] + b"\0", b""],
+     seal(encode(CAMPAIGN), KEY)[:-1] + b"\xff", b""],
     ids=["of another id", "with a wrong signature", "empty"],
 )  # fmt: skip
 def test_what_can_not_be_answered_is_not_shown(hostile, command, tmp_path, envelope):

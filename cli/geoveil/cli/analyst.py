@@ -31,6 +31,8 @@ from geoveil.proto.v1 import (
 )
 
 TIMEOUT_S = 15.0
+LAST_PERIOD = 2**32 - 1
+"""The last that a request can name."""
 _ON_PAGE = 500
 
 

@@ -1,5 +1,8 @@
 """Assembles the command from its parts; every part is a module with one job."""
 
+import os
+import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -73,10 +76,29 @@ def _root(
     """Population statistics from private values, without trusting the server."""
 
 
-def main() -> None:
-    """Run the command; errors of geoveil become one line and exit status 1."""
+def run() -> None:
+    """Run the command; errors of geoveil and of the system become one line and exit status 1."""
     degrade()
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()  # here, where a full disk is still an error like any other
     except GeoVeilError as error:
         fail(str(error))
+    except OSError as error:
+        _write_no_more()
+        if isinstance(error, BrokenPipeError):  # nobody reads on, as after `| head`
+            sys.exit(1)
+        of = "" if error.filename is None else f" {str(error.filename)!r}"
+        fail(f"the system refuses{of}: {error.strerror or error}")
+    except UnicodeEncodeError:
+        fail("an argument holds bytes that are no text in UTF-8")
+    except RecursionError:
+        fail("a file is nested too deeply to be read")
+
+
+def _write_no_more() -> None:
+    """Drop what standard output could not take: the interpreter would try again as it ends."""
+    with suppress(OSError), open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())

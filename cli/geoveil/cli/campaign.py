@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
 from geoveil.campaign import Allocation, SigningKey, decode, encode
 from geoveil.cli.analyst import Analyst
@@ -205,33 +203,26 @@ def keygen(
 @app.command("list")
 @connects
 def list_(connection: Connection) -> None:
-    """List all campaigns."""
+    """List all campaigns, each with its id, who signed it, what it costs, and its title.
+
+    A title is indented: what stands at the margin is said by this command.
+    """
     with Analyst.of(connection) as analyst:
         summaries = list(analyst.list())
-    table = Table(
-        *("id", "title", "state", "privacy", "closes (UTC)", "reports", "signed by"),
-        box=SIMPLE_HEAD,
-    )
-    for column in (table.columns[0], table.columns[-1]):
-        column.no_wrap = True  # ids have to be typed, keys to be told apart
     for summary in summaries:
         state = _STATES.get(summary.state, f"state {summary.state}")
         try:
             campaign = decode(summary.envelope.campaign)
         except GeoVeilError as error:
-            table.add_row("", out.styled((f"can't be read: {error}", "bold red")), state)
+            out.tell((f"can't be read ({state}): {error}", "bold red"))
             continue
-        table.add_row(
-            campaign.campaign_id,
-            campaign.title,
-            state,
-            privacy_text(campaign)
-            + (f" each {period_text(campaign.period)}" if campaign.period else ""),
-            f"{campaign.closes:%Y-%m-%d %H:%M}",
-            f"{summary.reports:,}",
-            signed_by(summary.envelope),
+        each = f" each {period_text(campaign.period)}" if campaign.period else ""
+        out.tell(
+            (campaign.campaign_id, "bold"),
+            f"  {state}, {summary.reports:,} reports, closes {campaign.closes:%Y-%m-%d %H:%M} UTC",
         )
-    out.print(table)
+        out.tell("signed by ", signed_by(summary.envelope), f", {privacy_text(campaign)}{each}")
+        out.tell(f"  {campaign.title}")
 
 
 @app.command()

@@ -10,7 +10,7 @@ import typer
 
 from geoveil.aggregator.exporting import Rows
 from geoveil.campaign import decode, digest
-from geoveil.cli.analyst import Analyst
+from geoveil.cli.analyst import LAST_PERIOD, Analyst
 from geoveil.cli.connection import Connection, connects
 from geoveil.cli.console import out
 from geoveil.gp import ParameterError
@@ -25,7 +25,10 @@ def export(
     campaign_id: Annotated[str, typer.Argument(help="Of the campaign.")],
     file: Annotated[Path, typer.Option("--out", help="Parquet file to write. Must not exist.")],
     period: Annotated[
-        int | None, typer.Option(min=0, help="Of a recurring campaign, from 0; all by default.")
+        int | None,
+        typer.Option(
+            min=0, max=LAST_PERIOD, help="Of a recurring campaign, from 0; all by default."
+        ),
     ] = None,
     timeout: Annotated[float, typer.Option(help="Seconds that it may take.")] = 3600.0,
     *,

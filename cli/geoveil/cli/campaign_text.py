@@ -3,8 +3,6 @@
 import re
 from datetime import timedelta
 
-from rich.text import Text
-
 from geoveil.campaign import SignatureInvalid, signer
 from geoveil.gp import ParameterError, validation
 from geoveil.proto.v1.campaign_pb2 import CampaignEnvelope
@@ -99,10 +97,10 @@ def period_text(period: timedelta) -> str:
     return str(period)
 
 
-def signed_by(envelope: CampaignEnvelope) -> Text:
-    """Return the beginning of the key that signed, enough to tell one's own keys apart."""
+def signed_by(envelope: CampaignEnvelope) -> tuple[str, str]:
+    """Return the beginning of the key that signed, enough to tell keys apart, and its style."""
     try:
         key = signer(envelope)
     except SignatureInvalid:
-        return Text("not valid", "bold red")
-    return Text("nobody" if key is None else f"{str(key)[:_SHOWN_OF_KEY]}…")
+        return "a signature that is not valid", "bold red"
+    return ("nobody" if key is None else f"{str(key)[:_SHOWN_OF_KEY]}…"), ""

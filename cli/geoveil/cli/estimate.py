@@ -9,7 +9,7 @@ from rich.table import Table
 
 from geoveil.campaign import Campaign
 from geoveil.cli import records
-from geoveil.cli.analyst import Analyst
+from geoveil.cli.analyst import LAST_PERIOD, Analyst
 from geoveil.cli.connection import Connection, connects
 from geoveil.cli.console import err, number, out
 from geoveil.cli.later import caution, questions
@@ -22,7 +22,10 @@ def estimate(
     campaign_id: Annotated[str, typer.Argument(help="Of the campaign.")],
     confidence: Annotated[float, typer.Option(help="Of the interval, in (0, 1).")] = 0.95,
     period: Annotated[
-        int | None, typer.Option(min=0, help="Of a recurring campaign, from 0; all by default.")
+        int | None,
+        typer.Option(
+            min=0, max=LAST_PERIOD, help="Of a recurring campaign, from 0; all by default."
+        ),
     ] = None,
     threshold: Annotated[
         list[float] | None,

@@ -2,15 +2,15 @@
 
 import asyncio
 import multiprocessing
-import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from geoveil.aggregator import Aggregator, Settings
 from geoveil.gp import GeoVeilError
+from geoveil.simulation.processes import unreached_by_ctrl_c
 
 _START_S = 60.0
 
@@ -31,12 +31,16 @@ def local_server(database: Path) -> Iterator[str]:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_serve, args=(database, theirs), daemon=True)
-    process.start()
+    with unreached_by_ctrl_c():
+        process.start()
     theirs.close()
     try:
         if not ours.poll(_START_S):
             raise GeoVeilError("the aggregator did not start within a minute")
         yield _address(ours)
+    except BaseException:
+        process.kill()  # nobody waits for what it would still do
+        raise
     finally:
         ours.close()
         process.join(_START_S)
@@ -52,19 +56,11 @@ def _address(pipe: "Connection[Any, Any]") -> str:
 
 
 def _serve(database: Path, pipe: "Connection[Any, Any]") -> None:
-    # Ctrl-C reaches every process of a terminal; this one stops when its parent has.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     asyncio.run(_run(database, pipe))
 
 
 async def _run(database: Path, pipe: "Connection[Any, Any]") -> None:
     async with Aggregator(Settings(host="127.0.0.1", port=0, database=database)) as aggregator:
-        pipe.send(aggregator.address)
-        await asyncio.to_thread(_wait_for_end, pipe)
-
-
-def _wait_for_end(pipe: "Connection[Any, Any]") -> None:
-    try:
-        pipe.recv()
-    except (EOFError, OSError):
-        return
+        with suppress(EOFError, OSError):  # the parent ended, or wants it to end
+            pipe.send(aggregator.address)
+            await asyncio.to_thread(pipe.recv)

@@ -21,6 +21,7 @@ from typing import Protocol
 
 from geoveil.gp import ParameterError
 from geoveil.simulation.experiments.rows import Row
+from geoveil.simulation.processes import killed_on_error, unreached_by_ctrl_c
 
 
 class Cell(Protocol):
@@ -107,15 +108,12 @@ class Run:
         # The long ones first, so that no process is left alone with one at the end. Not a fork: the
         # parent may hold threads.
         context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(self.processes, mp_context=context) as pool:
+        with ProcessPoolExecutor(self.processes, mp_context=context) as pool, killed_on_error():
             longest_first = sorted(cells, key=lambda cell: -cell.cost)
-            futures = {pool.submit(_rows, cell): cell for cell in longest_first}
-            try:
-                for future in as_completed(futures):
-                    yield futures[future], future.result()
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+            with unreached_by_ctrl_c():
+                futures = {pool.submit(_rows, cell): cell for cell in longest_first}
+            for future in as_completed(futures):
+                yield futures[future], future.result()
 
     def _file(self, cell: Cell) -> Path | None:
         if self.directory is None:

@@ -1,12 +1,15 @@
 """Where blocks are computed: in this process, or on Dask, here or at any scheduler's address."""
 
+import logging
 import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import islice
 from typing import Any
 
 from geoveil.gp import GeoVeilError, ParameterError, UnsupportedError
+from geoveil.simulation.processes import unreached_by_ctrl_c
 from geoveil.simulation.scale.work import Sums, Work, of_blocks
 
 Computer = Callable[[Work, Sequence[range]], Iterator[tuple[range, Sums]]]
@@ -63,25 +66,43 @@ def _dask(scheduler: str | None, workers: int) -> Iterator[Computer]:
         raise UnsupportedError(
             "this needs Dask: pip install 'geoveil[simulation]', or compute in this process"
         ) from None
-    with ExitStack() as stack:
-        address: Any = scheduler
+    from distributed.utils import silence_logging_cmgr
+
+    with ExitStack() as ended, ExitStack() as stack:
+        cluster: Any = None
         if scheduler is None:
-            address = stack.enter_context(_start(distributed, workers))
-        client = stack.enter_context(_connect(distributed, address))
-        yield _on(client)
+            cluster = stack.enter_context(_start(distributed, workers))
+        client = stack.enter_context(_connect(distributed, cluster or scheduler))
+        try:
+            yield _on(client)
+        except BaseException:
+            # Dask logs each message that those who are gone would have had.
+            ended.enter_context(silence_logging_cmgr(logging.CRITICAL + 1))
+            if cluster is not None:
+                _kill_workers(cluster)
+            raise
 
 
 def _start(distributed: Any, workers: int) -> Any:
     try:
-        return distributed.LocalCluster(
-            n_workers=workers,
-            threads_per_worker=1,
-            processes=True,
-            memory_limit=_WORKER_BYTES,
-            dashboard_address="127.0.0.1:0",  # a free port, which nobody else reaches
-        )
+        with unreached_by_ctrl_c():
+            return distributed.LocalCluster(
+                n_workers=workers,
+                threads_per_worker=1,
+                processes=True,
+                memory_limit=_WORKER_BYTES,
+                dashboard_address="127.0.0.1:0",  # a free port, which nobody else reaches
+            )
     except (OSError, RuntimeError) as error:
         raise ClusterError(f"the workers did not start: {error}") from error
+
+
+def _kill_workers(cluster: Any) -> None:
+    """End workers on this machine. If asked to, they first end what they compute, for seconds."""
+    for nanny in cluster.workers.values():
+        nanny.close_gracefully()  # else it would start another one
+        if nanny.pid is not None:
+            os.kill(nanny.pid, signal.SIGKILL)
 
 
 def _connect(distributed: Any, scheduler: Any) -> Any:

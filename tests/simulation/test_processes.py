@@ -1,0 +1,115 @@
+"""Ctrl-C reaches every process of a terminal: the command alone acts on it, at once."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from geoveil.simulation.processes import killed_on_error, unreached_by_ctrl_c
+
+SPAWN = multiprocessing.get_context("spawn")
+
+
+def wait_to_be_told(told: Any) -> None:
+    told.send("ready")
+    told.recv()
+
+
+def started() -> tuple[Any, Any]:
+    ours, theirs = SPAWN.Pipe()
+    process = SPAWN.Process(target=wait_to_be_told, args=(theirs,))
+    with unreached_by_ctrl_c():
+        process.start()
+    return process, ours
+
+
+def test_a_process_does_not_see_it_and_its_parent_does() -> None:
+    process, pipe = started()
+    assert pipe.recv() == "ready"
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGINT)
+    pipe.send("end")
+    process.join(20)
+    assert process.exitcode == 0
+    reached: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        _interrupted(reached)
+    assert reached == ["the end of the block"]
+
+
+def _interrupted(reached: list[str]) -> None:
+    with unreached_by_ctrl_c():
+        signal.raise_signal(signal.SIGINT)
+        reached.append("the end of the block")
+
+
+def test_an_error_ends_what_was_started_and_nothing_else() -> None:
+    before, pipe = started()
+    assert pipe.recv() == "ready"
+    processes: list[Any] = []
+    with pytest.raises(KeyboardInterrupt):
+        _interrupted_with(processes)
+    (during,) = processes
+    during.join(20)
+    assert during.exitcode == -signal.SIGKILL
+    pipe.send("end")
+    before.join(20)
+    assert before.exitcode == 0
+
+
+def _interrupted_with(processes: list[Any]) -> None:
+    with killed_on_error():
+        process, pipe = started()
+        processes.append(process)
+        assert pipe.recv() == "ready"
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("command", "sign"),
+    [
+        (["simulate", "scale", "--devices", "1000000000"], "1,000,000,000 devices"),
+        (["simulate", "scale", "--devices", "1000000000"], None),
+        (["demo", "--devices", "200000"], "never leave"),
+        (["demo", "--devices", "200000"], "SQLite"),
+        (["simulate", "oneway", "--processes", "2"], "oneway, exact"),
+    ],
+)
+def test_ctrl_c_ends_a_command_and_its_processes(
+    command: list[str], sign: str | None, tmp_path: Path
+) -> None:
+    """Without the traces of those that it ended; `sign` None: as they start."""
+    script = "import sys; from geoveil.cli import main; sys.argv[0] = 'geoveil'; main()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, *command],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=tmp_path, start_new_session=True,
+        env=os.environ | {"FORCE_COLOR": "1", "COLUMNS": "200"},
+    )  # fmt: skip
+    assert process.stdout is not None
+    shown = b""
+    while sign is not None and sign.encode() not in shown:
+        more = os.read(process.stdout.fileno(), 4096)
+        assert more, shown
+        shown += more
+    if sign is None:
+        while not _children(process.pid):
+            time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)
+    with process:
+        try:
+            rest, _ = process.communicate(timeout=30)  # after the last has let go of the pipe
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    assert process.returncode == 130
+    assert b"Traceback" not in rest, rest.decode()
+
+
+def _children(pid: int) -> str:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text()
