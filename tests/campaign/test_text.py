@@ -67,6 +67,8 @@ HOSTILE = {
     "half of a pair": "a\ud800b",
     "tower": "a" + 5 * "\u0301",
     "rings": "a" + 5 * "\u20dd",
+    "vowel without a syllable": "a \u1161b",
+    "final of the line": "\ud7cba",
     "accent of the line": "\u0301a",
     "accent of a blank": "a \u0301b",
     "blank before": " a",
@@ -87,6 +89,7 @@ HONEST = [
     "लोगों की आय",
     "လျှို့ဝှက်",
     "Thu nhập hộ gia đình",
+    normalize("NFD", "가구 소득 값"),
     normalize("NFD", "Thu nhập hộ gia đình ế"),
     "Health ❤️ 1️⃣ ✅",
 ]
