@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from geoveil.analyst.planner import KINDS, Plan, plan
 from geoveil.analyst.planner.channels import WORTH_SOLVING, bands_like, channels, next_to_optimal
+from geoveil.analyst.planner.kinds import fits_campaigns
 from geoveil.analyst.planner.plan import ranked
-from geoveil.cli.plan_file import ON_DEVICES
 from geoveil.cli.plan_wishes import Wish
 from geoveil.gp import DebiasedLaplace, Query, UnsupportedError
 
@@ -27,7 +27,7 @@ def planned_for(
         restricted: to mechanisms that campaigns can hold.
         bound: whether to compute the bound; there is one in one dimension only.
     """
-    kinds = tuple(kind for kind in KINDS if kind in ON_DEVICES or not restricted)
+    kinds = tuple(kind for kind in KINDS if fits_campaigns(kind) or not restricted)
     found = plan(wish.questions[0], wish.plane_privacy, wish.prior, wish.participants, kinds=kinds)
     on_line = found.question.dimension == 1
     settled = next_to_optimal(found.question, found.choice)

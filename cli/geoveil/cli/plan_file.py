@@ -11,14 +11,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from google.protobuf import json_format
 
 from geoveil.analyst.planner import ALLOCATIONS, Alternative, Comparison, Plan, Prediction
 from geoveil.analyst.planner.allocation import Searches
-from geoveil.analyst.planner.kinds import CHANNEL, POINTS
+from geoveil.analyst.planner.kinds import (
+    CHANNEL,
+    KINDS,
+    POINTS,
+    Declared,
+    declared,
+    fits_campaigns,
+)
 from geoveil.analyst.planner.plan import screened
 from geoveil.analyst.planner.prediction import NORMAL_95
 from geoveil.analyst.planner.problem import PlanningProblem
@@ -28,57 +34,25 @@ from geoveil.campaign import (
     Allocation,
     Attribute,
     Campaign,
-    ChannelSpec,
-    DebiasedLaplaceSpec,
-    LipschitzLaplaceSpec,
     MechanismSpec,
     PlanarLaplaceSpec,
     Question,
-    SmoothSpec,
     decode,
     encode,
 )
 from geoveil.cli.plan_shape import shape_of
 from geoveil.cli.plan_wishes import Wish
-from geoveil.gp import ChannelMechanism, ParameterError, Query, UnsupportedError
+from geoveil.gp import ParameterError, Query, UnsupportedError
 from geoveil.proto.v1 import campaign_pb2 as pb
 
-Spec = MechanismSpec | PlanarLaplaceSpec
 _PLANNED = "planned"
-
-ON_DEVICES: Mapping[str, Callable[[Alternative, int], Spec]] = MappingProxyType(
-    {
-        "DebiasedLaplace": lambda a, k: DebiasedLaplaceSpec(),
-        "LaplacePareto": lambda a, k: SmoothSpec(a.parameters["beta_fraction"]),
-        "PowerLaw": lambda a, k: SmoothSpec(a.parameters["beta_fraction"]),
-        "LipschitzMechanism": lambda a, k: LipschitzLaplaceSpec(),
-        "LinearProgramMechanism": lambda a, k: ChannelSpec.of(_channel(a)),
-        "PlanarLaplace": lambda a, k: PlanarLaplaceSpec(k),
-    }
-)
-"""Kinds of mechanisms that a campaign can hold → what it says, given the dimension of points."""
-_FOR_SEVERAL = ("DebiasedLaplace", "LipschitzMechanism")
-"""Mechanisms without parameters, so that one declaration serves every question."""
-_FOR_ALL: Mapping[str, Callable[[Sequence[Alternative]], MechanismSpec]] = MappingProxyType(
-    {
-        "DebiasedLaplace": lambda found: DebiasedLaplaceSpec(),
-        "LipschitzMechanism": lambda found: LipschitzLaplaceSpec(),
-        CHANNEL: lambda found: ChannelSpec.of(*map(_channel, found)),
-    }
-)
-"""Kinds → what a campaign over several questions says of them."""
-
-
-def _channel(found: Alternative) -> ChannelMechanism:
-    assert isinstance(found.reports, ChannelMechanism)  # it is what this kind reports by
-    return found.reports
 
 
 @dataclass(frozen=True)
 class Chosen:
     """What a campaign is made of."""
 
-    mechanism: Spec
+    mechanism: Declared
     questions: tuple[Question, ...]
     allocation: Allocation
     expected: Mapping[str, Any]
@@ -92,12 +66,13 @@ def chosen_alone(wish: Wish, found: Plan) -> Chosen:
         UnsupportedError: if campaigns cannot hold the mechanism that was chosen.
     """
     best = found.choice
-    if best.kind not in ON_DEVICES:
+    mechanism = declared(best.kind, best.reports, best.parameters)
+    if mechanism is None:
+        held = ", ".join(kind for kind in (*KINDS, CHANNEL) if fits_campaigns(kind))
         raise UnsupportedError(
-            f"a campaign cannot hold {best.kind}, but {', '.join(ON_DEVICES)}; plan with"
-            " --for-campaign to choose among those"
+            f"a campaign cannot hold {best.kind}, but {held}; plan with --for-campaign to choose"
+            " among those"
         )
-    mechanism = ON_DEVICES[best.kind](best, found.question.dimension)
     questions: tuple[Question, ...] = ()
     if isinstance(mechanism, MechanismSpec):
         assert isinstance(best.query, Query)  # smoothed regions are read from points
@@ -131,7 +106,8 @@ def chosen_together(wish: Wish, found: Comparison, searches: Searches) -> Chosen
     def error(p: Prediction) -> float:
         return allocation.error(p, found.n, m)
 
-    kinds = _FOR_SEVERAL if name != "points" else (POINTS,)
+    several = tuple(kind for kind in KINDS if KINDS[kind].serves_several)
+    kinds = several if name != "points" else (POINTS,)
     ways = {kind: [_best(search, (kind,), kind, error) for search in asked] for kind in kinds}
     if wish.channels and name != "points":
         ways[CHANNEL] = [_best(s, ("DebiasedLaplace", CHANNEL), CHANNEL, error) for s in asked]
@@ -148,14 +124,16 @@ def chosen_together(wish: Wish, found: Comparison, searches: Searches) -> Chosen
         for label, a in zip(wish.labels, complete[kind], strict=True)
     ]
     expected = {"allocation": name, "answers": answers}
-    if name == "points":
-        return Chosen(PlanarLaplaceSpec(wish.prior.dimension), (), Allocation.PARTITION, expected)
+    mechanisms = [declared(kind, a.reports, a.parameters) for a in complete[kind]]
+    first, *others = (m for m in mechanisms if m is not None)
+    if isinstance(first, PlanarLaplaceSpec):
+        return Chosen(first, (), Allocation.PARTITION, expected)
     questions = []
     for label, a in zip(wish.labels, complete[kind], strict=True):
         assert isinstance(a.query, Query)
         questions.append(Question(label, a.query))
-    mechanism = _FOR_ALL[kind](complete[kind])
-    return Chosen(mechanism, tuple(questions), Allocation(name), expected)
+    joined = first.joined([m for m in others if isinstance(m, MechanismSpec)])
+    return Chosen(joined, tuple(questions), Allocation(name), expected)
 
 
 def _best(

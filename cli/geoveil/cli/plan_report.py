@@ -4,8 +4,8 @@ import math
 from typing import Any
 
 from geoveil.analyst.planner import ALLOCATIONS, Allocated, Alternative, Comparison, Plan
+from geoveil.analyst.planner.kinds import fits_campaigns
 from geoveil.analyst.planner.prediction import NORMAL_95
-from geoveil.cli.plan_file import ON_DEVICES
 from geoveil.cli.plan_nearest import repeated
 from geoveil.cli.plan_shape import shape_of
 from geoveil.cli.plan_wishes import Wish
@@ -121,7 +121,7 @@ def _alternative(a: Alternative, found: Plan) -> Record:
         "share_of_bias": a.prediction.share_of_bias(found.n),
         "times": _finite(error / best) if best else 1.0,
         "keeps_promise": a.satisfies_guarantee,
-        "campaign": a.satisfies_guarantee and a.kind in ON_DEVICES,
+        "campaign": a.satisfies_guarantee and fits_campaigns(a.kind),
     }
 
 

@@ -8,15 +8,22 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from geoveil.campaign import (
+    MECHANISMS,
+    ChannelSpec,
+    MechanismFamily,
+    MechanismSpec,
+    PlanarLaplaceSpec,
+    Planned,
+)
 from geoveil.gp.deconvolution import PointEstimator
 from geoveil.gp.errors import UnsupportedError
-from geoveil.gp.mechanisms.debiased import DebiasedLaplace
-from geoveil.gp.mechanisms.lipschitz import LipschitzMechanism
+from geoveil.gp.mechanisms.base import Mechanism
 from geoveil.gp.mechanisms.local import LocalLaplace
 from geoveil.gp.mechanisms.planar import PlanarLaplace
 from geoveil.gp.mechanisms.radial import RadialLaplace
@@ -25,11 +32,11 @@ from geoveil.gp.mechanisms.smooth import SmoothMechanism
 from geoveil.gp.noise import GeneralizedCauchy, Noise, StudentT
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
-from geoveil.gp.smooth.frontier import Frontier
-from geoveil.gp.smooth.growth import EXPONENTIAL
 
 Array = NDArray[np.float64]
 Parameters: TypeAlias = Mapping[str, float]
+Declared: TypeAlias = MechanismSpec | PlanarLaplaceSpec
+"""What a campaign says of its mechanism."""
 _FOR_BIAS = 1.03
 
 
@@ -95,26 +102,34 @@ class Kind:
     """Whether one report answers every question."""
     biased: bool = False
     """Whether a report is off on average, also for a soft question; only the prior says how far."""
+    declares: Callable[[Any, Parameters], Declared] | None = None
+    """What a campaign says of the reports that were built with parameters; None if none can."""
+
+    @property
+    def serves_several(self) -> bool:
+        """Whether one declaration, without parameters, serves every question of a campaign."""
+        alone = self.options == (MappingProxyType({}),)
+        return self.declares is not None and alone and not self.answers_all
 
     def ranked(self, error: float) -> float:
         """Return what an error counts for: a bias must save 3 % of the squared error."""
         return _FOR_BIAS * error if self.biased else error
 
 
-def _fractions(*values: float) -> tuple[Parameters, ...]:
-    return tuple(MappingProxyType({"beta_fraction": value}) for value in values)
-
-
-def _calibrated_for(frontier: Frontier) -> Callable[[Task, Parameters], Reports]:
-    """Return how to build the noise that is best on a frontier."""
+def _of_family(family: MechanismFamily, planned: Planned) -> Kind:
+    """Return how a family that campaigns can declare is planned: what is declared is built."""
 
     def build(task: Task, parameters: Parameters) -> Reports:
-        if task.query.profile.frontier(EXPONENTIAL, 0.0) is not frontier:
-            raise UnsupportedError(f"{task.query!r} has another frontier than {frontier}")
-        beta = parameters["beta_fraction"] * task.privacy.rate
-        return SmoothMechanism(task.query, task.privacy, beta=beta)
+        if not planned.serves(task.query):
+            raise UnsupportedError(f"{planned.name} is not for {task.query!r}")
+        built: Mechanism = family.make(parameters).build(task.query, task.privacy)
+        return built
 
-    return build
+    return Kind(build, planned.options, declares=lambda _, parameters: family.make(parameters))
+
+
+def _fractions(*values: float) -> tuple[Parameters, ...]:
+    return tuple(MappingProxyType({"beta_fraction": value}) for value in values)
 
 
 def _heavy(noise: Noise, calibration: str, reach: float) -> Callable[[Task, Parameters], Reports]:
@@ -147,13 +162,16 @@ POINTS = "PlanarLaplace"
 CHANNEL = "LinearProgramMechanism"
 """Solved for the few queries that are left at the end; see `channels`."""
 
-KINDS: Mapping[str, Kind] = MappingProxyType(
+_FAMILIES: Mapping[str, Kind] = MappingProxyType(
     {
-        "DebiasedLaplace": Kind(lambda t, _: DebiasedLaplace(t.query, t.privacy)),
-        "LaplacePareto": Kind(_calibrated_for(Frontier.CROSS), _fractions(0.1, 0.2, 0.3, 0.4)),
-        "PowerLaw": Kind(
-            _calibrated_for(Frontier.RECTANGLE), _fractions(0.05, 0.1, 0.15, 0.2, 0.3)
-        ),
+        planned.name: _of_family(family, planned)
+        for family in MECHANISMS
+        for planned in family.planned
+        if planned.options
+    }
+)
+_BASELINES: Mapping[str, Kind] = MappingProxyType(
+    {
         "StudentT, exact": Kind(
             _heavy(StudentT(3), "exact", 0.0), _fractions(1 / 18, 1 / 9, 1 / 6)
         ),
@@ -166,11 +184,41 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "GeneralizedCauchy, paper": Kind(
             _heavy(GeneralizedCauchy(4), "paper", math.inf), _fractions(1 / 30, 1 / 15, 2 / 15)
         ),
-        "LipschitzMechanism": Kind(lambda t, _: LipschitzMechanism(t.query, t.privacy)),
         "RadialLaplace": Kind(lambda t, _: RadialLaplace(t.query, t.privacy), biased=True),
-        POINTS: Kind(_points, answers_all=True),
         "RandomizedResponse": _local(RandomizedResponse),
         "LocalLaplace": _local(LocalLaplace),
     }
 )
-"""Name → kind; of two that are equally good the first is chosen."""
+"""What no campaign can hold: for comparison."""
+KINDS: Mapping[str, Kind] = MappingProxyType(
+    {
+        **_FAMILIES,
+        **_BASELINES,
+        POINTS: Kind(
+            _points,
+            answers_all=True,
+            declares=lambda reports, _: PlanarLaplaceSpec(reports.mechanism.dimension),
+        ),
+    }
+)
+"""Name → kind; of two that are equally good the first is chosen. Families of other packages are
+among them."""
+
+
+def declared(name: str, reports: Any, parameters: Parameters) -> Declared | None:
+    """Return what a campaign says of reports that a plan chose; None if no campaign can hold them.
+
+    Args:
+        name: of their kind, a key of `KINDS`, or "LinearProgramMechanism".
+        reports: that were built.
+        parameters: with which.
+    """
+    if name == CHANNEL:
+        return ChannelSpec.of(reports)
+    declares = KINDS[name].declares
+    return None if declares is None else declares(reports, parameters)
+
+
+def fits_campaigns(name: str) -> bool:
+    """Return whether a campaign can hold a kind of mechanism: a key of `KINDS`, or a channel."""
+    return name == CHANNEL or KINDS[name].declares is not None
