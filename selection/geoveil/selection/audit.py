@@ -64,8 +64,11 @@ def worst_pair(mechanism: Selects, pairs: Iterable[tuple[Scores, Scores]]) -> Se
         0.5
     """
     worst: SelectionFinding | None = None
+    before: Scores | None = None
     for first, second in pairs:
-        ratio = _log_ratio(mechanism.probabilities(first), mechanism.probabilities(second))
+        if first is not before:  # most pairs have their first scores in common with the last
+            before, known = first, mechanism.probabilities(first)
+        ratio = _log_ratio(known, mechanism.probabilities(second))
         outcome = int(np.argmax(np.abs(ratio)))
         size = float(abs(ratio[outcome]))
         if worst is None or size > worst.epsilon:
@@ -139,5 +142,6 @@ def _moves(
     for move in (*np.eye(len(base)) * step, *np.eye(len(base)) * -step):
         moved = base + move
         yield Utilities(moved), Utilities(moved + change)
-        bounded = np.clip(change + move, low, high)
-        yield Utilities(base), Utilities(base + bounded)
+    first = Utilities(base)
+    for move in (*np.eye(len(base)) * step, *np.eye(len(base)) * -step):
+        yield first, Utilities(base + np.clip(change + move, low, high))

@@ -41,8 +41,9 @@ def utility_pairs(
     grid = validation.numbers("levels", levels)
     for values in product(grid, repeat=outcomes):
         base = np.asarray(values) * unit
+        first = Utilities(base)
         for change in product(steps, repeat=outcomes):
-            yield Utilities(base), Utilities(base + unit * np.asarray(change))
+            yield first, Utilities(base + unit * np.asarray(change))
 
 
 def margin_pairs(outcomes: int, most: int) -> Iterator[tuple[Margin, Margin]]:
