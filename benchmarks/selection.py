@@ -21,14 +21,14 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from geoveil.selection.contrib.betweenness import Graph, egocentric_betweenness
 from geoveil.selection.contrib.forest import PrivateRandomForest
-from geoveil.selection.contrib.transmission import transmission_distance
-from geoveil.selection.contrib.transmission_sensitivity import local_sensitivity
-from geoveil.selection.contrib.transmission_threshold import (
+from geoveil.selection.contrib.graphs import Graph, egocentric_betweenness
+from geoveil.selection.contrib.transmission_sensitivity import (
+    local_sensitivity,
     threshold_beta,
     threshold_bound,
     threshold_distance,
+    transmission_distance,
 )
 from geoveil.selection.contrib.tree import PrivateDecisionTree
 from geoveil.simulation.selection.influence import read_graph

@@ -10,7 +10,7 @@ from geoveil.gp import GeoVeilError, RandomSource
 from geoveil.gp.exact.ball import BALL
 from geoveil.gp.exact.bits import LazyUniform
 from geoveil.selection import ExponentialMechanism, PermuteAndFlip, ReportNoisyMax
-from geoveil.selection.draw import largest, weighted_index
+from geoveil.selection.draws import largest, weighted_index
 
 
 def test_an_index_on_the_edge_takes_more_bits(fixed_bits: Any) -> None:

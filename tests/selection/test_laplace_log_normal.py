@@ -19,7 +19,7 @@ from geoveil.selection import (
     SmoothPrivateSelection,
     SmoothUtilities,
 )
-from geoveil.selection.smooth_scale_cost import LogNormalScaleCost, scale_cost_of
+from geoveil.selection.smooth_privacy import LogNormalScaleCost, scale_cost_of
 
 DELTA = 1e-3
 SIGMAS = [0.1, 0.5, 1.0, 2.0]

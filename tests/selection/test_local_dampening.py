@@ -7,17 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from geoveil.audit import admissible, database_pairs, worst_pair
 from geoveil.gp import ParameterError, PrivateValueError, SeededSource
 from geoveil.gp.exact.ball import working_precision
-from geoveil.selection import (
-    ExponentialMechanism,
-    LocalDampening,
-    LocalUtilities,
-    SmoothUtilities,
-    admissible,
-    database_pairs,
-    worst_pair,
-)
+from geoveil.selection import ExponentialMechanism, LocalDampening, LocalUtilities, SmoothUtilities
 from geoveil.selection.local_dampening import _BALLS
 
 SCORES = np.array([6.5, 6.5, 0, 0, 0, 0, 0, 0])  # of the nodes a, b, v0 … v5 [LD Figure 2a]

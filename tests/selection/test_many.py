@@ -19,16 +19,16 @@ from geoveil.selection import (
     SmoothUtilities,
     StabilityMechanism,
 )
-from geoveil.selection.draw import weighted_index
-from geoveil.selection.many import (
+from geoveil.selection.draws import (
     Continued,
     Indices,
+    exact_argmax,
     noisy_argmax,
     random_words,
+    weighted_index,
     weighted_indices,
 )
-from geoveil.selection.permute_and_flip import exponential_enclosure
-from geoveil.selection.smooth_argmax import exact_argmax
+from geoveil.selection.global_sensitivity import exponential_enclosure
 
 ALPHA = 1e-6
 ROW_DRAWS = 5_000

@@ -12,7 +12,7 @@ from flint import acb, arb
 from geoveil.gp import ParameterError, SeededSource
 from geoveil.gp.exact.ball import working_precision
 from geoveil.selection import ExponentialMechanism, ReportNoisyMax
-from geoveil.selection.laplace_maximum import laplace_maximum
+from geoveil.selection.noisy_max import laplace_maximum
 
 ALPHA = 1e-6
 

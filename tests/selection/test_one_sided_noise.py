@@ -10,9 +10,12 @@ from scipy import stats
 
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.exact.ball import BALL, working_precision
-from geoveil.selection.one_sided import OneSidedNoise
-from geoveil.selection.one_sided_half import HalfGeneralizedCauchy, HalfStudentT
-from geoveil.selection.one_sided_pareto import ExponentialPareto
+from geoveil.selection.one_sided import (
+    ExponentialPareto,
+    HalfGeneralizedCauchy,
+    HalfStudentT,
+    OneSidedNoise,
+)
 
 NOISES: list[OneSidedNoise] = [
     *(HalfStudentT(nu) for nu in (0.5, 1.0, 3.0, 7.5)),

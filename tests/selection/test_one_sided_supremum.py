@@ -4,7 +4,7 @@ import pytest
 from flint import arb
 
 from geoveil.gp.errors import GeoVeilError
-from geoveil.selection.one_sided_supremum import TOLERANCE, supremum
+from geoveil.selection.suprema import TOLERANCE, supremum
 
 
 def gaussian_bump(low: arb, high: arb) -> tuple[arb, arb]:

@@ -7,8 +7,8 @@ import mpmath as mp
 import pytest
 
 from geoveil.gp.errors import ParameterError
-from geoveil.selection.one_sided_pareto import ExponentialPareto
-from geoveil.selection.one_sided_theorem import (
+from geoveil.selection.one_sided import ExponentialPareto
+from geoveil.selection.smooth_privacy import (
     best_share,
     scale_price,
     split_budget,

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from geoveil.selection import ExponentialMechanism, PermuteAndFlip, ReportNoisyMax
-from geoveil.selection.permute_and_flip import first_heads
+from geoveil.selection.global_sensitivity import first_heads
 
 
 def coins(values: Any, rate: Any) -> Any:

@@ -10,14 +10,12 @@ from geoveil.gp import RandomSource, SeededSource
 from geoveil.gp.errors import GeoVeilError
 from geoveil.gp.exact.bits import LazyUniform
 from geoveil.selection import SelectionMechanism
-from geoveil.selection.laplace_log_normal import LaplaceLogNormal
-from geoveil.selection.one_sided_half import HalfGeneralizedCauchy, HalfStudentT
+from geoveil.selection.draws import exact_argmax
+from geoveil.selection.noise_law import by_quantile
+from geoveil.selection.one_sided import HalfGeneralizedCauchy, HalfStudentT
 from geoveil.selection.scores import SmoothUtilities
-from geoveil.selection.smooth_argmax import exact_argmax
-from geoveil.selection.smooth_law import by_quantile
-from geoveil.selection.smooth_noise import HeavyGeneralizedCauchy, HeavyStudentT
-from geoveil.selection.smooth_noisy_max import SmoothNoisyMax
-from geoveil.selection.smooth_private_selection import SmoothPrivateSelection
+from geoveil.selection.smooth import SmoothNoisyMax, SmoothPrivateSelection
+from geoveil.selection.two_sided import HeavyGeneralizedCauchy, HeavyStudentT, LaplaceLogNormal
 
 MECHANISMS: dict[str, Callable[[], SmoothNoisyMax | SmoothPrivateSelection]] = {
     "exponential-pareto": lambda: SmoothNoisyMax(2.0, 6),

@@ -10,14 +10,16 @@ import pytest
 
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.noise import GeneralizedCauchy, Laplace, LaplacePareto, StudentT
-from geoveil.selection.one_sided_half import HalfStudentT
-from geoveil.selection.one_sided_pareto import ExponentialPareto
-from geoveil.selection.one_sided_theorem import scale_price
+from geoveil.selection.one_sided import ExponentialPareto, HalfStudentT
 from geoveil.selection.scores import SmoothUtilities, Utilities
-from geoveil.selection.smooth_noise import HeavyGeneralizedCauchy, HeavyStudentT
-from geoveil.selection.smooth_noisy_max import PublishedCalibrationWarning, SmoothNoisyMax
-from geoveil.selection.smooth_private_selection import SmoothPrivateSelection
-from geoveil.selection.smooth_selection import SmoothSelection
+from geoveil.selection.smooth import (
+    PublishedCalibrationWarning,
+    SmoothNoisyMax,
+    SmoothPrivateSelection,
+    SmoothSelection,
+)
+from geoveil.selection.smooth_privacy import scale_price
+from geoveil.selection.two_sided import HeavyGeneralizedCauchy, HeavyStudentT
 
 
 def published(epsilon: float, outcomes: int, noise: object = None, **more: float) -> SmoothNoisyMax:

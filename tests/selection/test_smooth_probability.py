@@ -12,11 +12,10 @@ from flint import acb, arb, fmpq
 
 from geoveil.gp.exact.ball import working_precision
 from geoveil.gp.noise import Laplace
-from geoveil.selection.one_sided_half import HalfStudentT
-from geoveil.selection.one_sided_pareto import ExponentialPareto
-from geoveil.selection.smooth_law import Law, one_sided_law, two_sided_law
-from geoveil.selection.smooth_noise import HeavyGeneralizedCauchy, HeavyStudentT
-from geoveil.selection.smooth_probability import argmax_probabilities
+from geoveil.selection.argmax_probability import argmax_probabilities
+from geoveil.selection.noise_law import Law, one_sided_law, two_sided_law
+from geoveil.selection.one_sided import ExponentialPareto, HalfStudentT
+from geoveil.selection.two_sided import HeavyGeneralizedCauchy, HeavyStudentT
 
 LAWS: dict[str, Law] = {
     "cauchy": two_sided_law(HeavyStudentT(1.0)),

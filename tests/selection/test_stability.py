@@ -7,16 +7,10 @@ import mpmath as mp
 import numpy as np
 import pytest
 
+from geoveil.audit import margin_pairs, worst_pair
 from geoveil.gp import ParameterError, PrivateValueError
 from geoveil.gp.exact.ball import BALL, working_precision
-from geoveil.selection import (
-    ExponentialMechanism,
-    Margin,
-    PermuteAndFlip,
-    StabilityMechanism,
-    margin_pairs,
-    worst_pair,
-)
+from geoveil.selection import ExponentialMechanism, Margin, PermuteAndFlip, StabilityMechanism
 from geoveil.selection.stability import _RULES
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from geoveil.selection.contrib.forest_labels import LABELLERS, LabelName, labeller
+from geoveil.selection.contrib.forest import LABELLERS, LabelName, labeller
 from geoveil.simulation.selection.forest import EXPERIMENT
 from geoveil.simulation.selection.forest_contestants import LEAF_CONTESTANTS
 from geoveil.simulation.selection.forest_votes import drawn_votes, expected_votes

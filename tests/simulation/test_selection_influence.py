@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from geoveil.cli.app import app
 from geoveil.gp import ParameterError
-from geoveil.selection.contrib import NODE_METHODS, Graph, Influence
-from geoveil.selection.contrib.influence_selection import NodeSetting, Remaining
+from geoveil.selection.contrib import NODE_RECIPES, Graph, Influence
+from geoveil.selection.contrib.influence import NodeSetting, Remaining
 from geoveil.simulation.selection import Options
 from geoveil.simulation.selection.influence import (
     generated_graph,
@@ -36,12 +36,12 @@ def graph() -> Graph:
 
 def _exact_inclusion(name: str, known: Influence, epsilon: float) -> np.ndarray:
     """Return the probability of each node to be among two choices, by enumeration."""
-    method = NODE_METHODS[name]
-    mechanism = method.set_up(epsilon, NodeSetting(known.outcomes, known.degree_bound))
+    recipe = NODE_RECIPES[name]
+    mechanism = recipe.build(epsilon, NodeSetting(known.outcomes, known.degree_bound))
 
     def p(among):
         nodes = np.array(among)
-        return mechanism.probabilities(method.tell(Remaining(known, nodes), mechanism))
+        return mechanism.probabilities(recipe.score(Remaining(known, nodes), mechanism))
 
     everybody = list(range(NODES))
     first = p(everybody)
@@ -71,7 +71,7 @@ def test_drawn_choices_have_the_probabilities_of_the_mechanism(name, graph):
 
 
 def test_every_mechanism_of_the_library_takes_part():
-    assert NOISY.keys() == NODE_METHODS.keys()
+    assert NOISY.keys() == NODE_RECIPES.keys()
 
 
 def test_rows_keep_their_epsilon_and_nominal_ones_promise_nothing(tmp_path, graph):

@@ -46,16 +46,16 @@ def test_every_row_keeps_its_epsilon_or_says_what_is_proved(counts):
 
 
 def test_errors_are_those_of_the_probabilities(counts):
-    from geoveil.selection.contrib import PERCENTILE_METHODS, Percentile
+    from geoveil.selection.contrib import PERCENTILE_RECIPES, Percentile
 
     values = read_counts(counts)["MADE"]
     rows = list(rows_of("MADE", values, 90, [1.0]))
     known = Percentile(values, 90, candidates_for("MADE", values))
     truth = np.sort(values)[math.floor(0.9 * len(values))]
     assert known.candidates[known.winner] == truth
-    for name, method in PERCENTILE_METHODS.items():
-        mechanism = method.set_up(1.0, known.outcomes)
-        p = mechanism.probabilities(method.tell(known, mechanism))
+    for name, recipe in PERCENTILE_RECIPES.items():
+        mechanism = recipe.build(1.0, known.outcomes)
+        p = mechanism.probabilities(recipe.score(known, mechanism))
         found = {row.measure: row.value for row in rows if row.mechanism == name}
         assert found["absolute expected error"] == pytest.approx(
             abs(np.dot(p, known.candidates) - truth)

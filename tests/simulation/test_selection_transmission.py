@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from geoveil.cli.app import app
-from geoveil.selection.contrib import VARIANT_METHODS, Transmission
+from geoveil.selection.contrib import VARIANT_RECIPES, Transmission
 from geoveil.simulation.selection.rows import KEPT, NOMINAL
 from geoveil.simulation.selection.transmission import (
     METOPIC_B,
@@ -30,7 +30,7 @@ def real() -> Transmission:
 def test_every_mechanism_has_a_row_that_keeps_its_epsilon(real):
     rows = list(rows_of("real", [real], [3.0, 12.0]))
     kept = [row for row in rows if row.standing == KEPT]
-    assert {row.mechanism for row in kept} == set(VARIANT_METHODS)
+    assert {row.mechanism for row in kept} == set(VARIANT_RECIPES)
     assert all(row.proved_epsilon <= row.epsilon * (1 + 1e-9) for row in kept)
     assert all(0 < row.value <= 1 for row in rows)
 

@@ -7,12 +7,9 @@ import pytest
 
 from geoveil.gp import SeededSource
 from geoveil.selection import LocalDampening, LocalUtilities, PermuteAndFlip
-from geoveil.selection.contrib.gain import CRITERIA, gain_sensitivity
-from geoveil.selection.contrib.gain_local import gain_sensitivities
-from geoveil.selection.contrib.tree import PrivateDecisionTree
-from geoveil.selection.contrib.tree_counts import CodedRecords
-from geoveil.selection.contrib.tree_plan import TreePlan
-from geoveil.selection.contrib.tree_selection import splitter
+from geoveil.selection.contrib.criteria import CRITERIA, gain_sensitivities, gain_sensitivity
+from geoveil.selection.contrib.splitters import splitter
+from geoveil.selection.contrib.tree import CodedRecords, PrivateDecisionTree, TreePlan
 from geoveil.simulation.selection.published import published_bound, published_cost
 from geoveil.simulation.selection.rows import KEPT, OPEN
 from geoveil.simulation.selection.settings import Options

@@ -11,6 +11,16 @@ from geoveil.audit.catalogue import catalogue, named
 from geoveil.audit.exact import Density, Finding, exact_rate
 from geoveil.audit.faults import faults
 from geoveil.audit.report import FAILURE_PROBABILITY, audit, pair_count
+from geoveil.audit.selection import (
+    SelectionFinding,
+    Selects,
+    admissible,
+    database_pairs,
+    margin_pairs,
+    utility_pairs,
+    worst_pair,
+    worst_utilities,
+)
 from geoveil.audit.slack import exact_epsilon
 from geoveil.audit.verdict import BlackBox, Exact, Verdict
 from geoveil.gp.version import __version__ as __version__
@@ -25,13 +35,21 @@ __all__ = [
     "Exact",
     "Finding",
     "Scene",
+    "SelectionFinding",
+    "Selects",
     "Verdict",
+    "admissible",
     "audit",
     "black_box_bound",
     "catalogue",
+    "database_pairs",
     "exact_epsilon",
     "exact_rate",
     "faults",
+    "margin_pairs",
     "named",
     "pair_count",
+    "utility_pairs",
+    "worst_pair",
+    "worst_utilities",
 ]

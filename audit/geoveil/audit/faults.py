@@ -42,14 +42,14 @@ class Rescaled:
         return self.mechanism.privacy
 
     def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Array:
-        """See `Mechanism.simulate`."""
+        """Return one faulty report per point."""
         points = np.asarray(x, dtype=np.float64)
         value = self.mechanism.query.value(points)
         noise = self.mechanism.simulate(points, rng) - value
         return np.asarray(value + self.factor(points) * noise)
 
     def log_density(self, y: ArrayLike, x: ArrayLike) -> Array:
-        """See `Mechanism.log_density`."""
+        """Return the log-density of the faulty reports at output y given the point x."""
         points = np.asarray(x, dtype=np.float64)
         value, factor = self.mechanism.query.value(points), self.factor(points)
         inner = value + (np.asarray(y, dtype=np.float64) - value) / factor
@@ -69,11 +69,11 @@ class Misstated:
     privacy: GeoPrivacy
 
     def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Array:
-        """See `Mechanism.simulate`."""
+        """Return one report per point, of the mechanism as it was built."""
         return self.mechanism.simulate(x, rng)
 
     def log_density(self, y: ArrayLike, x: ArrayLike) -> Array:
-        """See `Mechanism.log_density`."""
+        """Return the log-density of those reports at output y given the point x."""
         return self.mechanism.log_density(y, x)
 
 

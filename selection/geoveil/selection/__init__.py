@@ -5,28 +5,16 @@ a database in trust: an aggregator's operator, or a device with many records.
 """
 
 from geoveil.gp.version import __version__ as __version__
-from geoveil.selection.audit import (
-    SelectionFinding,
-    Selects,
-    worst_pair,
-    worst_utilities,
-)
-from geoveil.selection.audit_pairs import (
-    admissible,
-    database_pairs,
-    margin_pairs,
-    utility_pairs,
-)
 from geoveil.selection.base import Guarantee, ScoresLike, SelectionMechanism
-from geoveil.selection.contrib.gain_margin import count_margin
-from geoveil.selection.exponential import ExponentialMechanism
-from geoveil.selection.laplace_log_normal import LaplaceLogNormal
+from geoveil.selection.global_sensitivity import ExponentialMechanism, PermuteAndFlip
 from geoveil.selection.local_dampening import LocalDampening
 from geoveil.selection.noisy_max import Lead, ReportNoisyMax
-from geoveil.selection.one_sided import OneSidedNoise
-from geoveil.selection.one_sided_half import HalfGeneralizedCauchy, HalfStudentT
-from geoveil.selection.one_sided_pareto import ExponentialPareto
-from geoveil.selection.permute_and_flip import PermuteAndFlip
+from geoveil.selection.one_sided import (
+    ExponentialPareto,
+    HalfGeneralizedCauchy,
+    HalfStudentT,
+    OneSidedNoise,
+)
 from geoveil.selection.scores import (
     LocalUtilities,
     Margin,
@@ -34,10 +22,13 @@ from geoveil.selection.scores import (
     SmoothUtilities,
     Utilities,
 )
-from geoveil.selection.smooth_noise import HeavyGeneralizedCauchy, HeavyStudentT
-from geoveil.selection.smooth_noisy_max import PublishedCalibrationWarning, SmoothNoisyMax
-from geoveil.selection.smooth_private_selection import SmoothPrivateSelection
-from geoveil.selection.stability import StabilityMechanism
+from geoveil.selection.smooth import (
+    PublishedCalibrationWarning,
+    SmoothNoisyMax,
+    SmoothPrivateSelection,
+)
+from geoveil.selection.stability import StabilityMechanism, count_margin
+from geoveil.selection.two_sided import HeavyGeneralizedCauchy, HeavyStudentT, LaplaceLogNormal
 
 __all__ = [
     "ExponentialMechanism",
@@ -58,19 +49,11 @@ __all__ = [
     "ReportNoisyMax",
     "Scores",
     "ScoresLike",
-    "SelectionFinding",
     "SelectionMechanism",
-    "Selects",
     "SmoothNoisyMax",
     "SmoothPrivateSelection",
     "SmoothUtilities",
     "StabilityMechanism",
     "Utilities",
-    "admissible",
     "count_margin",
-    "database_pairs",
-    "margin_pairs",
-    "utility_pairs",
-    "worst_pair",
-    "worst_utilities",
 ]

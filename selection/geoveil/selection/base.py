@@ -125,11 +125,12 @@ class SelectionMechanism(Made, ABC):
 
         It is drawn from exactly the ideal distribution for the doubles that came in [MATH §10]. The
         work does not depend on the scores, but for draws too close for float64, which ball
-        arithmetic decides: `geoveil.selection.many` says how rare they are, docs/guarantees.md
+        arithmetic decides: `geoveil.selection.draws` says how rare they are, docs/guarantees.md
         for which mechanisms the scores take time of their own.
 
         Args:
-            scores: see `probabilities`. A dict of utilities is answered by one of its keys. The
+            scores: what is known of the database, of the kind that this mechanism takes.
+                A dict of utilities is answered by one of its keys. The
                 keys are public: they must be the same for every database, whatever occurs in it.
             source: random bits; the operating system's by default.
 
@@ -172,14 +173,15 @@ class SelectionMechanism(Made, ABC):
         a forest, and takes far less time than as many calls.
 
         Args:
-            scores: see `select`; of a dict, a list of keys is returned.
+            scores: as of `select`; of a dict, a list of keys is returned.
             size: how many, ≥ 1.
-            source: see `select`.
+            source: random bits; the operating system's by default.
 
         Raises:
-            ParameterError: see `select`; also if `size` is no integer ≥ 1.
-            PrivateValueError: see `select`.
-            UnsupportedError: see `select`.
+            ParameterError: if the scores are of another kind, have no outcome, the source is none,
+                or `size` is no integer ≥ 1.
+            PrivateValueError: if a private number is out of range.
+            UnsupportedError: if scores of that kind would break the guarantee.
         """
         require_count("size", size)
         bits = chosen_source(source)

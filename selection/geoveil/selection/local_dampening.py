@@ -14,7 +14,7 @@ from geoveil.gp.exact.ball import BALL
 from geoveil.gp.exact.bits import RandomSource
 from geoveil.gp.privacy.rounding import at_least
 from geoveil.selection.base import Array, Guarantee, SelectionMechanism
-from geoveil.selection.many import Indices, exponential_bounds, weighted_indices
+from geoveil.selection.draws import Indices, exponential_bounds, weighted_indices
 from geoveil.selection.scores import LocalUtilities, Scores
 
 _MOST_CHANGES = 100_000
@@ -30,7 +30,7 @@ class LocalDampening(SelectionMechanism):
     0, 1), where a step of length 0 counts 1 unless u_r = 0.
 
     Args:
-        epsilon: see `SelectionMechanism`.
+        epsilon: log-ratio of probabilities (nats) that neighbouring databases may reach, > 0.
         sensitivity: Δ > 0, the global sensitivity, at which every δ is cut off and where tables
             end [LD Lemma 3.5]; None for functions δ that need none.
         shifted: subtract a utility s → ∞ from all first [LD Def. 4.3]: then D_r, less what all
@@ -73,7 +73,6 @@ class LocalDampening(SelectionMechanism):
 
     @property
     def guarantee(self) -> Guarantee:
-        """See `SelectionMechanism.guarantee`."""
         return Guarantee(
             epsilon=self.epsilon,
             statement="neighbours, given an admissible bound of the local sensitivities",

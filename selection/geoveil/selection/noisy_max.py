@@ -1,9 +1,11 @@
 """Report-noisy-max: add noise to every utility, report whose is the largest [PF §2]."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, TypeVar, overload
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, overload
 
 import numpy as np
 
@@ -11,13 +13,137 @@ from geoveil.gp import validation
 from geoveil.gp.arithmetic import Real
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.exact.ball import BALL, round_to_grid
-from geoveil.gp.exact.bits import RandomSource, chosen_source
+from geoveil.gp.exact.bits import LazyUniform, RandomSource, chosen_source
+from geoveil.gp.noise.laplace import Laplace
 from geoveil.selection.base import Array, ScoresLike
-from geoveil.selection.draw import decided, largest
-from geoveil.selection.global_sensitivity import GlobalSelection
-from geoveil.selection.many import Indices, contenders, contests, uniforms
-from geoveil.selection.noisy_max_families import FAMILIES, NoiseName
+from geoveil.selection.draws import (
+    Enclosure,
+    Indices,
+    Words,
+    ball,
+    contenders,
+    contests,
+    decided,
+    largest,
+    uniform,
+    uniforms,
+    widened,
+)
+from geoveil.selection.global_sensitivity import (
+    GlobalSelection,
+    exponential_enclosure,
+    exponential_noise,
+    first_heads,
+)
 from geoveil.selection.scores import Utilities
+
+_X, _W = np.polynomial.legendre.leggauss(16)
+_PANEL = 1.0
+_NEGLIGIBLE = 60.0
+"""e^−60 is 1e-26."""
+_FARTHEST = 760.0
+"""e^−760 is 0 in float64."""
+_BLOCK = 1 << 20
+"""Numbers that are handled together."""
+
+
+def laplace_maximum(gaps: Array) -> Array:
+    """Return the probability that each of −gaps + Z is the largest, Z i.i.d. Laplace of scale 1.
+
+    P(r) = ∫ f(v + g_r) Π_{j≠r} F(v + g_j) dv. The integrand is analytic between the centres −g_j:
+    Gauss–Legendre of 16 nodes is used on panels no wider than 1 that end at each centre. Panels
+    start where the factors of the centres above, without the top one, multiply to 1e-26/m: that is
+    at most about 100 centres down, and what lies below is no larger part of any P(r). Tests hold
+    the result to 1e-13 of rigorous ball integration, in relative terms.
+
+    Args:
+        gaps: g ≥ 0, shape (m,), the least of them 0.
+
+    Example:
+        >>> laplace_maximum(np.zeros(4)).round(12).tolist()
+        [0.25, 0.25, 0.25, 0.25]
+    """
+    if len(gaps) == 1:
+        return np.ones(1)
+    edges = _edges(gaps)
+    half = np.diff(edges)[:, None] / 2
+    v = (edges[:-1, None] + half * (1 + _X)).ravel()
+    weights = (half * _W).ravel()
+    result = np.zeros_like(gaps)
+    step = max(1, _BLOCK // len(gaps))
+    for start in range(0, len(v), step):
+        above = v[start : start + step, None] + gaps
+        tail = np.exp(-np.abs(above)) / 2
+        log_cdf = np.where(above >= 0, np.log1p(-tail), above - math.log(2))
+        hazard = np.where(above >= 0, tail / (1 - tail), 1.0)  # f/F
+        result += (weights[start : start + step] * np.exp(log_cdf.sum(axis=1))) @ hazard
+    return result
+
+
+def _edges(gaps: Array) -> Array:
+    """Return the ends of the panels."""
+    centers = -np.sort(gaps)[1:]
+    count = np.arange(1, len(gaps))
+    # Where the factors of the `count` centres above v, each e^{v − centre}/2, are negligible.
+    low = (np.cumsum(centers) + count * math.log(2) - _NEGLIGIBLE - math.log(len(gaps))) / count
+    first = int(np.argmax(low >= np.append(centers[1:], -math.inf)))
+    start = max(-_FARTHEST, min(low[first], centers[first]))
+    end = _NEGLIGIBLE + math.log(len(gaps))
+    corners = np.unique(np.concatenate([[start], centers[centers > start], [0.0, end]]))
+    parts = [
+        np.linspace(a, b, math.ceil((b - a) / _PANEL), endpoint=False) for a, b in pairwise(corners)
+    ]
+    return np.concatenate([*parts, [end]])
+
+
+NoiseName: TypeAlias = Literal["exponential", "laplace", "gumbel"]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A noise with f(z + s) ≥ e^{−s} f(z) for s ≥ 0."""
+
+    noise: Callable[[LazyUniform], Real]
+    """Noise as a function of a uniform number, in balls."""
+    enclosure: Enclosure
+    """The same in float64."""
+    probabilities: Callable[[Array], Array]
+    """Of each −gap + Z to be the largest, given gaps ≥ 0 in units of the scale."""
+
+
+def _softmax(gaps: Array) -> Array:
+    weights = np.exp(-gaps)
+    return np.asarray(weights / weights.sum())
+
+
+def _laplace_enclosure(words: Words) -> tuple[Array, Array]:
+    u, t = uniform(words), uniform(~words)
+    return widened(np.where(u < t, 1.0, -1.0) * np.log(2 * np.minimum(u, t)))
+
+
+def _gumbel_enclosure(words: Words) -> tuple[Array, Array]:
+    u, t = uniform(words), uniform(~words)
+    # Whichever of U and 1 − U is the smaller is known to more digits.
+    half = np.minimum(t, 0.5)
+    return widened(-np.log(np.where(u < t, -np.log(u), -np.log1p(-half))))
+
+
+FAMILIES: Mapping[str, Family] = MappingProxyType(
+    {
+        "exponential": Family(
+            exponential_noise, exponential_enclosure, lambda gaps: first_heads(np.exp(-gaps))
+        ),
+        "laplace": Family(
+            lambda drawn: Laplace().quantile(ball(drawn), BALL),
+            _laplace_enclosure,
+            laplace_maximum,
+        ),
+        "gumbel": Family(
+            lambda drawn: -BALL.log(-BALL.log(ball(drawn))), _gumbel_enclosure, _softmax
+        ),
+    }
+)
+
 
 _Key = TypeVar("_Key")
 
@@ -65,10 +191,10 @@ class ReportNoisyMax(GlobalSelection):
     that public parameters choose.
 
     Args:
-        epsilon: see `GlobalSelection`.
-        sensitivity: Δ; see `GlobalSelection`.
+        epsilon: log-ratio of probabilities (nats) that neighbouring databases may reach, > 0.
+        sensitivity: Δ > 0, how far any utility may differ between neighbours, in its unit.
         noise: "exponential", "laplace" or "gumbel".
-        monotone: see `GlobalSelection`.
+        monotone: whether all utilities move the same way between any two neighbours.
 
     Raises:
         ParameterError: if an argument is out of range.
@@ -137,10 +263,11 @@ class ReportNoisyMax(GlobalSelection):
         *,
         gap: bool = False,
     ) -> Any:
-        """Return the index of one outcome; with `gap`, and its lead. See `SelectionMechanism`.
+        """Return the index of one outcome, or its `Lead` with `gap`: exact and private.
 
         Raises:
-            ParameterError: see `SelectionMechanism.select`; also for the lead of a sole outcome.
+            ParameterError: if the scores are of another kind, have no outcome, the source is none,
+                or a lead is asked for of a sole outcome.
         """
         if not gap:
             return super().select(scores, source)

@@ -1,19 +1,31 @@
-"""The contract of one-sided noise, and the three constants that its privacy rests on.
+"""One-sided noise: its contract, its families and the three constants its privacy rests on.
 
 Z ≥ 0 has a density f that does not rise, with survival F̄ = 1 − F and hazard f/F̄. What counts is
     L = sup f/F̄,    ν = sup t f/F̄,    c = sup t f/(F (−ln F)):
 the price of a shift, of a smaller scale for the winner, and of a smaller scale for those it beats.
+
+The families are the positive halves |Z| of Student's t and the generalized Cauchy, and exponential
+noise that turns into a Pareto tail, which has the largest hazard that L and ν allow.
 """
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias
 
 import numpy as np
+from flint import arb
 from numpy.typing import ArrayLike
 
+from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
+from geoveil.gp.exact.ball import BALL, working_precision
 from geoveil.gp.noise.base import Array
+from geoveil.gp.privacy.rounding import BITS, round_up, upper
+from geoveil.selection.suprema import hazard_bound, scale_cost_bound
+from geoveil.selection.two_sided import HeavyGeneralizedCauchy, HeavyStudentT
 
 
 class OneSidedNoise(ABC):
@@ -78,3 +90,199 @@ class OneSidedNoise(ABC):
     @abstractmethod
     def _isf(self, tail: Array) -> Array:
         """Return the t with F̄(t) = tail in float64, for tail in (0, 1]."""
+
+
+Whole: TypeAlias = HeavyStudentT | HeavyGeneralizedCauchy
+
+
+class HalfNoise(OneSidedNoise):
+    """|Z| for a symmetric Z whose score ψ = −(ln f)' has t ψ ≤ 1 + ν.
+
+    Then f(s) ≥ f(t) (t/s)^{1+ν} for s > t, and integrated F̄(t) ≥ t f(t)/ν: the tail index is ν.
+    """
+
+    @property
+    @abstractmethod
+    def whole(self) -> Whole:
+        """Z."""
+
+    @abstractmethod
+    def score_ball(self, low: arb, high: arb) -> arb:
+        """Enclose ψ over the interval from `low` ≥ 0 to `high`."""
+
+    def logpdf(self, t: ArrayLike) -> Array:
+        t = np.asarray(t, dtype=np.float64)
+        return np.where(t < 0, -math.inf, self.whole.logpdf(t) + math.log(2))
+
+    def survival(self, t: ArrayLike) -> Array:
+        t = np.maximum(np.asarray(t, dtype=np.float64), 0)
+        return np.asarray(2 * self.whole.survival(t))
+
+    def quantile(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
+        # |Z| > t half as often on either side.
+        return self.whole.isf((1 - p) / 2, ops)
+
+    @property
+    def tail_index(self) -> float:
+        return self.whole.tail_exponent
+
+    @property
+    def hazard(self) -> float:
+        """L, certified, and within 1e-5 of the supremum, in 1/(unit of Z)."""
+        return _hazard(self)
+
+    @property
+    def log_cdf_scale_cost(self) -> float:
+        """c, certified, and within 1e-5 of the supremum."""
+        return _log_cdf_scale_cost(self)
+
+    def _isf(self, tail: Array) -> Array:
+        return np.abs(self.whole.ppf(tail / 2))
+
+
+@dataclass(frozen=True)
+class HalfStudentT(HalfNoise):
+    """|Z| for Student's t: f ∝ (1+t²/ν)^{−(ν+1)/2}.
+
+    Args:
+        nu: ν in [0.5, 20].
+
+    Raises:
+        ParameterError: if nu is out of range.
+
+    Example:
+        >>> round(HalfStudentT(1.0).log_cdf_scale_cost, 3)
+        1.048
+    """
+
+    nu: float = 3.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "nu", validation.between("nu", self.nu, 0.5, 20))
+
+    @property
+    def whole(self) -> HeavyStudentT:
+        return HeavyStudentT(self.nu)
+
+    def score_ball(self, low: arb, high: arb) -> arb:
+        nu, t = BALL.constant(self.nu), low.union(high)
+        return (nu + 1) * t / (nu + t * t)
+
+
+@dataclass(frozen=True)
+class HalfGeneralizedCauchy(HalfNoise):
+    """|Z| for the generalized Cauchy: f ∝ 1/(1+t^γ).
+
+    Args:
+        gamma: γ in [1.5, 21]; the tail index is γ − 1.
+
+    Raises:
+        ParameterError: if gamma is out of range.
+
+    Example:
+        >>> round(HalfGeneralizedCauchy(3.0).log_cdf_scale_cost / 2, 3)
+        1.004
+    """
+
+    gamma: float = 4.0
+
+    def __post_init__(self) -> None:
+        gamma = validation.between("gamma", self.gamma, 1.5, 21)
+        object.__setattr__(self, "gamma", gamma)
+
+    @property
+    def whole(self) -> HeavyGeneralizedCauchy:
+        return HeavyGeneralizedCauchy(self.gamma)
+
+    def score_ball(self, low: arb, high: arb) -> arb:
+        gamma = BALL.constant(self.gamma)
+        power = (low ** (gamma - 1)).union(high ** (gamma - 1))
+        return gamma * power / (1 + (low**gamma).union(high**gamma))
+
+
+@lru_cache(maxsize=256)
+def _hazard(noise: HalfNoise) -> float:
+    return round_up(hazard_bound(noise.whole, noise.score_ball))
+
+
+@lru_cache(maxsize=256)
+def _log_cdf_scale_cost(noise: HalfNoise) -> float:
+    return round_up(scale_cost_bound(noise.whole, noise.score_ball))
+
+
+@dataclass(frozen=True)
+class ExponentialPareto(OneSidedNoise):
+    """F̄ = e^−t up to t = ν, then e^−ν (t/ν)^−ν: hazard min(1, ν/t), so that no Z is smaller.
+
+    With x = e^−t, c is the supremum of x ln x/((1−x) ln(1−x)) over the core. That falls in x,
+    because the logarithmic means of 1 with x and with 1 − x exceed √x + √(1−x) ≥ 1; in the tail
+    x ν/((1−x)(−ln(1−x))) grows in x. So both are largest at the knee, x = e^−ν.
+
+    Args:
+        nu: ν in [0.5, 100]. The lighter the tail, the dearer a change of scale. Where S falls
+            exponentially with a margin, the margin needed is least near ν = 1 for m ≥ 10 outcomes,
+            and near 0.5 for two.
+
+    Raises:
+        ParameterError: if nu is out of range.
+
+    Example:
+        >>> noise = ExponentialPareto(3.0)
+        >>> round(noise.log_cdf_scale_cost, 3)
+        3.078
+        >>> float(noise.survival(3.0)) == math.exp(-3)
+        True
+    """
+
+    nu: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "nu", validation.between("nu", self.nu, 0.5, 100))
+
+    def logpdf(self, t: ArrayLike) -> Array:
+        t = np.asarray(t, dtype=np.float64)
+        beyond = np.log(np.maximum(t / self.nu, 1))
+        inside = -np.clip(t, 0, self.nu) - (self.nu + 1) * beyond
+        return np.where(t < 0, -math.inf, inside)
+
+    def survival(self, t: ArrayLike) -> Array:
+        t = np.asarray(t, dtype=np.float64)
+        beyond = np.log(np.maximum(t / self.nu, 1))
+        return np.asarray(np.exp(-np.clip(t, 0, self.nu) - self.nu * beyond))
+
+    def quantile(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
+        # A logarithm in the core, a power in the tail.
+        nu, zero = ops.constant(self.nu), ops.constant(0)
+        depth = -ops.log1p(-p)
+        return ops.minimum(depth, nu) * ops.exp(ops.maximum(depth - nu, zero) / nu)
+
+    @property
+    def hazard(self) -> float:
+        """L = 1, the hazard of the core, in 1/(unit of Z)."""
+        return 1.0
+
+    @property
+    def tail_index(self) -> float:
+        return self.nu
+
+    @property
+    def log_cdf_scale_cost(self) -> float:
+        """c, the quotient at the knee, rounded up."""
+        with working_precision(BITS):
+            nu = BALL.constant(self.nu)
+            x = (-nu).exp()
+            bound: arb = nu * x / ((1 - x) * -(-x).log1p())
+        return round_up(upper(bound))
+
+    @property
+    def knees(self) -> tuple[float, ...]:
+        return (self.nu,)
+
+    @property
+    def certified_isf(self) -> Callable[[Array], Array]:
+        # −ln T moves by 2^-40, Z by 2^-39 of itself.
+        return self._isf
+
+    def _isf(self, tail: Array) -> Array:
+        depth = -np.log(tail)
+        return np.asarray(np.minimum(depth, self.nu) * np.exp(np.maximum(depth / self.nu - 1, 0)))

@@ -59,7 +59,6 @@ class Utilities(Scores):
 
     @property
     def outcomes(self) -> int:
-        """See `Scores.outcomes`."""
         return len(self.values)
 
 
@@ -67,7 +66,7 @@ class SmoothUtilities(Utilities):
     """Utilities, and a smooth upper bound of their sensitivity at this database.
 
     Args:
-        values: see `Utilities`.
+        values: u, shape (m,), higher is better.
         smooth_sensitivity: S > 0, at least the local sensitivity of every outcome, and at most e^β
             times what it is at any neighbouring database. It is a private value as well.
         beta: the β for which S is smooth, > 0. Public; a mechanism refuses one above its own.
@@ -102,7 +101,7 @@ class LocalUtilities(Utilities):
     show of that is checked: it doesn't fall as t grows. A function is taken at its word.
 
     Args:
-        values: see `Utilities`.
+        values: u, shape (m,), higher is better.
         sensitivities: a table of shape (T, m), whose row t is δ(x, t, ·), or a function of t that
             returns such a row. A table ends where the mechanism's global sensitivity takes over.
 
@@ -180,7 +179,6 @@ class Margin(Scores):
 
     @property
     def outcomes(self) -> int:
-        """See `Scores.outcomes`."""
         return self._outcomes
 
 

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from geoveil.gp import ParameterError, PrivateValueError, SeededSource
-from geoveil.selection.contrib.estimator import NotFittedError
-from geoveil.selection.contrib.forest import PrivateRandomForest
-from geoveil.selection.contrib.forest_labels import LABELLERS, LabelName, labeller
-from geoveil.selection.contrib.forest_structure import random_trees
+from geoveil.selection.contrib.classifier import NotFittedError
+from geoveil.selection.contrib.forest import LABELLERS, LabelName, PrivateRandomForest, labeller
+from geoveil.selection.contrib.random_trees import random_trees
 
 EPSILON = 0.8
 DOMAINS = [(0.0, 1.0), 5, (-3.0, 3.0), 2]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from geoveil.gp import ParameterError
-from geoveil.selection.contrib.gain import (
+from geoveil.selection.contrib.criteria import (
     CRITERIA,
     GAIN_STEP,
     MOST_RECORDS,

@@ -6,11 +6,14 @@ from itertools import product
 import numpy as np
 import pytest
 
-from geoveil.selection.contrib.gain import GAIN_STEP, Counts, NodeCounts, information_gain
-from geoveil.selection.contrib.gain_local import (
+from geoveil.selection.contrib.criteria import (
+    GAIN_STEP,
+    Counts,
+    NodeCounts,
     entropy_change,
     entropy_change_at,
     gain_sensitivities,
+    information_gain,
 )
 
 Cell = tuple[int, ...]

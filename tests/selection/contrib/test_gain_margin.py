@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from geoveil.selection.contrib.gain import NodeCounts, max_operator
-from geoveil.selection.contrib.gain_margin import (
+from geoveil.selection.contrib.criteria import NodeCounts, max_operator
+from geoveil.selection.stability import (
     count_margin,
     distance_utilities,
     indicator_utilities,

@@ -5,24 +5,26 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from geoveil.audit import admissible, worst_pair
 from geoveil.gp import ParameterError, PrivateValueError, SeededSource
-from geoveil.selection import LocalDampening, admissible, worst_pair
+from geoveil.selection import LocalDampening
 from geoveil.selection.contrib import (
-    NODE_METHODS,
+    NODE_RECIPES,
     Graph,
     Influence,
     egocentric_betweenness,
     top_k_nodes,
 )
-from geoveil.selection.contrib import betweenness as products
+from geoveil.selection.contrib import graphs as products
 from geoveil.selection.contrib.influence import (
+    NodeSetting,
+    Remaining,
     global_sensitivity,
     safe_sensitivity,
     sensitivity_at,
     shift,
     smooth_sensitivity,
 )
-from geoveil.selection.contrib.influence_selection import NodeSetting, Remaining
 
 NODES = 5
 PAIRS = list(combinations(range(NODES), 2))
@@ -127,14 +129,14 @@ def test_smooth_sensitivity_is_smooth_and_bounds_the_local_one():
     assert np.abs(np.diff(np.log(values))).max() <= beta * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("name", NODE_METHODS)
+@pytest.mark.parametrize("name", NODE_RECIPES)
 def test_no_mechanism_exceeds_its_epsilon_between_neighbouring_graphs(name, all_graphs):
-    method = NODE_METHODS[name]
-    mechanism = method.set_up(1.0, NodeSetting(NODES, NODES - 1))
+    recipe = NODE_RECIPES[name]
+    mechanism = recipe.build(1.0, NodeSetting(NODES, NODES - 1))
     nodes = np.arange(NODES)
     some = [pair for place, pair in enumerate(_neighbours(all_graphs)) if place % 17 == 0]
     pairs = [
-        tuple(method.tell(Remaining(Influence(graph), nodes), mechanism) for graph in pair)
+        tuple(recipe.score(Remaining(Influence(graph), nodes), mechanism) for graph in pair)
         for pair in some
     ]
     found = worst_pair(mechanism, pairs).epsilon
@@ -162,7 +164,7 @@ def test_global_sensitivities_are_those_the_paper_prints():
     assert 1 < safe_sensitivity(9458) / 22_361_076.5 < 1 + 1e-8
 
 
-@pytest.mark.parametrize("name", NODE_METHODS)
+@pytest.mark.parametrize("name", NODE_RECIPES)
 def test_hubs_are_found_by_every_mechanism_with_a_large_epsilon(name):
     edges = [(0, leaf) for leaf in range(2, 30)] + [(1, leaf) for leaf in range(30, 50)]
     found = top_k_nodes(

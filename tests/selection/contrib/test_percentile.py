@@ -8,10 +8,10 @@ from itertools import product
 import numpy as np
 import pytest
 
+from geoveil.audit import worst_pair
 from geoveil.gp import ParameterError, PrivateValueError, SeededSource
-from geoveil.selection import worst_pair
-from geoveil.selection.contrib import PERCENTILE_METHODS, Percentile, percentile
-from geoveil.selection.contrib.percentile_selection import PERCENTILE_METHODS as METHODS
+from geoveil.selection.contrib import PERCENTILE_RECIPES, Percentile, percentile
+from geoveil.selection.contrib.percentile import PERCENTILE_RECIPES as METHODS
 
 CANDIDATES = 3
 RECORDS, FARTHEST = 5, 11
@@ -117,12 +117,12 @@ def test_the_papers_bound_is_not_smooth_but_e_to_beta_of_it_is_for_twice_beta():
 
 
 @pytest.mark.deep(keep=2)
-@pytest.mark.parametrize("name", PERCENTILE_METHODS)
+@pytest.mark.parametrize("name", PERCENTILE_RECIPES)
 def test_no_mechanism_exceeds_its_epsilon_between_neighbouring_databases(name):
-    method = PERCENTILE_METHODS[name]
-    mechanism = method.set_up(1.0, CANDIDATES)
+    recipe = PERCENTILE_RECIPES[name]
+    mechanism = recipe.build(1.0, CANDIDATES)
     databases = [c for c in _databases(6) if sum(c) > 0]
-    scores = {c: method.tell(_known(c, 90), mechanism) for c in databases}
+    scores = {c: recipe.score(_known(c, 90), mechanism) for c in databases}
     pairs = [(scores[c], scores[o]) for c in databases for o in _neighbours(c) if o in scores]
     found = worst_pair(mechanism, pairs).epsilon
     assert found <= mechanism.guarantee.epsilon * (1 + 1e-9)

@@ -6,28 +6,24 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
+from geoveil.audit import admissible, worst_pair
 from geoveil.gp import ParameterError, PrivateValueError, SeededSource
-from geoveil.selection import admissible, worst_pair
-from geoveil.selection.contrib import VARIANT_METHODS, Transmission, most_significant
-from geoveil.selection.contrib.transmission import (
+from geoveil.selection.contrib import VARIANT_RECIPES, Transmission, most_significant
+from geoveil.selection.contrib.transmission import StudySetting
+from geoveil.selection.contrib.transmission_sensitivity import (
     MOVES,
     STATISTICS,
-    chi_square,
-    highest,
-    lowest,
-    transmission_distance,
-)
-from geoveil.selection.contrib.transmission_methods import StudySetting
-from geoveil.selection.contrib.transmission_sensitivity import (
     SensitivityProfile,
+    chi_square,
     global_sensitivity,
+    highest,
     local_sensitivity,
+    lowest,
     sensitivity_at,
-)
-from geoveil.selection.contrib.transmission_threshold import (
     threshold_beta,
     threshold_bound,
     threshold_distance,
+    transmission_distance,
 )
 
 GENOTYPES = [(0, 0), (1, 0), (0, 1), (2, 0), (1, 1), (0, 2)]
@@ -227,16 +223,16 @@ def test_local_sensitivities_are_admissible_between_all_neighbours():
 
 
 @pytest.mark.deep(keep=6)
-@pytest.mark.parametrize("name", VARIANT_METHODS)
+@pytest.mark.parametrize("name", VARIANT_RECIPES)
 def test_no_mechanism_exceeds_its_epsilon_between_neighbouring_studies(name):
-    families, method = 6, VARIANT_METHODS[name]
+    families, recipe = 6, VARIANT_RECIPES[name]
     if "theorem 5" in name:
         families = 30  # below, no table has a local sensitivity above 6, or few
-    mechanism = method.set_up(1.0, StudySetting(3, families))
+    mechanism = recipe.build(1.0, StudySetting(3, families))
     rng = np.random.default_rng(7)
 
     def study(b, c):
-        return method.tell(Transmission(b, c, families), mechanism)
+        return recipe.score(Transmission(b, c, families), mechanism)
 
     pairs = []
     for _ in range(150):
@@ -253,7 +249,7 @@ def test_no_mechanism_exceeds_its_epsilon_between_neighbouring_studies(name):
 
 
 # Local dampening dampens most what is most sensitive, and so the outstanding variant.
-@pytest.mark.parametrize("name", [n for n in VARIANT_METHODS if "dampening" not in n])
+@pytest.mark.parametrize("name", [n for n in VARIANT_RECIPES if "dampening" not in n])
 def test_an_outstanding_variant_is_found_by_every_mechanism(name):
     found = most_significant(
         [260, 75, 75],

@@ -10,18 +10,20 @@ from scipy.stats import binom
 
 from geoveil.gp import ParameterError, PrivateValueError, SeededSource
 from geoveil.selection import LocalDampening, LocalUtilities, PermuteAndFlip, StabilityMechanism
-from geoveil.selection.contrib.estimator import NotFittedError
-from geoveil.selection.contrib.gain import NodeCounts, gain_sensitivity, information_gain
-from geoveil.selection.contrib.gain_local import gain_sensitivity_rows
-from geoveil.selection.contrib.tree import PrivateDecisionTree
-from geoveil.selection.contrib.tree_counts import CodedRecords
-from geoveil.selection.contrib.tree_plan import TreePlan
-from geoveil.selection.contrib.tree_selection import (
+from geoveil.selection.contrib.classifier import NotFittedError
+from geoveil.selection.contrib.criteria import (
+    NodeCounts,
+    gain_sensitivity,
+    gain_sensitivity_rows,
+    information_gain,
+)
+from geoveil.selection.contrib.splitters import (
     SPLITTERS,
     Splitter,
     shifted_gain,
     splitter,
 )
+from geoveil.selection.contrib.tree import CodedRecords, PrivateDecisionTree, TreePlan
 
 Array = NDArray[np.float64]
 EPSILON = 0.7

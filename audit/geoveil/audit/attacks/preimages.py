@@ -95,17 +95,15 @@ class FloatPath(Path):
     bits = _FLOAT_BITS
 
     def draw(self, x: float, count: int, seed: int) -> Array:
-        """See `Path.draw`."""
         return self.mechanism.simulate(np.full(count, x), np.random.default_rng(seed))
 
     def reach(self, x: float, numbers: Integers) -> Array:
-        """See `Path.reach`."""
         flat = numbers.ravel()
         found = self.mechanism.simulate(np.full(flat.shape, x), _Chosen(flat / 2.0**self.bits))
         return np.asarray(found.reshape(numbers.shape))
 
     def preimages(self, x: float, outputs: NDArray[Any]) -> Integers:
-        """See `Path.preimages`: of the numbers next to the first one."""
+        """Return the preimages among the numbers next to the first one."""
         near = self.first(x, outputs)[:, None] + np.arange(-_NEAR, _NEAR + 1)
         inside = (near >= 1) & (near < 2**self.bits)
         same = self.reach(x, np.clip(near, 1, 2**self.bits - 1)) == outputs[:, None]
@@ -125,17 +123,15 @@ class GridPath(Path):
     bits = _GRID_BITS
 
     def draw(self, x: float, count: int, seed: int) -> Integers:
-        """See `Path.draw`."""
         source = SeededSource(seed)
         return np.array([self.mechanism.release(x, source) for _ in range(count)], np.int64)
 
     def reach(self, x: float, numbers: Integers) -> Integers:
-        """See `Path.reach`."""
         found = [self.mechanism.release(x, _Leading(j)) for j in numbers.ravel().tolist()]
         return np.array(found, np.int64).reshape(numbers.shape)
 
     def preimages(self, x: float, outputs: NDArray[Any]) -> Integers:
-        """See `Path.preimages`: release never falls as the number rises; they are an interval."""
+        """Return the ends of an interval: release never falls as the number rises."""
         near = FloatPath(self.mechanism).first(x, outputs * self.mechanism.step)
         near <<= self.bits - FloatPath.bits
         most = 2**self.bits - 1

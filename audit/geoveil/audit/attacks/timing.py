@@ -27,9 +27,8 @@ from geoveil.gp.mechanisms.smooth import SmoothMechanism
 from geoveil.gp.noise import StudentT
 from geoveil.gp.privacy import LocalPrivacy
 from geoveil.selection.base import SelectionMechanism
-from geoveil.selection.exponential import ExponentialMechanism
+from geoveil.selection.global_sensitivity import ExponentialMechanism, PermuteAndFlip
 from geoveil.selection.noisy_max import ReportNoisyMax
-from geoveil.selection.permute_and_flip import PermuteAndFlip
 
 Array = NDArray[np.float64]
 

@@ -1,36 +1,35 @@
 """Private selection put to use, each application a function that a trusted curator runs."""
 
-from geoveil.selection.contrib.betweenness import Graph, egocentric_betweenness
-from geoveil.selection.contrib.estimator import NotFittedError, PrivateClassifier
-from geoveil.selection.contrib.forest import PrivateRandomForest
-from geoveil.selection.contrib.forest_labels import LABELLERS
-from geoveil.selection.contrib.influence import Influence
-from geoveil.selection.contrib.influence_selection import (
-    NODE_METHODS,
+from geoveil.selection.contrib.classifier import NotFittedError, PrivateClassifier
+from geoveil.selection.contrib.forest import LABELLERS, PrivateRandomForest
+from geoveil.selection.contrib.graphs import Graph, egocentric_betweenness
+from geoveil.selection.contrib.influence import (
+    NODE_RECIPES,
+    Influence,
     TopNodes,
     top_k_nodes,
 )
-from geoveil.selection.contrib.percentile import Percentile
-from geoveil.selection.contrib.percentile_selection import (
-    PERCENTILE_METHODS,
+from geoveil.selection.contrib.percentile import (
+    PERCENTILE_RECIPES,
+    Percentile,
     PercentileEstimate,
     percentile,
 )
-from geoveil.selection.contrib.transmission_known import Transmission
-from geoveil.selection.contrib.transmission_methods import VARIANT_METHODS
-from geoveil.selection.contrib.transmission_selection import (
+from geoveil.selection.contrib.splitters import SPLITTERS
+from geoveil.selection.contrib.transmission import (
+    VARIANT_RECIPES,
     SignificantVariant,
+    Transmission,
     most_significant,
 )
 from geoveil.selection.contrib.tree import PrivateDecisionTree
-from geoveil.selection.contrib.tree_selection import SPLITTERS
 
 __all__ = [
     "LABELLERS",
-    "NODE_METHODS",
-    "PERCENTILE_METHODS",
+    "NODE_RECIPES",
+    "PERCENTILE_RECIPES",
     "SPLITTERS",
-    "VARIANT_METHODS",
+    "VARIANT_RECIPES",
     "Graph",
     "Influence",
     "NotFittedError",

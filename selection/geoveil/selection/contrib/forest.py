@@ -1,7 +1,12 @@
-"""A private random forest: random trees on disjoint parts of the data [SNM Algorithms 3 and 4]."""
+"""A private random forest: random trees on disjoint parts of the data [SNM Algorithms 3 and 4].
 
-from collections.abc import Sequence
-from typing import Any, Self
+`LABELLERS` are the mechanisms by which a leaf chooses its label.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,11 +15,138 @@ from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError, PrivateValueError
 from geoveil.gp.exact.bits import RandomSource, chosen_source
 from geoveil.gp.privacy.rounding import require_count
-from geoveil.selection.base import Array, Guarantee
-from geoveil.selection.contrib.estimator import Codes, NotFittedError, PrivateClassifier
-from geoveil.selection.contrib.forest_labels import LabelName, labeller
-from geoveil.selection.contrib.forest_structure import Domain, RandomTrees, random_trees
-from geoveil.selection.many import random_words
+from geoveil.selection.base import Array, Guarantee, ScoresLike, SelectionMechanism
+from geoveil.selection.contrib.classifier import Codes, NotFittedError, PrivateClassifier
+from geoveil.selection.contrib.random_trees import Domain, RandomTrees, random_trees
+from geoveil.selection.draws import random_words
+from geoveil.selection.global_sensitivity import ExponentialMechanism, PermuteAndFlip
+from geoveil.selection.smooth import SmoothNoisyMax
+from geoveil.selection.stability import (
+    StabilityMechanism,
+    count_margin,
+    distance_utilities,
+    indicator_utilities,
+)
+
+Counts = NDArray[np.int64]
+
+LabelName: TypeAlias = Literal[
+    "distance_exponential",
+    "distance_permute_and_flip",
+    "exponential",
+    "permute_and_flip",
+    "smooth_noisy_max",
+    "stability",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Labeller:
+    """A mechanism, and the scores that it is to be given for a leaf's counts.
+
+    Args:
+        mechanism: selects among the labels.
+        scores: of counts of shape (labels,).
+    """
+
+    mechanism: SelectionMechanism
+    scores: Callable[[Counts], ScoresLike]
+
+    def probabilities(self, counts: Counts) -> Array:
+        """Return the probability of each label, shape (leaves, labels): private.
+
+        Args:
+            counts: of the labels in each leaf, shape (leaves, labels).
+        """
+        distinct, back = np.unique(counts, axis=0, return_inverse=True)
+        rows = [self.mechanism.probabilities(self.scores(row)) for row in distinct]
+        return np.asarray(rows)[np.asarray(back).ravel()]
+
+    def select(self, counts: Counts, source: RandomSource) -> NDArray[np.int64]:
+        """Return a label for each leaf, shape (leaves,), each drawn exactly.
+
+        Leaves of the same counts are drawn together; most have none.
+        """
+        result = np.empty(len(counts), dtype=np.int64)
+        for leaves in _alike(counts):
+            scores = self.scores(counts[leaves[0]])
+            result[leaves] = self.mechanism.select_many(scores, len(leaves), source)
+        return result
+
+
+def _alike(counts: Counts) -> Iterator[NDArray[np.intp]]:
+    """Yield the numbers of the leaves that have the same counts: first those without a record."""
+    held = counts.any(axis=1)
+    empty, rest = np.flatnonzero(~held), np.flatnonzero(held)
+    if len(empty):
+        yield empty
+    if len(rest):
+        _, kind, sizes = np.unique(counts[rest], axis=0, return_inverse=True, return_counts=True)
+        order = np.argsort(np.asarray(kind).ravel(), kind="stable")
+        yield from np.split(rest[order], np.cumsum(sizes)[:-1])
+
+
+def labeller(mechanism: LabelName, epsilon: float, classes: int) -> Labeller:
+    """Return how to choose the label of one leaf.
+
+    Args:
+        mechanism: one of `LABELLERS`.
+        epsilon: ε > 0, nats.
+        classes: how many labels there are, ≥ 2.
+
+    Raises:
+        ParameterError: if an argument is out of range.
+
+    Example:
+        >>> labeller("stability", 1.0, 2).probabilities(np.array([[7, 2], [0, 0]])).round(4)
+        array([[0.9982, 0.0018],
+               [0.7311, 0.2689]])
+    """
+    name = validation.choice("mechanism", mechanism, LABELLERS)
+    return LABELLERS[name](epsilon, classes)
+
+
+def _counted(make: Callable[..., SelectionMechanism]) -> Callable[[float, int], Labeller]:
+    """Return a labeller by the counts: one record moves one of them by 1, all in one direction."""
+
+    def build(epsilon: float, classes: int) -> Labeller:
+        return Labeller(make(epsilon, 1.0, monotone=True), lambda counts: counts)
+
+    return build
+
+
+def _distant(make: Callable[..., SelectionMechanism]) -> Callable[[float, int], Labeller]:
+    """Return a labeller by the number of changes that the winner is ahead."""
+
+    def build(epsilon: float, classes: int) -> Labeller:
+        return Labeller(make(epsilon, 1.0), lambda counts: distance_utilities(count_margin(counts)))
+
+    return build
+
+
+def _stability(epsilon: float, classes: int) -> Labeller:
+    return Labeller(StabilityMechanism(epsilon), count_margin)
+
+
+def _smooth(epsilon: float, classes: int) -> Labeller:
+    mechanism = SmoothNoisyMax(epsilon, classes)
+    return Labeller(
+        mechanism, lambda counts: indicator_utilities(count_margin(counts), mechanism.beta)
+    )
+
+
+LABELLERS: Mapping[str, Callable[[float, int], Labeller]] = MappingProxyType(
+    {
+        "distance_exponential": _distant(ExponentialMechanism),
+        "distance_permute_and_flip": _distant(PermuteAndFlip),
+        "exponential": _counted(ExponentialMechanism),
+        "permute_and_flip": _counted(PermuteAndFlip),
+        "smooth_noisy_max": _smooth,
+        "stability": _stability,
+    }
+)
+"""How each mechanism is set up, by ε and the number of classes."""
+
 
 MOST_DEPTH = 16
 
@@ -27,10 +159,10 @@ class PrivateRandomForest(PrivateClassifier):
     of the leaf. Which tree holds which record is not kept.
 
     Args:
-        epsilon: see `PrivateClassifier`.
+        epsilon: ε > 0 of `fit` as a whole, in nats per record added or removed.
         domains: of each attribute: the number of its categories, or its range (low, high), to which
             records are clipped. Public.
-        classes: see `PrivateClassifier`.
+        classes: the labels that there may be, at least two and all different. Public.
         trees: how many, ≥ 1.
         depth: splits on each path, in [1, 16].
         mechanism: chooses labels; one of `LABELLERS`.
@@ -83,7 +215,6 @@ class PrivateRandomForest(PrivateClassifier):
 
     @property
     def guarantee(self) -> Guarantee:
-        """See `PrivateClassifier.guarantee`."""
         return Guarantee(
             epsilon=self.epsilon,
             statement="one record added or removed; it is in one leaf of one tree",
@@ -122,7 +253,7 @@ class PrivateRandomForest(PrivateClassifier):
         """Return what is in the leaves' orders by the number of the label instead.
 
         Args:
-            values: shape (trees, leaves, classes), see `leaf_counts`.
+            values: of each leaf and label, shape (trees, leaves, classes), as of `leaf_counts`.
         """
         result = np.empty_like(values)
         np.put_along_axis(result, self._order, values, axis=2)
@@ -131,7 +262,7 @@ class PrivateRandomForest(PrivateClassifier):
     def leaf_counts(self, records: Array, labels: Codes, tree: NDArray[np.intp]) -> Codes:
         """Return how often labels are in each leaf, shape (trees, leaves, classes): private.
 
-        Each leaf has an order of the labels of its own, random and public; see `labels_at`.
+        Each leaf has an order of the labels of its own, random and public; `labels_at` undoes it.
 
         Args:
             records: shape (n, attributes).

@@ -1,135 +1,355 @@
-"""The transmission disequilibrium test: how far one family can move its statistic [SPS §V].
+"""The most significant variant of a transmission disequilibrium test, chosen in private [SPS §V].
 
-Of N families with two parents each, b heterozygous parents transmitted one allele and c the other:
-χ² = (b − c)²/(b + c). Neighbouring databases differ in one family, which may change the table
-(b, c) of every variant by (i, j) with |i|, |j|, |i + j| ≤ 2. So tables are d = ⌈max(|i|, |j|,
-|i + j|)/2⌉ apart [SPS Lemma 3], and the tables within d are the integer points of a hexagon, cut
-off by b, c ≥ 0 and b + c ≤ 2N.
-
-χ² is convex on it. Its maximum lies at a vertex, and vertices are where two of b, c and b + c are
-at their ends. Its minimum is max(|b − c| − 4d, 0)²/(b + c): to lower |b − c| by 4d at the same sum
-is best, as it grows in |b − c| + u while the sum grows by u.
-
-The root |b − c|/√(b + c) of χ² ranks variants alike. Its local sensitivity is about 4/√(b + c) for
-every table with that many heterozygous parents, and takes their loss to grow: far less than that of
-χ², about 8|b − c|/(b + c), whose neighbours' is larger by a factor of 1 + 4/|b − c|.
+`Transmission` holds what selection may know of the tables of one database, `VARIANT_RECIPES` the
+mechanisms that can choose, and `most_significant` makes the choice.
 """
 
+import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from types import MappingProxyType
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.gp.errors import ParameterError, PrivateValueError
-from geoveil.gp.privacy.rounding import require_count
-
-Array: TypeAlias = NDArray[np.float64]
-Integers: TypeAlias = NDArray[np.int64]
-StatisticName: TypeAlias = Literal["chi-square", "root"]
-
-MOST_FAMILIES = 10_000
-"""Up to which different χ² differ as float64, and equal ones don't."""
-MOVES = tuple(
-    (i, j) for i in range(-2, 3) for j in range(-2, 3) if abs(i + j) <= 2 and (i, j) != (0, 0)
+from geoveil.gp.exact.bits import RandomSource
+from geoveil.selection.base import Guarantee, SelectionMechanism
+from geoveil.selection.contrib.recipe import SelectionRecipe, recipe_named
+from geoveil.selection.contrib.transmission_sensitivity import (
+    STATISTICS,
+    SensitivityProfile,
+    StatisticName,
+    checked_families,
+    checked_tables,
+    chi_square,
+    global_sensitivity,
+    highest,
+    lowest,
+    sensitivity_at,
+    threshold_beta,
+    threshold_bound,
 )
-"""What one family can add to (b, c)."""
+from geoveil.selection.global_sensitivity import ExponentialMechanism, PermuteAndFlip
+from geoveil.selection.local_dampening import LocalDampening
+from geoveil.selection.one_sided import ExponentialPareto, HalfGeneralizedCauchy
+from geoveil.selection.scores import LocalUtilities, Margin, Scores, SmoothUtilities, Utilities
+from geoveil.selection.smooth import SmoothNoisyMax, SmoothPrivateSelection, SmoothSelection
+from geoveil.selection.smooth_privacy import scale_price
+from geoveil.selection.stability import StabilityMechanism
+from geoveil.selection.two_sided import HeavyGeneralizedCauchy
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+COVER = 1 + 1e-9
+"""Sensitivities are larger by this factor than computed, to cover the rounding of float64."""
 
 
-def chi_square(b: ArrayLike, c: ArrayLike) -> Array:
-    """Return (b − c)²/(b + c), 0 for an empty table, any shape.
-
-    Example:
-        >>> chi_square([139, 0], [57, 0]).round(4).tolist()
-        [34.3061, 0.0]
-    """
-    first, second = np.asarray(b, dtype=np.float64), np.asarray(c, dtype=np.float64)
-    return np.asarray((first - second) ** 2 / np.maximum(first + second, 1))
-
-
-STATISTICS: Mapping[StatisticName, Callable[[Array], Array]] = MappingProxyType(
-    {"chi-square": lambda square: square, "root": np.sqrt}
-)
-"""Statistic → what it is of χ²."""
-
-
-def transmission_distance(
-    b: ArrayLike, c: ArrayLike, other_b: ArrayLike, other_c: ArrayLike
-) -> Integers:
-    """Return in how many families tables must differ, broadcast over all arguments.
-
-    Example:
-        >>> int(transmission_distance(5, 3, 2, 6))
-        2
-    """
-    i = np.asarray(other_b, dtype=np.int64) - np.asarray(b, dtype=np.int64)
-    j = np.asarray(other_c, dtype=np.int64) - np.asarray(c, dtype=np.int64)
-    norm = np.maximum(np.maximum(np.abs(i), np.abs(j)), np.abs(i + j))
-    return np.asarray(-(-norm // 2))
-
-
-def highest(b: Integers, c: Integers, changes: int, families: int) -> Array:
-    """Return the largest χ² within some changes of tables, shape (m,).
+class Transmission:
+    """The tables (b, c) of m variants in N families. All but m and N is private.
 
     Args:
-        b: transmissions, shape (m,).
+        b: transmissions of one allele by heterozygous parents, integers, shape (m,).
         c: of the other allele, shape (m,).
-        changes: d ≥ 0.
+        families: N, 2 to 10,000.
+
+    Raises:
+        ParameterError: if `families` is out of range.
+        PrivateValueError: if b and c are no tables of N families.
+
+    Example:
+        >>> known = Transmission([139, 150, 36], [57, 69, 105], families=215)
+        >>> known
+        Transmission(3 variants, 215 families, values not shown)
+        >>> known.winner, known.margin  # 34.31 and 33.77, far from each other in families
+        (0, 1)
+    """
+
+    def __init__(self, b: ArrayLike, c: ArrayLike, families: int) -> None:
+        self.families = checked_families(families)
+        self._b, self._c = checked_tables(b, c, self.families)
+        self._profiles: dict[StatisticName, SensitivityProfile] = {}
+
+    @property
+    def outcomes(self) -> int:
+        """m: how many variants there are. Public."""
+        return len(self._b)
+
+    @cached_property
+    def winner(self) -> int:
+        """The variant of the largest χ², the first of them. Private."""
+        return int(np.argmax(chi_square(self._b, self._c)))
+
+    @cached_property
+    def distances(self) -> Integers:
+        """In how many families it takes a change to let each variant have the largest χ². Private.
+
+        Variant r can have it within t changes if its highest χ² reaches the lowest of every other.
+        All tables can change at once, because a family may have any genotypes.
+        """
+        result = np.full(self.outcomes, -1)
+        if self.outcomes == 1:
+            return np.zeros_like(result)
+        for changes in range(self.families + 1):
+            low = lowest(self._b, self._c, changes)
+            first = int(np.argmax(low))
+            rivals = np.full(self.outcomes, low[first])
+            rivals[first] = np.delete(low, first).max()
+            can = highest(self._b, self._c, changes, self.families) >= rivals
+            result = np.where((result < 0) & can, changes, result)
+            if (result >= 0).all():
+                break
+        return result
+
+    @property
+    def margin(self) -> int:
+        """j: how many families it takes to let another variant draw level. Private."""
+        if self.outcomes == 1:
+            return 0
+        return int(np.delete(self.distances, self.winner).min())
+
+    def profile(self, statistic: StatisticName) -> SensitivityProfile:
+        """Return the local sensitivities here and near by. Private."""
+        if statistic not in self._profiles:
+            self._profiles[statistic] = SensitivityProfile(
+                self._b, self._c, self.families, statistic
+            )
+        return self._profiles[statistic]
+
+    def as_statistic(self, statistic: StatisticName = "chi-square") -> Utilities:
+        """Return the statistic of every variant."""
+        return Utilities(self._values(statistic))
+
+    def as_local(self, statistic: StatisticName = "chi-square") -> LocalUtilities:
+        """Return the statistic with its local sensitivities at t changes, of each variant."""
+        return LocalUtilities(
+            self._values(statistic),
+            lambda t: (
+                COVER
+                * sensitivity_at(self._b, self._c, min(t, self.families), self.families, statistic)
+            ),
+        )
+
+    def as_smooth(self, beta: float, statistic: StatisticName = "chi-square") -> SmoothUtilities:
+        """Return the statistic with its smooth sensitivity.
+
+        Raises:
+            ParameterError: if beta is not > 0.
+        """
+        bound = self.profile(statistic).smooth(beta)
+        return SmoothUtilities(self._values(statistic), COVER * bound, beta=beta)
+
+    def as_threshold(
+        self, beta: float, threshold: float, statistic: StatisticName = "chi-square"
+    ) -> SmoothUtilities:
+        """Return the statistic with the bound of [SPS Theorem 5].
+
+        Raises:
+            ParameterError: if beta or the threshold is out of range.
+        """
+        bound = threshold_bound(self._b, self._c, self.families, threshold, beta, statistic)
+        return SmoothUtilities(self._values(statistic), COVER * bound, beta=beta)
+
+    def as_margin(self) -> Margin:
+        """Return the winner and its margin."""
+        return Margin(self.winner, self.margin, self.outcomes)
+
+    def as_nearness(self) -> Utilities:
+        """Return u_r = −(families that let r have the largest χ²): sensitivity 1, a distance's."""
+        return Utilities(-self.distances.astype(np.float64))
+
+    def _values(self, statistic: StatisticName) -> Array:
+        return STATISTICS[statistic](chi_square(self._b, self._c))
+
+    def __repr__(self) -> str:
+        return f"Transmission({self.outcomes} variants, {self.families} families, values not shown)"
+
+
+@dataclass(frozen=True, slots=True)
+class StudySetting:
+    """What is public of a study.
+
+    Attributes:
+        variants: m.
         families: N.
     """
-    reach, most = 2 * changes, 2 * families
-    ends_b = np.maximum(b - reach, 0), np.minimum(b + reach, most)
-    ends_c = np.maximum(c - reach, 0), np.minimum(c + reach, most)
-    ends_s = np.maximum(b + c - reach, 0), np.minimum(b + c + reach, most)
-    vertices = [(x, y) for x in ends_b for y in ends_c]
-    vertices += [(x, s - x) for x in ends_b for s in ends_s]
-    vertices += [(s - y, y) for y in ends_c for s in ends_s]
-    best = np.zeros(len(b))
-    for x, y in vertices:
-        inside = (x >= ends_b[0]) & (x <= ends_b[1]) & (y >= ends_c[0]) & (y <= ends_c[1])
-        inside &= (x + y >= ends_s[0]) & (x + y <= ends_s[1])
-        best = np.where(inside, np.maximum(best, chi_square(x * inside, y * inside)), best)
-    return best
+
+    variants: int
+    families: int
 
 
-def lowest(b: Integers, c: Integers, changes: int) -> Array:
-    """Return the least χ² within some changes of tables, shape (m,); arguments as of `highest`."""
-    difference = np.maximum(np.abs(b - c) - 4 * changes, 0).astype(np.float64)
-    return np.asarray(difference**2 / np.maximum(b + c, 1))
+VariantRecipe: TypeAlias = SelectionRecipe[StudySetting, Transmission]
+
+_NOISE: Mapping[StatisticName, ExponentialPareto] = MappingProxyType(
+    {"chi-square": ExponentialPareto(4.0), "root": ExponentialPareto(6.0)}
+)
+"""Best, or nearly, of tail indices from 1 to 12 for 5 to 1,000 variants and ε from 3 to 21."""
+THRESHOLD = 6.0
+"""T of [SPS Theorem 5], as in the paper."""
+_MOST_SHARE = 0.5
+"""Of ε that pays for changes of scale."""
 
 
-def checked_families(families: object) -> int:
-    """Return N.
+def largest(families: int) -> float:
+    """Return a T just below Δ, for which [SPS Theorem 5] is [SPS Theorem 4]."""
+    return global_sensitivity(families) * (1 - 1e-9)
+
+
+def _share(epsilon: float, price: float, families: int, threshold: float) -> float:
+    """Return the part of ε that pays for the largest β that the threshold permits."""
+    return min(_MOST_SHARE, threshold_beta(families, threshold) * price / epsilon)
+
+
+def two_sided(threshold: Callable[[int], float]) -> VariantRecipe:
+    """Return smooth private selection with 1/(1 + z⁴) and a threshold, by N [SPS cases I, III]."""
+    noise = HeavyGeneralizedCauchy(4.0)
+
+    def build(epsilon: float, s: StudySetting) -> SmoothPrivateSelection:
+        price = noise.scale_cost * s.variants
+        part = _share(epsilon, price, s.families, threshold(s.families))
+        return SmoothPrivateSelection(epsilon, s.variants, noise, share=part)
+
+    return SelectionRecipe(build, _at_threshold(threshold))
+
+
+def one_sided(threshold: Callable[[int], float]) -> VariantRecipe:
+    """Return smooth noisy max with the half of that noise [SPS cases II, IV, as proved here]."""
+    noise = HalfGeneralizedCauchy(4.0)
+
+    def build(epsilon: float, s: StudySetting) -> SmoothNoisyMax:
+        price = float(scale_price(noise, s.variants))
+        part = _share(epsilon, price, s.families, threshold(s.families))
+        return SmoothNoisyMax(epsilon, s.variants, noise, share=part)
+
+    return SelectionRecipe(build, _at_threshold(threshold))
+
+
+def _at_threshold(
+    threshold: Callable[[int], float],
+) -> Callable[[Transmission, SelectionMechanism], Scores]:
+    def score(known: Transmission, mechanism: SelectionMechanism) -> Scores:
+        assert isinstance(mechanism, SmoothSelection)
+        at = threshold(known.families)
+        return known.as_threshold(min(mechanism.beta, threshold_beta(known.families, at)), at)
+
+    return score
+
+
+@lru_cache(maxsize=64)
+def _planned_profile(setting: StudySetting, statistic: StatisticName) -> SensitivityProfile:
+    """Return the profile of a table that is public: the largest of m without any linkage.
+
+    Two parents in three are heterozygous; |b − c| is about √(2 (b + c) ln m).
+    """
+    total = 4 * setting.families // 3
+    lead = min(round(math.sqrt(2 * total * math.log(max(setting.variants, 2)))), total)
+    b = (total + lead) // 2
+    return SensitivityProfile(np.array([b]), np.array([total - b]), setting.families, statistic)
+
+
+def _smooth(statistic: StatisticName) -> VariantRecipe:
+    def build(epsilon: float, s: StudySetting) -> SmoothNoisyMax:
+        planned = _planned_profile(s, statistic).smooth
+        return SmoothNoisyMax.planned(epsilon, s.variants, planned, _NOISE[statistic])
+
+    def score(known: Transmission, mechanism: SelectionMechanism) -> Scores:
+        assert isinstance(mechanism, SmoothSelection)
+        return known.as_smooth(mechanism.beta, statistic)
+
+    return SelectionRecipe(build, score)
+
+
+def _global(kind: Callable[[float, float], SelectionMechanism]) -> VariantRecipe:
+    return SelectionRecipe(
+        lambda epsilon, s: kind(epsilon, COVER * global_sensitivity(s.families)),
+        lambda known, _: known.as_statistic(),
+    )
+
+
+def _dampened(statistic: StatisticName) -> VariantRecipe:
+    return SelectionRecipe(
+        lambda epsilon, s: LocalDampening(
+            epsilon, COVER * global_sensitivity(s.families, statistic)
+        ),
+        lambda known, _: known.as_local(statistic),
+    )
+
+
+VARIANT_RECIPES: Mapping[str, VariantRecipe] = MappingProxyType(
+    {
+        "exponential": _global(ExponentialMechanism),
+        "permute-and-flip": _global(PermuteAndFlip),
+        "two-sided, theorem 4": two_sided(largest),
+        "two-sided, theorem 5": two_sided(lambda _: THRESHOLD),
+        "one-sided, theorem 4": one_sided(largest),
+        "one-sided, theorem 5": one_sided(lambda _: THRESHOLD),
+        "smooth noisy max": _smooth("chi-square"),
+        "smooth noisy max, root": _smooth("root"),
+        "local dampening": _dampened("chi-square"),
+        "local dampening, root": _dampened("root"),
+        "stability": SelectionRecipe(
+            lambda epsilon, _: StabilityMechanism(epsilon),
+            lambda known, _: known.as_margin(),
+        ),
+        "permute-and-flip, nearness": SelectionRecipe(
+            lambda epsilon, _: PermuteAndFlip(epsilon, 1.0),
+            lambda known, _: known.as_nearness(),
+        ),
+    }
+)
+"""Name → what it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignificantVariant:
+    """A variant that was chosen in private.
+
+    Attributes:
+        index: of the variant.
+        guarantee: for one family changed.
+    """
+
+    index: int
+    guarantee: Guarantee
+
+
+def most_significant(
+    b: ArrayLike,
+    c: ArrayLike,
+    families: int,
+    *,
+    epsilon: float,
+    mechanism: str = "permute-and-flip, nearness",
+    source: RandomSource | None = None,
+) -> SignificantVariant:
+    """Return a variant that is likely to have the largest χ² of a transmission test.
+
+    The curator, who runs this, sees the genotypes and is trusted with them; how many families and
+    variants there are is public, and which variants they are.
+
+    Args:
+        b: transmissions of one allele by heterozygous parents, integers, shape (m,).
+        c: of the other allele, shape (m,).
+        families: N, 2 to 10,000, with two parents each: b + c ≤ 2N.
+        epsilon: ε > 0, nats per family changed.
+        mechanism: a name in `VARIANT_RECIPES`.
+        source: random bits; the operating system's by default.
 
     Raises:
-        ParameterError: if it is no integer from 2 to 10,000.
+        ParameterError: if a public argument is out of range.
+        PrivateValueError: if b and c are no tables of N families.
+
+    Example:
+        >>> from geoveil.gp import SeededSource
+        >>> most_significant([90, 75, 139], [85, 70, 57], 215, epsilon=3.0,
+        ...                  source=SeededSource(1)).index
+        2
     """
-    require_count("families", families)
-    assert isinstance(families, int)
-    if not 2 <= families <= MOST_FAMILIES:
-        raise ParameterError("families", families, f"an integer from 2 to {MOST_FAMILIES:,}")
-    return families
-
-
-def checked_tables(b: ArrayLike, c: ArrayLike, families: int) -> tuple[Integers, Integers]:
-    """Return tables as arrays of integers, shape (m,) with m ≥ 1.
-
-    Raises:
-        PrivateValueError: if they are no tables of N families.
-    """
-    first, second = np.asarray(b), np.asarray(c)
-    if not (
-        first.ndim == 1
-        and first.size
-        and first.shape == second.shape
-        and first.dtype.kind in "iu"
-        and second.dtype.kind in "iu"
-        and min(first.min(), second.min()) >= 0
-        and max(first.max(), second.max()) <= 2 * families
-        and (first.astype(np.int64) + second.astype(np.int64)).max() <= 2 * families
-    ):
-        raise PrivateValueError(
-            f"tables of at least one variant: integers b, c >= 0 with b + c <= {2 * families}"
-        )
-    return first.astype(np.int64), second.astype(np.int64)
+    recipe = recipe_named(VARIANT_RECIPES, mechanism)
+    checked_families(families)
+    known = Transmission(b, c, families)
+    selection = recipe.build(epsilon, StudySetting(known.outcomes, families))
+    index = selection.select(recipe.score(known, selection), source)
+    return SignificantVariant(index, selection.guarantee)

@@ -1,24 +1,163 @@
-"""A private decision tree by ID3: the DiffPID3 template of [LD Algorithm 2, SNM Algorithm 2]."""
+"""A private decision tree by ID3: the DiffPID3 template of [LD Algorithm 2, SNM Algorithm 2].
+
+`TreePlan` says how it spends its ε, `CodedRecords` counts records by attribute, value and class.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from itertools import pairwise
+from math import ceil, log, sqrt
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError, PrivateValueError
 from geoveil.gp.exact.bits import RandomSource, chosen_source
-from geoveil.gp.privacy.rounding import require_count
+from geoveil.gp.privacy.rounding import require_count, round_down, share
 from geoveil.selection.base import Guarantee
-from geoveil.selection.contrib.estimator import Codes, NotFittedError, PrivateClassifier
-from geoveil.selection.contrib.gain import CriterionName, checked_most_records
-from geoveil.selection.contrib.tree_counts import CodedRecords, Index
-from geoveil.selection.contrib.tree_plan import TreePlan
-from geoveil.selection.contrib.tree_selection import SplitName, Splitter, splitter
-from geoveil.selection.permute_and_flip import PermuteAndFlip
+from geoveil.selection.contrib.classifier import Codes, NotFittedError, PrivateClassifier
+from geoveil.selection.contrib.criteria import CriterionName, NodeCounts, checked_most_records
+from geoveil.selection.contrib.splitters import SplitName, Splitter, splitter
+from geoveil.selection.global_sensitivity import PermuteAndFlip
+from geoveil.selection.scores import Margin
 from geoveil.selection.stability import StabilityMechanism
+
+
+@dataclass(frozen=True, slots=True)
+class TreePlan:
+    """What each node of a tree may spend, and when it is not split: public.
+
+    A node above the greatest depth spends one part ε' = ε/2(d + 1) on whether to split and one on
+    the attribute; a leaf spends on its label all that its path has left. Nodes of one depth hold
+    different records, so ε in all is what one path spends. What is decided above may choose what is
+    asked below.
+
+    Args:
+        epsilon: ε > 0 of the tree, nats per record.
+        depth: d ≥ 1.
+        values: the most values that an attribute has, t.
+        classes: |C|.
+
+    Example:
+        >>> plan = TreePlan(epsilon=1.2, depth=2, values=10, classes=2)
+        >>> round(plan.part, 6), plan.fewest
+        (0.2, 35)
+        >>> [round(plan.left(level), 6) for level in range(3)]
+        [1.0, 0.6, 0.4]
+    """
+
+    epsilon: float
+    depth: int
+    values: int
+    classes: int
+
+    @property
+    def part(self) -> float:
+        """ε' of one decision, rounded down."""
+        return _part(self)
+
+    @property
+    def fewest(self) -> int:
+        """Records below which a node should not be split.
+
+        t|C|√2/2 as in the template, or more where the noise asks for it: an empty node is split
+        with probability at most 1/100t, so that noise alone never grows a tree.
+        """
+        least = max(sqrt(0.5) * self.values * self.classes, log(100 * self.values) / self.part)
+        return ceil(min(least, 2.0**52))
+
+    def left(self, level: int) -> float:
+        """Return what a leaf at a level, in [0, depth], may spend on its label."""
+        return _left(self, level)
+
+    def split(self, records: int) -> Margin:
+        """Return the scores of whether to split (1) or not (0) a node of so many records."""
+        enough = records >= self.fewest
+        missing = abs(records - self.fewest) + enough
+        return Margin(int(enough), missing, 2)
+
+
+@lru_cache(maxsize=64)
+def _part(plan: TreePlan) -> float:
+    return share("depth", plan.epsilon, 2 * (plan.depth + 1))
+
+
+@lru_cache(maxsize=256)
+def _left(plan: TreePlan, level: int) -> float:
+    spent = 2 * level + (level < plan.depth)
+    return round_down(Fraction(plan.epsilon) - spent * Fraction(plan.part))
+
+
+Index = NDArray[np.intp]
+
+
+class CodedRecords:
+    """Records of small integers, ready to be counted: private.
+
+    Args:
+        codes: shape (n, attributes), attribute A in [0, values[A]).
+        labels: shape (n,), in [0, classes).
+        values: how many values each attribute has.
+        classes: how many classes there are.
+        most_records: the public bound on the number of records.
+    """
+
+    def __init__(
+        self,
+        codes: NDArray[np.int64],
+        labels: NDArray[np.int64],
+        values: Sequence[int],
+        classes: int,
+        most_records: int,
+    ) -> None:
+        self.codes, self.labels = codes, labels
+        self.values, self.classes = np.asarray(values, dtype=np.intp), classes
+        self.most_records = most_records
+        offsets = np.concatenate([[0], np.cumsum(self.values)[:-1]])
+        self._cells = (codes + offsets) * classes + labels[:, None]
+        self._attribute = np.repeat(np.arange(len(self.values)), self.values)
+
+    def everyone(self) -> Index:
+        """Return the indices of all records."""
+        return np.arange(len(self.labels))
+
+    def label_counts(self, rows: Index) -> NDArray[np.int64]:
+        """Return how many of some records have each label, shape (classes,)."""
+        return np.bincount(self.labels[rows], minlength=self.classes)
+
+    def counts(self, rows: Index, attributes: Index) -> NodeCounts:
+        """Return the contingency tables of some records, for some attributes.
+
+        Args:
+            rows: indices of records.
+            attributes: their numbers, in rising order.
+        """
+        cells = np.bincount(
+            self._cells[rows].ravel(), minlength=len(self._attribute) * self.classes
+        )
+        wanted = np.zeros(len(self.values), dtype=bool)
+        wanted[attributes] = True
+        sizes = self.values[attributes]
+        return NodeCounts(
+            table=cells.reshape(-1, self.classes)[wanted[self._attribute]],
+            starts=np.cumsum(sizes) - sizes,
+            most_records=self.most_records,
+        )
+
+    def parts(self, rows: Index, attribute: int) -> list[Index]:
+        """Return some records apart by the value of an attribute, one array per value."""
+        values = self.codes[rows, attribute]
+        order = np.argsort(values, kind="stable")
+        ends = np.searchsorted(values[order], np.arange(self.values[attribute] + 1))
+        ordered = rows[order]
+        return [ordered[a:b] for a, b in pairwise(ends)]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self.values)} attributes, records not shown)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +177,9 @@ class PrivateDecisionTree(PrivateClassifier):
     on the counts. `TreePlan` says what each spends; `guarantee` holds for `fit` as a whole.
 
     Args:
-        epsilon: see `PrivateClassifier`.
+        epsilon: ε > 0 of `fit` as a whole, in nats per record added or removed.
         values: how many values each attribute has; records hold codes from 0. Public.
-        classes: see `PrivateClassifier`.
+        classes: the labels that there may be, at least two and all different. Public.
         depth: the most splits on a path, ≥ 1.
         mechanism: chooses attributes; one of `SPLITTERS`.
         criterion: "information_gain", "gini" or "max_operator"; None for the mechanism's default.
@@ -94,7 +233,6 @@ class PrivateDecisionTree(PrivateClassifier):
 
     @property
     def guarantee(self) -> Guarantee:
-        """See `PrivateClassifier.guarantee`."""
         return Guarantee(
             epsilon=self.epsilon,
             statement="one record added or removed; every path of the tree",

@@ -16,8 +16,8 @@ from geoveil.selection import (
     SmoothNoisyMax,
     StabilityMechanism,
 )
-from geoveil.selection.contrib.forest_labels import LabelName, labeller
-from geoveil.selection.contrib.gain_margin import (
+from geoveil.selection.contrib.forest import LabelName, labeller
+from geoveil.selection.stability import (
     distance_utilities,
     indicator_utilities,
     winners_and_margins,

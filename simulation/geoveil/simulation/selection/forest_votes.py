@@ -46,8 +46,8 @@ def drawn_votes(
 
     Args:
         probabilities: of the labels of each leaf, shape (trees, leaves, labels).
-        leaves: see `expected_votes`.
-        labels: see `expected_votes`.
+        leaves: of each record in each tree, shape (trees, n).
+        labels: what is right, shape (n,).
         draws: of all labels.
         generator: draws them.
     """

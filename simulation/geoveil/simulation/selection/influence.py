@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.gp import ParameterError
-from geoveil.selection.contrib.betweenness import Graph
-from geoveil.selection.contrib.influence import Influence
-from geoveil.selection.contrib.influence_selection import (
-    NODE_METHODS,
+from geoveil.selection.contrib.graphs import Graph
+from geoveil.selection.contrib.influence import (
+    NODE_RECIPES,
+    Influence,
     NodeSetting,
 )
 from geoveil.simulation.selection.influence_noisy import NOISY, NoisyScores, noisy_top_k
@@ -111,7 +111,7 @@ def rows_of(
 
 def _proved(mechanism: str, known: Influence, budget: float, k: int) -> float:
     setting = NodeSetting(known.outcomes, known.degree_bound)
-    return k * NODE_METHODS[mechanism].set_up(budget / k, setting).guarantee.epsilon
+    return k * NODE_RECIPES[mechanism].build(budget / k, setting).guarantee.epsilon
 
 
 def _shares(

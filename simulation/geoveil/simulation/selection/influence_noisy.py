@@ -1,4 +1,4 @@
-"""The mechanisms of `NODE_METHODS` as scores and noise, which are quick to draw. Not private."""
+"""The mechanisms of `NODE_RECIPES` as scores and noise, which are quick to draw. Not private."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -10,9 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.selection import LocalDampening
-from geoveil.selection.contrib.influence import Influence, safe_sensitivity
-from geoveil.selection.contrib.influence_selection import NODE_METHODS, NodeSetting
-from geoveil.selection.smooth_noisy_max import SmoothNoisyMax
+from geoveil.selection.contrib.influence import (
+    NODE_RECIPES,
+    Influence,
+    NodeSetting,
+    safe_sensitivity,
+)
+from geoveil.selection.smooth import SmoothNoisyMax
 
 Array = NDArray[np.float64]
 Draw: TypeAlias = Callable[[np.random.Generator, int], NDArray[np.floating[Any]]]
@@ -62,8 +66,8 @@ def _dampened(known: Influence, epsilon: float) -> NoisyScores:
 
 def _smooth(known: Influence, epsilon: float) -> NoisyScores:
     setting = NodeSetting(known.outcomes, known.degree_bound)
-    method = NODE_METHODS["smooth noisy max"]
-    mechanism = method.set_up(epsilon, setting)
+    recipe = NODE_RECIPES["smooth noisy max"]
+    mechanism = recipe.build(epsilon, setting)
     assert isinstance(mechanism, SmoothNoisyMax)
     scores = known.as_smooth(np.arange(known.outcomes), mechanism.beta)
     values = scores.values / mechanism.scale(scores.smooth_sensitivity)
@@ -94,7 +98,7 @@ NOISY: Mapping[str, Callable[[Influence, float], NoisyScores]] = MappingProxyTyp
         ),
     }
 )
-"""Name in `NODE_METHODS` → the same mechanism as scores and noise, quick to draw."""
+"""Name in `NODE_RECIPES` → the same mechanism as scores and noise, quick to draw."""
 
 
 def noisy_top_k(scores: NoisyScores, k: int, rng: np.random.Generator) -> NDArray[np.int64]:

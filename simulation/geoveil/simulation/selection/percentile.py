@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.gp import ParameterError
-from geoveil.selection.contrib.percentile import Percentile
-from geoveil.selection.contrib.percentile_selection import PERCENTILE_METHODS
+from geoveil.selection.contrib.percentile import PERCENTILE_RECIPES, Percentile
 from geoveil.simulation.populations.shipped import household_incomes
 from geoveil.simulation.selection.percentile_published import (
     published_dampening,
@@ -111,9 +110,9 @@ def rows_of(name: str, counts: Array, p: int, epsilons: Sequence[float]) -> Iter
     truth = float(known.candidates[known.winner])
     make = partial(_rows, name, f"p={p}", known.candidates, truth)
     for epsilon in epsilons:
-        for mechanism, method in PERCENTILE_METHODS.items():
-            selection = method.set_up(epsilon, known.outcomes)
-            p_of = selection.probabilities(method.tell(known, selection))
+        for mechanism, recipe in PERCENTILE_RECIPES.items():
+            selection = recipe.build(epsilon, known.outcomes)
+            p_of = selection.probabilities(recipe.score(known, selection))
             kept = selection.guarantee
             yield from make(mechanism, KEPT, epsilon, kept.epsilon, kept.delta, p_of)
         indicator, j = known.as_indicator().values, repeats(counts, p)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from geoveil.gp.noise.base import Noise
 from geoveil.selection import LocalDampening, LocalUtilities, SmoothUtilities
-from geoveil.selection.smooth_two_sided import spent
+from geoveil.selection.smooth_privacy import spent
 from geoveil.simulation.selection.published import delta_of, published_mechanism
 
 Array = NDArray[np.float64]

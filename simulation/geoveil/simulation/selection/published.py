@@ -23,7 +23,7 @@ from geoveil.selection import (
     SmoothNoisyMax,
     SmoothUtilities,
 )
-from geoveil.selection.smooth_two_sided import shift_cost, spent
+from geoveil.selection.smooth_privacy import shift_cost, spent
 
 Array = NDArray[np.float64]
 DELTA = 1e-5

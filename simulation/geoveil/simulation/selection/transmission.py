@@ -11,11 +11,11 @@ from types import MappingProxyType
 
 import numpy as np
 
-from geoveil.selection.contrib.transmission_known import Transmission
-from geoveil.selection.contrib.transmission_methods import (
+from geoveil.selection.contrib.transmission import (
     THRESHOLD,
-    VARIANT_METHODS,
+    VARIANT_RECIPES,
     StudySetting,
+    Transmission,
     largest,
 )
 from geoveil.simulation.selection.rows import KEPT, NOMINAL, Row
@@ -71,10 +71,10 @@ def rows_of(
     first = studies[0]
     setting = StudySetting(first.outcomes, first.families)
     for epsilon in epsilons:
-        for name, method in VARIANT_METHODS.items():
-            mechanism = method.set_up(epsilon, setting)
+        for name, recipe in VARIANT_RECIPES.items():
+            mechanism = recipe.build(epsilon, setting)
             found = [
-                float(mechanism.probabilities(method.tell(known, mechanism))[known.winner])
+                float(mechanism.probabilities(recipe.score(known, mechanism))[known.winner])
                 for known in studies
             ]
             proved = mechanism.guarantee.epsilon

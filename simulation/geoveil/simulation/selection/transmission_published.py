@@ -5,12 +5,12 @@ have withdrawn the proof. For the half of 1/(1 + z⁴) the one-sided theorem giv
 """
 
 from geoveil.selection.base import Array
-from geoveil.selection.contrib.transmission_known import Transmission
-from geoveil.selection.contrib.transmission_threshold import threshold_beta
-from geoveil.selection.one_sided_half import HalfGeneralizedCauchy
-from geoveil.selection.one_sided_theorem import scale_price
-from geoveil.selection.smooth_noise import HeavyGeneralizedCauchy
-from geoveil.selection.smooth_noisy_max import SmoothNoisyMax
+from geoveil.selection.contrib.transmission import Transmission
+from geoveil.selection.contrib.transmission_sensitivity import threshold_beta
+from geoveil.selection.one_sided import HalfGeneralizedCauchy
+from geoveil.selection.smooth import SmoothNoisyMax
+from geoveil.selection.smooth_privacy import scale_price
+from geoveil.selection.two_sided import HeavyGeneralizedCauchy
 
 _GAMMA = 4.0
 

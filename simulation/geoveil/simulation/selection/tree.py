@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.selection.contrib.tree_counts import CodedRecords
-from geoveil.selection.contrib.tree_plan import TreePlan
+from geoveil.selection.contrib.tree import CodedRecords, TreePlan
 from geoveil.simulation.selection.accuracy_figure import draw_accuracies
 from geoveil.simulation.selection.rows import OPEN, Row
 from geoveil.simulation.selection.settings import Experiment, Options
@@ -24,7 +23,7 @@ from geoveil.simulation.selection.tree_expected import expected_accuracy
 from geoveil.simulation.selection.tree_nodes import Fold
 
 EXACT_DEPTH = 2
-"""Up to which all trees are summed over; deeper ones are drawn, see `tree_expected`."""
+"""Depth up to which all trees are summed over; deeper ones are drawn."""
 _CALM = 2.0
 """At a smaller ε trees differ more, and are smaller: they are drawn more often, in proportion."""
 

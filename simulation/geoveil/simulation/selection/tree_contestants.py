@@ -19,7 +19,7 @@ from geoveil.selection import (
     SmoothNoisyMax,
     StabilityMechanism,
 )
-from geoveil.selection.contrib.gain_margin import count_margin, indicator_utilities
+from geoveil.selection.stability import count_margin, indicator_utilities
 from geoveil.simulation.selection.accuracy import Choice, Contestant
 from geoveil.simulation.selection.published import (
     PUBLISHED_NOISE,

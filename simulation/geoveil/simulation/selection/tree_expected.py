@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geoveil.selection import StabilityMechanism
-from geoveil.selection.contrib.tree_plan import TreePlan
+from geoveil.selection.contrib.tree import TreePlan
 from geoveil.simulation.selection.accuracy import Choice
 from geoveil.simulation.selection.tree_nodes import Counts, Fold, Node
 

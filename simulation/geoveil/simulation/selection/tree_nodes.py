@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.selection.contrib.gain import NodeCounts
-from geoveil.selection.contrib.tree_counts import CodedRecords
+from geoveil.selection.contrib.criteria import NodeCounts
+from geoveil.selection.contrib.tree import CodedRecords
 from geoveil.simulation.selection.tree_utilities import utilities
 
 Array = NDArray[np.float64]

@@ -6,9 +6,13 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.selection.contrib.gain import CRITERIA, NodeCounts, gain_sensitivity
-from geoveil.selection.contrib.gain_local import gain_sensitivity_rows
-from geoveil.selection.contrib.tree_selection import shifted_gain
+from geoveil.selection.contrib.criteria import (
+    CRITERIA,
+    NodeCounts,
+    gain_sensitivity,
+    gain_sensitivity_rows,
+)
+from geoveil.selection.contrib.splitters import shifted_gain
 
 Array = NDArray[np.float64]
 _FIRST_REACH = 32

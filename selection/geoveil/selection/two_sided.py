@@ -1,4 +1,7 @@
-"""Laplace log-normal noise: a Laplace variable whose scale is log-normal [BS19]."""
+"""Two-sided noise for selection, which needs no mean: its tails may be heavier than elsewhere.
+
+Laplace log-normal noise is a Laplace variable whose scale is log-normal [BS19].
+"""
 
 import math
 from dataclasses import dataclass
@@ -15,8 +18,56 @@ from geoveil.gp.errors import UnsupportedError
 from geoveil.gp.exact.ball import BALL, working_precision
 from geoveil.gp.exact.bits import LazyUniform
 from geoveil.gp.noise.base import Array, Noise
+from geoveil.gp.noise.generalized_cauchy import GeneralizedCauchy
 from geoveil.gp.noise.laplace import Laplace
+from geoveil.gp.noise.student_t import StudentT
 from geoveil.gp.privacy.rounding import BITS, round_up, upper
+
+
+@dataclass(frozen=True, slots=True)
+class HeavyGeneralizedCauchy(GeneralizedCauchy):
+    """h ∝ 1/(1+|z|^γ), variance or not.
+
+    [SPS Theorem 6] gives the scale cost as γ − 1 for any γ > 1. Below γ = 2 it is 1, as everywhere:
+    at z = 0 a change of scale changes the density by its whole factor.
+
+    Args:
+        gamma: γ in [1.5, 101].
+
+    Raises:
+        ParameterError: if gamma is out of range.
+
+    Example:
+        >>> HeavyGeneralizedCauchy(1.5).scale_cost, HeavyGeneralizedCauchy(4.0).scale_cost
+        (1.0, 3.0)
+    """
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "gamma", validation.between("gamma", self.gamma, 1.5, 101))
+
+
+@dataclass(frozen=True, slots=True)
+class HeavyStudentT(StudentT):
+    """h ∝ (1+z²/ν)^{−(ν+1)/2}, variance or not. Its scale cost is ν, but never less than 1.
+
+    Args:
+        nu: ν in [0.5, 100].
+
+    Raises:
+        ParameterError: if nu is out of range.
+
+    Example:
+        >>> HeavyStudentT(1.0).variance
+        inf
+    """
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "nu", validation.between("nu", self.nu, 0.5, 100))
+
+    @property
+    def variance(self) -> float:
+        return self.absolute_moment(2)
+
 
 _STEP = 1 / 32
 """Of the trapezoidal rule: in the strip where the integrand is bounded it is within 1e-16."""
@@ -56,41 +107,37 @@ class LaplaceLogNormal(Noise):
         object.__setattr__(self, "sigma", validation.between("sigma", self.sigma, 0.1, 2))
 
     def logpdf(self, z: ArrayLike) -> Array:
-        """See `Noise.logpdf`."""
         square = self.sigma**2
         return self._log_m(np.abs(np.asarray(z)), square) + square / 2 - math.log(2)
 
     def survival(self, u: ArrayLike) -> Array:
-        """See `Noise.survival`."""
         return np.asarray(np.exp(self._log_m(np.asarray(u), 0.0)) / 2)
 
     @property
     def variance(self) -> float:
-        """See `Noise.variance`."""
         return 2 * math.exp(2 * self.sigma**2)
 
     def _absolute_moment(self, order: float) -> float:
         return math.exp(math.lgamma(order + 1) + (order * self.sigma) ** 2 / 2)
 
     def score(self, u: ArrayLike) -> Array:
-        """See `Noise.score`."""
         square, t = self.sigma**2, np.asarray(u)
         ratio = self._log_m(t, 2 * square) - self._log_m(t, square)
         return np.asarray(np.exp(1.5 * square + ratio))
 
     @property
     def exact_scale_cost(self) -> None:
-        """See `Noise.exact_scale_cost`: uψ grows without bound, if slowly."""
+        """None: uψ grows without bound, if slowly."""
 
     @property
     def max_score(self) -> float:
-        """See `Noise.max_score`: the score falls, from e^{3σ²/2} at 0."""
+        """e^{3σ²/2}, rounded up: the score falls from there, at 0."""
         with working_precision(BITS):
             exponent = BALL.constant(Fraction(3, 2) * Fraction(self.sigma) ** 2)
             return round_up(upper(BALL.exp(exponent)))
 
     def isf(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
-        """Refuse: there is no formula; see `sample` and `ball_noise`.
+        """Refuse: there is no formula; `sample` and `ball_noise` draw without one.
 
         Raises:
             UnsupportedError: always.
@@ -98,7 +145,6 @@ class LaplaceLogNormal(Noise):
         raise UnsupportedError("Laplace log-normal noise has no quantile; it is a product of two")
 
     def sample(self, rng: np.random.Generator, size: int | tuple[int, ...] | None = None) -> Array:
-        """See `Noise.sample`."""
         return np.asarray(rng.laplace(size=size) * np.exp(self.sigma * rng.normal(size=size)))
 
     def ball_noise(self, uniform: LazyUniform) -> Real:

@@ -11,18 +11,18 @@ import numpy as np
 from geoveil.gp import validation
 from geoveil.gp.exact.bits import RandomSource
 from geoveil.selection.base import Array, ScoresLike, SelectionMechanism
-from geoveil.selection.contrib.gain import CRITERIA, CriterionName, NodeCounts
-from geoveil.selection.contrib.gain_local import (
+from geoveil.selection.contrib.criteria import (
+    CRITERIA,
+    CriterionName,
+    NodeCounts,
     gain_sensitivities,
     gain_sensitivity_rows,
 )
-from geoveil.selection.contrib.gain_margin import count_margin, indicator_utilities
-from geoveil.selection.exponential import ExponentialMechanism
+from geoveil.selection.global_sensitivity import ExponentialMechanism, PermuteAndFlip
 from geoveil.selection.local_dampening import LocalDampening
-from geoveil.selection.permute_and_flip import PermuteAndFlip
 from geoveil.selection.scores import LocalUtilities
-from geoveil.selection.smooth_noisy_max import SmoothNoisyMax
-from geoveil.selection.stability import StabilityMechanism
+from geoveil.selection.smooth import SmoothNoisyMax
+from geoveil.selection.stability import StabilityMechanism, count_margin, indicator_utilities
 
 SplitName: TypeAlias = Literal[
     "exponential",

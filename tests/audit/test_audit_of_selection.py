@@ -6,6 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from geoveil.audit import (
+    admissible,
+    database_pairs,
+    margin_pairs,
+    utility_pairs,
+    worst_pair,
+    worst_utilities,
+)
 from geoveil.gp import ParameterError
 from geoveil.selection import (
     ExponentialMechanism,
@@ -14,12 +22,6 @@ from geoveil.selection import (
     PermuteAndFlip,
     ReportNoisyMax,
     Utilities,
-    admissible,
-    database_pairs,
-    margin_pairs,
-    utility_pairs,
-    worst_pair,
-    worst_utilities,
 )
 
 MAKERS = {

@@ -1,29 +1,96 @@
-"""Exact draws by arrays: float64 decides nearly all of them, balls the rest.
+"""Exact draws: float64 decides nearly all of them, balls the rest.
 
-A word w stands for a uniform number U in [w, w + 1]/2^64. What a vectorised comparison with proven
-margins leaves open goes on as it would in balls from the start: with the same leading bits, and
-more of them. So every draw has exactly the ideal distribution, and none depends on another.
+Each answer is a function of ideal uniform numbers, of which only as many bits are drawn as it takes
+to know it. It therefore has exactly the ideal distribution, whatever the precision at which the
+loop happens to stop [MATH §10].
+
+By arrays, a word w stands for a uniform number U in [w, w + 1]/2^64. What a vectorised comparison
+with proven margins leaves open goes on as it would in balls from the start: with the same leading
+bits, and more of them. So no draw depends on another.
 
 The work does not depend on the scores: as many bits are drawn and as many numbers compared wherever
 the scores lie. The exception is what is left open, with a probability that is stated where it is.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeAlias
+from itertools import accumulate
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.gp.arithmetic import Real
+from geoveil.gp.errors import GeoVeilError
+from geoveil.gp.exact.ball import BALL, working_precision
 from geoveil.gp.exact.bits import LazyUniform, RandomSource
-from geoveil.selection.draw import weighted_index
+
+_Answer = TypeVar("_Answer")
+
+_GUARD_BITS = 32
+_MOST_BITS = 1 << 16
+
+
+def decided(
+    uniforms: Sequence[LazyUniform], attempt: Callable[[list[Real]], _Answer | None]
+) -> _Answer:
+    """Return the first answer of `attempt`, given ever smaller balls around the uniform numbers.
+
+    Args:
+        uniforms: with their first bits drawn already; at least one.
+        attempt: returns None as long as the balls leave more than one answer.
+    """
+    while True:
+        with working_precision(uniforms[0].count + _GUARD_BITS):
+            answer = attempt([ball(u) for u in uniforms])
+        if answer is not None:
+            return answer
+        if uniforms[0].count >= _MOST_BITS:
+            # A fair source gets here with probability below 2^-60000.
+            raise GeoVeilError("the random source is broken: its bits decide nothing")
+        for uniform in uniforms:
+            uniform.refine()
+
+
+def weighted_index(uniform: LazyUniform, weights: Callable[[], Sequence[Real]]) -> int:
+    """Return an index with probability exactly proportional to the weights that are enclosed.
+
+    Args:
+        uniform: U; the index is the first whose running sum exceeds U times the sum of all.
+        weights: returns balls around numbers ≥ 0 that are not all 0, at the precision of the call.
+    """
+
+    def attempt(balls: list[Real]) -> int | None:
+        sums = list(accumulate(weights()))
+        target = balls[0] * sums[-1]
+        for index, running in enumerate(sums):
+            if target < running:
+                return index
+            if not target > running:
+                return None
+        return None
+
+    return decided([uniform], attempt)
+
+
+def ball(uniform: LazyUniform) -> Real:
+    """Enclose a uniform number of which the leading bits are known."""
+    return BALL.uniform(uniform.numerator, uniform.count)
+
+
+def largest(values: Sequence[Real]) -> int | None:
+    """Return the index of the largest number, or None where balls leave more than one."""
+    best = max(range(len(values)), key=lambda index: values[index].mid())
+    champion = values[best]
+    others = (value < champion for index, value in enumerate(values) if index != best)
+    return best if all(others) else None
+
 
 Array = NDArray[np.float64]
 Words = NDArray[np.uint64]
 Indices = NDArray[np.int64]
 
 Enclosure: TypeAlias = Callable[[Words], tuple[Array, Array]]
-"""Encloses noise given two words of each U, shape (..., 2); see `uniform`."""
+"""Encloses noise given two words of each U, shape (..., 2), as `uniform` takes them."""
 Decide: TypeAlias = Callable[[Sequence[int], Sequence[LazyUniform]], int]
 """Finds, in balls, which of several outcomes won, given their uniform numbers; a place in them."""
 
@@ -99,7 +166,7 @@ def weighted_indices(
     weights: Callable[[], Sequence[Real]],
     source: RandomSource,
 ) -> Indices:
-    """Return `size` indices, shape (size,), each as `draw.weighted_index` draws one.
+    """Return `size` indices, shape (size,), each as `weighted_index` draws one.
 
     Each takes 64 bits. More bits and balls follow where the bounds leave two outcomes possible: for
     bounds as narrow as doubles with a probability of about m (m + 2^13)/2^61.
@@ -107,7 +174,7 @@ def weighted_indices(
     Args:
         size: ≥ 1.
         bounds: below and above the weights, shapes (m,), in any common unit; not all above are 0.
-        weights: see `draw.weighted_index`.
+        weights: returns balls around numbers ≥ 0 that are not all 0, at the precision of the call.
         source: random bits.
 
     Example:
@@ -150,7 +217,7 @@ def noisy_argmax(
         size: ≥ 1.
         gaps: ≥ 0, in units of the noise, each within 2^-49 of itself; shape (m,).
         noise: encloses Z.
-        decide: see `Decide`.
+        decide: finds, in balls, which of several outcomes won.
         source: random bits.
         least: how many outcomes are left at least, if there are as many: `decide` is then asked
             about so many, unless the noise leaves more of them close.
@@ -216,3 +283,38 @@ def contenders(low: Array, high: Array, *, places: int = 1, least: int = 1) -> N
 def uniforms(source: RandomSource, words: Words, places: Sequence[int]) -> list[LazyUniform]:
     """Return the uniform numbers of some outcomes of a draw, given its words, (m, 2)."""
     return [Continued(source, words[place].tolist()) for place in places]
+
+
+def exact_argmax(
+    utilities: Sequence[float],
+    scale: Callable[[], Real],
+    noise: Callable[[LazyUniform], Real],
+    uniforms: Sequence[LazyUniform],
+) -> int:
+    """Return argmax u_r + scale · Z_r, drawn from exactly its distribution.
+
+    Args:
+        utilities: u, m ≥ 1 doubles.
+        scale: encloses the scale, at the precision of the call.
+        noise: encloses Z as a function of a uniform number.
+        uniforms: U, one for each.
+    """
+    left = list(range(len(uniforms)))
+    while len(left) > 1:
+        with working_precision(uniforms[left[0]].count + _GUARD_BITS):
+            size = scale()
+            noisy = [BALL.private(utilities[r]) + size * noise(uniforms[r]) for r in left]
+            # Noise that is not known at all is no number, and neither less nor greater.
+            floors = [value.lower() for value in noisy if value.is_finite()]
+            left = [
+                r
+                for r, value in zip(left, noisy, strict=True)
+                if not any(value < floor for floor in floors)
+            ]
+        if len(left) > 1:
+            if uniforms[left[0]].count >= _MOST_BITS:
+                # A fair source gets here with probability below 2^-60000.
+                raise GeoVeilError("the random source is broken: its bits decide nothing")
+            for r in left:
+                uniforms[r].refine()
+    return left[0]

@@ -60,7 +60,7 @@ class PrivateClassifier(ABC):
         """Return a label for each record, shape (n,).
 
         Args:
-            X: records of shape (n, attributes), see `fit`.
+            X: records of shape (n, attributes), as given to `fit`.
 
         Raises:
             NotFittedError: before `fit`.

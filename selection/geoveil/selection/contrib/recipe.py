@@ -1,0 +1,38 @@
+"""How an application uses a mechanism: what is public builds it, what is private scores it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from geoveil.gp import validation
+from geoveil.selection.base import SelectionMechanism
+from geoveil.selection.scores import Scores
+
+Public = TypeVar("Public")
+"""What everybody may know: a number of outcomes, a bound."""
+Private = TypeVar("Private")
+"""What is known of the database."""
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionRecipe(Generic[Public, Private]):
+    """One way to answer an application's question.
+
+    Attributes:
+        build: makes the mechanism for an ε (nats per changed record), from what is public.
+        score: makes its scores, of the kind that it takes.
+    """
+
+    build: Callable[[float, Public], SelectionMechanism]
+    score: Callable[[Private, SelectionMechanism], Scores]
+
+
+def recipe_named(
+    recipes: Mapping[str, SelectionRecipe[Public, Private]], name: str
+) -> SelectionRecipe[Public, Private]:
+    """Return the recipe of that name.
+
+    Raises:
+        ParameterError: if there is none.
+    """
+    return recipes[validation.choice("mechanism", name, recipes)]

@@ -1,0 +1,354 @@
+"""What selection with a smooth sensitivity costs: shifts and changes of scale, in nats.
+
+**One-sided noise**: ε = αL + β max(ν, c R_m).
+
+The winner of argmax u_r + (2S/α) Z_r is looked at in units of the scale 2S/α, where its lead over
+outcome s is w_s. S is a β-smooth upper bound of the sensitivity, Z_r ≥ 0 are independent with the
+constants L, ν, c of `OneSidedNoise`, and m counts the outcomes.
+
+*A shift.* The utilities move by at most S each, so the others come closer by at most α. The winner
+wins with probability E[F̄(M)], M = max(Z_s − w_s, 0), and F̄(M + α) ≥ e^{−αL} F̄(M).
+
+*Gaps shrink*, the scale being larger by e^b: M does not fall below e^−b M, because Z_s ≥ 0. And
+F̄(e^−b M) ≤ e^{νb} F̄(M).
+
+*Gaps grow*, the scale being smaller: log P = log ∫ f(t) Π F(t + w_s) dt rises at a rate (in b) of
+at most E[Σ w_s f/F(t + w_s)] ≤ c E[H], H = −Σ ln F(t + w_s), both sums over w_s > 0, and t drawn
+with density ∝ f(t) Π F(t + w_s). Outcomes with w_s ≤ 0 tilt that density to larger t, where H is
+smaller; without them E[H] is a quotient E[H e^−H]/E[e^−H] with t drawn from f. In it H ≤ kτ,
+k = m − 1, where τ = −ln F(Z) is exponential. The quotient exceeds no R with
+    E[(min(kτ, R+1) − R) e^{−min(kτ, R+1)}] ≤ 0,
+as (h − R) e^−h rises up to h = R + 1 and falls beyond. R_m makes this an equality.
+
+A neighbour shifts first and scales then, or the other way: αL + β max(ν, c R_m).
+
+**Two-sided noise** [SPS Theorems 1, 2 and 6]: the density of the winner is shifted, at `max_score`
+per unit; all of m noise variables change their scale by e^β, at the price of their `ScaleCost`.
+
+*Bounded.* The log-ratio is at most β times the scale cost of the noise, for each of them: the
+supremum of |tψ − 1|, which is no less than 1. [SPS Theorem 6] has γ − 1 for 1/(1+|z|^γ) and any
+γ > 1; below γ = 2 that is less than 1, and false.
+
+*Laplace.* It is (e^β − 1)|z| − β, which stays below t except with probability
+e^{−(t+β)/(e^β−1)}; to the other side it is at most β. The exception has δ/m for each.
+
+*Laplace log-normal.* Z = X e^{σY}: a change of scale moves Y by β/σ. That is a shift of the normal
+vector of all Y by μ = β√m/σ, and whatever is computed from them costs no more: the log-ratio is
+normal with mean μ²/2 and deviation μ, and exceeds μ²/2 + μ√(2 ln 1/δ) with probability at most δ.
+So the price grows with √m. It is μ²/2-zCDP [BS19], and never ε without a δ.
+
+The scale is to change first, and the utilities then: so δ is all that is lost.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from types import MappingProxyType
+
+from geoveil.gp import validation
+from geoveil.gp.errors import ParameterError, UnsupportedError
+from geoveil.gp.exact.ball import BALL, working_precision
+from geoveil.gp.noise.base import Noise
+from geoveil.gp.noise.laplace import Laplace
+from geoveil.gp.privacy.rounding import BITS, require_count, round_down, round_up, upper
+from geoveil.selection.one_sided import OneSidedNoise
+from geoveil.selection.two_sided import LaplaceLogNormal
+
+
+@lru_cache(maxsize=1024)
+def tilted_depth(outcomes: int) -> float:
+    """Return R_m, rounded up.
+
+    With a = 1 + 1/k the integral is elementary, and leaves aR − 1 = k e^{−a(R+1)}; hence
+        R = (1 + W(k e^{−2−1/k})) / a, W the Lambert function. R_1 = 0, and R_m ≤ ln m.
+
+    Args:
+        outcomes: m ≥ 1.
+
+    Raises:
+        ParameterError: if `outcomes` is not an integer ≥ 1.
+
+    Example:
+        >>> [round(tilted_depth(m), 3) for m in (2, 10, 10000)]
+        [0.524, 1.439, 6.504]
+    """
+    require_count("outcomes", outcomes)
+    if outcomes == 1:
+        return 0.0
+    with working_precision(BITS):
+        k = BALL.constant(outcomes - 1)
+        return round_up(upper(k / (k + 1) * (1 + (k * (-2 - 1 / k).exp()).lambertw())))
+
+
+def scale_price(noise: OneSidedNoise, outcomes: int) -> Fraction:
+    """Return max(ν, c R_m), rounded up: what a unit of β costs, in nats.
+
+    Example:
+        >>> from geoveil.selection.one_sided import ExponentialPareto
+        >>> float(scale_price(ExponentialPareto(3.0), 2))
+        3.0
+    """
+    depth = Fraction(noise.log_cdf_scale_cost) * Fraction(tilted_depth(outcomes))
+    return max(Fraction(noise.tail_index), depth)
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A budget ε divided between shifts and changes of scale.
+
+    Attributes:
+        alpha: how far the others may come closer, in units of the noise.
+        beta: the largest |ln S(x)/S(y)| between neighbours.
+        epsilon: αL + β·price, rounded up; no more than the budget.
+    """
+
+    alpha: float
+    beta: float
+    epsilon: float
+
+
+def split_budget(epsilon: float, hazard: float, price: Fraction, share: float) -> Split:
+    """Return α and β with αL + β·price ≤ ε, in exact arithmetic.
+
+    Args:
+        epsilon: ε > 0, nats.
+        hazard: L, or what else a unit of α costs.
+        price: what a unit of β costs, nats.
+        share: of ε, in (0, 1), that pays for β.
+
+    Raises:
+        ParameterError: if epsilon or share is out of range.
+
+    Example:
+        >>> split_budget(1.0, 1.0, Fraction(3), 0.75)
+        Split(alpha=0.25, beta=0.25, epsilon=1.0)
+    """
+    budget = Fraction(validation.positive("epsilon", epsilon))
+    share = validation.between("share", share, 0, 1, low_open=True, high_open=True)
+    beta = round_down(budget * Fraction(share) / price)
+    alpha = round_down((budget - Fraction(beta) * price) / Fraction(hazard))
+    if min(alpha, beta) < validation.LEAST:
+        raise ParameterError(
+            "epsilon", epsilon, f"large enough for alpha, beta >= {validation.LEAST:g}"
+        )
+    spent = Fraction(alpha) * Fraction(hazard) + Fraction(beta) * price
+    return Split(alpha, beta, round_up(spent))
+
+
+def best_share(
+    epsilon: float, price: Fraction, smooth_sensitivity: Callable[[float], float]
+) -> float:
+    """Return the share of ε for β at which S(β)/α is least.
+
+    The share is public, so the sensitivity has to be that of a database one plans for, such as
+    S(β) = e^{−(j−1)β} for a margin of j.
+
+    Args:
+        epsilon: ε > 0, nats.
+        price: what a unit of β costs, nats.
+        smooth_sensitivity: β ↦ S(β) > 0.
+
+    Raises:
+        ParameterError: if epsilon is out of range.
+
+    Example:
+        >>> round(best_share(1.0, Fraction(3), lambda beta: math.exp(-9 * beta)), 4)
+        0.6667
+    """
+    from scipy.optimize import minimize_scalar
+
+    budget = validation.positive("epsilon", epsilon)
+
+    def log_scale(share: float) -> float:
+        return math.log(smooth_sensitivity(share * budget / float(price))) - math.log1p(-share)
+
+    found = minimize_scalar(
+        log_scale, bounds=(1e-6, 1 - 1e-6), method="bounded", options={"xatol": 1e-9}
+    )
+    return float(found.x)
+
+
+class ScaleCost(ABC):
+    """The price of a change of scale."""
+
+    source = "[SPS Theorem 2]"
+
+    def checked(self, delta: float) -> float:
+        """Return δ in (0, 0.5].
+
+        Raises:
+            ParameterError: if it is not one that this noise can use.
+        """
+        return validation.between("delta", delta, 0, 0.5, low_open=True)
+
+    @abstractmethod
+    def cost(self, beta: float, outcomes: int, delta: float) -> Fraction:
+        """Return what m changes by e^β cost, rounded up, in nats, with δ in all."""
+
+    @abstractmethod
+    def affordable(self, budget: Fraction, outcomes: int, delta: float) -> Fraction:
+        """Return a β that costs about the budget."""
+
+    @abstractmethod
+    def published(self, epsilon: Fraction, delta: float) -> Fraction:
+        """Return the β of one variable that the papers pair with ε/2 for the shift."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedScaleCost(ScaleCost):
+    """Of noise whose log-ratio is bounded.
+
+    Args:
+        each: by how much, per unit of β.
+
+    Example:
+        >>> round(float(BoundedScaleCost(Fraction(3)).cost(0.25, 4, 0.0)), 12)
+        3.0
+    """
+
+    each: Fraction
+
+    def checked(self, delta: float) -> float:
+        """Return 0, the only δ that this noise takes."""
+        if delta != 0:
+            raise ParameterError("delta", delta, "0: this noise needs none")
+        return 0.0
+
+    def cost(self, beta: float, outcomes: int, delta: float) -> Fraction:
+        return Fraction(beta) * self.each * outcomes
+
+    def affordable(self, budget: Fraction, outcomes: int, delta: float) -> Fraction:
+        return self.published(2 * budget / outcomes, delta)
+
+    def published(self, epsilon: Fraction, delta: float) -> Fraction:
+        """Return the β of [SPS Theorem 6], with what a change of scale really costs."""
+        return epsilon / 2 / self.each
+
+
+class LaplaceScaleCost(ScaleCost):
+    """Of Laplace noise."""
+
+    def cost(self, beta: float, outcomes: int, delta: float) -> Fraction:
+        with working_precision(BITS):
+            b = BALL.constant(beta)
+            log = -(BALL.constant(delta) / outcomes).log()
+            far = upper(b.expm1() * log - b)
+        return max(far, Fraction(beta)) * outcomes
+
+    def affordable(self, budget: Fraction, outcomes: int, delta: float) -> Fraction:
+        return self.published(2 * budget / outcomes, delta / outcomes)
+
+    def published(self, epsilon: Fraction, delta: float) -> Fraction:
+        """Return ε/(2 ln(2/δ))."""
+        return epsilon / 2 / Fraction(math.log(2 / delta))
+
+
+@dataclass(frozen=True, slots=True)
+class LogNormalScaleCost(ScaleCost):
+    """Of Laplace log-normal noise.
+
+    Args:
+        sigma: σ of its scale.
+
+    Example:
+        >>> round(float(LogNormalScaleCost(1.0).cost(0.05, 4, 1e-5)), 6)  # μ = 0.1
+        0.484853
+    """
+
+    source = "[proof: geoveil.selection.smooth_scale_cost]"
+    sigma: float
+
+    def cost(self, beta: float, outcomes: int, delta: float) -> Fraction:
+        with working_precision(BITS):
+            shift = BALL.constant(beta) * BALL.constant(outcomes).sqrt()
+            shift = shift / BALL.constant(self.sigma)
+            far = (-2 * BALL.constant(delta).log()).sqrt()
+            return upper(shift * shift / 2 + shift * far)
+
+    def affordable(self, budget: Fraction, outcomes: int, delta: float) -> Fraction:
+        with working_precision(BITS):
+            far = (-2 * BALL.constant(delta).log()).sqrt()
+            spent = 2 * BALL.constant(budget)
+            # √(far² + spent) − far, without its cancellation.
+            shift = spent / ((far * far + spent).sqrt() + far)
+            scaled = shift * BALL.constant(self.sigma) / BALL.constant(outcomes).sqrt()
+            return -upper(-scaled)
+
+    def published(self, epsilon: Fraction, delta: float) -> Fraction:
+        """Return σε/2: β/σ = ε/2 in ε = e^{3σ²/2}α + β/σ [SNM Corollary 4.5]."""
+        return epsilon / 2 * Fraction(self.sigma)
+
+
+_UNBOUNDED: Mapping[type[Noise], Callable[..., ScaleCost]] = MappingProxyType(
+    {
+        Laplace: lambda noise: LaplaceScaleCost(),
+        LaplaceLogNormal: lambda noise: LogNormalScaleCost(noise.sigma),
+    }
+)
+"""Noises whose log-ratio is not bounded, and what is proved of them."""
+
+
+def scale_cost_of(noise: Noise) -> ScaleCost:
+    """Return the price for a noise.
+
+    Raises:
+        UnsupportedError: if nothing is proved of it.
+    """
+    if noise.exact_scale_cost is not None:
+        return BoundedScaleCost(noise.exact_scale_cost)
+    known = _UNBOUNDED.get(type(noise))
+    if known is None:
+        raise UnsupportedError(f"a change of scale of {noise} has no bounded cost; use StudentT")
+    return known(noise)
+
+
+def shift_cost(noise: Noise) -> Fraction:
+    """Return what a shift by one unit of the noise costs, rounded up, in nats."""
+    return Fraction(noise.max_score)
+
+
+def published_split(noise: Noise, epsilon: float, outcomes: int, delta: float) -> Split:
+    """Return the α and β that the papers take for one variable, and what m of them cost.
+
+    Raises:
+        UnsupportedError: if nothing is proved of the noise.
+    """
+    half = Fraction(epsilon) / 2
+    alpha = round_down(half / shift_cost(noise))
+    beta = round_down(scale_cost_of(noise).published(2 * half, delta))
+    return Split(alpha, beta, spent(noise, alpha, beta, outcomes, delta))
+
+
+def split_two_sided(
+    noise: Noise, epsilon: float, outcomes: int, share: float, delta: float
+) -> Split:
+    """Return α and β for which α · max_score and m changes of scale cost at most ε.
+
+    Args:
+        noise: Z.
+        epsilon: ε > 0, nats.
+        outcomes: m.
+        share: m l/2 of [SPS Theorem 2], the part of ε that pays for β; k is the rest.
+        delta: δ in (0, 0.5] for noise that needs it, else 0.
+
+    Raises:
+        ParameterError: if nothing is left of ε for α, or share is out of range.
+        UnsupportedError: if nothing is proved of the noise.
+    """
+    share = validation.between("share", share, 0, 1, low_open=True, high_open=True)
+    budget, scale_cost = Fraction(epsilon), scale_cost_of(noise)
+    beta = round_down(scale_cost.affordable(budget * Fraction(share), outcomes, delta))
+    cost = scale_cost.cost(beta, outcomes, delta)
+    if cost >= budget or beta < validation.LEAST:
+        raise ParameterError("share", share, "less, as epsilon is used up by changes of scale")
+    alpha = round_down((budget - cost) / shift_cost(noise))
+    return Split(alpha, beta, spent(noise, alpha, beta, outcomes, delta))
+
+
+def spent(noise: Noise, alpha: float, beta: float, outcomes: int, delta: float) -> float:
+    """Return the ε that α and β cost, rounded up."""
+    shift = Fraction(alpha) * shift_cost(noise)
+    return round_up(shift + scale_cost_of(noise).cost(beta, outcomes, delta))
