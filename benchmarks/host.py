@@ -17,7 +17,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from geoveil.campaign import Attribute, Campaign, Question
+from geoveil.campaign import Attribute, Question, StatisticCampaign
 from geoveil.client import Client, InMemoryCollector, InMemoryTransport, Limit, Policy
 from geoveil.gp import GeoPrivacy, Threshold
 
@@ -95,7 +95,7 @@ def table() -> None:
 def _fetch(names: list[str], state: Path) -> None:
     now = datetime.now(UTC)
     campaigns = [
-        Campaign(
+        StatisticCampaign(
             campaign_id=name,
             title="Income",
             attribute=Attribute(name="income", unit="dollar"),

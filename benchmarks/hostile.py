@@ -29,6 +29,7 @@ from geoveil.campaign import (
     Campaign,
     PlanarLaplaceSpec,
     SigningKey,
+    ValueCampaign,
     digest,
     encode,
     seal,
@@ -176,7 +177,7 @@ async def _call(channel: grpc.aio.Channel, method: str, requests: Sequence[bytes
 def _publish_points(address: str, key: SigningKey) -> Campaign:
     """Create a value campaign with some points, for queries that come later."""
     now = datetime.now(UTC)
-    campaign = Campaign(
+    campaign = ValueCampaign(
         campaign_id="points",
         title="Points",
         attribute=Attribute(name="place", unit="metre"),

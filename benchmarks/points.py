@@ -23,7 +23,7 @@ from geoveil.aggregator.reader import Reader
 from geoveil.aggregator.reports import PackedReport, pack
 from geoveil.aggregator.store import CampaignRecord, Submission, open_store
 from geoveil.aggregator.values import estimate_queries
-from geoveil.campaign import Attribute, Campaign, PlanarLaplaceSpec, PointQuestion
+from geoveil.campaign import Attribute, Campaign, PlanarLaplaceSpec, PointQuestion, ValueCampaign
 from geoveil.gp import GaussianKernel, GeoPrivacy, Range, Threshold
 
 MOST = int(float(os.environ.get("GEOVEIL_POINTS", "1e7")))
@@ -54,7 +54,7 @@ def table() -> None:
 
 def _campaign() -> Campaign:
     opens = datetime(2026, 1, 1, tzinfo=UTC)
-    return Campaign(
+    return ValueCampaign(
         campaign_id="points",
         title="Income, asked later",
         attribute=Attribute(name="income", unit="dollar"),

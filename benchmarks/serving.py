@@ -37,6 +37,7 @@ from geoveil.campaign import (
     PublicKey,
     Question,
     SigningKey,
+    StatisticCampaign,
     digest,
     encode,
     seal,
@@ -146,7 +147,7 @@ def publish(
 ) -> Campaign:
     """Create the campaign that reports are made for, or another one, signed or not."""
     now = datetime.now(UTC)
-    campaign = Campaign(
+    campaign = StatisticCampaign(
         campaign_id=campaign_id,
         title="Load",
         attribute=Attribute(name="income", unit="dollar"),

@@ -12,7 +12,7 @@ from geoveil.campaign import Attribute, Campaign, Question
 from geoveil.gp import GeoPrivacy, Threshold
 now = datetime.now(UTC)
 privacy = GeoPrivacy(1.0, 8000.0, "dollar")
-campaign = Campaign(
+campaign = StatisticCampaign(
     campaign_id="income", title="Income", privacy=privacy, opens=now,
     attribute=Attribute(name="income", unit="dollar"), closes=now + timedelta(days=1),
     questions=(Question("above", Threshold(100_000, 24_000, "smoothstep")),),

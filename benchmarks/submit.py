@@ -13,7 +13,7 @@ from pathlib import Path
 import grpc
 
 from benchmarks.timing import medians, show
-from geoveil.campaign import Attribute, Campaign, Question, digest, encode
+from geoveil.campaign import Attribute, Question, StatisticCampaign, digest, encode
 from geoveil.gp import GeoPrivacy, Threshold
 from geoveil.proto.v1 import (
     analyst_pb2,
@@ -32,7 +32,7 @@ def table() -> None:
     """Print microseconds per report."""
     now = datetime.now(UTC)
     campaign = encode(
-        Campaign(
+        StatisticCampaign(
             campaign_id="load",
             title="Load",
             attribute=Attribute(name="income", unit="dollar"),

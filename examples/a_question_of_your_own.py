@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from geoveil.campaign import Attribute, Campaign, Question, encode
+from geoveil.campaign import Attribute, Question, StatisticCampaign, encode
 from geoveil.gp import (
     DebiasedLaplace,
     FormulaProfile,
@@ -36,7 +36,7 @@ print(mechanism)
 print("one exact report:", mechanism.release((120.0, 350.0)) * mechanism.step)
 
 # A campaign carries it as a table, which every device checks before it answers.
-campaign = Campaign(
+campaign = StatisticCampaign(
     campaign_id="near-the-station",
     title="How near is the station?",
     attribute=Attribute(name="place of work", unit="metre"),

@@ -10,7 +10,7 @@ import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from geoveil.campaign import Attribute, Campaign, Question
+from geoveil.campaign import Attribute, Question, StatisticCampaign
 from geoveil.client import (
     Client,
     InMemoryCollector,
@@ -53,7 +53,7 @@ def run(transport: Transport, state_dir: Path, used: float, timing: Timing) -> s
 
 if __name__ == "__main__":
     midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    campaign = Campaign(
+    campaign = StatisticCampaign(
         campaign_id="electricity-daily",
         title="Households above 10 kWh a day",
         attribute=Attribute(name="electricity", unit="kilowatt hour"),

@@ -8,7 +8,7 @@ Run: python examples/embed_the_client.py
 
 from datetime import UTC, datetime, timedelta
 
-from geoveil.campaign import Attribute, Campaign, Question
+from geoveil.campaign import Attribute, Campaign, Question, StatisticCampaign
 from geoveil.client import Client, InMemoryCollector, InMemoryTransport, Policy, PolicyRefused
 from geoveil.gp import GeoPrivacy, Threshold
 
@@ -29,7 +29,7 @@ def answer(client: Client, campaign_id: str, income: float) -> str:
 def campaign(campaign_id: str, per: float) -> Campaign:
     """Return what an analyst would publish."""
     now = datetime.now(UTC)
-    return Campaign(
+    return StatisticCampaign(
         campaign_id=campaign_id,
         title="Income above $100,000",
         attribute=Attribute(name="household income", unit="dollar"),

@@ -20,7 +20,7 @@ from typing import Annotated
 import httpx
 from fastapi import Body, FastAPI, HTTPException
 
-from geoveil.campaign import Attribute, Campaign, Question
+from geoveil.campaign import Attribute, Question, StatisticCampaign
 from geoveil.client import (
     AsyncClient,
     AsyncTransport,
@@ -107,7 +107,7 @@ def create_app(directory: Path, transport: AsyncTransport) -> FastAPI:
 async def main() -> None:
     """Try the service."""
     now = datetime.now(UTC)
-    campaign = Campaign(
+    campaign = StatisticCampaign(
         campaign_id=CAMPAIGN,
         title="Income above $100,000",
         attribute=Attribute(name="household income", unit="dollar"),

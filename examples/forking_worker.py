@@ -13,7 +13,7 @@ import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from geoveil.campaign import Attribute, Campaign, Question, encode, seal
+from geoveil.campaign import Attribute, Question, StatisticCampaign, encode, seal
 from geoveil.client import Client, Limit, Policy, open_channel
 from geoveil.gp import GeoPrivacy, Threshold
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2
@@ -36,7 +36,7 @@ def publish(address: str) -> None:
     now = datetime.now(UTC)
     with open_channel(address) as channel:
         for campaign_id in CAMPAIGNS:
-            campaign = Campaign(
+            campaign = StatisticCampaign(
                 campaign_id=campaign_id,
                 title="Income above $100,000",
                 attribute=Attribute(name="household income", unit="dollar"),

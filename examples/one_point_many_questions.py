@@ -11,9 +11,9 @@ import numpy as np
 
 from geoveil.campaign import (
     Attribute,
-    Campaign,
     PlanarLaplaceSpec,
     PointQuestion,
+    ValueCampaign,
     encode,
     encode_point_question,
     seal,
@@ -37,7 +37,7 @@ def main() -> None:
     # The analyst publishes a campaign that asks for a place, and for nothing about it yet.
     plane = AzimuthalEquidistant(longitude_deg=-73.98, latitude_deg=40.72, radius_m=60_000)
     now = datetime.now(UTC)
-    campaign = Campaign(
+    campaign = ValueCampaign(
         campaign_id="where",
         title="Where collisions happen",
         attribute=Attribute(name="location", unit="metre", coordinates=plane),

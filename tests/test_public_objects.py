@@ -28,6 +28,7 @@ from geoveil.gp import coordinates, deconvolution, estimation
 from geoveil.gp.queries import SoftIndicator
 from geoveil.gp.smooth.frontier import Frontier
 from geoveil.selection import contrib
+from tests.campaigns import asked_for_points
 
 PARTS = (
     "gp",
@@ -71,7 +72,7 @@ LIMIT = client.Limit(
     value=client.Place(AREA),
 )
 QUESTION = campaigns.Question("above", RAMP)
-CAMPAIGN = campaigns.Campaign(
+CAMPAIGN = campaigns.StatisticCampaign(
     campaign_id="heights",
     title="Heights",
     attribute=campaigns.Attribute(name="height", unit="metre"),
@@ -209,6 +210,7 @@ def made() -> list[Any]:
         campaigns.Attribute(name="height", unit="metre"),
         CAMPAIGN,
         dataclasses.replace(CAMPAIGN, questions=(QUESTION, campaigns.Question("all", STEP))),
+        asked_for_points(CAMPAIGN, 1),
         campaigns.DebiasedLaplaceSpec(),
         campaigns.LipschitzLaplaceSpec(),
         campaigns.PlanarLaplaceSpec(2),

@@ -30,6 +30,7 @@ from geoveil.gp import GeoPrivacy, Threshold
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2, collector_pb2, report_pb2
 from geoveil.proto.v1.analyst_pb2_grpc import AnalystStub
 from geoveil.proto.v1.collector_pb2_grpc import CollectorStub
+from tests.campaigns import campaign_of
 
 from .postgres import PostgresServer, running_server
 
@@ -71,7 +72,7 @@ def _publish(
     title: str = "Household income",
 ) -> Published:
     """Return a campaign; by default answers beyond its ranges count as their ends."""
-    campaign = Campaign(
+    campaign = campaign_of(
         campaign_id=campaign_id,
         title=title,
         attribute=Attribute(name="household income", unit="dollar"),

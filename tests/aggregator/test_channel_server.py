@@ -10,12 +10,13 @@ import grpc
 import numpy as np
 import pytest
 
-from geoveil.aggregator.admission import Admission
 from geoveil.aggregator.estimates import unbiased_for
 from geoveil.aggregator.layout import Layout
+from geoveil.aggregator.preparation import faults_of
 from geoveil.aggregator.report_columns import ReportColumns
-from geoveil.aggregator.reports import Reason, Report
+from geoveil.aggregator.reports import Report
 from geoveil.campaign import Allocation, ChannelSpec, Question, digest, encode, seal
+from geoveil.campaign.admission import Admission, Reason
 from geoveil.client import Contributor, Policy
 from geoveil.gp import GeoPrivacy, LinearProgramMechanism, Query, SystemSource, Threshold
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2, report_pb2
@@ -130,10 +131,10 @@ def test_only_outputs_are_admitted(publish: Callable[..., Published]) -> None:
     for index, mechanism in enumerate(campaign.mechanisms):
         outputs = mechanism.outputs or ()
         for value in outputs:
-            assert admission.fault(Report(bytes(16), [(index, value)])) is None
+            assert admission.fault(*Report(bytes(16), [(index, value)])) is None
         for value in (outputs[0] - 1, outputs[-1] + 1, outputs[3] + 1, outputs[3] - 1):
             assert value not in outputs
-            fault = admission.fault(Report(bytes(16), [(index, value)]))
+            fault = admission.fault(*Report(bytes(16), [(index, value)]))
             assert fault is not None
             assert fault.reason is Reason.OUT_OF_RANGE
         assert f"one of the {len(outputs)} outputs of its channel" in fault.detail
@@ -154,9 +155,9 @@ def test_many_reports_are_admitted_as_single_ones_are(publish: Callable[..., Pub
         )  # fmt: skip
 
     sound = [(0, value) for value in first] + [(1, value) for value in second]
-    assert admission.faults(columns(sound)) == [None] * len(sound)
+    assert faults_of(admission, columns(sound)) == [None] * len(sound)
     for index, value in ((0, alien), (1, second[5] + 1), (0, first[0] - 1), (2, first[0])):
-        faults = admission.faults(columns([*sound, (index, value)]))
+        faults = faults_of(admission, columns([*sound, (index, value)]))
         assert faults[:-1] == [None] * len(sound)
         assert faults[-1] is not None
 

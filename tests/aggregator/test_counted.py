@@ -1,7 +1,6 @@
 """One report, whatever it says, can't outweigh the others: as a sender of raw messages sees it."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -13,7 +12,6 @@ from geoveil.campaign import (
     DebiasedLaplaceSpec,
     LipschitzLaplaceSpec,
     MechanismSpec,
-    PlanarLaplaceSpec,
     SmoothSpec,
     digest,
     encode,
@@ -21,6 +19,7 @@ from geoveil.campaign import (
 from geoveil.gp import GeoPrivacy, SeededSource
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.proto.v1 import analyst_pb2, report_pb2
+from tests.campaigns import asked_for_points
 
 ENDS = (-(2**63), 2**63 - 1)
 ACCEPTED, DUPLICATE = report_pb2.REPORT_STATUS_ACCEPTED, report_pb2.REPORT_STATUS_DUPLICATE
@@ -91,18 +90,13 @@ async def test_made_up_places_stay_near_the_area(
     """Of numbers there is no end that a server could know: there they are as they are."""
     wire = (await start_server()).wire
     plane = AzimuthalEquidistant(-73.98, 40.72, radius_m=20_000)
-    numbers = replace(
-        publish("numbers").campaign,
-        questions=(),
-        mechanism=PlanarLaplaceSpec(1),
-        step_exponent=None,
-    )
-    places = replace(
+    numbers = asked_for_points(publish("numbers").campaign, 1)
+    places = asked_for_points(
         numbers,
+        2,
         campaign_id="places",
         attribute=Attribute(name="home", unit="metre", coordinates=plane),
         privacy=GeoPrivacy(1.0, 500.0, "metre"),
-        mechanism=PlanarLaplaceSpec(2),
     )
     for campaign, most in ((places, 20_000 + 40 * 500.0), (numbers, None)):
         content = encode(campaign)

@@ -12,14 +12,21 @@ from geoveil.aggregator.exporting import MOST_ROWS, Rows, export, rows_of
 from geoveil.aggregator.layout import Layout
 from geoveil.aggregator.reports import Report
 from geoveil.aggregator.store import StoredAnswers
-from geoveil.campaign import Allocation, Attribute, Campaign, PlanarLaplaceSpec, SmoothSpec
+from geoveil.campaign import (
+    Allocation,
+    Attribute,
+    Campaign,
+    PlanarLaplaceSpec,
+    SmoothSpec,
+    ValueCampaign,
+)
 from geoveil.gp import GeoPrivacy
 
 from .conftest import CLOSES, OPENS, Published
 
 
 def points(**changes: Any) -> Campaign:
-    return Campaign(
+    return ValueCampaign(
         campaign_id="points",
         title="Points",
         attribute=Attribute(name="position", unit="metre"),

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from geoveil.aggregator import Code, ServiceError, SQLiteStore
-from geoveil.aggregator.reports import Reason, Report, Status
+from geoveil.aggregator.reports import Report, Status
 from geoveil.campaign import Allocation, Campaign, digest, encode, seal
+from geoveil.campaign.admission import Reason
 from geoveil.gp import ParameterError
 
 WEEK, SECOND = timedelta(days=7), timedelta(seconds=1)

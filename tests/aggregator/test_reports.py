@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geoveil.aggregator.admission import Admission
 from geoveil.aggregator.reports import (
     PackedReport,
-    Reason,
     Report,
     Result,
     Status,
@@ -21,6 +19,7 @@ from geoveil.aggregator.reports import (
     unpack,
 )
 from geoveil.campaign import Allocation, DebiasedLaplaceSpec
+from geoveil.campaign.admission import Admission, Reason
 
 ID = bytes(range(16))
 ANSWER = st.tuples(st.integers(0, 2**32 - 1), st.integers(-(2**63), 2**63 - 1))
@@ -54,9 +53,9 @@ def test_representations_hide_reports() -> None:
 def test_partition_admits_one_answer(publish: Callable[..., Any]) -> None:
     admission = Admission(publish(queries=3).campaign)
     for index in range(3):
-        assert admission.fault(Report(ID, [(index, -5)])) is None
+        assert admission.fault(*Report(ID, [(index, -5)])) is None
     for wrong in ([], [(3, 0)], [(2**32 - 1, 0)], [(0, 0), (1, 0)], [(0, 0), (0, 0)]):
-        fault = admission.fault(Report(ID, wrong))
+        fault = admission.fault(*Report(ID, wrong))
         assert fault is not None
         assert fault.reason is Reason.WRONG_ANSWERS
         assert "one number from 0 to 2" in fault.detail
@@ -67,9 +66,9 @@ def test_split_and_repeat_admit_all_answers_in_order(
     publish: Callable[..., Any], allocation: Allocation
 ) -> None:
     admission = Admission(publish(queries=3, allocation=allocation).campaign)
-    assert admission.fault(Report(ID, [(0, 1), (1, 2), (2, 3)])) is None
+    assert admission.fault(*Report(ID, [(0, 1), (1, 2), (2, 3)])) is None
     for wrong in ([], [0], [0, 1], [0, 2, 1], [0, 1, 2, 3], [0, 1, 1], list(range(10_000))):
-        fault = admission.fault(Report(ID, [(index, 0) for index in wrong]))
+        fault = admission.fault(*Report(ID, [(index, 0) for index in wrong]))
         assert fault is not None
         assert fault.reason is Reason.WRONG_ANSWERS
         assert "all the numbers from 0 to 2, in order" in fault.detail
@@ -82,9 +81,9 @@ def test_periods_are_those_of_the_campaign(publish: Callable[..., Any]) -> None:
     assert weekly.periods == 5
     for campaign, periods in ((once, 1), (weekly, 5)):
         admission = Admission(campaign)
-        assert admission.fault(Report(ID, [(0, 0)], periods - 1)) is None
+        assert admission.fault(*Report(ID, [(0, 0)], periods - 1)) is None
         for wrong in (periods, 2**32 - 1):
-            fault = admission.fault(Report(ID, [(0, 0)], wrong))
+            fault = admission.fault(*Report(ID, [(0, 0)], wrong))
             assert fault is not None
             assert fault.reason is Reason.WRONG_PERIOD
             assert f"from 0 to {periods - 1}, got period={wrong}" in fault.detail
@@ -92,7 +91,7 @@ def test_periods_are_those_of_the_campaign(publish: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize("length", [0, 1, 15, 17, 1000])
 def test_ids_have_16_bytes(publish: Callable[..., Any], length: int) -> None:
-    fault = Admission(publish().campaign).fault(Report(bytes(length), [(0, 0)]))
+    fault = Admission(publish().campaign).fault(*Report(bytes(length), [(0, 0)]))
     assert fault is not None
     assert fault.reason is Reason.MALFORMED_ID
     assert f"must be 16 bytes, got length of report_id={length}" in fault.detail
@@ -103,9 +102,9 @@ def test_answers_stay_within_what_the_mechanism_can_produce(publish: Callable[..
     low, high = campaign.mechanisms[1].grid_range
     admission = Admission(campaign)
     for value in (low, 0, high):
-        assert admission.fault(Report(ID, [(1, value)])) is None
+        assert admission.fault(*Report(ID, [(1, value)])) is None
     for value in (low - 1, high + 1, 2**63 - 1, -(2**63)):
-        fault = admission.fault(Report(ID, [(1, value)]))
+        fault = admission.fault(*Report(ID, [(1, value)]))
         assert fault is not None
         assert fault.reason is Reason.OUT_OF_RANGE
         assert str(value) in fault.detail

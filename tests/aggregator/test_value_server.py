@@ -14,9 +14,9 @@ from geoveil.aggregator import SQLiteStore
 from geoveil.aggregator.store import StoredAnswers
 from geoveil.campaign import (
     Attribute,
-    Campaign,
     PlanarLaplaceSpec,
     PointQuestion,
+    ValueCampaign,
     digest,
     encode,
     encode_point_question,
@@ -51,7 +51,7 @@ def published(**changes: Any) -> Published:
         "opens": OPENS,
         "closes": CLOSES,
     }
-    campaign = Campaign(**(fields | changes))
+    campaign = ValueCampaign(**(fields | changes))
     content = encode(campaign)
     return Published(campaign, content, digest(content))
 

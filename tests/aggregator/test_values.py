@@ -15,7 +15,7 @@ from geoveil.aggregator.reports import pack
 from geoveil.aggregator.rows import Points, points_of
 from geoveil.aggregator.store import StoredAnswers
 from geoveil.aggregator.values import PointSums, estimate_queries
-from geoveil.campaign import Attribute, Campaign, PlanarLaplaceSpec, PointQuestion
+from geoveil.campaign import Attribute, Campaign, PlanarLaplaceSpec, PointQuestion, ValueCampaign
 from geoveil.gp import (
     Disc,
     GaussianKernel,
@@ -47,7 +47,7 @@ def campaign(dimension: int = 2, **changes: Any) -> Campaign:
         "opens": OPENS,
         "closes": CLOSES,
     }
-    return Campaign(**(fields | changes))
+    return ValueCampaign(**(fields | changes))
 
 
 def on_grid(mechanism: PlanarLaplace, points: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geoveil.aggregator import wire_columns
+from geoveil.aggregator.preparation import faults_of
 from geoveil.aggregator.report_columns import ReportColumns, any_later
 from geoveil.aggregator.reports import Report
 from geoveil.aggregator.wire_columns import read_columns
@@ -190,9 +191,9 @@ def test_an_empty_sequence_of_columns_is_empty() -> None:
 
 
 def test_admission_and_packing_are_those_of_single_reports(publish: Callable[..., Any]) -> None:
-    from geoveil.aggregator.admission import Admission
     from geoveil.aggregator.layout import Layout
     from geoveil.campaign import DebiasedLaplaceSpec
+    from geoveil.campaign.admission import Admission
 
     campaign = publish(mechanism=DebiasedLaplaceSpec()).campaign
     low, high = campaign.mechanisms[0].grid_range
@@ -208,8 +209,10 @@ def test_admission_and_packing_are_those_of_single_reports(publish: Callable[...
         columns = read_columns(request_of([*sound, *wrong]))
         assert columns is not None
         reports = list(columns.reports)
-        faults = [admission.fault(r) for r in reports]
-        assert admission.faults(columns.reports) == faults == admission.faults(reports)
+        faults = faults_of(admission, reports)
+        assert faults_of(admission, columns.reports) == faults
+        reasons = [found and found.reason for found in faults]
+        assert reasons == [f and f.reason for f in (admission.fault(*r) for r in reports)]
         assert any(faults) == bool(wrong)
     columns = read_columns(request_of(sound))
     assert columns is not None

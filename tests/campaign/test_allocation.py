@@ -14,9 +14,9 @@ from mpmath import mp, mpf
 from geoveil.campaign import (
     Allocation,
     Attribute,
-    Campaign,
     LipschitzLaplaceSpec,
     Question,
+    StatisticCampaign,
     codec,
     decode,
     encode,
@@ -37,7 +37,7 @@ OF_AN_ANSWER = {
 
 def twice(allocation, questions=2, privacy=None, **more):
     """Return a campaign that asks the same question several times: answers add up the most."""
-    return Campaign(
+    return StatisticCampaign(
         campaign_id="twice",
         title="Income above 100k",
         attribute=Attribute(name="household income", unit="dollar"),

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from geoveil.campaign import (
     Allocation,
     Attribute,
-    Campaign,
     DebiasedLaplaceSpec,
     LipschitzLaplaceSpec,
     Question,
     SmoothSpec,
     State,
+    StatisticCampaign,
     decode,
     digest,
     encode,
@@ -52,7 +52,7 @@ def incomes(**changes):
         "opens": NOW,
         "closes": NOW + timedelta(days=30),
     }
-    return Campaign(**(fields | changes))
+    return StatisticCampaign(**(fields | changes))
 
 
 def places(**changes):

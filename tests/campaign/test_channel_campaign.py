@@ -10,7 +10,15 @@ import numpy as np
 import pytest
 
 from geoveil.audit.exact import exact_rate
-from geoveil.campaign import Allocation, Attribute, Campaign, ChannelSpec, Question, decode, encode
+from geoveil.campaign import (
+    Allocation,
+    Attribute,
+    ChannelSpec,
+    Question,
+    StatisticCampaign,
+    decode,
+    encode,
+)
 from geoveil.gp import (
     ChannelMechanism,
     DebiasedLaplace,
@@ -54,7 +62,7 @@ def campaign(*queries, epsilon=1.0, **changes):
         "opens": datetime(2026, 1, 1, tzinfo=UTC),
         "closes": datetime(2027, 1, 1, tzinfo=UTC),
     }
-    return Campaign(**(fields | changes))
+    return StatisticCampaign(**(fields | changes))
 
 
 def line(query, s):

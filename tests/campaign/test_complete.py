@@ -23,6 +23,7 @@ from geoveil.campaign import (
     Question,
     SigningKey,
     SmoothSpec,
+    StatisticCampaign,
     decode,
     digest,
     encode,
@@ -50,6 +51,7 @@ from geoveil.gp import (
 )
 from geoveil.gp.coordinates import Area, AzimuthalEquidistant, SphericalMercator
 from geoveil.proto.v1 import campaign_pb2 as pb
+from tests.campaigns import campaign_of
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 PRIVACY = GeoPrivacy(1.0, 500.0, "metre")
@@ -126,7 +128,7 @@ def made(**changes: Any) -> Campaign:
         "opens": NOW,
         "closes": NOW + timedelta(days=30),
     }
-    return Campaign(**(fields | changes))
+    return campaign_of(**(fields | changes))
 
 
 def works(campaign: Campaign) -> None:
@@ -139,11 +141,9 @@ def works(campaign: Campaign) -> None:
     if campaign.attribute.coordinates is not None:
         value = [-73.95, 40.72]
     point, source = campaign.attribute.point(value, campaign.dimension), SeededSource(7)
-    if campaign.is_value:
-        indices, answers = range(campaign.columns), campaign.point_mechanism.release(point, source)
-    else:
-        indices = campaign.allocation.draw(campaign.columns, source)
-        answers = [campaign.mechanisms[i].release(point, source) for i in indices]
+    indices = campaign.draw_columns(source)
+    answers = campaign.release(point, indices, source)
+    if isinstance(campaign, StatisticCampaign):
         for i in indices:
             m = campaign.mechanisms[i]
             assert np.isfinite(m.variance(point)).all() or m.noise.variance == math.inf

@@ -21,6 +21,7 @@ from geoveil.campaign import (
     QueryFamily,
     Question,
     Registry,
+    StatisticCampaign,
     decode,
     encode,
     missing,
@@ -139,7 +140,7 @@ def made(query: Query, **changes: Any) -> Campaign:
         "opens": NOW,
         "closes": NOW + timedelta(days=30),
     }
-    return Campaign(**(fields | changes))
+    return StatisticCampaign(**(fields | changes))
 
 
 @pytest.mark.parametrize("family", [*QUERIES, *MECHANISMS], ids=lambda family: family.name)

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geoveil.campaign import Attribute, Campaign, Question, decode, encode
+from geoveil.campaign import Attribute, Question, StatisticCampaign, decode, encode
 from geoveil.campaign.model import MOST_SLOTS
 from geoveil.gp import GeoPrivacy, GeoVeilError, ParameterError, Threshold
 from geoveil.proto.v1 import campaign_pb2 as pb
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
-ONCE = Campaign(
+ONCE = StatisticCampaign(
     campaign_id="income",
     title="Income",
     attribute=Attribute(name="household income", unit="dollar"),

@@ -9,10 +9,10 @@ import pytest
 
 from geoveil.campaign import (
     Attribute,
-    Campaign,
     PointQuestion,
     Question,
     SigningKey,
+    StatisticCampaign,
     decode,
     encode,
     seal,
@@ -24,7 +24,7 @@ from geoveil.proto.v1 import campaign_pb2
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 QUERY = Threshold(1e5, 2.4e4, "smoothstep")
-CAMPAIGN = Campaign(
+CAMPAIGN = StatisticCampaign(
     campaign_id="income",
     title="@title",
     attribute=Attribute(name="@name", unit="@unit"),

@@ -7,13 +7,12 @@ from fractions import Fraction
 import pytest
 
 from geoveil.campaign import (
-    Allocation,
     Attribute,
-    Campaign,
     DebiasedLaplaceSpec,
     PlanarLaplaceSpec,
     PointQuestion,
     Question,
+    ValueCampaign,
     decode,
     decode_point_question,
     encode,
@@ -34,22 +33,24 @@ from geoveil.gp import (
 )
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.proto.v1 import campaign_pb2 as pb
+from tests.campaigns import campaign_of
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 PLANE = AzimuthalEquidistant(-73.95, 40.72, 60_000.0)
 
 
+FIELDS = {
+    "campaign_id": "points",
+    "title": "Points",
+    "attribute": Attribute(name="position", unit="metre"),
+    "privacy": GeoPrivacy(1.0, 500.0, "metre"),
+    "opens": NOW,
+    "closes": NOW + timedelta(days=30),
+}
+
+
 def campaign(dimension=2, **changes):
-    fields = {
-        "campaign_id": "points",
-        "title": "Points",
-        "attribute": Attribute(name="position", unit="metre"),
-        "privacy": GeoPrivacy(1.0, 500.0, "metre"),
-        "mechanism": PlanarLaplaceSpec(dimension),
-        "opens": NOW,
-        "closes": NOW + timedelta(days=30),
-    }
-    return Campaign(**(fields | changes))
+    return ValueCampaign(**(FIELDS | {"mechanism": PlanarLaplaceSpec(dimension)} | changes))
 
 
 PLACES = campaign(attribute=Attribute(name="location", unit="metre", coordinates=PLANE))
@@ -60,7 +61,7 @@ def test_bytes_bring_it_back(dimension):
     asked = campaign(dimension, period=timedelta(days=7), minimum_participants=10)
     again = decode(encode(asked))
     assert again == asked
-    assert again.is_value
+    assert isinstance(again, ValueCampaign)
     assert (again.columns, again.answers, again.slots) == (dimension, dimension, 5 * dimension)
     assert again.labels == ("x", "y", "z")[:dimension]
     assert again.point_mechanism == PlanarLaplace(asked.privacy, dimension)
@@ -90,10 +91,8 @@ def test_a_report_holds_every_coordinate_once_in_order():
 @pytest.mark.parametrize(
     ("changes", "name"),
     [
-        ({"questions": (Question("q", Threshold(1, 2, "smoothstep")),)}, "number of queries"),
-        ({"allocation": Allocation.SPLIT}, "allocation"),
         ({"mechanism": "planar"}, "mechanism"),
-        ({"mechanism": DebiasedLaplaceSpec()}, "number of queries"),
+        ({"mechanism": DebiasedLaplaceSpec()}, "mechanism"),
     ],
 )
 def test_what_is_no_value_campaign_is_refused(changes, name):
@@ -119,14 +118,17 @@ def test_bytes_with_a_dimension_out_of_range_are_refused():
         decode(message.SerializeToString(deterministic=True))
 
 
-def test_a_statistic_campaign_has_no_mechanism_for_points():
-    asked = campaign(
-        mechanism=DebiasedLaplaceSpec(),
-        questions=(Question("q", GaussianKernel((0.0, 0.0), 1e3)),),
-    )
-    assert not asked.is_value
-    with pytest.raises(ParameterError, match="a value campaign"):
-        _ = asked.point_mechanism
+def test_bytes_with_questions_or_an_allocation_are_refused():
+    message = pb.Campaign.FromString(encode(campaign()))
+    message.allocation = pb.ALLOCATION_SPLIT
+    with pytest.raises(ParameterError, match="allocation"):
+        decode(message.SerializeToString(deterministic=True))
+    question = Question("q", GaussianKernel((0.0, 0.0), 1e3))
+    asked = campaign_of(**(FIELDS | {"mechanism": DebiasedLaplaceSpec(), "questions": (question,)}))
+    message = pb.Campaign.FromString(encode(asked))
+    message.mechanism.planar_laplace.dimension = 2
+    with pytest.raises(ParameterError, match="number of queries"):
+        decode(message.SerializeToString(deterministic=True))
 
 
 SQUARE = [(0.0, 0.0), (900.0, 0.0), (900.0, 600.0), (0.0, 600.0)]

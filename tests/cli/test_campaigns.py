@@ -10,11 +10,11 @@ import pytest
 
 from geoveil.campaign import (
     Attribute,
-    Campaign,
     PublicKey,
     Question,
     SigningKey,
     SmoothSpec,
+    StatisticCampaign,
     encode,
 )
 from geoveil.cli.analyst import Analyst, ServerError
@@ -104,7 +104,7 @@ def test_a_watch_ends_with_the_campaign(geoveil):
 def test_heavy_tails_show_the_interval_that_needs_no_variance(geoveil, server):
     now = datetime.now(UTC)
     content = encode(
-        Campaign(
+        StatisticCampaign(
             campaign_id="heavy",
             title="Heavy",
             attribute=Attribute(name="household income", unit="dollar"),

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from geoveil.campaign import Attribute, Campaign, Question
+from geoveil.campaign import Attribute, Question, StatisticCampaign
 from geoveil.client import Client, InMemoryCollector, InMemoryTransport, Limit, Policy
 from geoveil.gp import GeoPrivacy, ParameterError, Threshold
 
@@ -15,7 +15,7 @@ SECRET = 87_654.25
 
 def income(campaign_id):
     now = datetime.now(UTC)
-    return Campaign(
+    return StatisticCampaign(
         campaign_id=campaign_id,
         title="Income above 100k",
         attribute=Attribute(name="household income", unit="dollar"),

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from geoveil.campaign import StatisticCampaign
 from geoveil.cli.analyst import ServerError
 from geoveil.gp import ParameterError, PrivateValueError, UnsupportedError
 
@@ -140,12 +141,12 @@ def test_linear_profile_is_not_offered_where_it_can_not_be_debiased():
 def test_saying_yes_to_a_recurring_campaign_permits_every_period_to_the_last_bit():
     from datetime import UTC, datetime, timedelta
 
-    from geoveil.campaign import Attribute, Campaign, Question
+    from geoveil.campaign import Attribute, Question
     from geoveil.client import Policy
     from geoveil.gp import GeoPrivacy, Threshold
 
     now = datetime(2026, 1, 1, tzinfo=UTC)
-    campaign = Campaign(
+    campaign = StatisticCampaign(
         campaign_id="daily",
         title="Income above 100k",
         attribute=Attribute(name="income", unit="dollar"),

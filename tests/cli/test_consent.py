@@ -21,7 +21,15 @@ import pytest
 from typer.testing import CliRunner
 
 from geoveil import cli
-from geoveil.campaign import Attribute, Campaign, Question, SigningKey, digest, encode, seal
+from geoveil.campaign import (
+    Attribute,
+    Question,
+    SigningKey,
+    StatisticCampaign,
+    digest,
+    encode,
+    seal,
+)
 from geoveil.cli.app import app
 from geoveil.cli.console import PlainConsole, err, out
 from geoveil.client import CampaignChanged, TransportError
@@ -31,7 +39,7 @@ from geoveil.proto.v1 import analyst_pb2, campaign_pb2, report_pb2
 from .hostile_server import hostile_server
 
 NOW = datetime.now(UTC).replace(microsecond=0)
-CAMPAIGN = Campaign(
+CAMPAIGN = StatisticCampaign(
     campaign_id="income",
     title="Income above 100k",
     attribute=Attribute(name="household income", unit="dollar"),

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as parquet
 import pytest
 
-from geoveil.campaign import Attribute, Campaign, PlanarLaplaceSpec, decode
+from geoveil.campaign import Attribute, PlanarLaplaceSpec, ValueCampaign, decode
 from geoveil.cli.analyst import Analyst, ServerError
 from geoveil.cli.later import questions
 from geoveil.client import Client, Contributor, Limit, Place, Policy, gather
@@ -220,7 +220,7 @@ def test_campaigns_that_make_no_sense_are_not_published(geoveil, more):
 @pytest.fixture
 def campaign():
     now = datetime.now(UTC)
-    return Campaign(
+    return ValueCampaign(
         campaign_id="flat",
         title="Flat",
         attribute=Attribute(name="location", unit="metre"),

@@ -32,6 +32,7 @@ from geoveil.client import (
 from geoveil.gp import GaussianKernel, GeoPrivacy, Query, RandomSource, Threshold
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.proto.v1 import collector_pb2, report_pb2
+from tests.campaigns import campaign_of
 
 
 class RecordingSource(RandomSource):
@@ -123,7 +124,7 @@ def _campaign(
         "opens": datetime(2026, 1, 1, tzinfo=UTC),
         "closes": datetime(2027, 1, 1, tzinfo=UTC),
     }
-    return Campaign(
+    return campaign_of(
         campaign_id=campaign_id,
         title=title,
         attribute=attribute or Attribute(name="household income", unit="dollar"),

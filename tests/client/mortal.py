@@ -25,7 +25,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from geoveil.campaign import Attribute, Campaign, Question
+from geoveil.campaign import Attribute, Campaign, Question, StatisticCampaign
 from geoveil.client import (
     InMemoryCollector,
     Limit,
@@ -51,7 +51,7 @@ _KINDS = {
 def campaign(campaign_id: str, **more: Any) -> Campaign:
     """Return a campaign that is open now."""
     now = datetime.now(UTC)
-    return Campaign(
+    return StatisticCampaign(
         campaign_id=campaign_id,
         title="Income above 100,000",
         attribute=Attribute(name="income", unit="dollar"),

@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from geoveil.campaign import Attribute, Campaign, PlanarLaplaceSpec, digest, encode, seal
+from geoveil.campaign import (
+    Attribute,
+    Campaign,
+    PlanarLaplaceSpec,
+    ValueCampaign,
+    digest,
+    encode,
+    seal,
+)
 from geoveil.client import (
     Client,
     Contributor,
@@ -52,7 +60,7 @@ def campaign(dimension: int, **changes: Any) -> Campaign:
         "opens": NOW - timedelta(days=1),
         "closes": NOW + timedelta(days=1),
     }
-    return Campaign(**(fields | changes))
+    return ValueCampaign(**(fields | changes))
 
 
 @pytest.mark.parametrize("value", [12.5, (120.0, -40.0), (1.0, 2.0, 3.0)])

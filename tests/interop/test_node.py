@@ -9,7 +9,16 @@ from typing import Any
 
 import pytest
 
-from geoveil.campaign import Attribute, Campaign, Question, SigningKey, digest, encode, seal
+from geoveil.campaign import (
+    Attribute,
+    Campaign,
+    Question,
+    SigningKey,
+    StatisticCampaign,
+    digest,
+    encode,
+    seal,
+)
 from geoveil.gp import GeoPrivacy, Threshold
 
 PATIENCE_S = 120
@@ -60,7 +69,7 @@ def test_a_client_in_node(
 
 def _campaign() -> Campaign:
     now = datetime.now(UTC)
-    return Campaign(
+    return StatisticCampaign(
         campaign_id="sealed",
         title="Sealed by geoveil",
         attribute=Attribute(name="income", unit="dollar"),

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from geoveil.aggregator import Aggregator, Settings, SQLiteStore
 from geoveil.aggregator.store import CampaignRecord
-from geoveil.campaign import Attribute, Campaign, Question, decode, encode, seal
+from geoveil.campaign import Attribute, Question, StatisticCampaign, decode, encode, seal
 from geoveil.cli import simulate_fleet
 from geoveil.cli.analyst import Analyst, ServerError
 from geoveil.cli.simulate_fleet import fleet
@@ -35,7 +35,7 @@ from geoveil.simulation.local_server import local_server
 
 NOW = datetime.now(UTC)
 PRIVACY = GeoPrivacy(1.0, 8_000.0, "dollar")
-CAMPAIGN = Campaign(
+CAMPAIGN = StatisticCampaign(
     campaign_id="load",
     title="Load",
     attribute=Attribute(name="income", unit="dollar"),

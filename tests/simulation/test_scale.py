@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from geoveil.campaign import Allocation, Attribute, Campaign, Question
+from geoveil.campaign import Allocation, Attribute, Question, StatisticCampaign
 from geoveil.gp import GeoPrivacy, ParameterError, TwoWayThreshold
 from geoveil.gp.estimation import Accumulator, estimate
 from geoveil.simulation import collisions, household_incomes, incomes_and_debts
@@ -110,7 +110,7 @@ def test_estimates_agree_with_the_exact_truth_and_the_predicted_error(experiment
 
 
 def two_way(allocation, thresholds=(100_000.0, 150_000.0)):
-    return Campaign(
+    return StatisticCampaign(
         campaign_id="two",
         title="Both above",
         attribute=Attribute(name="income and debt", unit="dollar"),

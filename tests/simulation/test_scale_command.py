@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from geoveil.aggregator import SQLiteStore
 from geoveil.aggregator.reports import PackedReport, pack
 from geoveil.aggregator.store import CampaignRecord, Submission
-from geoveil.campaign import Attribute, Campaign, Question, encode, seal
+from geoveil.campaign import Attribute, Question, StatisticCampaign, encode, seal
 from geoveil.cli.simulate_scale import bulk, export, scale
 from geoveil.gp import GeoPrivacy, ParameterError, Threshold
 from geoveil.gp.estimation import Accumulator, estimate
@@ -121,7 +121,7 @@ def test_a_file_that_is_not_there_is_refused(tmp_path):
 
 def test_export_and_bulk_give_the_sums_of_the_aggregator(tmp_path):
     opens = datetime(2026, 1, 1, tzinfo=UTC)
-    campaign = Campaign(
+    campaign = StatisticCampaign(
         campaign_id="incomes",
         title="Incomes",
         attribute=Attribute(name="income", unit="dollar"),

@@ -21,10 +21,9 @@ from geoveil.aggregator.store.migrate import VERSION_TABLE
 from geoveil.campaign import (
     Allocation,
     Attribute,
-    Campaign,
-    PlanarLaplaceSpec,
     Question,
     SmoothSpec,
+    StatisticCampaign,
     digest,
     encode,
     seal,
@@ -35,13 +34,14 @@ from geoveil.gp.estimation import Accumulator, estimate
 from geoveil.proto.v1 import report_pb2
 from geoveil.simulation import household_incomes
 from geoveil.simulation.scale import ExportError, computer, export_reports, exported, total
+from tests.campaigns import asked_for_points
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PRIVACY = GeoPrivacy(1.0, 8_000.0, "dollar")
 
 
 def campaign(name, queries, allocation=Allocation.PARTITION):
-    return Campaign(
+    return StatisticCampaign(
         campaign_id=name,
         title=name,
         attribute=Attribute(name="income", unit="dollar"),
@@ -314,8 +314,7 @@ def other_kinds(tmp_path_factory):
     rng = np.random.default_rng(5)
     limits = {"income": PRIVACY}
     asked = [
-        replace(campaign("points", 1), questions=(), mechanism=PlanarLaplaceSpec(1),
-                step_exponent=None),
+        asked_for_points(campaign("points", 1), 1),
         replace(campaign("weekly", 2), closes=NOW + timedelta(days=21), period=timedelta(days=7)),
         replace(campaign("heavy", 2), mechanism=SmoothSpec(0.3), step_exponent=None),
     ]  # fmt: skip

@@ -6,11 +6,10 @@ from pathlib import Path
 
 from geoveil.aggregator.database_url import DatabaseURL
 from geoveil.campaign import PublicKey
+from geoveil.campaign.admission import MOST_REPORTS
 from geoveil.gp import ParameterError
 from geoveil.gp.validation import between, choice
 
-MOST_REPORTS = 10_000
-"""In one request: a bound of the wire contract."""
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("auto", "json", "human")
 

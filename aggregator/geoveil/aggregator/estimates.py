@@ -11,7 +11,7 @@ from types import MappingProxyType
 from geoveil.aggregator.errors import Code, ServiceError
 from geoveil.aggregator.layout import Layout
 from geoveil.aggregator.median_of_means import MedianOfMeans, median_of_means
-from geoveil.campaign import Allocation, Campaign
+from geoveil.campaign import Allocation, Campaign, StatisticCampaign
 from geoveil.gp import GeoPrivacy, ParameterError
 from geoveil.gp.estimation import Accumulator, Estimate, estimate
 
@@ -132,9 +132,12 @@ def unbiased_for(campaign: Campaign, *, later: bool = False) -> str:
     if bias == math.inf:
         return "Unbiased for nothing: the noise has no mean."
     nearly = "" if all(mechanism.unbiased for mechanism in campaign.mechanisms) else _within(bias)
-    mean = (
-        _EVERYBODY if later else _MEAN_POINT if campaign.is_value else _MEANS[campaign.allocation]
-    )
+    if later:
+        mean = _EVERYBODY
+    elif isinstance(campaign, StatisticCampaign):
+        mean = _MEANS[campaign.allocation]
+    else:
+        mean = _MEAN_POINT
     period = " in the period" if campaign.period else ""
     moved = ""
     if campaign.attribute.coordinates is not None:

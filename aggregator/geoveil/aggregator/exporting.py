@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from geoveil.aggregator.layout import Layout
 from geoveil.aggregator.reader import Reader
 from geoveil.aggregator.rows import answers_of, points_of, read_blocks
+from geoveil.campaign import ValueCampaign
 
 MOST_ROWS = 1 << 16
 """At a time: at most 2.2 MB on the wire, where a point has three coordinates."""
@@ -41,7 +42,7 @@ def rows_of(layout: Layout, packed: bytes, periods: Collection[int]) -> Rows:
         packed: see `read_blocks`.
         periods: of which to return rows.
     """
-    if layout.campaign.is_value:
+    if isinstance(layout.campaign, ValueCampaign):
         points = points_of(layout, packed)
         return _in_order(points.periods, None, tuple(points.values.T), periods)
     answers = answers_of(layout, packed)

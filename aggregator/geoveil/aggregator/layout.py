@@ -20,8 +20,9 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 from geoveil.aggregator.report_columns import ReportColumns
-from geoveil.aggregator.reports import ID_BYTES, PackedReport, Report, pack
+from geoveil.aggregator.reports import PackedReport, Report, pack
 from geoveil.campaign import Campaign
+from geoveil.campaign.admission import REPORT_ID_BYTES
 from geoveil.campaign.model import MOST_SLOTS
 from geoveil.gp import Mechanism, ParameterError
 from geoveil.gp.estimation import Accumulator
@@ -29,9 +30,9 @@ from geoveil.gp.estimation import Accumulator
 BLOCKS = 32
 """A power of two, so that a random byte falls into each alike."""
 _KEY_BYTES = 16
-_ID = np.dtype(f"V{ID_BYTES}")
+_ID = np.dtype(f"V{REPORT_ID_BYTES}")
 _PACKED = np.dtype([("report_id", _ID), ("sum_index", "<u4"), ("value", "<i8")])
-_PACKED_REPORT = Struct(f"{ID_BYTES}s{_PACKED.itemsize - ID_BYTES}s")
+_PACKED_REPORT = Struct(f"{REPORT_ID_BYTES}s{_PACKED.itemsize - REPORT_ID_BYTES}s")
 _MOMENTS_NEEDED = 4
 """The variance of the sample variance is that of fourth powers."""
 
@@ -135,7 +136,8 @@ class Layout:
             # Every id is one block of the cipher, and none comes twice: nothing needs chaining.
             cipher = Cipher(algorithms.AES128(self.key), modes.ECB())  # noqa: S305
             ids = cipher.encryptor().update(ids)
-        return np.frombuffer(ids, np.uint8)[ID_BYTES - 1 :: ID_BYTES].astype(int) % self.blocks
+        last = np.frombuffer(ids, np.uint8)[REPORT_ID_BYTES - 1 :: REPORT_ID_BYTES]
+        return last.astype(int) % self.blocks
 
     def blocks_of(
         self, sums: Sequence[Accumulator], column: int, period: int

@@ -16,7 +16,8 @@ from prometheus_client import (
 )
 
 from geoveil.aggregator.auth import Denial
-from geoveil.aggregator.reports import Reason, Result, Status
+from geoveil.aggregator.reports import Result, Status
+from geoveil.campaign.admission import Reason
 from geoveil.gp import ParameterError, __version__
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)

@@ -2,11 +2,11 @@
 
 from collections.abc import Collection
 
-from geoveil.aggregator.admission import Admission
 from geoveil.aggregator.errors import Code, ServiceError
 from geoveil.aggregator.layout import Layout
 from geoveil.aggregator.store import CampaignRecord
 from geoveil.campaign import PublicKey, decode, digest, open_envelope, signer
+from geoveil.campaign.admission import Admission
 
 
 class Publication:

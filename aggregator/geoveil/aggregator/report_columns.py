@@ -7,7 +7,8 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.aggregator.reports import ID_BYTES, Report
+from geoveil.aggregator.reports import Report
+from geoveil.campaign.admission import REPORT_ID_BYTES
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -45,7 +46,7 @@ class ReportColumns(Sequence[Report]):
             return [self[i] for i in range(*index.indices(len(self)))]
         at = range(len(self))[index]
         return Report(
-            self.ids[ID_BYTES * at : ID_BYTES * (at + 1)],
+            self.ids[REPORT_ID_BYTES * at : REPORT_ID_BYTES * (at + 1)],
             [(int(self.indices[at]), int(self.values[at]))],
             int(self.periods[at]),
         )

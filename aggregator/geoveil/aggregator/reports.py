@@ -10,7 +10,8 @@ from itertools import chain
 from struct import Struct
 from typing import NamedTuple
 
-ID_BYTES = 16
+from geoveil.campaign.admission import Reason
+
 _ANSWER = Struct("<Iq")
 
 
@@ -44,17 +45,6 @@ class Status(Enum):
     ACCEPTED = "accepted"
     DUPLICATE = "duplicate"
     REJECTED = "rejected"
-
-
-class Reason(Enum):
-    """Why a report can never be counted."""
-
-    MALFORMED_ID = "malformed id"
-    ID_CONFLICT = "id conflict"
-    WRONG_ANSWERS = "wrong answers"
-    OUT_OF_RANGE = "out of range"
-    NOT_OPEN = "not open"
-    WRONG_PERIOD = "wrong period"
 
 
 class Result(NamedTuple):

@@ -18,7 +18,7 @@ from geoveil.aggregator.layout import Layout
 from geoveil.aggregator.reader import Reader
 from geoveil.aggregator.rows import Points, points_of, read_blocks
 from geoveil.aggregator.store.sums import tally
-from geoveil.campaign import Campaign, PointQuestion
+from geoveil.campaign import Campaign, PointQuestion, ValueCampaign
 from geoveil.gp import ParameterError, PointEstimator, SmoothedRegion, UnsupportedError
 from geoveil.gp.estimation import Accumulator, estimate
 
@@ -49,7 +49,7 @@ class PointSums:
         >>> from datetime import UTC, datetime
         >>> from geoveil.campaign import Attribute, PlanarLaplaceSpec
         >>> from geoveil.gp import GeoPrivacy, Threshold
-        >>> campaign = Campaign(
+        >>> campaign = ValueCampaign(
         ...     campaign_id="ages", title="Ages", attribute=Attribute(name="age", unit="year"),
         ...     privacy=GeoPrivacy(1.0, per=2.0, unit="year"), mechanism=PlanarLaplaceSpec(1),
         ...     opens=datetime(2026, 1, 1, tzinfo=UTC), closes=datetime(2026, 2, 1, tzinfo=UTC))
@@ -62,6 +62,12 @@ class PointSums:
     """
 
     def __init__(self, campaign: Campaign, questions: Sequence[PointQuestion]) -> None:
+        if not isinstance(campaign, ValueCampaign):
+            raise ParameterError(
+                "campaign_id",
+                campaign.campaign_id,
+                "of a value campaign: this one's queries are fixed",
+            )
         _check(campaign, questions)
         self._step = campaign.point_mechanism.step
         self._labels = [question.label for question in questions]
@@ -161,11 +167,7 @@ def _points_of_periods(layout: Layout, packed: bytes, shown: NDArray[np.uint32])
     return points if kept.all() else Points(points.periods[kept], points.values[kept])
 
 
-def _check(campaign: Campaign, questions: Sequence[PointQuestion]) -> None:
-    if not campaign.is_value:
-        raise ParameterError(
-            "campaign_id", campaign.campaign_id, "of a value campaign: this one's queries are fixed"
-        )
+def _check(campaign: ValueCampaign, questions: Sequence[PointQuestion]) -> None:
     if not 1 <= len(questions) <= MOST_QUESTIONS:
         raise ParameterError("number of queries", len(questions), f"1 to {MOST_QUESTIONS:,}")
     labels = [question.label for question in questions]
@@ -183,7 +185,7 @@ def _check(campaign: Campaign, questions: Sequence[PointQuestion]) -> None:
         )
 
 
-def _cells(campaign: Campaign, question: PointQuestion) -> int:
+def _cells(campaign: ValueCampaign, question: PointQuestion) -> int:
     """Return how many cells the raster of a region has; 0 for queries that need none."""
     if not isinstance(question.query, SmoothedRegion):
         return 0
@@ -192,7 +194,7 @@ def _cells(campaign: Campaign, question: PointQuestion) -> int:
     return math.prod(grid.shape)
 
 
-def _estimator(campaign: Campaign, question: PointQuestion) -> PointEstimator:
+def _estimator(campaign: ValueCampaign, question: PointQuestion) -> PointEstimator:
     with _named(question):
         return campaign.point_mechanism.estimator(question.query, debias=True)
 

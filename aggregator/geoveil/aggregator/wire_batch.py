@@ -13,10 +13,10 @@ from typing import NamedTuple, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from geoveil.aggregator.config import MOST_REPORTS
 from geoveil.aggregator.report_columns import ReportColumns
 from geoveil.aggregator.reports import Report
 from geoveil.aggregator.wire_columns import LEAST_BYTES, read_columns
+from geoveil.campaign.admission import MOST_REPORTS
 from geoveil.gp import ParameterError
 from geoveil.proto.v1 import collector_pb2, report_pb2
 

@@ -12,9 +12,8 @@ import numpy as np
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
-from geoveil.aggregator.config import MOST_REPORTS
 from geoveil.aggregator.report_columns import ReportColumns
-from geoveil.aggregator.reports import ID_BYTES
+from geoveil.campaign.admission import MOST_REPORTS, REPORT_ID_BYTES
 from geoveil.proto.v1.collector_pb2 import SubmitReportsRequest
 
 LEAST_BYTES = 4096
@@ -78,7 +77,7 @@ def _first_report(message: bytes) -> int | None:
 
 def _reports(data: _Bytes, first: int, end: int) -> ReportColumns | None:
     starts, ends = _tiles(data, first, end)
-    answer = starts + 4 + ID_BYTES
+    answer = starts + 4 + REPORT_ID_BYTES
     if not len(starts) or (answer + 2 > ends).any():
         return None
     at = answer + 2
@@ -100,7 +99,7 @@ def _reports(data: _Bytes, first: int, end: int) -> ReportColumns | None:
     values = _varints(data, at + 1, width)
     if values is None:
         return None
-    ids = data[np.add.outer(starts + 4, np.arange(ID_BYTES))].tobytes()
+    ids = data[np.add.outer(starts + 4, np.arange(REPORT_ID_BYTES))].tobytes()
     zigzag = values >> _UINT64(1) ^ -(values & _UINT64(1))
     return ReportColumns(ids, indices, zigzag.view(np.int64), periods)
 
@@ -109,7 +108,7 @@ def _tiles(data: _Bytes, first: int, end: int) -> tuple[_Places, _Places]:
     """Return where reports begin and end, if they cover all the bytes, else none."""
     body = data[first:end]
     begin = (body == _REPORT) & (data[first + 2 : end + 2] == _REPORT_ID)
-    begin &= data[first + 3 : end + 3] == ID_BYTES
+    begin &= data[first + 3 : end + 3] == REPORT_ID_BYTES
     starts = np.flatnonzero(begin) + first
     lengths = data[starts + 1]
     ends = starts + 2 + lengths

@@ -26,6 +26,8 @@ from geoveil.campaign.model import Campaign, State
 from geoveil.campaign.queries import QUERIES, decode_point_question, encode_point_question
 from geoveil.campaign.question import PointQuestion, Question
 from geoveil.campaign.signing import PublicKey, SignatureInvalid, SigningKey, seal, signer
+from geoveil.campaign.statistic import StatisticCampaign
+from geoveil.campaign.value import ValueCampaign
 from geoveil.gp.version import __version__ as __version__
 
 __all__ = [
@@ -52,7 +54,9 @@ __all__ = [
     "SigningKey",
     "SmoothSpec",
     "State",
+    "StatisticCampaign",
     "Value",
+    "ValueCampaign",
     "Work",
     "decode",
     "decode_point_question",

@@ -8,6 +8,7 @@ import hashlib
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from types import MappingProxyType
+from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import DecodeError
@@ -15,9 +16,11 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from geoveil.campaign.allocation import Allocation
 from geoveil.campaign.attribute import Attribute
-from geoveil.campaign.mechanisms import MECHANISMS
-from geoveil.campaign.model import MOST_QUESTIONS, Campaign
+from geoveil.campaign.mechanisms import MECHANISMS, PlanarLaplaceSpec
+from geoveil.campaign.model import Campaign
 from geoveil.campaign.queries import decode_question, encode_question, name_of, within
+from geoveil.campaign.statistic import MOST_QUESTIONS, StatisticCampaign
+from geoveil.campaign.value import ValueCampaign
 from geoveil.gp import GeoPrivacy, ParameterError, UnsupportedError
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.proto.v1 import campaign_pb2 as pb
@@ -53,9 +56,7 @@ def encode(campaign: Campaign) -> bytes:
         title=campaign.title,
         attribute=_encode_attribute(campaign.attribute),
         privacy=pb.Privacy(epsilon=campaign.privacy.epsilon, per=campaign.privacy.per),
-        queries=[encode_question(q) for q in campaign.questions],
-        mechanism=pb.Mechanism(**MECHANISMS.encode(campaign.mechanism)),
-        allocation=_ALLOCATIONS[campaign.allocation],
+        **_encode_asked(campaign),
         grid=pb.Grid(step_exponent=campaign.grid_exponent),
         opens=_encode_date(campaign.opens),
         closes=_encode_date(campaign.closes),
@@ -65,6 +66,21 @@ def encode(campaign: Campaign) -> bytes:
     result = message.SerializeToString(deterministic=True)
     _require_size(len(result))
     return result
+
+
+def _encode_asked(campaign: Campaign) -> dict[str, Any]:
+    """Return the fields that tell the two kinds of campaign apart."""
+    if isinstance(campaign, ValueCampaign):
+        return {
+            "mechanism": pb.Mechanism(**MECHANISMS.encode(campaign.mechanism)),
+            "allocation": pb.ALLOCATION_PARTITION,
+        }
+    assert isinstance(campaign, StatisticCampaign)
+    return {
+        "queries": [encode_question(q) for q in campaign.questions],
+        "mechanism": pb.Mechanism(**MECHANISMS.encode(campaign.mechanism)),
+        "allocation": _ALLOCATIONS[campaign.allocation],
+    }
 
 
 def _require_size(size: int) -> None:
@@ -120,26 +136,44 @@ def decode(campaign: bytes) -> Campaign:
     if len(message.queries) > MOST_QUESTIONS:
         raise ParameterError("number of queries", len(message.queries), f"1 to {MOST_QUESTIONS:,}")
     attribute = _decode_attribute(message.attribute)
-    result = Campaign(
-        campaign_id=message.campaign_id,
-        title=message.title,
-        attribute=attribute,
-        privacy=within("privacy", lambda: _decode_privacy(message.privacy, attribute.unit)),
-        questions=tuple(decode_question(i, q) for i, q in enumerate(message.queries)),
-        mechanism=within("mechanism", lambda: MECHANISMS.decode(message.mechanism)),
-        allocation=name_of(_ALLOCATIONS, message.allocation, "allocation"),
-        step_exponent=message.grid.step_exponent,
-        opens=_decode_date("opens", message.opens),
-        closes=_decode_date("closes", message.closes),
-        period=_decode_duration(message.period) if message.HasField("period") else None,
-        minimum_participants=message.minimum_participants,
-    )
+    common: dict[str, Any] = {
+        "campaign_id": message.campaign_id,
+        "title": message.title,
+        "attribute": attribute,
+        "privacy": within("privacy", lambda: _decode_privacy(message.privacy, attribute.unit)),
+        "step_exponent": message.grid.step_exponent,
+        "opens": _decode_date("opens", message.opens),
+        "closes": _decode_date("closes", message.closes),
+        "period": _decode_duration(message.period) if message.HasField("period") else None,
+        "minimum_participants": message.minimum_participants,
+    }
+    result = _decode_asked(message, common)
     if result.encoded != campaign:
         raise UnsupportedError(
             "the campaign has fields that this version of geoveil does not know, or is not in"
             " canonical form: update geoveil"
         )
     return result
+
+
+def _decode_asked(message: pb.Campaign, common: dict[str, Any]) -> Campaign:
+    """Return the campaign of the kind that its mechanism says."""
+    questions = tuple(decode_question(i, q) for i, q in enumerate(message.queries))
+    mechanism = within("mechanism", lambda: MECHANISMS.decode(message.mechanism))
+    allocation = name_of(_ALLOCATIONS, message.allocation, "allocation")
+    if not isinstance(mechanism, PlanarLaplaceSpec):
+        return StatisticCampaign(
+            questions=questions, mechanism=mechanism, allocation=allocation, **common
+        )
+    if questions:
+        raise ParameterError(
+            "number of queries", len(questions), "0: they are asked of the points later"
+        )
+    if allocation is not Allocation.PARTITION:
+        raise ParameterError(
+            "allocation", allocation.value, "'partition': there is nothing to divide"
+        )
+    return ValueCampaign(mechanism=mechanism, **common)
 
 
 def _encode_attribute(attribute: Attribute) -> pb.Attribute:

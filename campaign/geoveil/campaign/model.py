@@ -1,43 +1,32 @@
-"""A campaign: one public question put to many devices, and all they need to answer it.
+"""A campaign: what is asked of many devices, and all they need to answer it.
 
-There are two kinds. A *statistic* campaign has questions, and a report holds perturbed answers to
-them. A *value* campaign has none, and its mechanism is a `PlanarLaplaceSpec`: a report holds a
-perturbed point, of which any query is asked later. Either way a report is a few integers, each of a
-*column*: a question, or a coordinate.
+There are two kinds. To a `StatisticCampaign` a report holds perturbed answers to its questions; to
+a `ValueCampaign` it holds a perturbed point, of which any query is asked later. Either way a report
+is a few integers on a public grid, each of one *column*: a question, or a coordinate.
 """
 
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from math import ldexp
 
-from geoveil.campaign.allocation import Allocation
+from numpy.typing import ArrayLike
+
 from geoveil.campaign.attribute import Attribute
-from geoveil.campaign.counted import columns_that_clamp, counted_ranges
-from geoveil.campaign.families import MechanismSpec, foreign
-from geoveil.campaign.mechanisms import DebiasedLaplaceSpec, PlanarLaplaceSpec
-from geoveil.campaign.question import Question
 from geoveil.campaign.text import plain
-from geoveil.gp import (
-    GeoPrivacy,
-    Mechanism,
-    ParameterError,
-    PlanarLaplace,
-    Query,
-    UnsupportedError,
-)
-from geoveil.gp.exact.release import step_exponent_of
+from geoveil.gp import GeoPrivacy, Mechanism, ParameterError, RandomSource
 from geoveil.gp.lazy import lazy
 from geoveil.gp.shown import member
 
-MOST_QUESTIONS = 10_000
 MOST_SLOTS = 100_000
-"""Columns times periods: as many sums does a server keep for one campaign."""
-_AXES = ("x", "y", "z")
-_PLACE_AXES = ("metres east", "metres north")
+"""The most columns times periods: as many sums does a server keep for one campaign."""
+LIKELY_BEYOND = 2.0**-41
+"""The largest share of reports that honest noise takes out of the range that counts: of a million
+reports, any at all in one of two million campaigns."""
 _ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
@@ -66,10 +55,11 @@ class State(Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Campaign:
-    """Everything public; validated as a whole when it is made, on the server and on the device.
+class Campaign(ABC):
+    """What campaigns of both kinds say: all of it public, validated as a whole when it is made.
 
-    A campaign that is made can be written, signed, read again and answered.
+    A campaign that is made can be written, signed, read again and answered, on the server and on
+    the device alike.
 
     Raises:
         ParameterError: naming the field, its value and what is permitted.
@@ -84,30 +74,23 @@ class Campaign:
     attribute: Attribute
     """What participants hold."""
     privacy: GeoPrivacy
-    """What is to be allocated, in the unit of the attribute: the guarantee to each participant for
-    one report or, with REPEAT, for each answer in it. What they spend is `report_privacy`."""
+    """The stated guarantee, in the unit of the attribute. A report spends `report_privacy`."""
     opens: datetime
-    """With a time zone; reports are accepted from here on."""
+    """The time from which reports are accepted; with a time zone."""
     closes: datetime
-    """With a time zone; reports are accepted until before it."""
-    questions: tuple[Question, ...] = ()
-    """1 to 10,000, all of one dimension, with distinct labels; none of a value campaign."""
-    mechanism: MechanismSpec | PlanarLaplaceSpec = field(default_factory=DebiasedLaplaceSpec)
-    """What perturbs an answer; a `PlanarLaplaceSpec` makes it a value campaign."""
-    allocation: Allocation = Allocation.PARTITION
-    """How the privacy is spent over the questions; PARTITION where there are none."""
+    """The time before which reports are accepted; with a time zone."""
     step_exponent: int | None = None
-    """Of the public grid; by default the finest that a mechanism asks for."""
+    """The public grid is 2 to this power; by default the finest that a mechanism asks for."""
     period: timedelta | None = None
-    """Of a recurring campaign: each participant answers once in every period, the first of which
-    begins when the campaign opens, and spends `report_privacy` each time. None: once in all."""
+    """The length of a period of a recurring campaign, whose first begins when it opens: each
+    participant answers once in every period, and spends `report_privacy` each time. None: once."""
     minimum_participants: int = 0
     """No estimate is shown before it rests on so many answers; a promise by the server."""
 
     def __post_init__(self) -> None:
         self._check_kinds()
         self._check_names()
-        self._check_questions()
+        self._check_mechanism()
         self._check_dates()
         self._check_periods()
         self._check_minimum()
@@ -121,7 +104,7 @@ class Campaign:
         _ = self.total_privacy  # refuses what can't be added up
         if self.step_exponent is None:
             object.__setattr__(self, "step_exponent", self._finest_exponent())
-        _ = self.point_mechanism if self.is_value else self.mechanisms  # refuses what has no proof
+        self._build_mechanisms()  # refuses what has no proof
         _ = self.encoded  # refuses what can't travel
 
     @lazy
@@ -132,65 +115,88 @@ class Campaign:
         return encode(self)
 
     @property
-    def is_value(self) -> bool:
-        """Whether reports are perturbed points, and queries are asked later."""
-        return isinstance(self.mechanism, PlanarLaplaceSpec)
-
-    @lazy
-    def mechanisms(self) -> tuple[Mechanism, ...]:
-        """One per question, at the rate that one answer spends, in the queries' coordinates."""
-        return self._build(self._step)
-
-    @lazy
-    def point_mechanism(self) -> PlanarLaplace:
-        """Of a value campaign: what perturbs a point, in the coordinates of queries.
-
-        Raises:
-            ParameterError: if it is a statistic campaign.
-        """
-        return self._build_point(self._step)
-
-    @property
+    @abstractmethod
     def dimension(self) -> int:
-        """Coordinates of a point, the same for all questions."""
-        if isinstance(self.mechanism, PlanarLaplaceSpec):
-            return self.mechanism.dimension
-        return self.questions[0].query.dimension
+        """The number of coordinates of a participant's value, as queries take it."""
 
     @property
+    @abstractmethod
     def columns(self) -> int:
-        """What a query_index counts: the questions, or the coordinates of a point."""
-        return self.dimension if self.is_value else len(self.questions)
+        """The number of things that a query_index counts: questions, or coordinates of a point."""
 
     @property
+    @abstractmethod
     def answers(self) -> int:
-        """How many of them a report holds: one, or one per column."""
-        return self.columns if self.is_value or self.allocation.answers_all else 1
+        """The number of integers in a report: one, or one per column."""
 
     @property
+    @abstractmethod
     def labels(self) -> tuple[str, ...]:
         """The name of each column."""
-        if self.is_value:
-            axes = _AXES if self.attribute.coordinates is None else _PLACE_AXES
-            return axes[: self.dimension]
-        return tuple(question.label for question in self.questions)
 
-    @lazy
+    @property
+    @abstractmethod
+    def mechanisms(self) -> tuple[Mechanism, ...]:
+        """What perturbs the answer in each column by itself; none where a point is perturbed."""
+
+    @property
+    @abstractmethod
     def ranges(self) -> tuple[tuple[int, int], ...]:
         """The least and greatest integer that counts in each column.
 
         All that can be reported, where that is bounded. Reports with noise that knows no bound stay
         in this range in all but 2⁻⁴¹ of cases, whatever the value, and perturbed places likewise.
         """
-        return counted_ranges(self)
+
+    @property
+    @abstractmethod
+    def releasable(self) -> tuple[tuple[int, int], ...]:
+        """The least and greatest integer that a device may report in each column."""
+
+    @property
+    @abstractmethod
+    def outputs(self) -> tuple[frozenset[int] | None, ...]:
+        """All integers that can be reported in each column; None where that is its whole range."""
+
+    @property
+    @abstractmethod
+    def answer_privacy(self) -> GeoPrivacy:
+        """What one answer, or one point, spends, in true distances."""
+
+    @property
+    @abstractmethod
+    def report_privacy(self) -> GeoPrivacy:
+        """What one report spends, all its answers together, in true distances."""
+
+    @abstractmethod
+    def admits(self, indices: Sequence[int]) -> bool:
+        """Return whether a report with values of these columns, in this order, is sound."""
+
+    @abstractmethod
+    def draw_columns(self, source: RandomSource) -> Sequence[int]:
+        """Return the columns that one report has values of, in its order."""
+
+    @abstractmethod
+    def release(
+        self, point: ArrayLike, columns: Sequence[int], source: RandomSource
+    ) -> Sequence[int]:
+        """Return the integers that one report holds.
+
+        Args:
+            point: the participant's value in the coordinates of queries, shape (1,) or (1, k).
+            columns: that `draw_columns` returned.
+            source: random bits.
+        """
 
     @lazy
     def clamps(self) -> tuple[bool, ...]:
         """Whether a report outside the range of a column counts as its end; else it is refused."""
-        return columns_that_clamp(self)
+        return tuple(
+            of_one != counts for of_one, counts in zip(self.releasable, self.ranges, strict=True)
+        )
 
     def counted(self, column: int, value: int) -> int:
-        """Return what a reported integer counts as: see `clamps`."""
+        """Return what a reported integer counts as: the nearest end of a range that clamps."""
         low, high = self.ranges[column]
         return min(max(value, low), high) if self.clamps[column] else value
 
@@ -199,35 +205,11 @@ class Campaign:
         low, high = self.ranges[column]
         return ldexp(high - low, self.grid_exponent)
 
-    @lazy
-    def outputs(self) -> tuple[frozenset[int] | None, ...]:
-        """All integers that can be reported in each column; None where that is its whole range."""
-        if self.is_value:
-            return (None,) * self.columns
-        found = (mechanism.outputs for mechanism in self.mechanisms)
-        return tuple(None if outputs is None else frozenset(outputs) for outputs in found)
-
-    def admits(self, indices: Sequence[int]) -> bool:
-        """Return whether a report with values of these columns, in this order, is sound."""
-        if self.is_value:
-            return list(indices) == list(range(self.columns))
-        return self.allocation.admits(indices, self.columns)
-
     @property
     def grid_exponent(self) -> int:
         """The exponent of the public grid, resolved."""
         assert self.step_exponent is not None  # __post_init__ sees to it
         return self.step_exponent
-
-    @property
-    def answer_privacy(self) -> GeoPrivacy:
-        """What one answer spends, in true distances."""
-        return self.privacy.scaled(self.allocation.share(self.columns))
-
-    @lazy
-    def report_privacy(self) -> GeoPrivacy:
-        """What one report spends, all its answers together, in true distances."""
-        return self.privacy.repeated(self.allocation.times(self.columns))
 
     @lazy
     def total_privacy(self) -> GeoPrivacy:
@@ -279,30 +261,22 @@ class Campaign:
             privacy = self.attribute.coordinates.privacy(privacy)
         return privacy
 
+    @abstractmethod
     def _finest_exponent(self) -> int:
-        if self.is_value:
-            return step_exponent_of(self._build_point(None).step)
-        return min(mechanism.step_exponent for mechanism in self._build(None))
+        """Return the exponent of the finest grid that a mechanism asks for."""
 
-    def _build(self, step: float | None) -> tuple[Mechanism, ...]:
-        if not isinstance(self.mechanism, MechanismSpec):
-            return ()  # value campaigns have no questions
-        privacy, specs = self._plane_privacy, self.mechanism.each(len(self.questions))
-        return tuple(
-            _built(spec, question.query, privacy, step)
-            for spec, question in zip(specs, self.questions, strict=True)
-        )
+    @abstractmethod
+    def _build_mechanisms(self) -> None:
+        """Build what perturbs, on the campaign's grid; refuse what has no proof."""
 
-    def _build_point(self, step: float | None) -> PlanarLaplace:
-        if not isinstance(self.mechanism, PlanarLaplaceSpec):
-            raise ParameterError("campaign", self.campaign_id, "a value campaign")
-        return self.mechanism.build(self._plane_privacy, step)
+    @abstractmethod
+    def _check_mechanism(self) -> None:
+        """Refuse a mechanism, and what goes with it, that is not of this kind of campaign."""
 
     def _check_kinds(self) -> None:
         kinds: dict[str, type] = {
             "attribute": Attribute,
             "privacy": GeoPrivacy,
-            "allocation": Allocation,
             "opens": datetime,
             "closes": datetime,
         }
@@ -310,46 +284,10 @@ class Campaign:
             if not isinstance(getattr(self, name), kind):
                 article = "an" if kind.__name__[0] in "AO" else "a"
                 raise ParameterError(name, getattr(self, name), f"{article} {kind.__name__}")
-        if not isinstance(self.questions, Sequence) or not all(
-            isinstance(question, Question) for question in self.questions
-        ):
-            raise ParameterError("questions", self.questions, "a sequence of Question")
-        object.__setattr__(self, "questions", tuple(self.questions))
 
     def _check_names(self) -> None:
         check_campaign_id(self.campaign_id)
         plain("title", self.title, 200)
-
-    def _check_questions(self) -> None:
-        if isinstance(self.mechanism, PlanarLaplaceSpec):
-            self._check_no_questions()
-            return
-        if not isinstance(self.mechanism, MechanismSpec):
-            raise ParameterError(
-                "mechanism", self.mechanism, "a MechanismSpec, or a PlanarLaplaceSpec"
-            )
-        if not 1 <= len(self.questions) <= MOST_QUESTIONS:
-            raise ParameterError(
-                "number of queries", len(self.questions), f"1 to {MOST_QUESTIONS:,}"
-            )
-        labels = [q.label for q in self.questions]
-        if len(set(labels)) != len(labels):
-            raise ParameterError("labels of the queries", labels, "distinct")
-        dimensions = {q.query.dimension for q in self.questions}
-        if len(dimensions) > 1:
-            raise ParameterError("dimensions of the queries", sorted(dimensions), "all the same")
-        self._check_dimension("dimension of the queries")
-
-    def _check_no_questions(self) -> None:
-        if self.questions:
-            raise ParameterError(
-                "number of queries", len(self.questions), "0: they are asked of the points later"
-            )
-        if self.allocation is not Allocation.PARTITION:
-            raise ParameterError(
-                "allocation", self.allocation.value, "'partition': there is nothing to divide"
-            )
-        self._check_dimension("mechanism.dimension")
 
     def _check_dimension(self, name: str) -> None:
         plane = self.attribute.coordinates
@@ -389,15 +327,3 @@ class Campaign:
         least = self.minimum_participants
         if isinstance(least, bool) or not isinstance(least, int) or not 0 <= least <= 10**12:
             raise ParameterError("minimum_participants", least, "an integer from 0 to 10^12")
-
-
-def _built(spec: MechanismSpec, query: Query, privacy: GeoPrivacy, step: float | None) -> Mechanism:
-    """Return the mechanism for a query, which another package may have made, if it is that."""
-    with foreign(type(spec).__name__):
-        found = spec.build(query, privacy, step)
-        if (found.query, found.privacy) != (query, privacy) or step not in (None, found.step):
-            raise UnsupportedError(
-                f"{spec!r} builds {found!r}, which is not for {query!r}, {privacy} and the grid"
-                f" of {step}"
-            )
-    return found

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from geoveil.campaign import Campaign
+from geoveil.campaign import Campaign, StatisticCampaign, ValueCampaign
 from geoveil.cli.campaign_flags import Places
 from geoveil.gp import ParameterError
 from geoveil.gp.coordinates import AzimuthalEquidistant
@@ -19,13 +19,14 @@ _INHABITED = (-60.0, 84.0)
 
 def expected_text(campaign: Campaign, participants: int) -> str:
     """Return what error an estimate will have, in words."""
-    if campaign.is_value:
+    if isinstance(campaign, ValueCampaign):
         rate = campaign.point_mechanism.privacy.rate
         moved = campaign.dimension / rate  # the mean of a gamma distribution [MATH §9]
         return (
             f"each point is moved by {moved:,.4g} {campaign.attribute.unit} on average; 'geoveil"
             " plan' tells the error of a question that is asked of them"
         )
+    assert isinstance(campaign, StatisticCampaign)
     error, label = max(_errors(campaign, participants))
     of = "" if len(campaign.questions) == 1 else f" ({label!r}, the largest)"
     return (
@@ -47,7 +48,7 @@ def refuse_unlikely(campaign: Campaign, participants: int, places: Places) -> No
     """
     _check_places(campaign, places)
     _check_hidden(campaign)
-    if campaign.is_value:
+    if not isinstance(campaign, StatisticCampaign):
         return
     error, label = max(_errors(campaign, participants))
     if not error <= 0.5:
@@ -59,7 +60,7 @@ def refuse_unlikely(campaign: Campaign, participants: int, places: Places) -> No
         )
 
 
-def _errors(campaign: Campaign, participants: int) -> list[tuple[float, str]]:
+def _errors(campaign: StatisticCampaign, participants: int) -> list[tuple[float, str]]:
     """Return the largest standard error of each question, noise and sampling together."""
     answers = participants / (1 if campaign.allocation.answers_all else campaign.columns)
     found = []
@@ -96,8 +97,9 @@ def _diameter(campaign: Campaign) -> float:
     if plane is not None:
         return 2 * plane.radius_m
     origin = np.zeros(1 if campaign.dimension == 1 else (1, campaign.dimension))
-    distances = (float(q.query.clearance(origin)[0]) for q in campaign.questions)
-    return max(distances, default=0.0)
+    if not isinstance(campaign, StatisticCampaign):
+        return 0.0
+    return max(float(q.query.clearance(origin)[0]) for q in campaign.questions)
 
 
 def _check_places(campaign: Campaign, places: Places) -> None:

@@ -13,6 +13,8 @@ from geoveil.campaign import (
     PlanarLaplaceSpec,
     Question,
     SmoothSpec,
+    StatisticCampaign,
+    ValueCampaign,
 )
 from geoveil.cli.campaign_text import coordinates, parse_place
 from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError, Threshold
@@ -87,11 +89,18 @@ def asked(
         )
     if dimension is not None and not points:
         raise ParameterError("dimension", dimension, "left out unless there is --points")
-    campaign = Campaign(
-        attribute=Attribute(name=attribute, unit=privacy.unit, coordinates=plane),
-        privacy=privacy,
+    spec = _mechanism(mechanism, points, dimension, plane)
+    later["attribute"] = Attribute(name=attribute, unit=privacy.unit, coordinates=plane)
+    later["privacy"] = privacy
+    if isinstance(spec, PlanarLaplaceSpec):
+        if allocation not in (None, Allocation.PARTITION):
+            raise ParameterError(
+                "allocation", allocation.value, "'partition': there is nothing to divide"
+            )
+        return ValueCampaign(mechanism=spec, **later), dict(places)
+    campaign = StatisticCampaign(
         questions=tuple(questions),
-        mechanism=_mechanism(mechanism, points, dimension, plane),
+        mechanism=spec,
         allocation=allocation or Allocation.PARTITION,
         **later,
     )

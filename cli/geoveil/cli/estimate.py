@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from geoveil.campaign import Campaign
+from geoveil.campaign import Campaign, ValueCampaign
 from geoveil.cli import records
 from geoveil.cli.analyst import LAST_PERIOD, Analyst
 from geoveil.cli.connection import Connection, connects
@@ -92,6 +92,8 @@ def estimate(
                     "watch", watch, "left out: an estimate from points is read once"
                 )
             campaign = analyst.campaign(campaign_id)
+            if not isinstance(campaign, ValueCampaign):
+                raise ParameterError("campaign", campaign_id, "a value campaign")
             asked = questions(
                 campaign,
                 thresholds=threshold or (),

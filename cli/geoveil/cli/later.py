@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from geoveil.campaign import Campaign, PointQuestion
+from geoveil.campaign import PointQuestion, ValueCampaign
 from geoveil.cli.campaign_text import listed, parse_place
 from geoveil.gp import GaussianKernel, ParameterError, Polygon, Range, SmoothedRegion, Threshold
 
@@ -13,7 +13,7 @@ _KIND = "GeoJSON: a Polygon or MultiPolygon, or features of them"
 
 
 def questions(
-    campaign: Campaign,
+    campaign: ValueCampaign,
     *,
     thresholds: Sequence[float] = (),
     ranges: Sequence[str] = (),
@@ -61,7 +61,7 @@ def questions(
     return found
 
 
-def caution(campaign: Campaign, width: float | None, bandwidth: float | None) -> str | None:
+def caution(campaign: ValueCampaign, width: float | None, bandwidth: float | None) -> str | None:
     """Return what to say of a band or bell that is narrower than the noise, if one is.
 
     The noise is undone by numbers that are large where the question varies. If hardly a point lies
@@ -88,7 +88,7 @@ def _ends(text: str) -> tuple[float, float]:
     return low, high
 
 
-def _projected(campaign: Campaign, corners: Any) -> list[list[float]]:
+def _projected(campaign: ValueCampaign, corners: Any) -> list[list[float]]:
     plane = campaign.attribute.coordinates
     found: list[list[float]] = [list(corner) for corner in corners]
     return found if plane is None else plane.project(found).tolist()

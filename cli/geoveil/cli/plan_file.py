@@ -37,6 +37,8 @@ from geoveil.campaign import (
     MechanismSpec,
     PlanarLaplaceSpec,
     Question,
+    StatisticCampaign,
+    ValueCampaign,
     decode,
     encode,
 )
@@ -156,17 +158,24 @@ def write_plan(file: Path, wish: Wish, chosen: Chosen) -> None:
         ParameterError: if the file cannot be written, or no campaign can be made of the plan.
     """
     opens = datetime(2000, 1, 1, tzinfo=UTC)
-    campaign = Campaign(
-        campaign_id="plan",
-        title="plan",
-        attribute=Attribute(name=wish.attribute, unit=wish.privacy.unit, coordinates=wish.plane),
-        privacy=wish.privacy,
-        questions=chosen.questions,
-        mechanism=chosen.mechanism,
-        allocation=chosen.allocation,
-        opens=opens,
-        closes=opens + timedelta(days=1),
-    )
+    common: dict[str, Any] = {
+        "campaign_id": "plan",
+        "title": "plan",
+        "attribute": Attribute(name=wish.attribute, unit=wish.privacy.unit, coordinates=wish.plane),
+        "privacy": wish.privacy,
+        "opens": opens,
+        "closes": opens + timedelta(days=1),
+    }
+    campaign: Campaign
+    if isinstance(chosen.mechanism, PlanarLaplaceSpec):
+        campaign = ValueCampaign(mechanism=chosen.mechanism, **common)
+    else:
+        campaign = StatisticCampaign(
+            questions=chosen.questions,
+            mechanism=chosen.mechanism,
+            allocation=chosen.allocation,
+            **common,
+        )
     message = pb.Campaign.FromString(encode(campaign))
     message.ClearField("opens")
     message.ClearField("closes")
@@ -209,10 +218,9 @@ def campaign_of(file: Path, *, attribute: str | None = None, **later: Any) -> Ca
     message.opens.FromDatetime(opens)
     message.closes.FromDatetime(opens + timedelta(days=1))
     planned = decode(message.SerializeToString(deterministic=True))
-    fields = {name: getattr(planned, name) for name in _KEPT}
     if attribute is not None:
-        fields["attribute"] = replace(planned.attribute, name=attribute)
-    return Campaign(**{**fields, **later})
+        later["attribute"] = replace(planned.attribute, name=attribute)
+    return replace(planned, **later)
 
 
 def planned_participants(file: Path) -> int | None:
@@ -223,9 +231,6 @@ def planned_participants(file: Path) -> int | None:
         return None  # `campaign_of` says what is wrong
     found = told.get(_PLANNED, {}).get("participants")
     return found if isinstance(found, int) else None
-
-
-_KEPT = ("attribute", "privacy", "questions", "mechanism", "allocation", "step_exponent")
 
 
 def _toml(table: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[str]:

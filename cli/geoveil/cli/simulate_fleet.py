@@ -13,7 +13,7 @@ from rich.box import SIMPLE_HEAD
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from geoveil.campaign import Attribute, Campaign, Question, encode
+from geoveil.campaign import Attribute, Campaign, Question, StatisticCampaign, encode
 from geoveil.cli.analyst import Analyst, ServerError
 from geoveil.cli.connection import Connection, connects
 from geoveil.cli.console import err, out
@@ -89,7 +89,7 @@ def fleet(
 
 def _create(analyst: Analyst) -> str:
     now = datetime.now(UTC)
-    campaign = Campaign(
+    campaign = StatisticCampaign(
         campaign_id=f"load-test-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}",
         title="Load test: simulated devices, no people",
         attribute=Attribute(name="household income", unit="dollar"),

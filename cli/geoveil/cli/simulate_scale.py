@@ -13,7 +13,7 @@ from rich.box import SIMPLE_HEAD
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from geoveil.campaign import Attribute, Campaign, Question
+from geoveil.campaign import Attribute, Campaign, Question, StatisticCampaign
 from geoveil.cli.console import err, number, out, privacy_text
 from geoveil.gp import GeoPrivacy, ParameterError, Query, Threshold, TwoWayThreshold
 from geoveil.gp.estimation import Accumulator, Estimate, estimate
@@ -130,7 +130,7 @@ def _asked(
     weight: str | None,
     threshold: float,
     privacy: GeoPrivacy,
-) -> tuple[Campaign, Any]:
+) -> tuple[StatisticCampaign, Any]:
     """Return a campaign and who takes part in it."""
     from geoveil.simulation import Population, household_incomes, incomes_and_debts
     from geoveil.simulation.demo import experiments
@@ -161,7 +161,7 @@ def _asked(
         if people.dimension == 1
         else TwoWayThreshold((threshold, threshold), width, "smoothstep")
     )
-    campaign = Campaign(
+    campaign = StatisticCampaign(
         campaign_id="simulated",
         title=f"Share above {threshold:,.15g}",
         attribute=Attribute(name="value", unit=people.unit),

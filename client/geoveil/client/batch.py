@@ -8,12 +8,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Self
 
+from geoveil.campaign.admission import MOST_REPORTS
 from geoveil.client.contribution import Contribution, Rejection, Status
 from geoveil.client.errors import TransportError, shown
 from geoveil.proto.v1 import collector_pb2, report_pb2
 
-MOST_REPORTS = 10_000
-"""In one request; the contract's limit."""
 MOST_BYTES = 4 << 20
 """Of one request; gRPC's limit unless a server raises it."""
 _FIELD_OVERHEAD = 6

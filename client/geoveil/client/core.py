@@ -1,6 +1,5 @@
 """The private part, without any I/O: from campaign bytes and a value to the bytes of one report."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,6 +16,7 @@ from geoveil.campaign import (
     open_envelope,
     signer,
 )
+from geoveil.campaign.admission import REPORT_ID_BYTES
 from geoveil.client.contribution import Contribution
 from geoveil.client.errors import CampaignInvalid, FamilyMissing, PolicyRefused
 from geoveil.client.policy import Policy
@@ -29,8 +29,6 @@ from geoveil.gp import (
     SystemSource,
 )
 from geoveil.proto.v1 import report_pb2
-
-REPORT_ID_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,13 +142,13 @@ class Contributor:
             period: of a recurring campaign.
         """
         campaign = accepted.campaign
-        indices = self._draw_indices(campaign)
+        columns = campaign.draw_columns(self._source)
         report = report_pb2.Report(
             report_id=self._source.bits(8 * REPORT_ID_BYTES).to_bytes(REPORT_ID_BYTES),
             answers=[
-                report_pb2.Answer(query_index=index, value=value)
-                for index, value in zip(
-                    indices, self._release(campaign, indices, point), strict=True
+                report_pb2.Answer(query_index=column, value=value)
+                for column, value in zip(
+                    columns, campaign.release(point, columns, self._source), strict=True
                 )
             ],
             period=period,
@@ -165,19 +163,6 @@ class Contributor:
             step_exponent=campaign.grid_exponent,
             closes=campaign.closes,
         )
-
-    def _draw_indices(self, campaign: Campaign) -> Sequence[int]:
-        if campaign.is_value:
-            return range(campaign.dimension)
-        return campaign.allocation.draw(len(campaign.questions), self._source)
-
-    def _release(
-        self, campaign: Campaign, indices: Sequence[int], point: NDArray[np.float64]
-    ) -> Sequence[int]:
-        if campaign.is_value:
-            # One release: its coordinates share their randomness, and are private together.
-            return campaign.point_mechanism.release(point, self._source)
-        return [campaign.mechanisms[index].release(point, self._source) for index in indices]
 
     def prepare(self, accepted: AcceptedCampaign, value: Value, *, period: int = 0) -> Contribution:
         """Return draw(point(value)): for a host that acts for many devices and keeps no ledger.

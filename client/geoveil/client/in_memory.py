@@ -49,6 +49,7 @@ from datetime import datetime
 from typing import Any, TypeAlias, TypeVar
 
 from geoveil.campaign import Campaign, SigningKey, State, digest, encode, seal
+from geoveil.campaign.admission import MOST_REPORTS
 from geoveil.client.errors import TransportError
 from geoveil.client.in_memory_campaign import HeldCampaign
 from geoveil.proto.v1 import campaign_pb2, collector_pb2, report_pb2
@@ -58,7 +59,6 @@ Handler: TypeAlias = Callable[[Any], Any]
 raises TransportError."""
 
 _Response = TypeVar("_Response")
-_MOST_REPORTS = 10_000
 _STATES = {
     State.PENDING: campaign_pb2.CAMPAIGN_STATE_PENDING,
     State.OPEN: campaign_pb2.CAMPAIGN_STATE_OPEN,
@@ -201,8 +201,8 @@ def _submit_reports(
     request: collector_pb2.SubmitReportsRequest,
     now: datetime | None,
 ) -> collector_pb2.SubmitReportsResponse:
-    if not 1 <= len(request.reports) <= _MOST_REPORTS:
-        raise TransportError("INVALID_ARGUMENT", f"a batch has 1 to {_MOST_REPORTS:,} reports")
+    if not 1 <= len(request.reports) <= MOST_REPORTS:
+        raise TransportError("INVALID_ARGUMENT", f"a batch has 1 to {MOST_REPORTS:,} reports")
     held = _find(campaigns, request.campaign_id)
     if request.campaign_digest != digest(held.envelope.campaign):
         raise TransportError("FAILED_PRECONDITION", "the campaign has another digest")

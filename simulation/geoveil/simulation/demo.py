@@ -10,7 +10,13 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from geoveil.campaign import Allocation, Attribute, Campaign, DebiasedLaplaceSpec, Question
+from geoveil.campaign import (
+    Allocation,
+    Attribute,
+    DebiasedLaplaceSpec,
+    Question,
+    StatisticCampaign,
+)
 from geoveil.gp import GaussianKernel, GeoPrivacy, Query, Threshold
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.simulation.comparison import Array, Prediction, Setting, predict
@@ -35,7 +41,7 @@ PLACES = {
 class Experiment:
     """A campaign with the population that takes part in it and the truth about that population."""
 
-    campaign: Campaign
+    campaign: StatisticCampaign
     population: Population
     points: Array
     """The population in the coordinates of the queries."""
@@ -79,7 +85,7 @@ def experiments(now: datetime | None = None) -> list[Experiment]:
 
 def _incomes(opens: datetime) -> Experiment:
     population = household_incomes()
-    campaign = Campaign(
+    campaign = StatisticCampaign(
         campaign_id="household-income",
         title="Share of California households above $100,000",
         attribute=Attribute(name="household income", unit="dollar"),
@@ -101,7 +107,7 @@ def _collisions(opens: datetime) -> Experiment:
         label: GaussianKernel(CITY.project(place).tolist(), BANDWIDTH_M)
         for label, place in PLACES.items()
     }
-    campaign = Campaign(
+    campaign = StatisticCampaign(
         campaign_id="collisions",
         title="Density of New York collisions at four places",
         attribute=Attribute(name="location", unit="metre", coordinates=CITY),

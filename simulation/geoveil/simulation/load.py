@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from geoveil.campaign import Value, seal
+from geoveil.campaign.admission import MOST_REPORTS
 from geoveil.client import (
     AsyncClient,
     AsyncTransport,
@@ -31,7 +32,6 @@ from geoveil.client import (
     TransportError,
     gather,
 )
-from geoveil.client.batch import MOST_REPORTS
 from geoveil.client.retry import pauses, retryable
 from geoveil.gp import GeoVeilError, ParameterError, validation
 from geoveil.proto.v1 import collector_pb2, report_pb2

@@ -17,7 +17,6 @@ import numpy as np
 from geoveil.campaign import (
     Allocation,
     Attribute,
-    Campaign,
     DebiasedLaplaceSpec,
     PlanarLaplaceSpec,
     Question,
@@ -27,6 +26,7 @@ from geoveil.campaign import (
 )
 from geoveil.gp import GaussianKernel, GeoPrivacy, PlanarLaplace, Threshold
 from geoveil.proto.v1 import report_pb2 as pb
+from tests.campaigns import campaign_of
 
 OPENS = datetime(2030, 1, 1, tzinfo=UTC)
 CLOSES = datetime(2030, 2, 1, tzinfo=UTC)
@@ -100,7 +100,7 @@ class Published:
 def published(name: str, variant: int = 0, tag: str = "") -> Published:
     """Return a campaign; its variants differ but have one id, and other tags make other ids."""
     points = name == POINTS
-    campaign = Campaign(
+    campaign = campaign_of(
         campaign_id=name + tag,
         title=f"Variant {variant}",
         attribute=Attribute(name="income", unit="dollar"),

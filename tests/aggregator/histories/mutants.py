@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import delete, event, insert, select
 
 from geoveil.aggregator import Code, CollectorServicer, ServiceError, SQLiteStore, Writer
-from geoveil.aggregator.reports import ID_BYTES, PackedReport
+from geoveil.aggregator.reports import PackedReport
 from geoveil.aggregator.store import (
     CampaignPage,
     CampaignRecord,
@@ -20,6 +20,7 @@ from geoveil.aggregator.store import (
     Submission,
 )
 from geoveil.aggregator.store.schema import QUERY_SUM
+from geoveil.campaign.admission import REPORT_ID_BYTES
 from geoveil.proto.v1 import collector_pb2
 
 from .campaigns import POINTS
@@ -68,7 +69,7 @@ class ForgetsOnRestart(SQLiteStore):
 
 
 def _salted(report_id: bytes, salt: bytes) -> bytes:
-    return hashlib.blake2b(report_id, key=salt, digest_size=ID_BYTES).digest()
+    return hashlib.blake2b(report_id, key=salt, digest_size=REPORT_ID_BYTES).digest()
 
 
 class LosesSumsOnConflict(SQLiteStore):
@@ -187,7 +188,7 @@ class ForgetsInStreams(CollectorServicer):
         async for message in request_iterator:
             request = collector_pb2.SubmitReportsRequest.FromString(message)
             for report in request.reports:
-                if len(report.report_id) == ID_BYTES:
+                if len(report.report_id) == REPORT_ID_BYTES:
                     report.report_id = _salted(report.report_id, salt)
             yield await self.SubmitReports(request.SerializeToString(), context)
 

@@ -7,10 +7,11 @@ from types import MappingProxyType
 from geoveil.aggregator.browsing import Page
 from geoveil.aggregator.exporting import Rows
 from geoveil.aggregator.library import CampaignStanding
-from geoveil.aggregator.reports import Reason, Result, Status
+from geoveil.aggregator.reports import Result, Status
 from geoveil.aggregator.store import CampaignRecord
 from geoveil.aggregator.values import MOST_QUESTIONS
 from geoveil.campaign import PointQuestion, State, decode_point_question
+from geoveil.campaign.admission import Reason
 from geoveil.gp import GeoPrivacy, ParameterError
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2, collector_pb2, report_pb2
 

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.aggregator.reports import ID_BYTES
+from geoveil.campaign.admission import REPORT_ID_BYTES
 
-_WORDS = ID_BYTES // 4
+_WORDS = REPORT_ID_BYTES // 4
 _RUNS = 8
 """So many runs of a level become one of the next."""
 _LARGEST = 1 << 21
@@ -49,7 +49,7 @@ class IdIndex:
     def add_new(self, pages: Iterable[tuple[int, bytes]]) -> None:
         """Add ids that are not here, each with the first report of its page."""
         firsts, ids = zip(*pages, strict=True)
-        counts = [len(of_page) // ID_BYTES for of_page in ids]
+        counts = [len(of_page) // REPORT_ID_BYTES for of_page in ids]
         run = self._fingerprints(b"".join(ids)) | np.repeat(np.array(firsts, np.uint64), counts)
         self._entries += len(run)
         bits = self._filter.bits
@@ -96,8 +96,8 @@ class IdIndex:
         if first >= self.reports:
             return first, ids
         known = {position for position, page in self.find(ids) if page == first}
-        places = range(0, len(ids), ID_BYTES)
-        kept = [ids[at : at + ID_BYTES] for i, at in enumerate(places) if i not in known]
+        places = range(0, len(ids), REPORT_ID_BYTES)
+        kept = [ids[at : at + REPORT_ID_BYTES] for i, at in enumerate(places) if i not in known]
         return first, b"".join(kept)
 
     def _fingerprints(self, ids: bytes) -> NDArray[np.uint64]:

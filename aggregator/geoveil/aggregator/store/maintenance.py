@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 from sqlalchemy import Connection, func, select
 
-from geoveil.aggregator.reports import ID_BYTES
 from geoveil.aggregator.store.migrate import require_current, schema_version, upgrade_schema
 from geoveil.aggregator.store.opening import open_store
 from geoveil.aggregator.store.private_file import new_private_file
 from geoveil.aggregator.store.schema import CAMPAIGN, REPORT_COUNT
 from geoveil.aggregator.store.sql import SQLStore
 from geoveil.aggregator.store.sums import tally
+from geoveil.campaign.admission import REPORT_ID_BYTES
 from geoveil.gp import ParameterError
 from geoveil.gp.estimation import Accumulator
 
@@ -149,7 +149,7 @@ def _check_campaign(store: SQLStore, connection: Connection, key: int) -> tuple[
         for index, of_piece in tally(answers).items():
             sums[index] = sums.get(index, Accumulator()) + of_piece
     ids = b"".join(pieces)
-    stored = len(ids) // ID_BYTES
+    stored = len(ids) // REPORT_ID_BYTES
     faults = []
     if counted != stored:
         faults.append(f"{counted:,} reports are counted, {stored:,} are stored")

@@ -6,10 +6,11 @@ from typing import Any
 from sqlalchemy import Connection
 
 from geoveil.aggregator.errors import Code, ServiceError
-from geoveil.aggregator.reports import ID_BYTES, PackedReport
+from geoveil.aggregator.reports import PackedReport
 from geoveil.aggregator.store.base import Outcome, Submission, judge
 from geoveil.aggregator.store.postgres_arrays import BytesArray, UuidArray
 from geoveil.aggregator.store.sums import tally
+from geoveil.campaign.admission import REPORT_ID_BYTES
 from geoveil.gp.estimation import Accumulator
 
 CAMPAIGN_LOCKS = 0x67656F76
@@ -105,9 +106,10 @@ def _insert(
             "answers": BytesArray([new[report_id] for report_id in ids]),
         }
         found = connection.exec_driver_sql(_INSERT, parameters).scalar_one() or b""
-        if len(found) == ID_BYTES * len(ids) and len(ids) == len(reports):
+        if len(found) == REPORT_ID_BYTES * len(ids) and len(ids) == len(reports):
             return {}
-        inserted = {found[at : at + ID_BYTES] for at in range(0, len(found), ID_BYTES)}
+        starts = range(0, len(found), REPORT_ID_BYTES)
+        inserted = {found[at : at + REPORT_ID_BYTES] for at in starts}
     others = {report.report_id for report, _ in reports}.difference(inserted)
     if not others:
         return {}

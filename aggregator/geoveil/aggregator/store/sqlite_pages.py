@@ -16,7 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from sqlalchemy import Connection
 
-from geoveil.aggregator.reports import ID_BYTES, PackedReport
+from geoveil.aggregator.reports import PackedReport
+from geoveil.campaign.admission import REPORT_ID_BYTES
 
 _MOST_REPORTS = 256
 _MOST_BYTES = 8192
@@ -120,12 +121,12 @@ def answers_of(page: tuple[bytes, bytes], report_id: bytes) -> bytes | None:
     """
     ids, answers = page
     at = ids.find(report_id)
-    while at >= 0 and at % ID_BYTES:
+    while at >= 0 and at % REPORT_ID_BYTES:
         at = ids.find(report_id, at + 1)
     if at < 0:
         return None
-    width = len(answers) * ID_BYTES // len(ids)
-    start = at // ID_BYTES * width
+    width = len(answers) * REPORT_ID_BYTES // len(ids)
+    start = at // REPORT_ID_BYTES * width
     return answers[start : start + width]
 
 
@@ -148,10 +149,10 @@ def append(
     pages: list[Page] = []
     for width, of_width in groupby(sorted(reports, key=_width), key=_width):
         group = list(of_width)
-        capacity = min(_MOST_REPORTS, max(1, _MOST_BYTES // (ID_BYTES + width)))
+        capacity = min(_MOST_REPORTS, max(1, _MOST_BYTES // (REPORT_ID_BYTES + width)))
         start = 0
         if last is not None:
-            held = len(last.ids) // ID_BYTES
+            held = len(last.ids) // REPORT_ID_BYTES
             if len(last.answers) == held * width and held < capacity:
                 start = capacity - held
                 pages.append(_page(last.first, group[:start], last.ids, last.answers))

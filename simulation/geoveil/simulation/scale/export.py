@@ -23,12 +23,12 @@ from sqlalchemy import Connection, func, select
 from geoveil.aggregator import Code, ServiceError
 from geoveil.aggregator.exporting import rows_of
 from geoveil.aggregator.layout import Layout
-from geoveil.aggregator.reports import ID_BYTES
 from geoveil.aggregator.store.migrate import require_current, schema_version
 from geoveil.aggregator.store.opening import open_store
 from geoveil.aggregator.store.schema import CAMPAIGN, REPORT_COUNT
 from geoveil.aggregator.store.sql import SQLStore
 from geoveil.campaign import decode, digest, open_envelope
+from geoveil.campaign.admission import REPORT_ID_BYTES
 from geoveil.gp import GeoVeilError, ParameterError
 from geoveil.gp.estimation import Accumulator
 from geoveil.simulation.scale.export_table import (
@@ -166,7 +166,7 @@ def _tables(
     count = 0
     for ids, answers in store.read_reports(connection, stored.key):
         yield table_of(campaign, rows_of(stored.layout, answers, every))
-        count += len(ids) // ID_BYTES
+        count += len(ids) // REPORT_ID_BYTES
         on_progress(count)
 
 

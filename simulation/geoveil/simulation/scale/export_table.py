@@ -10,10 +10,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from geoveil.aggregator.exporting import Rows
-from geoveil.campaign import Campaign
+from geoveil.campaign import Campaign, ValueCampaign
+from geoveil.campaign.value import AXES
 from geoveil.gp import UnsupportedError
-
-_AXES = ("x", "y", "z")
 
 
 def require_pyarrow() -> Any:
@@ -33,14 +32,14 @@ def require_pyarrow() -> Any:
 
 def value_columns(campaign: Campaign) -> tuple[str, ...]:
     """Return the names of the columns that hold integers on the grid."""
-    return _AXES[: campaign.columns] if campaign.is_value else ("value",)
+    return AXES[: campaign.columns] if isinstance(campaign, ValueCampaign) else ("value",)
 
 
 def schema_of(campaign: Campaign) -> Any:
     """Return the Arrow schema of a campaign's rows."""
     import pyarrow as arrow
 
-    named = [] if campaign.is_value else [("query_index", arrow.uint32())]
+    named = [] if isinstance(campaign, ValueCampaign) else [("query_index", arrow.uint32())]
     values = [(name, arrow.int64()) for name in value_columns(campaign)]
     return arrow.schema([("period", arrow.uint32()), *named, *values])
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.campaign import Campaign, decode, open_envelope
+from geoveil.campaign import Campaign, ValueCampaign, decode, open_envelope
 from geoveil.gp import GeoVeilError
 from geoveil.gp.estimation import Accumulator
 from geoveil.simulation.scale.export import FORMAT, MANIFEST, ExportError
@@ -83,7 +83,7 @@ class ExportedReports(Work):
         for column, name in enumerate(value_columns(campaign)):
             values = found[name]
             indices = found["period"].astype(np.int64) * campaign.columns
-            indices += column if campaign.is_value else found["query_index"]
+            indices += column if isinstance(campaign, ValueCampaign) else found["query_index"]
             if len(values) != rows or (rows and not 0 <= indices.max() < self.queries):
                 raise ExportError(f"{path}: is not the file that was exported")
             sums = add(sums, _by_index(indices, values, self.queries))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from geoveil.campaign import Campaign, decode, digest, encode
+from geoveil.campaign import Campaign, StatisticCampaign, decode, digest, encode
 from geoveil.gp import ParameterError
 from geoveil.gp.estimation import Accumulator
 from geoveil.simulation.populations import People, Population
@@ -63,9 +63,11 @@ class SimulatedCampaign(Work):
             )
 
     @property
-    def campaign(self) -> Campaign:
+    def campaign(self) -> StatisticCampaign:
         """The campaign that `published` holds."""
-        return decode(self.published)
+        found = decode(self.published)
+        assert isinstance(found, StatisticCampaign)  # `simulated` sees to it
+        return found
 
     @property
     def blocks(self) -> int:
@@ -75,7 +77,7 @@ class SimulatedCampaign(Work):
     @property
     def queries(self) -> int:
         """See `Work.queries`."""
-        return len(self.campaign.questions)
+        return self.campaign.columns
 
     def block(self, number: int) -> Sums:
         """See `Work.block`."""
@@ -129,7 +131,7 @@ def simulated(
         ParameterError: if a number is out of range, or the population does not fit the campaign.
         UnsupportedError: if the campaign can't be published.
     """
-    if campaign.is_value:
+    if not isinstance(campaign, StatisticCampaign):
         raise ParameterError("campaign", campaign.campaign_id, "a statistic campaign")
     plane = campaign.attribute.coordinates
     if plane is not None:

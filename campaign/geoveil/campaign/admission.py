@@ -1,0 +1,140 @@
+"""What a report to a campaign must look like, apart from when it comes and whether it is new."""
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.campaign.model import Campaign
+from geoveil.gp import ParameterError
+from geoveil.gp.exact.release import INT64_MAX, INT64_MIN
+from geoveil.gp.shown import member
+
+REPORT_ID_BYTES = 16
+"""The length of the random name that makes a report countable once."""
+MOST_REPORTS = 10_000
+"""The most reports that one request may hold."""
+_MOST_SHOWN = 5
+_ONE = "one number from 0 to {last}"
+_EVERY = "all the numbers from 0 to {last}, in order"
+
+
+class Reason(Enum):
+    """Why a report can never be counted."""
+
+    __repr__ = member
+
+    MALFORMED_ID = "malformed id"
+    ID_CONFLICT = "id conflict"
+    WRONG_ANSWERS = "wrong answers"
+    OUT_OF_RANGE = "out of range"
+    NOT_OPEN = "not open"
+    WRONG_PERIOD = "wrong period"
+
+
+class Fault(NamedTuple):
+    """What is wrong with a report."""
+
+    reason: Reason
+    detail: str
+    """The field, its value and what is permitted. For the sender only: it goes in no log."""
+
+    def __repr__(self) -> str:
+        return f"Fault({self.reason}, detail not shown)"
+
+
+class Admission:
+    """The checks of one campaign, ready for many reports.
+
+    Args:
+        campaign: that reports are made for.
+    """
+
+    def __init__(self, campaign: Campaign) -> None:
+        self._campaign = campaign
+        self._periods = campaign.periods
+        self._one_answer = all(campaign.admits([index]) for index in range(campaign.columns))
+        # An answer that the mechanism can't produce comes from a client that does not follow it.
+        # Where noise knows no bound there is none; such a report counts as `Campaign.counted` says.
+        self._ranges = [
+            (INT64_MIN, INT64_MAX) if clamps else (max(low, INT64_MIN), min(high, INT64_MAX))
+            for (low, high), clamps in zip(campaign.ranges, campaign.clamps, strict=True)
+        ]
+        self._lows, self._highs = np.array(self._ranges, np.int64).T
+        # Nor is a value between the outputs of a channel one that it can produce.
+        self._outputs = {i: o for i, o in enumerate(campaign.outputs) if o is not None}
+        self._tables = {i: np.array(sorted(o), np.int64) for i, o in self._outputs.items()}
+
+    def fault(
+        self, report_id: bytes, answers: Sequence[tuple[int, int]], period: int
+    ) -> Fault | None:
+        """Return why a report can never be counted, or None if nothing is wrong with it.
+
+        Whether its period has begun is for the clock to say.
+
+        Args:
+            report_id: the name of the report.
+            answers: pairs of a column and an integer on the campaign's grid.
+            period: of a recurring campaign, from 0; else 0.
+        """
+        if len(report_id) != REPORT_ID_BYTES:
+            return _fault(
+                Reason.MALFORMED_ID,
+                "length of report_id",
+                len(report_id),
+                f"{REPORT_ID_BYTES} bytes",
+            )
+        if not 0 <= period < self._periods:
+            return _fault(
+                Reason.WRONG_PERIOD, "period", period, f"an integer from 0 to {self._periods - 1}"
+            )
+        indices = [index for index, _ in answers]
+        if not self._campaign.admits(indices):
+            return self._wrong_answers(indices)
+        for index, value in answers:
+            low, high = self._ranges[index]
+            if not low <= value <= high:
+                expected = f"an integer from {low} to {high}"
+                return _fault(Reason.OUT_OF_RANGE, f"answer to query {index}", value, expected)
+            outputs = self._outputs.get(index)
+            if outputs is not None and value not in outputs:
+                expected = f"one of the {len(outputs)} outputs of its channel"
+                return _fault(Reason.OUT_OF_RANGE, f"answer to query {index}", value, expected)
+        return None
+
+    def all_sound(
+        self,
+        indices: NDArray[np.uint32],
+        values: NDArray[np.int64],
+        periods: NDArray[np.uint32],
+    ) -> bool:
+        """Return whether none of many reports of one answer each, with sound ids, has a fault.
+
+        Args:
+            indices: column of each answer, shape (n,).
+            values: integers on the campaign's grid, shape (n,).
+            periods: of a recurring campaign, else 0; shape (n,).
+        """
+        if not self._one_answer or (indices >= len(self._ranges)).any():
+            return False
+        in_range = (self._lows[indices] <= values) & (values <= self._highs[indices])
+        if not in_range.all() or (periods >= self._periods).any():
+            return False
+        return all(
+            np.isin(values[indices == index], outputs).all()
+            for index, outputs in self._tables.items()
+        )
+
+    def _wrong_answers(self, indices: list[int]) -> Fault:
+        shown: object = indices
+        if len(indices) > _MOST_SHOWN:
+            shown = f"{indices[:_MOST_SHOWN]} and {len(indices) - _MOST_SHOWN} more"
+        words = _ONE if self._one_answer else _EVERY
+        expected = words.format(last=self._campaign.columns - 1)
+        return _fault(Reason.WRONG_ANSWERS, "query_index of the answers", shown, expected)
+
+
+def _fault(reason: Reason, name: str, value: Any, expected: str) -> Fault:
+    return Fault(reason, str(ParameterError(name, value, expected)))

@@ -1,0 +1,143 @@
+"""Statistic campaigns: devices answer questions, and perturb their answers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from numpy.typing import ArrayLike
+
+from geoveil.campaign.allocation import Allocation
+from geoveil.campaign.families import MechanismSpec, foreign
+from geoveil.campaign.mechanisms import DebiasedLaplaceSpec
+from geoveil.campaign.model import LIKELY_BEYOND, Campaign
+from geoveil.campaign.question import Question
+from geoveil.gp import (
+    GeoPrivacy,
+    Mechanism,
+    ParameterError,
+    Query,
+    RandomSource,
+    UnsupportedError,
+)
+from geoveil.gp.lazy import lazy
+
+MOST_QUESTIONS = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatisticCampaign(Campaign):
+    """Questions put to many devices, each of which reports perturbed answers.
+
+    Its `privacy` is what is to be allocated: the guarantee to each participant for one report or,
+    with `Allocation.REPEAT`, for each answer in it.
+    """
+
+    questions: tuple[Question, ...]
+    """1 to 10,000, all of one dimension, with distinct labels."""
+    mechanism: MechanismSpec = field(default_factory=DebiasedLaplaceSpec)
+    """What perturbs an answer."""
+    allocation: Allocation = Allocation.PARTITION
+    """How the privacy is spent over the questions."""
+
+    @property
+    def dimension(self) -> int:
+        return self.questions[0].query.dimension
+
+    @property
+    def columns(self) -> int:
+        return len(self.questions)
+
+    @property
+    def answers(self) -> int:
+        return self.columns if self.allocation.answers_all else 1
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return tuple(question.label for question in self.questions)
+
+    @lazy
+    def mechanisms(self) -> tuple[Mechanism, ...]:
+        """One per question, at the rate that one answer spends, in the queries' coordinates."""
+        return self._build(self._step)
+
+    @lazy
+    def ranges(self) -> tuple[tuple[int, int], ...]:
+        beyond = LIKELY_BEYOND / self.answers
+        return tuple(mechanism.likely_range(beyond) for mechanism in self.mechanisms)
+
+    @property
+    def releasable(self) -> tuple[tuple[int, int], ...]:
+        return tuple(mechanism.grid_range for mechanism in self.mechanisms)
+
+    @lazy
+    def outputs(self) -> tuple[frozenset[int] | None, ...]:
+        found = (mechanism.outputs for mechanism in self.mechanisms)
+        return tuple(None if outputs is None else frozenset(outputs) for outputs in found)
+
+    @property
+    def answer_privacy(self) -> GeoPrivacy:
+        return self.privacy.scaled(self.allocation.share(self.columns))
+
+    @lazy
+    def report_privacy(self) -> GeoPrivacy:
+        return self.privacy.repeated(self.allocation.times(self.columns))
+
+    def admits(self, indices: Sequence[int]) -> bool:
+        return self.allocation.admits(indices, self.columns)
+
+    def draw_columns(self, source: RandomSource) -> Sequence[int]:
+        return self.allocation.draw(self.columns, source)
+
+    def release(
+        self, point: ArrayLike, columns: Sequence[int], source: RandomSource
+    ) -> Sequence[int]:
+        return [self.mechanisms[column].release(point, source) for column in columns]
+
+    def _finest_exponent(self) -> int:
+        return min(mechanism.step_exponent for mechanism in self._build(None))
+
+    def _build_mechanisms(self) -> None:
+        _ = self.mechanisms
+
+    def _build(self, step: float | None) -> tuple[Mechanism, ...]:
+        privacy, specs = self._plane_privacy, self.mechanism.each(len(self.questions))
+        return tuple(
+            _built(spec, question.query, privacy, step)
+            for spec, question in zip(specs, self.questions, strict=True)
+        )
+
+    def _check_kinds(self) -> None:
+        super()._check_kinds()
+        if not isinstance(self.allocation, Allocation):
+            raise ParameterError("allocation", self.allocation, "an Allocation")
+        if not isinstance(self.questions, Sequence) or not all(
+            isinstance(question, Question) for question in self.questions
+        ):
+            raise ParameterError("questions", self.questions, "a sequence of Question")
+        object.__setattr__(self, "questions", tuple(self.questions))
+
+    def _check_mechanism(self) -> None:
+        if not isinstance(self.mechanism, MechanismSpec):
+            raise ParameterError("mechanism", self.mechanism, "a MechanismSpec")
+        if not 1 <= len(self.questions) <= MOST_QUESTIONS:
+            raise ParameterError(
+                "number of queries", len(self.questions), f"1 to {MOST_QUESTIONS:,}"
+            )
+        labels = [q.label for q in self.questions]
+        if len(set(labels)) != len(labels):
+            raise ParameterError("labels of the queries", labels, "distinct")
+        dimensions = {q.query.dimension for q in self.questions}
+        if len(dimensions) > 1:
+            raise ParameterError("dimensions of the queries", sorted(dimensions), "all the same")
+        self._check_dimension("dimension of the queries")
+
+
+def _built(spec: MechanismSpec, query: Query, privacy: GeoPrivacy, step: float | None) -> Mechanism:
+    """Return the mechanism for a query, which another package may have made, if it is that."""
+    with foreign(type(spec).__name__):
+        found = spec.build(query, privacy, step)
+        if (found.query, found.privacy) != (query, privacy) or step not in (None, found.step):
+            raise UnsupportedError(
+                f"{spec!r} builds {found!r}, which is not for {query!r}, {privacy} and the grid"
+                f" of {step}"
+            )
+    return found

@@ -1,0 +1,105 @@
+"""Value campaigns: devices perturb their point, of which any query is asked later."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from numpy.typing import ArrayLike
+
+from geoveil.campaign.mechanisms import PlanarLaplaceSpec
+from geoveil.campaign.model import LIKELY_BEYOND, Campaign
+from geoveil.gp import GeoPrivacy, Mechanism, ParameterError, PlanarLaplace, RandomSource
+from geoveil.gp.exact.release import INT64_MAX, INT64_MIN, step_exponent_of
+from geoveil.gp.lazy import lazy
+
+AXES = ("x", "y", "z")
+"""The names of coordinates in files."""
+_PLACE_AXES = ("metres east", "metres north")
+_ABOVE_RADIUS = 1 + Fraction(1, 10**9)
+"""More than the rounding of places that are projected."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueCampaign(Campaign):
+    """A request for one perturbed point of each device.
+
+    Its `privacy` is the guarantee to each participant for one report.
+    """
+
+    mechanism: PlanarLaplaceSpec
+    """What perturbs a point."""
+
+    @property
+    def dimension(self) -> int:
+        return self.mechanism.dimension
+
+    @property
+    def columns(self) -> int:
+        return self.dimension
+
+    @property
+    def answers(self) -> int:
+        return self.dimension
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return (AXES if self.attribute.coordinates is None else _PLACE_AXES)[: self.dimension]
+
+    @property
+    def mechanisms(self) -> tuple[Mechanism, ...]:
+        return ()
+
+    @lazy
+    def point_mechanism(self) -> PlanarLaplace:
+        """What perturbs a point, in the coordinates of queries."""
+        return self.mechanism.build(self._plane_privacy, self._step)
+
+    @lazy
+    def ranges(self) -> tuple[tuple[int, int], ...]:
+        if self.attribute.coordinates is None:
+            return self.releasable  # numbers have no ends
+        # Places lie in a disc around the origin of the plane, moved onto it from outside.
+        reach = Fraction(self.attribute.coordinates.radius_m) * _ABOVE_RADIUS
+        reach += Fraction(self.point_mechanism.likely_reach(LIKELY_BEYOND))
+        most = min(math.ceil(reach / Fraction(self.point_mechanism.step)), INT64_MAX)
+        return ((-most, most),) * self.columns
+
+    @property
+    def releasable(self) -> tuple[tuple[int, int], ...]:
+        return ((INT64_MIN, INT64_MAX),) * self.columns
+
+    @property
+    def outputs(self) -> tuple[frozenset[int] | None, ...]:
+        return (None,) * self.columns
+
+    @property
+    def answer_privacy(self) -> GeoPrivacy:
+        return self.privacy
+
+    @property
+    def report_privacy(self) -> GeoPrivacy:
+        return self.privacy
+
+    def admits(self, indices: Sequence[int]) -> bool:
+        return list(indices) == list(range(self.columns))
+
+    def draw_columns(self, source: RandomSource) -> Sequence[int]:
+        return range(self.columns)
+
+    def release(
+        self, point: ArrayLike, columns: Sequence[int], source: RandomSource
+    ) -> Sequence[int]:
+        # One release: its coordinates share their randomness, and are private together.
+        return self.point_mechanism.release(point, source)
+
+    def _finest_exponent(self) -> int:
+        return step_exponent_of(self.mechanism.build(self._plane_privacy).step)
+
+    def _build_mechanisms(self) -> None:
+        _ = self.point_mechanism
+
+    def _check_mechanism(self) -> None:
+        if not isinstance(self.mechanism, PlanarLaplaceSpec):
+            raise ParameterError("mechanism", self.mechanism, "a PlanarLaplaceSpec")
+        self._check_dimension("mechanism.dimension")

@@ -1,0 +1,22 @@
+"""Campaigns of either kind, for tests that make both."""
+
+from dataclasses import fields
+from typing import Any
+
+from geoveil.campaign import Campaign, PlanarLaplaceSpec, StatisticCampaign, ValueCampaign
+
+
+def campaign_of(**given: Any) -> Campaign:
+    """Return a value campaign if the mechanism perturbs points, otherwise a statistic campaign."""
+    if isinstance(given.get("mechanism"), PlanarLaplaceSpec):
+        return ValueCampaign(
+            **{name: given[name] for name in given if name not in ("questions", "allocation")}
+        )
+    return StatisticCampaign(**given)
+
+
+def asked_for_points(campaign: Campaign, dimension: int, **changes: Any) -> ValueCampaign:
+    """Return a value campaign that says what a campaign says, but for its questions."""
+    common = {each.name: getattr(campaign, each.name) for each in fields(Campaign)}
+    own = {"mechanism": PlanarLaplaceSpec(dimension), "step_exponent": None}
+    return ValueCampaign(**(common | own | changes))
