@@ -19,6 +19,7 @@ import pytest
 from geoveil.gp import (
     DebiasedLaplace,
     Disc,
+    Gaussian,
     GaussianKernel,
     GeneralizedCauchy,
     GeoPrivacy,
@@ -49,7 +50,10 @@ from geoveil.gp.mechanisms.base import _PrivateDistance
 UNIT = GeoPrivacy(1.0, per=1.0)
 RAMP, STEP = Threshold(0.0, 2.0), Threshold(0.0, 2.0, "smoothstep")
 BELL = GaussianKernel((0.0, 0.0), 2.0)
-NOT_NUMBERS: list[Any] = [math.nan, math.inf, -math.inf, None, "1", b"1", True, 1j, [1.0], object()]
+NOT_NUMBERS: list[Any] = [
+    *(math.nan, math.inf, -math.inf, None, "1", b"1", True, 1j, [1.0], object()),
+    *(np.complex128(1 + 5j), np.complex64(1), np.array(1.0)),
+]
 NOT_POSITIVE = [*NOT_NUMBERS, 0, -1.0, 0.0, -0.0, 10**400, 5e-324, np.array([1.0, 2.0])]
 NOT_CHOICES: list[Any] = ["", "other", None, 3, ["linear"], {}]
 
@@ -64,6 +68,7 @@ POSITIVE: dict[str, tuple[Call, str]] = {
     "TwoWayThreshold.width": (lambda v: TwoWayThreshold((0.0, 0.0), v), "width"),
     "Disc.width": (lambda v: Disc((0.0, 0.0), 9.0, v), "width"),
     "Disc.radius": (lambda v: Disc((0.0, 0.0), v, 1.0), "radius"),
+    "Gaussian.bandwidth": (Gaussian, "bandwidth"),
     "GaussianKernel.bandwidth": (lambda v: GaussianKernel(0.0, v), "bandwidth"),
     "Query.smooth_bound.beta": (lambda v: RAMP.smooth_bound(0.0, v), "beta"),
     "Laplace.scale": (Laplace, "scale"),

@@ -14,6 +14,10 @@ from geoveil.gp.errors import ParameterError, PrivateValueError
 _Choice = TypeVar("_Choice", bound=str)
 
 
+_NO_NUMBERS = (bool, np.bool_, str, bytes, np.complexfloating, np.ndarray)
+"""What float() would take for a number, or for the part of one."""
+
+
 def real(name: str, value: object, expected: str = "a finite number") -> float:
     """Return `value` as a float; refuse NaN, infinities, booleans and what is no number.
 
@@ -27,7 +31,7 @@ def real(name: str, value: object, expected: str = "a finite number") -> float:
 
 
 def _nearest(name: str, value: object, expected: str) -> float:
-    if isinstance(value, (bool, np.bool_, str, bytes)):
+    if isinstance(value, _NO_NUMBERS):
         raise ParameterError(name, value, expected)
     try:
         number = float(value)  # type: ignore[arg-type]  # what is no number raises, below

@@ -2,8 +2,8 @@
 
 At reach ∞ the steepest chord from z touches the bell at w, and its slope is that of the bell at w;
 z and w lie on either side of the inflection h. Sliding z changes the slope L of the chord at the
-relative rate |1 − G(z)/L|/|z − w| (envelope theorem), G the slope of the bell, so the points where
-that rate equals β maximizer the bound: one below h, one above. Lengths are in units of h.
+relative rate |1 − G(z)/L|/|z − w| (envelope theorem), G the slope of the bell, so the bound is
+reached from the points where that rate equals β: one below h, one above. Lengths are in units of h.
 """
 
 import math
@@ -12,6 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
 from geoveil.gp.queries.profiles.base import Array
 from geoveil.gp.queries.profiles.closed_form import ClosedFormProfile
@@ -32,6 +33,9 @@ class Gaussian(ClosedFormProfile):
     """
 
     bandwidth: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bandwidth", validation.positive("bandwidth", self.bandwidth))
 
     @property
     def lipschitz(self) -> float:
