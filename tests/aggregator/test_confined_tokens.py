@@ -146,3 +146,29 @@ def test_limits_that_mean_nothing_are_refused(tokens_file: Path, campaigns: list
     with pytest.raises(ParameterError, match="campaign"):
         TokenFile(tokens_file).create("bob", [Scope.LIST], None, campaigns)
     assert not tokens_file.exists()
+
+
+async def test_a_watch_ends_when_its_token_is_revoked(
+    start_server: Any,
+    tokens_file: Path,
+    publish: Callable[..., Any],
+    wire_report: Callable[..., Any],
+) -> None:
+    file = TokenFile(tokens_file)
+    metadata = (("authorization", f"Bearer {file.create('all', Scope, None)}"),)
+    server, campaign = await start_server(tokens_file=tokens_file), publish()
+    channel, fields = server.wire.channel, fields_of("CreateCampaign", campaign)
+    request = analyst_pb2.CreateCampaignRequest(**fields).SerializeToString()
+    await channel.unary_unary(PREFIX + "CreateCampaign")(request, metadata=metadata, timeout=20)
+    watch = analyst_pb2.WatchEstimateRequest(campaign_id=campaign.campaign_id)
+    watch.interval.seconds = 1
+    stream = channel.unary_stream(PREFIX + "WatchEstimate")(
+        watch.SerializeToString(), metadata=metadata, timeout=20
+    )
+    assert await stream.read()
+    file.revoke("all")
+    await server.wire.submit(campaign, wire_report(1, (0, 5)))
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stream.read()
+    assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+    assert reason(caught.value) == "TOKEN_UNKNOWN"

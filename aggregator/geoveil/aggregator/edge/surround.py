@@ -98,7 +98,7 @@ def precede(handler: Handler, check: Callable[[Context], Awaitable[object]]) -> 
 
     Args:
         handler: asynchronous; it parses requests itself, if what is awaited should not wait for it.
-        check: awaited before.
+        check: awaited before, and again before each response of a stream, which may be hours later.
     """
     behaviour = behaviour_of(handler)
 
@@ -109,6 +109,7 @@ def precede(handler: Handler, check: Callable[[Context], Awaitable[object]]) -> 
     async def answers(request: Any, context: Context) -> AsyncIterator[Any]:
         await check(context)
         async for response in behaviour(request, context):
+            await check(context)
             yield response
 
     return with_behaviour(handler, answers if generates(behaviour) else answer)
