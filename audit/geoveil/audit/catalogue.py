@@ -1,6 +1,7 @@
 """What `geoveil audit` audits: a row for every mechanism and the choices that change its privacy.
 
-A new mechanism is a builder here and its line in `_ROWS`. All guarantees, queries and points are
+A mechanism with more choices than its family's record says has a builder here and its line in
+`_ROWS`; others are audited at the examples of the record. All guarantees, queries and points are
 public examples; the privacy of a mechanism does not depend on where its query lies, only on the
 proportions: width or bandwidth to 1/rate.
 """
@@ -9,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,8 +23,10 @@ from geoveil.audit.case import (
 )
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import Arithmetic, Real
+from geoveil.gp.errors import UnsupportedError
 from geoveil.gp.mechanisms.additive import AdditiveMechanism
 from geoveil.gp.mechanisms.approximate import ApproximateLaplace
+from geoveil.gp.mechanisms.base import Array, Mechanism
 from geoveil.gp.mechanisms.channel import LinearProgramMechanism
 from geoveil.gp.mechanisms.channel_mechanism import ChannelMechanism
 from geoveil.gp.mechanisms.debiased import DebiasedLaplace
@@ -41,10 +45,15 @@ from geoveil.gp.queries.kernel import GaussianKernel
 from geoveil.gp.queries.profiles import FormulaProfile, TabulatedProfile
 from geoveil.gp.queries.projected import Linear, Radial
 
+if TYPE_CHECKING:
+    from geoveil.campaign import Example, MechanismFamily, QueryFamily
+
 INCOME = GeoPrivacy(1.0, per=8000.0, unit="dollar")
 PLACE = GeoPrivacy(1.0, per=500.0, unit="metre")
 _ANY_TWO = LocalPrivacy(1.0)
 _SLACK = 0.01
+_RARELY = 2.0**-41
+"""Share of reports beyond the outputs that are looked at, where only a range is known."""
 
 RAMP = Scene(
     name="Threshold, linear",
@@ -236,13 +245,69 @@ _ROWS: tuple[Callable[[], Iterator[Case]], ...] = (
 def catalogue() -> tuple[Case, ...]:
     """Return a row for every mechanism of the library, several where choices matter.
 
-    The row of `Polygon` needs shapely, and is left out without it.
+    Families of queries and mechanisms that campaigns can name, and of which no row is here, are
+    audited at the examples of their records: those of other packages, for instance. The row of
+    `Polygon` needs shapely, and is left out without it.
 
     Example:
         >>> [case.query for case in catalogue() if case.name == "DebiasedLaplace"]
         ['Threshold, smoothstep', 'GaussianKernel', 'Linear, formula', 'Radial, table']
     """
-    return tuple(case for builder in _ROWS for case in builder())
+    own = tuple(case for builder in _ROWS for case in builder())
+    if find_spec("google") is None or find_spec("google.protobuf") is None:
+        return own  # nothing here reads or writes campaigns
+    from geoveil.campaign import MECHANISMS, QUERIES
+
+    known = {case.name for case in own}
+    asked = {type(getattr(case.mechanism, "query", None)) for case in own}
+    queries = (f for f in QUERIES if f.made not in asked and not f.of_points)
+    return (
+        *own,
+        *(case for family in queries for case in _of_queries(family)),
+        *(c for family in MECHANISMS for c in _of_mechanisms(family) if c.name not in known),
+    )
+
+
+def _of_queries(family: "QueryFamily") -> Iterator[Case]:
+    for example in family.examples():
+        for kind in (DebiasedLaplace, SmoothMechanism, LipschitzMechanism):
+            try:
+                yield _example(example, kind(example.query, example.privacy))
+            except UnsupportedError:
+                continue
+
+
+def _of_mechanisms(family: "MechanismFamily") -> Iterator[Case]:
+    for example in family.examples():
+        for options in (options for planned in family.planned for options in planned.options):
+            variant = ", ".join(f"{name} {value:g}" for name, value in options.items())
+            try:
+                built = family.make(options).build(example.query, example.privacy)
+            except UnsupportedError:
+                continue
+            yield _example(example, built, variant)
+
+
+def _example(example: "Example", mechanism: Mechanism, variant: str = "") -> Case:
+    """Return the row of a mechanism of which only the contract is known."""
+    scene = Scene(
+        name=type(example.query).__name__,
+        query=example.query,
+        privacy=example.privacy,
+        origin=example.origin,
+    )
+    return scene.case(mechanism, _outputs(mechanism), variant)
+
+
+def _outputs(mechanism: Mechanism) -> Array:
+    if isinstance(mechanism, AdditiveMechanism):
+        return additive_outputs(mechanism.largest_scale)
+    if isinstance(mechanism, DistanceLaplace):
+        return bounded_outputs(*mechanism.range, mechanism.atoms)
+    if mechanism.outputs is not None:
+        return np.asarray(mechanism.outputs) * mechanism.step
+    low, high = mechanism.likely_range(_RARELY)
+    return np.linspace(low * mechanism.step, high * mechanism.step, 2001)
 
 
 def named(cases: tuple[Case, ...], mechanism: str) -> tuple[Case, ...]:
