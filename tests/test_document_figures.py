@@ -52,7 +52,7 @@ def test_what_is_said_of_the_lower_bound_is_what_its_table_has() -> None:
     ours = [float(c) for c in cells("docs/mechanisms.md", "| DebiasedLaplace |") if c]
     channel = [float(c) for c in cells("docs/mechanisms.md", "| LinearProgramMechanism |")]
     steps, bells = ours[:3], ours[3:6]  # w = 2b, 3b, 4b; b/h up to 0.7, which is h ≥ 1.4 b
-    (most,) = found("gp/geoveil/gp/mechanisms/debiased.py", r"at most ([\d.]+) times a lower bound")
+    (most,) = found("gp/geoveil/gp/mechanisms/distance.py", r"at most ([\d.]+) times a lower bound")
     assert max(*steps, *bells) <= most < max(*steps, *bells) + 0.02
     (percent,) = found("docs/mechanisms.md", r"from bands of 3·per/ε on within (\d+) % of the best")
     assert max(steps[1:]) <= 1 + percent / 100 < max(steps[1:]) + 0.02

@@ -28,7 +28,7 @@ from geoveil.gp import (
     Threshold,
     UnsupportedError,
 )
-from geoveil.gp.mechanisms.approximate import ApproximateLaplace
+from geoveil.gp.mechanisms.smooth import ApproximateLaplace
 from geoveil.gp.privacy.rounding import round_down
 
 Array = np.ndarray

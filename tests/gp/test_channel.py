@@ -31,12 +31,12 @@ from geoveil.gp import (
 )
 from geoveil.gp.exact.bits import LazyUniform
 from geoveil.gp.exact.release import release_integer
-from geoveil.gp.mechanisms import channel_grid, channel_table
+from geoveil.gp.mechanisms import channel_spline
 from geoveil.gp.mechanisms.base import _PrivateDistance
-from geoveil.gp.mechanisms.channel import LinearProgramMechanism
-from geoveil.gp.mechanisms.channel_grid import Cell, Grid
-from geoveil.gp.mechanisms.channel_prior import DistancePrior, default_prior, is_even, variation
-from geoveil.gp.mechanisms.channel_table import TOTAL, Table, rounded
+from geoveil.gp.mechanisms.channel import TOTAL, ProbabilityTable, rounded
+from geoveil.gp.mechanisms.channel_spline import SplineCell, SplineGrid
+from geoveil.gp.mechanisms.distance_prior import DistancePrior, default_prior, is_even, variation
+from geoveil.gp.mechanisms.linear_program_mechanism import LinearProgramMechanism
 
 UNIT = GeoPrivacy(1.0, per=1.0)
 ALPHA = 1e-6
@@ -110,7 +110,7 @@ def test_black_box_audit(channels, name):
 def test_the_theorem_against_random_rows(e, counts):
     """Oracle: finite differences of the logarithm, for random and for extreme rows."""
     rate = Fraction(e) * counts[0]
-    grid = Grid(tuple(float(i) for i in range(len(counts) + 1)), counts)
+    grid = SplineGrid(tuple(float(i) for i in range(len(counts) + 1)), counts)
     if any(rate / count > 2 for count in counts):
         with pytest.raises(UnsupportedError):
             grid.ratios(rate)
@@ -130,19 +130,19 @@ def test_the_theorem_against_random_rows(e, counts):
 
 def test_inner_rows_may_differ_by_the_closed_form():
     for e in (0.01, 0.3, 1.7):
-        grid = Grid((0.0, 1.0), (8,))
+        grid = SplineGrid((0.0, 1.0), (8,))
         ratio = float(grid.ratios(Fraction(e) * 8)[3])
         assert 2 * math.sinh(math.log(ratio) / 2) == pytest.approx(e, rel=1e-9)
         assert 2 * math.sinh(math.log(ratio) / 2) <= e
-        cell = Cell(0, Fraction(0), Fraction(1), False, False)
+        cell = SplineCell(0, Fraction(0), Fraction(1), False, False)
         more = Fraction(ratio) + Fraction(1, 10**9)
-        assert not channel_grid.keeps(cell, Fraction(e), more, more)
+        assert not channel_spline.keeps(cell, Fraction(e), more, more)
 
 
 def test_control_rows_at_the_full_rate_exceed_epsilon_between_nodes(channels):
     """Neighbours as far apart as e^{εΔ}, the rate not reduced, and interpolated: more than ε."""
     e = 0.5
-    grid = Grid((0.0, 1.0), (8,))
+    grid = SplineGrid((0.0, 1.0), (8,))
     rows = np.exp(e * np.arange(10.0))
     s = np.linspace(0.2, 0.8, 4001)
     slope = np.diff(np.log(grid.mix(rows, s))).max() / (s[1] - s[0])
@@ -200,14 +200,14 @@ def test_tables_that_are_none_are_refused():
     half = TOTAL // 2
     for outputs in ((1, 1), (1, 0), ()):
         with pytest.raises(ParameterError, match="outputs must be increasing"):
-            Table(outputs, ((half, half),))
+            ProbabilityTable(outputs, ((half, half),))
     with pytest.raises(ParameterError, match="rows must be 2"):
-        Table((0, 1), ((half, half),)).require_within((Fraction(2),))
+        ProbabilityTable((0, 1), ((half, half),)).require_within((Fraction(2),))
     for row in ((0, TOTAL), (-1, TOTAL + 1), (half, half + 1)):
         with pytest.raises(ParameterError, match=r"rows\[0\] must be 2 counts > 0"):
-            Table((0, 1), (row,))
+            ProbabilityTable((0, 1), (row,))
     with pytest.raises(ParameterError, match="3 counts > 0"):
-        Table((0, 1, 2), ((half, half),))
+        ProbabilityTable((0, 1, 2), ((half, half),))
 
 
 def test_rounding_puts_sums_and_means_right():
@@ -217,7 +217,7 @@ def test_rounding_puts_sums_and_means_right():
     )
     for mean, wanted in zip(table.means, means, strict=True):
         assert abs(mean - wanted) <= Fraction(16, 2 * TOTAL)
-    assert channel_table.TOTAL == 2**60
+    assert TOTAL == 2**60
 
 
 # --- moments ---------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from geoveil.gp.coordinates import (
     earth,
     utm,
 )
-from geoveil.gp.coordinates.utm import largest_scale, scale_slope
+from geoveil.gp.coordinates.projections import largest_scale, scale_slope
 
 GEOD = Geod(ellps="WGS84")
 NEW_YORK, FIJI = (-73.95, 40.7), (179.6, -17.5)

@@ -15,8 +15,13 @@ import scipy.stats
 from scipy.special import j0
 
 from geoveil.gp import GaussianKernel, GeoPrivacy, PlanarLaplace, PointEstimator
-from geoveil.gp.deconvolution.gaussian import TABLE_ERROR, bell_by_mixture, debiased_bell, reach
-from geoveil.gp.deconvolution.radial import planar_expectation
+from geoveil.gp.deconvolution.kernel import (
+    TABLE_ERROR,
+    bell_by_mixture,
+    debiased_bell,
+    planar_expectation,
+    reach,
+)
 
 RATIOS = (0.02, 0.1, 0.4, 1.0, 1.01, 3.0, 30.0)
 H = 3.0

@@ -42,7 +42,7 @@ from geoveil.gp.arithmetic import FLOAT
 from geoveil.gp.exact.ball import BALL, working_precision
 from geoveil.gp.smooth import cells
 from geoveil.gp.smooth.jet import FLOAT_JETS, BallJets, Jet, enclosure, jet
-from geoveil.gp.smooth.program import Program, recorded
+from geoveil.gp.smooth.tape import Tape, recorded
 
 Array = np.ndarray
 
@@ -335,9 +335,9 @@ def test_a_formula_too_intricate_is_refused_after_limited_work(
     """Operations are counted, however many of them an enclosure takes."""
     spent = [0]
 
-    def counted(program: Program, u: Any) -> tuple[Jet, int]:
-        j, ways = enclosure(program, u)
-        spent[0] += ways * len(program.steps)
+    def counted(tape: Tape, u: Any) -> tuple[Jet, int]:
+        j, ways = enclosure(tape, u)
+        spent[0] += ways * len(tape.steps)
         return j, ways
 
     def long(u: Any, o: Any) -> Any:

@@ -30,7 +30,7 @@ from geoveil.gp import ParameterError, UnsupportedError
 from geoveil.gp.arithmetic import Arithmetic
 from geoveil.gp.exact.ball import BallArithmetic, working_precision
 from geoveil.gp.smooth.jet import BallJets, Jet, enclosure, jet
-from geoveil.gp.smooth.program import Pieces, Program, recorded
+from geoveil.gp.smooth.tape import Pieces, Tape, recorded
 
 BITS = 64
 """Of the enclosures."""
@@ -323,7 +323,7 @@ def examined(tree: Tree, rng: random.Random, numbers: Numbers, seen: Counter[str
 
 
 def _missed(
-    formula: Any, record: Program, balls: Jet, at: float, side: int, ops: Points, seen: Counter[str]
+    formula: Any, record: Tape, balls: Jet, at: float, side: int, ops: Points, seen: Counter[str]
 ) -> list[str]:
     """Which of value, slope and curvature at a point are not in the balls."""
     step, bits, f = side * ops.numbers.step, ops.numbers.bits, []

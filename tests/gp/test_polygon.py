@@ -28,7 +28,7 @@ from geoveil.gp import (
     UnsupportedError,
 )
 from geoveil.gp.exact.ball import BALL, working_precision
-from geoveil.gp.queries import _rings
+from geoveil.gp.queries import polygon
 from geoveil.gp.queries.polygon import Polygon
 
 PRIVACY = GeoPrivacy(epsilon=0.5, per=2.0)
@@ -188,7 +188,7 @@ class TestDistance:
     def test_against_shapely(self, region: str) -> None:
         query = make(region)
         points = around(query, 20_000, 5)[:20_000]
-        geometry = _rings.geometry(query.region)
+        geometry = polygon.geometry(query.region)
         distance = shapely.distance(shapely.boundary(geometry), shapely.points(points))
         expected = np.where(shapely.covers(geometry, shapely.points(points)), distance, -distance)
         np.testing.assert_allclose(query.signed_distance(points), expected, rtol=1e-13, atol=1e-8)
@@ -303,7 +303,7 @@ class TestBound:
         offset = points[:, None, :] - start
         t = np.clip((offset * vector).sum(axis=2) / (vector**2).sum(axis=1), 0, 1)
         s = np.linalg.norm(offset - t[..., None] * vector, axis=2).min(axis=1)
-        s *= np.where(shapely.contains_xy(_rings.geometry(query.region), points), 1, -1)
+        s *= np.where(shapely.contains_xy(polygon.geometry(query.region), points), 1, -1)
         f = oracles.float_value(query, s)
         gap = np.linalg.norm(points[:, None, :] - points[None, :, :], axis=2)
         steepest = oracles.float_slope(query, s)
@@ -569,7 +569,7 @@ def test_points_and_shapes() -> None:
 
 
 def test_without_shapely_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    _rings.geometry.cache_clear()
+    polygon.geometry.cache_clear()
     monkeypatch.setitem(sys.modules, "shapely", None)
     with pytest.raises(UnsupportedError, match=r"pip install 'geoveil\[geo\]'"):
         Polygon(OUTER, 1.0)

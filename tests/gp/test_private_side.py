@@ -21,7 +21,7 @@ from geoveil.gp import (
 )
 from geoveil.gp.exact.ball import BALL, working_precision
 from geoveil.gp.mechanisms.additive import ROUND_UP
-from geoveil.gp.mechanisms.approximate import TAIL_COSTS
+from geoveil.gp.mechanisms.smooth import TAIL_COSTS
 from geoveil.gp.smooth.certified import ExponentialBound, LinearBound
 
 DIGITS = 60

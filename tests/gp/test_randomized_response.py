@@ -28,7 +28,7 @@ from geoveil.gp import (
     SeededSource,
     Threshold,
 )
-from geoveil.gp.mechanisms.randomized_response import RandomizedResponse
+from geoveil.gp.mechanisms.local import RandomizedResponse
 
 MAKERS: dict[str, Callable[[], Query]] = {
     "linear": lambda: Threshold(at=10.0, width=4.0),

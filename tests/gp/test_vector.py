@@ -36,8 +36,7 @@ from geoveil.gp import (
     Threshold,
     UnsupportedError,
 )
-from geoveil.gp.mechanisms.vector import VectorSmoothMechanism
-from geoveil.gp.mechanisms.vector_calibration import best_vector_noise
+from geoveil.gp.mechanisms.vector import VectorSmoothMechanism, best_vector_noise
 from geoveil.gp.privacy.rounding import round_down
 from geoveil.gp.smooth.frontier import CALIBRATIONS, Frontier
 

@@ -24,26 +24,20 @@ from geoveil.audit.case import (
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import Arithmetic, Real
 from geoveil.gp.errors import UnsupportedError
-from geoveil.gp.mechanisms.additive import AdditiveMechanism
-from geoveil.gp.mechanisms.approximate import ApproximateLaplace
+from geoveil.gp.mechanisms.additive import AdditiveMechanism, LipschitzMechanism
 from geoveil.gp.mechanisms.base import Array, Mechanism
-from geoveil.gp.mechanisms.channel import LinearProgramMechanism
 from geoveil.gp.mechanisms.channel_mechanism import ChannelMechanism
-from geoveil.gp.mechanisms.debiased import DebiasedLaplace
-from geoveil.gp.mechanisms.distance import DistanceLaplace
-from geoveil.gp.mechanisms.lipschitz import LipschitzMechanism
-from geoveil.gp.mechanisms.local import LocalLaplace
+from geoveil.gp.mechanisms.distance import DebiasedLaplace, DistanceLaplace, RadialLaplace
+from geoveil.gp.mechanisms.linear_program_mechanism import LinearProgramMechanism
+from geoveil.gp.mechanisms.local import LocalLaplace, RandomizedResponse
 from geoveil.gp.mechanisms.planar import PlanarLaplace
-from geoveil.gp.mechanisms.radial import RadialLaplace
-from geoveil.gp.mechanisms.randomized_response import RandomizedResponse
-from geoveil.gp.mechanisms.smooth import SmoothMechanism
+from geoveil.gp.mechanisms.smooth import ApproximateLaplace, SmoothMechanism
 from geoveil.gp.mechanisms.vector import VectorSmoothMechanism
 from geoveil.gp.noise import GeneralizedCauchy, Noise, StudentT
 from geoveil.gp.privacy import GeoPrivacy, LocalPrivacy
 from geoveil.gp.queries.indicator import Disc, Range, Threshold, TwoWayThreshold
-from geoveil.gp.queries.kernel import GaussianKernel
 from geoveil.gp.queries.profiles import FormulaProfile, TabulatedProfile
-from geoveil.gp.queries.projected import Linear, Radial
+from geoveil.gp.queries.projected import GaussianKernel, Linear, Radial
 
 if TYPE_CHECKING:
     from geoveil.campaign import Example, MechanismFamily, QueryFamily

@@ -13,8 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from geoveil.audit.case import Audited, Case, additive_outputs
 from geoveil.audit.catalogue import BELL, RAMP
 from geoveil.gp.arithmetic import FLOAT
-from geoveil.gp.mechanisms.additive import AdditiveMechanism
-from geoveil.gp.mechanisms.lipschitz import LipschitzMechanism
+from geoveil.gp.mechanisms.additive import AdditiveMechanism, LipschitzMechanism
 from geoveil.gp.mechanisms.smooth import SmoothMechanism
 from geoveil.gp.privacy import GeoPrivacy, LocalPrivacy
 from geoveil.gp.queries.base import Query

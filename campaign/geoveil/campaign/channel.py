@@ -9,8 +9,8 @@ from typing import Self
 from geoveil.campaign.families import MechanismSpec
 from geoveil.campaign.queries import within
 from geoveil.gp import Channel, ChannelMechanism, GeoPrivacy, Mechanism, ParameterError, Query
-from geoveil.gp.mechanisms.channel_grid import Grid
-from geoveil.gp.mechanisms.channel_table import Table
+from geoveil.gp.mechanisms.channel import ProbabilityTable
+from geoveil.gp.mechanisms.channel_spline import SplineGrid
 from geoveil.proto.v1 import campaign_pb2 as pb
 
 MOST_CHANNELS = 64
@@ -144,8 +144,10 @@ def _encode(channel: Channel) -> pb.Channel:
 
 def _decode(message: pb.Channel) -> Channel:
     require_sizes(message.cells, len(message.outputs))
-    grid = Grid(tuple(message.edges), tuple(message.cells))
-    table = Table(tuple(message.outputs), _rows(message.counts, grid.rows, len(message.outputs)))
+    grid = SplineGrid(tuple(message.edges), tuple(message.cells))
+    table = ProbabilityTable(
+        tuple(message.outputs), _rows(message.counts, grid.rows, len(message.outputs))
+    )
     return Channel(grid, table, message.step_exponent, message.absolute)
 
 

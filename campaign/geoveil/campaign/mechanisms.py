@@ -25,7 +25,7 @@ from geoveil.gp import (
     SmoothMechanism,
     Threshold,
 )
-from geoveil.gp.exact.planar import DIMENSIONS
+from geoveil.gp.mechanisms.planar import DIMENSIONS
 from geoveil.gp.smooth.frontier import Frontier
 from geoveil.gp.smooth.growth import EXPONENTIAL
 from geoveil.gp.validation import between

@@ -13,7 +13,7 @@ from geoveil.client.errors import PolicyRefused, exactly
 from geoveil.client.values import Kind, Number, Place, kind_of
 from geoveil.client.work import Demand
 from geoveil.gp import GeoPrivacy, ParameterError
-from geoveil.gp.shown import Shown
+from geoveil.gp.shown import ReprByArguments
 
 _PURE = (
     'a pure GeoPrivacy with its unit, for example GeoPrivacy(epsilon=1, per=8000, unit="dollar")'
@@ -89,7 +89,7 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Policy(Shown):
+class Policy(ReprByArguments):
     """What may be asked of a person, for each attribute that the app answers about.
 
     The policy is the app's own, so that no server decides how much privacy a person has.

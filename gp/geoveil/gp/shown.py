@@ -30,7 +30,7 @@ def shown(value: object) -> str:
     return repr(value)
 
 
-class Shown:
+class ReprByArguments:
     """A value that shows the arguments that make it, those apart that are the default.
 
     A dataclass takes its fields for them.
@@ -61,7 +61,7 @@ def member(self: Enum) -> str:
     return f"{type(self).__name__}.{self.name}"
 
 
-class Made(Shown):
+class ValueObject(ReprByArguments):
     """A class that is no dataclass, and equal to what the same arguments make.
 
     They are its attributes of the same names, unless `_arguments` says otherwise.

@@ -21,7 +21,7 @@ from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.exact.bits import RandomSource, chosen_source
 from geoveil.gp.privacy.rounding import at_most, require_count
-from geoveil.gp.shown import Made, Shown
+from geoveil.gp.shown import ReprByArguments, ValueObject
 from geoveil.selection.scores import Scores, Utilities
 
 Array = NDArray[np.float64]
@@ -32,7 +32,7 @@ _Key = TypeVar("_Key")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Guarantee(Shown):
+class Guarantee(ReprByArguments):
     """What is promised: for neighbours x, y and any set A, P_x[A] ≤ e^ε P_y[A] + δ.
 
     Args:
@@ -67,7 +67,7 @@ class Guarantee(Shown):
         return f"ε = {self.epsilon:g}{delta}{doubt}: {self.statement} {self.source}"
 
 
-class SelectionMechanism(Made, ABC):
+class SelectionMechanism(ValueObject, ABC):
     """A random choice among m outcomes, likelier the better the outcome.
 
     A subclass names the kind of `Scores` that it understands, and writes `_probabilities` and

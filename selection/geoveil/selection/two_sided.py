@@ -17,10 +17,9 @@ from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.errors import UnsupportedError
 from geoveil.gp.exact.ball import BALL, working_precision
 from geoveil.gp.exact.bits import LazyUniform
+from geoveil.gp.noise.algebraic import GeneralizedCauchy, StudentT
 from geoveil.gp.noise.base import Array, Noise
-from geoveil.gp.noise.generalized_cauchy import GeneralizedCauchy
 from geoveil.gp.noise.laplace import Laplace
-from geoveil.gp.noise.student_t import StudentT
 from geoveil.gp.privacy.rounding import BITS, round_up, upper
 
 

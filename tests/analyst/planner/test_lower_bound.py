@@ -18,9 +18,9 @@ from geoveil.gp import (
     Threshold,
     UnsupportedError,
 )
-from geoveil.gp.mechanisms.channel import LinearProgramMechanism
-from geoveil.gp.mechanisms.channel_prior import DistancePrior
-from geoveil.gp.mechanisms.channel_program import Program, certified, optimum, shortfall, solve
+from geoveil.gp.mechanisms.distance_prior import DistancePrior
+from geoveil.gp.mechanisms.linear_program import LinearProgram, certified, optimum, shortfall, solve
+from geoveil.gp.mechanisms.linear_program_mechanism import LinearProgramMechanism
 
 UNIT = GeoPrivacy(1.0, per=1.0)
 
@@ -49,7 +49,7 @@ def dense_optimum(f, weights, ratio, y):
 @pytest.fixture(scope="module")
 def program():
     f = np.linspace(0.0, 1.0, 9) ** 2
-    return Program(f, np.full(8, math.exp(0.3)), np.full(9, 1 / 9), 2.0)
+    return LinearProgram(f, np.full(8, math.exp(0.3)), np.full(9, 1 / 9), 2.0)
 
 
 def test_the_programme_against_dense_matrices(program):
@@ -198,6 +198,6 @@ def test_bad_input_is_named(call, name):
 
 def test_a_solver_without_an_answer_says_so():
     """Outputs between which the means do not lie."""
-    program = Program(np.array([0.0, 3.0]), np.array([1.1]), np.array([0.5, 0.5]), 1.0)
+    program = LinearProgram(np.array([0.0, 3.0]), np.array([1.1]), np.array([0.5, 0.5]), 1.0)
     with pytest.raises(UnsupportedError, match="no optimal channel"):
         optimum(program, np.array([0.0, 1.0]))

@@ -29,7 +29,7 @@ from geoveil.analyst.planner.question import (
     SoftQuestion,
 )
 from geoveil.analyst.planner.search import Alternative
-from geoveil.gp.mechanisms.channel_prior import DistancePrior
+from geoveil.gp.mechanisms.distance_prior import DistancePrior
 
 __all__ = [
     "ALLOCATIONS",

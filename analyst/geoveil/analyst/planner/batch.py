@@ -21,9 +21,8 @@ from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.indicator import Threshold
-from geoveil.gp.queries.kernel import GaussianKernel
 from geoveil.gp.queries.profiles import Gaussian
-from geoveil.gp.queries.projected import Linear
+from geoveil.gp.queries.projected import GaussianKernel, Linear
 
 Array = NDArray[np.float64]
 

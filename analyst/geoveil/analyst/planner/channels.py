@@ -9,8 +9,8 @@ from geoveil.analyst.planner.prediction import Prediction
 from geoveil.analyst.planner.question import HardQuestion, Question
 from geoveil.analyst.planner.search import Alternative, Search
 from geoveil.gp.errors import ParameterError, UnsupportedError
-from geoveil.gp.mechanisms.channel import LinearProgramMechanism
-from geoveil.gp.mechanisms.debiased import DebiasedLaplace
+from geoveil.gp.mechanisms.distance import DebiasedLaplace
+from geoveil.gp.mechanisms.linear_program_mechanism import LinearProgramMechanism
 from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.indicator import SoftIndicator
 from geoveil.gp.queries.profiles.soft_step import SoftStep

@@ -24,10 +24,9 @@ from geoveil.campaign import (
 from geoveil.gp.deconvolution import PointEstimator
 from geoveil.gp.errors import UnsupportedError
 from geoveil.gp.mechanisms.base import Mechanism
-from geoveil.gp.mechanisms.local import LocalLaplace
+from geoveil.gp.mechanisms.distance import RadialLaplace
+from geoveil.gp.mechanisms.local import LocalLaplace, RandomizedResponse
 from geoveil.gp.mechanisms.planar import PlanarLaplace
-from geoveil.gp.mechanisms.radial import RadialLaplace
-from geoveil.gp.mechanisms.randomized_response import RandomizedResponse
 from geoveil.gp.mechanisms.smooth import SmoothMechanism
 from geoveil.gp.noise import GeneralizedCauchy, Noise, StudentT
 from geoveil.gp.privacy import GeoPrivacy

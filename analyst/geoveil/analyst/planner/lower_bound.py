@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError
-from geoveil.gp.mechanisms.channel_design import REACH_OF_OUTPUTS, divided
-from geoveil.gp.mechanisms.channel_prior import DistancePrior, default_prior, variation
-from geoveil.gp.mechanisms.channel_program import Program, certified, solve
+from geoveil.gp.mechanisms.distance_prior import DistancePrior, default_prior, variation
+from geoveil.gp.mechanisms.linear_program import LinearProgram, certified, solve
+from geoveil.gp.mechanisms.linear_program_mechanism import REACH_OF_OUTPUTS, divided
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.profiles.base import Profile
@@ -53,7 +53,7 @@ def lower_bound(
 ) -> LowerBound:
     """Return a lower bound on the variance of every unbiased ε-GP mechanism on the distance.
 
-    Solved is the programme of `channel_program` at nodes s_0 < s_1 < …, with the ratios
+    Solved is the programme of `linear_program` at nodes s_0 < s_1 < …, with the ratios
     e^{ε(s_i+1 − s_i)}. What is proved, for every mechanism with E[y | s] = φ(s) and a guarantee of
     rate ε for all s on the line:
 
@@ -161,7 +161,7 @@ def _over(
     places = np.array(prior.distances)
     s = divided(profile, privacy.exact_rate, places, band, per_noise, float(nodes - 1)).knots
     ratios = np.exp(privacy.rate * np.diff(s)) * _ROUND_UP
-    program = Program(
+    program = LinearProgram(
         np.asarray(profile.value(s)),
         ratios,
         _moved(prior, s, privacy.rate if everywhere else 0.0),

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError
-from geoveil.gp.mechanisms.channel_prior import DistancePrior
+from geoveil.gp.mechanisms.distance_prior import DistancePrior
 from geoveil.gp.queries.base import Query
 
 Array = NDArray[np.float64]

@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 
 from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError
-from geoveil.gp.queries._rings import geometry
 from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.indicator import Disc, Range, SoftIndicator, Threshold, TwoWayThreshold
-from geoveil.gp.queries.polygon import Polygon
+from geoveil.gp.queries.polygon import Polygon, geometry
 
 Array = NDArray[np.float64]
 

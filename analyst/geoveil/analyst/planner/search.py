@@ -40,7 +40,7 @@ from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.analyst.planner.question import HardQuestion, SoftQuestion
 from geoveil.gp.deconvolution import SmoothedRegion
 from geoveil.gp.errors import ParameterError, UnsupportedError
-from geoveil.gp.mechanisms.channel_prior import DistancePrior, variation
+from geoveil.gp.mechanisms.distance_prior import DistancePrior, variation
 from geoveil.gp.mechanisms.planar import PlanarLaplace
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query

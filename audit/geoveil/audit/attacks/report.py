@@ -12,7 +12,7 @@ from geoveil.audit.attacks.timing import (
 )
 from geoveil.audit.catalogue import RAMP
 from geoveil.gp.errors import ParameterError
-from geoveil.gp.mechanisms.lipschitz import LipschitzMechanism
+from geoveil.gp.mechanisms.additive import LipschitzMechanism
 from geoveil.gp.mechanisms.smooth import SmoothMechanism
 
 ALPHA = 1e-6

@@ -18,11 +18,11 @@ from numpy.typing import ArrayLike, NDArray
 from geoveil.audit.case import Scene
 from geoveil.audit.catalogue import BELL, INCOME, PLACE, RAMP, STEP
 from geoveil.gp.exact.pacing import paced
-from geoveil.gp.mechanisms.channel import LinearProgramMechanism
-from geoveil.gp.mechanisms.debiased import DebiasedLaplace
-from geoveil.gp.mechanisms.lipschitz import LipschitzMechanism
+from geoveil.gp.mechanisms.additive import LipschitzMechanism
+from geoveil.gp.mechanisms.distance import DebiasedLaplace
+from geoveil.gp.mechanisms.linear_program_mechanism import LinearProgramMechanism
+from geoveil.gp.mechanisms.local import RandomizedResponse
 from geoveil.gp.mechanisms.planar import PlanarLaplace
-from geoveil.gp.mechanisms.randomized_response import RandomizedResponse
 from geoveil.gp.mechanisms.smooth import SmoothMechanism
 from geoveil.gp.noise import StudentT
 from geoveil.gp.privacy import LocalPrivacy

@@ -15,12 +15,12 @@ from numpy.typing import ArrayLike, NDArray
 from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.queries.base import Query
-from geoveil.gp.shown import Made
+from geoveil.gp.shown import ValueObject
 
 Array = NDArray[np.float64]
 
 
-class PointEstimator(Made, ABC):
+class PointEstimator(ValueObject, ABC):
     """A function of a perturbed point whose mean estimates the mean of a query.
 
     Args:

@@ -26,7 +26,7 @@ _FLAT = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class RasterGrid:
     """A periodic grid of square cells.
 
     Args:
@@ -42,7 +42,7 @@ class Grid:
     @classmethod
     def around(
         cls, bounds: tuple[float, float, float, float], cell: float, margin: float
-    ) -> "Grid":
+    ) -> "RasterGrid":
         """Return a grid that covers (x₀, y₀, x₁, y₁) and a margin around it.
 
         Raises:
@@ -85,7 +85,7 @@ class Grid:
 def region_spectrum(
     signed_distance: Callable[[Array], Array],
     bounds: tuple[float, float, float, float],
-    grid: Grid,
+    grid: RasterGrid,
 ) -> Spectrum:
     """Return the Fourier transform of the indicator of a region, on the frequencies of the grid.
 
@@ -121,7 +121,7 @@ def region_spectrum(
 
 
 def _spread_parts(
-    signed_distance: Callable[[Array], Array], grid: Grid, crossed: Array, spread: Array
+    signed_distance: Callable[[Array], Array], grid: RasterGrid, crossed: Array, spread: Array
 ) -> None:
     """Add what lies inside of the cells that the boundary crosses to `spread`."""
     offset = (np.arange(_PARTS, dtype=np.float64) + 0.5) / _PARTS - 0.5
@@ -176,7 +176,7 @@ def _cubic(t: Array) -> list[Array]:
 class Field:
     """A smooth function on a grid, interpolated by quintic splines, and 0 beyond the grid."""
 
-    def __init__(self, grid: Grid, spectrum: Spectrum) -> None:
+    def __init__(self, grid: RasterGrid, spectrum: Spectrum) -> None:
         self._grid = grid
         kx, ky = (np.cos(k * grid.cell) for k in grid.frequencies())
         # The transform of the quintic B-spline: (66 + 52 cos ω + 2 cos 2ω)/120.

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from geoveil.gp import validation
 from geoveil.gp.deconvolution.base import PointEstimator, point_estimator
-from geoveil.gp.deconvolution.raster import Field, Grid, Spectrum, region_spectrum
+from geoveil.gp.deconvolution.raster import Field, RasterGrid, Spectrum, region_spectrum
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.indicator import Disc, SoftIndicator
@@ -107,7 +107,7 @@ class SmoothedRegion:
         grid = self.grid(0.0)
         return Field(grid, self.spectrum(grid))
 
-    def grid(self, scale: float) -> Grid:
+    def grid(self, scale: float) -> RasterGrid:
         """Return the grid for a noise scale b ≥ 0.
 
         Its margin is 12h + 20b. Beyond, g and the chance that noise brings a point back to the
@@ -115,9 +115,9 @@ class SmoothedRegion:
         """
         margin = 12 * self.bandwidth + 20 * scale
         assert self.bounds is not None
-        return Grid.around(self.bounds, self.bandwidth / _CELLS_PER_BANDWIDTH, margin)
+        return RasterGrid.around(self.bounds, self.bandwidth / _CELLS_PER_BANDWIDTH, margin)
 
-    def spectrum(self, grid: Grid) -> Spectrum:
+    def spectrum(self, grid: RasterGrid) -> Spectrum:
         """Return the Fourier transform of f on the frequencies of a grid."""
         kx, ky = (k * self.bandwidth for k in grid.frequencies())
         bell = np.exp(-kx * kx / 2) * np.exp(-ky * ky / 2)

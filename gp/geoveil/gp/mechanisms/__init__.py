@@ -1,17 +1,14 @@
 """Mechanisms: what leaves a device, and what it promises."""
 
-from geoveil.gp.mechanisms.approximate import ApproximateLaplace
+from geoveil.gp.mechanisms.additive import LipschitzMechanism
 from geoveil.gp.mechanisms.base import Mechanism
-from geoveil.gp.mechanisms.channel import LinearProgramMechanism
+from geoveil.gp.mechanisms.channel import Channel
 from geoveil.gp.mechanisms.channel_mechanism import ChannelMechanism
-from geoveil.gp.mechanisms.channel_record import Channel
-from geoveil.gp.mechanisms.debiased import DebiasedLaplace
-from geoveil.gp.mechanisms.lipschitz import LipschitzMechanism
-from geoveil.gp.mechanisms.local import LocalLaplace
+from geoveil.gp.mechanisms.distance import DebiasedLaplace, RadialLaplace
+from geoveil.gp.mechanisms.linear_program_mechanism import LinearProgramMechanism
+from geoveil.gp.mechanisms.local import LocalLaplace, RandomizedResponse
 from geoveil.gp.mechanisms.planar import PlanarLaplace, PointEstimator
-from geoveil.gp.mechanisms.radial import RadialLaplace
-from geoveil.gp.mechanisms.randomized_response import RandomizedResponse
-from geoveil.gp.mechanisms.smooth import SmoothMechanism
+from geoveil.gp.mechanisms.smooth import ApproximateLaplace, SmoothMechanism
 from geoveil.gp.mechanisms.vector import VectorSmoothMechanism
 
 __all__ = [

@@ -1,4 +1,8 @@
-"""Mechanisms of the form f(x) + scale(x)·Z."""
+"""Noise added to the answer: f(x) + scale(x)·Z.
+
+`LipschitzMechanism` takes the same scale for everyone, from the steepest slope [SGP Lemma 2.3;
+MATH §6]; `geoveil.gp.mechanisms.smooth` takes that of the slope nearby.
+"""
 
 import math
 from abc import abstractmethod
@@ -13,7 +17,9 @@ from geoveil.gp.exact.release import grid_around
 from geoveil.gp.mechanisms.base import Array, Mechanism
 from geoveil.gp.mechanisms.grid import exponent_below
 from geoveil.gp.noise.base import Noise
-from geoveil.gp.privacy.rounding import round_down
+from geoveil.gp.noise.laplace import Laplace
+from geoveil.gp.privacy import GeoPrivacy
+from geoveil.gp.queries.base import Query
 
 _STEP_BITS = 40
 """Rounding to 2^-40 of the largest scale adds 2^-80/12 of its square to the variance; the int64
@@ -85,23 +91,34 @@ class AdditiveMechanism(Mechanism):
         return exponent_below(self.largest_scale, _STEP_BITS)
 
 
-class BoundedMechanism(AdditiveMechanism):
-    """f(x) + (B(x)/η)·Z, B a smooth bound of the query."""
+class LipschitzMechanism(AdditiveMechanism):
+    """The same noise for everyone: ε-GP and unbiased, whatever the query.
 
-    _beta: Fraction
-    _eta: Fraction
+    Args:
+        query: f, with its Lipschitz constant L.
+        privacy: the guarantee, in the unit of x.
+        step: see `Mechanism`.
 
-    @property
-    def beta(self) -> float:
-        """Smoothness β of the bound, in 1/(unit of x), rounded down."""
-        return round_down(self._beta)
+    Example:
+        >>> from geoveil.gp import GeoPrivacy, Threshold
+        >>> m = LipschitzMechanism(Threshold(at=0, width=16_000), GeoPrivacy(1.0, per=8000.0))
+        >>> m.variance(0.0).round(6)
+        np.float64(0.5)
+    """
 
-    @property
-    def eta(self) -> float:
-        """η, rounded down: the noise is scaled by B(x)/η; in 1/(unit of x)."""
-        return round_down(self._eta)
+    privacy: GeoPrivacy
+
+    def __init__(self, query: Query, privacy: GeoPrivacy, *, step: float | None = None) -> None:
+        super().__init__(query, privacy, step=step)
+        self.noise = Laplace()
+        # The double L may be rounded down; the noise must not be.
+        self._exact_scale = Fraction(query.lipschitz) * ROUND_UP / privacy.exact_rate
+        self._choose_step(step)
 
     @property
     def largest_scale(self) -> float:
-        """See `AdditiveMechanism.largest_scale`: L/η."""
-        return self.query.lipschitz / self.eta
+        """See `AdditiveMechanism.largest_scale`: L/ε."""
+        return float(self._exact_scale)
+
+    def _scale(self, s: Real, ops: Arithmetic) -> Real:
+        return ops.constant(self._exact_scale)

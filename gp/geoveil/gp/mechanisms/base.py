@@ -23,7 +23,7 @@ from geoveil.gp.mechanisms.grid import grid_exponent, levels_of
 from geoveil.gp.mechanisms.simulated import Simulated, warn_on_device
 from geoveil.gp.privacy import GeoPrivacy, LocalPrivacy
 from geoveil.gp.queries.base import Query
-from geoveil.gp.shown import Made
+from geoveil.gp.shown import ValueObject
 
 Array = NDArray[np.float64]
 
@@ -33,7 +33,7 @@ _MOST_RATIO = 1e8
 """Between the noise scale and the length over which a query varies, either way."""
 
 
-class Mechanism(Made, ABC):
+class Mechanism(ValueObject, ABC):
     """A randomised report about f(x).
 
     Args:

@@ -1,94 +1,205 @@
-"""The best unbiased channel on the distance, found by a linear programme [MATH §8]."""
+"""A channel as data: what a campaign carries, so that no device has to solve anything [MATH §8].
+
+Its probabilities are integers over 2^60, checked exactly before use. A solver meets its constraints
+to about 1e-9, which is no guarantee. What it returns, at slightly smaller ratios and with a little
+of the uniform row in every row, is rounded to integers; then rows and means are made right, and
+every condition is decided in integers.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
-from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError
-from geoveil.gp.mechanisms.channel_design import REACH_OF_OUTPUTS, design
-from geoveil.gp.mechanisms.channel_mechanism import ChannelMechanism
-from geoveil.gp.mechanisms.channel_prior import DistancePrior, default_prior
-from geoveil.gp.mechanisms.grid import exponent_below, grid_exponent
-from geoveil.gp.privacy import GeoPrivacy
-from geoveil.gp.queries.base import Query
+from geoveil.gp.mechanisms.channel_spline import SplineGrid
 
-_STEP_BITS = 20
+Array = NDArray[np.float64]
+
+BITS = 60
+"""Probabilities are multiples of 2^-60."""
+TOTAL = 1 << BITS
 
 
-class LinearProgramMechanism(ChannelMechanism):
-    """A table of probabilities, optimal for a prior on the distance: ε-GP, and next to unbiased.
-
-    The report is one of some hundred outputs. Its probabilities are a quadratic spline in s(x)
-    between the rows of a table that a linear programme has found, so that |∂_s log P| ≤ ε
-    everywhere: the theorem, and its proof, are in `channel_grid`. Beyond the ends of the grid s
-    counts as the end, and for an even φ as |s|; both maps are 1-Lipschitz, and so is s(x). The
-    table is integers over 2^60, and every row, sign and ratio has been checked exactly
-    (`channel_table`). What is released is hence exactly ε-GP, whatever the solver did; only the
-    variance depends on it.
-
-    The mean is the spline of the means of the rows, which differs from f by at most `bias_bound`.
-    On a linear ramp it does not differ at all.
-
-    What was found is its `channel`, plain data: a campaign carries it, and a device checks it and
-    draws by it, as a `ChannelMechanism`.
-
-    Where φ varies over more than some 8/ε, the cells become coarse and the gain small: there
-    `DebiasedLaplace`, if the profile permits it, has about as little variance, or less.
+@dataclass(frozen=True, slots=True, repr=False)
+class ProbabilityTable:
+    """Rows of integers that add up to 2^60: distributions over the same outputs.
 
     Args:
-        query: any; its profile may have corners. It should vary over at most some 60 noise scales.
-        privacy: the guarantee, in the unit of x.
-        prior: what the variance is minimal for; by default uniform where the profile varies. Fix it
-            without looking at private values.
-        tolerance: largest bias permitted, in the unit of f, in [1e-6, 0.1].
-        quick: whether to solve on a coarser grid: in a second instead of several, with a variance
-            that is a few per cent larger.
-        step: see `Mechanism`; at most 1. The outputs lie on this grid.
+        outputs: increasing integers k, which stand for k·step.
+        rows: counts > 0; rows[j][i]/2^60 is the probability of outputs[i] in row j.
 
     Raises:
-        ParameterError: if a parameter is out of range, or the tolerance out of reach.
-        UnsupportedError: if the query varies over too many noise scales, or the solver fails.
+        ParameterError: if the outputs do not increase, a count is not positive, or a row does not
+            add up.
 
     Example:
-        >>> from geoveil.gp import GeoPrivacy, Threshold
-        >>> q = Threshold(at=100_000, width=16_000)
-        >>> m = LinearProgramMechanism(q, GeoPrivacy(epsilon=1.0, per=8000.0))
-        >>> m.unbiased
-        True
-        >>> bool(m.variance(100_000.0) < 0.6)
-        True
+        >>> half = TOTAL // 2
+        >>> table = ProbabilityTable((0, 1), ((half, half), (half // 2, TOTAL - half // 2)))
+        >>> table.require_within((Fraction(2),))
+        >>> table.require_within((Fraction(199, 100),))  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        geoveil.gp.errors.ParameterError: ratio of rows 0 and 1 must be at most 1.99, got ...
+        >>> ProbabilityTable((0, 1), ((half, half + 1),))  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        geoveil.gp.errors.ParameterError: rows[0] must be 2 counts > 0 that add up to 2^60, got ...
     """
 
-    def __init__(
-        self,
-        query: Query,
-        privacy: GeoPrivacy,
-        prior: DistancePrior | None = None,
-        *,
-        tolerance: float = 1e-3,
-        quick: bool = False,
-        step: float | None = None,
-    ) -> None:
-        self._check(query, privacy)
-        if prior is not None and not isinstance(prior, DistancePrior):
-            raise ParameterError("prior", prior, "a DistancePrior, or None for the uniform one")
-        self.tolerance = validation.between("tolerance", tolerance, 1e-6, 0.1)
-        self.prior = default_prior(query.profile) if prior is None else prior
-        if not isinstance(quick, bool):
-            raise ParameterError("quick", quick, "True or False")
-        self.quick = quick
-        low, high = query.profile.bounds
-        exponent = grid_exponent(
-            step,
-            default=min(exponent_below(high - low, _STEP_BITS), 0),
-            spread=REACH_OF_OUTPUTS * query.lipschitz / privacy.rate + max(abs(low), abs(high)),
-            levels=(),
-        )
-        rate = privacy.exact_rate
-        found = design(query.profile, rate, self.prior, exponent, self.tolerance, quick)
-        super().__init__(query, privacy, found)
-        self._options = {"prior": prior, "tolerance": tolerance, "quick": quick, "step": step}
+    outputs: tuple[int, ...]
+    rows: tuple[tuple[int, ...], ...]
+
+    def __post_init__(self) -> None:
+        outputs = self.outputs
+        if not outputs or any(a >= b for a, b in pairwise(outputs)):
+            raise ParameterError("outputs", f"{len(outputs)} integers", "increasing, at least one")
+        for j, row in enumerate(self.rows):
+            if len(row) != len(outputs) or min(row) <= 0 or sum(row) != TOTAL:
+                raise ParameterError(
+                    f"rows[{j}]",
+                    f"{len(row)} counts that add up to 2^{BITS} + {sum(row) - TOTAL}",
+                    f"{len(outputs)} counts > 0 that add up to 2^{BITS}",
+                )
+
+    def require_within(self, ratios: Sequence[Fraction]) -> None:
+        """Refuse the table unless neighbouring rows differ at most by these factors, exactly.
+
+        Args:
+            ratios: one for every two neighbours, for all of their columns.
+
+        Raises:
+            ParameterError: naming the rows.
+        """
+        if len(ratios) != len(self.rows) - 1:
+            raise ParameterError("rows", len(self.rows), f"{len(ratios) + 1}, as the grid has")
+        for j, ratio in enumerate(ratios):
+            up, down = ratio.numerator, ratio.denominator
+            for a, b in zip(self.rows[j], self.rows[j + 1], strict=True):
+                if a * down > b * up or b * down > a * up:
+                    raise ParameterError(
+                        f"ratio of rows {j} and {j + 1}", "more", f"at most {float(ratio):.9g}"
+                    )
+
+    def __repr__(self) -> str:
+        return f"ProbabilityTable({len(self.rows)} rows over {len(self.outputs)} outputs)"
 
     @property
-    def expected_variance(self) -> float:
-        """The variance of a report, averaged over the prior."""
-        return float(self._variance(np.array(self.prior.distances)) @ np.array(self.prior.weights))
+    def means(self) -> tuple[Fraction, ...]:
+        """Mean of k in each row, exactly."""
+        return tuple(
+            Fraction(sum(k * n for k, n in zip(self.outputs, row, strict=True)), TOTAL)
+            for row in self.rows
+        )
+
+    @property
+    def probabilities(self) -> Array:
+        """The table in float64, (M, m), each entry correctly rounded."""
+        return np.array([[n / TOTAL for n in row] for row in self.rows])
+
+
+def rounded(
+    outputs: tuple[int, ...],
+    table: Array,
+    means: tuple[Fraction, ...],
+    ratios: Sequence[Fraction],
+) -> ProbabilityTable:
+    """Return the table nearest to a float one, with rows and means right.
+
+    The mean of a row is then `means[j]`, but for a count, 2^-60, times the distance of two outputs.
+
+    Args:
+        outputs: increasing integers k, at least two.
+        table: probabilities > 0, (M, m).
+        means: what the rows are to have for the mean of k.
+        ratios: see `Table.require_within`.
+
+    Raises:
+        ParameterError: if the result is not private by these ratios.
+    """
+    rows = tuple(
+        _corrected(outputs, [int(p) for p in np.ldexp(row, BITS)], mean)
+        for row, mean in zip(table, means, strict=True)
+    )
+    made = ProbabilityTable(outputs, rows)
+    made.require_within(ratios)
+    return made
+
+
+def _corrected(outputs: tuple[int, ...], row: list[int], mean: Fraction) -> tuple[int, ...]:
+    """Return the counts with their sum and mean put right, at the two largest of them."""
+    a, b = sorted(sorted(range(len(row)), key=row.__getitem__)[-2:])
+    row[a] += TOTAL - sum(row)
+    short = mean * TOTAL - sum(k * n for k, n in zip(outputs, row, strict=True))
+    moved = round(short / (outputs[b] - outputs[a]))
+    row[a] -= moved
+    row[b] += moved
+    return tuple(row)
+
+
+_EXPONENTS = range(-200, 1)
+_INT64 = range(-(2**63), 2**63)
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """A report on the distance s as data: rows of probabilities, joined by quadratic splines.
+
+    By itself it promises nothing. `ChannelMechanism` checks it against a privacy, exactly.
+
+    Args:
+        grid: at which s the rows stand; beyond its ends s counts as the end.
+        table: one row per row of the grid.
+        step_exponent: an output k stands for k·2^step_exponent; at most 0.
+        even: whether it is a channel on |s|; then the grid begins at 0.
+
+    Raises:
+        ParameterError: if the parts do not fit together, or a cell is too narrow for doubles.
+
+    Example:
+        >>> half = 1 << 59
+        >>> Channel(SplineGrid((0.0, 1.0), (1,)), ProbabilityTable((0, 1), ((half, half),) * 3), 0)
+        Channel(3 rows over 2 outputs, s in [0, 1], step=2**0)
+    """
+
+    grid: SplineGrid
+    table: ProbabilityTable
+    step_exponent: int
+    even: bool = False
+
+    def __post_init__(self) -> None:
+        grid, table = self.grid, self.table
+        if not isinstance(grid, SplineGrid) or not isinstance(table, ProbabilityTable):
+            raise ParameterError(
+                "channel", type(grid).__name__, "made of a SplineGrid and a ProbabilityTable"
+            )
+        if len(table.rows) != grid.rows:
+            raise ParameterError("number of rows", len(table.rows), f"{grid.rows}, as the grid has")
+        if self.step_exponent not in _EXPONENTS:
+            raise ParameterError("step_exponent", self.step_exponent, "an integer in [-200, 0]")
+        if table.outputs[0] not in _INT64 or table.outputs[-1] not in _INT64:
+            raise ParameterError("outputs", "more than 64 bits", "64-bit integers")
+        if not isinstance(self.even, bool) or (self.even and grid.edges[0] != 0):
+            raise ParameterError("edges[0]", grid.edges[0], "0 for a channel on |s|")
+        if not (np.diff(grid.knots) > 0).all():
+            raise ParameterError("counts", grid.counts, "so few that doubles tell the cells apart")
+
+    @property
+    def outputs(self) -> tuple[Fraction, ...]:
+        """What can be reported, exactly."""
+        step = Fraction(2) ** self.step_exponent
+        return tuple(k * step for k in self.table.outputs)
+
+    @property
+    def means(self) -> Array:
+        """Mean of each row, (M,), correctly rounded from exact sums."""
+        step = Fraction(2) ** self.step_exponent
+        return np.array([float(mean * step) for mean in self.table.means])
+
+    def __repr__(self) -> str:
+        low, high = self.grid.edges[0], self.grid.edges[-1]
+        size = f"{len(self.table.rows)} rows over {len(self.table.outputs)} outputs"
+        return f"Channel({size}, s in [{low:g}, {high:g}], step=2**{self.step_exponent})"

@@ -16,11 +16,9 @@ from geoveil.gp.exact.bits import LazyUniform
 from geoveil.gp.exact.release import INT64_MAX, INT64_MIN
 from geoveil.gp.lazy import lazy
 from geoveil.gp.mechanisms.base import Array, Mechanism
-from geoveil.gp.mechanisms.channel_bias import bias_bound
-from geoveil.gp.mechanisms.channel_grid import Cell
-from geoveil.gp.mechanisms.channel_prior import is_even
-from geoveil.gp.mechanisms.channel_record import Channel
-from geoveil.gp.mechanisms.channel_table import BITS, TOTAL
+from geoveil.gp.mechanisms.channel import BITS, TOTAL, Channel
+from geoveil.gp.mechanisms.channel_spline import SplineCell, bias_bound
+from geoveil.gp.mechanisms.distance_prior import is_even
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
 
@@ -35,9 +33,9 @@ class ChannelMechanism(Mechanism):
     """A report by a table of probabilities that somebody else has found.
 
     Before anything is drawn, every ratio between the rows is decided in integers: what does not
-    keep the privacy between all s, by the theorem of `channel_grid`, is refused. Rows and signs are
-    checked when the `Channel` is made. So a table need not be trusted, wherever it comes from, nor
-    solved again: it needs no solver, and gives the same reports on every machine.
+    keep the privacy between all s, by the theorem of `channel_spline`, is refused. Rows and signs
+    are checked when the `Channel` is made. So a table need not be trusted, wherever it comes from,
+    nor solved again: it needs no solver, and gives the same reports on every machine.
 
     The mean is the spline of the means of the rows. How far it is from f at most, at any s, is
     computed, too (`bias_bound`, in float64); it takes no part in the guarantee.
@@ -166,7 +164,7 @@ class ChannelMechanism(Mechanism):
         least, most = (int((sums <= end).sum()) for end in (u - self._slack, u + self._slack))
         return min(max(self.outputs[least], INT64_MIN), INT64_MAX) if least == most else None
 
-    def _on_cell(self, cell: Cell, u: Real, s: Real) -> Real:
+    def _on_cell(self, cell: SplineCell, u: Real, s: Real) -> Real:
         theta = (s - BALL.constant(cell.start)) / BALL.constant(cell.width)
         # The ball may reach beyond the cell; what is there belongs to the next.
         left, middle, right = cell.weights(BALL.clip(theta, BALL.constant(0), BALL.constant(1)))

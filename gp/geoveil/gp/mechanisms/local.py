@@ -1,12 +1,19 @@
-"""Local differential privacy: geo-privacy in the discrete metric [MATH §1, §6]."""
+"""Local differential privacy, geo-privacy in the discrete metric: two baselines [MATH §1, §6]."""
 
+import math
 from fractions import Fraction
 from typing import ClassVar
 
-from geoveil.gp.arithmetic import Arithmetic, Real
+import numpy as np
+
+from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
+from geoveil.gp.exact.ball import BALL, working_precision
 from geoveil.gp.mechanisms.additive import AdditiveMechanism
+from geoveil.gp.mechanisms.base import Array, Mechanism
+from geoveil.gp.mechanisms.grid import exponent_below
 from geoveil.gp.noise.laplace import Laplace
 from geoveil.gp.privacy import LocalPrivacy
+from geoveil.gp.privacy.rounding import BITS, upper
 from geoveil.gp.queries.base import Query
 
 
@@ -41,3 +48,114 @@ class LocalLaplace(AdditiveMechanism):
 
     def _scale(self, s: Real, ops: Arithmetic) -> Real:
         return ops.constant(self._exact_scale)
+
+
+_STEP_BITS = 24
+"""Rounding c up by less than 2^-24 of itself adds less than 0.00002 % to the variance."""
+
+
+class RandomizedResponse(Mechanism):
+    """One of two numbers, −c and 1 + c with c = 1/(e^ε − 1): ε-LDP and unbiased.
+
+    The bit is 1 with probability p = q + (1 − 2q)·f(x), q = 1/(1 + e^ε), and the report is
+    (bit − q)/(1 − 2q), which is −c or 1 + c. For a hard threshold, and wherever f is 0 or 1, this
+    is the classical response: the truth with probability 1 − q. The variance is 1/(4 sinh²(ε/2))
+    there and coth²(ε/2)/4 where f = 1/2, the most; up to ε = 2.3 that is less than `LocalLaplace`
+    has everywhere. For f in [a, b] all is stretched to a − cR and b + cR, R = b − a.
+
+    Proof, for any atoms A ≤ a − cR and B ≥ b + cR, and p = (f − A)/(B − A), which has the mean f:
+    as f goes from a to b, p grows by the factor 1 + R/(a − A) and 1 − p falls by the factor
+    1 + R/(B − b), both at most 1 + 1/c = e^ε. Hence the two atoms may be rounded outwards to the
+    grid, and they are: what is released has the mean f(x) exactly and owes nothing to ε. An ε
+    above 42 is answered with c = 2^-61, the finest grid.
+
+    Args:
+        query: f, with values in its profile's bounds; a value outside is moved to the nearer end.
+        privacy: the guarantee between any two points.
+        step: see `Mechanism`; at most 1.
+
+    Example:
+        >>> from geoveil.gp import LocalPrivacy, Threshold
+        >>> m = RandomizedResponse(Threshold(at=0, width=1), LocalPrivacy(math.log(3.0)))
+        >>> [round(atom, 6) for atom in m.atoms]
+        [-0.5, 1.5]
+        >>> m.variance([-9.0, 0.0, 9.0]).round(6).tolist()
+        [0.75, 1.0, 0.75]
+    """
+
+    privacy: LocalPrivacy
+    _privacy_kind: ClassVar[type] = LocalPrivacy
+
+    def __init__(self, query: Query, privacy: LocalPrivacy, *, step: float | None = None) -> None:
+        super().__init__(query, privacy, step=step)
+        self._bounds = tuple(Fraction(bound) for bound in query.profile.bounds)
+        least, most = self._bounds
+        self._excess = (most - least) * _excess(privacy.epsilon)
+        self._choose_step(step)
+        grid = Fraction(2) ** self.step_exponent
+        low, high = (least - self._excess) / grid, (most + self._excess) / grid
+        self._range = (math.floor(low), math.ceil(high))
+        self._low, self._high = (k * grid for k in self._range)
+
+    @property
+    def unbiased(self) -> bool:
+        """See `Mechanism.unbiased`."""
+        return True
+
+    @property
+    def grid_range(self) -> tuple[int, int]:
+        """See `Mechanism.grid_range`: the only two integers that are ever released."""
+        return self._range
+
+    @property
+    def atoms(self) -> tuple[float, float]:
+        """The two outputs, as the nearest doubles."""
+        return float(self._low), float(self._high)
+
+    def _value(self, s: Real, ops: Arithmetic) -> Real:
+        least, most = (ops.constant(bound) for bound in self._bounds)
+        return ops.clip(self.query.profile.value(s, ops), least, most)
+
+    def _shares(self, s: Array) -> tuple[Array, Array]:
+        """Return the probabilities of the two atoms, exact to rounding however small they are."""
+        value, span = self._value(s, FLOAT), float(self._high - self._low)
+        least, most = self._bounds
+        below = (float(most) - value) + float(self._high - most)
+        above = (value - float(least)) + float(least - self._low)
+        return below / span, above / span
+
+    def _simulate(self, s: Array, rng: np.random.Generator) -> Array:
+        low, high = self.atoms
+        below, _ = self._shares(s)
+        return np.where(rng.random(s.shape) < below, low, high)
+
+    def _ideal(self, s: Real, u: Real) -> Real:
+        """See `Mechanism._ideal`: the high atom iff U exceeds (high − f)/(high − low)."""
+        low, high = BALL.constant(self._low), BALL.constant(self._high)
+        at = self._value(s, BALL) + u * BALL.constant(self._high - self._low)
+        return BALL.piecewise(at, (high,), (lambda _: low, lambda _: high))
+
+    def _variance(self, s: Array) -> Array:
+        below, above = self._shares(s)
+        return np.asarray(below * above * float(self._high - self._low) ** 2)
+
+    def _log_density(self, y: Array, s: Array) -> Array:
+        """See `Mechanism.log_density`: with respect to a unit mass at each atom."""
+        low, high = self.atoms
+        below, above = self._shares(s)
+        result = np.where(y == low, np.log(below), -math.inf)
+        return np.where(y == high, np.log(above), result)
+
+    def _spread(self) -> float:
+        return float(max(map(abs, self._bounds)) + self._excess)
+
+    def _default_step_exponent(self) -> int:
+        # c underflows for huge ε; the finest grid is coarser than that by far.
+        return min(exponent_below(float(self._excess), _STEP_BITS), 0)
+
+
+def _excess(epsilon: float) -> Fraction:
+    """Return c = 1/(e^ε − 1), rounded up; never below 2^-200, a grid that nothing is put on."""
+    with working_precision(BITS):
+        # Larger ε have a smaller c; e^139 is above 2^200.
+        return max(upper(1 / BALL.constant(min(epsilon, 140.0)).expm1()), Fraction(1, 2**200))

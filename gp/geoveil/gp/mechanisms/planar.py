@@ -1,8 +1,14 @@
-"""Planar Laplace: noise on the point itself, for any later query [ABCP13; MATH §5.2]."""
+"""Planar Laplace: noise on the point itself, for any later query [ABCP13; MATH §5.2].
+
+The radius of the noise is Gamma(k, 1), the sum of k exponentials −log U; the direction is uniform:
+a sign, an angle, or by Archimedes a height and an angle. All uniform numbers are refined together.
+"""
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,12 +19,52 @@ from geoveil.gp.deconvolution import PointEstimator, SmoothedRegion, point_estim
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.exact.ball import BALL, working_precision
 from geoveil.gp.exact.bits import LazyUniform, RandomSource, chosen_source
-from geoveil.gp.exact.planar import DIMENSIONS, planar_noise, uniforms_needed
 from geoveil.gp.exact.release import release_integers, step_exponent_of
 from geoveil.gp.mechanisms.grid import exponent_below
 from geoveil.gp.mechanisms.simulated import Simulated, warn_on_device
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
+
+
+def _sign(u: Sequence[Real]) -> list[Real]:
+    """Return −1 or 1."""
+    one = BALL.constant(1)
+    return [BALL.piecewise(u[0], [BALL.constant(0.5)], [lambda _: -one, lambda _: one])]
+
+
+def _angle(u: Sequence[Real]) -> list[Real]:
+    """Return a point of the circle."""
+    return list(BALL.turn(u[0]))
+
+
+def _height_and_angle(u: Sequence[Real]) -> list[Real]:
+    """Return a point of the sphere, whose height is uniform in [−1, 1]."""
+    height = 2 * u[0] - 1
+    ring = BALL.sqrt(4 * u[0] * (1 - u[0]))
+    return [ring * part for part in BALL.turn(u[1])] + [height]
+
+
+_DIRECTIONS: Mapping[int, tuple[int, Callable[[Sequence[Real]], list[Real]]]] = MappingProxyType(
+    {1: (1, _sign), 2: (1, _angle), 3: (2, _height_and_angle)}
+)
+
+DIMENSIONS = tuple(_DIRECTIONS)
+"""The k for which noise can be released."""
+
+
+def uniforms_needed(dimension: int) -> int:
+    """Return how many uniform numbers make one noise vector."""
+    return dimension + _DIRECTIONS[dimension][0]
+
+
+def planar_noise(u: Sequence[Real]) -> list[Real]:
+    """Return the coordinates of a noise vector, from the uniform numbers for its dimension."""
+    dimension = next(k for k in DIMENSIONS if uniforms_needed(k) == len(u))
+    radius = BALL.constant(0)
+    for share in u[:dimension]:
+        radius = radius - BALL.log(share)
+    return [radius * part for part in _DIRECTIONS[dimension][1](u[dimension:])]
+
 
 __all__ = ["PlanarLaplace", "PointEstimator"]
 

@@ -17,17 +17,37 @@ from geoveil.gp.errors import ParameterError
 from geoveil.gp.exact.ball import BALL
 from geoveil.gp.exact.bits import LazyUniform, RandomSource, chosen_source
 from geoveil.gp.exact.release import INT64_MAX, INT64_MIN, release_integer
+from geoveil.gp.mechanisms.additive import LipschitzMechanism
 from geoveil.gp.mechanisms.grid import exponent_below, grid_exponent, levels_of
-from geoveil.gp.mechanisms.lipschitz import LipschitzMechanism
 from geoveil.gp.mechanisms.simulated import Simulated, warn_on_device
-from geoveil.gp.mechanisms.vector_calibration import best_vector_noise
-from geoveil.gp.noise import Noise
+from geoveil.gp.noise import LaplacePareto, Noise, PowerLaw
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.privacy.rounding import round_down
 from geoveil.gp.queries.base import Query
-from geoveil.gp.shown import Made
+from geoveil.gp.shown import ValueObject
 from geoveil.gp.smooth.frontier import CALIBRATIONS, Frontier, default_fraction
 from geoveil.gp.smooth.growth import EXPONENTIAL
+
+
+def best_vector_noise(size: int, beta_fraction: float) -> Noise:
+    """Return the default noise for m = `size` queries at β/ε = `beta_fraction`.
+
+    `LaplacePareto(1, φ)` has the score min(1, (1 + 1/φ)/u), so that η = 1 − mβ/φ is exact; φ is
+    the one of 0.01, 0.02, …, 0.49, the last with a variance, that makes Var/η² least.
+    """
+    if size == 1:
+        return PowerLaw(1.0, beta_fraction)
+    best, least = LaplacePareto(1.0, 0.49), math.inf
+    for hundredth in range(1, 50):
+        phi = hundredth / 100
+        eta = 1 - size * beta_fraction / phi
+        if eta <= 0:
+            continue
+        noise = LaplacePareto(1.0, phi)
+        if noise.variance / eta**2 < least:
+            best, least = noise, noise.variance / eta**2
+    return best
+
 
 Array = NDArray[np.float64]
 
@@ -36,7 +56,7 @@ _STEP_BITS = 40
 _TAIL_BITS = 13
 
 
-class VectorSmoothMechanism(Made):
+class VectorSmoothMechanism(ValueObject):
     """One report per query, y_j = f_j(x) + (B(x)/η)·Z_j: together ε-GP, and unbiased.
 
     B(x) = Σ_j B_j(x), a sum of β-smooth bounds, is β-smooth and bounds the ℓ1 slope Σ_j |∇f_j|.

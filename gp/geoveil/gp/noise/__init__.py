@@ -3,12 +3,10 @@
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from geoveil.gp.noise.algebraic import GeneralizedCauchy, StudentT
 from geoveil.gp.noise.base import Noise
-from geoveil.gp.noise.generalized_cauchy import GeneralizedCauchy
+from geoveil.gp.noise.frontier import LaplacePareto, PowerLaw
 from geoveil.gp.noise.laplace import Laplace
-from geoveil.gp.noise.laplace_pareto import LaplacePareto
-from geoveil.gp.noise.power_law import PowerLaw
-from geoveil.gp.noise.student_t import StudentT
 from geoveil.gp.smooth.frontier import Frontier
 
 NOISES: Mapping[str, type[Noise]] = MappingProxyType(

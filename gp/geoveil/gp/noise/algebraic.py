@@ -8,17 +8,29 @@ slope is 0, mk/(n + mkt) = (p − t)/(t(1−t)); the squares of t cancel, so the
 
 and the quotient there is its infimum: n^q (n + km)^p/(c·p^p·q^q). With n = 1 and m = 0 it is
 1/sup ψ.
+
+`StudentT` and `GeneralizedCauchy` are of this kind.
 """
 
+import math
 from abc import abstractmethod
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
+import numpy as np
 from flint import arb
+from numpy.typing import ArrayLike
 
+from geoveil.gp import validation
+from geoveil.gp.arithmetic import TINY
 from geoveil.gp.exact.ball import BALL, working_precision
+from geoveil.gp.noise.base import FAR_TAIL, Array
 from geoveil.gp.noise.inversion import InvertedNoise
 from geoveil.gp.privacy.rounding import BITS, lower, round_up, upper
+
+_LEVEL = 1e-20
+"""Where u^γ is less, float64 can't tell the density from h(0)."""
 
 
 class AlgebraicNoise(InvertedNoise):
@@ -60,3 +72,246 @@ class AlgebraicNoise(InvertedNoise):
             q = BALL.constant(self._share)
             mean = BALL.constant(constant) ** q * BALL.constant(end) ** (1 - q)
             return lower(mean / self._ball_max_score())
+
+
+@dataclass(frozen=True, slots=True)
+class StudentT(AlgebraicNoise):
+    """The noise that the seed paper runs, with ν = 3.
+
+    With w = u²/(ν+u²) the score is (ν+1)·√(w(1−w)/ν), and uψ = (ν+1)w.
+
+    Args:
+        nu: degrees of freedom ν in (2, 100]; above 2 the variance is finite.
+
+    Raises:
+        ParameterError: if nu is out of range.
+
+    Example:
+        >>> StudentT(3).variance
+        3.0
+    """
+
+    nu: float = 3.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "nu", validation.between("nu", self.nu, 2, 100, low_open=True))
+
+    def logpdf(self, z: ArrayLike) -> Array:
+        """See `Noise.logpdf`."""
+        z = np.asarray(z, dtype=np.float64)
+        nu = self.nu
+        norm = math.lgamma((nu + 1) / 2) - math.lgamma(nu / 2) - math.log(nu * math.pi) / 2
+        # hypot instead of a square, which would overflow.
+        return np.asarray(norm - (nu + 1) * np.log(np.hypot(1, z / math.sqrt(nu))))
+
+    def survival(self, u: ArrayLike) -> Array:
+        """See `Noise.survival`."""
+        from scipy import special
+
+        u = np.asarray(u, dtype=np.float64)
+        # Beyond, the first order is exact to double precision, and SciPy underflows.
+        limit = 1e9 * self.nu
+        middle = special.stdtr(self.nu, -np.minimum(u, limit))
+        return np.where(u > limit, self._far_survival(np.maximum(u, limit)), middle)
+
+    @property
+    def _log_height(self) -> float:
+        """Logarithm of lim u^ν·survival(u) = h(0)·ν^{(ν−1)/2}."""
+        return float(self.logpdf(0.0)) + (self.nu - 1) / 2 * math.log(self.nu)
+
+    def _far_survival(self, u: Array) -> Array:
+        return np.asarray(np.exp(self._log_height - self.nu * np.log(u)))
+
+    def _tail_isf(self, tail: Array) -> Array:
+        """See `Noise._tail_isf`."""
+        return np.asarray(np.exp((self._log_height - np.log(tail)) / self.nu))
+
+    def _ppf(self, p: Array) -> Array:
+        """See `Noise._ppf`."""
+        from scipy import special
+
+        middle = special.stdtrit(self.nu, np.clip(p, FAR_TAIL, 1 - FAR_TAIL))
+        return self._with_far_tail(p, np.abs(middle))
+
+    def sample(self, rng: np.random.Generator, size: int | tuple[int, ...] | None = None) -> Array:
+        """See `Noise.sample`."""
+        return np.asarray(rng.standard_t(self.nu, size))
+
+    @property
+    def variance(self) -> float:
+        """See `Noise.variance`."""
+        return self.nu / (self.nu - 2)
+
+    @property
+    def tail_exponent(self) -> float:
+        """See `Noise.tail_exponent`: ν."""
+        return self.nu
+
+    def _absolute_moment(self, order: float) -> float:
+        """See `Noise.absolute_moment`: ν^{p/2} Γ((p+1)/2) Γ((ν−p)/2) / (√π Γ(ν/2))."""
+        gammas = math.lgamma((order + 1) / 2) + math.lgamma((self.nu - order) / 2)
+        norm = math.log(math.pi) / 2 + math.lgamma(self.nu / 2)
+        return math.exp(order / 2 * math.log(self.nu) + gammas - norm)
+
+    def score(self, u: ArrayLike) -> Array:
+        """See `Noise.score`."""
+        u = np.asarray(u, dtype=np.float64)
+        return np.asarray((self.nu + 1) / (self.nu / u + u))
+
+    @property
+    def _steepness(self) -> Fraction:
+        return Fraction(self.nu) + 1
+
+    @property
+    def _share(self) -> Fraction:
+        return Fraction(1, 2)
+
+    def _ball_max_score(self) -> arb:
+        """See `AlgebraicNoise`: reached at u = √ν."""
+        nu = BALL.constant(self.nu)
+        return (nu + 1) / (2 * nu.sqrt())
+
+    def ball_tail(self, u: arb) -> arb:
+        """See `InvertedNoise.ball_tail`: ½ I(ν/2, ½) at ν/(ν+u²)."""
+        nu = BALL.constant(self.nu)
+        return (nu / (nu + u * u)).beta_lower(nu / 2, BALL.constant(0.5), True) / 2
+
+    def ball_center(self, u: arb) -> arb:
+        """See `InvertedNoise.ball_center`: ½ I(½, ν/2) at u²/(ν+u²)."""
+        nu = BALL.constant(self.nu)
+        return (u * u / (nu + u * u)).beta_lower(BALL.constant(0.5), nu / 2, True) / 2
+
+    def ball_density(self, u: arb) -> arb:
+        """See `InvertedNoise.ball_density`."""
+        nu = BALL.constant(self.nu)
+        half = BALL.constant(0.5)
+        norm = ((nu + 1) / 2).gamma() / ((nu / 2).gamma() * (nu * arb.pi()).sqrt())
+        return norm * (1 + u * u / nu) ** (-(nu + 1) * half)
+
+
+@dataclass(frozen=True, slots=True)
+class GeneralizedCauchy(AlgebraicNoise):
+    """The noise of smooth sensitivity as first published.
+
+    With w = u^γ/(1+u^γ) the score is γ·w^{1−1/γ}·(1−w)^{1/γ}, and uψ = γw.
+
+    Args:
+        gamma: γ in (3, 101]; above 3 the variance is finite.
+
+    Raises:
+        ParameterError: if gamma is out of range.
+
+    Example:
+        >>> round(GeneralizedCauchy(4).variance, 12)
+        1.0
+    """
+
+    gamma: float = 4.0
+
+    def __post_init__(self) -> None:
+        gamma = validation.between("gamma", self.gamma, 3, 101, low_open=True)
+        object.__setattr__(self, "gamma", gamma)
+
+    def logpdf(self, z: ArrayLike) -> Array:
+        """See `Noise.logpdf`: the half-mass is (π/γ)/sin(π/γ)."""
+        u = np.abs(np.asarray(z, dtype=np.float64))
+        # log(1 + u^γ) without overflow.
+        log_power = self.gamma * np.log(np.maximum(u, TINY))
+        return np.asarray(-np.logaddexp(0, log_power) - math.log(self._mass))
+
+    def _shares(self, u: Array) -> tuple[Array, Array]:
+        """Return w = u^γ/(1+u^γ) and 1 − w, each accurate in relative terms."""
+        log_power = self.gamma * np.log(np.maximum(u, TINY))
+        return np.exp(-np.logaddexp(0, -log_power)), np.exp(-np.logaddexp(0, log_power))
+
+    def survival(self, u: ArrayLike) -> Array:
+        """See `Noise.survival`: ½ I_{1−w}(1 − 1/γ, 1/γ) = ½ − ½ I_w(1/γ, 1 − 1/γ)."""
+        from scipy import special
+
+        u = np.asarray(u, dtype=np.float64)
+        k = 1 / self.gamma
+        near, far = self._shares(u)
+        # Where h is level u^γ may underflow.
+        center = np.where(near < _LEVEL, u / self._mass, special.betainc(k, 1 - k, near) / 2)
+        outer = special.betainc(1 - k, k, np.maximum(far, 1e-30)) / 2
+        # Beyond, the first order is exact to double precision, and SciPy underflows.
+        return np.where(u < 1, 0.5 - center, np.where(far < 1e-30, self._far_survival(u), outer))
+
+    @property
+    def _mass(self) -> float:
+        angle = math.pi / self.gamma
+        return 2 * angle / math.sin(angle)
+
+    def _far_survival(self, u: Array) -> Array:
+        """Return u^{1−γ}/((γ−1)·mass), to which survival tends."""
+        log_power = (1 - self.gamma) * np.log(np.maximum(u, 1.0))
+        return np.asarray(np.exp(log_power) / ((self.gamma - 1) * self._mass))
+
+    def _tail_isf(self, tail: Array) -> Array:
+        """See `Noise._tail_isf`."""
+        return np.asarray((tail * self._mass * (self.gamma - 1)) ** (-1 / (self.gamma - 1)))
+
+    def _ppf(self, p: Array) -> Array:
+        """See `Noise._ppf`: the inverse of the incomplete beta function, from the nearer end."""
+        from scipy import special
+
+        k = 1 / self.gamma
+        near = special.betaincinv(k, 1 - k, np.abs(2 * p - 1))
+        far = special.betaincinv(1 - k, k, np.clip(2 * np.minimum(p, 1 - p), FAR_TAIL, 1))
+        with np.errstate(divide="ignore"):  # each end is computed where the other one is taken
+            ratio = np.where(near < 0.5, near / (1 - near), (1 - far) / far)
+        middle = np.where(near < _LEVEL, np.abs(p - 0.5) * self._mass, ratio**k)
+        return self._with_far_tail(p, middle)
+
+    @property
+    def variance(self) -> float:
+        """See `Noise.variance`."""
+        return self.absolute_moment(2)
+
+    @property
+    def tail_exponent(self) -> float:
+        """See `Noise.tail_exponent`: γ − 1."""
+        return self.gamma - 1
+
+    def _absolute_moment(self, order: float) -> float:
+        """See `Noise.absolute_moment`: sin(π/γ)/sin((p+1)π/γ), the latter the sine of the rest."""
+        angle = math.pi / self.gamma
+        rest = self.tail_exponent - order  # exact where it is small
+        return math.sin(angle) / math.sin(min(order + 1, rest) * angle)
+
+    def score(self, u: ArrayLike) -> Array:
+        """See `Noise.score`: γw/u with w = u^γ/(1+u^γ)."""
+        u = np.asarray(u, dtype=np.float64)
+        return np.asarray(self.gamma * self._shares(u)[0] / u)
+
+    @property
+    def _steepness(self) -> Fraction:
+        return Fraction(self.gamma)
+
+    @property
+    def _share(self) -> Fraction:
+        return 1 / Fraction(self.gamma)
+
+    def _ball_max_score(self) -> arb:
+        """See `AlgebraicNoise`: (γ−1)^{1−1/γ}."""
+        gamma = BALL.constant(self.gamma)
+        return (gamma - 1) ** (1 - 1 / gamma)
+
+    def ball_tail(self, u: arb) -> arb:
+        """See `InvertedNoise.ball_tail`: as `survival`."""
+        if u < 1:  # 1/(1 + u^γ) is next to 1, and would lose what u^γ has
+            return BALL.constant(0.5) - self.ball_center(u)
+        k = 1 / BALL.constant(self.gamma)
+        far = 1 / (1 + u ** BALL.constant(self.gamma))
+        return far.beta_lower(1 - k, k, True) / 2
+
+    def ball_center(self, u: arb) -> arb:
+        """See `InvertedNoise.ball_center`: ½ I(1/γ, 1 − 1/γ) at u^γ/(1+u^γ)."""
+        k = 1 / BALL.constant(self.gamma)
+        power = u ** BALL.constant(self.gamma)
+        return (power / (1 + power)).beta_lower(k, 1 - k, True) / 2
+
+    def ball_density(self, u: arb) -> arb:
+        """See `InvertedNoise.ball_density`."""
+        k = 1 / BALL.constant(self.gamma)
+        return k.sin_pi() / (2 * k * arb.pi()) / (1 + u ** BALL.constant(self.gamma))

@@ -9,11 +9,11 @@ from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.privacy import rounding
 from geoveil.gp.privacy.local import LocalPrivacy
-from geoveil.gp.shown import Shown
+from geoveil.gp.shown import ReprByArguments
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class GeoPrivacy(Shown):
+class GeoPrivacy(ReprByArguments):
     """Two values `per` apart are at most `epsilon`-distinguishable.
 
     Args:

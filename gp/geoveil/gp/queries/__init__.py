@@ -2,7 +2,6 @@
 
 from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.indicator import Disc, Range, SoftIndicator, Threshold, TwoWayThreshold
-from geoveil.gp.queries.kernel import GaussianKernel
 from geoveil.gp.queries.polygon import Polygon
 from geoveil.gp.queries.profiles import (
     FormulaProfile,
@@ -12,7 +11,7 @@ from geoveil.gp.queries.profiles import (
     Smoothstep,
     TabulatedProfile,
 )
-from geoveil.gp.queries.projected import Linear, Radial
+from geoveil.gp.queries.projected import GaussianKernel, Linear, Radial
 
 __all__ = [
     "Disc",

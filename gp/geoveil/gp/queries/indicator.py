@@ -15,13 +15,13 @@ from geoveil.gp.errors import ParameterError
 from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.profiles import Ramp, Smoothstep
 from geoveil.gp.queries.profiles.soft_step import SoftStep
-from geoveil.gp.shown import Shown
+from geoveil.gp.shown import ReprByArguments
 
 PROFILES: Mapping[str, type[SoftStep]] = MappingProxyType({p.name: p for p in (Ramp, Smoothstep)})
 """Name of the profile of a band → its class."""
 
 
-class SoftIndicator(Shown, Query):
+class SoftIndicator(ReprByArguments, Query):
     """The share of points inside a region: a soft step of the signed distance to it.
 
     f is 1/2 on the boundary, 0 from half the width outside and 1 from half the width inside. The

@@ -1,12 +1,289 @@
-"""Soft indicator of a polygon: a district, a catchment area, a coverage zone [MATH §2.1]."""
+"""Soft indicator of a polygon: a district, a catchment area, a coverage zone [MATH §2.1].
 
+Regions as people write them are read into plain tuples and checked; the signed distance to their
+boundary is fast for many points, and exact for one.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from geoveil.gp import validation
+from geoveil.gp.errors import ParameterError, UnsupportedError
+
+if TYPE_CHECKING:
+    from shapely import MultiPolygon
+import math
 from dataclasses import dataclass
 
-from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
-from geoveil.gp.queries._boundary import signed_distance_ball, signed_distances
-from geoveil.gp.queries._rings import Parts, geometry, read_parts
+from flint import arb, fmpq
+from numpy.typing import NDArray
+
+from geoveil.gp.arithmetic import FLOAT, TINY, Arithmetic, Real
 from geoveil.gp.queries.indicator import SoftIndicator, _band, _set
 from geoveil.gp.queries.profiles.soft_step import SoftStep
+
+Point: TypeAlias = tuple[float, float]
+Ring: TypeAlias = tuple[Point, ...]
+"""At least three distinct points; the last is joined to the first, and not repeated."""
+Parts: TypeAlias = tuple[tuple[Ring, ...], ...]
+"""One tuple of rings per part: its exterior, then its holes."""
+
+_EXPECTED = (
+    "a Polygon or MultiPolygon (of shapely or GeoJSON), one ring ((x, y), ...), one part"
+    " (exterior, hole, ...), or a sequence of parts"
+)
+_VALID = (
+    "a valid polygon: rings that neither cross themselves nor each other, holes inside their"
+    " exterior, parts that share no area and no side (shapely.make_valid mends many)"
+)
+
+
+def read_parts(region: object) -> Parts:
+    """Return a region as plain tuples; what is a polygon at all is for `geometry` to check.
+
+    Raises:
+        ParameterError: if the nesting is wrong, a coordinate is no finite number, or a ring has
+            fewer than three distinct points.
+    """
+    shape = getattr(region, "__geo_interface__", region)
+    if isinstance(shape, Mapping):
+        if shape.get("type") not in ("Polygon", "MultiPolygon"):
+            raise ParameterError("region", region, _EXPECTED)
+        shape = shape.get("coordinates")
+    depth = _depth(shape)
+    if not 2 <= depth <= 4:
+        raise ParameterError("region", region, _EXPECTED)
+    if depth < 4:
+        return (_part("region", shape),)
+    return tuple(_part(f"region[{i}]", part) for i, part in enumerate(_items("region", shape)))
+
+
+@lru_cache(maxsize=64)
+def geometry(parts: Parts) -> "MultiPolygon":
+    """Return the region as a prepared shapely geometry.
+
+    Raises:
+        ParameterError: if it is no valid polygon.
+        UnsupportedError: if shapely is not installed.
+    """
+    try:
+        import shapely
+    except ImportError:
+        raise UnsupportedError("polygons need shapely: pip install 'geoveil[geo]'") from None
+    region = shapely.MultiPolygon([(part[0], part[1:]) for part in parts])
+    if not region.is_valid:
+        raise ParameterError("region", shapely.is_valid_reason(region), _VALID)
+    shapely.prepare(region)
+    # GEOS builds its index at the first question, and two threads must not both be the first.
+    shapely.contains_xy(region, *parts[0][0][0])
+    return region
+
+
+def _part(name: str, node: Any) -> tuple[Ring, ...]:
+    """Read (exterior, hole, ...), (exterior, [hole, ...]), or an exterior alone."""
+    if _depth(node) == 2:
+        return (_ring(name, node),)
+    exterior, *others = _items(name, node) or [()]
+    rings = [_ring(f"{name}[0]", exterior)]
+    for i, other in enumerate(others, start=1):
+        if _depth(other) == 2:
+            rings.append(_ring(f"{name}[{i}]", other))
+        else:
+            holes = enumerate(_items(f"{name}[{i}]", other))
+            rings += [_ring(f"{name}[{i}][{j}]", hole) for j, hole in holes]
+    return tuple(rings)
+
+
+def _ring(name: str, node: Any) -> Ring:
+    """Read a ring, without repeated points; in GeoJSON the last point repeats the first."""
+    points = [_point(f"{name}[{i}]", point) for i, point in enumerate(_items(name, node))]
+    following = points[1:] + points[:1]
+    ring = tuple(p for p, after in zip(points, following, strict=True) if p != after)
+    if len(set(ring)) < 3:
+        raise ParameterError(name, points, "a ring of at least three distinct points")
+    return ring
+
+
+def _point(name: str, node: Any) -> Point:
+    pair = _items(name, node)
+    if len(pair) != 2:
+        raise ParameterError(name, node, "a pair (x, y)")
+    x, y = (
+        validation.between(f"{name}[{axis}]", number, -validation.MOST, validation.MOST)
+        for axis, number in enumerate(pair)
+    )
+    return (x, y)
+
+
+def _items(name: str, node: Any) -> list[Any]:
+    if not _is_sequence(node):
+        raise ParameterError(name, node, "a sequence")
+    return list(node)
+
+
+def _depth(node: Any) -> int:
+    """Return how many sequences are nested in one another, along their first items; at most 5."""
+    depth = 0
+    while depth < 5 and _is_sequence(node):
+        depth += 1
+        node = node[0] if len(node) else None
+    return depth
+
+
+def _is_sequence(node: Any) -> bool:
+    if isinstance(node, np.ndarray):
+        return node.ndim > 0
+    return isinstance(node, Sequence) and not isinstance(node, (str, bytes))
+
+
+Array: TypeAlias = NDArray[np.float64]
+Dyadic: TypeAlias = tuple[int, int]
+"""(m, e) for m·2^e."""
+
+_BLOCK = 1 << 18
+"""Pairs of a point and a run per step: what fits into a processor's cache."""
+_RUNS = 2
+"""Runs in multiples of the root of the number of edges."""
+_ALIKE = 1 + 1e-9
+"""Far above the rounding of a few float operations."""
+
+
+def signed_distances(parts: Parts, points: Array) -> Array:
+    """Return the signed distance of points of shape (..., 2), in float64.
+
+    Edges that follow one another form runs, each in a circle about a point of the boundary. The
+    nearest of these points bounds a distance from above, a circle from below that to its edges; so
+    a point is compared with the edges of few runs.
+    """
+    from shapely import contains_xy
+
+    flat = points.reshape(-1, 2)
+    runs = _runs(parts)
+    distance = np.full(len(flat), np.inf)
+    block = max(_BLOCK // len(runs.start), 1)
+    for first in range(0, len(flat), block):
+        some, nearest = flat[first : first + block], distance[first : first + block]
+        # One row per run, as rows are what is gone through below.
+        dx, dy = (runs.center[:, axis, None] - some[:, axis] for axis in (0, 1))
+        dx *= dx
+        dy *= dy
+        dx += dy
+        to_center = np.sqrt(dx, out=dx)
+        least = to_center.min(axis=0) * _ALIKE
+        for run, away in enumerate(to_center):
+            (index,) = (away <= least + runs.radius[run]).nonzero()
+            if len(index):
+                found = _distances(some[index], runs.start[run], runs.vector[run]).min(axis=1)
+                nearest[index] = np.minimum(nearest[index], found)
+    inside = contains_xy(geometry(parts), flat[:, 0], flat[:, 1])
+    return np.where(inside, distance, -distance).reshape(points.shape[:-1])
+
+
+def signed_distance_ball(parts: Parts, x: Real, y: Real) -> Real:
+    """Return a ball that encloses the signed distance of every point of two balls.
+
+    Their centre is dealt with exactly, up to one square root; as the distance is 1-Lipschitz, what
+    is left of the balls moves it by at most the sum of their radii.
+    """
+    (mx, ex), (my, ey) = x.mid().man_exp(), y.mid().man_exp()
+    inside, square = signed_square(parts, (int(mx), int(ex)), (int(my), int(ey)))
+    distance = arb(square).sqrt()
+    spread = arb(0, 1) * (x.rad() + y.rad())
+    return (distance if inside else -distance) + spread
+
+
+def signed_square(parts: Parts, x: Dyadic, y: Dyadic) -> tuple[bool, fmpq]:
+    """Return whether a point lies inside, and its squared distance to the boundary: exactly.
+
+    All in integers, in units of a power of two that divides every coordinate. On the boundary the
+    distance is 0 and the side immaterial. Every edge is looked at, wherever the point is; how long
+    the integers take still depends a little on their size, and so on the point.
+    """
+    unit, edges = _exact_edges(parts)
+    finest = min(unit, x[1], y[1])
+    px, py, shift = x[0] << (x[1] - finest), y[0] << (y[1] - finest), unit - finest
+    inside = False
+    nearest, over = -1, 1  # the squared distance as a fraction; at first there is none
+    for ax, ay, ex, ey, length2 in edges:
+        dx, dy = px - (ax << shift), py - (ay << shift)
+        left = ex * dy - ey * dx
+        if (dy < 0) != (dy < ey << shift) and (left > 0) == (ey > 0):
+            inside = not inside  # the edge crosses the ray from the point to the right
+        if 0 < ex * dx + ey * dy < length2 << shift:
+            square, divisor = left * left, length2
+        else:  # the nearest point of the edge is an end, and every end is the start of an edge
+            square, divisor = dx * dx + dy * dy, 1
+        if nearest < 0 or square * over < nearest * divisor:
+            nearest, over = square, divisor
+    scale = 2 * finest
+    if scale < 0:
+        return inside, fmpq(nearest, over << -scale)
+    return inside, fmpq(nearest << scale, over)
+
+
+def _distances(points: Array, start: Array, vector: Array) -> Array:
+    """Return the distance of every point to every edge: shape (points, edges)."""
+    dx, dy = points[:, :1] - start[:, 0], points[:, 1:] - start[:, 1]
+    # An edge so short that its length squared underflows is as good as a point.
+    length2 = np.maximum(np.square(vector).sum(axis=1), TINY)
+    along = (dx * vector[:, 0] + dy * vector[:, 1]) / length2
+    np.clip(along, 0.0, 1.0, out=along)
+    dx -= along * vector[:, 0]
+    dy -= along * vector[:, 1]
+    return np.sqrt(dx * dx + dy * dy)
+
+
+@dataclass(frozen=True, eq=False)
+class _Runs:
+    """Edges that follow one another: starts and vectors, and circles that hold them."""
+
+    start: list[Array]
+    vector: list[Array]
+    center: Array
+    """A point of the boundary per run, (runs, 2)."""
+    radius: Array
+
+
+@lru_cache(maxsize=64)
+def _runs(parts: Parts) -> _Runs:
+    """Return the edges in about 2√edges runs, so that circles and edges are few to compare with."""
+    rings = [np.array(ring) for part in parts for ring in part]
+    edges = sum(map(len, rings))
+    length = max(math.isqrt(edges) // _RUNS, 1)
+    starts: list[Array] = []
+    vectors: list[Array] = []
+    for ring in rings:
+        cuts = range(length, len(ring), length)
+        starts += np.split(ring, cuts)
+        vectors += np.split(np.roll(ring, -1, axis=0) - ring, cuts)
+    center = np.array([start[len(start) // 2] for start in starts])
+    radius = [
+        max(np.hypot(*(ends - c).T).max() for ends in (start, start + vector))
+        for start, vector, c in zip(starts, vectors, center, strict=True)
+    ]
+    return _Runs(starts, vectors, center, np.array(radius) * _ALIKE)
+
+
+@lru_cache(maxsize=64)
+def _exact_edges(parts: Parts) -> tuple[int, list[tuple[int, int, int, int, int]]]:
+    """Return e, and (start, vector, squared length) of all edges in units of 2^e."""
+    numbers = [c.as_integer_ratio() for part in parts for ring in part for p in ring for c in p]
+    bits = max(denominator.bit_length() - 1 for _, denominator in numbers)
+    edges = []
+    for ring in (ring for part in parts for ring in part):
+        points = [tuple(_scaled(c, bits) for c in point) for point in ring]
+        for (ax, ay), (bx, by) in zip(points, points[1:] + points[:1], strict=True):
+            ex, ey = bx - ax, by - ay
+            edges.append((ax, ay, ex, ey, ex * ex + ey * ey))
+    return -bits, edges
+
+
+def _scaled(number: float, bits: int) -> int:
+    numerator, denominator = number.as_integer_ratio()
+    return (numerator << bits) // denominator
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)

@@ -17,7 +17,7 @@ from geoveil.gp.arithmetic import Real
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.exact.ball import working_precision
 from geoveil.gp.smooth.jet import FORMULA, Jet, enclosure
-from geoveil.gp.smooth.program import Formula, recorded
+from geoveil.gp.smooth.tape import Formula, recorded
 
 Array = NDArray[np.float64]
 
@@ -43,7 +43,7 @@ It leaves what is debiased, with noise of scale b, a bias of at most this fracti
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cells:
+class SlopeCells:
     """Enclosures on n cells. Lengths are in units of the formula's own variable u."""
 
     edges: Array
@@ -72,7 +72,7 @@ class Cells:
         return float(self.steepest.max())
 
 
-def enclose(formula: Formula, low: float, high: float) -> Cells:
+def enclose(formula: Formula, low: float, high: float) -> SlopeCells:
     """Return the cells of a formula on [low, high].
 
     Args:
@@ -91,12 +91,12 @@ class _Search:
     """One enclosure in the making."""
 
     def __init__(self, formula: Formula) -> None:
-        self._program = recorded(formula)
-        self._cost = self._program.cost + _OVERHEAD
+        self._tape = recorded(formula)
+        self._cost = self._tape.cost + _OVERHEAD
         self._left = _MOST
         self._steepest = 0.0  # the largest slope that is known to be attained
 
-    def cells(self, low: float, high: float) -> Cells:
+    def cells(self, low: float, high: float) -> SlopeCells:
         edges = _first_cut(low, high)
         self._attained(edges)
         # Each with the slope attained around it, once it is short.
@@ -123,7 +123,7 @@ class _Search:
 
     def _on(self, low: float, high: float) -> tuple[Jet, bool]:
         """Return the jet on a cell, and whether several pieces meet in it."""
-        j, ways = enclosure(self._program, arb(low).union(arb(high)) if low < high else arb(low))
+        j, ways = enclosure(self._tape, arb(low).union(arb(high)) if low < high else arb(low))
         self._left -= ways * self._cost
         if self._left < 0:
             raise ParameterError("formula", f"too intricate near {low:g}", FORMULA)
@@ -160,7 +160,7 @@ class _Search:
 
     def _assemble(
         self, found: list[tuple[float, float, Jet]], knots: list[tuple[float, float]]
-    ) -> Cells:
+    ) -> SlopeCells:
         value, slope, curvature = (
             np.array([_bounds(part) for part in parts]).T
             for parts in zip(*(_parts(j) for _, _, j in found), strict=True)
@@ -179,7 +179,7 @@ class _Search:
             if a != 0 or low < 0:  # beside the end of a ray there is nothing to join
                 within = (a <= edges[:-1]) & (edges[1:] <= b)
                 jumps[(a + b) / 2] = _spread(slope[:, within])
-        return Cells(
+        return SlopeCells(
             edges,
             value,
             slope,

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.gp.smooth.cells import Cells
+from geoveil.gp.smooth.cells import SlopeCells
 
 Array = NDArray[np.float64]
 
@@ -18,7 +18,7 @@ _FAR = 1e145
 _BLOCK = 128
 
 
-def reached(cells: Cells, reach: float, *, everywhere: bool) -> tuple[Array, Array]:
+def reached(cells: SlopeCells, reach: float, *, everywhere: bool) -> tuple[Array, Array]:
     """Return edges (m + 1,) and upper bounds of L_Λ (m,) between them.
 
     Args:
@@ -32,7 +32,7 @@ def reached(cells: Cells, reach: float, *, everywhere: bool) -> tuple[Array, Arr
     return edges, local_lipschitz_constants(edges, slope, reach)
 
 
-def outspread(cells: Cells, reach: float) -> tuple[Array, Array]:
+def outspread(cells: SlopeCells, reach: float) -> tuple[Array, Array]:
     """Return the edges (m + 1,) and slopes (2, m) of fewer cells, and of some beyond the ends.
 
     Args:
@@ -96,7 +96,7 @@ def local_lipschitz_constants(edges: Array, slope: Array, reach: float) -> Array
     return np.asarray(best * (1 + 1e-12))
 
 
-def _merged(cells: Cells) -> tuple[Array, Array]:
+def _merged(cells: SlopeCells) -> tuple[Array, Array]:
     """Return slopes (2, m) and edges (m + 1,) of cells that are neither long nor needlessly short.
 
     The bound of a long one would be that of its best end.

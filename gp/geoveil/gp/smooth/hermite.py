@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
-from geoveil.gp.smooth.cells import Cells
+from geoveil.gp.smooth.cells import SlopeCells
 from geoveil.gp.smooth.jet import Jet
 
 Array = NDArray[np.float64]
@@ -75,7 +75,7 @@ class Hermite:
         """At least the largest slope, but for rounding, and at most a few times that."""
         return float(np.abs(self._controls).max())
 
-    def cells(self) -> Cells:
+    def cells(self) -> SlopeCells:
         """Return enclosures, certain in spite of all rounding."""
         a, b, ya, yb, ma, mb = self._piece(np.arange(len(self.slopes)))
         h = b - a
@@ -107,7 +107,7 @@ class Hermite:
         curvature = _hull([j.curvature, k.curvature], margin / h[piece])
         before = np.append(0.0, mb)
         after = np.append(ma, 0.0)
-        return Cells(
+        return SlopeCells(
             edges, value, slope, curvature,
             tuple(self.knots[1:-1].tolist()),
             tuple(self.knots[(before != after) & (self.knots != 0)].tolist()),

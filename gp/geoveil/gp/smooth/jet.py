@@ -17,7 +17,7 @@ from flint import arb
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, OneVariable, Real
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.exact.ball import BALL
-from geoveil.gp.smooth.program import Formula, recorded
+from geoveil.gp.smooth.tape import Formula, recorded
 
 _MOST_PATHS = 256
 FORMULA = (
@@ -261,13 +261,13 @@ def enclosure(formula: Formula, u: arb) -> tuple[Jet, int]:
     The pieces are gone through one by one: put together earlier, they would forget which value
     belongs to which slope.
     """
-    program = recorded(formula)
+    tape = recorded(formula)
     pending: list[list[bool]] = [[]]
     result: Jet | None = None
     for ways in range(1, _MOST_PATHS + 1):
         decisions = pending.pop()
         ops = BallJets(decisions)
-        j = jet(program(Jet(u, BALL.constant(1), BALL.constant(0)), ops))
+        j = jet(tape(Jet(u, BALL.constant(1), BALL.constant(0)), ops))
         j = Jet(_ball(j.value), _ball(j.slope), _ball(j.curvature))
         result = j if result is None else _union(result, j)
         pending += [[*ops.taken[:k], True] for k in range(len(decisions), len(ops.taken))]

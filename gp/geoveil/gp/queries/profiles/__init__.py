@@ -3,8 +3,7 @@
 from geoveil.gp.queries.profiles.base import Profile
 from geoveil.gp.queries.profiles.formula import FormulaProfile
 from geoveil.gp.queries.profiles.gaussian import Gaussian
-from geoveil.gp.queries.profiles.ramp import Ramp
-from geoveil.gp.queries.profiles.smoothstep import Smoothstep
+from geoveil.gp.queries.profiles.soft_step import Ramp, Smoothstep
 from geoveil.gp.queries.profiles.tabulated import TabulatedProfile
 
 __all__ = ["FormulaProfile", "Gaussian", "Profile", "Ramp", "Smoothstep", "TabulatedProfile"]

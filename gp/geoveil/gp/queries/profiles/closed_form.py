@@ -20,10 +20,9 @@ import numpy as np
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
 from geoveil.gp.privacy.rounding import round_down
 from geoveil.gp.queries.profiles.base import Array, Profile
-from geoveil.gp.smooth.certified import BOUNDS, CertifiedBound
+from geoveil.gp.smooth.certified import BOUNDS, CertifiedBound, tabulate
 from geoveil.gp.smooth.envelope import ENVELOPES, Envelope
 from geoveil.gp.smooth.growth import DECAYS, EXPONENTIAL
-from geoveil.gp.smooth.tabulated import tabulate
 
 _PLAUSIBLE = 1.01
 """How far the bound by cells may be above that by maximizers, if these were found."""

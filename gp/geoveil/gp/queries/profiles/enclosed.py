@@ -6,6 +6,7 @@ and its debiased form, whatever φ is written as.
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache, partial
 
@@ -15,13 +16,14 @@ from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
 from geoveil.gp.errors import UnsupportedError
 from geoveil.gp.privacy.rounding import round_down
 from geoveil.gp.queries.profiles.base import Array, Profile
-from geoveil.gp.queries.profiles.preimages import preimages
-from geoveil.gp.smooth.cells import CORNER, Cells
+from geoveil.gp.smooth.cells import CORNER, SlopeCells
 from geoveil.gp.smooth.certified import BOUNDS, CertifiedBound
 from geoveil.gp.smooth.chords import reached
 from geoveil.gp.smooth.growth import EXPONENTIAL
 from geoveil.gp.smooth.jet import Jet
 
+_BLOCK = 256
+"""Values that are looked for at a time."""
 _SETTLED = 1e-9
 """A profile that differs from its limit by less counts as having reached it, in moments."""
 
@@ -40,7 +42,7 @@ class EnclosedProfile(Profile):
 
     @property
     @abstractmethod
-    def _cells(self) -> Cells:
+    def _cells(self) -> SlopeCells:
         """Enclosures between the ends: always the same object."""
 
     @property
@@ -207,7 +209,7 @@ class EnclosedProfile(Profile):
         return v, np.where(slope > 0, slope, np.nan)
 
 
-def settled(cells: Cells) -> tuple[float, float]:
+def settled(cells: SlopeCells) -> tuple[float, float]:
     """Return the ends of the interval beyond which φ is as good as its limits, and smooth."""
     span = float(cells.value[1].max() - cells.value[0].min())
     moving = [
@@ -219,12 +221,68 @@ def settled(cells: Cells) -> tuple[float, float]:
 
 
 @lru_cache(maxsize=64)
-def _reached(cells: Cells, reach: float, everywhere: bool) -> tuple[Array, Array]:
+def _reached(cells: SlopeCells, reach: float, everywhere: bool) -> tuple[Array, Array]:
     return reached(cells, reach, everywhere=everywhere)
 
 
 @lru_cache(maxsize=256)
-def _bound(cells: Cells, beta: float, growth: str, reach: float) -> CertifiedBound:
+def _bound(cells: SlopeCells, beta: float, growth: str, reach: float) -> CertifiedBound:
     kind = BOUNDS[growth]
     everywhere = kind.everywhere or reach == math.inf
     return kind(*_reached(cells, reach, everywhere), beta)
+
+
+def preimages(
+    function: Callable[[Array], Array], mesh: Array, y: Array, step: float
+) -> tuple[Array, Array]:
+    """Return where the function takes given values, and how fast it changes there.
+
+    Args:
+        function: vectorised; smooth but for jumps.
+        mesh: increasing points, so close that of three neighbours the function turns at most
+            once between them, and with a pair of close neighbours around every jump.
+        y: values, any shape.
+        step: for the differences that give the slope.
+
+    Returns:
+        Two arrays of shape (m, *y.shape); NaN where there are fewer than m solutions.
+    """
+    mesh = np.unique(np.concatenate([mesh, _turns(function, mesh)]))
+    values = function(mesh)
+    flat = np.asarray(y, dtype=np.float64).ravel()
+    rows, cells = [], []
+    for start in range(0, flat.size, _BLOCK):
+        above = values > flat[start : start + _BLOCK, None]
+        row, cell = np.nonzero(above[:, 1:] != above[:, :-1])
+        rows.append(row + start)
+        cells.append(cell)
+    row, cell = np.concatenate(rows), np.concatenate(cells)
+    low, high = mesh[cell], mesh[cell + 1]
+    rising, target = values[cell + 1] > values[cell], flat[row]
+    for _ in range(60):
+        middle = (low + high) / 2
+        short = (function(middle) < target) == rising
+        low, high = np.where(short, middle, low), np.where(short, high, middle)
+    v = (low + high) / 2
+    # Where the function jumps over y it does not take it.
+    apart = np.abs(function(low) - target) + np.abs(function(high) - target)
+    taken = apart < 1e-9 * np.ptp(values)
+    row, v = row[taken], v[taken]
+    slope = np.abs(function(v + step) - function(v - step)) / (2 * step)
+    order = np.arange(len(row)) - np.searchsorted(row, row)  # rows are sorted
+    count = int(order.max(initial=0)) + 1
+    result = np.full((2, count, flat.size), np.nan)
+    result[0, order, row], result[1, order, row] = v, slope
+    return result[0].reshape(count, *np.shape(y)), result[1].reshape(count, *np.shape(y))
+
+
+def _turns(function: Callable[[Array], Array], mesh: Array) -> Array:
+    """Return where the function turns between the points of the mesh."""
+    step = np.sign(np.diff(function(mesh)))
+    at = np.flatnonzero(step[1:] * step[:-1] < 0)
+    low, high, rising = mesh[at], mesh[at + 2], step[at]
+    for _ in range(80):
+        third = (high - low) / 3
+        on = (function(low + third) - function(high - third)) * rising < 0
+        low, high = np.where(on, low + third, low), np.where(on, high, high - third)
+    return np.asarray((low + high) / 2)

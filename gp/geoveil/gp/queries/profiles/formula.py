@@ -1,6 +1,6 @@
 """A profile of one's own: any formula, its bounds certified [SGP Lemma 4.8; MATH §2.2, §5.1].
 
-The formula is written once, against `Arithmetic`, and taken down once (`smooth.program`). Its slope
+The formula is written once, against `Arithmetic`, and taken down once (`smooth.tape`). Its slope
 and curvature come from it by the chain rule, its smooth bound from enclosures that hold on whole
 intervals, and its exact release from the same operations in ball arithmetic.
 """
@@ -16,10 +16,10 @@ from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.errors import GeoVeilError, ParameterError
 from geoveil.gp.exact.ball import BALL, working_precision
 from geoveil.gp.queries.profiles.enclosed import EnclosedProfile
-from geoveil.gp.shown import Shown
-from geoveil.gp.smooth.cells import Cells, enclose
+from geoveil.gp.shown import ReprByArguments
+from geoveil.gp.smooth.cells import SlopeCells, enclose
 from geoveil.gp.smooth.jet import FLOAT_JETS, Jet, enclosure, jet
-from geoveil.gp.smooth.program import Formula, Program, recorded
+from geoveil.gp.smooth.tape import Formula, Tape, recorded
 
 _FLOAT_ERROR = 1e-6
 """Error of float64 that is no reason to refuse a formula, relative to its range."""
@@ -29,7 +29,7 @@ _WRITTEN = "a function of (u, ops), made of + - * / ** and the functions of ops"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class FormulaProfile(Shown, EnclosedProfile):
+class FormulaProfile(ReprByArguments, EnclosedProfile):
     """φ(s) = formula(u), u = s/scale, held constant beyond ±extent.
 
     Args:
@@ -64,7 +64,7 @@ class FormulaProfile(Shown, EnclosedProfile):
     scale: float
     extent: float = 256.0
     ray: bool = False
-    _program: Program = field(init=False)
+    _tape: Tape = field(init=False)
 
     def __post_init__(self) -> None:
         if not callable(self.formula):
@@ -74,20 +74,20 @@ class FormulaProfile(Shown, EnclosedProfile):
         if not isinstance(self.ray, bool):
             raise ParameterError("ray", self.ray, "True or False")
         try:  # a formula that does not qualify is refused here
-            if not hasattr(self, "_program"):
-                object.__setattr__(self, "_program", recorded(self.formula))
+            if not hasattr(self, "_tape"):
+                object.__setattr__(self, "_tape", recorded(self.formula))
             self._require_floats(self._cells)
         except GeoVeilError:
             raise
         except (TypeError, ValueError, AttributeError, ArithmeticError, LookupError) as error:
             raise ParameterError("formula", f"one that fails: {error}", _WRITTEN) from error
 
-    def _require_floats(self, cells: Cells) -> None:
+    def _require_floats(self, cells: SlopeCells) -> None:
         """Check that float64 finds the same numbers as ball arithmetic."""
         j = self._jet(cells.edges, FLOAT)
         value = np.broadcast_to(np.asarray(j.value, dtype=np.float64), cells.edges.shape)
         with working_precision(_PRECISION):
-            exact = [float(self._program(BALL.private(u), BALL).mid()) for u in cells.edges]
+            exact = [float(self._tape(BALL.private(u), BALL).mid()) for u in cells.edges]
         wrong = ~(np.abs(value - exact) <= _FLOAT_ERROR * np.ptp(exact))
         wrong |= ~np.isfinite(np.broadcast_to(j.slope, cells.edges.shape))
         if wrong.any():
@@ -99,8 +99,8 @@ class FormulaProfile(Shown, EnclosedProfile):
             )
 
     @property
-    def _cells(self) -> Cells:
-        return _enclosed(self._program, self.extent, self.ray)
+    def _cells(self) -> SlopeCells:
+        return _enclosed(self._tape, self.extent, self.ray)
 
     def on_ray(self) -> "FormulaProfile":
         """See `Profile.on_ray`."""
@@ -116,15 +116,15 @@ class FormulaProfile(Shown, EnclosedProfile):
     def _at(self, u: Real, ops: Arithmetic) -> Real:
         # A number may overflow on the way, or belong to a piece that is not taken.
         with np.errstate(all="ignore"):
-            return self._program(u, ops)
+            return self._tape(u, ops)
 
     def _jet(self, u: Real, ops: Arithmetic) -> Jet:
         if ops is not FLOAT:
-            return enclosure(self._program, u)[0]
+            return enclosure(self._tape, u)[0]
         with np.errstate(all="ignore"):
-            return jet(self._program(Jet(u, 1.0, 0.0), FLOAT_JETS))
+            return jet(self._tape(Jet(u, 1.0, 0.0), FLOAT_JETS))
 
 
 @lru_cache(maxsize=64)
-def _enclosed(program: Program, extent: float, ray: bool) -> Cells:
-    return enclose(program, 0.0 if ray else -extent, extent)
+def _enclosed(tape: Tape, extent: float, ray: bool) -> SlopeCells:
+    return enclose(tape, 0.0 if ray else -extent, extent)

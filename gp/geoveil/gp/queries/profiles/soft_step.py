@@ -1,11 +1,21 @@
-"""What the soft steps share: a band of width w, 0 before it and 1 after it [MATH §2.1]."""
+"""The soft steps: a band of width w, 0 before it and 1 after it [SGP §4.1; MATH §2.1, §5.1].
+
+With t = clip(1/2 + s/w, 0, 1) the ramp is φ(s) = t and the smoothstep φ(s) = 3t² − 2t³, whose slope
+is Lipschitz, so that the bias of noise before the function can be undone.
+"""
 
 import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from geoveil.gp import validation
+from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
+from geoveil.gp.queries.profiles.base import Array
 from geoveil.gp.queries.profiles.closed_form import ClosedFormProfile
+from geoveil.gp.smooth.frontier import Frontier
+from geoveil.gp.smooth.growth import EXPONENTIAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,3 +60,183 @@ class SoftStep(ClosedFormProfile):
         if reach == math.inf:
             return (0.0, edge)
         return (0.0, edge, edge + reach, edge + max(reach - self.width, 0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Ramp(SoftStep):
+    """A straight ramp from 0 at s = −w/2 to 1 at s = w/2.
+
+    Args:
+        width: w > 0, in the unit of s.
+    """
+
+    name: ClassVar[str] = "linear"
+
+    @property
+    def lipschitz(self) -> float:
+        """See `Profile.lipschitz`: 1/w."""
+        return 1 / self.width
+
+    def frontier(self, growth: str, reach: float) -> Frontier:
+        """See `Profile.frontier`: B is constant where f varies, and f where B varies."""
+        return Frontier.CROSS
+
+    def value(self, s: Real, ops: Arithmetic = FLOAT) -> Real:
+        """See `Profile.value`."""
+        t = s / ops.constant(self.width) + ops.constant(0.5)
+        return ops.clip(t, ops.constant(0), ops.constant(1))
+
+    def local_lipschitz(self, z: Real, reach: float, ops: Arithmetic = FLOAT) -> Real:
+        """See `ClosedFormProfile.local_lipschitz`: 1/w inside the band.
+
+        From a distance d beyond it the best chord ends at u = min(Λ, d + w) and has the slope
+        (u − d)/(wu). At reach 0 it is only asked for inside the band, where the maximizer lies.
+        """
+        width = ops.constant(self.width)
+        if reach == 0:
+            return 1 / width
+        zero = ops.constant(0)
+        d = ops.maximum(z - width / 2, zero)
+        if reach == math.inf:
+            return 1 / (width + d)
+        u = ops.minimum(ops.constant(reach), d + width)
+        return ops.maximum(u - d, zero) / (width * u)
+
+    def has_maximizer(self, growth: str, reach: float) -> bool:
+        """See `ClosedFormProfile.has_maximizer`."""
+        return not 0 < reach < math.inf
+
+    def maximizer(
+        self, z: Real, beta: Exact, ops: Arithmetic = FLOAT, *, growth: str, reach: float
+    ) -> Real | None:
+        """See `ClosedFormProfile.maximizer`: the nearest point of the band, for either growth."""
+        if not self.has_maximizer(growth, reach):
+            return None
+        return ops.minimum(z, ops.constant(self.width) / 2)
+
+    def debiased_preimages(self, y: Array, b: float) -> tuple[Array, Array]:
+        """See `Profile.debiased_preimages`: there is no g but φ itself."""
+        if b != 0:
+            raise self._not_debiasable()
+        y = np.asarray(y, dtype=np.float64)
+        v = np.where((y > 0) & (y < 1), (y - 0.5) * self.width, np.nan)
+        return v[None], np.full((1, *y.shape), 1 / self.width)
+
+
+@dataclass(frozen=True, slots=True)
+class Smoothstep(SoftStep):
+    """A cubic step from 0 at s = −w/2 to 1 at s = w/2, flat at both ends.
+
+    Args:
+        width: w > 0, in the unit of s.
+    """
+
+    name: ClassVar[str] = "smoothstep"
+
+    @property
+    def lipschitz(self) -> float:
+        """See `Profile.lipschitz`: 3/(2w), at the centre."""
+        return 1.5 / self.width
+
+    def value(self, s: Real, ops: Arithmetic = FLOAT) -> Real:
+        """See `Profile.value`."""
+        t = ops.clip(
+            s / ops.constant(self.width) + ops.constant(0.5), ops.constant(0), ops.constant(1)
+        )
+        return t * t * (3 - 2 * t)
+
+    def local_lipschitz(self, z: Real, reach: float, ops: Arithmetic = FLOAT) -> Real:
+        """See `ClosedFormProfile.local_lipschitz`.
+
+        Reach 0: (6/w)(1/4 − y²) with y = z/w. Reach ∞: the chord from inside the band touches φ at
+        t = 1/2 + y/2, where the slope is (3/2w)(1 − y²); from outside, at distance δw from the
+        band, it touches at t = 1 − v, v the smaller root of 4v² − (5 + 6δ)v + 1 = 0. At a finite
+        reach the chord ends there or, if that is too far, at distance Λ.
+        """
+        if 0 < reach < math.inf:
+            return self._chord_within(np.asarray(z) / self.width, reach / self.width)
+        width = ops.constant(self.width)
+        y = z / width
+        half = ops.constant(0.5)
+        if reach == 0:
+            y = ops.minimum(y, half)
+            return 6 / width * (ops.constant(0.25) - y * y)
+        inside = ops.minimum(y, half)
+        delta = ops.maximum(y - half, ops.constant(0))
+        lead = 5 + 6 * delta
+        v = 2 / (lead + ops.sqrt(lead * lead - 16))
+        # At the edge of the band both forms give 9/(8w); below it δ = 0 and v = 1/4.
+        outside = 6 * v * (1 - v) / width
+        return outside + 3 / (2 * width) * (ops.constant(0.25) - inside * inside)
+
+    def _chord_within(self, y: Array, reach: float) -> Array:
+        """Return L_Λ at y = z/w for Λ/w = reach: the chord from 1/2 − y up to t."""
+        start = 0.5 - y
+        inside = np.maximum(start, 0.0)
+        lead = 5 - 6 * np.minimum(start, 0.0)
+        touch = 1 - 2 / (lead + np.sqrt(lead * lead - 16)) - inside / 2
+        t = np.maximum(np.minimum(start + reach, touch), 0.0)
+        # (φ(t) − φ(inside))/(t − inside) without the division; from outside the way is longer.
+        slope = 3 * (t + inside) - 2 * (t * t + t * inside + inside * inside)
+        share = np.divide(t - inside, t - start, out=np.ones_like(t), where=start < 0)
+        return np.asarray(slope * share / self.width)
+
+    def has_maximizer(self, growth: str, reach: float) -> bool:
+        """See `ClosedFormProfile.has_maximizer`."""
+        return not 0 < reach < math.inf
+
+    def maximizer(
+        self, z: Real, beta: Exact, ops: Arithmetic = FLOAT, *, growth: str, reach: float
+    ) -> Real | None:
+        """See `ClosedFormProfile.maximizer`: the root of a quadratic in each case.
+
+        The slope inside the band is proportional to q² − z² with q = w/2 at reach 0, w at
+        reach ∞. Exponential growth: c = (√(1 + β²q²) − 1)/β. Linear growth:
+        c = ((1 + βz) − √((1 + βz)² − β²q²))/β; where the root is not real, c = z.
+        """
+        if not self.has_maximizer(growth, reach):
+            return None
+        rate = ops.constant(beta)
+        q = ops.constant(self.width) / (2 if reach == 0 else 1)
+        bq2 = rate * q * q
+        if growth == EXPONENTIAL:
+            return ops.minimum(z, bq2 / (ops.sqrt(1 + rate * bq2) + 1))
+        lead = 1 + rate * z
+        discriminant = lead * lead - rate * bq2
+        root = ops.sqrt(ops.maximum(discriminant, ops.constant(0)))
+        return ops.minimum(z, bq2 / (lead + root))
+
+    def debiased(self, v: Real, b: Exact, ops: Arithmetic = FLOAT) -> Real:
+        """See `Profile.debiased`: φ − (b/w)²(6 − 12t) inside the band, exactly 0 or 1 outside."""
+        width = ops.constant(self.width)
+        ratio = ops.constant(b) / width
+        lift = 6 * ratio * ratio
+
+        def inside(v: Real) -> Real:
+            t = v / width + ops.constant(0.5)
+            return t * t * (3 - 2 * t) - lift * (1 - 2 * t)
+
+        zero, one = ops.constant(0), ops.constant(1)
+        return ops.piecewise(v, (-width / 2, width / 2), (lambda v: zero, inside, lambda v: one))
+
+    def debiased_range(self, b: float) -> tuple[float, float]:
+        """See `Profile.debiased_range`: g increases inside the band, from −6b²/w²."""
+        lift = 6 * (b / self.width) ** 2
+        return (-lift, 1 + lift)
+
+    def debiased_preimages(self, y: Array, b: float) -> tuple[Array, Array]:
+        """See `Profile.debiased_preimages`: at most one, as g increases inside the band.
+
+        With τ = 2t − 1 ∈ [−1, 1] and l = 6b²/w²: g = 1/2 + (3τ − τ³)/4 + lτ.
+        """
+        lift = 6 * (b / self.width) ** 2
+        low, high = self.debiased_range(b)
+        target = np.asarray(y, dtype=np.float64) - 0.5
+        left, right = np.full(target.shape, -1.0), np.full(target.shape, 1.0)
+        for _ in range(60):
+            middle = (left + right) / 2
+            short = (3 * middle - middle**3) / 4 + lift * middle < target
+            left, right = np.where(short, middle, left), np.where(short, right, middle)
+        tau = np.where((y > low) & (y < high), (left + right) / 2, np.nan)
+        slope = (0.75 * (1 - tau * tau) + lift) * 2 / self.width
+        return (tau * self.width / 2)[None], slope[None]

@@ -18,7 +18,7 @@ from geoveil.gp.errors import ParameterError
 from geoveil.gp.queries.profiles.base import Array, Profile
 from geoveil.gp.queries.profiles.enclosed import EnclosedProfile, settled
 from geoveil.gp.queries.profiles.formula import FormulaProfile
-from geoveil.gp.smooth.cells import CORNER, Cells
+from geoveil.gp.smooth.cells import CORNER, SlopeCells
 from geoveil.gp.smooth.hermite import Hermite
 from geoveil.gp.smooth.jet import Jet
 
@@ -67,7 +67,7 @@ class TabulatedProfile(EnclosedProfile):
     ray: bool = False
     scale: float = field(init=False, compare=False)
     _hermite: Hermite = field(init=False, compare=False)
-    _enclosures: Cells = field(init=False, compare=False)
+    _enclosures: SlopeCells = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         u, y, m = (_numbers(name, getattr(self, name)) for name in ("at", "values", "slopes"))
@@ -131,7 +131,7 @@ class TabulatedProfile(EnclosedProfile):
         return table
 
     @property
-    def _cells(self) -> Cells:
+    def _cells(self) -> SlopeCells:
         return self._enclosures
 
     @property

@@ -1,4 +1,4 @@
-"""Programs: formulas as data, each the list of the operations that it consists of.
+"""Tapes: formulas as data, each the list of the operations that it consists of.
 
 A formula is a Python function, and could do something else when it is called again, on another
 thread, or with another kind of number. So it is called once, with an `Expression` that takes down
@@ -178,10 +178,9 @@ class Recorder(OneVariable):
         if not edges:
             return expression(branches[0](x))
         pieces = Pieces(
-            tuple(_program(expression(edge), None, "an edge of ops.piecewise") for edge in edges),
+            tuple(_tape(expression(edge), None, "an edge of ops.piecewise") for edge in edges),
             tuple(
-                _program(expression(branch(v)), v, "a piece of ops.piecewise")
-                for branch in branches
+                _tape(expression(branch(v)), v, "a piece of ops.piecewise") for branch in branches
             ),
         )
         pieces.require_joined()
@@ -193,14 +192,14 @@ RECORDER = Recorder()
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class Tape:
     """A function of one variable, the same in every arithmetic; equal if its operations are.
 
     Example:
         >>> from geoveil.gp.arithmetic import FLOAT
         >>> square = recorded(lambda u, ops: u * u)
         >>> square
-        Program(steps=(('multiply', (0, 0), ()),))
+        Tape(steps=(('multiply', (0, 0), ()),))
         >>> square(3.0, FLOAT)
         9.0
     """
@@ -233,9 +232,9 @@ class Program:
 class Pieces:
     """What `piecewise` chooses from."""
 
-    edges: tuple[Program, ...]
+    edges: tuple[Tape, ...]
     """Increasing; they do not depend on their variable."""
-    branches: tuple[Program, ...]
+    branches: tuple[Tape, ...]
     """One more than edges."""
 
     def at(self, x: Real, ops: Arithmetic) -> Real:
@@ -297,7 +296,7 @@ def _raises(pieces: Pieces, precision: int) -> list[arb]:
     return raises
 
 
-def _raised(branch: Program, by: arb, ops: Arithmetic, x: Real) -> Real:
+def _raised(branch: Tape, by: arb, ops: Arithmetic, x: Real) -> Real:
     return branch(x, ops) + by
 
 
@@ -305,7 +304,7 @@ def _shown(x: arb) -> str:
     return f"{float(x.mid()):g}"
 
 
-def recorded(formula: Formula) -> Program:
+def recorded(formula: Formula) -> Tape:
     """Return what a formula does, from one call of it.
 
     Raises:
@@ -313,13 +312,13 @@ def recorded(formula: Formula) -> Program:
         TypeError, ValueError: if it does something that an `Arithmetic` has not, besides what the
             formula itself raises.
     """
-    if isinstance(formula, Program):
+    if isinstance(formula, Tape):
         return formula
     u = Expression("variable")
-    return _program(expression(formula(u, RECORDER)), u, "the formula")
+    return _tape(expression(formula(u, RECORDER)), u, "the formula")
 
 
-def _program(result: Expression, variable: Expression | None, what: str) -> Program:
+def _tape(result: Expression, variable: Expression | None, what: str) -> Tape:
     """Return the operations that lead from a variable to a result, each of them once."""
     number = {} if variable is None else {variable: 0}
     steps: dict[Any, int] = {}
@@ -340,4 +339,4 @@ def _program(result: Expression, variable: Expression | None, what: str) -> Prog
         else:
             step = (node.name, tuple(number[one] for one in node.inputs), node.details)
             number[node] = steps.setdefault(step, len(steps) + 1)
-    return Program(tuple(steps))
+    return Tape(tuple(steps))

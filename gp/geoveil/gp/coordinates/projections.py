@@ -1,4 +1,8 @@
-"""Universal transverse Mercator: the grid of topographic maps."""
+"""Projections: azimuthal equidistant, spherical Mercator, universal transverse Mercator.
+
+The first is the one of choice, all but free of distortion over a city; the second is the plane of
+[SGP §5], in which a metre is shorter than a metre; the third is the grid of topographic maps.
+"""
 
 import math
 from dataclasses import dataclass
@@ -17,7 +21,166 @@ from geoveil.gp.errors import ParameterError, PrivateValueError, UnsupportedErro
 if TYPE_CHECKING:
     from pyproj import Transformer
 
-_HIGHEST_LATITUDE_DEG = 84
+
+@dataclass(frozen=True, slots=True)
+class AzimuthalEquidistant(Projection):
+    """Metres east and north of a centre: the length and azimuth of the geodesic from it (WGS 84).
+
+    The area is the disc of `radius_m` around the centre. A place outside takes part all the same,
+    moved onto the disc by a contraction: a refusal would tell the server where somebody is not.
+
+    Distances in the plane are at most κ = t/sin t times true ones, t = radius/b with b the polar
+    radius. Proof: along the geodesic from the centre lengths are kept; across it a circle of radius
+    ρ has circumference 2π m(ρ), where m'' + Km = 0 for the Gaussian curvature K ≤ 1/b², so by
+    Sturm's comparison m(ρ) ≥ b sin(ρ/b), and ρ/m(ρ) ≤ t/sin t. A place at distance r > ρ is
+    moved to distance min(ρ, max(πb − r, 0)) at the same azimuth: along the geodesic this stretches
+    nothing, across it the same comparison bounds the stretch by κ; and all cut points of the centre
+    lie at r ≥ πb, where the map is constant. It is therefore κ-Lipschitz on the whole Earth.
+
+    Not covered: the projection is computed in doubles, so distances below about 10⁻⁸ m are not
+    resolved; they are far below what a longitude in doubles, or any device, resolves.
+
+    Args:
+        longitude_deg: of the centre, in [−180, 180].
+        latitude_deg: of the centre, in [−90, 90].
+        radius_m: of the area, in (0, 5,000,000] metres.
+
+    Raises:
+        ParameterError: if a parameter is not finite or out of range.
+
+    Example:
+        >>> plane = AzimuthalEquidistant(longitude_deg=-73.98, latitude_deg=40.72, radius_m=60_000)
+        >>> plane.project([-73.97, 40.73]).round(1).tolist()
+        [844.8, 1110.5]
+        >>> round(plane.distortion, 6)
+        1.000015
+    """
+
+    longitude_deg: float
+    latitude_deg: float
+    radius_m: float
+
+    def __post_init__(self) -> None:
+        area = Area(self.longitude_deg, self.latitude_deg, self.radius_m)
+        for name in Area.__slots__:
+            object.__setattr__(self, name, getattr(area, name))
+
+    @classmethod
+    def of_area(cls, area: Area) -> "AzimuthalEquidistant":
+        """Return the projection about the centre of an area.
+
+        Example:
+            >>> AzimuthalEquidistant.of_area(Area(2.35, 48.86, radius_m=15_000))
+            AzimuthalEquidistant(longitude_deg=2.35, latitude_deg=48.86, radius_m=15000.0)
+        """
+        return cls(area.longitude_deg, area.latitude_deg, area.radius_m)
+
+    @property
+    def area(self) -> Area:
+        """The disc of `radius_m` around the centre."""
+        return Area(self.longitude_deg, self.latitude_deg, self.radius_m)
+
+    @property
+    def distortion(self) -> float:
+        """See `Projection.distortion`."""
+        t = self.radius_m / earth.POLAR_RADIUS_M
+        # Rounded up: t/sin t is computed to a few units in the last place.
+        return max(1.0, t / math.sin(t)) * (1 + 1e-15)
+
+    def project(self, places: ArrayLike) -> NDArray[np.float64]:
+        """See `Projection.project`: within `radius_m` of the origin, which is the centre."""
+        azimuth, radius = self.area.polar(places)
+        angle = np.radians(azimuth)
+        return np.stack([radius * np.sin(angle), radius * np.cos(angle)], axis=-1)
+
+    def unproject(self, points: ArrayLike) -> NDArray[np.float64]:
+        """See `Projection.unproject`: a point off the Earth's far side goes on around it."""
+        array = validation.points(points, 2)
+        flat = array.reshape(-1, 2)
+        longitude, latitude, _ = earth.geodesics().fwd(
+            np.full(len(flat), self.longitude_deg),
+            np.full(len(flat), self.latitude_deg),
+            np.degrees(np.arctan2(flat[:, 0], flat[:, 1])),
+            np.hypot(flat[:, 0], flat[:, 1]),
+        )
+        return np.stack([longitude, latitude], axis=-1).reshape(array.shape)
+
+
+SPHERE_RADIUS_M = 6_371_000.0
+"""Radius R of the sphere that [SGP §5] projects from."""
+_HIGHEST_MERCATOR_DEG = 85
+
+
+@dataclass(frozen=True, slots=True)
+class SphericalMercator(Projection):
+    """x = Rλ, y = R asinh(tan φ), R = 6,371,000 m, for (λ, φ) on WGS 84; PROJ's `+proj=merc +R`.
+
+    It reproduces the plane of [SGP §5]. A stated ε there means 1.32 ε in New York's true metres.
+
+    Places outside the area are first moved onto it (`Area`). Distances in the plane are at most
+    κ = h(φ₁) times true ones, with φ₁ a latitude as high as any in the area and h(φ) = R/(M cos φ)
+    the scale along the meridian, where M is its radius of curvature. Proof: the scale along the
+    parallel is R/(N cos φ) ≤ h(φ), as N ≥ M, and the two directions stay perpendicular. h grows
+    with |φ|:
+
+        d log h/dφ = tan φ (1 − 3e² cos² φ/(1 − e² sin² φ)) and 3e² < 1.
+
+    So its least upper bound over the area is found without a grid. κ is rounded up.
+
+    Not covered: rounding of the projection in doubles, as `AzimuthalEquidistant`.
+
+    Args:
+        area: no place of it beyond latitudes ±85°. If it crosses the antimeridian, longitudes
+            beyond it are counted on, so that the plane has no seam.
+
+    Raises:
+        ParameterError: if `area` is no area or comes too near to a pole.
+
+    Example:
+        >>> plane = SphericalMercator(Area(-73.95, 40.7, radius_m=20_000))
+        >>> plane.project([-73.97, 40.73]).round(1).tolist()
+        [-8225088.7, 4967033.7]
+        >>> round(plane.distortion, 3)
+        1.324
+    """
+
+    area: Area
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.area, Area):
+            raise ParameterError("area", self.area, "an Area")
+        if not self.area.highest_latitude_deg <= _HIGHEST_MERCATOR_DEG:
+            expected = f"within latitudes ±{_HIGHEST_MERCATOR_DEG}°, its radius included"
+            raise ParameterError("area", self.area, expected)
+
+    @property
+    def distortion(self) -> float:
+        """See `Projection.distortion`."""
+        latitude = self.area.highest_latitude_deg
+        scale = SPHERE_RADIUS_M / (
+            earth.meridional_radius(latitude) * math.cos(math.radians(latitude))
+        )
+        # tan 85° = 11.4: rounding of the latitude enters the scale 12 times enlarged, and no more.
+        return scale * (1 + 1e-13)
+
+    def project(self, places: ArrayLike) -> NDArray[np.float64]:
+        """See `Projection.project`: from longitude 0 and the equator."""
+        longitude, latitude = np.moveaxis(self.area.contract(places), -1, 0)
+        turns = np.round((self.area.longitude_deg - longitude) / 360)
+        x = np.radians(longitude + 360 * turns)
+        y = np.arcsinh(np.tan(np.radians(latitude)))
+        return SPHERE_RADIUS_M * np.stack([x, y], axis=-1)
+
+    def unproject(self, points: ArrayLike) -> NDArray[np.float64]:
+        """See `Projection.unproject`."""
+        x, y = np.moveaxis(validation.points(points, 2) / SPHERE_RADIUS_M, -1, 0)
+        longitude = np.degrees(x)
+        longitude = longitude - 360 * np.round(longitude / 360)
+        latitude = np.degrees(2 * np.arctan(np.tanh(y / 2)))
+        return np.stack([longitude, latitude], axis=-1)
+
+
+_HIGHEST_UTM_DEG = 84
 _FARTHEST_M = 1_300_000
 """From the central meridian, about 12° on the equator; the scale there is 1.02."""
 _PROJ_ERROR = 1e-8
@@ -61,8 +224,8 @@ class UniversalTransverseMercator(Projection):
     def __init__(self, area: Area, zone: int | None = None) -> None:
         if not isinstance(area, Area):
             raise ParameterError("area", area, "an Area")
-        if not area.highest_latitude_deg <= _HIGHEST_LATITUDE_DEG:
-            expected = f"within latitudes ±{_HIGHEST_LATITUDE_DEG}°, its radius included"
+        if not area.highest_latitude_deg <= _HIGHEST_UTM_DEG:
+            expected = f"within latitudes ±{_HIGHEST_UTM_DEG}°, its radius included"
             raise ParameterError("area", area, expected)
         number = _zone_of(area.longitude_deg) if zone is None else _checked_zone(zone)
         if not _off_meridian(area, number) <= _FARTHEST_M:

@@ -41,7 +41,7 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class LinearProgram:
     """What the channel has to do; lengths are in the unit of the outputs.
 
     Args:
@@ -82,7 +82,7 @@ class Solution:
     cost: float
 
 
-def solve(program: Program, rounds: int, floor: float = 0.0) -> Solution:
+def solve(program: LinearProgram, rounds: int, floor: float = 0.0) -> Solution:
     """Return an optimal channel, over outputs that are found on the way.
 
     Args:
@@ -111,7 +111,7 @@ def solve(program: Program, rounds: int, floor: float = 0.0) -> Solution:
     return channel
 
 
-def optimum(program: Program, outputs: Array, floor: float = 0.0) -> Solution:
+def optimum(program: LinearProgram, outputs: Array, floor: float = 0.0) -> Solution:
     """Return the best channel over these outputs; see `solve`."""
     from scipy import sparse
     from scipy.optimize import linprog
@@ -162,13 +162,13 @@ def optimum(program: Program, outputs: Array, floor: float = 0.0) -> Solution:
     )
 
 
-def shortfall(program: Program, alpha: Array, beta: Array, y: Array) -> Array:
+def shortfall(program: LinearProgram, alpha: Array, beta: Array, y: Array) -> Array:
     """Return V_0(y): negative where an output y would violate the dual. See the module."""
     squares = (y[:, None] - program.targets) ** 2 * program.weights
     return _least(program, squares - alpha - beta * y[:, None])
 
 
-def _least(program: Program, costs: Array) -> Array:
+def _least(program: LinearProgram, costs: Array) -> Array:
     """Return the least Σ_j c_j p_j over all p with p_0 = 1 that the ratios permit, (n,)."""
     total = costs[:, -1]
     for j in range(len(program.ratios) - 1, -1, -1):
@@ -177,7 +177,7 @@ def _least(program: Program, costs: Array) -> Array:
     return total
 
 
-def certified(program: Program, channel: Solution) -> float:
+def certified(program: LinearProgram, channel: Solution) -> float:
     """Return a number that no channel costs less than, whatever its outputs. See the module.
 
     It is a proof up to the rounding of float64, for which 1e-9 of it is given away.
@@ -198,7 +198,7 @@ def certified(program: Program, channel: Solution) -> float:
     return max(bound * (1 - _ROUNDING), 0.0)
 
 
-def _needed(program: Program, channel: Solution, mesh: Array, shift: Array) -> float:
+def _needed(program: LinearProgram, channel: Solution, mesh: Array, shift: Array) -> float:
     """Return a κ for which α − κ·shift is dual feasible on the mesh; infinite if it proves nothing.
 
     Args:

@@ -38,6 +38,7 @@ from numpy.typing import NDArray
 
 from geoveil.gp.arithmetic import Real
 from geoveil.gp.errors import ParameterError, UnsupportedError
+from geoveil.gp.queries.profiles.base import Profile
 from geoveil.gp.validation import FARTHEST
 
 Array = NDArray[np.float64]
@@ -47,7 +48,7 @@ _BITS = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class SplineCell:
     """One cell: which rows it mixes, and how its Bernstein coefficients follow from them."""
 
     row: int
@@ -73,7 +74,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class SplineGrid:
     """The cells of all segments, from the lowest s up.
 
     Args:
@@ -84,7 +85,7 @@ class Grid:
         ParameterError: if edges do not increase or are not finite, or a segment has no cell.
 
     Example:
-        >>> Grid((0.0, 1.0, 3.0), (2, 1)).knots.tolist()
+        >>> SplineGrid((0.0, 1.0, 3.0), (2, 1)).knots.tolist()
         [0.0, 0.5, 1.0, 3.0]
     """
 
@@ -106,7 +107,7 @@ class Grid:
         return sum(self.counts) + len(self.counts) + 1
 
     @property
-    def cells(self) -> tuple[Cell, ...]:
+    def cells(self) -> tuple[SplineCell, ...]:
         """All cells, from left to right."""
         return _cells(self)
 
@@ -145,20 +146,21 @@ class Grid:
 
 
 @lru_cache(maxsize=64)
-def _cells(grid: Grid) -> tuple[Cell, ...]:
+def _cells(grid: SplineGrid) -> tuple[SplineCell, ...]:
     found, row = [], 0
     for (low, high), count in zip(pairwise(grid.edges), grid.counts, strict=True):
         start = Fraction(low)
         width = (Fraction(high) - start) / count
         found += [
-            Cell(row + i, start + i * width, width, i == 0, i == count - 1) for i in range(count)
+            SplineCell(row + i, start + i * width, width, i == 0, i == count - 1)
+            for i in range(count)
         ]
         row += count + 1
     return tuple(found)
 
 
 @lru_cache(maxsize=64)
-def _cell_arrays(grid: Grid) -> tuple[Array, Array, NDArray[np.intp], Array, Array]:
+def _cell_arrays(grid: SplineGrid) -> tuple[Array, Array, NDArray[np.intp], Array, Array]:
     """Return the knots; of each cell its width, its first row, and the shares of its end rows."""
     cells = grid.cells
     knots = np.array([*(float(cell.start) for cell in cells), grid.edges[-1]])
@@ -174,24 +176,24 @@ def _cell_arrays(grid: Grid) -> tuple[Array, Array, NDArray[np.intp], Array, Arr
     return arrays
 
 
-def keeps(cell: Cell, rate: Fraction, left: Fraction, right: Fraction) -> bool:
+def keeps(cell: SplineCell, rate: Fraction, left: Fraction, right: Fraction) -> bool:
     """Return whether |∂_s log P| ≤ rate on the cell, whatever rows the two ratios permit."""
     return _keeps(cell, rate * cell.width, left, right)
 
 
-def _keeps(cell: Cell, e: Real, left: Real, right: Real) -> bool:
-    mirror = Cell(cell.row, cell.start, cell.width, cell.last, cell.first)
+def _keeps(cell: SplineCell, e: Real, left: Real, right: Real) -> bool:
+    mirror = SplineCell(cell.row, cell.start, cell.width, cell.last, cell.first)
     return e <= 2 and _rises_within(cell, e, left, right) and _rises_within(mirror, e, right, left)
 
 
-def _rises_within(cell: Cell, e: Real, left: Real, right: Real) -> bool:
+def _rises_within(cell: SplineCell, e: Real, left: Real, right: Real) -> bool:
     b0, b1, b2 = cell.bernstein((1 / left, 1, right))
     k0, k1, k2 = e * b0 - 2 * (b1 - b0), e * b1 - (b2 - b0), e * b2 - 2 * (b2 - b1)
     return bool(k0 >= 0 and k2 >= 0 and (k1 >= 0 or k1 * k1 <= k0 * k2))
 
 
 @lru_cache(maxsize=64)
-def _ratios(grid: Grid, rate: Fraction) -> tuple[Fraction, ...]:
+def _ratios(grid: SplineGrid, rate: Fraction) -> tuple[Fraction, ...]:
     found: list[Fraction] = []
     for (low, high), count in zip(pairwise(grid.edges), grid.counts, strict=True):
         inner, end = _links(rate * (Fraction(high) - Fraction(low)) / count, count == 1)
@@ -207,7 +209,7 @@ def _ratios(grid: Grid, rate: Fraction) -> tuple[Fraction, ...]:
 def _links(e: Fraction, single: bool) -> tuple[Fraction, Fraction]:
     """Return the ratio between inner rows, then that at the ends of a segment, for e = εΔ."""
     zero, one = Fraction(0), Fraction(1)
-    inside, end = Cell(0, zero, one, False, False), Cell(0, zero, one, True, single)
+    inside, end = SplineCell(0, zero, one, False, False), SplineCell(0, zero, one, True, single)
     inner = _largest(lambda r, rate: _keeps(inside, rate, r, r), e, 1 + 3 * e)
     beside = _largest(lambda r, rate: _keeps(end, rate, r, r if single else inner), e, 1 + e)
     return inner, beside
@@ -240,3 +242,75 @@ def _last(low: int, high: int, holds: Callable[[int], bool]) -> int:
         middle = (low + high) // 2
         low, high = (middle, high) if holds(middle) else (low, middle)
     return low
+
+
+_SAMPLES = 64
+"""Points per cell at which the error is computed; a bound on its curvature covers the rest."""
+_OUTSIDE = 1 << 14
+_WIDE = 1e3
+_ROUNDING = 1e-15
+
+
+def bias_bound(profile: Profile, grid: SplineGrid, means: Array, even: bool) -> float:
+    """Return a bound on |mean(s) − φ(s)| over all s, to the rounding of float64.
+
+    On a cell the error E is computed at points δ apart. Between them it is larger by at most
+    K·δ²/8, K a Lipschitz constant of E', and by at most L·δ/2, L one of E. Where φ climbs as fast
+    as it ever may from one end of the cell to the other, it is straight there: with d the
+    difference of its ends, it is within LΔ − d of its chord, and the mean is as near to it as its
+    Bernstein coefficients are.
+    Outside the grid the mean is constant.
+
+    Args:
+        profile: φ.
+        grid: the cells.
+        means: of the rows, (M,).
+        even: whether the distance is |s|; else s below the grid counts as well.
+    """
+    knots, cells = grid.knots, grid.cells
+    widths = np.diff(knots)
+    lead = np.array([1.0 if cell.first else 0.5 for cell in cells])
+    trail = np.array([1.0 if cell.last else 0.5 for cell in cells])
+    a, b, c = means[np.array([cell.row for cell in cells]) + np.arange(3)[:, None]]
+    bernstein = np.stack([lead * a + (1 - lead) * b, b, (1 - trail) * b + trail * c])
+    theta = np.linspace(0.0, 1.0, _SAMPLES + 1)[:, None]
+    shape = np.stack([(1 - theta) ** 2, 2 * theta * (1 - theta), theta**2])
+    value = np.asarray(profile.value(knots[:-1] + theta * widths))
+    error = np.abs(np.einsum("bt...,bc->tc", shape[..., 0], bernstein) - value).max(axis=0)
+    slope = profile.lipschitz + 2 * np.abs(np.diff(bernstein, axis=0)).max(axis=0) / widths
+    bend = _curvature(profile) + 2 * np.abs(np.diff(bernstein, 2, axis=0))[0] / widths**2
+    step = widths / _SAMPLES
+    sampled = error + np.minimum(slope * step / 2, bend * step**2 / 8)
+    climb = profile.lipschitz * widths - np.abs(value[-1] - value[0])
+    chord = value[0] + np.array([[0.0], [0.5], [1.0]]) * (value[-1] - value[0])
+    straight = np.abs(bernstein - chord).max(axis=0) + np.maximum(climb, 0.0)
+    flat = np.full(len(cells), np.inf)
+    for low, high, level in profile.plateaus:
+        inside = (knots[:-1] >= low) & (knots[1:] <= high)
+        flat[inside] = np.abs(bernstein - level).max(axis=0)[inside]
+    worst = float(np.minimum(np.minimum(sampled, straight), flat).max())
+    ends = [(knots[-1], max(profile.breakpoints[-1], knots[-1]), means[-1], profile.limits[1])]
+    if not even:
+        ends.append((min(profile.breakpoints[0], knots[0]), knots[0], means[0], profile.limits[0]))
+    return max(worst, *(_beyond(profile, *end) for end in ends)) + _ROUNDING
+
+
+def _beyond(profile: Profile, low: float, high: float, mean: float, limit: float) -> float:
+    """Return a bound on |mean − φ| between two points, and beyond them, where φ is at its limit."""
+    s = np.linspace(low, high, _OUTSIDE + 1)
+    step = float(s[1] - s[0])
+    between = min(profile.lipschitz * step / 2, _curvature(profile) * step**2 / 8)
+    for start, end, _ in profile.plateaus:
+        if start <= low and high <= end:
+            between = 0.0
+    return max(float(np.abs(profile.value(s) - mean).max()) + between, abs(limit - mean))
+
+
+def _curvature(profile: Profile) -> float:
+    """Return a bound on |φ''|, from that on φ − b²φ'' for a large b; infinite at corners."""
+    b = _WIDE * profile.length_scale
+    try:
+        low, high = profile.debiased_range(b)
+    except UnsupportedError:
+        return math.inf
+    return (max(abs(low), abs(high)) + max(map(abs, profile.bounds))) / b**2
