@@ -19,7 +19,7 @@ from geoveil.gp.coordinates import (
     SphericalMercator,
     UniversalTransverseMercator,
     earth,
-    utm,
+    projections,
 )
 from geoveil.gp.coordinates.projections import largest_scale, scale_slope
 
@@ -317,7 +317,7 @@ def test_a_point_off_the_grid_is_refused_by_utm_and_goes_round_in_the_others():
 
 
 def test_without_pyproj_the_error_says_what_to_install(monkeypatch):
-    caches = (earth.geodesics, utm._transformer, utm.largest_scale)
+    caches = (earth.geodesics, projections._transformer, projections.largest_scale)
     monkeypatch.setitem(sys.modules, "pyproj", None)
     for cache in caches:
         cache.cache_clear()
