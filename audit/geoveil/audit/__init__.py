@@ -23,7 +23,10 @@ from geoveil.audit.selection import (
 )
 from geoveil.audit.slack import exact_epsilon
 from geoveil.audit.verdict import BlackBox, Exact, Verdict
+from geoveil.gp.not_private import declare_experiments
 from geoveil.gp.version import __version__ as __version__
+
+declare_experiments(__name__)
 
 __all__ = [
     "FAILURE_PROBABILITY",

@@ -1,5 +1,6 @@
 """Experiments on real populations."""
 
+from geoveil.gp.not_private import declare_experiments
 from geoveil.gp.version import __version__ as __version__
 from geoveil.simulation.populations import (
     LogNormalPopulation,
@@ -10,6 +11,8 @@ from geoveil.simulation.populations import (
     household_incomes,
     incomes_and_debts,
 )
+
+declare_experiments(__name__)
 
 __all__ = [
     "LogNormalPopulation",

@@ -20,7 +20,7 @@ from geoveil.gp.exact.ball import BALL
 from geoveil.gp.exact.bits import LazyUniform, RandomSource, chosen_source
 from geoveil.gp.exact.release import INT64_MAX, INT64_MIN, release_integer
 from geoveil.gp.mechanisms.grid import grid_exponent, levels_of
-from geoveil.gp.mechanisms.simulated import Simulated, warn_on_device
+from geoveil.gp.not_private import Simulated, warn_beside_holder
 from geoveil.gp.privacy import GeoPrivacy, LocalPrivacy
 from geoveil.gp.queries.base import Query
 from geoveil.gp.shown import ValueObject
@@ -138,7 +138,7 @@ class Mechanism(ValueObject, ABC):
         """
         if not isinstance(rng, np.random.Generator):
             raise ParameterError("rng", rng, "a numpy.random.Generator")
-        warn_on_device()
+        warn_beside_holder()
         points = validation.points(x, self.query.dimension)
         inner = points.shape[points.ndim if self.query.dimension == 1 else -1 :]
         shape = points.shape[: points.ndim - len(inner)]

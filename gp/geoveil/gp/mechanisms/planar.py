@@ -21,7 +21,7 @@ from geoveil.gp.exact.ball import BALL, working_precision
 from geoveil.gp.exact.bits import LazyUniform, RandomSource, chosen_source
 from geoveil.gp.exact.release import release_integers, step_exponent_of
 from geoveil.gp.mechanisms.grid import exponent_below
-from geoveil.gp.mechanisms.simulated import Simulated, warn_on_device
+from geoveil.gp.not_private import Simulated, warn_beside_holder
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
 
@@ -162,7 +162,7 @@ class PlanarLaplace:
         Returns:
             An array of the shape of x.
         """
-        warn_on_device()
+        warn_beside_holder()
         points = validation.points(x, self.dimension)
         scale = 1 / self.privacy.rate
         if self.dimension == 1:

@@ -19,8 +19,8 @@ from geoveil.gp.exact.bits import LazyUniform, RandomSource, chosen_source
 from geoveil.gp.exact.release import INT64_MAX, INT64_MIN, release_integer
 from geoveil.gp.mechanisms.additive import LipschitzMechanism
 from geoveil.gp.mechanisms.grid import exponent_below, grid_exponent, levels_of
-from geoveil.gp.mechanisms.simulated import Simulated, warn_on_device
 from geoveil.gp.noise import LaplacePareto, Noise, PowerLaw
+from geoveil.gp.not_private import Simulated, warn_beside_holder
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.privacy.rounding import round_down
 from geoveil.gp.queries.base import Query
@@ -222,7 +222,7 @@ class VectorSmoothMechanism(ValueObject):
         """
         if not isinstance(rng, np.random.Generator):
             raise ParameterError("rng", rng, "a numpy.random.Generator")
-        warn_on_device()
+        warn_beside_holder()
         distances = self._distances(x)
         value = self._value(distances)
         noise = self.noise.sample(rng, value.shape)
