@@ -242,7 +242,7 @@ EXCUSED = {
     **dict.fromkeys(("HistogramPrior", "RasterPrior", "SamplePrior", "Population"), _TABLES),
     **dict.fromkeys(("Alternative", "Allocated", "Comparison", "Plan"), _TABLES),
     **dict.fromkeys(("LogNormalPopulation", "SimulatedCampaign", "ExportedReports"), _TABLES),
-    **dict.fromkeys(("PointReports", "Row", "TimingAttack", "Timed"), _TABLES),
+    **dict.fromkeys(("PointReports", "Row", "TimingAttack", "ReleaseTimes"), _TABLES),
     **dict.fromkeys(("Utilities", "SmoothUtilities", "LocalUtilities", "Margin"), _PEOPLE),
     **dict.fromkeys(("Graph", "Influence", "Percentile", "Transmission"), _PEOPLE),
     **dict.fromkeys(("PrivateDecisionTree", "PrivateRandomForest"), _PEOPLE),
@@ -256,7 +256,7 @@ EXCUSED = {
     **dict.fromkeys(("Aggregator", "Service", "AnalystServicer", "CollectorServicer"), _LIVE),
     **dict.fromkeys(("Authorise", "Confine", "Hold", "Layered", "Observe"), _LIVE),
     **dict.fromkeys(("Settings",), "its paths and passwords come from files"),
-    **dict.fromkeys(("FloatPath", "GridPath", "Subject", "Kind", "Allocation"), _CODE),
+    **dict.fromkeys(("FloatPath", "GridPath", "TimedMechanism", "Kind", "Allocation"), _CODE),
     **dict.fromkeys(("Timing", "Experiment", "Options"), _CODE),
     **dict.fromkeys(("QueryFamily", "MechanismFamily", "Planned", "Registry"), _CODE),
 }

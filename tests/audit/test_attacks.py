@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 from geoveil.audit import attacks
-from geoveil.audit.attacks import FloatPath, GridPath, Guesses, Subject, Timed
+from geoveil.audit.attacks import FloatPath, GridPath, Guesses, ReleaseTimes, TimedMechanism
 from geoveil.audit.catalogue import RAMP
 from geoveil.gp import (
     LipschitzMechanism,
@@ -268,7 +268,7 @@ def synthetic(shift=0.0, spread=1.0, n=1000, seed=1):
     times["10"] = 20 + shift + spread * rng.exponential(size=n)
     for values in times.values():
         values[:: n // 20] += 1e5  # interruptions
-    return Timed(times)
+    return ReleaseTimes(times)
 
 
 def test_equal_times_are_not_told_apart_and_shifted_or_spread_ones_are():
@@ -331,7 +331,9 @@ class Leaky:
 def test_the_harness_finds_a_leak_at_the_places_that_have_it():
     clock = Clock()
     places = {"0.3": np.array(0.0), "1": np.array(0.0), "10": np.array(1.0)}
-    timed = attacks.time_releases(Subject("leaky", Leaky(clock), places), 100, 1, clock=clock)
+    timed = attacks.time_releases(
+        TimedMechanism("leaky", Leaky(clock), places), 100, 1, clock=clock
+    )
     assert {place: len(times) for place, times in timed.seconds.items()} == dict.fromkeys(
         places, 100
     )
@@ -340,7 +342,9 @@ def test_the_harness_finds_a_leak_at_the_places_that_have_it():
     assert medians["10"] == pytest.approx(1.15e-5, abs=2e-7)
     assert attacks.least_p_value(timed) < 1e-20
     del places["10"]
-    timed = attacks.time_releases(Subject("level", Leaky(clock), places), 100, 1, clock=clock)
+    timed = attacks.time_releases(
+        TimedMechanism("level", Leaky(clock), places), 100, 1, clock=clock
+    )
     assert attacks.least_p_value(timed) > 1e-6
 
 
@@ -349,7 +353,7 @@ def test_every_family_is_timed_at_every_place():
     rows = attacks.attack_times(samples=20)
     bare = [row for row in rows if row.floor is None]
     assert len(bare) >= 8
-    assert {row.mechanism for row in bare} == {s.name for s in attacks.timing_subjects()}
+    assert {row.mechanism for row in bare} == {s.name for s in attacks.timed_mechanisms()}
     for row in rows:
         assert len(row.medians) == 8
         assert 0 <= row.p_value <= 1

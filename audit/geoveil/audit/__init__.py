@@ -8,9 +8,8 @@ runs them on a table of rows: the `catalogue` of the library's mechanisms, or th
 from geoveil.audit.black_box import Bound, black_box_bound
 from geoveil.audit.case import Audited, Case, Scene
 from geoveil.audit.catalogue import catalogue, named
-from geoveil.audit.exact import Density, Finding, exact_rate
+from geoveil.audit.exact import Density, Finding, exact_epsilon, exact_rate
 from geoveil.audit.faults import faults
-from geoveil.audit.report import FAILURE_PROBABILITY, audit, pair_count
 from geoveil.audit.selection import (
     SelectionFinding,
     Selects,
@@ -21,8 +20,7 @@ from geoveil.audit.selection import (
     worst_pair,
     worst_utilities,
 )
-from geoveil.audit.slack import exact_epsilon
-from geoveil.audit.verdict import BlackBox, Exact, Verdict
+from geoveil.audit.verdict import FAILURE_PROBABILITY, BlackBox, Exact, Verdict, audit, pair_count
 from geoveil.gp.not_private import declare_experiments
 from geoveil.gp.version import __version__ as __version__
 

@@ -7,6 +7,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from geoveil.gp.errors import ParameterError
 from geoveil.gp.privacy import GeoPrivacy, LocalPrivacy
 from geoveil.gp.queries.base import Query
 
@@ -125,3 +126,13 @@ def additive_outputs(scale: float) -> Array:
 def bounded_outputs(low: float, high: float, atoms: tuple[float, ...] = ()) -> Array:
     """Return outputs strictly between two bounds, and the atoms exactly."""
     return np.unique(np.concatenate([np.linspace(low, high, 62)[1:-1], atoms]))
+
+
+def require_whole(name: str, value: object, low: int, high: int) -> None:
+    """Refuse what is no integer in [low, high].
+
+    Raises:
+        ParameterError: if it is none.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise ParameterError(name, value, f"an integer in [{low}, {high}]")

@@ -120,10 +120,10 @@ def smooth(
 
     Args:
         scene: query, guarantee and points.
-        noise: see `SmoothMechanism`.
+        noise: what is added, the best for the guarantee by default.
         share: β/rate; the mechanism's own choice by default.
-        reach: see `SmoothMechanism`.
-        calibration: see `SmoothMechanism`.
+        reach: of the smooth bound: 0, which suffices, or ∞, the seed paper's.
+        calibration: "exact" or "paper".
     """
     beta = None if share is None else share * scene.privacy.rate
     mechanism = SmoothMechanism(

@@ -1,7 +1,8 @@
-"""The exact auditor: the largest log-density ratio per distance, and where it is reached.
+"""The exact auditor: how far densities at two points differ, and where.
 
-It needs densities, not samples. On a path of points the ratio of any two is at most the sum over
-the steps between them, so neighbours on the path are enough.
+It needs densities, not samples. Without a slack it looks for the largest log-density ratio per
+distance: on a path of points the ratio of any two is at most the sum over the steps between them,
+so neighbours on the path are enough. With a slack δ it looks for the ε that two points need.
 """
 
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError
 
 Array = NDArray[np.float64]
@@ -76,3 +78,73 @@ def exact_rate(mechanism: Density, points: ArrayLike, outputs: ArrayLike) -> Fin
         tuple(np.atleast_1d(path[column + 1]).tolist()),
         float(y[row]),
     )
+
+
+_HALVINGS = 60
+_MOST = 512.0
+"""e to the power of it is a number; densities whose ratio is larger count as this far apart."""
+
+
+def exact_epsilon(
+    mechanism: Density, x: ArrayLike, other: ArrayLike, outputs: ArrayLike, delta: float
+) -> Finding:
+    """Return the least ε ≥ 0 with P[M(x) ∈ S] ≤ e^ε P[M(x') ∈ S] + δ for all S, both ways.
+
+    The left side less e^ε times the right is largest for the event S = {p_x > e^ε p_x'}, where it
+    is ∫ max(p_x − e^ε p_x', 0). The integral is a trapezoidal sum over the outputs: its error is of
+    the order of the square of their spacing, in units of the noise.
+
+    Args:
+        mechanism: anything with a log-density, without atoms.
+        x: one point.
+        other: another one.
+        outputs: (m,), increasing, fine where there is mass, and leaving none outside.
+        delta: δ in (0, 1).
+
+    Returns:
+        The witness; its rate is ε in nats for this pair, and its output the one that adds most to
+        the event. With ε = 0 no event needs more than δ.
+
+    Raises:
+        ParameterError: if the outputs do not increase or δ is out of range.
+
+    Example:
+        >>> from geoveil.gp import GeoPrivacy, LipschitzMechanism, Threshold
+        >>> m = LipschitzMechanism(Threshold(at=0, width=2), GeoPrivacy(1.0, per=1.0))
+        >>> finding = exact_epsilon(m, 0.0, 1.0, np.linspace(-20, 20, 8001), delta=0.1)
+        >>> round(finding.rate, 4), round(1 + 2 * float(np.log(0.9)), 4)
+        (0.7893, 0.7893)
+    """
+    delta = validation.between("delta", delta, 0, 1, low_open=True, high_open=True)
+    y = validation.outputs(outputs)
+    if y.ndim != 1 or len(y) < 3 or not (np.diff(y) > 0).all():
+        raise ParameterError("outputs", f"shape {y.shape}", "three or more numbers that increase")
+    gaps = np.diff(y)
+    weights = (np.concatenate([[0.0], gaps]) + np.concatenate([gaps, [0.0]])) / 2
+    points = [np.asarray(p, dtype=np.float64) for p in (x, other)]
+    masses = [weights * np.exp(mechanism.log_density(y, p)) for p in points]
+    ways = [(_least(masses[a], masses[1 - a], delta), a) for a in (0, 1)]
+    (epsilon, gain), a = max(ways, key=lambda way: way[0][0])
+    return Finding(
+        epsilon,
+        tuple(np.atleast_1d(points[a]).tolist()),
+        tuple(np.atleast_1d(points[1 - a]).tolist()),
+        float(y[int(np.argmax(gain))]),
+    )
+
+
+def _least(first: Array, second: Array, delta: float) -> tuple[float, Array]:
+    """Return the least ε at which the excess is at most δ, and the excess per output there."""
+
+    def excess(epsilon: float) -> Array:
+        return np.asarray(np.maximum(first - np.exp(epsilon) * second, 0.0))
+
+    low, high = 0.0, 1.0
+    if excess(low).sum() <= delta:
+        return low, excess(low)
+    while excess(high).sum() > delta and high < _MOST:
+        low, high = high, 2 * high
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if excess(middle).sum() > delta else (low, middle)
+    return high, excess(high)

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError
+from geoveil.gp.privacy.rounding import require_count
 from geoveil.selection.base import Array, ScoresLike
 from geoveil.selection.scores import LocalUtilities, Margin, Scores, Utilities
 
@@ -43,7 +44,7 @@ def utility_pairs(
     Raises:
         ParameterError: if an argument is out of range.
     """
-    _require_count("outcomes", outcomes)
+    require_count("outcomes", outcomes)
     unit = validation.positive("sensitivity", sensitivity)
     steps = (0, 1) if monotone else (-1, 0, 1)
     grid = validation.numbers("levels", levels)
@@ -64,8 +65,8 @@ def margin_pairs(outcomes: int, most: int) -> Iterator[tuple[Margin, Margin]]:
     Raises:
         ParameterError: if an argument is out of range.
     """
-    _require_count("outcomes", outcomes)
-    _require_count("most", most)
+    require_count("outcomes", outcomes)
+    require_count("most", most)
     for margin in range(most):
         yield Margin(0, margin, outcomes), Margin(0, margin + 1, outcomes)
     if outcomes > 1:
@@ -90,8 +91,10 @@ def database_pairs(
         >>> len(list(database_pairs(2, 3, lambda records: Utilities([sum(records)]))))
         12
     """
-    _require_count("values", values, least=2)
-    _require_count("records", records)
+    require_count("values", values)
+    if values < 2:
+        raise ParameterError("values", values, "an integer >= 2")
+    require_count("records", records)
     known = {records: scores(records) for records in product(range(values), repeat=records)}
     for database, own in known.items():
         for place, old in enumerate(database):
@@ -112,7 +115,7 @@ def admissible(pairs: Iterable[tuple[LocalUtilities, LocalUtilities]], changes: 
     Raises:
         ParameterError: if `changes` is out of range, or a table ends before.
     """
-    _require_count("changes", changes)
+    require_count("changes", changes)
     for pair in pairs:
         moved = np.abs(pair[0].values - pair[1].values)
         tables = [[_row(scores, t) for t in range(changes + 1)] for scores in pair]
@@ -129,11 +132,6 @@ def _row(scores: LocalUtilities, changes: int) -> Array:
     if row is None:
         raise ParameterError("changes", changes, "within every table of sensitivities")
     return row
-
-
-def _require_count(name: str, value: object, least: int = 1) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ParameterError(name, value, f"an integer >= {least}")
 
 
 _UNDERFLOW = 1e-280

@@ -1,7 +1,19 @@
-"""What an audit concludes, as fractions of what is promised."""
+"""Both auditors on every row of a table, and their verdicts: fractions of what is promised."""
 
 import math
+import zlib
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from geoveil.audit.black_box import black_box_bound
+from geoveil.audit.case import Case, Pair, require_whole
+from geoveil.audit.exact import exact_epsilon, exact_rate
+from geoveil.gp import validation
+from geoveil.gp.errors import ParameterError
+from geoveil.gp.privacy import GeoPrivacy, LocalPrivacy
 
 Point = tuple[float, ...]
 
@@ -63,3 +75,172 @@ class Verdict:
         if self.exact.fraction == math.inf:
             found["exact"] = {**asdict(self.exact), "fraction": None}
         return found
+
+
+Array = NDArray[np.float64]
+
+FAILURE_PROBABILITY = 1e-6
+"""Of the whole table: that any black-box bound in it is above the truth."""
+_FAINT = -600.0
+"""A log-density above it does not become −∞ at the next point by underflow."""
+
+
+def audit(
+    cases: Sequence[Case],
+    *,
+    samples: int = 100_000,
+    seed: int = 1,
+    failure_probability: float = FAILURE_PROBABILITY,
+) -> tuple[Verdict, ...]:
+    """Audit every row, exactly and as a black box.
+
+    Densities and float64 simulations are audited, of the ideal mechanism; `release` rounds its
+    output exactly, and that step is outside. The exact auditor sees the points and outputs of the
+    row and no others, so that it can refute a promise but not prove it.
+
+    The failure probability is divided by the number of pairs in the table, so that it is that of
+    the whole table. A row draws the same samples whatever other rows are audited with it.
+
+    Args:
+        cases: the rows.
+        samples: reports per point of a pair, in [1000, 10⁷].
+        seed: ≥ 0; the same seed gives the same table.
+        failure_probability: probability that any black-box bound is above the truth, in (0, 1).
+
+    Raises:
+        ParameterError: if there is no row or a number is out of range.
+
+    Example:
+        >>> from geoveil.audit import catalogue, named
+        >>> rows = audit(named(catalogue(), "LipschitzMechanism"), samples=2000)
+        >>> {row.keeps for row in rows}
+        {True}
+    """
+    if not cases:
+        raise ParameterError("cases", cases, "at least one row")
+    require_whole("samples", samples, 1000, 10_000_000)
+    require_whole("seed", seed, 0, 2**63 - 1)
+    validation.between(
+        "failure_probability", failure_probability, 0, 1, low_open=True, high_open=True
+    )
+    share = failure_probability / pair_count(cases)
+    verdicts = []
+    for case in cases:
+        label = f"{case.name} {case.variant} {case.query}".encode()
+        rng = np.random.default_rng([seed, zlib.crc32(label)])
+        verdicts.append(
+            Verdict(
+                mechanism=case.name,
+                variant=case.variant,
+                query=case.query,
+                privacy=str(case.mechanism.privacy),
+                exact=_exact(case),
+                black_box=_black_box(case, samples, rng, share),
+            )
+        )
+    return tuple(verdicts)
+
+
+def pair_count(cases: Iterable[Case]) -> int:
+    """Return the number of black-box tests in a table: its pairs."""
+    return sum(len(case.pairs) for case in cases)
+
+
+def _exact(case: Case) -> Exact:
+    """Return what the exact auditor for this kind of guarantee finds."""
+    privacy = case.mechanism.privacy
+    if isinstance(privacy, LocalPrivacy):
+        return _any_two(case, privacy)
+    return _with_slack(case, privacy) if privacy.delta > 0 else _neighbours(case, privacy)
+
+
+def _neighbours(case: Case, privacy: GeoPrivacy) -> Exact:
+    """Compare neighbours on the path: their losses add up to those of points further apart."""
+    logs = _logs(case)
+    impossible = np.isneginf(logs)
+    clear = np.maximum(logs[:, 1:], logs[:, :-1]) > _FAINT
+    jumps = (impossible[:, 1:] != impossible[:, :-1]) & clear
+    if jumps.any():
+        row, column = np.argwhere(jumps)[0]
+        near, far = case.path[column], case.path[column + 1]
+        return Exact(math.inf, _point(near), _point(far), _point(case.outputs[row]))
+    # Outputs go by their number: they may be vectors.
+    finding = exact_rate(_Known(logs), case.path, np.arange(len(case.outputs)))
+    y = case.outputs[int(finding.y)]
+    return Exact(finding.rate / privacy.rate, finding.x, finding.other, _point(y))
+
+
+def _logs(case: Case) -> Array:
+    """Return the log-density of every output (row) at every point of the path (column)."""
+    logs = case.mechanism.log_density(case.outputs[:, None], case.path)
+    if np.isnan(logs).any() or not np.isfinite(logs).any():
+        raise ParameterError(
+            "outputs", f"{len(case.outputs)} outputs", "outputs with a log-density, some finite"
+        )
+    return logs
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Log-densities that have been computed, of all outputs at all points."""
+
+    logs: Array
+
+    def log_density(self, y: ArrayLike, x: ArrayLike) -> Array:
+        return self.logs
+
+
+def _any_two(case: Case, privacy: LocalPrivacy) -> Exact:
+    """Compare all points of the path: in the discrete metric they are equally far apart."""
+    logs = _logs(case)
+    possible = np.isfinite(logs).any(axis=1)
+    logs, outputs = logs[possible], case.outputs[possible]
+    row = int(np.argmax(np.ptp(logs, axis=1)))
+    high, low = int(np.argmax(logs[row])), int(np.argmin(logs[row]))
+    return Exact(
+        float(logs[row, high] - logs[row, low]) / privacy.epsilon,
+        _point(case.path[high]),
+        _point(case.path[low]),
+        _point(outputs[row]),
+    )
+
+
+def _with_slack(case: Case, privacy: GeoPrivacy) -> Exact:
+    """Compare the pairs: a slack does not chain from small steps to large ones."""
+    found = []
+    for x, other in case.pairs:
+        distance = _distance((x, other))
+        finding = exact_epsilon(case.mechanism, x, other, case.outputs, privacy.delta_at(distance))
+        fraction = finding.rate / privacy.at(distance)
+        found.append(Exact(fraction, finding.x, finding.other, (finding.y,)))
+    return max(found, key=lambda exact: exact.fraction)
+
+
+def _black_box(case: Case, samples: int, rng: np.random.Generator, share: float) -> BlackBox:
+    found = []
+    privacy = case.mechanism.privacy
+    for x, other in case.pairs:
+        distance = _distance((x, other))
+        near, far = (
+            case.statistic(case.mechanism.simulate(np.broadcast_to(p, (samples, *p.shape)), rng))
+            for p in (x, other)
+        )
+        bound = black_box_bound(
+            near,
+            far,
+            distance,
+            delta=privacy.delta_at(distance) if isinstance(privacy, GeoPrivacy) else 0.0,
+            failure_probability=share,
+        )
+        # The distinguishability is at least 0, whatever the samples show.
+        fraction = max(bound.epsilon, 0.0) / privacy.at(distance)
+        found.append(BlackBox(fraction, _point(x), _point(other)))
+    return max(found, key=lambda bound: bound.fraction)
+
+
+def _distance(pair: Pair) -> float:
+    return float(np.linalg.norm(np.atleast_1d(pair[0] - pair[1])))
+
+
+def _point(coordinates: Array) -> Point:
+    return tuple(np.atleast_1d(coordinates).tolist())

@@ -5,23 +5,30 @@ long a report takes. The first two must succeed on `simulate` and fail on `relea
 """
 
 from geoveil.audit.attacks.guesses import Guesses, binomial_bounds, permitted_right
-from geoveil.audit.attacks.preimages import FloatPath, GridPath
-from geoveil.audit.attacks.reachable import Reached, reachable_attack
-from geoveil.audit.attacks.report import (
+from geoveil.audit.attacks.outputs import (
+    FloatPath,
+    GridPath,
+    Reached,
+    lowest_bit,
+    reachable_attack,
+    spacing_attack,
+)
+from geoveil.audit.attacks.table import (
     ALPHA,
     TIMING_SAMPLES,
+    Attack,
+    OutputAttack,
+    TimingAttack,
     attack_outputs,
     attack_times,
 )
-from geoveil.audit.attacks.rows import Attack, OutputAttack, TimingAttack
-from geoveil.audit.attacks.spacing import lowest_bit, spacing_attack
 from geoveil.audit.attacks.timing import (
-    Subject,
-    Timed,
+    ReleaseTimes,
+    TimedMechanism,
     least_p_value,
     rank_p_value,
     time_releases,
-    timing_subjects,
+    timed_mechanisms,
 )
 
 __all__ = [
@@ -33,8 +40,8 @@ __all__ = [
     "Guesses",
     "OutputAttack",
     "Reached",
-    "Subject",
-    "Timed",
+    "ReleaseTimes",
+    "TimedMechanism",
     "TimingAttack",
     "attack_outputs",
     "attack_times",
@@ -46,5 +53,5 @@ __all__ = [
     "reachable_attack",
     "spacing_attack",
     "time_releases",
-    "timing_subjects",
+    "timed_mechanisms",
 ]

@@ -50,7 +50,7 @@ class Releasing(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class TimedMechanism:
     """A mechanism, and places near to and far from where its query varies; or scores."""
 
     name: str
@@ -59,7 +59,7 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Timed:
+class ReleaseTimes:
     """Seconds that releases took, by place."""
 
     seconds: Mapping[str, Array] = field(repr=False)
@@ -88,7 +88,7 @@ def places(scene: Scene) -> dict[str, Array]:
 
 
 @dataclass(frozen=True, slots=True)
-class Selecting:
+class ReleasedSelection:
     """A selection, released for scores as other reports are for points."""
 
     mechanism: SelectionMechanism
@@ -104,11 +104,11 @@ def leads() -> dict[str, Array]:
     return {name: lead * (np.arange(_OUTCOMES) == _OUTCOMES // 2) for name, lead in ahead.items()}
 
 
-def timing_subjects() -> tuple[Subject, ...]:
+def timed_mechanisms() -> tuple[TimedMechanism, ...]:
     """Return one mechanism of every family with code of its own; polygons if Shapely is there."""
     student = partial(SmoothMechanism, noise=StudentT(3.0), beta=_STUDENT_SHARE * INCOME.rate)
     found = [
-        Subject(name, mechanism, places(scene))
+        TimedMechanism(name, mechanism, places(scene))
         for name, scene, mechanism in (
             ("LipschitzMechanism", RAMP, LipschitzMechanism(RAMP.query, INCOME)),
             ("SmoothMechanism, LaplacePareto", RAMP, SmoothMechanism(RAMP.query, INCOME)),
@@ -122,7 +122,11 @@ def timing_subjects() -> tuple[Subject, ...]:
         )
     ]
     found += [
-        Subject(f"{type(mechanism).__name__}, {_OUTCOMES:,} scores", Selecting(mechanism), leads())
+        TimedMechanism(
+            f"{type(mechanism).__name__}, {_OUTCOMES:,} scores",
+            ReleasedSelection(mechanism),
+            leads(),
+        )
         for mechanism in (
             PermuteAndFlip(1.0, 1.0),
             ExponentialMechanism(1.0, 1.0),
@@ -135,25 +139,25 @@ def timing_subjects() -> tuple[Subject, ...]:
         corners = [(-1000.0, -800.0), (1000.0, -800.0), (1000.0, 800.0), (-1000.0, 800.0)]
         scene = replace(BELL, query=Polygon(corners, 1000.0))
         mechanism = SmoothMechanism(scene.query, PLACE)
-        found.insert(4, Subject("SmoothMechanism, Polygon", mechanism, places(scene)))
+        found.insert(4, TimedMechanism("SmoothMechanism, Polygon", mechanism, places(scene)))
     return tuple(found)
 
 
 def time_releases(
-    subject: Subject,
+    subject: TimedMechanism,
     samples: int,
     seed: int,
     *,
     floor: float | None = None,
     clock: Callable[[], float] = time.perf_counter,
-) -> Timed:
+) -> ReleaseTimes:
     """Time single releases at all places, in random order.
 
     Args:
         subject: what is released, and where.
         samples: releases at each place, after a few that are not counted.
         seed: for the order.
-        floor: pace every release to so many seconds, see `paced`.
+        floor: seconds that every release is made to take, or None.
         clock: in seconds.
     """
     names, points = list(subject.places), np.stack(list(subject.places.values()))
@@ -176,10 +180,10 @@ def time_releases(
         call()
         seconds[at] = clock() - start
     order, seconds = order[_WARM_UP:], seconds[_WARM_UP:]
-    return Timed({name: seconds[order == index] for index, name in enumerate(names)})
+    return ReleaseTimes({name: seconds[order == index] for index, name in enumerate(names)})
 
 
-def least_p_value(timed: Timed) -> float:
+def least_p_value(timed: ReleaseTimes) -> float:
     """Return the least p-value over the places: each against the reference, by two rank tests.
 
     Mann and Whitney's sees a shift, Kolmogorov and Smirnov's any difference. The slowest 5 % of all

@@ -1,17 +1,31 @@
-"""From how many uniform numbers could this input have led to exactly this output?
+"""Attacks on outputs: which are reachable, and how finely they are spaced.
 
-Noise on a computer is a function of a uniform number with finitely many bits. The adversary runs
-the mechanism's own code with numbers of their choice, and finds those that lead to an output by
+*From how many uniform numbers could this input have led to exactly this output?* Noise on a
+computer is a function of a uniform number with finitely many bits. The adversary runs the
+mechanism's own code with numbers of their choice, and finds those that lead to an output by
 bisection, since reports rise with the number. What they count is the probability of the output,
 exactly: of all numbers with 53 bits for `simulate`, of intervals for `release`.
+
+*Reachable outputs* (Mironov, On significance of the least significant bits, CCS 2012). Float noise
+takes finitely many values, with gaps, and adding f(x) moves the gaps. An output that no uniform
+number leads to from x' can't be from x', however close f(x') is.
+
+*Precision of the addition* (Haney, Desfontaines, Hartman, Shrestha and Hay, 2022). A sum of two
+doubles is a multiple of the smaller of their two spacings. For f(x') ≠ 0 every float output
+f(x') + noise is a multiple of half the spacing of doubles at f(x'): noise at least half as large
+has that spacing or a wider one, and with smaller noise the sum itself has. For f(x) = 0 the output
+has the noise's own spacing, which near 0 is finer. One output finer than that is proof.
 """
 
+import math
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from geoveil.audit.attacks.guesses import Guesses
 from geoveil.gp.exact.bits import LazyUniform, RandomSource, SeededSource
 from geoveil.gp.mechanisms.additive import AdditiveMechanism
 
@@ -27,7 +41,7 @@ _NEAR = 64
 """So far around the first number others are tried: float noise does not rise strictly."""
 
 
-class Path(ABC):
+class OutputPath(ABC):
     """One way to make reports, as the adversary sees it."""
 
     name: str
@@ -82,7 +96,7 @@ class Path(ABC):
         return high
 
 
-class FloatPath(Path):
+class FloatPath(OutputPath):
     """`simulate`: float64 noise from a uniform number with 53 bits.
 
     Args:
@@ -110,7 +124,7 @@ class FloatPath(Path):
         return np.asarray((same & inside).sum(axis=1))
 
 
-class GridPath(Path):
+class GridPath(OutputPath):
     """`release`: an integer on a public grid, from as many random bits as it takes.
 
     Args:
@@ -164,3 +178,109 @@ class _Leading(RandomSource):
     def bits(self, count: int) -> int:
         given, self._next = self._next, 0
         return given
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """What the attack found."""
+
+    guesses: Guesses
+    unreachable: float
+    """Share of outputs that the other input can't have led to."""
+    largest_loss: float
+    """The largest |log-ratio| of the two probabilities of an output that the counts prove."""
+
+
+def reachable_attack(
+    path: OutputPath, x: float, other: float, *, samples: int, seed: int, failure_probability: float
+) -> Reached:
+    """Guess, from single outputs, which of two inputs they are from.
+
+    The guess is the input from which more uniform numbers lead to exactly that output: the
+    likelihood-ratio test, which no other guess beats. A tie is decided by a coin.
+
+    Args:
+        path: how the reports are made.
+        x: one input.
+        other: the other.
+        samples: outputs of each.
+        seed: for the outputs and the coins.
+        failure_probability: in (0, 1), that a bound of the guesses is above the truth.
+    """
+    rng = np.random.default_rng([seed, 2])
+    called = []
+    unreachable = 0
+    loss = 0.0
+    for index, truth in enumerate((x, other)):
+        outputs = path.draw(truth, samples, 2 * seed + index)
+        counts = [path.preimages(point, outputs) for point in (x, other)]
+        coin = rng.random(samples) < 0.5
+        called.append(int(np.where(counts[0] == counts[1], coin, counts[0] > counts[1]).sum()))
+        unreachable += int((counts[1 - index] == 0).sum())
+        loss = max(loss, _largest_ratio(counts[0], counts[1], path.count_error))
+    guesses = Guesses(called[0], called[1], samples, failure_probability)
+    return Reached(guesses, unreachable / (2 * samples), loss)
+
+
+def _largest_ratio(first: NDArray[np.int64], second: NDArray[np.int64], error: int) -> float:
+    more = np.maximum(first, second) - error
+    less = np.minimum(first, second) + error
+    if (less == 0).any():
+        return math.inf
+    return max(0.0, float(np.log(np.maximum(more, 1) / less).max()))
+
+
+_NONE = 2000
+"""Above the exponent of every double; stands for the lowest bit of 0, which has none."""
+
+
+def lowest_bit(values: ArrayLike) -> NDArray[np.int64]:
+    """Return the largest e with each value a multiple of 2^e; 2000 for 0.
+
+    Args:
+        values: doubles, or integers that doubles hold exactly.
+
+    Example:
+        >>> lowest_bit([1.0, 0.75, 12.0, 0.0]).tolist()
+        [0, -2, 2, 2000]
+    """
+    mantissa, exponent = np.frexp(np.asarray(values, dtype=np.float64))
+    whole = np.abs(mantissa * 2.0**53).astype(np.int64)  # 53 bits: exact
+    lowest = np.frexp((whole & -whole).astype(np.float64))[1] - 1
+    return np.where(whole == 0, _NONE, lowest + exponent - 53).astype(np.int64)
+
+
+def spacing_attack(
+    path: OutputPath, x: float, other: float, *, samples: int, seed: int, failure_probability: float
+) -> Guesses:
+    """Guess, from the lowest bit of single outputs, which of two inputs they are from.
+
+    One half of the outputs chooses up to which lowest bit, or from which on, an output is called
+    the first input's. The other half, which the choice has not seen, is what is reported.
+
+    Args:
+        path: how the reports are made.
+        x: one input.
+        other: the other.
+        samples: outputs of each, in each half.
+        seed: for the outputs.
+        failure_probability: in (0, 1), that a bound of the guesses is above the truth.
+    """
+    halves = [
+        np.split(lowest_bit(path.draw(point, 2 * samples, 2 * seed + index)), 2)
+        for index, point in enumerate((x, other))
+    ]
+    (train, test), (other_train, other_test) = halves
+    levels = np.unique(np.concatenate([train, other_train]))
+    rules = [(level, finer) for level in levels.tolist() for finer in (True, False)]
+
+    def called(bits: NDArray[np.int64], rule: tuple[int, bool]) -> int:
+        level, finer = rule
+        return int((bits <= level if finer else bits > level).sum())
+
+    def trained(rule: tuple[int, bool]) -> Guesses:
+        counts = called(train, rule), called(other_train, rule)
+        return Guesses(*counts, samples, failure_probability)
+
+    best = max(rules, key=lambda rule: trained(rule).epsilon)
+    return Guesses(called(test, best), called(other_test, best), samples, failure_probability)
