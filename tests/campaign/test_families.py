@@ -14,9 +14,9 @@ from geoveil.campaign import (
     Attribute,
     Campaign,
     Example,
-    FamilyNotInstalled,
     MechanismFamily,
     MechanismSpec,
+    NotInstalled,
     Planned,
     QueryFamily,
     Question,
@@ -27,6 +27,7 @@ from geoveil.campaign import (
     missing,
     seal,
 )
+from geoveil.campaign.entry_points import added
 from geoveil.client import CampaignInvalid, Contributor, FamilyMissing, Policy, PolicyRefused
 from geoveil.client.work import Demand
 from geoveil.gp import (
@@ -125,8 +126,10 @@ def package(tmp_path, monkeypatch):
     for name in ("geoveil.campaign.codec", "geoveil.client.work"):
         monkeypatch.setattr(f"{name}.MECHANISMS", mechanisms)
     decode.cache_clear()
+    added.cache_clear()
     yield queries, mechanisms
     decode.cache_clear()
+    added.cache_clear()
     sys.modules.pop("veil_below", None)
 
 
@@ -230,7 +233,7 @@ def test_an_unknown_family_is_refused_by_name_and_what_to_install(package):
     ) as e:
         contributor.accept("families", seal(data))
     assert (e.value.family, e.value.group) == ("elsew", "geoveil.queries")
-    with pytest.raises(FamilyNotInstalled, match="'elsew'"):
+    with pytest.raises(NotInstalled, match="'elsew'"):
         decode(data)
 
 
@@ -277,6 +280,7 @@ def test_a_mechanism_that_states_another_guarantee_is_refused(package):
 def test_no_package_takes_a_name(package, tmp_path, name):
     """Neither from the library nor from a package that was there before."""
     install(tmp_path, "veil_thief", "", queries={name: "veil_thief:family"})
+    added.cache_clear()
     queries, _ = registries()
     assert queries["threshold"] is QUERIES["threshold"]
     with pytest.raises(UnsupportedError, match="that name is taken by"):
@@ -289,7 +293,7 @@ def test_no_package_takes_a_name(package, tmp_path, name):
      "threshold:at=one,width=2", "threshold:at=1,width=2,colour=red", "threshold:at=1,width=-2"],
 )  # fmt: skip
 def test_text_that_names_no_query_is_refused(text):
-    with pytest.raises((ParameterError, FamilyNotInstalled)):
+    with pytest.raises((ParameterError, NotInstalled)):
         QUERIES.parse(text)
 
 

@@ -2,14 +2,17 @@
 
 from urllib.parse import urlsplit
 
+from geoveil.campaign.entry_points import added
 from geoveil.gp import ParameterError
 
-_SCHEMES = ("postgresql",)
+SCHEMES = ("postgresql",)
+STORES = "geoveil.stores"
+"""Of entry points: other packages add stores by the scheme of their URLs."""
 _EXPECTED = "postgresql://USER:PASSWORD@HOST:PORT/DATABASE (it is not shown)"
 
 
 class DatabaseURL:
-    """A `postgresql://` URL as libpq reads it.
+    """A `postgresql://` URL as libpq reads it, or one of a store that another package adds.
 
     Args:
         text: the URL. Its password, and all after "?", appear in no repr, error or log.
@@ -61,4 +64,5 @@ def _sound(text: str) -> bool:
         parts = urlsplit(text)
     except ValueError:
         return False
-    return parts.scheme in _SCHEMES and "://" in text and not parts.fragment
+    schemes = (*SCHEMES, *added(STORES, frozenset(SCHEMES)))
+    return parts.scheme in schemes and "://" in text and not parts.fragment

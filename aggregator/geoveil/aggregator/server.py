@@ -31,7 +31,7 @@ from geoveil.aggregator.readiness import Readiness, writable
 from geoveil.aggregator.service import Clock, utc_now
 from geoveil.aggregator.servicers import AnalystServicer, CollectorServicer, add_collector
 from geoveil.aggregator.store import Store
-from geoveil.aggregator.store import open_store as open_database
+from geoveil.aggregator.store.opening import open_any_store
 from geoveil.aggregator.tls import Certificates, certificates
 from geoveil.gp import ParameterError
 from geoveil.proto.v1 import analyst_pb2, collector_pb2
@@ -78,7 +78,7 @@ class Aggregator:
         self._metrics = Metrics()
         self._metrics_server: MetricsServer | None = None
         opener = open_store or partial(
-            open_database, database_of(settings), busy_timeout_s=settings.busy_timeout_s
+            open_any_store, database_of(settings), busy_timeout_s=settings.busy_timeout_s
         )
 
         def observed() -> Store:

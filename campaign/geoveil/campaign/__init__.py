@@ -4,9 +4,9 @@ from geoveil.campaign.allocation import Allocation
 from geoveil.campaign.attribute import Attribute, Value
 from geoveil.campaign.channel import ChannelSpec
 from geoveil.campaign.codec import decode, digest, encode, open_envelope
+from geoveil.campaign.entry_points import NotInstalled
 from geoveil.campaign.families import (
     Example,
-    FamilyNotInstalled,
     MechanismFamily,
     MechanismSpec,
     Planned,
@@ -39,10 +39,10 @@ __all__ = [
     "ChannelSpec",
     "DebiasedLaplaceSpec",
     "Example",
-    "FamilyNotInstalled",
     "LipschitzLaplaceSpec",
     "MechanismFamily",
     "MechanismSpec",
+    "NotInstalled",
     "PlanarLaplaceSpec",
     "Planned",
     "PointQuestion",

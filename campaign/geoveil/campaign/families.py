@@ -12,17 +12,15 @@ import typing
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from functools import cached_property
-from importlib import metadata
 from inspect import Parameter, signature
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from google.protobuf.message import Message
 
+from geoveil.campaign.entry_points import added, foreign, load
 from geoveil.gp import (
     GeoPrivacy,
-    GeoVeilError,
     Mechanism,
     ParameterError,
     Query,
@@ -35,29 +33,6 @@ _EXTENSION = "extension"
 """The field of a message's `kind` for families of other packages."""
 _MOST_PARAMETERS = 64
 _KINDS: Mapping[object, type] = MappingProxyType({float: float, int: int, str: str})
-
-
-class FamilyNotInstalled(UnsupportedError):  # noqa: N818 - it says what is the case
-    """A family that is named is provided by nothing that is installed here.
-
-    Attributes:
-        group: of the entry points that provide such families, for example "geoveil.queries".
-        family: its name.
-    """
-
-    def __init__(self, group: str, family: str, known: Sequence[str]) -> None:
-        super().__init__(group, family, known)
-        self.group = group
-        self.family = family
-        self.known = tuple(known)
-
-    def __str__(self) -> str:
-        what = self.group.removeprefix("geoveil.")
-        return (
-            f"no family {self.family!r} of {what} is installed here: install the package that"
-            f" declares {self.family!r} among its entry points {self.group!r};"
-            f" known are {', '.join(self.known)}"
-        )
 
 
 class MechanismSpec(ABC):
@@ -258,43 +233,25 @@ class Registry(Generic[F]):
         self._by_field = {f.wire.field: f for f in built_in if f.wire is not None}
         self._loaded: dict[str, F] = {}
 
-    @cached_property
-    def _added(self) -> Mapping[str, metadata.EntryPoint]:
-        found: dict[str, metadata.EntryPoint] = {}
-        for point in metadata.entry_points(group=self.group):
-            taken = found.get(point.name)
-            if point.name in self.built_in or (taken is not None and taken != point):
-                owner = "geoveil itself" if taken is None else taken.value
-                raise UnsupportedError(
-                    f"{point.value} can't be the family {point.name!r} of {self.group}: that name"
-                    f" is taken by {owner}; uninstall one"
-                )
-            found[point.name] = point
-        return found
-
     @property
     def names(self) -> tuple[str, ...]:
         """All names; nothing is imported for them."""
-        return (*self.built_in, *self._added)
+        return (*self.built_in, *added(self.group, frozenset(self.built_in)))
 
     def __getitem__(self, name: str) -> F:
         """Return the family of a name; its package is imported if it was not yet.
 
         Raises:
-            FamilyNotInstalled: if there is none.
+            NotInstalled: if there is none.
             UnsupportedError: if the package that should provide it does not.
         """
         if (found := self.built_in.get(name) or self._loaded.get(name)) is not None:
             return found
-        if name not in self._added:
-            raise FamilyNotInstalled(self.group, name, self.names)
-        point = self._added[name]
-        with foreign(name):
-            record = point.load()
+        record = load(self.group, name, self.built_in)
         if not isinstance(record, self._kind) or record.name != name or not _NAME.fullmatch(name):
             raise UnsupportedError(
-                f"{point.value} is no {self._kind.__name__} of the name {name!r}, which its entry"
-                f" point in {self.group!r} promises"
+                f"{record!r} is no {self._kind.__name__} of the name {name!r}, which an entry point"
+                f" in {self.group!r} promises"
             )
         return self._loaded.setdefault(name, record)
 
@@ -328,7 +285,7 @@ class Registry(Generic[F]):
 
         Raises:
             ParameterError: if it names none.
-            FamilyNotInstalled: if no package here has it.
+            NotInstalled: if no package here has it.
         """
         field = message.WhichOneof("kind")
         if field == _EXTENSION:
@@ -345,7 +302,7 @@ class Registry(Generic[F]):
 
         Raises:
             ParameterError: naming the field, its value and what is permitted.
-            FamilyNotInstalled: if no package here has the family.
+            NotInstalled: if no package here has the family.
         """
         family = self.named_by(message)
         if family.wire is not None:
@@ -356,33 +313,11 @@ class Registry(Generic[F]):
         """Return what 'family:name=value,name=value' makes.
 
         Raises:
-            FamilyNotInstalled: if there is no such family.
+            NotInstalled: if there is no such family.
             ParameterError: as `Family.parse`.
         """
         name, _, parameters = text.partition(":")
         return self[name.strip()].parse(parameters)
-
-
-class foreign:  # noqa: N801 - reads as a statement
-    """Turns what another package's code raises into an error of geoveil's.
-
-    Arithmetic errors remain: numbers so extreme that a formula gives up.
-
-    Args:
-        family: whose code it is.
-    """
-
-    def __init__(self, family: str) -> None:
-        self._family = family
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, Exception) and not isinstance(error, (GeoVeilError, ArithmeticError)):
-            raise UnsupportedError(
-                f"the family {self._family!r} failed: {type(error).__name__}: {error}"
-            ) from error
 
 
 def missing(family: Family) -> list[str]:

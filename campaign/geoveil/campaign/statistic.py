@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from numpy.typing import ArrayLike
 
 from geoveil.campaign.allocation import Allocation
-from geoveil.campaign.families import MechanismSpec, foreign
+from geoveil.campaign.entry_points import foreign
+from geoveil.campaign.families import MechanismSpec
 from geoveil.campaign.mechanisms import DebiasedLaplaceSpec
 from geoveil.campaign.model import LIKELY_BEYOND, Campaign
 from geoveil.campaign.question import Question

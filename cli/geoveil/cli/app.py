@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from geoveil.campaign.entry_points import added, load
 from geoveil.cli.console import degrade, fail
 from geoveil.gp import GeoVeilError
 from geoveil.gp.version import __version__
@@ -18,23 +19,29 @@ COMMANDS = (
     *("demo", "audit", "simulate"),
 )
 """In the order of the help; each is a module here, with an `app` or a function of its name."""
+_GROUP = "geoveil.commands"
+"""Of entry points: other packages add a function or a `typer.Typer` by the name of a command."""
 
 
 class _Lazy(TyperGroup):
     """Imports a command when it is asked for: each needs other parts, some of which load slowly."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return list(COMMANDS)
+        return [*COMMANDS, *added(_GROUP, frozenset(COMMANDS))]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name not in COMMANDS:
+        if cmd_name in COMMANDS:
+            module = import_module(f"geoveil.cli.{cmd_name}")
+            made: Any = getattr(module, "app", None) or getattr(module, cmd_name)
+        elif cmd_name in added(_GROUP, frozenset(COMMANDS)):
+            made = load(_GROUP, cmd_name, COMMANDS)
+        else:
             return None
-        module = import_module(f"geoveil.cli.{cmd_name}")
-        if (group := getattr(module, "app", None)) is not None:
-            command: Any = typer.main.get_group(group)
+        if isinstance(made, typer.Typer):
+            command: Any = typer.main.get_group(made)
         else:
             alone = typer.Typer(add_completion=False)
-            alone.command()(getattr(module, cmd_name))
+            alone.command()(made)
             command = typer.main.get_command(alone)
         command.name = cmd_name
         _let_flow(command)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from geoveil.campaign import (
     Campaign,
-    FamilyNotInstalled,
+    NotInstalled,
     PublicKey,
     Value,
     decode,
@@ -93,8 +93,8 @@ class Contributor:
             raise
         except DecodeError:
             raise CampaignInvalid(campaign_id, "its bytes can't be read") from None
-        except FamilyNotInstalled as error:
-            raise FamilyMissing(campaign_id, str(error), error.family, error.group) from error
+        except NotInstalled as error:
+            raise FamilyMissing(campaign_id, str(error), error.name, error.group) from error
         except (GeoVeilError, ArithmeticError) as error:
             # ArithmeticError: numbers so extreme that a formula of the campaign gives up.
             raise CampaignInvalid(campaign_id, str(error)) from error

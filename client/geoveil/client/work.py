@@ -40,7 +40,7 @@ class Demand:
         Raises:
             DecodeError: if it is no message.
             ParameterError: if a question or the mechanism is of no kind.
-            FamilyNotInstalled: if it is of a family that no package here provides.
+            NotInstalled: if it is of a family that no package here provides.
         """
         message = pb.Campaign.FromString(campaign)
         drawn = [_drawn(message, query) for query in message.queries]

@@ -1,10 +1,19 @@
-"""Which store is meant by a path or a URL."""
+"""Which store is meant by a path or a URL.
 
+Another package adds one by an entry point in `geoveil.stores`, named as the scheme of its URLs: a
+function that takes the URL and opens a `Store`.
+"""
+
+from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
+from geoveil.aggregator.database_url import SCHEMES, STORES
+from geoveil.aggregator.store.base import Store
 from geoveil.aggregator.store.sql import SQLStore
 from geoveil.aggregator.store.sqlite import SQLiteStore
-from geoveil.gp import ParameterError
+from geoveil.campaign.entry_points import load
+from geoveil.gp import GeoVeilError, ParameterError, UnsupportedError
 
 _SEPARATOR = "://"
 
@@ -37,3 +46,34 @@ shown), got database='...'
     if not str(database) or str(database) == ":memory:":
         raise ParameterError("database", database, "a path of a file or a URL postgresql://…")
     return SQLiteStore(Path(database), busy_timeout_s=busy_timeout_s, create=create)
+
+
+def open_any_store(database: Path | str, *, busy_timeout_s: float = 5.0) -> Store:
+    """Open the store of a database to serve it; also one of another package.
+
+    Args:
+        database: as of `open_store`, or a URL whose scheme another package knows.
+        busy_timeout_s: how long to wait, in seconds, for another writer; the library's stores do.
+
+    Raises:
+        ParameterError: if it is neither.
+        ServiceError: as `Store`.
+        UnsupportedError: if the package does not open it.
+    """
+    scheme, separator, _ = str(database).partition(_SEPARATOR)
+    if not separator or scheme in SCHEMES:
+        return open_store(database, busy_timeout_s=busy_timeout_s)
+    opens = cast(Callable[[str], Store], load(STORES, scheme, SCHEMES))
+    try:
+        store = opens(str(database))
+    except GeoVeilError:
+        raise
+    except Exception as error:  # noqa: BLE001 - its text may quote the URL, with a password
+        failed = type(error).__name__
+    else:
+        failed = ""
+    if failed:
+        raise UnsupportedError(f"the store of {scheme}:// can't be opened: {failed}")
+    if not isinstance(store, Store):
+        raise UnsupportedError(f"the entry point {scheme!r} in {STORES!r} opens no Store")
+    return store
