@@ -145,9 +145,9 @@ def test_the_largest_variance_is_that_of_the_worst_point(mechanism):
 def test_a_plan_says_for_how_many_it_was_made(geoveil, tmp_path):
     file = tmp_path / "plan.toml"
     geoveil(
-        "plan", "--above", "100000", "--participants", "5000", "--epsilon", "1", "--per", "8000",
-        "--unit", "dollar", "--prior", "lognormal:98000,0.83", "--attribute", "income", "--out",
-        str(file), to_server=False,
+        "plan", "--threshold", "100000", "--participants", "5000", "--epsilon", "1", "--per",
+        "8000", "--unit", "dollar", "--prior", "lognormal:98000,0.83", "--attribute", "income",
+        "--out", str(file), to_server=False,
     )  # fmt: skip
     created = geoveil("campaign", "create", "Planned so", "--plan", str(file))
     assert "with 5,000 participants" in created.output

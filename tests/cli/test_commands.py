@@ -67,8 +67,9 @@ def test_places_split_over_all_queries(geoveil, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "kind", "named"),
     [
-        (["campaign", "create", "x", *INCOME], ParameterError, "--threshold or --place"),
-        (["campaign", "create", "x", *INCOME, "--threshold", "nan"], ParameterError, "at must be"),
+        (["campaign", "create", "x", *INCOME], ParameterError, "at least one of --thr"),
+        (["campaign", "create", "x", *INCOME, "--threshold", "nan"], ParameterError,
+         "threshold must be"),
         (["campaign", "create", "x", *INCOME, "--threshold", "1", "--width", "-1"],
          ParameterError, "width must be"),
         (["campaign", "create", "x", *INCOME, "--threshold", "1", "--mechanism", "magic"],

@@ -17,7 +17,7 @@ INCOME = [
     "--threshold", "100000",
 ]  # fmt: skip
 PLAN = [
-    "plan", "--above", "100000", "--participants", "50000", "--epsilon", "1", "--per", "8000",
+    "plan", "--threshold", "100000", "--participants", "50000", "--epsilon", "1", "--per", "8000",
     "--unit", "dollar", "--prior", "lognormal:98000,0.83",
 ]  # fmt: skip
 

@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from geoveil.analyst import DensityAt, PlanRequest, ShareAbove, campaign_of, plan_for
+from geoveil.analyst.report import odds
 from geoveil.campaign import (
     Allocation,
     ChannelSpec,
@@ -17,12 +19,9 @@ from geoveil.campaign import (
 from geoveil.cli import plan as command
 from geoveil.cli.analyst import Analyst
 from geoveil.cli.console import PlainConsole
-from geoveil.cli.plan_choice import planned_for
-from geoveil.cli.plan_file import campaign_of
-from geoveil.cli.plan_report import plan_report
-from geoveil.cli.plan_text import print_plan
-from geoveil.cli.plan_wishes import Flags, wish_of
-from geoveil.gp import ParameterError, Threshold
+from geoveil.cli.plan_text import odds_text, print_plan
+from geoveil.gp import GeoPrivacy, ParameterError, Threshold
+from geoveil.simulation.priors import public_prior
 
 PRIVACY = ("--epsilon", "1", "--per", "8000")
 LOG_NORMAL = (*PRIVACY, "--unit", "dollar", "--prior", "lognormal:98000,0.83")
@@ -54,7 +53,7 @@ def planned(plan):
 
 
 def test_a_threshold_on_the_incomes_that_ship(plan):
-    shown = plan("--above", 100_000, "--participants", 50_000, *INCOMES)
+    shown = plan("--threshold", 100_000, "--participants", 50_000, *INCOMES)
     assert shown.exit_code == 0
     assert "DebiasedLaplace has the least expected error at n = 50,000: ±0.00125" in shown.output
     within = re.search(r"within ([0-9.]+) % of the best that any unbiased", shown.output)
@@ -65,12 +64,11 @@ def test_a_threshold_on_the_incomes_that_ship(plan):
 
 
 def test_the_table_says_what_the_json_says():
-    flags = Flags(
-        above=(98_000.0,), participants=20_000, prior="lognormal:98000,0.83",
+    request = PlanRequest.of(
+        [ShareAbove(98_000.0)], participants=20_000, source=public_prior("lognormal:98000,0.83"),
         unit="dollar", epsilon=1.0, per=8_000.0,
     )  # fmt: skip
-    wish = wish_of(flags)
-    report = plan_report(wish, *planned_for(wish, restricted=True, bound=False))
+    report = plan_for(request, for_campaign=True, bound=False).report()
     console = PlainConsole(width=200)
     with console.capture() as printed:
         print_plan(report, console)
@@ -88,7 +86,7 @@ def test_the_table_says_what_the_json_says():
 
 
 def test_more_people_err_less_and_the_choice_errs_least(planned):
-    report = planned("--above", 98_000, "--participants", 20_000, *LOG_NORMAL, *QUICK)
+    report = planned("--threshold", 98_000, "--participants", 20_000, *LOG_NORMAL, *QUICK)
     errors = [row["error_95"] for row in report["errors"]]
     assert errors == sorted(errors, reverse=True)
     assert [row["participants"] for row in report["errors"]] == [
@@ -101,7 +99,7 @@ def test_more_people_err_less_and_the_choice_errs_least(planned):
 
 def test_the_soft_question_has_no_bias(planned):
     report = planned(
-        "--above", 98_000, "--soft", "--width", 24_000, "--participants", 20_000, *LOG_NORMAL,
+        "--threshold", 98_000, "--soft", "--width", 24_000, "--participants", 20_000, *LOG_NORMAL,
         *QUICK,
     )  # fmt: skip
     assert report["alternatives"][0]["share_of_bias"] < 1e-6
@@ -110,16 +108,15 @@ def test_the_soft_question_has_no_bias(planned):
 
 
 def test_a_density_with_a_free_bandwidth_is_answered_to_a_tenth(planned):
-    asked = ("--density", "-73.9855,40.758", "--participants", 50_000, *COLLISIONS, *QUICK)
+    asked = ("--place", "-73.9855,40.758", "--participants", 50_000, *COLLISIONS, *QUICK)
     report = planned(*asked)
     width = report["alternatives"][0]["width"]
-    flags = Flags(
-        density=("-73.9855,40.758",), participants=50_000, prior="collisions",
+    request = PlanRequest.of(
+        [DensityAt(-73.9855, 40.758)], participants=50_000, source=public_prior("collisions"),
         epsilon=1.0, per=500.0, bandwidth=width,
     )  # fmt: skip
-    wish = wish_of(flags)
-    points, weights = wish.prior.nodes()
-    expected = float(weights @ wish.questions[0].truth(points))
+    points, weights = request.prior.nodes()
+    expected = float(weights @ request.questions[0].truth(points))
     errors = {row["mechanism"]: row["error_95"] / expected for row in report["alternatives"]}
     assert 0.097 < errors["DebiasedLaplace"] <= 0.1
     assert min(errors.values()) <= 0.1
@@ -136,7 +133,7 @@ def test_regions_of_the_plane(planned, tmp_path):
 
 
 def test_several_questions_are_compared_at_the_same_promise(planned):
-    places = ("--density", "-73.98,40.75", "--density", "-73.95,40.8", "--density", "-73.9,40.7")
+    places = ("--place", "-73.98,40.75", "--place", "-73.95,40.8", "--place", "-73.9,40.7")
     report = planned(
         *places, "--bandwidth", 1_500, "--participants", 50_000, *COLLISIONS
     )  # fmt: skip
@@ -152,7 +149,16 @@ def test_several_questions_are_compared_at_the_same_promise(planned):
 def test_an_allocation_that_is_asked_for_is_planned(plan, tmp_path, dates):
     """The output says why it was chosen and what was left out; the file holds its errors."""
     file = tmp_path / "plan.toml"
-    asked = ("--above", 50_000, "--above", 98_000, "--soft", "--participants", 20_000, *LOG_NORMAL)
+    asked = (
+        "--threshold",
+        50_000,
+        "--threshold",
+        98_000,
+        "--soft",
+        "--participants",
+        20_000,
+        *LOG_NORMAL,
+    )
     shown = plan(*asked, "--allocation", "split", "--out", file).output
     assert "split is what was asked for: each answers all of them" in shown
     assert "Optimal channels were not considered" in shown
@@ -168,10 +174,10 @@ def test_an_allocation_that_is_asked_for_is_planned(plan, tmp_path, dates):
 @pytest.mark.parametrize(
     ("arguments", "mechanism", "questions"),
     [
-        (("--above", 100_000, *INCOMES), DebiasedLaplaceSpec, 1),
-        (("--above", 50_000, "--above", 100_000, "--above", 150_000, *INCOMES),
+        (("--threshold", 100_000, *INCOMES), DebiasedLaplaceSpec, 1),
+        (("--threshold", 50_000, "--threshold", 100_000, "--threshold", 150_000, *INCOMES),
          PlanarLaplaceSpec, 0),
-        (("--density", "-73.98,40.75", "--bandwidth", 1_500, *COLLISIONS), ChannelSpec, 1),
+        (("--place", "-73.98,40.75", "--bandwidth", 1_500, *COLLISIONS), ChannelSpec, 1),
     ],
 )  # fmt: skip
 def test_a_plan_becomes_a_campaign_that_the_server_takes(
@@ -209,7 +215,7 @@ def test_a_plan_without_perturbed_points_keeps_its_questions(tmp_path, dates, pl
     """Few people and questions far apart: a partition, with the mechanism of each question."""
     file = tmp_path / "plan.toml"
     shown = plan(
-        "--above", 98_000, "--soft", "--width", 1_000, "--participants", 20_000, *LOG_NORMAL,
+        "--threshold", 98_000, "--soft", "--width", 1_000, "--participants", 20_000, *LOG_NORMAL,
         *QUICK, "--out", file,
     )  # fmt: skip
     assert shown.exit_code == 0
@@ -238,7 +244,7 @@ def test_a_plan_without_perturbed_points_keeps_its_questions(tmp_path, dates, pl
 )
 def test_what_a_plan_says_is_not_said_twice(contradiction, geoveil, plan, tmp_path):
     file = tmp_path / "plan.toml"
-    plan("--above", 98_000, "--participants", 20_000, *LOG_NORMAL, *QUICK, "--out", file)
+    plan("--threshold", 98_000, "--participants", 20_000, *LOG_NORMAL, *QUICK, "--out", file)
     with pytest.raises(ParameterError, match=f"{contradiction[0]} must be left out: the plan says"):
         geoveil("campaign", "create", "Not published", "--plan", str(file), *contradiction)
     assert "not-published" not in geoveil("campaign", "list").output
@@ -259,19 +265,44 @@ def test_a_file_that_is_no_plan_makes_no_campaign(text, tmp_path, dates):
         campaign_of(file, campaign_id="a", title="A", **dates)
 
 
+@pytest.mark.parametrize("missing", ["participants", "prior", "unit", "epsilon", "per"])
+def test_what_is_missing_is_named(missing, plan):
+    given = {"participants": 5_000, "prior": "lognormal:98000,0.83", "unit": "dollar"}
+    given |= {"epsilon": 1, "per": 8_000}
+    del given[missing]
+    flags = [part for name, value in given.items() for part in (f"--{name}", value)]
+    with pytest.raises(ParameterError) as caught:
+        plan("--threshold", 98_000, *flags)
+    assert caught.value.name == f"--{missing}"
+
+
 def test_the_figure_is_drawn(plan, tmp_path):
     one, several = tmp_path / "one.png", tmp_path / "several.png"
     quick = ("--participants", 20_000, *LOG_NORMAL, *QUICK)
-    plan("--above", 98_000, *quick, "--figure", one)
-    plan("--above", 98_000, "--above", 50_000, *quick, "--figure", several)
+    plan("--threshold", 98_000, *quick, "--figure", one)
+    plan("--threshold", 98_000, "--threshold", 50_000, *quick, "--figure", several)
     for file in (one, several):
         assert file.read_bytes().startswith(b"\x89PNG")
 
 
 def test_at_a_terminal_what_is_missing_is_asked_for(plan, monkeypatch):
     monkeypatch.setattr(command, "at_terminal", lambda: True)
-    answers = "above 98000\n20000\nlognormal:98000,0.83\ndollar\n1\n8000\n"
+    answers = "threshold 98000\n20000\nlognormal:98000,0.83\ndollar\n1\n8000\n"
     asked = plan(*QUICK, stdin=answers)
-    given = plan("--above", 98_000, "--participants", 20_000, *LOG_NORMAL, *QUICK)
+    given = plan("--threshold", 98_000, "--participants", 20_000, *LOG_NORMAL, *QUICK)
     assert given.stdout in asked.stdout
     assert "How many people" in asked.stderr
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "said"),
+    [
+        (0.01, "50.25:49.75"),
+        (1.0, "73:27"),
+        (2.0, "88:12"),
+        (5.0, "99.33:0.67"),
+        (800.0, "certainty"),
+    ],
+)
+def test_odds_in_words(epsilon, said):
+    assert odds_text(odds(GeoPrivacy(epsilon, per=1.0))[0]) == said

@@ -5,13 +5,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from geoveil.analyst import campaign_of
 from geoveil.campaign import ChannelSpec, decode, encode
-from geoveil.cli.plan_file import campaign_of
 from geoveil.gp import ParameterError
 
 ASKED = (
-    "--above", "98000", "--soft", "--width", "6000", "--participants", "20000", "--epsilon", "1",
-    "--per", "8000", "--unit", "dollar", "--prior", "lognormal:98000,0.83",
+    "--threshold", "98000", "--soft", "--width", "6000", "--participants", "20000", "--epsilon",
+    "1", "--per", "8000", "--unit", "dollar", "--prior", "lognormal:98000,0.83",
 )  # fmt: skip
 
 

@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow.parquet as parquet
 import pytest
 
+from geoveil.analyst import questions_in
+from geoveil.analyst.campaigns import asked_of_points, softness_of_points
 from geoveil.campaign import Attribute, PlanarLaplaceSpec, ValueCampaign, decode
 from geoveil.cli.analyst import Analyst, ServerError
-from geoveil.cli.later import questions
 from geoveil.client import Client, Contributor, Limit, Place, Policy, gather
 from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError
 from geoveil.proto.v1.collector_pb2 import GetCampaignRequest
@@ -41,6 +42,12 @@ def send(server, campaign_id, values):
         for batch in gather(made):
             outcomes = batch.outcomes(stub.SubmitReports(batch.request()))
             assert all(outcome.rejection is None for outcome in outcomes)
+
+
+def questions(campaign, bandwidth=None, **words):
+    """Return what words ask of the points of a campaign."""
+    softness = softness_of_points(campaign, bandwidth=bandwidth)
+    return asked_of_points(campaign, questions_in(words), softness)
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +93,7 @@ def test_one_report_answers_every_later_question(geoveil, where, region, tmp_pat
     step = 2.0 ** int(table.schema.metadata[b"geoveil.step_exponent"])
     points = np.stack([table.column(axis).to_numpy() for axis in "xy"], axis=1) * step
 
-    asked = questions(campaign, places=["here=-73.98,40.72"], regions=[region], bandwidth=600.0)
+    asked = questions(campaign, place=["here=-73.98,40.72"], region=[region], bandwidth=600.0)
     truth = campaign.attribute.coordinates.project(places(PEOPLE))
     for row, question in zip(shown["estimates"], asked, strict=True):
         values = campaign.point_mechanism.estimator(question.query, debias=True).value(points)
@@ -127,7 +134,7 @@ def test_numbers_are_asked_with_ranges(geoveil, server):
     )  # fmt: skip
     incomes = np.random.default_rng(3).normal(100_000, 30_000, 400)
     send(server, "ages", incomes.tolist())
-    asked = ["--between", "70000,130000", "--between", "90000,98000"]
+    asked = ["--range", "70000,130000", "--range", "90000,98000"]
     shown = json.loads(geoveil("estimate", "ages", *asked, "--json").output)["estimates"]
     assert [row["name"] for row in shown] == ["70,000 to 130,000", "90,000 to 98,000"]
     for row, (low, high) in zip(shown, [(70_000, 130_000), (90_000, 98_000)], strict=True):
@@ -139,7 +146,7 @@ def test_numbers_are_asked_with_ranges(geoveil, server):
 @pytest.mark.parametrize("value", ["0", "-1", "nan"])
 def test_a_width_that_is_none_is_refused(geoveil, where, value):
     """0 is not taken for a width that was left out."""
-    for asked in (["--between", "1,5"], ["--threshold", "5"]):
+    for asked in (["--range", "1,5"], ["--threshold", "5"]):
         with pytest.raises(ParameterError, match="width must be"):
             geoveil("estimate", where, *asked, "--width", value)
     with pytest.raises(ParameterError, match="bandwidth must be"):
@@ -165,8 +172,8 @@ def test_bands_narrower_than_the_noise_come_with_a_caution(geoveil, server, more
 
 @pytest.mark.parametrize("text", ["5", "5,x", "7,5", "5,5", "1,2,3"])
 def test_ends_that_are_no_range_are_refused(geoveil, where, text):
-    with pytest.raises(ParameterError, match="between must be LOW,HIGH"):
-        geoveil("estimate", where, "--between", text)
+    with pytest.raises(ParameterError, match="range must be LOW,HIGH"):
+        geoveil("estimate", where, "--range", text)
 
 
 def test_statistic_campaigns_are_exported_too(geoveil, server, tmp_path):
@@ -241,7 +248,7 @@ def test_points_that_are_no_places_are_asked_as_they_are(campaign, tmp_path):
          "geometry": {"type": "MultiPolygon", "coordinates": [[square]]}},
     ]  # fmt: skip
     path.write_text(json.dumps({"type": "FeatureCollection", "features": shapes}))
-    bell, park, other = questions(campaign, places=["5,7"], regions=[path])
+    bell, park, other = questions(campaign, place=["5,7"], region=[path])
     assert bell.query == GaussianKernel((5.0, 7.0), 600.0)
     assert (bell.label, park.label, other.label) == ("5,7", "park", "parts 1")
     inside = [[450.0, 300.0], [0.0, 300.0]]
@@ -260,4 +267,4 @@ def test_files_that_hold_no_regions_are_refused(campaign, tmp_path, content):
     path = tmp_path / "region.json"
     path.write_text(content)
     with pytest.raises(ParameterError):
-        questions(campaign, regions=[path])
+        questions(campaign, region=[path])

@@ -101,7 +101,7 @@ def within(estimate, truth, error_95):
 
 
 def above(thresholds):
-    return [argument for at in thresholds for argument in ("--above", at)]
+    return [argument for at in thresholds for argument in ("--threshold", at)]
 
 
 @pytest.mark.deep(keep=1)

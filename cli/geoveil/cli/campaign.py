@@ -1,25 +1,42 @@
 """geoveil campaign: create, list and close campaigns, and make the key that signs them."""
 
 import os
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from geoveil.campaign import Allocation, SigningKey, decode, encode
+from geoveil.analyst import campaign_of, planned_participants
+from geoveil.analyst.campaigns import (
+    MECHANISMS,
+    campaign_asking,
+    campaign_for_points,
+    expected_text,
+    id_of,
+    refuse_unlikely,
+)
+from geoveil.analyst.questions import RADIUS_M, VOCABULARY, AnalystQuestion, area_of, place_in
+from geoveil.campaign import (
+    Allocation,
+    Campaign,
+    SignatureInvalid,
+    SigningKey,
+    decode,
+    encode,
+    signer,
+)
+from geoveil.cli import options
 from geoveil.cli.analyst import Analyst
-from geoveil.cli.campaign_checks import expected_text, refuse_unlikely
 from geoveil.cli.campaign_export import export
-from geoveil.cli.campaign_flags import MECHANISMS, Places, asked
 from geoveil.cli.campaign_show import show, weight_text
-from geoveil.cli.campaign_text import parse_period, period_text, signed_by, slug
 from geoveil.cli.connection import Connection, connects
 from geoveil.cli.console import out, privacy_text
 from geoveil.cli.environment import SIGN_KEY
-from geoveil.cli.plan_file import campaign_of, planned_participants
-from geoveil.gp import GeoVeilError, ParameterError, validation
+from geoveil.gp import GeoPrivacy, GeoVeilError, ParameterError, validation
 from geoveil.proto.v1 import campaign_pb2
+from geoveil.proto.v1.campaign_pb2 import CampaignEnvelope
 
 app = typer.Typer(help="Create, sign, show, list and close campaigns.", no_args_is_help=True)
 
@@ -32,6 +49,14 @@ _STATES = {
     number: name.removeprefix("CAMPAIGN_STATE_").lower()
     for name, number in campaign_pb2.CampaignState.items()
 }
+
+_UNITS = {
+    "w": timedelta(weeks=1),
+    "d": timedelta(days=1),
+    "h": timedelta(hours=1),
+    "m": timedelta(minutes=1),
+}
+_SHOWN_OF_KEY = len("ed25519:") + 16
 
 
 @app.command()
@@ -52,29 +77,23 @@ def create(
     unit: Annotated[
         str | None, typer.Option(help="Unit of PER and of values; of places it is metre.")
     ] = None,
-    threshold: Annotated[
-        list[float] | None, typer.Option(help="Share above this value. May be repeated.")
-    ] = None,
+    threshold: options.Threshold = None,
+    range_: options.Range = None,
+    place: options.Place = None,
+    circle: options.Circle = None,
+    region: options.Region = None,
     width: Annotated[
         float | None,
-        typer.Option(help="Width of the soft band around a threshold; 3·PER/ε by default."),
-    ] = None,
-    place: Annotated[
-        list[str] | None,
         typer.Option(
-            help="Density at 'longitude,latitude' or 'label=longitude,latitude'. May be repeated."
+            help="Width of the soft band around a threshold or an edge; 3·PER/ε by default, or"
+            " what a range or a circle has room for."
         ),
     ] = None,
     bandwidth: Annotated[
         float | None, typer.Option(help="Of the density's bell, in metres; 3·PER/ε by default.")
     ] = None,
-    center: Annotated[
-        str | None,
-        typer.Option(help="'longitude,latitude' of the area's centre; the first place by default."),
-    ] = None,
-    radius: Annotated[
-        float | None, typer.Option(help="Of the area, in metres; 60000 by default.")
-    ] = None,
+    center: options.Center = None,
+    radius: options.Radius = None,
     points: Annotated[
         bool,
         typer.Option(
@@ -142,7 +161,7 @@ def create(
     validation.between("days", days, 0, _LONGEST_DAYS, low_open=True)
     now = datetime.now(UTC)
     later: dict[str, Any] = {
-        "campaign_id": campaign_id or slug(title),
+        "campaign_id": campaign_id or id_of(title),
         "title": title,
         "opens": now,
         "closes": now + timedelta(days=days),
@@ -151,13 +170,15 @@ def create(
     }
     said: dict[str, Any] = {
         "epsilon": epsilon, "per": per, "unit": unit, "threshold": threshold or None,
-        "width": width, "place": place or None, "bandwidth": bandwidth, "center": center,
+        "range": range_ or None, "place": place or None, "circle": circle or None,
+        "region": region or None, "width": width, "bandwidth": bandwidth, "center": center,
         "radius": radius, "points": points or None, "dimension": dimension,
         "mechanism": mechanism, "allocation": allocation,
     }  # fmt: skip
-    places: Places = {}
+    asked: list[AnalystQuestion] = []
     if plan is None:
-        campaign, places = asked(attribute, **said, **later)
+        asked = options.asked(threshold, range_, place, circle, region)
+        campaign = _asking(attribute, said, asked, later)
     else:
         for name, value in said.items():
             if value is not None:
@@ -167,7 +188,7 @@ def create(
     participants = _PARTICIPANTS if participants is None else participants
     validation.between("--participants", participants, 1, 10**12)
     if not force:
-        refuse_unlikely(campaign, participants, places)
+        refuse_unlikely(campaign, participants, asked)
     key = None if sign_key is None else SigningKey.from_pem(sign_key.read_bytes())
     with Analyst.of(connection) as analyst:
         digest = analyst.create(encode(campaign), key)
@@ -178,6 +199,43 @@ def create(
     out.print(weight_text(campaign))
     if key is not None:
         out.tell(f"signed by {key.public}")
+
+
+def _asking(
+    attribute: str | None,
+    said: dict[str, Any],
+    asked: list[AnalystQuestion],
+    later: dict[str, Any],
+) -> Campaign:
+    """Return the campaign that options describe, and no plan."""
+    for name, value in {**said, "attribute": attribute}.items():
+        if name in ("epsilon", "per", "attribute") and value is None:
+            raise ParameterError(f"--{name}", None, "given, unless there is a --plan")
+    radius = RADIUS_M if said["radius"] is None else said["radius"]
+    center = None if said["center"] is None else place_in("center", said["center"])
+    plane = area_of(asked, center, radius)
+    if said["unit"] is None and plane is None:
+        raise ParameterError(
+            "--unit", None, "given, for example dollar: only of places it is metre by default"
+        )
+    privacy = GeoPrivacy(said["epsilon"], said["per"], said["unit"] or "metre")
+    more = {"attribute": attribute, "privacy": privacy, "plane": plane, **later}
+    words = ", ".join(f"--{word}" for word in VOCABULARY)
+    if said["points"]:
+        if asked:
+            raise ParameterError("points", True, f"without {words}: they are asked later")
+        if said["allocation"] not in (None, Allocation.PARTITION):
+            raise ParameterError(
+                "allocation", said["allocation"].value, "'partition': there is nothing to divide"
+            )
+        return campaign_for_points(dimension=said["dimension"], **more)
+    if not asked:
+        raise ParameterError("questions", "none", f"at least one of {words}, or --points")
+    if said["dimension"] is not None:
+        raise ParameterError("dimension", said["dimension"], "left out unless there is --points")
+    more["mechanism"] = said["mechanism"] or "debiased"
+    more["allocation"] = said["allocation"] or Allocation.PARTITION
+    return campaign_asking(asked, width=said["width"], bandwidth=said["bandwidth"], **more)
 
 
 @app.command()
@@ -236,3 +294,38 @@ def close(
     with Analyst.of(connection) as analyst:
         analyst.close_campaign(campaign_id)
     out.tell(f"{campaign_id} is closed")
+
+
+def parse_period(text: str) -> timedelta:
+    """Return the time that text like "7d" is.
+
+    Example:
+        >>> parse_period("36h")
+        datetime.timedelta(days=1, seconds=43200)
+    """
+    match = re.fullmatch(r"([0-9]{1,6})([mhdw])", text)
+    if match is None:
+        raise ParameterError("every", text, "a whole number and m, h, d or w, for example 7d")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def period_text(period: timedelta) -> str:
+    """Return a time as `parse_period` reads it, or as Python writes it if that is finer.
+
+    Example:
+        >>> period_text(timedelta(hours=36)), period_text(timedelta(seconds=90))
+        ('36h', '0:01:30')
+    """
+    for name, unit in _UNITS.items():
+        if not period % unit:
+            return f"{period // unit}{name}"
+    return str(period)
+
+
+def signed_by(envelope: CampaignEnvelope) -> tuple[str, str]:
+    """Return the beginning of the key that signed, enough to tell keys apart, and its style."""
+    try:
+        key = signer(envelope)
+    except SignatureInvalid:
+        return "a signature that is not valid", "bold red"
+    return ("nobody" if key is None else f"{str(key)[:_SHOWN_OF_KEY]}…"), ""

@@ -1,18 +1,17 @@
 """geoveil estimate: what the reports of a campaign say."""
 
 import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
+from geoveil.analyst.campaigns import asked_of_points, softness_of_points
 from geoveil.campaign import Campaign, ValueCampaign
-from geoveil.cli import records
+from geoveil.cli import options, records
 from geoveil.cli.analyst import LAST_PERIOD, Analyst
 from geoveil.cli.connection import Connection, connects
 from geoveil.cli.console import err, number, out
-from geoveil.cli.later import caution, questions
 from geoveil.gp import GeoPrivacy, ParameterError
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2
 
@@ -27,43 +26,22 @@ def estimate(
             min=0, max=LAST_PERIOD, help="Of a recurring campaign, from 0; all by default."
         ),
     ] = None,
-    threshold: Annotated[
-        list[float] | None,
-        typer.Option(help="Of a value campaign: share above this value. May be repeated."),
-    ] = None,
-    between: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Of a value campaign: share between two values, 'LOW,HIGH'. May be repeated."
-        ),
-    ] = None,
+    threshold: options.Threshold = None,
+    range_: options.Range = None,
+    place: options.Place = None,
+    circle: options.Circle = None,
+    region: options.Region = None,
     width: Annotated[
         float | None,
         typer.Option(
             help="Width of the soft band around a threshold or an end; 3·PER/ε by default."
         ),
     ] = None,
-    place: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Of a value campaign: density at 'longitude,latitude' (or 'x,y' if it is not about"
-            " places), or 'label=longitude,latitude'. May be repeated."
-        ),
-    ] = None,
-    region: Annotated[
-        list[Path] | None,
-        typer.Option(
-            exists=True,
-            dir_okay=False,
-            help="Of a value campaign: share within the polygons of a GeoJSON file. May be"
-            " repeated.",
-        ),
-    ] = None,
     bandwidth: Annotated[
         float | None,
         typer.Option(
-            help="Of the density's bell, and by which the edges of regions are smoothed; 3·PER/ε"
-            " by default."
+            help="Of the density's bell, and by which the edges of circles and regions are"
+            " smoothed; 3·PER/ε by default."
         ),
     ] = None,
     timeout: Annotated[
@@ -72,21 +50,22 @@ def estimate(
     watch: Annotated[
         bool, typer.Option("--watch", help="Print again when reports come, until it is closed.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
+    as_json: options.AsJson = False,
     *,
     connection: Connection,
 ) -> None:
     """Print the unbiased estimate of every query of a campaign.
 
-    A value campaign has none: without more the mean point is shown, and with --threshold,
-    --between, --place or --region what is asked, from the same points and at no further cost in
+    A value campaign has none: without more the mean point is shown, and with --threshold, --range,
+    --place, --circle or --region what is asked, from the same points and at no further cost in
     privacy.
 
     Example: geoveil estimate where --place Midtown=-73.985,40.755 --bandwidth 1000
     """
     show = _print_json if as_json else _print_table
+    asked = options.asked(threshold, range_, place, circle, region)
     with Analyst.of(connection) as analyst:
-        if threshold or between or place or region:
+        if asked:
             if watch:
                 raise ParameterError(
                     "watch", watch, "left out: an estimate from points is read once"
@@ -94,21 +73,14 @@ def estimate(
             campaign = analyst.campaign(campaign_id)
             if not isinstance(campaign, ValueCampaign):
                 raise ParameterError("campaign", campaign_id, "a value campaign")
-            asked = questions(
-                campaign,
-                thresholds=threshold or (),
-                ranges=between or (),
-                width=width,
-                places=place or (),
-                regions=region or (),
-                bandwidth=bandwidth,
-            )
+            softness = softness_of_points(campaign, width, bandwidth)
+            questions = asked_of_points(campaign, asked, softness)
             show(
-                analyst.estimate_queries(campaign_id, asked, confidence, period, timeout),
+                analyst.estimate_queries(campaign_id, questions, confidence, period, timeout),
                 later=True,
             )
-            if (told := caution(campaign, width, bandwidth)) is not None:
-                err.tell(told)
+            if softness.caution is not None:
+                err.tell(softness.caution)
             return
         if not watch:
             show(analyst.estimate(campaign_id, confidence, period))

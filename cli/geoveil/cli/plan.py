@@ -2,40 +2,46 @@
 
 import json
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated
+from types import MappingProxyType
+from typing import Annotated, Any
 
 import typer
 
-from geoveil.analyst.planner import compare_allocations
-from geoveil.analyst.planner.allocation import Searches
+from geoveil.analyst import PlanRequest, plan_for, questions_in
+from geoveil.analyst.planning import PlannedQuestion
+from geoveil.analyst.questions import RADIUS_M, VOCABULARY, place_in
+from geoveil.cli import options
 from geoveil.cli.console import err, out
-from geoveil.cli.plan_choice import planned_for
-from geoveil.cli.plan_file import chosen_alone, chosen_together, write_plan
-from geoveil.cli.plan_nearest import check_comparison, check_people, check_plan, check_prior
-from geoveil.cli.plan_report import Record, comparison_report, plan_report
-from geoveil.cli.plan_text import print_comparison, print_plan
-from geoveil.cli.plan_wishes import Flags, Wish, completed, wish_of
+from geoveil.cli.plan_text import print_comparison, print_note, print_plan
+from geoveil.gp import ParameterError
+from geoveil.simulation.priors import KNOWN, public_prior
+
+_EXAMPLES = (
+    "What do you want to know? For example: threshold 100000; range 50000,100000;"
+    " place -73.98,40.75; circle -73.98,40.75,2000; region district.geojson"
+)
+_PROMPTS: Mapping[str, str] = MappingProxyType(
+    {
+        "participants": "How many people will take part?",
+        "prior": f"What is publicly known of them ({KNOWN})?",
+        "unit": "In which unit are the values?",
+        "epsilon": "ε: how much may a report tell of two values a distance apart (usually 1)?",
+        "per": "Which distance should nobody be able to tell, in that unit?",
+    }
+)
+_NUMBERS: Mapping[str, type] = MappingProxyType(
+    {"participants": int, "epsilon": float, "per": float}
+)
 
 
 def plan(
-    above: Annotated[
-        list[float] | None, typer.Option(help="Share of people above this value.")
-    ] = None,
-    between: Annotated[
-        list[str] | None, typer.Option(help="Share of people between two values: 'LOW,HIGH'.")
-    ] = None,
-    density: Annotated[
-        list[str] | None,
-        typer.Option(help="Density at 'longitude,latitude' or 'label=longitude,latitude'."),
-    ] = None,
-    within: Annotated[
-        list[str] | None,
-        typer.Option(help="Share within a circle: 'longitude,latitude,radius' in metres."),
-    ] = None,
-    region: Annotated[
-        list[Path] | None, typer.Option(help="Share inside the polygon of a GeoJSON file.")
-    ] = None,
+    threshold: options.Threshold = None,
+    range_: options.Range = None,
+    place: options.Place = None,
+    circle: options.Circle = None,
+    region: options.Region = None,
     participants: Annotated[int | None, typer.Option(help="How many people will report.")] = None,
     epsilon: Annotated[
         float | None, typer.Option(help="ε: two values PER apart are ε-alike.")
@@ -71,10 +77,8 @@ def plan(
             " tenth of what is expected."
         ),
     ] = None,
-    center: Annotated[
-        str | None, typer.Option(help="'longitude,latitude' of the area; the first place else.")
-    ] = None,
-    radius: Annotated[float, typer.Option(help="Of the area, in metres.")] = 60_000.0,
+    center: options.Center = None,
+    radius: options.Radius = None,
     target_error: Annotated[
         float | None, typer.Option(help="The 95 % error that is wanted; refused if out of reach.")
     ] = None,
@@ -111,55 +115,68 @@ def plan(
         typer.Option("--out", help="Write a plan for 'geoveil campaign create --plan' (TOML)."),
     ] = None,
     figure: Annotated[Path | None, typer.Option(help="Draw it (PNG, PDF or SVG).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Choose the mechanism for a question, say why, and predict its error.
 
     Several questions are compared by how the privacy is shared out among them. At a terminal, what
     is missing is asked for. A wish that cannot be met is refused with the nearest that can.
 
-    Examples: geoveil plan --above 100000 --participants 50000 --epsilon 1 --per 8000 --prior
-    incomes; geoveil plan --density -73.98,40.75 --density -73.95,40.8 --participants 20000
+    Examples: geoveil plan --threshold 100000 --participants 50000 --epsilon 1 --per 8000 --prior
+    incomes; geoveil plan --place -73.98,40.75 --place -73.95,40.8 --participants 20000
     --epsilon 1 --per 500 --prior collisions
     """
-    flags = Flags(
-        above=above or (),
-        between=between or (),
-        density=density or (),
-        within=within or (),
-        region=region or (),
+    ask = _ask if at_terminal() else None
+    asked = options.asked(threshold, range_, place, circle, region)
+    if not asked:
+        if ask is None:
+            names = ", ".join(f"--{word}" for word in VOCABULARY)
+            raise ParameterError("question", "none", f"given: at least one of {names}")
+        word, _, text = ask(_EXAMPLES).strip().partition(" ")
+        asked = questions_in({word: [text.strip()]})
+    participants = _answer("participants", participants, ask)
+    source = public_prior(_answer("prior", prior, ask), prior_column or (), prior_weights)
+    if source.unit is None:
+        unit = _answer("unit", unit, ask)
+    request = PlanRequest.of(
+        asked,
+        epsilon=_answer("epsilon", epsilon, ask),
+        per=_answer("per", per, ask),
+        source=source,
         participants=participants,
-        prior=prior,
-        prior_column=prior_column or (),
-        prior_weights=prior_weights,
         unit=unit,
-        epsilon=epsilon,
-        per=per,
         soft=soft,
         width=width,
         bandwidth=bandwidth,
-        center=center,
-        radius=radius,
+        center=None if center is None else place_in("--center", center),
+        radius=RADIUS_M if radius is None else radius,
         target_error=target_error,
         allocation=allocation,
         channels=channels,
         attribute=attribute,
     )
-    wish = wish_of(completed(flags, _ask if at_terminal() else None))
-    check_prior(wish)
-    check_people(wish)
-    restricted = out_file is not None if for_campaign is None else for_campaign
     with err.status("planning"):
-        make = _several if len(wish.questions) > 1 else _one
-        report = make(wish, restricted, bound, out_file, figure)
+        restricted = out_file is not None if for_campaign is None else for_campaign
+        planned = plan_for(request, for_campaign=restricted, bound=bound)
+        report = planned.report()
+        if out_file is not None:
+            planned.write(out_file)
+        if figure is not None:
+            from geoveil.simulation.figures_plan import draw_comparison, draw_plan
+
+            if isinstance(planned, PlannedQuestion):
+                unit = request.privacy.unit
+                draw_plan(planned.found, figure, title=request.labels[0], unit=unit)
+            else:
+                draw_comparison(planned.found, figure)
     if as_json:
         typer.echo(json.dumps(report, indent=2, allow_nan=False))
         return
-    (print_comparison if len(wish.questions) > 1 else print_plan)(report, out)
+    (print_plan if isinstance(planned, PlannedQuestion) else print_comparison)(report, out)
     for file in (out_file, figure):
         if file is not None:
             err.tell(f"wrote {file}")
-    _print_note(report)
+    print_note(report, out)
 
 
 def at_terminal() -> bool:
@@ -172,52 +189,14 @@ def _ask(question: str) -> str:
     return answer
 
 
-def _one(
-    wish: Wish, restricted: bool, bound: bool, out_file: Path | None, figure: Path | None
-) -> Record:
-    found, least = planned_for(wish, restricted=restricted, bound=bound)
-    check_plan(wish, found)
-    if out_file is not None:
-        write_plan(out_file, wish, chosen_alone(wish, found))
-    if figure is not None:
-        from geoveil.simulation.figures_plan import draw_plan
-
-        draw_plan(found, figure, title=wish.labels[0], unit=wish.privacy.unit)
-    return plan_report(wish, found, least)
-
-
-def _several(
-    wish: Wish, restricted: bool, bound: bool, out_file: Path | None, figure: Path | None
-) -> Record:
-    searches: Searches = {}
-    found = compare_allocations(
-        wish.questions,
-        wish.plane_privacy,
-        wish.prior,
-        wish.participants,
-        searches=searches,
-        channels=wish.channels,
-    )
-    check_comparison(wish, found, searches)
-    if out_file is not None:
-        write_plan(out_file, wish, chosen_together(wish, found, searches))
-    if figure is not None:
-        from geoveil.simulation.figures_plan import draw_comparison
-
-        draw_comparison(found, figure)
-    return comparison_report(wish, found)
-
-
-def _print_note(report: Record) -> None:
-    """Say so if the best is nothing that a campaign can hold."""
-    rows = report.get("alternatives", [])
-    if not rows or rows[0]["campaign"]:
-        return
-    held = [row for row in rows if row["campaign"]]
-    more = (
-        f"; the best that one can hold is {held[0]['mechanism']}, with {held[0]['times']:.3g} ×"
-        " the squared error (--for-campaign)"
-        if held
-        else ""
-    )
-    out.print(f"A campaign cannot hold {rows[0]['mechanism']}{more}.")
+def _answer(name: str, given: Any, ask: Callable[[str], str] | None) -> Any:
+    """Return what an option says; at a terminal, what is answered where it was not given."""
+    if given is not None:
+        return given
+    if ask is None:
+        raise ParameterError(f"--{name}", None, "given")
+    text = ask(_PROMPTS[name]).strip()
+    try:
+        return _NUMBERS.get(name, str)(text.replace("_", "") if name in _NUMBERS else text)
+    except ValueError:
+        raise ParameterError(f"--{name}", text, "a number") from None

@@ -8,8 +8,8 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from geoveil.analyst.report import Record
 from geoveil.cli.console import PlainConsole
-from geoveil.cli.plan_report import Record
 
 _ALLOCATIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -97,6 +97,21 @@ def print_comparison(report: Record, console: PlainConsole) -> None:
     console.print(answers)
     _print_errors(report, console)
     _print_odds(report, console)
+
+
+def print_note(report: Record, console: PlainConsole) -> None:
+    """Say so if the best is nothing that a campaign can hold."""
+    rows = report.get("alternatives", [])
+    if not rows or rows[0]["campaign"]:
+        return
+    held = [row for row in rows if row["campaign"]]
+    more = (
+        f"; the best that one can hold is {held[0]['mechanism']}, with {held[0]['times']:.3g} ×"
+        " the squared error (--for-campaign)"
+        if held
+        else ""
+    )
+    console.print(f"A campaign cannot hold {rows[0]['mechanism']}{more}.")
 
 
 def odds_text(row: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from google.protobuf import json_format
@@ -30,6 +31,7 @@ from geoveil.analyst.planner.prediction import NORMAL_95
 from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.analyst.planner.question import as_question
 from geoveil.analyst.planner.search import Search
+from geoveil.analyst.request import PlanRequest
 from geoveil.campaign import (
     Allocation,
     Attribute,
@@ -42,12 +44,30 @@ from geoveil.campaign import (
     decode,
     encode,
 )
-from geoveil.cli.plan_shape import shape_of
-from geoveil.cli.plan_wishes import Wish
-from geoveil.gp import ParameterError, Query, UnsupportedError
+from geoveil.gp import (
+    Disc,
+    GaussianKernel,
+    ParameterError,
+    Polygon,
+    Query,
+    Range,
+    SmoothedRegion,
+    Threshold,
+    UnsupportedError,
+)
 from geoveil.proto.v1 import campaign_pb2 as pb
 
 _PLANNED = "planned"
+_OPENS = datetime(2000, 1, 1, tzinfo=UTC)
+_UNSAID: Mapping[str, Any] = MappingProxyType(
+    {
+        "campaign_id": "plan",
+        "title": "plan",
+        "opens": _OPENS,
+        "closes": _OPENS + timedelta(days=1),
+    }
+)
+"""Stands in for what a plan leaves open and every campaign has."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +81,7 @@ class Chosen:
     """For people to read."""
 
 
-def chosen_alone(wish: Wish, found: Plan) -> Chosen:
+def chosen_alone(request: PlanRequest, found: Plan) -> Chosen:
     """Return the campaign of a plan for one question.
 
     Raises:
@@ -78,32 +98,33 @@ def chosen_alone(wish: Wish, found: Plan) -> Chosen:
     questions: tuple[Question, ...] = ()
     if isinstance(mechanism, MechanismSpec):
         assert isinstance(best.query, Query)  # smoothed regions are read from points
-        questions = (Question(wish.labels[0], best.query),)
+        questions = (Question(request.labels[0], best.query),)
     expected = {"error_95": best.prediction.margin(found.n)}
     return Chosen(mechanism, questions, Allocation.PARTITION, expected)
 
 
-def chosen_together(wish: Wish, found: Comparison, searches: Searches) -> Chosen:
+def chosen_together(request: PlanRequest, found: Comparison, searches: Searches) -> Chosen:
     """Return the campaign for several questions, with the allocation that was chosen.
 
     A campaign has one mechanism: one without parameters serves every question, and channels are
     solved for each. Points are asked when they are there: what to ask is told to people.
 
     Args:
-        wish: what was asked for.
+        request: what was asked for.
         found: the comparison.
         searches: that it was made with.
 
     Raises:
         UnsupportedError: if no mechanism that campaigns can hold serves all questions.
     """
-    name, m = wish.chosen(found).allocation, len(wish.questions)
+    name, m = request.chosen(found).allocation, len(request.questions)
     allocation = ALLOCATIONS[name]
-    each = allocation.per_report(wish.plane_privacy, m)
-    asked = [
-        searches.setdefault((i, each), Search(PlanningProblem.of(as_question(q), each, wish.prior)))
-        for i, q in enumerate(wish.questions)
-    ]
+    each = allocation.per_report(request.plane_privacy, m)
+    for i, question in enumerate(request.questions):
+        if (i, each) not in searches:
+            problem = PlanningProblem.of(as_question(question), each, request.prior)
+            searches[i, each] = Search(problem)
+    asked = [searches[i, each] for i in range(m)]
 
     def error(p: Prediction) -> float:
         return allocation.error(p, found.n, m)
@@ -111,7 +132,7 @@ def chosen_together(wish: Wish, found: Comparison, searches: Searches) -> Chosen
     several = tuple(kind for kind in KINDS if KINDS[kind].serves_several)
     kinds = several if name != "points" else (POINTS,)
     ways = {kind: [_best(search, (kind,), kind, error) for search in asked] for kind in kinds}
-    if wish.channels and name != "points":
+    if request.channels and name != "points":
         ways[CHANNEL] = [_best(s, ("DebiasedLaplace", CHANNEL), CHANNEL, error) for s in asked]
     complete = {
         kind: [a for a in alone if a is not None]
@@ -123,7 +144,7 @@ def chosen_together(wish: Wish, found: Comparison, searches: Searches) -> Chosen
     kind = min(complete, key=lambda k: sum(error(a.prediction) for a in complete[k]))
     answers = [
         {"question": label, "error_95": NORMAL_95 * math.sqrt(error(a.prediction)), **_shape(a)}
-        for label, a in zip(wish.labels, complete[kind], strict=True)
+        for label, a in zip(request.labels, complete[kind], strict=True)
     ]
     expected = {"allocation": name, "answers": answers}
     mechanisms = [declared(kind, a.reports, a.parameters) for a in complete[kind]]
@@ -131,7 +152,7 @@ def chosen_together(wish: Wish, found: Comparison, searches: Searches) -> Chosen
     if isinstance(first, PlanarLaplaceSpec):
         return Chosen(first, (), Allocation.PARTITION, expected)
     questions = []
-    for label, a in zip(wish.labels, complete[kind], strict=True):
+    for label, a in zip(request.labels, complete[kind], strict=True):
         assert isinstance(a.query, Query)
         questions.append(Question(label, a.query))
     joined = first.joined([m for m in others if isinstance(m, MechanismSpec)])
@@ -151,40 +172,64 @@ def _shape(found: Alternative) -> dict[str, Any]:
     return {"profile": profile, "center": center, **({} if width is None else {"width": width})}
 
 
-def write_plan(file: Path, wish: Wish, chosen: Chosen) -> None:
+def shape_of(query: Query | SmoothedRegion) -> tuple[str, list[float], float | None]:
+    """Return what is asked softly: its profile, where it lies, and how wide its band or bell is.
+
+    Where: the threshold, both ends of a range, the radius of a disc; of other shapes nothing.
+    """
+    return _SHAPES.get(type(query), lambda q: ("formula", [], None))(query)
+
+
+_SHAPES: Mapping[type, Callable[[Any], tuple[str, list[float], float | None]]] = MappingProxyType(
+    {
+        Threshold: lambda q: (q.profile.name, [q.at], q.width),
+        Range: lambda q: (q.profile.name, [q.low, q.high], q.width),
+        Disc: lambda q: (q.profile.name, [q.radius], q.width),
+        Polygon: lambda q: (q.profile.name, [], q.width),
+        GaussianKernel: lambda q: ("bell", [], q.bandwidth),
+        SmoothedRegion: lambda q: ("smoothed", [], q.bandwidth),
+    }
+)
+
+
+def planned_campaign(request: PlanRequest, chosen: Chosen, **later: Any) -> Campaign:
+    """Return the campaign of a plan.
+
+    Args:
+        request: what was asked for.
+        chosen: what the plan chose.
+        later: campaign_id, title, opens, closes, and what else a `Campaign` has.
+    """
+    later["attribute"] = Attribute(
+        name=request.attribute, unit=request.privacy.unit, coordinates=request.plane
+    )
+    later["privacy"] = request.privacy
+    if isinstance(chosen.mechanism, PlanarLaplaceSpec):
+        return ValueCampaign(mechanism=chosen.mechanism, **later)
+    return StatisticCampaign(
+        questions=chosen.questions,
+        mechanism=chosen.mechanism,
+        allocation=chosen.allocation,
+        **later,
+    )
+
+
+def write_plan(file: Path, request: PlanRequest, chosen: Chosen) -> None:
     """Write a plan.
 
     Raises:
         ParameterError: if the file cannot be written, or no campaign can be made of the plan.
     """
-    opens = datetime(2000, 1, 1, tzinfo=UTC)
-    common: dict[str, Any] = {
-        "campaign_id": "plan",
-        "title": "plan",
-        "attribute": Attribute(name=wish.attribute, unit=wish.privacy.unit, coordinates=wish.plane),
-        "privacy": wish.privacy,
-        "opens": opens,
-        "closes": opens + timedelta(days=1),
-    }
-    campaign: Campaign
-    if isinstance(chosen.mechanism, PlanarLaplaceSpec):
-        campaign = ValueCampaign(mechanism=chosen.mechanism, **common)
-    else:
-        campaign = StatisticCampaign(
-            questions=chosen.questions,
-            mechanism=chosen.mechanism,
-            allocation=chosen.allocation,
-            **common,
-        )
+    campaign = planned_campaign(request, chosen, **_UNSAID)
     message = pb.Campaign.FromString(encode(campaign))
     message.ClearField("opens")
     message.ClearField("closes")
     message.campaign_id = message.title = ""
     told = {
         _PLANNED: {
-            "participants": wish.participants,
-            "prior": wish.source.name,
-            "questions": list(wish.labels),
+            "participants": request.participants,
+            "prior": request.source.name,
+            "questions": list(request.labels),
             **chosen.expected,
         },
         **json_format.MessageToDict(message, preserving_proto_field_name=True),
@@ -213,10 +258,9 @@ def campaign_of(file: Path, *, attribute: str | None = None, **later: Any) -> Ca
         message = json_format.ParseDict(told, pb.Campaign())
     except (OSError, ValueError, json_format.ParseError):
         raise ParameterError("--plan", str(file), expected) from None
-    opens = datetime(2000, 1, 1, tzinfo=UTC)
-    message.campaign_id = message.title = "plan"
-    message.opens.FromDatetime(opens)
-    message.closes.FromDatetime(opens + timedelta(days=1))
+    message.campaign_id, message.title = _UNSAID["campaign_id"], _UNSAID["title"]
+    message.opens.FromDatetime(_UNSAID["opens"])
+    message.closes.FromDatetime(_UNSAID["closes"])
     planned = decode(message.SerializeToString(deterministic=True))
     if attribute is not None:
         later["attribute"] = replace(planned.attribute, name=attribute)

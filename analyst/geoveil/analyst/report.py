@@ -3,12 +3,12 @@
 import math
 from typing import Any
 
+from geoveil.analyst.nearest import repeated
+from geoveil.analyst.plan_files import shape_of
 from geoveil.analyst.planner import ALLOCATIONS, Allocated, Alternative, Comparison, Plan
 from geoveil.analyst.planner.kinds import fits_campaigns
 from geoveil.analyst.planner.prediction import NORMAL_95
-from geoveil.cli.plan_nearest import repeated
-from geoveil.cli.plan_shape import shape_of
-from geoveil.cli.plan_wishes import Wish
+from geoveil.analyst.request import PlanRequest
 from geoveil.gp import GeoPrivacy
 
 DISTANCES = (1, 2, 5)
@@ -16,18 +16,18 @@ DISTANCES = (1, 2, 5)
 Record = dict[str, Any]
 
 
-def plan_report(wish: Wish, found: Plan, least: float | None) -> Record:
+def plan_report(request: PlanRequest, found: Plan, least: float | None) -> Record:
     """Return all that is said of one question.
 
     Args:
-        wish: what was asked for.
+        request: what was asked for.
         found: its plan.
         least: the noise that no unbiased mechanism can beat; None if it is not known.
     """
     n, choice = found.n, found.choice
     return {
-        **_heading(wish),
-        "question": wish.labels[0],
+        **_heading(request),
+        "question": request.labels[0],
         "choice": choice.kind,
         "reason": found.reason,
         "from_prior": repeated(found),
@@ -40,19 +40,19 @@ def plan_report(wish: Wish, found: Plan, least: float | None) -> Record:
     }
 
 
-def comparison_report(wish: Wish, found: Comparison) -> Record:
+def comparison_report(request: PlanRequest, found: Comparison) -> Record:
     """Return all that is said of several questions."""
-    best = wish.chosen(found)
-    rows = [_allocation(row, best, wish.privacy) for row in found.rows]
+    best = request.chosen(found)
+    rows = [_allocation(row, best, request.privacy) for row in found.rows]
     return {
-        **_heading(wish),
+        **_heading(request),
         "questions": [
             {"question": label, "error_95": NORMAL_95 * math.sqrt(error)}
-            for label, error in zip(wish.labels, best.errors, strict=True)
+            for label, error in zip(request.labels, best.errors, strict=True)
         ],
         "choice": best.allocation,
-        "asked_for": wish.allocation is not None,
-        "channels": wish.channels,
+        "asked_for": request.allocation is not None,
+        "channels": request.channels,
         "crossover": found.crossover,
         "allocations": rows,
         "errors": [
@@ -95,16 +95,16 @@ def typical_error(row: Allocated, n: int, questions: int) -> float:
     return NORMAL_95 * math.sqrt(total / len(row.predictions))
 
 
-def _heading(wish: Wish) -> Record:
+def _heading(request: PlanRequest) -> Record:
     return {
         "privacy": {
-            "epsilon": wish.privacy.epsilon,
-            "per": wish.privacy.per,
-            "unit": wish.privacy.unit,
+            "epsilon": request.privacy.epsilon,
+            "per": request.privacy.per,
+            "unit": request.privacy.unit,
         },
-        "participants": wish.participants,
-        "prior": {"name": wish.source.name, "worth_people": _finite(wish.prior.size)},
-        "odds": odds(wish.privacy),
+        "participants": request.participants,
+        "prior": {"name": request.source.name, "worth_people": _finite(request.prior.size)},
+        "odds": odds(request.privacy),
     }
 
 

@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
 
+from geoveil.analyst import PublicPrior
 from geoveil.analyst.planner import HistogramPrior, LogNormalPrior, Prior, SamplePrior
 from geoveil.gp import ParameterError
 from geoveil.gp.coordinates import AzimuthalEquidistant
@@ -19,22 +19,7 @@ KNOWN = "incomes, collisions, lognormal:MEDIAN,SIGMA, histogram:FILE.csv, FILE.c
 _ALIKE = 1e-9
 
 
-@dataclass(frozen=True)
-class PriorSource:
-    """Where a prior comes from, before it is known which plane places are projected to."""
-
-    name: str
-    """As it was asked for."""
-    attribute: str
-    """What people of such a prior hold."""
-    unit: str | None
-    """Of its distances; None if whoever asks has to say."""
-    dimension: int
-    """2 for places, as (longitude, latitude) in degrees."""
-    make: Callable[[AzimuthalEquidistant | None], Prior]
-
-
-def prior_source(text: str, columns: Sequence[str] = (), weights: str | None = None) -> PriorSource:
+def public_prior(text: str, columns: Sequence[str] = (), weights: str | None = None) -> PublicPrior:
     """Return the prior that a text names.
 
     Args:
@@ -47,7 +32,7 @@ def prior_source(text: str, columns: Sequence[str] = (), weights: str | None = N
         PopulationFileError: naming the file, the row and the column.
 
     Example:
-        >>> source = prior_source("lognormal:98000,0.83")
+        >>> source = public_prior("lognormal:98000,0.83")
         >>> round(source.make(None).expectation(lambda x: x > 98_000, breaks=[98_000]), 6)
         0.5
     """
@@ -65,15 +50,15 @@ def prior_source(text: str, columns: Sequence[str] = (), weights: str | None = N
     return found
 
 
-def _incomes() -> PriorSource:
+def _incomes() -> PublicPrior:
     return _of_population(household_incomes(), "incomes", "household income")
 
 
-def _collisions() -> PriorSource:
+def _collisions() -> PublicPrior:
     return _of_population(collisions(), "collisions", "location")
 
 
-def _of_rows(text: str, columns: Sequence[str], weights: str | None) -> PriorSource:
+def _of_rows(text: str, columns: Sequence[str], weights: str | None) -> PublicPrior:
     if not 1 <= len(columns) <= 2:
         raise ParameterError(
             "--prior-column", [*columns], "one column of values, or a longitude and a latitude"
@@ -82,28 +67,28 @@ def _of_rows(text: str, columns: Sequence[str], weights: str | None) -> PriorSou
     return _of_population(people, text, columns[0] if len(columns) == 1 else "location")
 
 
-def _of_population(people: Population, name: str, attribute: str) -> PriorSource:
+def _of_population(people: Population, name: str, attribute: str) -> PublicPrior:
     def make(plane: AzimuthalEquidistant | None) -> Prior:
         values = people.values if plane is None else plane.project(people.values)
         return SamplePrior(values, people.weights)
 
     unit = None if people.unit == "unit" else people.unit
-    return PriorSource(
+    return PublicPrior(
         name, attribute, "metre" if people.dimension == 2 else unit, people.dimension, make
     )
 
 
-def _lognormal(text: str, rest: str) -> PriorSource:
+def _lognormal(text: str, rest: str) -> PublicPrior:
     expected = "lognormal:MEDIAN,SIGMA: two numbers, the median > 0, SIGMA in [1e-06, 10]"
     try:
         median, sigma = (float(part) for part in rest.split(","))
         prior = LogNormalPrior(math.log(median), sigma)
     except ValueError:  # ParameterErrors are, too
         raise ParameterError("--prior", text, expected) from None
-    return PriorSource(text, "value", None, 1, lambda _: prior)
+    return PublicPrior(text, "value", None, 1, lambda _: prior)
 
 
-def _histogram(text: str, rest: str) -> PriorSource:
+def _histogram(text: str, rest: str) -> PublicPrior:
     path = Path(rest)
     low, high, count = read_csv(path, ["low", "high", "count"])
     gap = np.abs(high[:-1] - low[1:]) > _ALIKE * np.maximum(np.abs(high[:-1]), 1.0)
@@ -112,13 +97,13 @@ def _histogram(text: str, rest: str) -> PriorSource:
             path, f"row {int(np.argmax(gap)) + 2}, column 'low'", "where the row before it ends"
         )
     prior = HistogramPrior([*low, *high[-1:]], count)
-    return PriorSource(text, "value", None, 1, lambda _: prior)
+    return PublicPrior(text, "value", None, 1, lambda _: prior)
 
 
-_SHIPPED: Mapping[str, Callable[[], PriorSource]] = MappingProxyType(
+_SHIPPED: Mapping[str, Callable[[], PublicPrior]] = MappingProxyType(
     {"incomes": _incomes, "collisions": _collisions}
 )
-_MADE: Mapping[str, Callable[[str, str], PriorSource]] = MappingProxyType(
+_MADE: Mapping[str, Callable[[str, str], PublicPrior]] = MappingProxyType(
     {"lognormal": _lognormal, "histogram": _histogram}
 )
 _FILES: Mapping[str, Callable[..., Population]] = MappingProxyType(

@@ -1,4 +1,4 @@
-"""Wishes that cannot be met, and the nearest ones that can: found by planning for them."""
+"""Requests that cannot be met, and the nearest that can: found by planning for them."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -7,6 +7,7 @@ from typing import NoReturn, Protocol
 
 import numpy as np
 
+from geoveil.analyst.least import boundary, enough, rounded
 from geoveil.analyst.planner import (
     Comparison,
     HardDisc,
@@ -24,8 +25,7 @@ from geoveil.analyst.planner.plan import screened
 from geoveil.analyst.planner.prediction import NORMAL_95
 from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.analyst.planner.search import Search
-from geoveil.cli.plan_search import boundary, enough, rounded
-from geoveil.cli.plan_wishes import Wish
+from geoveil.analyst.request import PlanRequest
 from geoveil.gp import ParameterError
 
 USELESS = 0.5
@@ -39,15 +39,15 @@ _LEAST_PER = 1e-9
 _TINY = 1e-300
 _NUDGE = 1.02
 _LEADING = 3
-"""Kinds that wishes are planned for, the best ones: more would be no worse."""
+"""Kinds that requests are planned for, the best ones: more would be no worse."""
 _CLOSE = 1.05
 """Kinds that may yet be the best when their errors are exact."""
 _USUAL = "DebiasedLaplace"
 
 
-def margin_wanted(wish: Wish) -> float:
+def margin_wanted(request: PlanRequest) -> float:
     """Return the largest 95 % error that is of any use."""
-    return USELESS if wish.target_error is None else min(wish.target_error, USELESS)
+    return USELESS if request.target_error is None else min(request.target_error, USELESS)
 
 
 def repeated(found: Plan) -> float:
@@ -66,27 +66,29 @@ def _repeated(problem: PlanningProblem, prediction: Prediction) -> float:
     return min(prediction.bias_variance / (share * (1 - share)), 1.0)
 
 
-def excess(wish: Wish, found: Plan) -> float:
-    """Return by how much a plan misses what was wished for: a logarithm, ≤ 0 if it does not."""
-    return _excess(wish, found.problem, found.choice.prediction, found.n)
+def excess(request: PlanRequest, found: Plan) -> float:
+    """Return by how much a plan misses what was asked for: a logarithm, ≤ 0 if it does not."""
+    return _excess(request, found.problem, found.choice.prediction, found.n)
 
 
-def _excess(wish: Wish, problem: PlanningProblem, prediction: Prediction, n: float) -> float:
-    margin = prediction.margin(n) / margin_wanted(wish)
+def _excess(
+    request: PlanRequest, problem: PlanningProblem, prediction: Prediction, n: float
+) -> float:
+    margin = prediction.margin(n) / margin_wanted(request)
     return math.log(max(margin, _repeated(problem, prediction) / MOST_REPEATED, _TINY))
 
 
-def check_prior(wish: Wish) -> None:
+def check_prior(request: PlanRequest) -> None:
     """Refuse questions of which the prior knows the answer: nobody, or everybody.
 
     Raises:
         ParameterError: with the nearest question to which the answer is open.
     """
-    for label, question in zip(wish.labels, wish.questions, strict=True):
-        nodes = PlanningProblem.of(question, wish.plane_privacy, wish.prior).nodes
+    for label, question in zip(request.labels, request.questions, strict=True):
+        nodes = PlanningProblem.of(question, request.plane_privacy, request.prior).nodes
         points, weights = nodes.points, nodes.weights
         share = float(np.sum(weights * nodes.truth))
-        people = min(wish.prior.size, 1e12)
+        people = min(request.prior.size, 1e12)
         if min(share, 1 - share) * people >= _NOBODY:
             continue
         who = "nobody" if share < 0.5 else "everybody"
@@ -94,13 +96,13 @@ def check_prior(wish: Wish) -> None:
         raise ParameterError(
             "question",
             label,
-            f"one with an open answer: to {wish.source.name} it is {who}. {nearest}",
+            f"one with an open answer: to {request.source.name} it is {who}. {nearest}",
         )
 
 
 def _near_threshold(_: Question, x: np.ndarray, weights: np.ndarray, people: float) -> str:
     low, high = _span(x, weights, people)
-    return f"--above in [{low:.15g}, {high:.15g}) would do"
+    return f"--threshold in [{low:.15g}, {high:.15g}) would do"
 
 
 def _near_values(_: Question, x: np.ndarray, weights: np.ndarray, people: float) -> str:
@@ -131,128 +133,131 @@ _NEAREST: Mapping[type, Callable[[Question, np.ndarray, np.ndarray, float], str]
 )
 
 
-def check_people(wish: Wish) -> None:
+def check_people(request: PlanRequest) -> None:
     """Refuse a plan for nobody.
 
     Raises:
         ParameterError: with how many people would do.
     """
-    if wish.participants > _MOST_PEOPLE:
-        raise ParameterError("--participants", wish.participants, f"at most {_MOST_PEOPLE:,.0f}")
-    if wish.participants >= 1:
+    if request.participants > _MOST_PEOPLE:
+        raise ParameterError("--participants", request.participants, f"at most {_MOST_PEOPLE:,.0f}")
+    if request.participants >= 1:
         return
     least = None
-    if len(wish.questions) == 1:
-        problem = PlanningProblem.of(wish.questions[0], wish.plane_privacy, wish.prior)
-        least = least_people(wish.but(participants=1), Search(problem), (_USUAL,))
-    more = "" if least is None else f"; {least:,} would do for {_what(wish)}"
-    raise ParameterError("--participants", wish.participants, f"an integer >= 1{more}")
+    if len(request.questions) == 1:
+        problem = PlanningProblem.of(request.questions[0], request.plane_privacy, request.prior)
+        least = least_people(request.but(participants=1), Search(problem), (_USUAL,))
+    more = "" if least is None else f"; {least:,} would do for {_what(request)}"
+    raise ParameterError("--participants", request.participants, f"an integer >= 1{more}")
 
 
-def check_plan(wish: Wish, found: Plan) -> None:
-    """Refuse a plan that is not what was wished for.
+def check_plan(request: PlanRequest, found: Plan) -> None:
+    """Refuse a plan that is not what was asked for.
 
     Raises:
-        ParameterError: with the nearest wishes that can be met: more people, or less privacy.
+        ParameterError: with the nearest requests that can be met: more people, or less privacy.
     """
-    if excess(wish, found) <= 0:
+    if excess(request, found) <= 0:
         return
     kinds = _cheap(found)
-    people, per = least_people(wish, found.search, kinds), largest_per(wish, found.search, kinds)
+    people, per = (
+        least_people(request, found.search, kinds),
+        largest_per(request, found.search, kinds),
+    )
     ways = [] if people is None else [f"--participants at least {people:,}"]
     if per is not None:
-        unit = wish.privacy.unit
-        epsilon = rounded(wish.privacy.epsilon * wish.privacy.per / per, up=True)
+        unit = request.privacy.unit
+        epsilon = rounded(request.privacy.epsilon * request.privacy.per / per, up=True)
         ways.append(f"--per at most {per:.15g} {unit}".rstrip())
         ways.append(f"--epsilon at least {epsilon:.15g}")
     margin = found.choice.prediction.margin(found.n)
-    if wish.target_error is not None and margin > wish.target_error:
+    if request.target_error is not None and margin > request.target_error:
         least = rounded(margin, up=True)
-        _refuse("--target-error", wish.target_error, f"at least {least:.15g}", ways)
+        _refuse("--target-error", request.target_error, f"at least {least:.15g}", ways)
     why = (
         f"±{margin:.2g} is known without asking"
         if margin > USELESS
         else f"{repeated(found):.0%} of the answer would be the prior's, not people's"
     )
-    _refuse("--epsilon", wish.privacy.epsilon, f"larger to be of use: {why}", ways)
+    _refuse("--epsilon", request.privacy.epsilon, f"larger to be of use: {why}", ways)
 
 
-def check_comparison(wish: Wish, found: Comparison, searches: Searches) -> None:
-    """Refuse allocations of which none is what was wished for.
+def check_comparison(request: PlanRequest, found: Comparison, searches: Searches) -> None:
+    """Refuse allocations of which none is what was asked for.
 
     Args:
-        wish: what was asked for.
+        request: what was asked for.
         found: the comparison.
         searches: that it was made with.
 
     Raises:
         ParameterError: with how many people would do.
     """
-    wanted = margin_wanted(wish)
-    alone = [PlanningProblem.of(q, wish.plane_privacy, wish.prior) for q in wish.questions]
+    wanted = margin_wanted(request)
+    alone = [PlanningProblem.of(q, request.plane_privacy, request.prior) for q in request.questions]
 
     def from_prior(of: Comparison) -> float:
-        predictions = wish.chosen(of).predictions
+        predictions = request.chosen(of).predictions
         return max(_repeated(s, p) for s, p in zip(alone, predictions, strict=True))
 
     def excess_of(of: Comparison) -> float:
-        return math.log(max(_worst(wish, of) / wanted, from_prior(of) / MOST_REPEATED, _TINY))
+        return math.log(max(_worst(request, of) / wanted, from_prior(of) / MOST_REPEATED, _TINY))
 
     def missed(n: float) -> float:
         again = compare_allocations(
-            wish.questions, wish.plane_privacy, wish.prior, math.ceil(n), searches=searches
+            request.questions, request.plane_privacy, request.prior, math.ceil(n), searches=searches
         )
         return excess_of(again)
 
     if excess_of(found) <= 0:
         return
-    people = boundary(missed, wish.participants, 4.0, _MOST_PEOPLE / 4)
+    people = boundary(missed, request.participants, 4.0, _MOST_PEOPLE / 4)
     ways = []
     if people is not None:
         ways.append(f"--participants at least {enough(missed, people, up=True):,.0f}")
-    worst = _worst(wish, found)
-    if wish.target_error is not None and worst > wish.target_error:
+    worst = _worst(request, found)
+    if request.target_error is not None and worst > request.target_error:
         least = f"at least {rounded(worst, up=True):.15g} for all of them"
-        _refuse("--target-error", wish.target_error, least, ways)
+        _refuse("--target-error", request.target_error, least, ways)
     why = (
         f"±{worst:.2g} is known without asking"
         if worst > USELESS
         else f"{from_prior(found):.0%} of an answer would be the prior's, not people's"
     )
-    _refuse("--epsilon", wish.privacy.epsilon, f"larger to be of use: {why}", ways)
+    _refuse("--epsilon", request.privacy.epsilon, f"larger to be of use: {why}", ways)
 
 
-def _worst(wish: Wish, found: Comparison) -> float:
+def _worst(request: PlanRequest, found: Comparison) -> float:
     """Return the largest 95 % error of the allocation that is chosen."""
-    return NORMAL_95 * math.sqrt(max(wish.chosen(found).errors))
+    return NORMAL_95 * math.sqrt(max(request.chosen(found).errors))
 
 
-def least_people(wish: Wish, search: Search, kinds: Sequence[str]) -> int | None:
-    """Return how many people meet the wish, to three digits; None if no number does.
+def least_people(request: PlanRequest, search: Search, kinds: Sequence[str]) -> int | None:
+    """Return how many people meet it, to three digits; None if no number does.
 
     Args:
-        wish: with a number of people that does not.
+        request: with a number of people that does not.
         search: for its question.
         kinds: of mechanisms.
     """
 
     def missed(n: float, *, exact: bool = True) -> float:
-        return _missed(wish, search, math.ceil(n), kinds, exact=exact)
+        return _missed(request, search, math.ceil(n), kinds, exact=exact)
 
-    if missed(wish.participants) <= 0:
-        return wish.participants
-    found = _settled(missed, wish.participants, 4.0, _MOST_PEOPLE / 4)
+    if missed(request.participants) <= 0:
+        return request.participants
+    found = _settled(missed, request.participants, 4.0, _MOST_PEOPLE / 4)
     return None if found is None else math.ceil(found)
 
 
-def largest_per(wish: Wish, search: Search, kinds: Sequence[str]) -> float | None:
-    """Return which distance meets the wish, to three digits; None if none does."""
+def largest_per(request: PlanRequest, search: Search, kinds: Sequence[str]) -> float | None:
+    """Return which distance meets it, to three digits; None if none does."""
 
     def missed(per: float, *, exact: bool = True) -> float:
-        other = Search(search.problem.under(wish.but(per=per).plane_privacy))
-        return _missed(wish, other, wish.participants, kinds, exact=exact)
+        other = Search(search.problem.under(request.but(per=per).plane_privacy))
+        return _missed(request, other, request.participants, kinds, exact=exact)
 
-    return _settled(missed, wish.privacy.per, 0.5, wish.privacy.per * _LEAST_PER)
+    return _settled(missed, request.privacy.per, 0.5, request.privacy.per * _LEAST_PER)
 
 
 class _Missed(Protocol):
@@ -283,7 +288,9 @@ def _cheap(found: Plan) -> tuple[str, ...]:
     return tuple(quick[:_LEADING]) or (_USUAL,)
 
 
-def _missed(wish: Wish, search: Search, n: int, kinds: Sequence[str], *, exact: bool) -> float:
+def _missed(
+    request: PlanRequest, search: Search, n: int, kinds: Sequence[str], *, exact: bool
+) -> float:
     """Plan again: for the best, or for what screening takes for the best."""
 
     def error(prediction: Prediction) -> float:
@@ -297,11 +304,11 @@ def _missed(wish: Wish, search: Search, n: int, kinds: Sequence[str], *, exact: 
     else:
         tried = (search.best_band(kind, error) for kind in kinds)
         best = [candidate.prediction for candidate in tried if candidate is not None]
-    return _excess(wish, search.problem, min(best, key=error), n) if best else math.inf
+    return _excess(request, search.problem, min(best, key=error), n) if best else math.inf
 
 
-def _what(wish: Wish) -> str:
-    return "an answer of use" if wish.target_error is None else f"±{wish.target_error:g}"
+def _what(request: PlanRequest) -> str:
+    return "an answer of use" if request.target_error is None else f"±{request.target_error:g}"
 
 
 def _refuse(name: str, value: object, expected: str, ways: list[str]) -> NoReturn:

@@ -1,4 +1,4 @@
-"""Wishes that cannot be met are refused, with the nearest that can: planning there proves it."""
+"""Requests that cannot be met are refused, with the nearest that can: planning there proves it."""
 
 import math
 import re
@@ -7,45 +7,62 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from geoveil.analyst.planner import HistogramPrior, compare_allocations, plan
-from geoveil.cli.plan_nearest import (
+from geoveil.analyst import PlanRequest, questions_in
+from geoveil.analyst.nearest import (
     check_comparison,
     check_people,
     check_plan,
     check_prior,
     excess,
 )
-from geoveil.cli.plan_priors import prior_source
-from geoveil.cli.plan_report import odds
-from geoveil.cli.plan_text import odds_text
-from geoveil.cli.plan_wishes import Flags, completed, wish_of
+from geoveil.analyst.planner import HistogramPrior, compare_allocations, plan
+from geoveil.analyst.report import odds
 from geoveil.gp import DebiasedLaplace, GeoPrivacy, GeoVeilError, ParameterError, Threshold
 from geoveil.simulation.populations import PopulationFileError
+from geoveil.simulation.priors import public_prior
 
-ABOVE = Flags(
-    above=(98_000.0,), participants=5_000, prior="lognormal:98000,0.83", unit="dollar",
-    epsilon=1.0, per=8_000.0,
-)  # fmt: skip
+LOG_NORMAL = public_prior("lognormal:98000,0.83")
+INCOMES, COLLISIONS = public_prior("incomes"), public_prior("collisions")
+ABOVE = {
+    "threshold": (98_000.0,), "participants": 5_000, "source": LOG_NORMAL, "unit": "dollar",
+    "epsilon": 1.0, "per": 8_000.0,
+}  # fmt: skip
+WORDS = ("threshold", "range", "place", "circle", "region")
 
 
 def but(**changes):
-    return replace(ABOVE, **changes)
+    """Return the request above, with changes."""
+    said = {**ABOVE, **changes}
+    asked = questions_in({word: said.pop(word) for word in WORDS if word in said})
+    return PlanRequest.of(asked, **said)
 
 
-def missed(wish):
-    """Return by how much a plan with one kind misses the wish."""
+def missed(request):
+    """Return by how much a plan with one kind misses the request."""
     kinds = ("DebiasedLaplace",)
     return excess(
-        wish,
-        plan(wish.questions[0], wish.plane_privacy, wish.prior, wish.participants, kinds=kinds),
+        request,
+        plan(
+            request.questions[0],
+            request.plane_privacy,
+            request.prior,
+            request.participants,
+            kinds=kinds,
+        ),
     )
 
 
-def refused(wish):
+def refused(request):
     kinds = ("DebiasedLaplace",)
-    found = plan(wish.questions[0], wish.plane_privacy, wish.prior, wish.participants, kinds=kinds)
+    found = plan(
+        request.questions[0],
+        request.plane_privacy,
+        request.prior,
+        request.participants,
+        kinds=kinds,
+    )
     with pytest.raises(ParameterError) as caught:
-        check_plan(wish, found)
+        check_plan(request, found)
     return str(caught.value)
 
 
@@ -62,145 +79,137 @@ def proposed(message, flag):
 
 
 def test_the_people_and_the_distance_that_are_proposed_will_do_and_hardly_less():
-    wish = wish_of(but(target_error=0.004))
-    message = refused(wish)
+    request = but(target_error=0.004)
+    message = refused(request)
     people, per = int(proposed(message, "participants")), proposed(message, "per")
-    assert missed(wish.but(participants=people)) <= 0
-    assert missed(wish.but(participants=round(0.98 * people))) > 0
-    assert missed(wish.but(per=per)) <= 0
-    assert missed(wish.but(per=1.02 * per)) > 0
+    assert missed(request.but(participants=people)) <= 0
+    assert missed(request.but(participants=round(0.98 * people))) > 0
+    assert missed(request.but(per=per)) <= 0
+    assert missed(request.but(per=1.02 * per)) > 0
     epsilon = proposed(message, "epsilon")
     assert epsilon / 8_000 == pytest.approx(1 / per, rel=0.01)
     assert epsilon / 8_000 >= 1 / per
     least = proposed(message, "target-error")
-    assert (
-        missed(wish_of(but(target_error=0.999 * least)))
-        > 0
-        >= missed(wish_of(but(target_error=least)))
-    )
+    assert missed(but(target_error=0.999 * least)) > 0 >= missed(but(target_error=least))
 
 
 def test_the_people_that_are_proposed_for_several_questions_will_do_and_hardly_less():
-    wish = wish_of(but(above=(60_000.0, 98_000.0), target_error=0.004))
+    request = but(threshold=(60_000.0, 98_000.0), target_error=0.004)
 
     def compared(people):
         searches = {}
-        asked = (wish.questions, wish.plane_privacy, wish.prior, people)
+        asked = (request.questions, request.plane_privacy, request.prior, people)
         return compare_allocations(*asked, searches=searches), searches
 
     with pytest.raises(ParameterError) as caught:
-        check_comparison(wish, *compared(5_000))
+        check_comparison(request, *compared(5_000))
     people = int(proposed(str(caught.value), "participants"))
-    check_comparison(wish, *compared(people))
+    check_comparison(request, *compared(people))
     with pytest.raises(ParameterError):
-        check_comparison(wish, *compared(round(0.98 * people)))
+        check_comparison(request, *compared(round(0.98 * people)))
 
 
 def test_an_allocation_that_leaves_an_answer_to_the_prior_is_refused():
     """Only the one that is asked for counts; among a third of the people bands get too wide."""
-    wish = wish_of(but(above=(60_000.0, 98_000.0, 150_000.0), allocation="partition"))
+    request = but(threshold=(60_000.0, 98_000.0, 150_000.0), allocation="partition")
     searches = {}
     found = compare_allocations(
-        wish.questions, wish.plane_privacy, wish.prior, 5_000, searches=searches
+        request.questions, request.plane_privacy, request.prior, 5_000, searches=searches
     )
     with pytest.raises(ParameterError, match="of an answer would be the prior's") as caught:
-        check_comparison(wish, found, searches)
+        check_comparison(request, found, searches)
     people = int(proposed(str(caught.value), "participants"))
-    more = compare_allocations(wish.questions, wish.plane_privacy, wish.prior, people)
-    check_comparison(wish, more, {})
-    check_comparison(replace(wish, allocation="repeat"), found, searches)
+    more = compare_allocations(request.questions, request.plane_privacy, request.prior, people)
+    check_comparison(request, more, {})
+    check_comparison(replace(request, allocation="repeat"), found, searches)
 
 
 @pytest.mark.parametrize(
     ("changes", "match"),
     [
         ({"allocation": "partition"}, "--allocation must be with several questions"),
-        ({"allocation": "both", "above": (1.0, 2.0)}, "--allocation must be one of 'partition'"),
+        (
+            {"allocation": "both", "threshold": (1.0, 2.0)},
+            "--allocation must be one of 'partition'",
+        ),
     ],
 )
 def test_an_allocation_is_one_of_several_questions(changes, match):
     with pytest.raises(ParameterError, match=match):
-        wish_of(but(**changes))
+        but(**changes)
 
 
 def test_a_target_below_what_the_prior_can_tell_needs_less_privacy():
     """No number of people removes the bias, whose variance is that of the prior's 10,000."""
-    message = refused(wish_of(but(target_error=1e-4, participants=10**9, per=80_000.0)))
+    message = refused(but(target_error=1e-4, participants=10**9, per=80_000.0))
     assert "--participants" not in message
     assert "--per at most" in message
 
 
 def test_an_epsilon_that_leaves_the_answer_to_the_prior_is_refused():
-    wish = wish_of(but(epsilon=1e-4))
-    message = refused(wish)
+    request = but(epsilon=1e-4)
+    message = refused(request)
     assert "the prior's, not people's" in message
     epsilon = proposed(message, "epsilon")
-    assert missed(wish_of(but(epsilon=epsilon))) <= 1e-3
-    assert missed(wish_of(but(epsilon=0.97 * epsilon))) > 0
+    assert missed(but(epsilon=epsilon)) <= 1e-3
+    assert missed(but(epsilon=0.97 * epsilon)) > 0
 
 
 def test_nobody_is_told_how_many_would_do():
-    wish = wish_of(but(participants=0, target_error=0.004))
+    request = but(participants=0, target_error=0.004)
     with pytest.raises(ParameterError, match="would do for ±0") as caught:
-        check_people(wish)
+        check_people(request)
     people = int(found(r"([0-9,]+) would do", str(caught.value)).replace(",", ""))
     assert (
-        missed(wish.but(participants=people))
+        missed(request.but(participants=people))
         <= 0
-        < missed(wish.but(participants=round(0.98 * people)))
+        < missed(request.but(participants=round(0.98 * people)))
     )
 
 
 def test_a_threshold_that_nobody_passes_is_told_the_range(tmp_path):
     file = tmp_path / "people.csv"
     file.write_text("income\n10\n20\n30\n")
-    flags = but(prior=str(file), prior_column=("income",))
+    people = {"source": public_prior(str(file), ("income",))}
     for outside, who in ((30.0, "nobody"), (5.0, "everybody")):
         with pytest.raises(ParameterError, match=who) as caught:
-            check_prior(wish_of(replace(flags, above=(outside,))))
+            check_prior(but(threshold=(outside,), **people))
         assert found(r"(\[.*\)) would do", str(caught.value)) == "[10, 30)"
     for inside in (10.0, 29.999):
-        check_prior(wish_of(replace(flags, above=(inside,))))
+        check_prior(but(threshold=(inside,), **people))
 
 
 def test_a_circle_with_nobody_is_told_a_radius():
-    empty = Flags(
-        within=("-73.9,40.45,1000",), participants=50_000, prior="collisions", epsilon=1.0,
-        per=500.0,
-    )  # fmt: skip
+    collisions = {
+        "threshold": (), "participants": 50_000, "source": COLLISIONS, "per": 500.0,
+        "unit": None,
+    }  # fmt: skip
     with pytest.raises(ParameterError, match="nobody") as caught:
-        check_prior(wish_of(empty))
+        check_prior(but(circle=("-73.9,40.45,1000",), **collisions))
     radius = found(r"radius from ([0-9.]+) to", str(caught.value))
-    check_prior(wish_of(replace(empty, within=(f"-73.9,40.45,{radius}",))))
+    check_prior(but(circle=(f"-73.9,40.45,{radius}",), **collisions))
 
 
 @pytest.mark.parametrize(
     ("changes", "flag"),
     [
-        ({"above": ()}, "question"),
-        ({"participants": None}, "--participants"),
-        ({"epsilon": None}, "--epsilon"),
-        ({"per": None}, "--per"),
-        ({"prior": None}, "--prior"),
+        ({"threshold": ()}, "question"),
         ({"unit": None}, "--unit"),
         ({"epsilon": math.nan}, "epsilon"),
         ({"epsilon": 0.0}, "epsilon"),
         ({"per": -1.0}, "per"),
-        ({"above": (math.inf,)}, "at"),
-        ({"between": ("5",)}, "--between"),
-        ({"between": ("9,5",)}, "high"),
-        ({"between": ("a,b",)}, "--between"),
-        ({"prior": "somebody"}, "--prior"),
-        ({"prior": "lognormal:-5,1"}, "--prior"),
-        ({"prior": "lognormal:5"}, "--prior"),
-        ({"prior": "lognormal:5,0"}, "--prior"),
-        ({"prior": "people.csv"}, "--prior-column"),
-        ({"prior_column": ("income",)}, "--prior-column"),
-        ({"prior": "collisions"}, "--prior"),
-        ({"prior": "incomes", "unit": "euro"}, "--unit"),
-        ({"density": ("-73.9,40.7",)}, "questions"),
-        ({"above": (), "within": ("-73.9,40.7,500",)}, "--prior"),
-        ({"above": (), "within": ("-73.9,40.7",), "prior": "collisions", "unit": None}, "--within"),
+        ({"threshold": (math.inf,)}, "threshold"),
+        ({"range": ("5",)}, "range"),
+        ({"range": ("9,5",)}, "range"),
+        ({"range": ("a,b",)}, "range"),
+        ({"source": COLLISIONS}, "--prior"),
+        ({"source": INCOMES, "unit": "euro"}, "--unit"),
+        ({"place": ("-73.9,40.7",)}, "questions"),
+        ({"threshold": (), "circle": ("-73.9,40.7,500",)}, "--prior"),
+        ({"threshold": (), "circle": ("-73.9,40.7",), "source": COLLISIONS}, "circle"),
+        ({"threshold": (), "circle": ("1,2,-5",), "source": COLLISIONS}, "radius"),
+        ({"threshold": (), "place": ("40.7,-97.9",), "source": COLLISIONS}, "place"),
+        ({"threshold": (), "region": ("nowhere.geojson",), "source": COLLISIONS}, "region"),
         ({"width": 5.0}, "--width"),
         ({"bandwidth": 5.0}, "--bandwidth"),
         ({"target_error": 0.0}, "--target-error"),
@@ -208,7 +217,24 @@ def test_a_circle_with_nobody_is_told_a_radius():
 )
 def test_rubbish_is_refused_by_name(changes, flag):
     with pytest.raises(ParameterError) as caught:
-        wish_of(completed(but(**changes), None))
+        but(**changes)
+    assert caught.value.name == flag
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "flag"),
+    [
+        ("somebody", (), "--prior"),
+        ("lognormal:-5,1", (), "--prior"),
+        ("lognormal:5", (), "--prior"),
+        ("lognormal:5,0", (), "--prior"),
+        ("people.csv", (), "--prior-column"),
+        ("lognormal:98000,0.83", ("income",), "--prior-column"),
+    ],
+)
+def test_priors_that_are_none_are_refused_by_name(text, columns, flag):
+    with pytest.raises(ParameterError) as caught:
+        public_prior(text, columns)
     assert caught.value.name == flag
 
 
@@ -221,23 +247,23 @@ def test_files_that_are_no_priors_are_refused_without_a_row(tmp_path):
     ):
         file.write_text(text)
         with pytest.raises(PopulationFileError) as caught:
-            prior_source(f"histogram:{file}")
+            public_prior(f"histogram:{file}")
         assert "31415" not in str(caught.value)
     for text in ("low,high,count\n0,1,-3\n", "low,high,count\n1,0,3\n", "low,high,count\n"):
         file.write_text(text)
         with pytest.raises(GeoVeilError):
-            prior_source(f"histogram:{file}")
+            public_prior(f"histogram:{file}")
 
 
 def test_a_histogram_and_rows_are_read(tmp_path):
     file = tmp_path / "brackets.csv"
     file.write_text("low,high,count\n0,50000,30\n50000,100000,50\n100000,200000,20\n")
-    found = prior_source(f"histogram:{file}").make(None)
+    found = public_prior(f"histogram:{file}").make(None)
     assert isinstance(found, HistogramPrior)
     assert found.expectation(lambda x: x > 75_000, breaks=[75_000]) == pytest.approx(0.45)
     rows = tmp_path / "rows.csv"
     rows.write_text("income,people\n10,1\n20,3\n")
-    read = prior_source(str(rows), ("income",), "people").make(None)
+    read = public_prior(str(rows), ("income",), "people").make(None)
     assert read.expectation(lambda x: x) == pytest.approx(17.5)
 
 
@@ -256,17 +282,3 @@ def test_the_odds_are_what_a_report_can_tell():
         assert 0.75 * row["epsilon"] < gain or row["distance"] > 8
         assert posterior <= row["probability"] + 1e-12
         assert row["probability"] + row["other_probability"] == pytest.approx(1)
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "said"),
-    [
-        (0.01, "50.25:49.75"),
-        (1.0, "73:27"),
-        (2.0, "88:12"),
-        (5.0, "99.33:0.67"),
-        (800.0, "certainty"),
-    ],
-)
-def test_odds_in_words(epsilon, said):
-    assert odds_text(odds(GeoPrivacy(epsilon, per=1.0))[0]) == said

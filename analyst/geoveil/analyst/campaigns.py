@@ -1,0 +1,276 @@
+"""Campaigns made of questions, what they can be expected to find, and those that can't be meant."""
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from geoveil.analyst.questions import AnalystQuestion, Softness
+from geoveil.campaign import (
+    Allocation,
+    Attribute,
+    Campaign,
+    DebiasedLaplaceSpec,
+    LipschitzLaplaceSpec,
+    MechanismSpec,
+    PlanarLaplaceSpec,
+    PointQuestion,
+    Question,
+    SmoothSpec,
+    StatisticCampaign,
+    ValueCampaign,
+)
+from geoveil.gp import GeoPrivacy, ParameterError
+from geoveil.gp.coordinates import AzimuthalEquidistant
+
+MECHANISMS: dict[str, MechanismSpec] = {
+    "debiased": DebiasedLaplaceSpec(),
+    "smooth": SmoothSpec(0.15),
+    "lipschitz": LipschitzLaplaceSpec(),
+}
+"""Name → mechanism of a campaign that asks questions."""
+_MOST_EPSILON = 10.0
+"""Over PER, within which values are to look alike: e^10 is 22,026."""
+_MOST_TOLD_APART = 10_000.0
+"""Distances PER/ε from one end of the values to the other."""
+_INHABITED = (-60.0, 84.0)
+"""Degrees of latitude."""
+
+
+def campaign_asking(
+    asked: Sequence[AnalystQuestion],
+    *,
+    attribute: str,
+    privacy: GeoPrivacy,
+    width: float | None = None,
+    bandwidth: float | None = None,
+    plane: AzimuthalEquidistant | None = None,
+    mechanism: str = "debiased",
+    allocation: Allocation = Allocation.PARTITION,
+    **later: Any,
+) -> StatisticCampaign:
+    """Return a campaign whose devices answer questions.
+
+    Args:
+        asked: at least one question, all about numbers or all about places.
+        attribute: what participants hold, for example "household income".
+        privacy: what an answer promises, over true distances.
+        width: of the soft band around a threshold or an edge; three noise scales by default, or
+            what a range or a circle has room for.
+        bandwidth: of the bells of densities; three noise scales by default.
+        plane: that places are projected to: see `area_of`.
+        mechanism: a name in `MECHANISMS`.
+        allocation: how several questions share the privacy.
+        later: campaign_id, title, opens, closes, and what else a `Campaign` has.
+
+    Raises:
+        ParameterError: if an argument is out of range.
+
+    Example:
+        >>> from datetime import UTC, datetime
+        >>> from geoveil.analyst import ShareAbove
+        >>> campaign = campaign_asking([ShareAbove(100_000)], attribute="household income",
+        ...     privacy=GeoPrivacy(1.0, per=8_000.0, unit="dollar"), campaign_id="income",
+        ...     title="Income above 100k", opens=datetime(2026, 1, 1, tzinfo=UTC),
+        ...     closes=datetime(2026, 2, 1, tzinfo=UTC))
+        >>> campaign.labels, campaign.questions[0].query.width
+        (('above 100,000',), 24000.0)
+    """
+    if mechanism not in MECHANISMS:
+        raise ParameterError("mechanism", mechanism, "one of " + ", ".join(MECHANISMS))
+    softness = Softness(1 / privacy.rate, width, bandwidth)
+    return StatisticCampaign(
+        attribute=Attribute(name=attribute, unit=privacy.unit, coordinates=plane),
+        privacy=privacy,
+        questions=tuple(Question(q.label, q.soft(plane, softness)) for q in asked),
+        mechanism=MECHANISMS[mechanism],
+        allocation=allocation,
+        **later,
+    )
+
+
+def campaign_for_points(
+    *,
+    attribute: str,
+    privacy: GeoPrivacy,
+    plane: AzimuthalEquidistant | None = None,
+    dimension: int | None = None,
+    **later: Any,
+) -> ValueCampaign:
+    """Return a campaign whose devices send perturbed points, of which anything is asked later.
+
+    Args:
+        attribute: what participants hold, for example "location".
+        privacy: what a point promises, over true distances.
+        plane: that places are projected to; None for numbers.
+        dimension: numbers of a point that is no place; 1 by default.
+        later: campaign_id, title, opens, closes, and what else a `Campaign` has.
+
+    Raises:
+        ParameterError: if an argument is out of range.
+    """
+    if dimension is None:
+        dimension = 1 if plane is None else plane.dimension
+    return ValueCampaign(
+        attribute=Attribute(name=attribute, unit=privacy.unit, coordinates=plane),
+        privacy=privacy,
+        mechanism=PlanarLaplaceSpec(dimension),
+        **later,
+    )
+
+
+def softness_of_points(
+    campaign: ValueCampaign, width: float | None = None, bandwidth: float | None = None
+) -> Softness:
+    """Return how softly the points of a value campaign are asked.
+
+    Args:
+        campaign: a value campaign.
+        width: of the soft band around a threshold or the end of a range; by default three noise
+            scales, or what a range has room for.
+        bandwidth: of the bells at places, and by which edges of regions are smoothed; by default
+            three noise scales.
+    """
+    return Softness(1 / campaign.point_mechanism.privacy.rate, width, bandwidth)
+
+
+def asked_of_points(
+    campaign: ValueCampaign, asked: Sequence[AnalystQuestion], softness: Softness
+) -> list[PointQuestion]:
+    """Return questions to the points of a value campaign, in its coordinates.
+
+    Raises:
+        ParameterError: if one is of no sound shape.
+    """
+    plane = campaign.attribute.coordinates
+    return [PointQuestion(q.label, q.of_points(plane, softness)) for q in asked]
+
+
+def id_of(title: str) -> str:
+    """Return the id of a campaign, made from its title.
+
+    Example:
+        >>> id_of("Income above $100k")
+        'income-above-100k'
+    """
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:64].rstrip("-") or "campaign"
+
+
+def expected_text(campaign: Campaign, participants: int) -> str:
+    """Return what error an estimate will have, in words."""
+    if isinstance(campaign, ValueCampaign):
+        rate = campaign.point_mechanism.privacy.rate
+        moved = campaign.dimension / rate  # the mean of a gamma distribution [MATH §9]
+        return (
+            f"each point is moved by {moved:,.4g} {campaign.attribute.unit} on average; 'geoveil"
+            " plan' tells the error of a question that is asked of them"
+        )
+    assert isinstance(campaign, StatisticCampaign)
+    error, label = max(_errors(campaign, participants))
+    of = "" if len(campaign.questions) == 1 else f" ({label!r}, the largest)"
+    return (
+        f"expect a standard error of at most {error:.2g}{of} with {participants:,} participants,"
+        " and half of it with four times as many"
+    )
+
+
+def refuse_unlikely(
+    campaign: Campaign, participants: int, asked: Sequence[AnalystQuestion]
+) -> None:
+    """Refuse what is hardly meant: useless estimates, privacy in name only, misplaced places.
+
+    Args:
+        campaign: to be published.
+        participants: that are expected.
+        asked: the questions that it was made of, for the places that they name.
+
+    Raises:
+        ParameterError: naming what to change, or --force.
+    """
+    _check_places(campaign, asked)
+    _check_hidden(campaign)
+    if not isinstance(campaign, StatisticCampaign):
+        return
+    error, label = max(_errors(campaign, participants))
+    if not error <= 0.5:
+        raise ParameterError(
+            "standard error",
+            f"{error:.3g} of {label!r}",
+            f"at most 0.5 with {participants:,} participants: ask with a larger --width or"
+            " --bandwidth, expect more --participants, or publish it all the same with --force",
+        )
+
+
+def _errors(campaign: StatisticCampaign, participants: int) -> list[tuple[float, str]]:
+    """Return the largest standard error of each question, noise and sampling together."""
+    answers = participants / (1 if campaign.allocation.answers_all else campaign.columns)
+    found = []
+    for question, mechanism in zip(campaign.questions, campaign.mechanisms, strict=True):
+        low, high = question.query.profile.bounds
+        variance = mechanism.largest_variance + ((high - low) / 2) ** 2
+        found.append((math.sqrt(variance / answers), question.label))
+    return found
+
+
+def _check_hidden(campaign: Campaign) -> None:
+    privacy = campaign.privacy
+    if privacy.epsilon > _MOST_EPSILON:
+        raise ParameterError(
+            "--epsilon",
+            privacy.epsilon,
+            f"at most {_MOST_EPSILON:g}, as values PER apart are to look alike: give the distance"
+            " within which they are, or publish it all the same with --force",
+        )
+    diameter = _diameter(campaign)
+    if privacy.rate * diameter > _MOST_TOLD_APART:
+        raise ParameterError(
+            "--per",
+            privacy.per,
+            f"such that PER/ε is at least a {_MOST_TOLD_APART:,.0f}th of the {diameter:,.6g}"
+            f" {privacy.unit} that values differ by, else next to nothing is hidden; publish it all"
+            " the same with --force",
+        )
+
+
+def _diameter(campaign: Campaign) -> float:
+    """Return how far values differ: over the area of places, or from 0 to where it is asked."""
+    plane = campaign.attribute.coordinates
+    if plane is not None:
+        return 2 * plane.radius_m
+    origin = np.zeros(1 if campaign.dimension == 1 else (1, campaign.dimension))
+    if not isinstance(campaign, StatisticCampaign):
+        return 0.0
+    return max(float(q.query.clearance(origin)[0]) for q in campaign.questions)
+
+
+def _check_places(campaign: Campaign, asked: Sequence[AnalystQuestion]) -> None:
+    plane = campaign.attribute.coordinates
+    if plane is None:
+        return
+    places = {"center": (plane.longitude_deg, plane.latitude_deg)}
+    places |= {q.label: q.place for q in asked if q.place is not None}
+    for label, (longitude, latitude) in places.items():
+        where = f"{label}={longitude:.15g},{latitude:.15g}"
+        if not _INHABITED[0] <= latitude <= _INHABITED[1]:
+            raise ParameterError(
+                "place",
+                where,
+                "where people live; the longitude comes first. Publish it all the same with"
+                " --force",
+            )
+        if not _inside(plane, longitude, latitude):
+            swapped = abs(longitude) <= 90 and _inside(plane, latitude, longitude)
+            hint = "; the longitude comes first" if swapped else ", or --radius larger"
+            raise ParameterError(
+                "place",
+                where,
+                f"within {plane.radius_m:,.0f} metre of {plane.longitude_deg:.15g},"
+                f"{plane.latitude_deg:.15g}{hint}. Publish it all the same with --force",
+            )
+
+
+def _inside(plane: AzimuthalEquidistant, longitude: float, latitude: float) -> bool:
+    place = np.array([longitude, latitude])
+    return np.array_equal(plane.area.contract(place), place)

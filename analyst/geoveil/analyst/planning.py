@@ -1,0 +1,213 @@
+"""From a request to a plan: one question, or several that share the privacy of a person.
+
+request = PlanRequest.of([ShareAbove(100_000)], epsilon=1, per=8_000, source=..., participants=...)
+planned = plan_for(request, for_campaign=True)
+planned.report()                                     # as plain numbers
+planned.campaign(campaign_id="income", title="Income", opens=..., closes=...)
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from geoveil.analyst.nearest import check_comparison, check_people, check_plan, check_prior
+from geoveil.analyst.plan_files import (
+    Chosen,
+    chosen_alone,
+    chosen_together,
+    planned_campaign,
+    write_plan,
+)
+from geoveil.analyst.planner import KINDS, Comparison, Plan, compare_allocations, plan
+from geoveil.analyst.planner.allocation import Searches
+from geoveil.analyst.planner.channels import WORTH_SOLVING, bands_like, channels, next_to_optimal
+from geoveil.analyst.planner.kinds import fits_campaigns
+from geoveil.analyst.planner.plan import ranked
+from geoveil.analyst.report import Record, comparison_report, plan_report
+from geoveil.analyst.request import PlanRequest
+from geoveil.campaign import Campaign
+from geoveil.gp import DebiasedLaplace, Query, UnsupportedError
+
+_NODES = 16
+"""Distances for a quick bound; more where a band is wide."""
+
+
+class Planned(ABC):
+    """A plan that can be read, written, and made a campaign of."""
+
+    request: PlanRequest
+
+    @abstractmethod
+    def report(self) -> Record:
+        """Return all that is said of it, as plain numbers and words: what JSON can hold."""
+
+    @abstractmethod
+    def chosen(self) -> Chosen:
+        """Return what a campaign is made of.
+
+        Raises:
+            UnsupportedError: if campaigns cannot hold what was chosen.
+        """
+
+    def campaign(self, **later: Any) -> Campaign:
+        """Return the campaign.
+
+        Args:
+            later: campaign_id, title, opens, closes, and what else a `Campaign` has.
+
+        Raises:
+            UnsupportedError: if campaigns cannot hold what was chosen.
+        """
+        return planned_campaign(self.request, self.chosen(), **later)
+
+    def write(self, file: Path) -> None:
+        """Write a plan that `campaign_of` and 'geoveil campaign create --plan' read (TOML).
+
+        Raises:
+            ParameterError: if the file cannot be written.
+            UnsupportedError: if campaigns cannot hold what was chosen.
+        """
+        write_plan(file, self.request, self.chosen())
+
+
+@dataclass(frozen=True)
+class PlannedQuestion(Planned):
+    """The plan for one question."""
+
+    request: PlanRequest
+    found: Plan
+    least_noise: float | None
+    """Variance of a report that no unbiased mechanism can beat; None if it was not computed."""
+
+    def report(self) -> Record:
+        return plan_report(self.request, self.found, self.least_noise)
+
+    def chosen(self) -> Chosen:
+        return chosen_alone(self.request, self.found)
+
+
+@dataclass(frozen=True)
+class PlannedQuestions(Planned):
+    """The plan for several questions: how the privacy is shared out among them."""
+
+    request: PlanRequest
+    found: Comparison
+    searches: Searches
+
+    def report(self) -> Record:
+        return comparison_report(self.request, self.found)
+
+    def chosen(self) -> Chosen:
+        return chosen_together(self.request, self.found, self.searches)
+
+
+def plan_for(
+    request: PlanRequest, *, for_campaign: bool = False, bound: bool = True
+) -> PlannedQuestion | PlannedQuestions:
+    """Return the plan for a request, in seconds.
+
+    Args:
+        request: what is asked for.
+        for_campaign: whether to choose among mechanisms that campaigns can hold; of several
+            questions that is decided when a campaign is made.
+        bound: whether to compute how good any unbiased mechanism could be, for one question in one
+            dimension.
+
+    Raises:
+        ParameterError: if the request cannot be met, with the nearest that can.
+    """
+    check_prior(request)
+    check_people(request)
+    if len(request.questions) > 1:
+        searches: Searches = {}
+        compared = compare_allocations(
+            request.questions,
+            request.plane_privacy,
+            request.prior,
+            request.participants,
+            searches=searches,
+            channels=request.channels,
+        )
+        check_comparison(request, compared, searches)
+        return PlannedQuestions(request, compared, searches)
+    found, least = planned_alone(request, restricted=for_campaign, bound=bound)
+    check_plan(request, found)
+    return PlannedQuestion(request, found, least)
+
+
+def planned_alone(
+    request: PlanRequest, *, restricted: bool = False, bound: bool = True
+) -> tuple[Plan, float | None]:
+    """Return the plan for the first question, and the noise that no unbiased mechanism can beat.
+
+    A channel for the band that was chosen has at least the noise of the lower bound. Where even
+    that would save less than a twentieth of the squared error, none is solved; nor where the band
+    is so wide that this is known beforehand (`next_to_optimal`).
+
+    Args:
+        request: what is asked for.
+        restricted: to mechanisms that campaigns can hold.
+        bound: whether to compute the bound; there is one in one dimension only.
+    """
+    kinds = tuple(kind for kind in KINDS if fits_campaigns(kind) or not restricted)
+    found = plan(
+        request.questions[0],
+        request.plane_privacy,
+        request.prior,
+        request.participants,
+        kinds=kinds,
+    )
+    on_line = found.question.dimension == 1
+    settled = next_to_optimal(found.question, found.choice)
+    least = None if settled and not (bound and on_line) else _least(found)
+    if not settled and _saved(found, least) >= WORTH_SOLVING:
+        better = _with_channel(found)
+        if better.choice.query != found.choice.query and bound and on_line:
+            least = _least(better)
+        found = better
+    return found, least if bound and on_line else None
+
+
+def _least(found: Plan) -> float | None:
+    """Return the lower bound on the noise for the query that was chosen, if it says anything."""
+    query = found.choice.query
+    least = _least_for(found, query) if isinstance(query, Query) else None
+    # A biased mechanism may have less noise; the bound is not about those.
+    return least if least is not None and least <= found.choice.prediction.noise else None
+
+
+def _least_for(found: Plan, query: Query) -> float | None:
+    try:
+        least = found.search.lower_bound(query, _NODES, quick=True).value
+    except UnsupportedError:
+        return None
+    return least if least > 0 else None
+
+
+def _saved(found: Plan, least: float | None) -> float:
+    """Return which part of the squared error a channel could save for the same query."""
+    best, n = found.choice.prediction, found.n
+    if least is None:
+        return 0.0
+    return (best.noise - least) / n / best.expected_error(n)
+
+
+def _with_channel(found: Plan) -> Plan:
+    """Return the plan with the channel among the alternatives that promises most."""
+
+    def promised(query: Query) -> float:
+        softened = found.problem.predict(DebiasedLaplace(query, found.privacy))
+        least = _least_for(found, query)
+        return replace(softened, noise=least or softened.noise).expected_error(found.n)
+
+    query = found.choice.query
+    assert isinstance(query, Query)
+    bands = bands_like(found.search, query)
+    likely = bands if len(bands) == 1 else [min(bands, key=promised)]
+    solved = list(channels(found.search, likely))
+    alternatives = sorted(
+        (*found.alternatives, *solved),
+        key=lambda a: (not a.satisfies_guarantee, ranked(a, a.prediction.expected_error(found.n))),
+    )
+    return replace(found, alternatives=tuple(alternatives))

@@ -1,0 +1,444 @@
+"""What an analyst may ask, in the same words for a plan, a campaign and an estimate.
+
+    threshold  100000                  the share of people above a value
+    range      50000,100000            the share between two values
+    place      Midtown=-73.98,40.75    the density of people at a place
+    circle     -73.98,40.75,2000       the share within a circle, of a radius in metres
+    region     district.geojson        the share inside the polygons of a file
+
+A plan asks for them sharply, and finds the soft question that stands in for each; a campaign asks
+them softly; and points that were perturbed before may be asked for them later.
+"""
+
+import json
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from geoveil.analyst.planner import (
+    HardDisc,
+    HardPolygon,
+    HardRange,
+    HardThreshold,
+    Question,
+    SoftQuestion,
+)
+from geoveil.gp import (
+    Disc,
+    GaussianKernel,
+    ParameterError,
+    Polygon,
+    Query,
+    Range,
+    SmoothedRegion,
+    Threshold,
+    validation,
+)
+from geoveil.gp.coordinates import Area, AzimuthalEquidistant
+
+_SOFT = 3.0
+"""Width of a band or bell that is not given, in noise scales."""
+RADIUS_M = 60_000.0
+"""Of the area about which places are asked, where it is not given."""
+_GEOJSON = "a GeoJSON file of a Polygon or MultiPolygon, or of features that are such"
+Place = tuple[float, float]
+"""Longitude and latitude, in degrees; or two numbers of people who hold pairs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Softness:
+    """Over how long a distance a question may vary, in the unit of the values or in metres."""
+
+    noise_scale: float
+    """PER/ε: the distance within which values look alike."""
+    width: float | None = None
+    """Of the band around a threshold or an edge; None for three noise scales, or for what a range
+    or a circle has room for if that is less."""
+    bandwidth: float | None = None
+    """Of the bell at a place, and by which edges are smoothed; None for three noise scales."""
+
+    def band(self, most: float = math.inf) -> float:
+        """Return the width of a band where there is room for so much."""
+        return min(_SOFT * self.noise_scale, most) if self.width is None else self.width
+
+    @property
+    def bell(self) -> float:
+        """The bandwidth of a bell."""
+        return _SOFT * self.noise_scale if self.bandwidth is None else self.bandwidth
+
+    @property
+    def caution(self) -> str | None:
+        """What to say of a band or bell that is narrower than the noise, if one is.
+
+        Noise on points is undone by numbers that are large where the question varies. If hardly a
+        point lies there, those at hand say little of how far the estimate may be off.
+        """
+        narrow = [
+            f"--{name} {value:g}"
+            for name, value in (("width", self.width), ("bandwidth", self.bandwidth))
+            if value is not None and value < self.noise_scale
+        ]
+        if not narrow:
+            return None
+        return (
+            f"note: {' and '.join(narrow)} is below PER/ε = {self.noise_scale:g}: unless very many"
+            " points lie within it, the error is larger than the interval says"
+        )
+
+
+@dataclass(frozen=True)
+class AnalystQuestion(ABC):
+    """Something that an analyst wants to know of people: a share or a density."""
+
+    label: str
+    """The name of its row in tables."""
+
+    @property
+    def place(self) -> Place | None:
+        """A place in the middle of it; None if it is about numbers.
+
+        Raises:
+            ParameterError: if that is no longitude and latitude.
+        """
+        return None
+
+    @abstractmethod
+    def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> Question:
+        """Return the question for a plan, which finds how softly to ask it.
+
+        Args:
+            plane: that places are projected to; None for numbers, which stay as they are.
+            bandwidth: of the bell of a density, which is asked for as it is.
+        """
+
+    @abstractmethod
+    def soft(self, plane: AzimuthalEquidistant | None, softness: Softness) -> Query:
+        """Return the question for a campaign, or for points that are numbers."""
+
+    def of_points(
+        self, plane: AzimuthalEquidistant | None, softness: Softness
+    ) -> Query | SmoothedRegion:
+        """Return the question for points that were perturbed before it was asked."""
+        return self.soft(plane, softness)
+
+
+@dataclass(frozen=True, init=False)
+class ShareAbove(AnalystQuestion):
+    """The share of people whose value is above a threshold.
+
+    Example:
+        >>> ShareAbove(100_000).label
+        'above 100,000'
+    """
+
+    threshold: float
+
+    def __init__(self, threshold: float, label: str = "") -> None:
+        object.__setattr__(self, "threshold", validation.real("threshold", threshold))
+        object.__setattr__(self, "label", label or f"above {threshold:,.15g}")
+
+    def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> Question:
+        return HardThreshold(self.threshold)
+
+    def soft(self, plane: AzimuthalEquidistant | None, softness: Softness) -> Query:
+        return Threshold(self.threshold, softness.band(), "smoothstep")
+
+
+@dataclass(frozen=True, init=False)
+class ShareBetween(AnalystQuestion):
+    """The share of people whose value is above `low` and up to `high`.
+
+    Example:
+        >>> ShareBetween(50_000, 100_000).label
+        '50,000 to 100,000'
+    """
+
+    low: float
+    high: float
+
+    def __init__(self, low: float, high: float, label: str = "") -> None:
+        object.__setattr__(self, "low", validation.real("low", low))
+        object.__setattr__(self, "high", validation.real("high", high))
+        if not self.low < self.high:
+            raise ParameterError("range", f"{low:.15g},{high:.15g}", "LOW,HIGH with LOW < HIGH")
+        object.__setattr__(self, "label", label or f"{low:,.15g} to {high:,.15g}")
+
+    def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> Question:
+        return HardRange(self.low, self.high)
+
+    def soft(self, plane: AzimuthalEquidistant | None, softness: Softness) -> Query:
+        return Range(self.low, self.high, softness.band(self.high - self.low), "smoothstep")
+
+
+@dataclass(frozen=True, init=False)
+class DensityAt(AnalystQuestion):
+    """The density of people at a place: each counts by a bell of the distance from it.
+
+    Example:
+        >>> DensityAt(-73.9855, 40.758).label
+        '-73.9855,40.758'
+    """
+
+    longitude: float
+    latitude: float
+
+    def __init__(self, longitude: float, latitude: float, label: str = "") -> None:
+        object.__setattr__(self, "longitude", validation.real("longitude", longitude))
+        object.__setattr__(self, "latitude", validation.real("latitude", latitude))
+        object.__setattr__(self, "label", label or f"{longitude:.15g},{latitude:.15g}")
+
+    @property
+    def place(self) -> Place:
+        return _on_earth("place", (self.longitude, self.latitude))
+
+    def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> Question:
+        return SoftQuestion(self._bell(plane, bandwidth))
+
+    def soft(self, plane: AzimuthalEquidistant | None, softness: Softness) -> Query:
+        return self._bell(plane, softness.bell)
+
+    def _bell(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> Query:
+        where = (self.longitude, self.latitude) if plane is None else self.place
+        return GaussianKernel(projected(plane, [where])[0], bandwidth)
+
+
+@dataclass(frozen=True, init=False)
+class ShareWithin(AnalystQuestion):
+    """The share of people within a circle, of a radius in metres.
+
+    Example:
+        >>> ShareWithin(-73.9855, 40.758, 2_000).label
+        'within 2000 m of -73.9855,40.758'
+    """
+
+    longitude: float
+    latitude: float
+    radius: float
+
+    def __init__(self, longitude: float, latitude: float, radius: float, label: str = "") -> None:
+        object.__setattr__(self, "longitude", validation.real("longitude", longitude))
+        object.__setattr__(self, "latitude", validation.real("latitude", latitude))
+        object.__setattr__(self, "radius", validation.positive("radius", radius))
+        said = f"within {radius:g} m of {longitude:g},{latitude:g}"
+        object.__setattr__(self, "label", label or said)
+
+    @property
+    def place(self) -> Place:
+        return _on_earth("circle", (self.longitude, self.latitude))
+
+    def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> Question:
+        return HardDisc(self._center(plane), self.radius)
+
+    def soft(self, plane: AzimuthalEquidistant | None, softness: Softness) -> Query:
+        width = softness.band(2 * self.radius)
+        return Disc(self._center(plane), self.radius, width, "smoothstep")
+
+    def of_points(
+        self, plane: AzimuthalEquidistant | None, softness: Softness
+    ) -> Query | SmoothedRegion:
+        return SmoothedRegion(Disc(self._center(plane), self.radius, self.radius), softness.bell)
+
+    def _center(self, plane: AzimuthalEquidistant | None) -> Place:
+        where = (self.longitude, self.latitude) if plane is None else self.place
+        return projected(plane, [where])[0]
+
+
+@dataclass(frozen=True, init=False)
+class ShareInside(AnalystQuestion):
+    """The share of people inside polygons, given as longitudes and latitudes of their corners.
+
+    Corners are joined by straight lines of the plane that places are projected to.
+
+    Example:
+        >>> square = [[[(-74.0, 40.7), (-73.9, 40.7), (-73.9, 40.8), (-74.0, 40.8)]]]
+        >>> ShareInside(square, "district").label
+        'district'
+    """
+
+    parts: tuple[tuple[tuple[Place, ...], ...], ...]
+    """Rings of each part: its exterior, then its holes."""
+
+    def __init__(self, parts: Sequence[Sequence[Sequence[Place]]], label: str) -> None:
+        read = tuple(tuple(tuple(map(_pair, ring)) for ring in part) for part in parts)
+        object.__setattr__(self, "parts", read)
+        object.__setattr__(self, "label", label)
+
+    @property
+    def place(self) -> Place:
+        area = Area.of_polygon({"type": "MultiPolygon", "coordinates": self.parts})
+        return area.longitude_deg, area.latitude_deg
+
+    def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> Question:
+        return HardPolygon(self._projected(plane))
+
+    def soft(self, plane: AzimuthalEquidistant | None, softness: Softness) -> Query:
+        return Polygon(self._projected(plane), softness.band(), "smoothstep")
+
+    def of_points(
+        self, plane: AzimuthalEquidistant | None, softness: Softness
+    ) -> Query | SmoothedRegion:
+        return SmoothedRegion(Polygon(self._projected(plane), width=1.0), softness.bell)
+
+    def _projected(self, plane: AzimuthalEquidistant | None) -> list[list[list[Place]]]:
+        return [[projected(plane, ring) for ring in part] for part in self.parts]
+
+
+def area_of(
+    asked: Sequence[AnalystQuestion], center: Place | None = None, radius: float = RADIUS_M
+) -> AzimuthalEquidistant | None:
+    """Return the plane of the area that places are asked about; None if there are none.
+
+    Args:
+        asked: questions; the first that is about a place is the centre by default.
+        center: longitude and latitude, in degrees.
+        radius: of the area, in metres.
+    """
+    places = [center, *(question.place for question in asked)]
+    middle = next((place for place in places if place is not None), None)
+    return None if middle is None else AzimuthalEquidistant(*middle, radius_m=radius)
+
+
+def projected(plane: AzimuthalEquidistant | None, places: Sequence[Place]) -> list[Place]:
+    """Return places in metres of a plane; as they are if there is none."""
+    if plane is None:
+        return list(places)
+    return [(float(x), float(y)) for x, y in plane.project(np.asarray(places, np.float64))]
+
+
+def questions_in(words: Mapping[str, Sequence[object]]) -> list[AnalystQuestion]:
+    """Return the questions that people write as they stand at the top of this module.
+
+    Args:
+        words: "threshold", "range", "place", "circle" or "region" → what is written after it.
+
+    Raises:
+        ParameterError: naming the word, what was written, and what is permitted.
+
+    Example:
+        >>> asked = questions_in({"threshold": ["100000"], "range": ["50000,100000"]})
+        >>> [question.label for question in asked]
+        ['above 100,000', '50,000 to 100,000']
+        >>> questions_in({"place": ["Times Square=-73.9855,40.758"]})[0].label
+        'Times Square'
+    """
+    found: list[AnalystQuestion] = []
+    for word, texts in words.items():
+        validation.choice("question", word, VOCABULARY)
+        for text in texts:
+            found += VOCABULARY[word](str(text))
+    return found
+
+
+def numbers_in(name: str, text: str, count: int, expected: str) -> tuple[float, ...]:
+    """Return so many numbers, between commas or spaces.
+
+    Raises:
+        ParameterError: naming `name`, and what is expected, if it is anything else.
+
+    Example:
+        >>> numbers_in("range", "50000, 100000", 2, "LOW,HIGH")
+        (50000.0, 100000.0)
+    """
+    try:
+        numbers = [float(part) for part in text.replace(",", " ").split()]
+    except ValueError:
+        raise ParameterError(name, text, expected) from None
+    if len(numbers) != count:
+        raise ParameterError(name, text, expected)
+    return validation.numbers(name, numbers)
+
+
+def place_in(name: str, text: str) -> Place:
+    """Return the longitude and latitude of 'longitude,latitude'.
+
+    Raises:
+        ParameterError: naming `name`, if they are no such numbers.
+    """
+    longitude, latitude = numbers_in(name, text, 2, "'longitude,latitude' in degrees")
+    return _on_earth(name, (longitude, latitude))
+
+
+def _threshold(text: str) -> Iterator[AnalystQuestion]:
+    try:
+        at = float(text)
+    except ValueError:
+        raise ParameterError("threshold", text, "a number") from None
+    yield ShareAbove(at)
+
+
+def _range(text: str) -> Iterator[AnalystQuestion]:
+    low, high = numbers_in("range", text, 2, "LOW,HIGH")
+    yield ShareBetween(low, high)
+
+
+def _place(text: str) -> Iterator[AnalystQuestion]:
+    label, _, numbers = text.rpartition("=")
+    x, y = numbers_in("place", numbers, 2, "'longitude,latitude' in degrees")
+    yield DensityAt(x, y, label or numbers)
+
+
+def _circle(text: str) -> Iterator[AnalystQuestion]:
+    label, _, numbers = text.rpartition("=")
+    x, y, radius = numbers_in("circle", numbers, 3, "LONGITUDE,LATITUDE,RADIUS in metres")
+    yield ShareWithin(x, y, radius, label)
+
+
+def _region(text: str) -> Iterator[AnalystQuestion]:
+    path = Path(text)
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ParameterError("region", text, f"{_GEOJSON} that can be read") from error
+    features = _features(content)
+    for number, feature in enumerate(features):
+        geometry = feature.get("geometry") or {}
+        kind, coordinates = geometry.get("type"), geometry.get("coordinates")
+        if kind not in ("Polygon", "MultiPolygon") or not isinstance(coordinates, list):
+            raise ParameterError("region", f"{text}: {kind}", _GEOJSON)
+        name = (feature.get("properties") or {}).get("name")
+        fallback = path.stem if len(features) == 1 else f"{path.stem} {number}"
+        try:
+            parts = [coordinates] if kind == "Polygon" else coordinates
+            yield ShareInside(parts, str(name or fallback))
+        except (TypeError, ValueError) as error:
+            raise ParameterError("region", text, _GEOJSON) from error
+
+
+def _features(content: Any) -> list[Mapping[str, Any]]:
+    if not isinstance(content, Mapping):
+        return [{}]
+    if content.get("type") == "FeatureCollection":
+        found = content.get("features")
+        return [f if isinstance(f, Mapping) else {} for f in found] if found else [{}]
+    return [content if content.get("type") == "Feature" else {"geometry": content}]
+
+
+def _pair(corner: Sequence[float]) -> Place:
+    x, y, *_ = corner  # a third coordinate is a height
+    return float(x), float(y)
+
+
+def _on_earth(name: str, place: Place) -> Place:
+    longitude, latitude = place
+    if abs(latitude) > 90:
+        text = f"{longitude:.15g},{latitude:.15g}"
+        raise ParameterError(name, text, "'longitude,latitude' in degrees, the longitude first")
+    return place
+
+
+VOCABULARY: Mapping[str, Callable[[str], Iterator[AnalystQuestion]]] = MappingProxyType(
+    {
+        "threshold": _threshold,
+        "range": _range,
+        "place": _place,
+        "circle": _circle,
+        "region": _region,
+    }
+)
+"""Word → what is read after it."""

@@ -1,0 +1,242 @@
+"""What a plan is asked for: questions, a guarantee, what is publicly known, and how many people."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from geoveil.analyst.least import boundary, enough, rounded
+from geoveil.analyst.planner import (
+    ALLOCATIONS,
+    Allocated,
+    Comparison,
+    HardQuestion,
+    Prior,
+    Question,
+    SoftQuestion,
+)
+from geoveil.analyst.planner.problem import PlanningProblem
+from geoveil.analyst.planner.search import Search
+from geoveil.analyst.questions import (
+    RADIUS_M,
+    AnalystQuestion,
+    DensityAt,
+    Place,
+    Softness,
+    area_of,
+    projected,
+)
+from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError, validation
+from geoveil.gp.coordinates import AzimuthalEquidistant
+
+RELATIVE_ERROR = 0.1
+"""95 % error over the expected answer, at every place for which a bandwidth is found."""
+_ALL = 1e300
+_FINEST, _COARSEST = 0.25, 64.0
+"""Bandwidths that are tried, in noise scales."""
+
+
+@dataclass(frozen=True)
+class PublicPrior:
+    """What is publicly known of people, before it is known which plane places are projected to."""
+
+    name: str
+    """Where it comes from, for people to read."""
+    attribute: str
+    """What such people hold."""
+    unit: str | None
+    """Of its distances; None if whoever asks has to say."""
+    dimension: int
+    """2 for places, as (longitude, latitude) in degrees."""
+    make: Callable[[AzimuthalEquidistant | None], Prior]
+    """The prior in the coordinates of a plane, or as it is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanRequest:
+    """All that a plan needs; `of` makes it from what people say."""
+
+    labels: tuple[str, ...]
+    questions: tuple[Question, ...]
+    privacy: GeoPrivacy
+    """What a person is promised in all, over true distances."""
+    plane: AzimuthalEquidistant | None
+    """That places are projected to."""
+    source: PublicPrior
+    prior: Prior
+    participants: int
+    target_error: float | None = None
+    """The 95 % error that is wanted."""
+    allocation: str | None = None
+    """A name in `ALLOCATIONS`; None for the best that promises what a person is promised."""
+    channels: bool = False
+    """Whether optimal channels are considered for several questions."""
+    attribute: str = "value"
+
+    @classmethod
+    def of(
+        cls,
+        asked: Sequence[AnalystQuestion],
+        *,
+        epsilon: float,
+        per: float,
+        source: PublicPrior,
+        participants: int,
+        unit: str | None = None,
+        soft: bool = False,
+        width: float | None = None,
+        bandwidth: float | None = None,
+        center: Place | None = None,
+        radius: float = RADIUS_M,
+        target_error: float | None = None,
+        allocation: str | None = None,
+        channels: bool = False,
+        attribute: str | None = None,
+    ) -> "PlanRequest":
+        """Return a request for a plan.
+
+        Args:
+            asked: at least one question, all about numbers or all about places.
+            epsilon: ε; two values `per` apart are ε-alike.
+            per: a distance, in the unit.
+            source: the public prior.
+            participants: how many people will report.
+            unit: of the values; that of the prior by default.
+            soft: whether what is wanted is the soft share, as it is.
+            width: of its band, with `soft`; three noise scales by default.
+            bandwidth: of the bells of densities, in metres; by default the narrowest that is
+                answered to a tenth of what is expected.
+            center: longitude and latitude of the area; the first place else.
+            radius: of the area, in metres.
+            target_error: the 95 % error that is wanted.
+            allocation: how several questions share the privacy; the best by default.
+            channels: whether to consider optimal channels for several questions.
+            attribute: what participants hold; what the prior says by default.
+
+        Raises:
+            ParameterError: naming the flag of 'geoveil plan', its value and what is permitted.
+        """
+        about_places = _about_places(asked)
+        if about_places != (source.dimension == 2):
+            fitting = "collisions, or a file with two --prior-column" if about_places else "incomes"
+            kind = "places" if about_places else "numbers"
+            raise ParameterError("--prior", source.name, f"one of {kind}, for example {fitting}")
+        if unit is not None and source.unit not in (None, unit):
+            raise ParameterError("--unit", unit, f"{source.unit!r}, as {source.name} has it")
+        if unit is None and source.unit is None:
+            raise ParameterError("--unit", None, "given")
+        if width is not None and not soft:
+            raise ParameterError("--width", width, "with --soft: otherwise it is planned")
+        places = [question for question in asked if isinstance(question, DensityAt)]
+        if bandwidth is not None and not places:
+            raise ParameterError("--bandwidth", bandwidth, "with --place")
+        if allocation is not None:
+            validation.choice("--allocation", allocation, ALLOCATIONS)
+            if len(asked) < 2:
+                raise ParameterError("--allocation", allocation, "with several questions")
+        if target_error is not None:
+            validation.positive("--target-error", target_error)
+        privacy = GeoPrivacy(epsilon, per, unit or source.unit or "")
+        plane = area_of(asked, center, radius) if about_places else None
+        prior = source.make(plane)
+        if places and bandwidth is None:
+            centers = projected(plane, [question.place for question in places])
+            assert plane is not None  # there are places
+            bandwidth = narrowest(centers, plane.privacy(privacy), prior, participants)
+        questions = [question.sharp(plane, bandwidth or 0.0) for question in asked]
+        if soft:
+            softness = Softness(1 / privacy.rate, width)
+            questions = [
+                SoftQuestion(a.soft(plane, softness)) if isinstance(q, HardQuestion) else q
+                for a, q in zip(asked, questions, strict=True)
+            ]
+        return cls(
+            labels=tuple(
+                f"density at {q.label}" if isinstance(q, DensityAt) else q.label for q in asked
+            ),
+            questions=tuple(questions),
+            privacy=privacy,
+            plane=plane,
+            source=source,
+            prior=prior,
+            participants=participants,
+            target_error=target_error,
+            allocation=allocation,
+            channels=channels,
+            attribute=attribute or source.attribute,
+        )
+
+    @property
+    def plane_privacy(self) -> GeoPrivacy:
+        """The promise in the coordinates of the questions."""
+        return self.privacy if self.plane is None else self.plane.privacy(self.privacy)
+
+    def chosen(self, found: Comparison) -> Allocated:
+        """Return the allocation that is asked for, or the best.
+
+        Raises:
+            ParameterError: if it serves not all questions.
+        """
+        return found.choice if self.allocation is None else found[self.allocation]
+
+    def but(self, *, participants: int | None = None, per: float | None = None) -> "PlanRequest":
+        """Return the same request with another number of people, or another distance."""
+        return replace(
+            self,
+            participants=self.participants if participants is None else participants,
+            privacy=self.privacy if per is None else replace(self.privacy, per=per),
+        )
+
+
+def _about_places(asked: Sequence[AnalystQuestion]) -> bool:
+    """Return whether questions are about places; all are, or none."""
+    if not asked:
+        raise ParameterError("question", "none", "at least one")
+    kinds = {question.place is not None for question in asked}
+    if len(kinds) > 1:
+        raise ParameterError("questions", "numbers and places", "of one kind: plan each by itself")
+    return kinds.pop()
+
+
+def narrowest(centers: Sequence[Place], privacy: GeoPrivacy, prior: Prior, n: int) -> float:
+    """Return the narrowest bell whose predicted 95 % error is a tenth of every expected answer.
+
+    Args:
+        centers: of the bells, in the coordinates of the prior.
+        privacy: in the same coordinates.
+        prior: public.
+        n: number of reports on each place.
+
+    Raises:
+        ParameterError: if no bell up to 64 noise scales is answered so well.
+    """
+    scale = 1 / privacy.rate
+    if n < 1:
+        return 3 * scale  # refused later on, with how many would do
+
+    def missed(bandwidth: float) -> float:
+        worst = max(_relative_error(c, bandwidth, privacy, prior, n) for c in centers)
+        return math.log(worst / RELATIVE_ERROR)
+
+    start = _FINEST * scale
+    if missed(start) <= 0:
+        return rounded(start, up=True)
+    found = boundary(missed, start, 2.0, _COARSEST * scale)
+    if found is None:
+        raise ParameterError(
+            "--bandwidth",
+            None,
+            f"given: with {n:,} participants no bell up to {_COARSEST * scale:,.3g} wide is"
+            f" answered to {RELATIVE_ERROR:.0%} of the expected density",
+        )
+    return enough(missed, found, up=True)
+
+
+def _relative_error(
+    center: Place, bandwidth: float, privacy: GeoPrivacy, prior: Prior, n: int
+) -> float:
+    """Return the predicted 95 % error in parts of the expected answer."""
+    problem = PlanningProblem.of(SoftQuestion(GaussianKernel(center, bandwidth)), privacy, prior)
+    # Of many nodes, the joined ones will do here.
+    (found,) = Search(problem).asked_softly("DebiasedLaplace")
+    expected = float((problem.nodes.weights * problem.nodes.truth).sum())
+    return found.prediction.margin(n) / expected if expected > 0 else _ALL
