@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 import geoveil.campaign as campaigns
-from geoveil import audit, client, gp, selection
+from geoveil import analyst, audit, client, gp, selection
 from geoveil.aggregator import Code, store
 from geoveil.analyst import planner
 from geoveil.audit import attacks
@@ -188,6 +188,12 @@ def made() -> list[Any]:
         planner.HardPolygon(SQUARE),
         planner.SoftQuestion(RAMP),
         planner.LogNormalPrior(0.1, 0.3, people=1000),
+        analyst.ShareAbove(0.1),
+        analyst.ShareBetween(0.1, 0.3, "middle"),
+        analyst.DensityAt(0.1, 0.3),
+        analyst.ShareWithin(0.1, 0.3, 0.7),
+        analyst.ShareInside([[SQUARE]], "square"),
+        analyst.Softness(0.1, bandwidth=0.3),
         selection.ExponentialMechanism(0.1, 0.3),
         selection.PermuteAndFlip(0.1, 0.3, monotone=True),
         selection.ReportNoisyMax(0.1, 0.3, "gumbel"),
@@ -258,6 +264,7 @@ EXCUSED = {
     **dict.fromkeys(("Settings",), "its paths and passwords come from files"),
     **dict.fromkeys(("FloatPath", "GridPath", "TimedMechanism", "Kind", "Allocation"), _CODE),
     **dict.fromkeys(("Timing", "Experiment", "Options"), _CODE),
+    **dict.fromkeys(("PlanRequest", "PublicPrior", "PlannedQuestion", "PlannedQuestions"), _CODE),
     **dict.fromkeys(("QueryFamily", "MechanismFamily", "Planned", "Registry"), _CODE),
 }
 """Name of a public class → why it is not made again from its repr."""

@@ -33,7 +33,7 @@ _NODES = 16
 """Distances for a quick bound; more where a band is wide."""
 
 
-class Planned(ABC):
+class PlanOutcome(ABC):
     """A plan that can be read, written, and made a campaign of."""
 
     request: PlanRequest
@@ -72,7 +72,7 @@ class Planned(ABC):
 
 
 @dataclass(frozen=True)
-class PlannedQuestion(Planned):
+class PlannedQuestion(PlanOutcome):
     """The plan for one question."""
 
     request: PlanRequest
@@ -88,7 +88,7 @@ class PlannedQuestion(Planned):
 
 
 @dataclass(frozen=True)
-class PlannedQuestions(Planned):
+class PlannedQuestions(PlanOutcome):
     """The plan for several questions: how the privacy is shared out among them."""
 
     request: PlanRequest
