@@ -18,11 +18,11 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from geoveil.aggregator.layout import Layout
-from geoveil.aggregator.reader import Reader
-from geoveil.aggregator.reports import PackedReport, pack
+from geoveil.aggregator.domain.layout import Layout
+from geoveil.aggregator.domain.reports import PackedReport, pack
+from geoveil.aggregator.domain.values import estimate_queries
 from geoveil.aggregator.store import CampaignRecord, Submission, open_store
-from geoveil.aggregator.values import estimate_queries
+from geoveil.aggregator.store.reader import Reader
 from geoveil.campaign import Attribute, Campaign, PlanarLaplaceSpec, PointQuestion, ValueCampaign
 from geoveil.gp import GaussianKernel, GeoPrivacy, Range, Threshold
 

@@ -29,8 +29,8 @@ import numpy as np
 import psutil
 
 from geoveil.aggregator import Settings, serve
-from geoveil.aggregator.database_url import DatabaseURL
-from geoveil.aggregator.interpreter import for_serving, serving_loop
+from geoveil.aggregator.grpc.interpreter import for_serving, serving_loop
+from geoveil.aggregator.store.database_url import DatabaseURL
 from geoveil.campaign import (
     Attribute,
     Campaign,

@@ -20,7 +20,7 @@ from pathlib import Path
 import psutil
 
 from benchmarks.timing import medians, show
-from geoveil.aggregator.reports import PackedReport, pack
+from geoveil.aggregator.domain.reports import PackedReport, pack
 from geoveil.aggregator.store import CampaignRecord, Outcome, Store, Submission, open_store
 
 BATCH, BATCHES, QUERIES = 4_096, 10, 3

@@ -15,7 +15,7 @@ import grpc.aio
 import pytest
 
 from geoveil.aggregator import Aggregator, Service, Settings, SQLiteStore, Store, Writer
-from geoveil.aggregator.reader import Reader
+from geoveil.aggregator.store.reader import Reader
 from geoveil.campaign import (
     Allocation,
     Attribute,

@@ -12,8 +12,8 @@ from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 
 from geoveil.aggregator import Settings
-from geoveil.aggregator.auth import RULES, Denial, DeniedError, Gate, Public
-from geoveil.aggregator.tokens import Scope, TokenFile, Tokens
+from geoveil.aggregator.ops.authorizer import RULES, Authorizer, Denial, DeniedError, Public
+from geoveil.aggregator.ops.tokens import Scope, TokenFile, Tokens
 from geoveil.proto.v1 import analyst_pb2
 
 SERVICE = analyst_pb2.DESCRIPTOR.services_by_name["Analyst"]
@@ -40,12 +40,12 @@ def make(tokens_file: Path, clock: Any) -> Callable[..., list[str]]:
 
 
 @pytest.fixture
-def gate(tokens_file: Path, make: Any, clock: Any) -> Gate:
+def gate(tokens_file: Path, make: Any, clock: Any) -> Authorizer:
     make(Scope.LIST)
-    return Gate(Tokens(tokens_file), open_without_tokens=True, clock=clock)
+    return Authorizer(Tokens(tokens_file), open_without_tokens=True, clock=clock)
 
 
-def why(gate: Gate, method: str, authorization: list[str]) -> Denial:
+def why(gate: Authorizer, method: str, authorization: list[str]) -> Denial:
     with pytest.raises(DeniedError) as caught:
         gate.admit(method, authorization)
     return caught.value.denial
@@ -53,7 +53,7 @@ def why(gate: Gate, method: str, authorization: list[str]) -> Denial:
 
 @pytest.mark.parametrize("method", ANALYST)
 def test_a_token_permits_what_its_scopes_say_and_nothing_else(
-    gate: Gate, make: Any, method: str
+    gate: Authorizer, make: Any, method: str
 ) -> None:
     needed = RULES[method]
     assert isinstance(needed, Scope)
@@ -63,13 +63,13 @@ def test_a_token_permits_what_its_scopes_say_and_nothing_else(
     assert why(gate, method, make(*others)) is Denial.SCOPE_MISSING
 
 
-def test_calls_of_devices_need_none(gate: Gate) -> None:
+def test_calls_of_devices_need_none(gate: Authorizer) -> None:
     for method in OPEN:
         for authorization in ([], ["Bearer wrong"], ["", ""]):
             assert gate.admit(method, authorization) is None
 
 
-def test_what_is_no_token_is_refused(gate: Gate, make: Any) -> None:
+def test_what_is_no_token_is_refused(gate: Authorizer, make: Any) -> None:
     method, (good,) = ANALYST[0], make(*Scope)
     text = good.removeprefix("Bearer ")
     assert gate.admit(method, [f"bearer {text}"]) is not None, "the scheme has no case"
@@ -79,7 +79,7 @@ def test_what_is_no_token_is_refused(gate: Gate, make: Any) -> None:
         assert why(gate, method, wrong) is Denial.TOKEN_UNKNOWN
 
 
-def test_tokens_end(gate: Gate, make: Any, clock: Any) -> None:
+def test_tokens_end(gate: Authorizer, make: Any, clock: Any) -> None:
     presented = make(*Scope, lasts=timedelta(hours=1))
     clock.now += timedelta(minutes=59)
     assert gate.admit(ANALYST[0], presented) is not None
@@ -88,7 +88,7 @@ def test_tokens_end(gate: Gate, make: Any, clock: Any) -> None:
 
 
 def test_nobody_is_let_in_while_tokens_can_not_be_read(
-    gate: Gate, make: Any, tokens_file: Path
+    gate: Authorizer, make: Any, tokens_file: Path
 ) -> None:
     presented = make(*Scope)
     content = tokens_file.read_bytes()
@@ -103,9 +103,9 @@ def test_nobody_is_let_in_while_tokens_can_not_be_read(
     assert gate.admit(ANALYST[0], presented) is not None
 
 
-def test_a_method_without_a_row_is_refused(gate: Gate, make: Any, clock: Any) -> None:
+def test_a_method_without_a_row_is_refused(gate: Authorizer, make: Any, clock: Any) -> None:
     presented = make(*Scope)
-    for gated in (gate, Gate(None, open_without_tokens=True, clock=clock)):
+    for gated in (gate, Authorizer(None, open_without_tokens=True, clock=clock)):
         for method in ("/geoveil.proto.v1.Analyst/New", "", "/x", ANALYST[0].lower()):
             assert why(gated, method, presented) is Denial.NO_RULE
 
@@ -128,7 +128,7 @@ def test_a_method_without_a_row_is_refused(gate: Gate, make: Any, clock: Any) ->
 def test_without_tokens_analysts_are_let_in_on_the_loopback(
     clock: Any, host: str, insecure: bool, expected: str
 ) -> None:
-    gate = Gate.of(Settings(host=host, insecure_open_analyst=insecure), clock)
+    gate = Authorizer.of(Settings(host=host, insecure_open_analyst=insecure), clock)
     assert gate.analysts == expected
     if expected == "anyone":
         assert gate.admit(ANALYST[0], []) is None

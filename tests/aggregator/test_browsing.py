@@ -9,12 +9,12 @@ import pytest
 from sqlalchemy import insert
 
 from geoveil.aggregator import Code, ServiceError, SQLiteStore
-from geoveil.aggregator.browsing import MOST_LOOKED_AT, Page, page
+from geoveil.aggregator.domain.browsing import MOST_LOOKED_AT, Page, page
 from geoveil.aggregator.store import CampaignPage, CampaignRecord
 from geoveil.aggregator.store.schema import CAMPAIGN
-from geoveil.campaign import State, StatisticCampaign, seal
+from geoveil.campaign import State, seal
 from geoveil.gp import ParameterError
-from geoveil.proto.v1.campaign_pb2 import CampaignEnvelope
+from geoveil.proto.v1.campaign_pb2 import Campaign, CampaignEnvelope
 
 NOW = datetime(2030, 1, 10, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -28,7 +28,7 @@ DATES = {
 def record(
     name: str, state: State = State.OPEN, size: int = 0, *, by_analyst: bool = False
 ) -> CampaignRecord:
-    content = StatisticCampaign(campaign_id=name, title=size * "x")
+    content = Campaign(campaign_id=name, title=size * "x")
     for stamp, date in zip((content.opens, content.closes), DATES[state], strict=True):
         stamp.FromDatetime(date)
     envelope = CampaignEnvelope(campaign=content.SerializeToString())

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from geoveil.aggregator import Code, ServiceError
-from geoveil.aggregator.estimates import disclose, unbiased_for
-from geoveil.aggregator.layout import Layout
-from geoveil.aggregator.median_of_means import median_of_means
-from geoveil.aggregator.reports import Report, unpack
+from geoveil.aggregator.domain.estimates import disclose, unbiased_for
+from geoveil.aggregator.domain.layout import Layout
+from geoveil.aggregator.domain.median_of_means import median_of_means
+from geoveil.aggregator.domain.reports import Report, unpack
 from geoveil.campaign import Allocation, Attribute, Question, SmoothSpec
 from geoveil.gp import GaussianKernel, GeoPrivacy
 from geoveil.gp.coordinates import AzimuthalEquidistant

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from geoveil.aggregator.exporting import MOST_ROWS, Rows, export, rows_of
-from geoveil.aggregator.layout import Layout
-from geoveil.aggregator.reports import Report
+from geoveil.aggregator.domain.exporting import MOST_ROWS, Rows, export, rows_of
+from geoveil.aggregator.domain.layout import Layout
+from geoveil.aggregator.domain.reports import Report
 from geoveil.aggregator.store import StoredAnswers
 from geoveil.campaign import (
     Allocation,

@@ -18,8 +18,8 @@ import pytest
 from google.protobuf.message import Message
 
 from benchmarks import hostile_messages
-from geoveil.aggregator import wire_batch
-from geoveil.aggregator.wire_columns import read_columns
+from geoveil.aggregator.grpc import wire_batch
+from geoveil.aggregator.grpc.wire_columns import read_columns
 from geoveil.campaign import SigningKey, seal
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2, collector_pb2, report_pb2
 

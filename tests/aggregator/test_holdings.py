@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from geoveil.aggregator import Code, ServiceError
-from geoveil.aggregator.connections import (
+from geoveil.aggregator.grpc.connections import (
     Endpoint,
     close,
     connections,
@@ -19,8 +19,8 @@ from geoveil.aggregator.connections import (
     idlest,
     received,
 )
-from geoveil.aggregator.holdings import CALL_BYTES, Call, Holdings
-from geoveil.aggregator.rates import peer_address
+from geoveil.aggregator.grpc.holdings import CALL_BYTES, Call, Holdings
+from geoveil.aggregator.ops.rates import peer_address
 
 LIMIT, MOST_MESSAGE = 1 << 20, 1 << 18
 

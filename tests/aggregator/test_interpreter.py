@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from geoveil.aggregator import interpreter
-from geoveil.aggregator.interpreter import for_serving, serving_loop
+from geoveil.aggregator.grpc import interpreter
+from geoveil.aggregator.grpc.interpreter import for_serving, serving_loop
 
 PATIENCE_S = 30
 

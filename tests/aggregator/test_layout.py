@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from geoveil.aggregator.layout import BLOCKS, Layout, heavy_tailed
-from geoveil.aggregator.report_columns import ReportColumns
-from geoveil.aggregator.reports import Report, unpack
+from geoveil.aggregator.domain.layout import BLOCKS, Layout, heavy_tailed
+from geoveil.aggregator.domain.report_columns import ReportColumns
+from geoveil.aggregator.domain.reports import Report, unpack
 from geoveil.campaign import Allocation, DebiasedLaplaceSpec, LipschitzLaplaceSpec, SmoothSpec
 from geoveil.gp import ParameterError
 from geoveil.gp.estimation import Accumulator

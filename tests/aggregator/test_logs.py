@@ -13,8 +13,8 @@ import grpc
 import grpc.aio
 import pytest
 
-from geoveil.aggregator.logs import LIBRARY, REQUEST_ID, configure, handle_loop_errors
-from geoveil.aggregator.tokens import Scope, TokenFile
+from geoveil.aggregator.ops.logs import LIBRARY, REQUEST_ID, configure, handle_loop_errors
+from geoveil.aggregator.ops.tokens import Scope, TokenFile
 from geoveil.gp import ParameterError
 
 PRIVATE = 4711

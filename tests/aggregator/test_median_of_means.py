@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from geoveil.aggregator.median_of_means import median_of_means
+from geoveil.aggregator.domain.median_of_means import median_of_means
 from geoveil.gp import ParameterError
 from geoveil.gp.estimation import Accumulator
 from geoveil.gp.noise import Noise, PowerLaw, StudentT

@@ -14,9 +14,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from geoveil.aggregator import Code, ServiceError, SQLiteStore
-from geoveil.aggregator.auth import RULES, Denial
-from geoveil.aggregator.metrics import Metrics
-from geoveil.aggregator.reports import Status
+from geoveil.aggregator.domain.reports import Status
+from geoveil.aggregator.ops.authorizer import RULES, Denial
+from geoveil.aggregator.ops.metrics import Metrics
 from geoveil.campaign.admission import Reason
 from geoveil.gp import ParameterError
 from geoveil.proto.v1 import collector_pb2

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from geoveil.aggregator import Code, ServiceError, SQLiteStore
-from geoveil.aggregator.reports import Report, Status
+from geoveil.aggregator.domain.reports import Report, Status
 from geoveil.campaign import Allocation, Campaign, digest, encode, seal
 from geoveil.campaign.admission import Reason
 from geoveil.gp import ParameterError

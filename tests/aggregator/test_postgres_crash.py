@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from geoveil.aggregator import Code, ServiceError
-from geoveil.aggregator.reports import PackedReport, pack
+from geoveil.aggregator.domain.reports import PackedReport, pack
 from geoveil.aggregator.store import CampaignRecord, Outcome, Submission
 from geoveil.aggregator.store.maintenance import check
 from geoveil.aggregator.store.postgres import PostgresStore

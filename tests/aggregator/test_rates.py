@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geoveil.aggregator import Code, Service, ServiceError, Settings
-from geoveil.aggregator.rates import Rate, RateLimits, TokenBuckets, peer_address
-from geoveil.aggregator.reports import Report, Status
+from geoveil.aggregator.domain.reports import Report, Status
+from geoveil.aggregator.ops.rates import Rate, RateLimits, TokenBuckets, peer_address
 from geoveil.campaign import seal
 from geoveil.gp import ParameterError
 

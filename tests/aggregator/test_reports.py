@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geoveil.aggregator.reports import (
+from geoveil.aggregator.domain.reports import (
     PackedReport,
     Report,
     Result,

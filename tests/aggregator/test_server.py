@@ -13,9 +13,9 @@ import grpc.aio
 import pytest
 
 from geoveil.aggregator import Code, ServiceError, SQLiteStore
-from geoveil.aggregator.database_url import DatabaseURL
-from geoveil.aggregator.layout import Layout
-from geoveil.aggregator.reports import Report
+from geoveil.aggregator.domain.layout import Layout
+from geoveil.aggregator.domain.reports import Report
+from geoveil.aggregator.store.database_url import DatabaseURL
 from geoveil.campaign import PublicKey
 from geoveil.gp import ParameterError
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2, collector_pb2, report_pb2

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from geoveil.aggregator import Code, ServiceError, SQLiteStore
-from geoveil.aggregator.reports import Report, Status
+from geoveil.aggregator.domain.reports import Report, Status
 from geoveil.aggregator.store import CampaignRecord, Outcome, Submission
 from geoveil.campaign import Allocation, DebiasedLaplaceSpec, State, seal
 from geoveil.campaign.admission import Reason

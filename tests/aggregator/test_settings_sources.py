@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from geoveil.aggregator import Settings
-from geoveil.aggregator.database_url import DatabaseURL
-from geoveil.aggregator.settings_sources import KNOWN, TYPES, Effective, load
+from geoveil.aggregator.ops.settings_sources import KNOWN, TYPES, Effective, load
+from geoveil.aggregator.store.database_url import DatabaseURL
 from geoveil.campaign import PublicKey
 from geoveil.gp import ParameterError
 

@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 
 from geoveil.aggregator import Code, ServiceError, SQLiteStore
-from geoveil.aggregator.reports import PackedReport, pack
+from geoveil.aggregator.domain.reports import PackedReport, pack
 from geoveil.aggregator.store import CampaignRecord, Outcome, Submission
 from geoveil.aggregator.store.id_index import IdIndex
 from geoveil.aggregator.store.schema import METADATA
@@ -111,7 +111,7 @@ FULL_DISK = """
 import resource, signal, sys
 from pathlib import Path
 from geoveil.aggregator import Code, ServiceError, SQLiteStore
-from geoveil.aggregator.reports import PackedReport, pack
+from geoveil.aggregator.domain.reports import PackedReport, pack
 from geoveil.aggregator.store import CampaignRecord, Submission
 
 def batch(first, count):

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from geoveil.aggregator import Code, ServiceError, SQLiteStore, Store
-from geoveil.aggregator.reports import PackedReport, pack
+from geoveil.aggregator.domain.reports import PackedReport, pack
 from geoveil.aggregator.store import CampaignRecord, Outcome, Submission
 from geoveil.aggregator.store.postgres import PostgresStore
 from geoveil.gp.estimation import Accumulator

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from geoveil.aggregator import Code, ServiceError, SQLiteStore, Store
-from geoveil.aggregator.reports import PackedReport, pack
+from geoveil.aggregator.domain.reports import PackedReport, pack
 from geoveil.aggregator.store import CampaignRecord, Submission
 from geoveil.aggregator.store.postgres import PostgresStore
 

@@ -23,11 +23,11 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
 from geoveil.aggregator import Code, ServiceError
-from geoveil.aggregator.migrations import versions
-from geoveil.aggregator.reports import PackedReport, pack
+from geoveil.aggregator.domain.reports import PackedReport, pack
 from geoveil.aggregator.store import CampaignRecord, Outcome, Submission, open_store
 from geoveil.aggregator.store.maintenance import Upgrade, backup, check, upgrade
 from geoveil.aggregator.store.migrate import VERSION_TABLE
+from geoveil.aggregator.store.migrations import versions
 from geoveil.aggregator.store.schema import METADATA, SCHEMA_VERSION, tables_of
 from geoveil.aggregator.store.sql import SQLStore
 from geoveil.campaign import seal

@@ -18,7 +18,7 @@ from hypothesis.stateful import (
 )
 
 from geoveil.aggregator import Code, ServiceError
-from geoveil.aggregator.reports import PackedReport, pack
+from geoveil.aggregator.domain.reports import PackedReport, pack
 from geoveil.aggregator.store import CampaignRecord, Outcome, Submission, open_store
 
 from .postgres import PostgresServer

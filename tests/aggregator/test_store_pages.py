@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Connection, event, insert, text
 
 from geoveil.aggregator import Code, ServiceError, SQLiteStore
-from geoveil.aggregator.reports import PackedReport, pack
+from geoveil.aggregator.domain.reports import PackedReport, pack
 from geoveil.aggregator.store import CampaignPage, CampaignRecord, Submission
 from geoveil.aggregator.store.postgres import PostgresStore
 from geoveil.aggregator.store.schema import CAMPAIGN

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from geoveil.aggregator.reports import pack
+from geoveil.aggregator.domain.reports import pack
 from geoveil.aggregator.store import sums
 from geoveil.aggregator.store.sums import tally
 from geoveil.gp.estimation import Accumulator

@@ -17,8 +17,8 @@ from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
 from geoveil.aggregator import Code, ServiceError, SQLiteStore
-from geoveil.aggregator.layout import Layout
-from geoveil.aggregator.reports import Report, unpack
+from geoveil.aggregator.domain.layout import Layout
+from geoveil.aggregator.domain.reports import Report, unpack
 from geoveil.campaign import SmoothSpec, encode, seal
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2, collector_pb2, report_pb2
 

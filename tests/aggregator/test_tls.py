@@ -9,7 +9,7 @@ import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from geoveil.aggregator.tls import Certificates
+from geoveil.aggregator.ops.tls import Certificates
 from geoveil.gp import ParameterError
 
 from .tls_files import Authority, Pair

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from geoveil.aggregator.tokens import Scope, TokenFile, Tokens
+from geoveil.aggregator.ops.tokens import Scope, TokenFile, Tokens
 from geoveil.gp import ParameterError
 
 EXPIRES = datetime(2030, 1, 1, tzinfo=UTC)

@@ -10,11 +10,11 @@ import pytest
 from numpy.typing import NDArray
 
 from geoveil.aggregator import Code, ServiceError
-from geoveil.aggregator.layout import Layout
-from geoveil.aggregator.reports import pack
-from geoveil.aggregator.rows import Points, points_of
+from geoveil.aggregator.domain.layout import Layout
+from geoveil.aggregator.domain.reports import pack
+from geoveil.aggregator.domain.rows import Points, points_of
+from geoveil.aggregator.domain.values import PointSums, estimate_queries
 from geoveil.aggregator.store import StoredAnswers
-from geoveil.aggregator.values import PointSums, estimate_queries
 from geoveil.campaign import Attribute, Campaign, PlanarLaplaceSpec, PointQuestion, ValueCampaign
 from geoveil.gp import (
     Disc,

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from geoveil.aggregator import Code, Service, ServiceError, Settings
-from geoveil.aggregator.reports import Report
-from geoveil.aggregator.watching import Pace
+from geoveil.aggregator.domain.reports import Report
+from geoveil.aggregator.domain.watching import PollTimer
 from geoveil.campaign import State, digest, encode, seal
 from geoveil.gp import ParameterError
 
@@ -30,7 +30,7 @@ class Naps:
         await self.over.acquire()
 
 
-class Watched:
+class ReloadingFile:
     """A service, one campaign, and the sleep of its watches."""
 
     def __init__(self, service: Service, naps: Naps, content: bytes) -> None:
@@ -50,14 +50,14 @@ class Watched:
 
 @pytest.fixture
 def start_watched(start_service: Any, publish: Callable[..., Any], clock: Any) -> Any:
-    async def start(minimum: int = 0) -> Watched:
+    async def start(minimum: int = 0) -> ReloadingFile:
         running, naps = await start_service(), Naps()
         settings = Settings(database=Path("unused.db"))
-        service = Service(running.writer, running.reader, settings, clock, pace=Pace(naps))
+        service = Service(running.writer, running.reader, settings, clock, pace=PollTimer(naps))
         campaign = replace(publish(queries=1).campaign, minimum_participants=minimum)
         content = encode(campaign)
         await service.create_campaign(seal(content))
-        return Watched(service, naps, content)
+        return ReloadingFile(service, naps, content)
 
     return start
 

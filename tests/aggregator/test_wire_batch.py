@@ -6,9 +6,9 @@ from random import Random
 import pytest
 from google.protobuf.message import DecodeError
 
-from geoveil.aggregator import wire_batch, wire_columns
-from geoveil.aggregator.reports import Report
-from geoveil.aggregator.wire_batch import UnreadReports, read_batch
+from geoveil.aggregator.domain.reports import Report
+from geoveil.aggregator.grpc import wire_batch, wire_columns
+from geoveil.aggregator.grpc.wire_batch import UnreadReports, read_batch
 from geoveil.gp import ParameterError
 from geoveil.proto.v1 import collector_pb2, report_pb2
 

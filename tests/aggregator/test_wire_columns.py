@@ -10,11 +10,11 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geoveil.aggregator import wire_columns
-from geoveil.aggregator.preparation import faults_of
-from geoveil.aggregator.report_columns import ReportColumns, any_later
-from geoveil.aggregator.reports import Report
-from geoveil.aggregator.wire_columns import read_columns
+from geoveil.aggregator.domain.preparation import faults_of
+from geoveil.aggregator.domain.report_columns import ReportColumns, any_later
+from geoveil.aggregator.domain.reports import Report
+from geoveil.aggregator.grpc import wire_columns
+from geoveil.aggregator.grpc.wire_columns import read_columns
 from geoveil.proto.v1 import collector_pb2, report_pb2
 
 from .test_fuzz import mutated
@@ -191,7 +191,7 @@ def test_an_empty_sequence_of_columns_is_empty() -> None:
 
 
 def test_admission_and_packing_are_those_of_single_reports(publish: Callable[..., Any]) -> None:
-    from geoveil.aggregator.layout import Layout
+    from geoveil.aggregator.domain.layout import Layout
     from geoveil.campaign import DebiasedLaplaceSpec
     from geoveil.campaign.admission import Admission
 

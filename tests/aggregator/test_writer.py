@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from geoveil.aggregator import Code, ServiceError, SQLiteStore, Writer
-from geoveil.aggregator.reports import PackedReport, pack
+from geoveil.aggregator.domain.reports import PackedReport, pack
 from geoveil.aggregator.store import CampaignRecord, Outcome, Submission
 from geoveil.gp.estimation import Accumulator
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from geoveil.aggregator.settings_sources import KNOWN, load
+from geoveil.aggregator.ops.settings_sources import KNOWN, load
 from geoveil.gp import ParameterError
 
 COMMAND = [sys.executable, "-W", "error", "-c", "from geoveil.cli import main; main()"]

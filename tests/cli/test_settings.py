@@ -14,10 +14,10 @@ import pytest
 import typer
 
 from geoveil.aggregator import Settings
-from geoveil.aggregator.config import LOG_FORMATS, LOG_LEVELS
-from geoveil.aggregator.database_url import DatabaseURL
-from geoveil.aggregator.settings_sources import PREFIX, TYPES, URL_FILE
-from geoveil.aggregator.tokens import Scope, TokenFile
+from geoveil.aggregator.ops.settings import LOG_FORMATS, LOG_LEVELS
+from geoveil.aggregator.ops.settings_sources import PREFIX, TYPES, URL_FILE
+from geoveil.aggregator.ops.tokens import Scope, TokenFile
+from geoveil.aggregator.store.database_url import DatabaseURL
 from geoveil.campaign import PublicKey
 from geoveil.cli.app import app
 from geoveil.gp import GeoVeilError
@@ -89,8 +89,8 @@ def settings_of(geoveil, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     got = []
     monkeypatch.setattr("geoveil.aggregator.run", got.append)
-    monkeypatch.setattr("geoveil.aggregator.logs.configure", lambda *_: False)
-    monkeypatch.setattr("geoveil.aggregator.logs.log_what_nobody_catches", lambda: None)
+    monkeypatch.setattr("geoveil.aggregator.ops.logs.configure", lambda *_: False)
+    monkeypatch.setattr("geoveil.aggregator.ops.logs.log_what_nobody_catches", lambda: None)
 
     def run(**by_source):
         config = tmp_path / "geoveil.toml"

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from geoveil.aggregator.tokens import Scope, TokenFile, Tokens
+from geoveil.aggregator.ops.tokens import Scope, TokenFile, Tokens
 from geoveil.gp import ParameterError
 
 

@@ -8,7 +8,7 @@ import typer
 from typer.testing import CliRunner
 
 from geoveil.aggregator import SQLiteStore
-from geoveil.aggregator.reports import PackedReport, pack
+from geoveil.aggregator.domain.reports import PackedReport, pack
 from geoveil.aggregator.store import CampaignRecord, Submission
 from geoveil.campaign import Attribute, Question, StatisticCampaign, encode, seal
 from geoveil.cli.simulate_scale import bulk, export, scale

@@ -14,8 +14,8 @@ import pyarrow.parquet as parquet
 import pytest
 
 from geoveil.aggregator import Settings, SQLiteStore
-from geoveil.aggregator.layout import Layout
-from geoveil.aggregator.reports import Report
+from geoveil.aggregator.domain.layout import Layout
+from geoveil.aggregator.domain.reports import Report
 from geoveil.aggregator.store import CampaignRecord, Submission
 from geoveil.aggregator.store.migrate import VERSION_TABLE
 from geoveil.campaign import (

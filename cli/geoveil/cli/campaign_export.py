@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from geoveil.aggregator.exporting import Rows
+from geoveil.aggregator.domain.exporting import Rows
 from geoveil.campaign import decode, digest
 from geoveil.cli.analyst import LAST_PERIOD, Analyst
 from geoveil.cli.connection import Connection, connects

@@ -106,8 +106,8 @@ def _for_operators() -> Iterator[None]:
 
 def _database(config: Path | None, database: str | None, url_file: Path | None) -> Path | str:
     """Return the database that `geoveil serve` would use."""
-    from geoveil.aggregator.server import database_of
-    from geoveil.aggregator.settings_sources import load
+    from geoveil.aggregator.grpc.server import database_of
+    from geoveil.aggregator.ops.settings_sources import load
 
     flags = {"database": database, "database_url_file": url_file}
     return database_of(load(config, os.environ, flags, others=VARIABLES).settings)

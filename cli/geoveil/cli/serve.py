@@ -146,15 +146,15 @@ def serve(
     second one ends it at once.
     """
     from geoveil.aggregator import run
-    from geoveil.aggregator.logs import configure, failed, log_what_nobody_catches
-    from geoveil.aggregator.native_lines import native_lines_logged
-    from geoveil.aggregator.settings_sources import KNOWN, load
+    from geoveil.aggregator.ops.logs import configure, failed, log_what_nobody_catches
+    from geoveil.aggregator.ops.native_lines import native_lines_logged
+    from geoveil.aggregator.ops.settings_sources import KNOWN, load
 
     flags = {name: value for name, value in context.params.items() if name in KNOWN}
     effective = load(config, os.environ, flags, others=VARIABLES)
     settings = effective.settings
     if check:
-        from geoveil.aggregator.server import check_files
+        from geoveil.aggregator.grpc.server import check_files
 
         check_files(settings)
         typer.echo(effective.to_toml(), nl=False)

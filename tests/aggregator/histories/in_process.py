@@ -27,12 +27,12 @@ from geoveil.aggregator import (
     Store,
     Writer,
 )
-from geoveil.aggregator.errors import public
-from geoveil.aggregator.rates import Rate, RateLimits
-from geoveil.aggregator.reader import Reader
-from geoveil.aggregator.servicers import add_collector
+from geoveil.aggregator.domain.errors import public
+from geoveil.aggregator.domain.watching import PollTimer
+from geoveil.aggregator.grpc.servicers import add_collector
+from geoveil.aggregator.ops.rates import Rate, RateLimits
 from geoveil.aggregator.store.maintenance import check
-from geoveil.aggregator.watching import Pace
+from geoveil.aggregator.store.reader import Reader
 from geoveil.proto.v1.analyst_pb2_grpc import add_AnalystServicer_to_server
 
 from .campaigns import SKEW, require
@@ -106,7 +106,7 @@ class Replica:
         self._under_way = 0
         self._seconds = 0.0
         limits = RateLimits(per_campaign=_RATE, clock=lambda: self._seconds)
-        pace = Pace(self._sleep)
+        pace = PollTimer(self._sleep)
         service = Service(self.writer, reader, _SETTINGS, clock, limits=limits, pace=pace)
         server: Any = _Handlers()
         add_collector(parts.collector(service), server)

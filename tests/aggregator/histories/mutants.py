@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import delete, event, insert, select
 
 from geoveil.aggregator import Code, CollectorServicer, ServiceError, SQLiteStore, Writer
-from geoveil.aggregator.reports import PackedReport
+from geoveil.aggregator.domain.reports import PackedReport
 from geoveil.aggregator.store import (
     CampaignPage,
     CampaignRecord,

@@ -31,7 +31,7 @@ import asyncio, json, logging, os, signal, sys
 from datetime import datetime
 from pathlib import Path
 from geoveil.aggregator import Settings, serve
-from geoveil.aggregator.database_url import DatabaseURL
+from geoveil.aggregator.store.database_url import DatabaseURL
 
 def run(database, clock, skew_s):
     logging.disable()

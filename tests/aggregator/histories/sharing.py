@@ -13,10 +13,11 @@ from unittest.mock import patch
 
 from sqlalchemy import create_engine
 
-from geoveil.aggregator import Code, ServiceError, Store, library
-from geoveil.aggregator.publication import Publication
-from geoveil.aggregator.reader import Reader
+from geoveil.aggregator import Code, ServiceError, Store
+from geoveil.aggregator.domain import campaign_cache as library
+from geoveil.aggregator.domain.publication import Publication
 from geoveil.aggregator.store import CampaignRecord, postgres, sqlite
+from geoveil.aggregator.store.reader import Reader
 
 _FIRST: dict[str, Any] = {}
 

@@ -11,7 +11,7 @@ from enum import Enum
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from geoveil.aggregator.reports import PackedReport, count_answers
+from geoveil.aggregator.domain.reports import PackedReport, count_answers
 from geoveil.gp.estimation import Accumulator
 from geoveil.gp.shown import member
 
@@ -26,7 +26,7 @@ class CampaignRecord:
     queries: int
     """How many; at least 1."""
     block_key: bytes | None = field(default=None, repr=False)
-    """See `geoveil.aggregator.layout`: secret, and of the record that created the campaign."""
+    """The secret key of `Layout`; of the record that created the campaign."""
     closed: bool = False
     """Whether its analyst closed it."""
     reports: int = 0
@@ -63,7 +63,7 @@ class StoredAnswers(NamedTuple):
     """The answers of some reports of a campaign."""
 
     packed: bytes
-    """See `geoveil.aggregator.reports.pack`: joined, those of one report together."""
+    """See `geoveil.aggregator.domain.reports.pack`: joined, those of one report together."""
     after: bytes | None
     """What to ask for next; None: there are no more."""
 

@@ -5,14 +5,14 @@ from pathlib import Path
 
 from sqlalchemy import Connection, inspect, text
 
-from geoveil.aggregator.errors import Code, ServiceError
+from geoveil.aggregator.domain.errors import Code, ServiceError
 from geoveil.aggregator.store.schema import SCHEMA_VERSION
 
 VERSION_TABLE = "geoveil_revision"
 """Where Alembic keeps the revision."""
 _OLD_VERSION_TABLE = "geoveil_schema"
 """Where version 1 kept its number."""
-_SCRIPTS = Path(__file__).parents[1] / "migrations"
+_SCRIPTS = Path(__file__).parent / "migrations"
 
 
 def schema_version(connection: Connection) -> int:
@@ -42,8 +42,8 @@ def require_current(version: int) -> None:
     Example:
         >>> require_current(1)
         Traceback (most recent call last):
-        geoveil.aggregator.errors.ServiceError: the database can't be used: its schema has version \
-1, this version of geoveil needs 3: run `geoveil db upgrade`
+        geoveil.aggregator.domain.errors.ServiceError: the database can't be used: its schema has \
+version 1, this version of geoveil needs 3: run `geoveil db upgrade`
     """
     if version == SCHEMA_VERSION:
         return

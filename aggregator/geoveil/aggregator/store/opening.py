@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-from geoveil.aggregator.database_url import SCHEMES, STORES
 from geoveil.aggregator.store.base import Store
+from geoveil.aggregator.store.database_url import SCHEMES, STORES
 from geoveil.aggregator.store.sql import SQLStore
 from geoveil.aggregator.store.sqlite import SQLiteStore
 from geoveil.campaign.entry_points import load

@@ -23,7 +23,7 @@ from sqlalchemy import Connection, create_engine, event, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from geoveil.aggregator.errors import Code
+from geoveil.aggregator.domain.errors import Code
 from geoveil.aggregator.store.base import Outcome, StoredAnswers, Submission
 from geoveil.aggregator.store.postgres_arrays import register
 from geoveil.aggregator.store.postgres_counting import (

@@ -5,8 +5,8 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from geoveil.aggregator.errors import Code, ServiceError
-from geoveil.aggregator.reports import PackedReport
+from geoveil.aggregator.domain.errors import Code, ServiceError
+from geoveil.aggregator.domain.reports import PackedReport
 from geoveil.aggregator.store.base import Outcome, Submission, judge
 from geoveil.aggregator.store.postgres_arrays import BytesArray, UuidArray
 from geoveil.aggregator.store.sums import tally

@@ -10,7 +10,7 @@ from typing import Any
 
 from psycopg.conninfo import make_conninfo
 
-from geoveil.aggregator.errors import Code, ServiceError
+from geoveil.aggregator.domain.errors import Code, ServiceError
 
 
 def require_dump(server: int) -> None:

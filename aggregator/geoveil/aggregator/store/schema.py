@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 
 SCHEMA_VERSION = 3
-"""Raised by every revision in `geoveil.aggregator.migrations`."""
+"""Raised by every revision in `geoveil.aggregator.store.migrations`."""
 
 
 class ExactInteger(types.TypeDecorator[int]):
@@ -56,7 +56,7 @@ CAMPAIGN = Table(
     Column("published", LargeBinary, nullable=False),
     Column("queries", Integer, nullable=False),
     Column("closed", Boolean, nullable=False),
-    Column("block_key", LargeBinary),  # see `geoveil.aggregator.layout`
+    Column("block_key", LargeBinary),  # see `geoveil.aggregator.domain.layout`
 )
 
 # Reports counted and their sums are each split in shards, which are to be added up: processes that

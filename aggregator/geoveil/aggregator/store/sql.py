@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from sqlalchemy import ColumnElement, Connection, Engine, false, func, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
-from geoveil.aggregator.errors import Code, ServiceError
+from geoveil.aggregator.domain.errors import Code, ServiceError
 from geoveil.aggregator.store.base import (
     CampaignPage,
     CampaignRecord,

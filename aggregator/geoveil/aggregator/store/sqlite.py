@@ -10,7 +10,7 @@ from sqlalchemy import URL, Connection, create_engine, event, select
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from geoveil.aggregator.errors import Code, ServiceError
+from geoveil.aggregator.domain.errors import Code, ServiceError
 from geoveil.aggregator.store.base import Outcome, StoredAnswers, Submission
 from geoveil.aggregator.store.id_index import IdIndex
 from geoveil.aggregator.store.private_file import make_private_database, protect_database

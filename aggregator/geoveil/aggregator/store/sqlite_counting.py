@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection
 
-from geoveil.aggregator.errors import Code, ServiceError
-from geoveil.aggregator.reports import PackedReport
+from geoveil.aggregator.domain.errors import Code, ServiceError
+from geoveil.aggregator.domain.reports import PackedReport
 from geoveil.aggregator.store.base import Outcome, Submission, judge
 from geoveil.aggregator.store.id_index import IdIndex
 from geoveil.aggregator.store.sqlite_pages import (

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from sqlalchemy import Connection
 
-from geoveil.aggregator.reports import PackedReport
+from geoveil.aggregator.domain.reports import PackedReport
 from geoveil.campaign.admission import REPORT_ID_BYTES
 
 _MOST_REPORTS = 256

@@ -6,7 +6,7 @@ from itertools import combinations_with_replacement
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.aggregator.reports import unpack
+from geoveil.aggregator.domain.reports import unpack
 from geoveil.gp.estimation import Accumulator
 
 _ANSWER = np.dtype([("query_index", "<u4"), ("value", "<i8")])
@@ -19,10 +19,10 @@ _BLOCK = 1 << 18
 
 
 def tally(answers: bytes) -> dict[int, Accumulator]:
-    """Return the exact sums by query index of packed answers, see `geoveil.aggregator.reports`.
+    """Return the exact sums by query index of answers that `pack` returned.
 
     Example:
-        >>> from geoveil.aggregator.reports import pack
+        >>> from geoveil.aggregator.domain.reports import pack
         >>> tally(pack([(7, -(2**63)), (7, -1), (2, 5)]))[7].total == -(2**63) - 1
         True
     """

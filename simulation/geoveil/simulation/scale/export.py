@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, func, select
 
 from geoveil.aggregator import Code, ServiceError
-from geoveil.aggregator.exporting import rows_of
-from geoveil.aggregator.layout import Layout
+from geoveil.aggregator.domain.exporting import rows_of
+from geoveil.aggregator.domain.layout import Layout
 from geoveil.aggregator.store.migrate import require_current, schema_version
 from geoveil.aggregator.store.opening import open_store
 from geoveil.aggregator.store.schema import CAMPAIGN, REPORT_COUNT

@@ -9,7 +9,7 @@ Values are integers on the campaign's grid: k stands for k · 2^step_exponent.
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from geoveil.aggregator.exporting import Rows
+from geoveil.aggregator.domain.exporting import Rows
 from geoveil.campaign import Campaign, ValueCampaign
 from geoveil.campaign.value import AXES
 from geoveil.gp import UnsupportedError

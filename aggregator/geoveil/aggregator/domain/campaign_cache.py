@@ -1,0 +1,104 @@
+"""Campaigns that are in use, decoded once however many requests ask for them at once."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from geoveil.aggregator.domain.errors import Code, ServiceError
+from geoveil.aggregator.domain.lane import Lane
+from geoveil.aggregator.domain.publication import Publication
+from geoveil.aggregator.store import CampaignRecord
+from geoveil.aggregator.store.reader import Reader
+from geoveil.campaign import State
+from geoveil.gp import GeoVeilError
+
+Clock = Callable[[], datetime]
+"""Tells the time, with a time zone."""
+
+_MOST_CACHED = 256
+"""Campaigns kept decoded."""
+_MOST_BYTES_CACHED = 4 << 20
+"""Of those, as they were published: decoded they take up to thirty times as much."""
+
+
+def utc_now() -> datetime:
+    """Return the time of this machine."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignStatus:
+    """A campaign as published, and how it stands now."""
+
+    record: CampaignRecord
+    state: State
+
+
+class CampaignCache:
+    """Finds campaigns.
+
+    Args:
+        reader: started.
+        clock: tells the time.
+
+    Raises:
+        ServiceError: from every method: CAMPAIGN_NOT_FOUND, STORE_UNAVAILABLE, STOPPING; INTERNAL
+            if a stored campaign can't be read.
+    """
+
+    def __init__(self, reader: Reader, clock: Clock) -> None:
+        self._reader = reader
+        self._clock = clock
+        self._loading: OrderedDict[str, asyncio.Task[Publication]] = OrderedDict()
+        self._sizes: dict[str, int] = {}
+        self._decoding = Lane(1)
+
+    async def standing(self, campaign_id: str) -> CampaignStatus:
+        """Return how a campaign stands."""
+        record = await self._reader.call(lambda store: store.get_campaign(campaign_id))
+        return await self._standing(record)
+
+    async def publication(self, campaign_id: str) -> Publication:
+        """Return a campaign ready for use."""
+        task = self._loading.get(campaign_id)
+        if task is None:
+            task = asyncio.create_task(self._load(campaign_id), name=campaign_id)
+            task.add_done_callback(self._forget_failure)
+            self._loading[campaign_id] = task
+            self._forget_oldest(_MOST_CACHED)
+        else:
+            self._loading.move_to_end(campaign_id)
+        # Shielded: a caller that goes away must not take the others' campaign with it.
+        return await asyncio.shield(task)
+
+    async def _standing(self, record: CampaignRecord) -> CampaignStatus:
+        campaign = (await self.publication(record.campaign_id)).campaign
+        return CampaignStatus(record, campaign.state(self._clock(), closed=record.closed))
+
+    def _forget_oldest(self, most: int) -> None:
+        """Keep the campaigns that were used last, as many as may be, and the very last at least."""
+        while len(self._loading) > most or (
+            len(self._loading) > 1 and sum(self._sizes.values()) > _MOST_BYTES_CACHED
+        ):
+            name, _ = self._loading.popitem(last=False)
+            self._sizes.pop(name, None)
+
+    def _forget_failure(self, task: "asyncio.Task[Publication]") -> None:
+        """Let the next request try again: the campaign may be created in the meantime."""
+        failed = task.cancelled() or task.exception() is not None
+        if failed and self._loading.get(task.get_name()) is task:
+            del self._loading[task.get_name()]
+
+    async def _load(self, campaign_id: str) -> Publication:
+        record = await self._reader.call(lambda store: store.get_campaign(campaign_id))
+        try:
+            publication = await self._decoding.run(Publication, record)
+        except GeoVeilError as error:
+            # Not the caller's fault: written by a later version, or damaged.
+            raise ServiceError(Code.INTERNAL, "a stored campaign can't be read") from error
+        if campaign_id in self._loading:
+            self._sizes[campaign_id] = len(record.published)
+            self._forget_oldest(_MOST_CACHED)
+        return publication

@@ -1,0 +1,177 @@
+"""Every error of the service: a closed list of codes, each with a gRPC status and a public text.
+
+    GeoVeilError
+    ├── ServiceError      what the service refuses or can't do: names its `Code`
+    └── ParameterError …  what the domain refuses: INVALID_ARGUMENT, with its own text
+
+Anything else is a defect: the caller learns that there was one, and no more.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from types import MappingProxyType
+from typing import NamedTuple
+
+from geoveil.campaign import SignatureInvalid
+from geoveil.gp import GeoVeilError, ParameterError
+from geoveil.gp.shown import member
+
+_LONGEST_TEXT = 300
+"""Characters of a public text: with its details it travels in headers of at most 8 KiB."""
+_LONGEST_FIELD = 100
+
+
+class Code(Enum):
+    """What went wrong. The name is the reason of google.rpc.ErrorInfo: it never changes."""
+
+    __repr__ = member
+
+    CAMPAIGN_NOT_FOUND = "campaign not found"
+    CAMPAIGN_ID_TAKEN = "campaign id taken"
+    DATABASE_UNUSABLE = "database unusable"
+    DIGEST_MISMATCH = "digest mismatch"
+    INTERNAL = "internal"
+    INVALID_ARGUMENT = "invalid argument"
+    QUEUE_FULL = "queue full"
+    RATE_LIMITED = "rate limited"
+    SIGNATURE_INVALID = "signature invalid"
+    SIGNER_NOT_TRUSTED = "signer not trusted"
+    STOPPING = "stopping"
+    STORE_UNAVAILABLE = "store unavailable"
+    TOO_FEW_REPORTS = "too few reports"
+
+
+class Row(NamedTuple):
+    """How a code is told to the caller."""
+
+    status: str
+    """The name of a `grpc.StatusCode`; a name, so that the domain need not import gRPC."""
+    text: str
+    """Public."""
+    retry_after_s: float | None = None
+    """When the same request may be sent again, in seconds; None: not by itself."""
+
+
+CATALOGUE: Mapping[Code, Row] = MappingProxyType(
+    {
+        Code.CAMPAIGN_NOT_FOUND: Row("NOT_FOUND", "there is no such campaign"),
+        Code.CAMPAIGN_ID_TAKEN: Row(
+            "ALREADY_EXISTS",
+            "the campaign_id is taken by other content or another signature: choose another",
+        ),
+        Code.DATABASE_UNUSABLE: Row("FAILED_PRECONDITION", "the database can't be used"),
+        Code.DIGEST_MISMATCH: Row(
+            "FAILED_PRECONDITION",
+            "campaign_digest is not that of the campaign: fetch the campaign again",
+        ),
+        Code.INTERNAL: Row("INTERNAL", "internal error"),
+        Code.INVALID_ARGUMENT: Row("INVALID_ARGUMENT", "a field is out of range"),
+        Code.QUEUE_FULL: Row(
+            "RESOURCE_EXHAUSTED",
+            "too many reports wait to be written: send again later",
+            retry_after_s=1.0,
+        ),
+        Code.RATE_LIMITED: Row(
+            "RESOURCE_EXHAUSTED", "too many requests: send again later", retry_after_s=1.0
+        ),
+        Code.SIGNATURE_INVALID: Row(
+            "INVALID_ARGUMENT", "the signature of the campaign is not valid"
+        ),
+        Code.SIGNER_NOT_TRUSTED: Row(
+            "PERMISSION_DENIED", "this server only takes campaigns signed by a key that it trusts"
+        ),
+        Code.STOPPING: Row(
+            "UNAVAILABLE", "the server is stopping: send again later", retry_after_s=2.0
+        ),
+        Code.STORE_UNAVAILABLE: Row(
+            "UNAVAILABLE",
+            "the database can't be reached or written: send again later",
+            retry_after_s=5.0,
+        ),
+        Code.TOO_FEW_REPORTS: Row(
+            "FAILED_PRECONDITION", "there are too few reports to show an estimate"
+        ),
+    }
+)
+
+
+class ServiceError(GeoVeilError):
+    """The service refuses a request, or can't serve it.
+
+    Args:
+        code: what went wrong.
+        detail: for the operator of this process; never sent to a caller.
+        told: for the caller, besides the text of the code.
+        retry_after_s: when to try again, in seconds, if better known than the catalogue says.
+
+    Example:
+        >>> str(ServiceError(Code.DATABASE_UNUSABLE, "schema version 2"))
+        "the database can't be used: schema version 2"
+    """
+
+    def __init__(
+        self, code: Code, detail: str = "", *, told: str = "", retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(code, detail)
+        self.code = code
+        self.detail = detail
+        self.told = told
+        self.retry_after_s = (
+            CATALOGUE[code].retry_after_s if retry_after_s is None else retry_after_s
+        )
+
+    def __str__(self) -> str:
+        return ": ".join(filter(None, (CATALOGUE[self.code].text, self.told, self.detail)))
+
+
+class Violation(NamedTuple):
+    """A field of the request that is out of range."""
+
+    field: str
+    permitted: str
+
+
+class PublicError(NamedTuple):
+    """What a caller may learn of an error."""
+
+    code: Code
+    text: str
+    retry_after_s: float | None = None
+    violation: Violation | None = None
+
+    @property
+    def status(self) -> str:
+        """The name of a `grpc.StatusCode`."""
+        return CATALOGUE[self.code].status
+
+
+def public(error: Exception) -> PublicError:
+    """Return what a caller may learn of an error.
+
+    Example:
+        >>> public(ValueError("anything")).text
+        'internal error'
+    """
+    if isinstance(error, ServiceError):
+        parts = (CATALOGUE[error.code].text, error.told)
+        return PublicError(
+            error.code, _shorten(": ".join(filter(None, parts))), error.retry_after_s
+        )
+    if isinstance(error, SignatureInvalid):
+        return PublicError(Code.SIGNATURE_INVALID, _shorten(str(error)))
+    if isinstance(error, GeoVeilError):
+        violation = None
+        if isinstance(error, ParameterError):
+            violation = Violation(
+                _shorten(error.name, _LONGEST_FIELD), _shorten(error.expected, _LONGEST_FIELD)
+            )
+        return PublicError(Code.INVALID_ARGUMENT, _shorten(str(error)), violation=violation)
+    return PublicError(Code.INTERNAL, CATALOGUE[Code.INTERNAL].text)
+
+
+def _shorten(text: str, longest: int = _LONGEST_TEXT) -> str:
+    """Return the text cut in its middle, as both ends of a message matter."""
+    if len(text) <= longest:
+        return text
+    half = (longest - 3) // 2
+    return f"{text[:half]}...{text[-half:]}"

@@ -1,0 +1,176 @@
+"""From sums to what an analyst is shown, and what is not shown yet."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context
+from functools import reduce
+from operator import add
+from types import MappingProxyType
+
+from geoveil.aggregator.domain.errors import Code, ServiceError
+from geoveil.aggregator.domain.layout import Layout
+from geoveil.aggregator.domain.median_of_means import MedianOfMeans, median_of_means
+from geoveil.campaign import Allocation, Campaign, StatisticCampaign
+from geoveil.gp import GeoPrivacy, ParameterError
+from geoveil.gp.estimation import Accumulator, Estimate, estimate
+
+_EVERYBODY = "the mean of the soft query over all who took part{period}"
+_MEANS: Mapping[Allocation, str] = MappingProxyType(
+    {
+        Allocation.PARTITION: "the mean of the soft query over all who took part{period}, of whom"
+        " those who answered it are a random sample",
+        Allocation.SPLIT: _EVERYBODY,
+        Allocation.REPEAT: _EVERYBODY,
+    }
+)
+_MEAN_POINT = "the mean of each coordinate over all who took part{period}"
+
+
+@dataclass(frozen=True, slots=True)
+class QueryEstimate:
+    """What the reports say of one query in one period."""
+
+    label: str
+    period: int
+    sums: Accumulator
+    estimate: Estimate
+    median_of_means: MedianOfMeans | None
+    """None where the noise has no heavy tail, or there is too little for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class DisclosedEstimates:
+    """What is shown of a campaign."""
+
+    estimates: Sequence[QueryEstimate]
+    """Query after query, period after period."""
+    unbiased_for: str
+    """What every value estimates without bias."""
+    privacy: GeoPrivacy
+    """What a participant spent, all answers together, in each period in which they answered."""
+    privacy_at_most: GeoPrivacy
+    """What a participant spent who answered in every period that has begun."""
+
+
+def disclose(
+    layout: Layout,
+    sums: Sequence[Accumulator],
+    begun: int,
+    period: int | None = None,
+    confidence: float = 0.95,
+) -> DisclosedEstimates:
+    """Return the estimates of the periods that have enough answers to every query.
+
+    Args:
+        layout: of the sums.
+        sums: of the campaign.
+        begun: how many periods have begun, at least 1.
+        period: the only one that is asked for; None: all of them.
+        confidence: of the intervals, in (0, 1).
+
+    Raises:
+        ParameterError: if `confidence` is not in (0, 1), or the period has not begun.
+        ServiceError: TOO_FEW_REPORTS if no period that is asked for has enough.
+    """
+    shown = periods_shown(layout, sums, begun, period)
+    return disclosed(layout.campaign, list(_estimates(layout, sums, shown, confidence)), begun)
+
+
+def disclosed(
+    campaign: Campaign, estimates: Sequence[QueryEstimate], begun: int, *, later: bool = False
+) -> DisclosedEstimates:
+    """Return estimates that may be shown, with what they mean and have cost.
+
+    Args:
+        campaign: of the estimates.
+        estimates: of periods that have enough answers.
+        begun: how many periods have begun, at least 1.
+        later: see `unbiased_for`.
+    """
+    return DisclosedEstimates(
+        estimates=estimates,
+        unbiased_for=unbiased_for(campaign, later=later),
+        privacy=campaign.report_privacy,
+        privacy_at_most=campaign.report_privacy.repeated(begun),
+    )
+
+
+def periods_shown(
+    layout: Layout, sums: Sequence[Accumulator], begun: int, period: int | None = None
+) -> list[int]:
+    """Return the periods that have enough answers to every query for anything to be shown.
+
+    Args:
+        layout: of the sums.
+        sums: of the campaign.
+        begun: how many periods have begun, at least 1.
+        period: the only one that is asked for; None: all of them.
+
+    Raises:
+        ParameterError: if the period has not begun.
+        ServiceError: TOO_FEW_REPORTS if there is none.
+    """
+    if period is not None and not 0 <= period < begun:
+        raise ParameterError("period", period, f"from 0 to {begun - 1}: no other has begun")
+    asked = range(begun) if period is None else (period,)
+    least = layout.campaign.minimum_participants
+    shown = [p for p in asked if min(s.n for s in _sums_of(layout, sums, p)) >= least]
+    if not shown:
+        raise ServiceError(Code.TOO_FEW_REPORTS, told=f"every query needs {least:,} answers")
+    return shown
+
+
+def unbiased_for(campaign: Campaign, *, later: bool = False) -> str:
+    """Return what the values of a campaign's estimates are unbiased for, as a sentence.
+
+    Args:
+        campaign: of the estimates.
+        later: whether they are of queries that were asked of its points later.
+    """
+    bias = max((mechanism.bias_bound for mechanism in campaign.mechanisms), default=0.0)
+    if bias == math.inf:
+        return "Unbiased for nothing: the noise has no mean."
+    nearly = "" if all(mechanism.unbiased for mechanism in campaign.mechanisms) else _within(bias)
+    if later:
+        mean = _EVERYBODY
+    elif isinstance(campaign, StatisticCampaign):
+        mean = _MEANS[campaign.allocation]
+    else:
+        mean = _MEAN_POINT
+    period = " in the period" if campaign.period else ""
+    moved = ""
+    if campaign.attribute.coordinates is not None:
+        moved = ", with places outside the campaign's area moved into it"
+    return f"Unbiased{nearly} for {mean.format(period=period)}{moved}."
+
+
+def _within(bias: float) -> str:
+    """Return the words for a bias that is known to be small, rounded up."""
+    shown = Context(prec=2, rounding=ROUND_CEILING).create_decimal(bias)
+    return f", but for a bias of at most {shown:g},"
+
+
+def _estimates(
+    layout: Layout, sums: Sequence[Accumulator], periods: Iterable[int], confidence: float
+) -> Iterable[QueryEstimate]:
+    campaign = layout.campaign
+    exponent = campaign.grid_exponent
+    for period in periods:
+        whole = _sums_of(layout, sums, period)
+        for column, (label, of_query) in enumerate(zip(campaign.labels, whole, strict=True)):
+            of_blocks = layout.blocks_of(sums, column, period)
+            robust = layout.blocks > 1 and median_of_means(of_blocks, exponent, confidence)
+            yield QueryEstimate(
+                label,
+                period,
+                of_query,
+                estimate(of_query, exponent, confidence),
+                robust or None,
+            )
+
+
+def _sums_of(layout: Layout, sums: Sequence[Accumulator], period: int) -> list[Accumulator]:
+    """Return the sums of each query in a period, all blocks together."""
+    columns = range(layout.campaign.columns)
+    return [reduce(add, layout.blocks_of(sums, column, period)) for column in columns]

@@ -1,0 +1,87 @@
+"""Stored reports as rows without their ids, for analyses that this server does not do.
+
+What is exported was perturbed on the devices: whatever is computed of it costs no more privacy.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.aggregator.domain.layout import Layout
+from geoveil.aggregator.domain.rows import answers_of, points_of, read_blocks
+from geoveil.aggregator.store.reader import Reader
+from geoveil.campaign import ValueCampaign
+
+MOST_ROWS = 1 << 16
+"""At a time: at most 2.2 MB on the wire, where a point has three coordinates."""
+
+
+class Rows(NamedTuple):
+    """Rows in order of period, query and value, which is none in which they came."""
+
+    periods: NDArray[np.uint32]
+    indices: NDArray[np.uint32] | None
+    """The query of each; None for points."""
+    columns: tuple[NDArray[np.int64], ...]
+    """One for answers; for points one per coordinate."""
+
+    def __repr__(self) -> str:
+        return f"Rows({len(self.periods)}, not shown)"
+
+
+def rows_of(layout: Layout, packed: bytes, periods: Collection[int]) -> Rows:
+    """Return packed answers of whole reports as rows, in order.
+
+    Nothing ties the answers of one report to a statistic campaign together.
+
+    Args:
+        layout: of the campaign.
+        packed: see `read_blocks`.
+        periods: of which to return rows.
+    """
+    if isinstance(layout.campaign, ValueCampaign):
+        points = points_of(layout, packed)
+        return _in_order(points.periods, None, tuple(points.values.T), periods)
+    answers = answers_of(layout, packed)
+    return _in_order(answers.periods, answers.columns, (answers.values,), periods)
+
+
+async def export(reader: Reader, layout: Layout, periods: Collection[int]) -> AsyncIterator[Rows]:
+    """Yield all rows, at most `MOST_ROWS` at a time. Ends if cancelled.
+
+    Args:
+        reader: started.
+        layout: of the campaign.
+        periods: of which to yield rows.
+
+    Raises:
+        ServiceError: STORE_UNAVAILABLE, STOPPING.
+    """
+    async for packed in read_blocks(reader, layout.campaign):
+        rows = await asyncio.to_thread(rows_of, layout, packed, periods)
+        for start in range(0, len(rows.periods), MOST_ROWS):
+            some = slice(start, start + MOST_ROWS)
+            yield Rows(
+                rows.periods[some],
+                None if rows.indices is None else rows.indices[some],
+                tuple(column[some] for column in rows.columns),
+            )
+
+
+def _in_order(
+    periods: NDArray[np.uint32],
+    indices: NDArray[np.uint32] | None,
+    columns: tuple[NDArray[np.int64], ...],
+    shown: Collection[int],
+) -> Rows:
+    kept = np.isin(periods, np.array(list(shown), np.uint32))
+    keys = (*columns[::-1], *(() if indices is None else (indices,)), periods)
+    order = np.lexsort(tuple(key[kept] for key in keys))
+    return Rows(
+        periods[kept][order],
+        None if indices is None else indices[kept][order],
+        tuple(column[kept][order] for column in columns),
+    )

@@ -1,0 +1,147 @@
+"""Which sums a campaign has, and which of them an answer is added to.
+
+One per column (a question, or a coordinate of a point) and period. If the noise has so heavy a tail
+that the variance of a sum says little, each is cut into blocks by the random id of the report, so
+that the median of their means can be told: more sums, and nothing else that is stored.
+
+Who sends a report chooses its id, so blocks follow a keyed permutation of the ids (AES, whose block
+an id is). The key is drawn when the campaign is created and kept in the database: without it nobody
+can aim reports at one block, and all who share the database find the same.
+"""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import Any, Self
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from numpy.typing import NDArray
+
+from geoveil.aggregator.domain.report_columns import ReportColumns
+from geoveil.aggregator.domain.reports import PackedReport, Report, pack
+from geoveil.campaign import Campaign
+from geoveil.campaign.admission import REPORT_ID_BYTES
+from geoveil.campaign.model import MOST_SLOTS
+from geoveil.gp import Mechanism, ParameterError
+from geoveil.gp.estimation import Accumulator
+
+BLOCKS = 32
+"""A power of two, so that a random byte falls into each alike."""
+_KEY_BYTES = 16
+_ID = np.dtype(f"V{REPORT_ID_BYTES}")
+_PACKED = np.dtype([("report_id", _ID), ("sum_index", "<u4"), ("value", "<i8")])
+_PACKED_REPORT = Struct(f"{REPORT_ID_BYTES}s{_PACKED.itemsize - REPORT_ID_BYTES}s")
+_MOMENTS_NEEDED = 4
+"""The variance of the sample variance is that of fourth powers."""
+
+
+def heavy_tailed(mechanism: Mechanism) -> bool:
+    """Return whether reports have no fourth moment.
+
+    Example:
+        >>> from geoveil.gp import GeoPrivacy, SmoothMechanism, Threshold
+        >>> query, privacy = Threshold(0.0, 1.0, "smoothstep"), GeoPrivacy(1.0, 1.0)
+        >>> [heavy_tailed(SmoothMechanism(query, privacy, beta=b)) for b in (0.15, 0.3)]
+        [False, True]
+    """
+    noise = getattr(mechanism, "noise", None)
+    return noise is not None and noise.tail_exponent <= _MOMENTS_NEEDED
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """See the module.
+
+    Args:
+        campaign: that the answers are given to.
+        blocks: sums per column and period, 1 to 256, a power of two.
+        key: 16 bytes that blocks follow. None: the last byte of an id says its block, as of
+            campaigns that had reports before there were keys.
+    """
+
+    campaign: Campaign
+    blocks: int
+    key: bytes | None = field(default=None, repr=False)
+    _ends: tuple[NDArray[np.int64], NDArray[np.int64]] | None = field(
+        init=False, repr=False, compare=False
+    )
+    """The ranges of the columns; None if no report is outside of them."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.blocks <= 256 or self.blocks & (self.blocks - 1):
+            raise ParameterError("blocks", self.blocks, "a power of two from 1 to 256")
+        clamps = any(self.campaign.clamps)
+        ends = np.array(self.campaign.ranges, np.int64).T if clamps else None
+        object.__setattr__(self, "_ends", None if ends is None else (ends[0], ends[1]))
+
+    @classmethod
+    def of(cls, campaign: Campaign) -> Self:
+        """Return the layout of a new campaign; where blocks would be too many, there are none."""
+        heavy = any(heavy_tailed(mechanism) for mechanism in campaign.mechanisms)
+        if heavy and campaign.slots * BLOCKS <= MOST_SLOTS:
+            return cls(campaign, BLOCKS, secrets.token_bytes(_KEY_BYTES))
+        return cls(campaign, 1)
+
+    @classmethod
+    def stored(cls, campaign: Campaign, sums: int, key: bytes | None = None) -> Self:
+        """Return the layout that a campaign was created with, whatever `of` says by now.
+
+        Raises:
+            ParameterError: if the campaign can't have so many sums.
+        """
+        blocks, rest = divmod(sums, campaign.slots)
+        if rest:
+            raise ParameterError("sums", sums, f"a multiple of {campaign.slots}")
+        return cls(campaign, blocks, key)
+
+    @property
+    def sums(self) -> int:
+        """How many there are."""
+        return self.campaign.slots * self.blocks
+
+    def pack(self, report: Report) -> PackedReport:
+        """Return a sound report in the form that is stored, its answers as they count.
+
+        Noise without bound may go beyond what counts: see `Campaign.ranges`.
+        """
+        report_id, answers, period = report
+        if self._ends is not None:
+            answers = [(q, self.campaign.counted(q, value)) for q, value in answers]
+        if self.blocks > 1 or period:
+            slot = self.campaign.slot
+            block = int(self._blocks(report_id)[0])
+            answers = [(slot(q, period) * self.blocks + block, value) for q, value in answers]
+        return PackedReport(report_id, pack(answers))
+
+    def pack_all(self, reports: Sequence[Report]) -> list[PackedReport]:
+        """Return what `pack` does of each."""
+        if not isinstance(reports, ReportColumns):
+            return [self.pack(report) for report in reports]
+        rows = np.empty(len(reports), _PACKED)
+        rows["report_id"] = np.frombuffer(reports.ids, _ID)
+        slot: Any = self.campaign.slot  # of arrays as of integers
+        slots = slot(reports.indices.astype(np.int64), reports.periods)
+        rows["sum_index"] = slots * self.blocks + self._blocks(reports.ids)
+        rows["value"] = reports.values
+        if self._ends is not None:
+            low, high = (ends[reports.indices] for ends in self._ends)
+            rows["value"] = np.clip(reports.values, low, high)
+        return list(map(PackedReport._make, _PACKED_REPORT.iter_unpack(rows.tobytes())))
+
+    def _blocks(self, ids: bytes) -> NDArray[np.int64]:
+        """Return the block of each of some ids, which are joined."""
+        if self.key is not None and self.blocks > 1:
+            # Every id is one block of the cipher, and none comes twice: nothing needs chaining.
+            cipher = Cipher(algorithms.AES128(self.key), modes.ECB())  # noqa: S305
+            ids = cipher.encryptor().update(ids)
+        last = np.frombuffer(ids, np.uint8)[REPORT_ID_BYTES - 1 :: REPORT_ID_BYTES]
+        return last.astype(int) % self.blocks
+
+    def blocks_of(
+        self, sums: Sequence[Accumulator], column: int, period: int
+    ) -> Sequence[Accumulator]:
+        """Return the sums of one column and period, block by block."""
+        first = self.campaign.slot(column, period) * self.blocks
+        return sums[first : first + self.blocks]

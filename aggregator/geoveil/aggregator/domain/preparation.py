@@ -1,0 +1,104 @@
+"""Reports of one request on their way to the store, and what becomes of each."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from geoveil.aggregator.domain.publication import Publication
+from geoveil.aggregator.domain.report_columns import ReportColumns, any_later
+from geoveil.aggregator.domain.reports import PackedReport, Report, Result, Status
+from geoveil.aggregator.grpc.wire_batch import UnreadReports
+from geoveil.aggregator.store import Outcome
+from geoveil.campaign.admission import Admission, Reason
+
+NOT_BEGUN = "period must be one that has begun"
+"""Why a report of a later period is rejected."""
+_RESULTS = MappingProxyType(
+    {
+        Outcome.ACCEPTED: Result(Status.ACCEPTED),
+        Outcome.DUPLICATE: Result(Status.DUPLICATE),
+        Outcome.ID_CONFLICT: Result(
+            Status.REJECTED,
+            Reason.ID_CONFLICT,
+            "report_id must be new, or come with the answers and period it came with before",
+        ),
+        Outcome.NOT_OPEN: Result(
+            Status.REJECTED, Reason.NOT_OPEN, "the campaign must be open to take a new report"
+        ),
+    }
+)
+_EARLY_RESULTS = MappingProxyType(
+    {**_RESULTS, Outcome.NOT_OPEN: Result(Status.REJECTED, Reason.WRONG_PERIOD, NOT_BEGUN)}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What of a request goes to the store.
+
+    Args:
+        faults: one per report of the request; None of those that are sound.
+        early: for each sound report, whether its period has not begun; empty if none is early.
+        packed: the sound reports whose period has begun, and those whose period has not.
+    """
+
+    faults: Sequence[Result | None]
+    early: Sequence[bool]
+    packed: tuple[Sequence[PackedReport], Sequence[PackedReport]]
+
+    def results(self, in_time: Iterator[Outcome], early: Iterator[Outcome]) -> list[Result]:
+        """Return what became of each report of the request, in their order.
+
+        Args:
+            in_time: what the store did with the first of `packed`.
+            early: with the second.
+        """
+        if self.early:
+            sound = iter(
+                [
+                    _EARLY_RESULTS[next(early)] if is_early else _RESULTS[next(in_time)]
+                    for is_early in self.early
+                ]
+            )
+        else:
+            sound = map(_RESULTS.__getitem__, in_time)
+        if not any(self.faults):
+            return list(sound)
+        return [next(sound) if fault is None else fault for fault in self.faults]
+
+
+def prepare(
+    publication: Publication, reports: Sequence[Report] | UnreadReports, latest: int
+) -> Prepared:
+    """Read, judge and pack reports.
+
+    Args:
+        publication: the campaign that they are for.
+        reports: of one request.
+        latest: the last period that has begun.
+
+    Raises:
+        ParameterError: if one of those that are not read yet can't be.
+    """
+    if isinstance(reports, UnreadReports):
+        reports = reports.read(publication.campaign.columns)
+    faults = faults_of(publication.admission, reports)
+    if any(faults):
+        reports = [r for r, fault in zip(reports, faults, strict=True) if fault is None]
+    pack_all = publication.layout.pack_all
+    if not any_later(reports, latest):
+        return Prepared(faults, (), (pack_all(reports), ()))
+    early = [report.period > latest for report in reports]
+    in_time = [r for r, is_early in zip(reports, early, strict=True) if not is_early]
+    later = [r for r, is_early in zip(reports, early, strict=True) if is_early]
+    return Prepared(faults, early, (pack_all(in_time), pack_all(later)))
+
+
+def faults_of(admission: Admission, reports: Sequence[Report]) -> list[Result | None]:
+    """Return what is wrong with each report; of a request without faults, at the cost of one."""
+    if isinstance(reports, ReportColumns) and admission.all_sound(
+        reports.indices, reports.values, reports.periods
+    ):
+        return [None] * len(reports)
+    faults = (admission.fault(*report) for report in reports)
+    return [fault and Result(Status.REJECTED, *fault) for fault in faults]

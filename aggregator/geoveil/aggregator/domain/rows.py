@@ -1,0 +1,100 @@
+"""Stored answers as arrays, a block at a time: however many there are, little memory is used."""
+
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.aggregator.domain.errors import Code, ServiceError
+from geoveil.aggregator.domain.layout import Layout
+from geoveil.aggregator.store import Store, StoredAnswers
+from geoveil.aggregator.store.reader import Reader
+from geoveil.campaign import Campaign
+
+_ANSWER = np.dtype([("query_index", "<u4"), ("value", "<i8")])
+"""As `geoveil.aggregator.domain.reports.pack` writes it."""
+_ANSWERS = 1 << 17
+"""Of a block, unless one report holds more."""
+
+
+class Answers(NamedTuple):
+    """Answers of many reports; arrays of one length."""
+
+    periods: NDArray[np.uint32]
+    columns: NDArray[np.uint32]
+    """Questions, or coordinates of points."""
+    values: NDArray[np.int64]
+    """On the campaign's grid."""
+
+    def __repr__(self) -> str:
+        return f"Answers({len(self.values)}, not shown)"
+
+
+class Points(NamedTuple):
+    """Perturbed points of many reports to a value campaign."""
+
+    periods: NDArray[np.uint32]
+    """(n,)"""
+    values: NDArray[np.int64]
+    """(n, k), on the campaign's grid."""
+
+    def __repr__(self) -> str:
+        return f"Points({len(self.values)}, not shown)"
+
+
+async def read_blocks(reader: Reader, campaign: Campaign) -> AsyncIterator[bytes]:
+    """Yield the packed answers of all reports, whole reports together.
+
+    Other reads have their turn between two blocks. Reports that are counted meanwhile may be among
+    them or not, but no report comes twice.
+
+    Args:
+        reader: started.
+        campaign: whose reports to read.
+    """
+    limit = max(1, _ANSWERS // campaign.answers)
+    after: bytes | None = b""
+    while after is not None:
+        some = await reader.call(partial(_read, campaign.campaign_id, after, limit))
+        if some.packed:
+            yield some.packed
+        after = some.after
+
+
+def _read(campaign_id: str, after: bytes, limit: int, store: Store) -> StoredAnswers:
+    return store.answers(campaign_id, after, limit)
+
+
+def answers_of(layout: Layout, packed: bytes) -> Answers:
+    """Return packed answers as arrays.
+
+    Example:
+        >>> from geoveil.aggregator.domain.reports import pack
+        >>> from unittest.mock import Mock
+        >>> layout = Mock(blocks=1, campaign=Mock(columns=3))
+        >>> answers = answers_of(layout, pack([(4, -7)]))
+        >>> [array.tolist() for array in answers]
+        [[1], [1], [-7]]
+    """
+    found = np.frombuffer(packed, _ANSWER)
+    slots = found["query_index"] // np.uint32(layout.blocks)
+    periods, columns = np.divmod(slots, np.uint32(layout.campaign.columns))
+    return Answers(periods, columns, found["value"].astype(np.int64))
+
+
+def points_of(layout: Layout, packed: bytes) -> Points:
+    """Return the packed answers of whole reports to a value campaign as points.
+
+    Raises:
+        ServiceError: INTERNAL if they are no points: the database is damaged.
+    """
+    dimension = layout.campaign.columns
+    periods, columns, values = answers_of(layout, packed)
+    if len(values) % dimension == 0:
+        periods, columns = periods.reshape(-1, dimension), columns.reshape(-1, dimension)
+        in_order = np.arange(dimension, dtype=np.uint32)
+        if (columns == in_order).all() and (periods == periods[:, :1]).all():
+            return Points(periods[:, 0], values.reshape(-1, dimension))
+    raise ServiceError(Code.INTERNAL, "stored points can't be read")

@@ -1,0 +1,390 @@
+"""What the aggregator does, whatever carries the requests to it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+from geoveil.aggregator.domain.browsing import Page, page, pages
+from geoveil.aggregator.domain.campaign_cache import CampaignCache, CampaignStatus, Clock, utc_now
+from geoveil.aggregator.domain.errors import Code, ServiceError
+from geoveil.aggregator.domain.estimates import (
+    DisclosedEstimates,
+    disclose,
+    disclosed,
+    periods_shown,
+)
+from geoveil.aggregator.domain.exporting import Rows, export
+from geoveil.aggregator.domain.lane import Lane
+from geoveil.aggregator.domain.layout import Layout
+from geoveil.aggregator.domain.preparation import prepare
+from geoveil.aggregator.domain.publication import publish
+from geoveil.aggregator.domain.reports import PackedReport, Report, Result
+from geoveil.aggregator.domain.values import estimate_queries
+from geoveil.aggregator.domain.watching import PollTimer, watch
+from geoveil.aggregator.grpc.wire_batch import UnreadReports
+from geoveil.aggregator.ops.rates import RateLimits
+from geoveil.aggregator.ops.settings import Settings
+from geoveil.aggregator.store import CampaignPage, CampaignRecord, Outcome, Submission
+from geoveil.aggregator.store.reader import Reader
+from geoveil.aggregator.store.writer import Writer
+from geoveil.campaign import Campaign, PointQuestion, PublicKey, State
+from geoveil.gp import ParameterError
+from geoveil.gp.estimation import Accumulator
+
+__all__ = ["CampaignStatus", "Clock", "Service", "Snapshot", "utc_now"]
+
+_WIDTH = 2
+_REPORT_BYTES = 32
+"""What an ordinary report of one answer takes on the wire."""
+_REJECTED_COSTS = 10
+"""A report that can never be counted is charged as so many: its fault is put into words."""
+_MUCH = 16 << 10
+"""Bytes of campaigns that are sent for no more than the call."""
+MANY = 100
+"""Reports that are worked on off the event loop, where they would take a millisecond."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A campaign, and the estimates of it that are shown."""
+
+    standing: CampaignStatus
+    disclosure: DisclosedEstimates
+
+
+def _same(shown: Snapshot) -> Snapshot:
+    return shown
+
+
+class Service:
+    """Campaigns and their reports.
+
+    Args:
+        writer: started; does what changes the database.
+        reader: started; does what doesn't.
+        settings: its limits.
+        clock: tells the time.
+        trusted_keys: one of which must have signed a campaign for it to be taken; None takes
+            campaigns of anybody.
+        limits: how fast reports may come.
+        pace: how watches wait.
+
+    Raises:
+        ServiceError: CAMPAIGN_NOT_FOUND for an unknown campaign, STORE_UNAVAILABLE, STOPPING.
+    """
+
+    def __init__(
+        self,
+        writer: Writer,
+        reader: Reader,
+        settings: Settings,
+        clock: Clock = utc_now,
+        *,
+        trusted_keys: Collection[PublicKey] | None = None,
+        limits: RateLimits | None = None,
+        pace: PollTimer | None = None,
+    ) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._max_batch = settings.max_batch
+        self._skew = timedelta(seconds=settings.clock_skew_s)
+        self._clock = clock
+        self._trusted_keys = None if trusted_keys is None else frozenset(trusted_keys)
+        self._limits = limits or RateLimits()
+        self._pace = pace or PollTimer()
+        self._library = CampaignCache(reader, clock)
+        self.batches = Lane(1)
+        """For what is done with large requests of devices."""
+        self.analyses = Lane(_WIDTH)
+        """For what is done for analysts."""
+        self._pages = Lane(_WIDTH)
+        self._asking = asyncio.Lock()
+
+    async def create_campaign(self, published: bytes) -> bytes:
+        """Publish a campaign and return its digest; the same envelope again is welcome.
+
+        Args:
+            published: what `geoveil.campaign.seal` returned; it is relayed unchanged.
+
+        Raises:
+            ServiceError: CAMPAIGN_ID_TAKEN if the id has another envelope, also if only the
+                signature is another one; SIGNER_NOT_TRUSTED.
+            SignatureInvalid: if there is a signature that is not of its key over these bytes.
+            GeoVeilError: if the campaign is not sound.
+        """
+        record, digest = await self.analyses.run(publish, published, self._trusted_keys)
+        await self._writer.call(lambda store: store.create_campaign(record))
+        return digest
+
+    async def close_campaign(self, campaign_id: str) -> None:
+        """Take no new reports once this returns; idempotent."""
+        await self._writer.call(lambda store: store.close_campaign(campaign_id))
+
+    async def get_campaign(self, campaign_id: str, *, peer: str | None = None) -> CampaignStatus:
+        """Return one campaign.
+
+        Args:
+            campaign_id: of the campaign.
+            peer: address of a device that asks; None: it is no device, and not limited.
+
+        Raises:
+            ServiceError: RATE_LIMITED.
+        """
+        if peer is not None:
+            self._limits.admit_peer(peer)
+        standing = await self._library.standing(campaign_id)
+        if peer is not None:
+            self._charge(peer, standing)
+        return standing
+
+    async def list_campaigns(
+        self, size: int = 0, token: str = "", *, only: Collection[str] | None = None
+    ) -> Page:
+        """Return campaigns, in order of creation; see `page`.
+
+        Args:
+            size: most campaigns on the page.
+            token: of the page before.
+            only: ids of those to list; None: all.
+
+        Raises:
+            ParameterError: if the token is of no page, or the size out of range.
+        """
+        read = partial(self._read_page, only=only)
+        return await page(read, self._clock(), size, token, closed=True)
+
+    async def count_open_campaigns(self) -> int:
+        """Return how many campaigns take reports."""
+        count = 0
+        async for found in pages(self._read_page, self._clock):
+            count += sum(standing.state is State.OPEN for standing in found.standings)
+        return count
+
+    async def browse_campaigns(self, size: int = 0, token: str = "", *, peer: str = "") -> Page:
+        """Return campaigns that are open or will be, in order of creation; see `page`.
+
+        Raises:
+            ParameterError: if the token is of no page, or the size out of range.
+            ServiceError: RATE_LIMITED.
+        """
+        self._limits.admit_peer(peer)
+        async with self._pages:
+            found = await page(self._read_page, self._clock(), size, token, closed=False)
+        self._charge(peer, *found.standings)
+        return found
+
+    async def submit(
+        self,
+        campaign_id: str,
+        campaign_digest: bytes,
+        reports: Sequence[Report] | UnreadReports,
+        peer: str = "",
+        *,
+        paid: int = 0,
+    ) -> list[Result]:
+        """Count each report once; return what became of each when all accepted are durable.
+
+        Args:
+            campaign_id: of the campaign.
+            campaign_digest: of the bytes that the reports were made for.
+            reports: of any number of participants.
+            peer: address of who sends them: for rate limits, and kept nowhere.
+            paid: what `admit_size` returned for the request.
+
+        Raises:
+            ParameterError: if there are none or too many, or one can't be read.
+            ServiceError: DIGEST_MISMATCH if they were made for other bytes, QUEUE_FULL,
+                RATE_LIMITED. The whole batch is refused, and nothing was counted.
+        """
+        if not 1 <= len(reports) <= self._max_batch:
+            raise ParameterError("number of reports", len(reports), f"1 to {self._max_batch:,}")
+        if len(reports) > paid:
+            self._limits.admit_peer(peer, len(reports) - paid)
+        publication = await self._library.publication(campaign_id)
+        if campaign_digest != publication.digest:
+            raise ServiceError(Code.DIGEST_MISMATCH)
+        self._limits.admit_campaign(campaign_id, len(reports))
+        campaign, now = publication.campaign, self._clock()
+        latest = campaign.period_at(now + self._skew)
+        if len(reports) < MANY:
+            prepared = prepare(publication, reports, latest)
+        else:
+            prepared = await self.batches.run(prepare, publication, reports, latest)
+        if rejected := sum(map(bool, prepared.faults)):
+            self._limits.charge_peer(peer, (_REJECTED_COSTS - 1) * rejected)
+        in_time, early = prepared.packed
+        # A period that has not begun takes no new report, but what was counted before the clock
+        # was set back is still known. First, as a failure of what follows then leaves no trace.
+        of_early = await self._write(campaign_id, early, admit=False)
+        of_in_time = await self._write(campaign_id, in_time, admit=self._admits(campaign, now))
+        return prepared.results(of_in_time, of_early)
+
+    def admit_size(self, peer: str, size: int) -> int:
+        """Let a peer pass that sends a request, before it is read, or refuse it.
+
+        Args:
+            peer: address of who sends it.
+            size: of the request, in bytes.
+
+        Returns:
+            How many reports it was counted as.
+
+        Raises:
+            ServiceError: RATE_LIMITED.
+        """
+        reports = max(1, size // _REPORT_BYTES)
+        self._limits.admit_peer(peer, reports)
+        return reports
+
+    async def estimate(
+        self,
+        campaign_id: str,
+        confidence: float = 0.95,
+        period: int | None = None,
+        tell: Callable[[Snapshot], Any] = _same,
+    ) -> Any:
+        """Return the campaign and what may be shown of it; see `disclose`.
+
+        Args:
+            campaign_id: of the campaign.
+            confidence: of the intervals, in (0, 1).
+            period: the only one to show; None: all that have begun.
+            tell: makes what is returned of the estimates, on a thread.
+
+        Raises:
+            ParameterError: if `confidence` is not in (0, 1), or the period has not begun.
+            ServiceError: TOO_FEW_REPORTS.
+        """
+        async with self.analyses:  # up to 100,000 sums, each an object or more
+            standing, layout, sums, begun = await self._sums(campaign_id)
+            return await asyncio.to_thread(
+                lambda: tell(Snapshot(standing, disclose(layout, sums, begun, period, confidence)))
+            )
+
+    async def estimate_queries(
+        self,
+        campaign_id: str,
+        questions: Sequence[PointQuestion],
+        confidence: float = 0.95,
+        period: int | None = None,
+    ) -> Snapshot:
+        """Return a value campaign and what its points say of queries; see `PointSums`.
+
+        Reads every report, a block at a time; one such call is under way at a time, others wait.
+
+        Args:
+            campaign_id: of a value campaign.
+            questions: in the campaign's coordinates.
+            confidence: of the intervals, in (0, 1).
+            period: the only one to show; None: all that have begun.
+
+        Raises:
+            GeoVeilError: if a parameter is out of range, or a query can't be asked of points.
+            ServiceError: TOO_FEW_REPORTS.
+        """
+        standing, layout, periods, begun = await self._showable(campaign_id, period)
+        async with self._asking:
+            estimates = await estimate_queries(self._reader, layout, questions, periods, confidence)
+        return Snapshot(standing, disclosed(layout.campaign, estimates, begun, later=True))
+
+    async def export(
+        self, campaign_id: str, period: int | None = None
+    ) -> AsyncIterator[CampaignRecord | Rows]:
+        """Yield the campaign, then its reports as rows; see `Rows`.
+
+        Args:
+            campaign_id: of the campaign.
+            period: the only one to export; None: all that have begun.
+
+        Raises:
+            ParameterError: if the period has not begun.
+            ServiceError: TOO_FEW_REPORTS.
+        """
+        standing, layout, periods, _ = await self._showable(campaign_id, period)
+        yield standing.record
+        async for rows in export(self._reader, layout, periods):
+            yield rows
+
+    async def watch(
+        self,
+        campaign_id: str,
+        confidence: float = 0.95,
+        period: int | None = None,
+        interval_s: float = 10.0,
+        tell: Callable[[Snapshot], Any] = _same,
+    ) -> AsyncIterator[Any]:
+        """Yield `estimate` whenever reports were counted; return when the campaign is closed.
+
+        Args:
+            campaign_id: of the campaign.
+            confidence: of the intervals, in (0, 1).
+            period: the only one to show; None: all that have begun.
+            interval_s: least time between two estimates, from 1 to 3,600 seconds.
+            tell: see `estimate`; a watch that waits holds no more than what it returned.
+
+        Raises:
+            ParameterError: if a parameter is out of range.
+            ServiceError: TOO_FEW_REPORTS if there are still too few when the campaign is closed;
+                STOPPING.
+        """
+        told = watch(
+            lambda: self._library.standing(campaign_id),
+            lambda: self.estimate(campaign_id, confidence, period, tell),
+            self._pace,
+            interval_s,
+        )
+        async for one in told:
+            yield one
+
+    def drain(self) -> None:
+        """End all watches, with STOPPING: they would hold up a server that stops; idempotent."""
+        self._pace.stop()
+
+    async def _read_page(
+        self, after: str, limit: int, most_bytes: int, only: Collection[str] | None = None
+    ) -> CampaignPage:
+        return await self._reader.call(
+            lambda store: store.campaign_page(after, limit=limit, most_bytes=most_bytes, only=only)
+        )
+
+    async def _sums(
+        self, campaign_id: str
+    ) -> tuple[CampaignStatus, Layout, list[Accumulator], int]:
+        """Return how a campaign stands, its sums, and how many periods have begun."""
+        standing = await self._library.standing(campaign_id)
+        layout = (await self._library.publication(campaign_id)).layout
+        sums = await self._reader.call(lambda store: store.totals(campaign_id))
+        return standing, layout, sums, self._latest_period(layout.campaign) + 1
+
+    async def _showable(
+        self, campaign_id: str, period: int | None
+    ) -> tuple[CampaignStatus, Layout, list[int], int]:
+        """Return how a campaign stands, the periods of it that may be shown, and how many began."""
+        async with self.analyses:
+            standing, layout, sums, begun = await self._sums(campaign_id)
+            periods = await asyncio.to_thread(periods_shown, layout, sums, begun, period)
+        return standing, layout, periods, begun
+
+    def _charge(self, peer: str, *standings: CampaignStatus) -> None:
+        """Count what a peer is sent, if it is much."""
+        size = sum(len(standing.record.published) for standing in standings)
+        if size > _MUCH:
+            self._limits.charge_peer(peer, size // _REPORT_BYTES)
+
+    async def _write(
+        self, campaign_id: str, packed: Sequence[PackedReport], *, admit: bool
+    ) -> Iterator[Outcome]:
+        if not packed:
+            return iter(())
+        return iter(await self._writer.submit(Submission(campaign_id, packed, admit)))
+
+    def _admits(self, campaign: Campaign, now: datetime) -> bool:
+        """Return whether new reports are taken by the dates; the store knows if it was closed."""
+        return campaign.opens <= now + self._skew and now - self._skew < campaign.closes
+
+    def _latest_period(self, campaign: Campaign) -> int:
+        """Return the last period that has begun, by the clock of a device that is ahead."""
+        return campaign.period_at(self._clock() + self._skew)

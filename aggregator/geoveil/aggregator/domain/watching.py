@@ -1,0 +1,91 @@
+"""Estimates that follow the reports: looked for at intervals, so that any replica may count."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TypeVar
+
+from geoveil.aggregator.domain.campaign_cache import CampaignStatus
+from geoveil.aggregator.domain.errors import Code, ServiceError
+from geoveil.campaign import State
+from geoveil.gp.validation import between
+
+Sleep = Callable[[float], Awaitable[object]]
+"""Waits for seconds."""
+
+
+_Shown = TypeVar("_Shown")
+
+
+class PollTimer:
+    """Waits between two looks, until it is told to stop.
+
+    Args:
+        sleep: waits for seconds.
+    """
+
+    def __init__(self, sleep: Sleep = asyncio.sleep) -> None:
+        self._sleep = sleep
+        self._stopped = asyncio.Event()
+
+    def stop(self) -> None:
+        """End all waiting, with STOPPING; idempotent."""
+        self._stopped.set()
+
+    async def wait(self, seconds: float) -> None:
+        """Wait.
+
+        Raises:
+            ServiceError: STOPPING, once `stop` was called.
+        """
+        waits = [
+            asyncio.ensure_future(self._stopped.wait()),
+            asyncio.ensure_future(self._sleep(seconds)),
+        ]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waits:
+                one.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+        if self._stopped.is_set():
+            raise ServiceError(Code.STOPPING)
+
+
+async def watch(
+    look: Callable[[], Awaitable[CampaignStatus]],
+    show: Callable[[], Awaitable[_Shown]],
+    pace: PollTimer,
+    interval_s: float,
+) -> AsyncIterator[_Shown]:
+    """Yield what `show` returns whenever what `look` returns has changed; end with the campaign.
+
+    While there are too few reports nothing is yielded.
+
+    Args:
+        look: cheap; tells the number of reports and the state.
+        show: tells the estimates.
+        pace: waits between two looks.
+        interval_s: from 1 to 3,600 seconds.
+
+    Raises:
+        ParameterError: if the interval is out of range.
+        ServiceError: TOO_FEW_REPORTS if there are too few when the campaign closes; STOPPING;
+            whatever `look` and `show` raise.
+    """
+    between("interval", interval_s, 1, 3600)
+    seen: tuple[int, State] | None = None
+    while True:
+        standing = await look()
+        now = (standing.record.reports, standing.state)
+        if now != seen:
+            seen = now
+            try:
+                shown = await show()
+            except ServiceError as error:
+                if error.code is not Code.TOO_FEW_REPORTS or standing.state is State.CLOSED:
+                    raise
+            else:
+                yield shown
+        if standing.state is State.CLOSED:
+            return
+        await pace.wait(interval_s)

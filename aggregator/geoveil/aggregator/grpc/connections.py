@@ -1,0 +1,169 @@
+"""The connections of this process that came in at a port: found, counted and closed.
+
+gRPC for Python takes connections by itself and offers no way to close one, so they are looked for
+among the descriptors of the process. A duplicate of a descriptor names the same connection whatever
+becomes of the original, so that never another one is closed. Where the operating system does not
+show descriptors in /dev/fd, there are none to be found.
+"""
+
+import os
+import socket
+import stat
+import struct
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from heapq import heapify, heappop, heapreplace
+from ipaddress import ip_address
+from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit, setrlimit
+from typing import TypeAlias
+from urllib.parse import unquote
+
+from geoveil.aggregator.ops.rates import IPV6_SITE
+
+Endpoint: TypeAlias = tuple[bytes, int]
+"""The address and the port of the other side."""
+_DESCRIPTORS = "/dev/fd"
+_RESET = struct.pack("ii", 1, 0)
+"""Of SO_LINGER: what was not sent yet is dropped."""
+_RECEIVED = slice(128, 136)
+"""Where tcpi_bytes_received stands in Linux's struct tcp_info, of <linux/tcp.h>."""
+MARGIN = 3
+"""Connections that are taken are so many times those that stay: some come before others go."""
+_SPARE = 128
+"""Descriptors for the database, its threads and files."""
+
+
+def endpoint(peer: str) -> Endpoint | None:
+    """Return who is meant by what gRPC calls a peer; None if it is no address of a network.
+
+    Example:
+        >>> endpoint("ipv4:192.0.2.1:50000") == endpoint("ipv6:%5B::ffff:192.0.2.1%5D:50000")
+        True
+    """
+    host, _, port = unquote(peer).partition(":")[2].rpartition(":")
+    try:
+        return _packed(host.strip("[]")), int(port)
+    except ValueError:
+        return None
+
+
+def count_descriptors() -> int:
+    """Return how many descriptors are open, or 0 where that is not shown."""
+    with suppress(OSError):
+        return len(os.listdir(_DESCRIPTORS))
+    return 0
+
+
+def connections(port: int) -> list[Endpoint]:
+    """Return the other sides of the connections that came in at a port."""
+    return [other for other, _ in _sockets(port)]
+
+
+def close(port: int, others: Collection[Endpoint]) -> int:
+    """Close connections that came in at a port, whatever waits in them; return how many."""
+    count = 0
+    for other, found in _sockets(port):
+        if other in others:
+            with suppress(OSError):  # the other side was faster
+                found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+                found.shutdown(socket.SHUT_RDWR)
+                count += 1
+    return count
+
+
+def received(port: int, others: Collection[Endpoint]) -> dict[Endpoint, int]:
+    """Return how many bytes connections that came in at a port have received.
+
+    Those of which the operating system does not tell are left out: only Linux does.
+    """
+    if sys.platform != "linux":
+        return {}
+    found = {}
+    for other, one in _sockets(port):
+        if other in others:
+            told = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED.stop)
+            found[other] = int.from_bytes(told[_RECEIVED], sys.byteorder)
+    return found
+
+
+def allowed(wanted: int) -> int:
+    """Return how many connections may stay: fewer than wanted if descriptors are few."""
+    soft, _ = getrlimit(RLIMIT_NOFILE)
+    return wanted if soft == RLIM_INFINITY else min(wanted, max(1, (soft - _SPARE) // MARGIN))
+
+
+def allow(wanted: int) -> None:
+    """Raise the process's own limit of descriptors for so many connections, as far as it may."""
+    soft, hard = getrlimit(RLIMIT_NOFILE)
+    needed = MARGIN * wanted + _SPARE
+    if soft != RLIM_INFINITY and soft < needed:
+        raised = needed if hard == RLIM_INFINITY else min(needed, hard)
+        with suppress(OSError, ValueError):
+            setrlimit(RLIMIT_NOFILE, (raised, hard))
+
+
+def idlest(found: Mapping[Endpoint, tuple[bool, float]], many: int) -> list[Endpoint]:
+    """Return connections to close so that there is room for others.
+
+    They are those of the address that has most, IPv6 addresses counting by their /64; of those and
+    of addresses that have as many, first those without a call, the oldest of them first.
+
+    Args:
+        found: of each connection whether it has a call, and since when it is known.
+        many: how many to return, at most.
+
+    Example:
+        >>> here, there = b"here", b"there"
+        >>> found = {(here, 1): (True, 1.0), (here, 2): (False, 2.0),
+        ...          (here, 3): (False, 3.0), (there, 1): (False, 0.0)}
+        >>> [port for _, port in idlest(found, 2)]
+        [2, 3]
+    """
+    of_address: dict[bytes, list[Endpoint]] = {}
+    for one in sorted(found, key=found.__getitem__, reverse=True):
+        of_address.setdefault(one[0][:IPV6_SITE], []).append(one)
+    most_first = [(-len(own), found[own[-1]], own) for own in of_address.values()]
+    heapify(most_first)
+    chosen = []
+    for _ in range(min(many, len(found))):
+        _, _, own = most_first[0]
+        chosen.append(own.pop())
+        if own:
+            heapreplace(most_first, (-len(own), found[own[-1]], own))
+        else:
+            heappop(most_first)
+    return chosen
+
+
+def _sockets(port: int) -> Iterator[tuple[Endpoint, socket.socket]]:
+    """Yield the connections that came in at a port; each is closed when the next is asked for."""
+    try:
+        names = os.listdir(_DESCRIPTORS)
+    except OSError:
+        return
+    for name in names:
+        with suppress(OSError):  # it was closed, or is not connected
+            found = _duplicate(int(name))
+            if found is not None:
+                with found:
+                    if found.getsockname()[1] == port:
+                        host, of_other = found.getpeername()[:2]
+                        yield (_packed(host), of_other), found
+
+
+def _duplicate(descriptor: int) -> socket.socket | None:
+    """Return the TCP socket that a descriptor names; None if it is something else."""
+    if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+        return None
+    found = socket.socket(fileno=os.dup(descriptor))
+    if found.family in (socket.AF_INET, socket.AF_INET6) and found.type == socket.SOCK_STREAM:
+        return found
+    found.close()
+    return None
+
+
+def _packed(host: str) -> bytes:
+    address = ip_address(host.partition("%")[0])
+    inner = getattr(address, "ipv4_mapped", None)
+    return (inner or address).packed

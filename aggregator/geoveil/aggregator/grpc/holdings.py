@@ -1,0 +1,231 @@
+"""What calls under way hold in memory, by connection and by address, within one limit for all.
+
+Beyond the limit whoever holds most gives way: of the address with most, the connection with most.
+If it is the one that asks for more, it is refused; else it is closed, with all that it holds. Until
+that has ended, a connection may begin one call at a time.
+
+How much of a request has come is not known before all of it has. A request that is slow to come
+could be as large as one may be; if there are too many of them for that, they count as what the
+operating system says that their connections have received.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from itertools import takewhile
+
+from geoveil.aggregator.domain.errors import Code, ServiceError
+from geoveil.aggregator.ops.rates import Monotonic
+
+CALL_BYTES = 32 << 10
+"""The least that a call holds: objects of gRPC and Python, and what it may send before it is read.
+Messages that are no longer are in it."""
+_COPIES = 2
+"""Of a message: gRPC's and Python's."""
+_PATIENCE_S = 0.1
+"""After which a request that is not complete is looked at."""
+
+
+@dataclass(eq=False, slots=True)
+class _Address:
+    """What the connections of one address hold."""
+
+    name: bytes
+    held: int = 0
+    connections: dict[str, "_Connection"] = field(default_factory=dict)
+
+
+@dataclass(eq=False, slots=True)
+class _Connection:
+    """What the calls of one connection hold."""
+
+    peer: str
+    address: _Address
+    held: int = 0
+    calls: int = 0
+    closed: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class Call:
+    """What one call holds."""
+
+    connection: _Connection
+    held: int = 0
+
+
+class Holdings:
+    """The accounts of all calls under way. Not for several threads.
+
+    Args:
+        limit: bytes, of all calls together.
+        most_message: bytes of the largest request.
+        address_of: tells whose a peer is.
+        close: closes the connection of a peer.
+        clock: tells the seconds.
+
+    Example:
+        >>> holdings = Holdings(1 << 20, 1 << 16, close=print, address_of=str.encode)
+        >>> call, other = holdings.begin("a"), holdings.begin("b")
+        >>> holdings.resize(call, 400_000)
+        >>> holdings.resize(other, 200_000)
+        a
+        >>> holdings.held
+        400000
+    """
+
+    def __init__(
+        self,
+        limit: int,
+        most_message: int,
+        *,
+        address_of: Callable[[str], bytes],
+        close: Callable[[str], object],
+        clock: Monotonic = time.monotonic,
+    ) -> None:
+        self._limit = limit
+        self._most_message = most_message
+        self._address_of = address_of
+        self._close = close
+        self._clock = clock
+        self._connections: dict[str, _Connection] = {}
+        self._addresses: dict[bytes, _Address] = {}
+        self._reading: dict[Call, float] = {}
+        self._held = 0
+        self._ending = 0
+
+    @property
+    def held(self) -> int:
+        """Bytes that all calls hold, without those whose connection was closed."""
+        return self._held
+
+    def busy(self) -> Collection[str]:
+        """Return the peers that have calls under way."""
+        return self._connections.keys()
+
+    def begin(self, peer: str) -> Call:
+        """Let a call begin.
+
+        Raises:
+            ServiceError: RATE_LIMITED, if its connection holds most.
+        """
+        connection = self._connections.get(peer) or self._connect(peer)
+        connection.calls += 1
+        call = Call(connection)
+        try:
+            if connection.calls > 1 and self._held + self._ending + CALL_BYTES > self._limit:
+                raise ServiceError(Code.RATE_LIMITED)
+            self.resize(call, 0)
+        except ServiceError:
+            self.end(call)
+            raise
+        return call
+
+    def end(self, call: Call) -> None:
+        """Forget a call."""
+        self._reading.pop(call, None)
+        connection = call.connection
+        connection.calls -= 1
+        self._add(call, -call.held)
+        if not connection.calls and not connection.closed:
+            self._forget(connection)
+
+    def resize(self, call: Call, message: int) -> None:
+        """Let a call hold a message.
+
+        Args:
+            call: that has begun.
+            message: its size, in bytes; 0 if it holds none.
+
+        Raises:
+            ServiceError: RATE_LIMITED, if its connection holds most; nothing has changed then.
+        """
+        before, after = call.held, max(CALL_BYTES, _COPIES * message)
+        if after == before:
+            return
+        self._add(call, after - before)
+        while self._held > self._limit:
+            greediest = self._greediest()
+            if greediest is call.connection:
+                self._add(call, before - after)
+                raise ServiceError(Code.RATE_LIMITED)
+            self._drop(greediest)
+
+    def read(self, call: Call) -> None:
+        """Let a call wait for a request."""
+        self._reading[call] = self._clock()
+
+    def has_read(self, call: Call, message: int) -> None:
+        """Let a call hold the request that it waited for; see `resize`."""
+        self._reading.pop(call, None)
+        self.resize(call, message)
+
+    def slow(self) -> Collection[str]:
+        """Return the peers whose requests are slow to come, if these might exceed the limit.
+
+        To be asked now and then, and answered with `count_slow`.
+        """
+        calls = [call for call in self._slow() if not call.connection.closed]
+        more = sum(max(0, _COPIES * self._most_message - call.held) for call in calls)
+        if self._held + more <= self._limit:
+            return ()
+        return {call.connection.peer for call in calls}
+
+    def count_slow(self, received: Mapping[str, int | None]) -> None:
+        """Let calls hold what has come of requests that are slow to come.
+
+        Args:
+            received: peer → bytes that its connection has received since it was opened; None if
+                that is not known. Others are left for the next time.
+        """
+        calls = [call for call in self._slow() if call.connection.peer in received]
+        shares = Counter(call.connection for call in calls)
+        for call in calls:
+            came = received[call.connection.peer]
+            message = self._most_message
+            if came is not None:
+                message = min(message, came // shares[call.connection])
+            self._add(call, max(0, _COPIES * message - call.held))
+        while self._held > self._limit:
+            self._drop(self._greediest())
+
+    def _slow(self) -> list[Call]:
+        """Return the calls whose requests are slow to come: the first that wait, in order."""
+        until = self._clock() - _PATIENCE_S
+        return [*takewhile(lambda call: self._reading[call] <= until, self._reading)]
+
+    def _add(self, call: Call, more: int) -> None:
+        call.held += more
+        connection = call.connection
+        if connection.closed:
+            self._ending += more
+        else:
+            connection.held += more
+            connection.address.held += more
+            self._held += more
+
+    def _greediest(self) -> _Connection:
+        address = max(self._addresses.values(), key=lambda one: one.held)
+        return max(address.connections.values(), key=lambda one: one.held)
+
+    def _drop(self, connection: _Connection) -> None:
+        """Close a connection; its calls will end by themselves."""
+        connection.closed = True
+        connection.address.held -= connection.held
+        self._held -= connection.held
+        self._ending += connection.held
+        self._forget(connection)
+        self._close(connection.peer)
+
+    def _connect(self, peer: str) -> _Connection:
+        name = self._address_of(peer)
+        address = self._addresses.setdefault(name, _Address(name))
+        connection = _Connection(peer, address)
+        address.connections[peer] = self._connections[peer] = connection
+        return connection
+
+    def _forget(self, connection: _Connection) -> None:
+        del self._connections[connection.peer], connection.address.connections[connection.peer]
+        if not connection.address.connections:
+            del self._addresses[connection.address.name]

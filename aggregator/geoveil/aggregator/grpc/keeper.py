@@ -1,0 +1,106 @@
+"""Looks after the connections of a server: closes those that hold much, and some of too many."""
+
+import asyncio
+import time
+from collections.abc import Collection
+
+from geoveil.aggregator.grpc.connections import (
+    Endpoint,
+    close,
+    connections,
+    count_descriptors,
+    endpoint,
+    idlest,
+    received,
+)
+from geoveil.aggregator.grpc.holdings import Holdings
+from geoveil.aggregator.ops.rates import Monotonic, peer_address
+
+_LOOK_S = 0.1
+"""Between two looks at what calls hold."""
+_COUNT_EVERY = 2
+"""Looks between two counts of the connections."""
+
+
+class Keeper:
+    """Works on the event loop; the operating system is asked on threads.
+
+    Args:
+        most: connections that stay open.
+        limit: bytes that calls may hold, of all connections.
+        most_message: bytes of the largest request.
+        clock: tells the seconds.
+    """
+
+    def __init__(
+        self, most: int, limit: int, most_message: int, clock: Monotonic = time.monotonic
+    ) -> None:
+        self.holdings = Holdings(
+            limit, most_message, address_of=peer_address, close=self.close, clock=clock
+        )
+        """What calls hold: for the layer around them."""
+        self._most = most
+        self._clock = clock
+        self._port = 0
+        self._unwanted: set[Endpoint] = set()
+        self._closing: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[None] | None = None
+        self._since: dict[Endpoint, float] = {}
+
+    def start(self, port: int) -> None:
+        """Look after the connections that come in at a port."""
+        self._port = port
+        self._looking = asyncio.create_task(self._look(), name="look after connections")
+
+    async def stop(self) -> None:
+        """Look no more; idempotent."""
+        tasks = [task for task in (self._looking, self._closing) if task is not None]
+        self._looking = self._closing = None
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def close(self, peer: str) -> None:
+        """Close the connection of a peer, soon."""
+        other = endpoint(peer)
+        if other is not None:
+            self._close([other])
+
+    def _close(self, others: Collection[Endpoint]) -> None:
+        self._unwanted.update(others)
+        if self._closing is None or self._closing.done():
+            self._closing = asyncio.create_task(self._close_all(), name="close connections")
+
+    async def _close_all(self) -> None:
+        while self._unwanted:
+            unwanted, self._unwanted = self._unwanted, set()
+            await asyncio.to_thread(close, self._port, unwanted)
+
+    async def _look(self) -> None:
+        while True:
+            for _ in range(_COUNT_EVERY):
+                await asyncio.sleep(_LOOK_S)
+                if slow := self.holdings.slow():
+                    await self._count_slow(slow)
+            # Asking for each connection takes long; most of the time there are too few to ask.
+            if count_descriptors() > self._most:
+                await self._make_room()
+
+    async def _count_slow(self, peers: Collection[str]) -> None:
+        of_peers = {peer: endpoint(peer) for peer in peers}
+        wanted = {other for other in of_peers.values() if other is not None}
+        found = await asyncio.to_thread(received, self._port, wanted)
+        self.holdings.count_slow(
+            {peer: found.get(other) if other else None for peer, other in of_peers.items()}
+        )
+
+    async def _make_room(self) -> None:
+        found = await asyncio.to_thread(connections, self._port)
+        now, busy = self._clock(), set(map(endpoint, self.holdings.busy()))
+        self._since = {other: self._since.get(other, now) for other in found}
+        self._close(
+            idlest(
+                {other: (other in busy, since) for other, since in self._since.items()},
+                len(found) - self._most,
+            )
+        )

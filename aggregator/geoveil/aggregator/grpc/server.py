@@ -1,0 +1,370 @@
+"""The server process: two services and their health over gRPC, from start to graceful stop."""
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import grpc
+import grpc.aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-untyped]  # no types
+
+from geoveil.aggregator.domain.errors import ServiceError
+from geoveil.aggregator.domain.service import Clock, utc_now
+from geoveil.aggregator.grpc.connections import MARGIN, allow, allowed
+from geoveil.aggregator.grpc.health import Health
+from geoveil.aggregator.grpc.interpreter import for_serving, serving_loop
+from geoveil.aggregator.grpc.keeper import Keeper
+from geoveil.aggregator.grpc.middleware import Authorise, Confine, Hold, Layered, Observe, guard
+from geoveil.aggregator.grpc.readiness import Readiness, writable
+from geoveil.aggregator.grpc.servicers import AnalystServicer, CollectorServicer, add_collector
+from geoveil.aggregator.ops.authorizer import Authorizer
+from geoveil.aggregator.ops.instrumentation import ObservedService, ObservedWriter, observed_store
+from geoveil.aggregator.ops.logs import handle_loop_errors
+from geoveil.aggregator.ops.metrics import Metrics, MetricsServer
+from geoveil.aggregator.ops.rates import Rate, RateLimits
+from geoveil.aggregator.ops.settings import Settings
+from geoveil.aggregator.ops.tls import Certificates, certificates
+from geoveil.aggregator.store import Store
+from geoveil.aggregator.store.database_url import DatabaseURL
+from geoveil.aggregator.store.opening import open_any_store
+from geoveil.aggregator.store.reader import Reader
+from geoveil.gp import ParameterError
+from geoveil.proto.v1 import analyst_pb2, collector_pb2
+from geoveil.proto.v1.analyst_pb2_grpc import add_AnalystServicer_to_server
+
+_LOG = logging.getLogger(__name__)
+
+_SERVICES = (
+    collector_pb2.DESCRIPTOR.services_by_name["Collector"].full_name,
+    analyst_pb2.DESCRIPTOR.services_by_name["Analyst"].full_name,
+)
+# Networks drop TCP connections that were idle for 4 minutes, so clients ping every 210 s; a server
+# takes pings oftener than every 5 minutes for abuse unless told otherwise.
+_LEAST_PING_INTERVAL_MS = 200_000
+_MOST_CALLS = 100
+"""Under way at once on one connection."""
+_HANDSHAKE_MS = 10_000
+"""Until a new connection has said, with TLS if need be, that it speaks HTTP/2."""
+_KEEPALIVE_MS, _KEEPALIVE_TIMEOUT_MS = 60_000, 20_000
+"""Other sides that stand still with calls under way are noticed by a ping that has no answer."""
+_COUNT_CAMPAIGNS_S = 60.0
+"""Between two counts of the open campaigns, which read all of them."""
+
+
+class Aggregator:
+    """One server. Use it as an asynchronous context manager, or `start` and `stop` it once.
+
+    Args:
+        settings: see `Settings`.
+        clock: tells the time.
+        open_store: opens the database; called once for writing and once for reading, each on the
+            thread that uses it. By default that of the settings.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        clock: Clock = utc_now,
+        open_store: Callable[[], Store] | None = None,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._metrics = Metrics()
+        self._metrics_server: MetricsServer | None = None
+        opener = open_store or partial(
+            open_any_store, database_of(settings), busy_timeout_s=settings.busy_timeout_s
+        )
+
+        def observed() -> Store:
+            return observed_store(opener(), self._metrics, self._readiness.commit_failed)
+
+        writer = self._writer = ObservedWriter(
+            observed,
+            queue_limit=settings.queue_limit,
+            commit_limit=settings.commit_limit,
+            latency_s=settings.commit_latency_s,
+        )
+        self._metrics.queue_weight.set_function(lambda: writer.weight)
+        self._reader = Reader(observed)
+        self._limits = RateLimits(
+            per_campaign=_rate(settings.campaign_rate, settings.campaign_burst),
+            per_peer=_rate(settings.peer_rate, settings.peer_burst),
+            calls=_rate(settings.call_rate, settings.call_burst),
+        )
+        self._most_connections = allowed(settings.max_connections)
+        self._keeper = Keeper(
+            self._most_connections,
+            max(settings.max_held_bytes, 4 * settings.max_message_bytes),
+            settings.max_message_bytes,
+        )
+        self._service = ObservedService(
+            self._metrics,
+            self._writer,
+            self._reader,
+            settings,
+            clock,
+            trusted_keys=settings.trusted_keys or None,
+            limits=self._limits,
+        )
+        self._readiness = Readiness(
+            partial(writable, self._writer, settings.busy_timeout_s),
+            self._tell,
+            settings.health_interval_s,
+        )
+        self._health = Health(_SERVICES)
+        self._server: grpc.aio.Server | None = None
+        self._counting: asyncio.Task[None] | None = None
+        self._address = ""
+        self._ready: bool | None = None
+
+    @property
+    def address(self) -> str:
+        """Where it listens, as "host:port"; empty before it is started."""
+        return self._address
+
+    @property
+    def metrics_port(self) -> int | None:
+        """Where metrics are served; None if they are not."""
+        return None if self._metrics_server is None else self._metrics_server.port
+
+    async def start(self) -> str:
+        """Open the database, listen, and return the address.
+
+        Raises:
+            ServiceError: DATABASE_UNUSABLE.
+            ParameterError: if an address is taken, or a TLS file or that of tokens can't be used.
+        """
+        tls = certificates(self._settings)
+        gate = Authorizer.of(self._settings, self._clock)
+        await self._writer.start()
+        try:
+            await self._reader.start()
+            self._serve_metrics(tls)
+            await self._listen(tls, gate)
+        except BaseException:
+            await self.stop(grace_s=0)
+            raise
+        self._readiness.start()
+        self._describe(tls, gate)
+        return self._address
+
+    async def stop(self, grace_s: float | None = None) -> None:
+        """Report NOT_SERVING, take no new requests, finish those in progress, write all that waits.
+
+        Idempotent.
+
+        Args:
+            grace_s: seconds for requests in progress; by default that of the settings.
+        """
+        grace = self._settings.grace_s if grace_s is None else grace_s
+        server, self._server = self._server, None
+        await self._readiness.stop()
+        self._health.stop()
+        self._metrics.ready.set(0)
+        if server is not None:
+            if self._address:  # it was started: a load balancer may know of it
+                await asyncio.sleep(self._settings.drain_s)
+            self._service.drain()
+            await server.stop(grace)
+            await self._keeper.stop()
+        counting, self._counting = self._counting, None
+        if counting is not None:
+            counting.cancel()
+            await asyncio.gather(counting, return_exceptions=True)
+        await self._writer.stop()
+        await self._reader.stop()
+        metrics_server, self._metrics_server = self._metrics_server, None
+        if metrics_server is not None:
+            await asyncio.to_thread(metrics_server.close)
+        if server is not None:
+            _LOG.info("stopped")
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    async def _listen(self, tls: Certificates | None, gate: Authorizer) -> None:
+        server = self._server = grpc.aio.server(
+            options=[
+                ("grpc.max_receive_message_length", self._settings.max_message_bytes),
+                ("grpc.max_concurrent_streams", _MOST_CALLS),
+                # It would count calls that have ended, and refuse clients that keep to the rules.
+                ("grpc.http.overload_protection", 0),
+                ("grpc.max_allowed_incoming_connections", MARGIN * self._most_connections),
+                ("grpc.max_connection_idle_ms", round(1000 * self._settings.connection_idle_s)),
+                ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS),
+                ("grpc.http2.settings_timeout", _HANDSHAKE_MS),
+                ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
+                ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
+                ("grpc.http2.min_ping_interval_without_data_ms", _LEAST_PING_INTERVAL_MS),
+                ("grpc.keepalive_permit_without_calls", 1),
+                ("grpc.so_reuseport", 0),  # two servers on one port would share its requests
+            ],
+        )
+        hold = Hold(self._keeper.holdings, self._limits, self._keeper.close)
+        # Generated code takes a server, of which it calls two methods.
+        layered: Any = Layered(
+            server,
+            Observe(self._metrics),
+            hold,
+            Authorise(gate, self._metrics.count_denial),
+            guard,
+            Confine(self._metrics.count_denial),
+        )
+        add_collector(CollectorServicer(self._service), layered)
+        add_AnalystServicer_to_server(AnalystServicer(self._service), layered)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, layered)
+        if self._settings.reflection:
+            # Only here: it registers descriptors of its own with the whole process.
+            from geoveil.aggregator.grpc.middleware.reflection import add_reflection
+
+            names = (*_SERVICES, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name)
+            add_reflection(names, layered)
+        layered.refuse_others(hold)
+        self._tell(True)  # the stores are open
+        host = self._settings.host
+        host = f"[{host}]" if ":" in host else host
+        wanted = f"{host}:{self._settings.port}"
+        try:
+            if tls is None:
+                port = server.add_insecure_port(wanted)
+            else:
+                port = server.add_secure_port(wanted, tls.credentials())
+        except RuntimeError as error:
+            raise ParameterError("address", wanted, "free, and one of this machine") from error
+        await server.start()
+        self._keeper.start(port)
+        self._address = f"{host}:{port}"
+
+    def _tell(self, ready: bool) -> None:
+        """Say in health and metrics whether reports can be counted; log when that changes."""
+        self._health.set(ready)
+        if self._ready is not None and ready != self._ready:
+            if ready:
+                _LOG.info("ready")
+            else:
+                _LOG.error("not_ready", extra={"reason": "the database can't be written"})
+        self._ready = ready
+        self._metrics.ready.set(ready)
+
+    def _serve_metrics(self, tls: Certificates | None) -> None:
+        if tls is not None:
+            self._metrics.certificate_expires.set_function(lambda: tls.expires.timestamp())
+        if self._settings.metrics_port is not None:
+            self._metrics_server = MetricsServer(
+                self._metrics, self._settings.metrics_host, self._settings.metrics_port
+            )
+            self._counting = asyncio.create_task(self._count_campaigns(), name="count campaigns")
+
+    async def _count_campaigns(self) -> None:
+        while True:
+            try:
+                opened = await self._service.count_open_campaigns()
+            except ServiceError:
+                _LOG.warning("campaigns_not_counted")
+            else:
+                self._metrics.campaigns_open.set(opened)
+            await asyncio.sleep(_COUNT_CAMPAIGNS_S)
+
+    def _describe(self, tls: Certificates | None, gate: Authorizer) -> None:
+        """Log what operators should know of a server that others can reach."""
+        fields: dict[str, object] = {"address": self._address, "analysts": gate.analysts}
+        fields["tls"] = tls is not None
+        if self._metrics_server is not None:
+            fields["metrics"] = f"http://{self._settings.metrics_host}:{self.metrics_port}/metrics"
+        _LOG.info("listening", extra=fields)
+        if self._settings.on_loopback:
+            return
+        if tls is None:
+            meaning = "reports and tokens travel in the clear, unless a proxy adds TLS"
+            _LOG.warning("without_tls", extra={"meaning": meaning})
+        if self._settings.insecure_open_analyst:
+            meaning = "anyone who reaches this server may create, close and estimate campaigns"
+            _LOG.warning("open_to_analysts", extra={"meaning": meaning})
+
+
+def check_files(settings: Settings) -> None:
+    """Read the files of certificates and tokens; the database is not touched.
+
+    Raises:
+        ParameterError: if one of them can't be used.
+    """
+    certificates(settings)
+    Authorizer.of(settings, utc_now)
+
+
+def database_of(settings: Settings) -> Path | str:
+    """Return the database as the stores take it."""
+    database = settings.database
+    return database.reveal() if isinstance(database, DatabaseURL) else database
+
+
+def _rate(per_second: float | None, burst: float | None) -> Rate | None:
+    if per_second is None:
+        return None
+    ten_seconds = max(1.0, 10.0 * per_second)
+    return Rate(per_second=per_second, burst=ten_seconds if burst is None else burst)
+
+
+async def serve(
+    settings: Settings,
+    *,
+    clock: Clock = utc_now,
+    started: Callable[[str], object] | None = None,
+) -> None:
+    """Serve until SIGTERM or SIGINT, then stop gracefully and return.
+
+    A second signal ends the process at once. Nothing that was acknowledged is lost even then.
+
+    Args:
+        settings: see `Settings`.
+        clock: tells the time.
+        started: called with the address once requests are taken.
+
+    Raises:
+        ServiceError, ParameterError: as `Aggregator.start`.
+    """
+    allow(settings.max_connections)
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(handle_loop_errors)
+    signals = (signal.SIGTERM, signal.SIGINT)
+
+    def stop() -> None:
+        told.set()
+        for number in signals:
+            # Of the kernel: it works whatever this process is busy with.
+            signal.signal(number, signal.SIG_DFL)
+
+    for number in signals:
+        loop.add_signal_handler(number, stop)
+    try:
+        async with Aggregator(settings, clock=clock) as aggregator:
+            with for_serving():
+                if started is not None:
+                    started(aggregator.address)
+                await told.wait()
+            _LOG.info("stopping")
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)
+
+
+def run(settings: Settings, *, started: Callable[[str], object] | None = None) -> None:
+    """Do what `serve` does, from code that is not asynchronous."""
+    with asyncio.Runner(loop_factory=serving_loop) as runner:
+        runner.run(serve(settings, started=started))

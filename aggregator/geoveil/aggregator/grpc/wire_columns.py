@@ -1,0 +1,148 @@
+"""Large SubmitReportsRequests read by NumPy, thousands of reports at a time.
+
+Messages of Protocol Buffers can be written in many ways, and most are written in one: fields in
+ascending order, each once, numbers of the least length or a longer one. Reports with an id of 16
+bytes and one answer that are written in that way are read here. Of any other bytes, and of those
+that are no message, this says nothing: the parser of Protocol Buffers decides on them.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from google.protobuf.message import DecodeError
+from numpy.typing import NDArray
+
+from geoveil.aggregator.domain.report_columns import ReportColumns
+from geoveil.campaign.admission import MOST_REPORTS, REPORT_ID_BYTES
+from geoveil.proto.v1.collector_pb2 import SubmitReportsRequest
+
+LEAST_BYTES = 4096
+"""Of a message worth the try: calling NumPy costs as much as parsing some hundred reports."""
+_LONGEST_VARINT = 10
+_MOST_SHORT = 0x7F
+# Field number << 3 | wire type.
+_CAMPAIGN_ID, _DIGEST, _REPORT = 0x0A, 0x12, 0x1A
+_REPORT_ID, _ANSWER, _PERIOD = 0x0A, 0x12, 0x18
+_INDEX, _VALUE = 0x08, 0x10
+_DIGEST_BYTES = 32
+_UINT64 = np.uint64
+_MOST_BYTES = (MOST_REPORTS + 2) * (2 + _MOST_SHORT)
+"""Of as many reports as there may be, and what stands before them."""
+
+_Bytes = NDArray[np.uint8]
+_Places = NDArray[np.int64]
+
+
+class Columns(NamedTuple):
+    """What a message says."""
+
+    campaign_id: str
+    campaign_digest: bytes
+    reports: ReportColumns
+
+    def __repr__(self) -> str:
+        return f"Columns({self.campaign_id!r}, not shown)"
+
+
+def read_columns(message: bytes) -> Columns | None:
+    """Return what a SubmitReportsRequest says, or None to leave it to the parser.
+
+    Args:
+        message: serialised, or any bytes.
+    """
+    first = _first_report(message)
+    if first is None:
+        return None
+    try:
+        header = SubmitReportsRequest.FromString(message[:first])
+    except DecodeError:
+        return None
+    # Zeros behind it, so that looking a few bytes ahead never leaves the array.
+    data = np.frombuffer(message + bytes(_LONGEST_VARINT + 8), np.uint8)
+    reports = _reports(data, first, len(message))
+    return None if reports is None else Columns(header.campaign_id, header.campaign_digest, reports)
+
+
+def _first_report(message: bytes) -> int | None:
+    """Return where the reports begin, if nothing but the campaign's id and digest stands before."""
+    if not LEAST_BYTES <= len(message) <= _MOST_BYTES:
+        return None
+    if message[0] != _CAMPAIGN_ID or message[1] > _MOST_SHORT:
+        return None
+    digest = 2 + message[1]
+    first = digest + 2 + _DIGEST_BYTES
+    sound = message[digest] == _DIGEST and message[digest + 1] == _DIGEST_BYTES
+    return first if sound and message[first] == _REPORT else None
+
+
+def _reports(data: _Bytes, first: int, end: int) -> ReportColumns | None:
+    starts, ends = _tiles(data, first, end)
+    answer = starts + 4 + REPORT_ID_BYTES
+    if not len(starts) or (answer + 2 > ends).any():
+        return None
+    at = answer + 2
+    answer_end = at + data[answer + 1]
+    periods = _periods(data, answer_end, ends)
+    if (data[answer] != _ANSWER).any() or periods is None:
+        return None
+    has_index = (at < answer_end) & (data[at] == _INDEX)
+    long_index = has_index & (data[at + 1] > _MOST_SHORT)
+    indices = np.where(has_index, data[at + 1] & _MOST_SHORT, 0).astype(np.uint32)
+    indices |= np.where(long_index, data[at + 2], 0).astype(np.uint32) << np.uint32(7)
+    if (long_index & (data[at + 2] > _MOST_SHORT)).any():
+        return None
+    at = at + np.where(has_index, 2, 0) + long_index
+    has_value = at < answer_end
+    width = np.where(has_value, answer_end - at - 1, 0)
+    if (at > answer_end).any() or (has_value & ((data[at] != _VALUE) | (width < 1))).any():
+        return None
+    values = _varints(data, at + 1, width)
+    if values is None:
+        return None
+    ids = data[np.add.outer(starts + 4, np.arange(REPORT_ID_BYTES))].tobytes()
+    zigzag = values >> _UINT64(1) ^ -(values & _UINT64(1))
+    return ReportColumns(ids, indices, zigzag.view(np.int64), periods)
+
+
+def _tiles(data: _Bytes, first: int, end: int) -> tuple[_Places, _Places]:
+    """Return where reports begin and end, if they cover all the bytes, else none."""
+    body = data[first:end]
+    begin = (body == _REPORT) & (data[first + 2 : end + 2] == _REPORT_ID)
+    begin &= data[first + 3 : end + 3] == REPORT_ID_BYTES
+    starts = np.flatnonzero(begin) + first
+    lengths = data[starts + 1]
+    ends = starts + 2 + lengths
+    # An id that looks like the beginning of a report breaks this too: one batch in hundreds.
+    whole = len(starts) and ends[-1] == end and (ends[:-1] == starts[1:]).all()
+    if not whole or starts[0] != first or (lengths > _MOST_SHORT).any():
+        return starts[:0], starts[:0]
+    return starts, ends
+
+
+def _periods(data: _Bytes, at: _Places, ends: _Places) -> NDArray[np.uint32] | None:
+    """Return the periods that stand behind the answers, 0 where nothing does."""
+    has_period = at < ends
+    if ((at != ends) & (at + 2 != ends)).any():
+        return None
+    wrong = (data[np.minimum(at, ends)] != _PERIOD) | (data[np.minimum(at, ends) + 1] > _MOST_SHORT)
+    if (has_period & wrong).any():
+        return None
+    return np.where(has_period, data[np.minimum(at, ends) + 1], 0).astype(np.uint32)
+
+
+def _varints(data: _Bytes, at: _Places, width: _Places) -> NDArray[np.uint64] | None:
+    """Return the numbers of so many bytes each; 0 for those of none."""
+    values = np.zeros(len(at), _UINT64)
+    longest = int(width.max())
+    if longest > _LONGEST_VARINT:
+        return None
+    for place in range(longest):
+        byte = data[at + place]
+        inside = place < width
+        if (inside & ((byte > _MOST_SHORT) != (place < width - 1))).any():
+            return None
+        if place == _LONGEST_VARINT - 1 and (inside & (byte > 1)).any():
+            return None
+        part = np.where(inside, byte & _MOST_SHORT, 0).astype(_UINT64)
+        values |= part << _UINT64(7 * place)
+    return values

@@ -1,0 +1,176 @@
+"""Who may call what: one row per method, and what has no row is refused."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from datetime import datetime
+from enum import Enum
+from types import MappingProxyType
+from typing import NamedTuple
+
+from geoveil.aggregator.ops.settings import Settings
+from geoveil.aggregator.ops.tokens import Scope, Token, Tokens
+from geoveil.gp import GeoVeilError
+
+ERROR_DOMAIN = "geoveil"
+"""Of `google.rpc.ErrorInfo`."""
+_SCHEME = "bearer"
+
+
+TOKEN: ContextVar[Token | None] = ContextVar("token", default=None)
+"""Of the call in progress; None if it needs none."""
+
+
+class Public(Enum):
+    """What stands in a row in place of a scope."""
+
+    ANYONE = "anyone"
+
+
+_COLLECTOR = "/geoveil.proto.v1.Collector/"
+_ANALYST = "/geoveil.proto.v1.Analyst/"
+_HEALTH = "/grpc.health.v1.Health/"
+
+RULES: Mapping[str, Scope | Public] = MappingProxyType(
+    {
+        _COLLECTOR + "GetCampaign": Public.ANYONE,
+        _COLLECTOR + "BrowseCampaigns": Public.ANYONE,
+        _COLLECTOR + "SubmitReports": Public.ANYONE,
+        _COLLECTOR + "SubmitReportStream": Public.ANYONE,
+        _ANALYST + "CreateCampaign": Scope.CREATE,
+        _ANALYST + "CloseCampaign": Scope.CLOSE,
+        _ANALYST + "ListCampaigns": Scope.LIST,
+        _ANALYST + "GetEstimate": Scope.ESTIMATE,
+        _ANALYST + "WatchEstimate": Scope.ESTIMATE,
+        _ANALYST + "EstimateQueries": Scope.ESTIMATE,
+        _ANALYST + "ExportReports": Scope.EXPORT,
+        _HEALTH + "Check": Public.ANYONE,
+        _HEALTH + "List": Public.ANYONE,
+        _HEALTH + "Watch": Public.ANYONE,
+        # Served only if the settings ask for it.
+        "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": Public.ANYONE,
+    }
+)
+"""Method → who may call it."""
+
+
+class Refusal(NamedTuple):
+    """How a refusal is told to the caller."""
+
+    status: str
+    """The name of a `grpc.StatusCode`."""
+    text: str
+    """Public."""
+
+
+class Denial(Enum):
+    """Why a call is refused; the name is the reason in `google.rpc.ErrorInfo`."""
+
+    TOKEN_MISSING = Refusal("UNAUTHENTICATED", "the call needs a token (authorization: Bearer ...)")
+    TOKEN_UNKNOWN = Refusal("UNAUTHENTICATED", "the token is not known: it may have been revoked")
+    TOKEN_EXPIRED = Refusal("UNAUTHENTICATED", "the token has expired: ask for a new one")
+    TOKENS_UNREADABLE = Refusal("UNAVAILABLE", "tokens can't be checked now: send again later")
+    SCOPE_MISSING = Refusal("PERMISSION_DENIED", "the token does not permit this call")
+    OTHER_CAMPAIGN = Refusal("PERMISSION_DENIED", "the token is limited to other campaigns")
+    ANALYST_CLOSED = Refusal("PERMISSION_DENIED", "this server takes no calls of analysts")
+    NO_RULE = Refusal("PERMISSION_DENIED", "nobody may call this method")
+
+
+class DeniedError(GeoVeilError):
+    """The caller may not do what it asks for.
+
+    Attributes:
+        denial: why.
+        scope: that the call needs, if that is why.
+    """
+
+    def __init__(self, denial: Denial, scope: Scope | None = None) -> None:
+        super().__init__(denial, scope)
+        self.denial = denial
+        self.scope = scope
+
+    def __str__(self) -> str:
+        return self.denial.value.text
+
+
+class Authorizer:
+    """Lets calls through, or not.
+
+    Args:
+        tokens: of analysts; None: there are none.
+        open_without_tokens: whether analysts are let through when there are no tokens.
+        clock: tells the time.
+        rules: method → who may call it.
+    """
+
+    def __init__(
+        self,
+        tokens: Tokens | None,
+        *,
+        open_without_tokens: bool,
+        clock: Callable[[], datetime],
+        rules: Mapping[str, Scope | Public] = RULES,
+    ) -> None:
+        self._tokens = tokens
+        self._open = open_without_tokens
+        self._clock = clock
+        self._rules = rules
+
+    @classmethod
+    def of(cls, settings: Settings, clock: Callable[[], datetime]) -> "Authorizer":
+        """Return the authorizer of a server.
+
+        Raises:
+            ParameterError: if the file of tokens can't be used.
+        """
+        return cls(
+            None if settings.tokens_file is None else Tokens(settings.tokens_file),
+            open_without_tokens=settings.on_loopback or settings.insecure_open_analyst,
+            clock=clock,
+        )
+
+    @property
+    def analysts(self) -> str:
+        """Who may call the Analyst service, for the log."""
+        if self._tokens is not None:
+            return "with a token"
+        return "anyone" if self._open else "nobody"
+
+    def admit(self, method: str, authorization: Sequence[str]) -> Token | None:
+        """Return the caller's token, or None if the call needs none.
+
+        Args:
+            method: "/package.Service/Method".
+            authorization: every value of that key in the call's metadata.
+
+        Raises:
+            DeniedError: and why.
+        """
+        rule = self._rules.get(method)
+        if rule is None:
+            raise DeniedError(Denial.NO_RULE)
+        if isinstance(rule, Public):
+            return None
+        if self._tokens is None:
+            if self._open:
+                return None
+            raise DeniedError(Denial.ANALYST_CLOSED)
+        token = self._find(self._tokens, authorization)
+        if token.expires is not None and token.expires <= self._clock():
+            raise DeniedError(Denial.TOKEN_EXPIRED)
+        if rule not in token.scopes:
+            raise DeniedError(Denial.SCOPE_MISSING, rule)
+        return token
+
+    def _find(self, tokens: Tokens, authorization: Sequence[str]) -> Token:
+        if len(authorization) != 1:
+            raise DeniedError(Denial.TOKEN_MISSING)
+        scheme, _, text = authorization[0].partition(" ")
+        if scheme.lower() != _SCHEME or not text:
+            raise DeniedError(Denial.TOKEN_MISSING)
+        try:
+            token = tokens.find(text)
+        except GeoVeilError as error:
+            raise DeniedError(Denial.TOKENS_UNREADABLE) from error
+        if token is None:
+            raise DeniedError(Denial.TOKEN_UNKNOWN)
+        return token

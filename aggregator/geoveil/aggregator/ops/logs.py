@@ -1,0 +1,150 @@
+"""Logs: JSON for machines, lines for people; no message of a foreign exception in either.
+
+Every module logs with `logging`: the name of an event, from a closed list, and named fields as
+`extra`. This decides how that looks. What is logged is what happened and where: never a value, a
+report, the id of one, or the address of a caller.
+"""
+
+import asyncio
+import logging
+import re
+import sys
+import threading
+from contextvars import ContextVar
+from typing import Any, TextIO
+
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from geoveil.aggregator.ops.diagnostics import traceback_without_values
+from geoveil.aggregator.ops.settings import LOG_FORMATS, LOG_LEVELS
+from geoveil.gp import GeoVeilError
+from geoveil.gp.validation import choice
+
+_LOG = logging.getLogger(__name__)
+_OURS = "geoveil"
+LIBRARY = "library"
+"""The event of every line that is a library's own; its words are the field `message`."""
+_OUR_FIELDS = structlog.stdlib.ExtraAdder()
+_ADDRESS = re.compile(
+    r"(ipv[46]|unix(-abstract)?|vsock):[^\s,;'\")]+"
+    r"|\b\d{1,3}(\.\d{1,3}){3}(:\d+)?"
+    r"|\[?[0-9a-fA-F]*:[0-9a-fA-F:]*:[0-9a-fA-F.:]+(%\w+)?\]?(:\d+)?"
+)
+REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
+"""Random, of the call in progress: it joins the lines that belong together."""
+
+
+def configure(level: str = "info", form: str = "auto", stream: TextIO | None = None) -> bool:
+    """Send the messages of this process to a stream, one line each in JSON.
+
+    Args:
+        level: least severe ones of geoveil that are shown; those of libraries are, from WARNING on,
+            warnings of Python among them.
+        form: "json", "human", or "auto": human if the stream is a terminal.
+        stream: by default standard output.
+
+    Returns:
+        Whether they are JSON.
+
+    Raises:
+        ParameterError: if the level or the form is none of those.
+    """
+    choice("log_level", level, LOG_LEVELS)
+    choice("log_format", form, LOG_FORMATS)
+    target: TextIO = sys.stdout if stream is None else stream
+    human = form == "human" or (form == "auto" and target.isatty())
+    renderer: Processor = (
+        structlog.dev.ConsoleRenderer(colors=target.isatty())
+        if human
+        else structlog.processors.JSONRenderer(sort_keys=True)
+    )
+    shared: list[Processor] = [
+        _with_fields,
+        _with_request_id,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _without_messages,
+    ]
+    handler = logging.StreamHandler(target)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        )
+    )
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logging.getLogger(_OURS).setLevel(level.upper())
+    return not human
+
+
+def log_what_nobody_catches() -> None:
+    """Log warnings of Python, and what ends a thread or a finaliser, which go to standard error."""
+    logging.captureWarnings(True)
+    threading.excepthook = _thread_failed
+    sys.unraisablehook = _not_raised
+
+
+def failed(error: Exception) -> None:
+    """Log why the process ends; our own errors tell it, of others only the place is shown."""
+    if isinstance(error, GeoVeilError):
+        _LOG.critical("failed", extra={"reason": str(error)})
+    else:
+        _LOG.critical("failed", exc_info=error)
+
+
+def _with_fields(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+    """Show what was named beside an event of ours; lines of libraries are theirs as a whole."""
+    record: logging.LogRecord = event["_record"]
+    if record.name.partition(".")[0] == _OURS:
+        return _OUR_FIELDS(logger, method, event)
+    return {**event, "event": LIBRARY, "message": without_addresses(str(event["event"]))}
+
+
+def _with_request_id(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+    request_id = REQUEST_ID.get()
+    return event if request_id is None else {**event, "request_id": request_id}
+
+
+def _without_messages(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+    """Show where an exception came from, not what it says: that may quote a report."""
+    info = event.pop("exc_info", None)
+    error = info[1] if isinstance(info, tuple) else info
+    if isinstance(error, BaseException):
+        event["exception"] = traceback_without_values(error)
+    return event
+
+
+def handle_loop_errors(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log what asyncio has to complain of, without the repr of tasks and exceptions.
+
+    See `asyncio.loop.set_exception_handler`.
+    """
+    error = context.get("exception")
+    _LOG.error(
+        "loop_error",
+        extra={"reason": context.get("message", "")},
+        exc_info=error if isinstance(error, BaseException) else None,
+    )
+
+
+def without_addresses(text: str) -> str:
+    """Return the words of a library without the addresses that it names: they may be a caller's.
+
+    Example:
+        >>> without_addresses("Handshake with ipv4:192.0.2.7:4711 failed: peer [2001:db8::1]:80")
+        'Handshake with (address) failed: peer (address)'
+    """
+    return _ADDRESS.sub("(address)", text)
+
+
+def _thread_failed(arguments: Any) -> None:
+    """See `threading.excepthook`."""
+    if arguments.exc_type is not SystemExit:
+        _LOG.error("thread_failed", exc_info=arguments.exc_value)
+
+
+def _not_raised(arguments: Any) -> None:
+    """See `sys.unraisablehook`."""
+    _LOG.error("not_raised", exc_info=arguments.exc_value)

@@ -1,0 +1,156 @@
+"""Prometheus metrics of one server, in a registry of their own.
+
+Labels are closed lists of this program: no campaign, no caller, no address.
+"""
+
+from collections import Counter as Tally
+from collections.abc import Sequence
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    start_http_server,
+)
+
+from geoveil.aggregator.domain.reports import Result, Status
+from geoveil.aggregator.ops.authorizer import Denial
+from geoveil.campaign.admission import Reason
+from geoveil.gp import ParameterError, __version__
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_REPORTS = (1, 4, 16, 64, 256, 1024, 4096, 16_384, 65_536)
+
+
+class Metrics:
+    """What is counted. The names are documented in docs/operating.md."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        registry = self.registry
+        ProcessCollector(registry=registry)
+        build = Gauge("geoveil_build_info", "1.", ["version"], registry=registry)
+        build.labels(__version__).set(1)
+        self._calls = Counter("geoveil_rpcs", "Calls ended.", ["method", "code"], registry=registry)
+        self._call_seconds = Histogram(
+            "geoveil_rpc_seconds", "Time of calls.", ["method"], buckets=_SECONDS, registry=registry
+        )
+        denied = Counter(
+            "geoveil_rpcs_denied", "Calls refused by access rules.", ["reason"], registry=registry
+        )
+        self._denied = {denial: denied.labels(denial.name.lower()) for denial in Denial}
+        reports = Counter(
+            "geoveil_reports", "Reports answered, by outcome.", ["outcome"], registry=registry
+        )
+        self._reports = {status: reports.labels(_label(status)) for status in Status}
+        rejected = Counter(
+            "geoveil_reports_rejected",
+            "Reports rejected, by reason.",
+            ["reason"],
+            registry=registry,
+        )
+        self._rejected = {reason: rejected.labels(_label(reason)) for reason in Reason}
+        self.queue_weight = Gauge(
+            "geoveil_queue_weight", "Answers that wait to be written.", registry=registry
+        )
+        self.commit_reports = Histogram(
+            "geoveil_commit_reports",
+            "Reports of transactions.",
+            buckets=_REPORTS,
+            registry=registry,
+        )
+        self.commit_seconds = Histogram(
+            "geoveil_commit_seconds", "Time of transactions.", buckets=_SECONDS, registry=registry
+        )
+        self.store_errors = Counter(
+            "geoveil_store_errors", "Operations of the database that failed.",
+            ["operation"], registry=registry,
+        )  # fmt: skip
+        self.store_errors.labels("commit")
+        self.ready = Gauge("geoveil_ready", "1 while the health is SERVING.", registry=registry)
+        self.campaigns_open = Gauge(
+            "geoveil_campaigns_open", "Campaigns that take reports.", registry=registry
+        )
+        self.certificate_expires = Gauge(
+            "geoveil_tls_certificate_expires_timestamp_seconds",
+            "When the server's certificate ends, in Unix time; 0 without TLS.",
+            registry=registry,
+        )
+        self._known: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
+
+    def observe_call(self, method: str, code: str, seconds: float) -> None:
+        """Count a call.
+
+        Args:
+            method: "package.Service/Method", of this server.
+            code: the name of its `grpc.StatusCode`.
+            seconds: that it took.
+        """
+        both = self._known.get((method, code))
+        if both is None:  # finding a label costs more than counting
+            both = (self._calls.labels(method, code), self._call_seconds.labels(method))
+            self._known[method, code] = both
+        both[0].inc()
+        both[1].observe(seconds)
+
+    def count_denial(self, denial: Denial) -> None:
+        """Count a call that the gate refused."""
+        self._denied[denial].inc()
+
+    def count_reports(self, results: Sequence[Result]) -> None:
+        """Count what became of the reports of a request."""
+        if len(results) == 1:
+            self._count_result(results[0], 1)
+            return
+        # Most results of a batch are one object: comparing each would be slow.
+        of_id = {id(result): result for result in results}
+        for key, count in Tally(map(id, results)).items():
+            self._count_result(of_id[key], count)
+
+    def _count_result(self, result: Result, count: int) -> None:
+        self._reports[result.status].inc(count)
+        if result.reason is not None:
+            self._rejected[result.reason].inc(count)
+
+
+class MetricsServer:
+    """Serves metrics over HTTP at /metrics, on threads of its own, until it is closed.
+
+    Args:
+        metrics: to serve.
+        host: address to listen on.
+        port: 0 lets the operating system choose.
+
+    Raises:
+        ParameterError: if the address is taken.
+    """
+
+    def __init__(self, metrics: Metrics, host: str, port: int) -> None:
+        try:
+            self._server, self._thread = start_http_server(port, host, metrics.registry)
+        except OSError as error:
+            expected = f"free, and one of this machine ({error.strerror})"
+            raise ParameterError("metrics_port", f"{host}:{port}", expected) from error
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self._server.server_port)
+
+    def close(self) -> None:
+        """Stop serving; idempotent."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def _label(member: Status | Reason) -> str:
+    """Return the name of a member as a label: they are part of what operators build on.
+
+    Example:
+        >>> _label(Reason.ID_CONFLICT)
+        'id_conflict'
+    """
+    return member.name.lower()

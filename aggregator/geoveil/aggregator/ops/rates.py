@@ -1,0 +1,216 @@
+"""How fast reports may come, per campaign and per peer: token buckets in bounded memory.
+
+A peer is an address. It is held as a hash under a key that this process drew and never tells, so
+that nothing which could be written anywhere names it; IPv6 addresses count by their /64, which is
+what one customer gets.
+"""
+
+import hashlib
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from ipaddress import IPv4Address, ip_address
+from socket import AF_INET, inet_pton
+from urllib.parse import unquote
+
+from geoveil.aggregator.domain.errors import Code, ServiceError
+from geoveil.gp import ParameterError
+from geoveil.gp.validation import between
+
+Monotonic = Callable[[], float]
+"""Seconds from some moment on, never backwards."""
+
+_PARTS = 1000
+"""A connection may do this part of what its address may, whatever the others do."""
+IPV6_SITE = 8
+"""Bytes of an IPv6 address that say whose it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """So many in the long run, and so many at once after a pause."""
+
+    per_second: float
+    """Reports per second, > 0."""
+    burst: float
+    """Reports, at least 1. A larger request is taken from a full bucket, which then owes."""
+
+    def __post_init__(self) -> None:
+        between("per_second", self.per_second, 0, 1e9, low_open=True)
+        between("burst", self.burst, 1, 1e12)
+
+
+class TokenBuckets:
+    """One bucket per key; the ones used longest ago are forgotten, that is, full again.
+
+    Args:
+        rate: of each bucket.
+        clock: tells the seconds.
+        most: buckets kept.
+
+    Example:
+        >>> buckets = TokenBuckets(Rate(per_second=2.0, burst=3.0), clock=lambda: 0.0)
+        >>> [buckets.take(b"me", 1) for _ in range(4)]
+        [0.0, 0.0, 0.0, 0.5]
+    """
+
+    def __init__(
+        self, rate: Rate, clock: Monotonic = time.monotonic, *, most: int = 100_000
+    ) -> None:
+        if most < 1:
+            raise ParameterError("most", most, "an integer >= 1")
+        self._rate = rate
+        self._clock = clock
+        self._most = most
+        self._levels: OrderedDict[bytes, tuple[float, float]] = OrderedDict()
+
+    def take(self, key: bytes, tokens: float) -> float:
+        """Take tokens and return 0; or take none and return how long to wait, in seconds."""
+        level = self._level(key)
+        missing = min(tokens, self._rate.burst) - level
+        if missing > 0:
+            return missing / self._rate.per_second
+        self._keep(key, level - tokens)
+        return 0.0
+
+    def charge(self, key: bytes, tokens: float) -> None:
+        """Take tokens, if there are none too: they are owed then."""
+        self._keep(key, self._level(key) - tokens)
+
+    def _level(self, key: bytes) -> float:
+        now = self._clock()
+        level, then = self._levels.get(key, (self._rate.burst, now))
+        return min(self._rate.burst, level + (now - then) * self._rate.per_second)
+
+    def _keep(self, key: bytes, level: float) -> None:
+        self._levels[key] = (level, self._clock())
+        self._levels.move_to_end(key)
+        if len(self._levels) > self._most:
+            self._levels.popitem(last=False)
+
+    def __len__(self) -> int:
+        return len(self._levels)
+
+
+class RateLimits:
+    """What the server asks before it works. Without rates it permits everything.
+
+    What an address may do is for all behind it. So that one of them can't use it up for the others,
+    each connection may do a thousandth part of it in any case.
+
+    Args:
+        per_campaign: reports to one campaign.
+        per_peer: reports, and other calls of devices counting one each, from one address.
+        calls: of any kind, from one address.
+        clock: tells the seconds.
+
+    Raises:
+        ServiceError: RATE_LIMITED, from every method, with the time to wait.
+    """
+
+    def __init__(
+        self,
+        *,
+        per_campaign: Rate | None = None,
+        per_peer: Rate | None = None,
+        calls: Rate | None = None,
+        clock: Monotonic = time.monotonic,
+    ) -> None:
+        self._campaigns = None if per_campaign is None else TokenBuckets(per_campaign, clock)
+        secret = secrets.token_bytes(32)
+        self._peers = None if per_peer is None else _Shared(per_peer, clock, secret)
+        self._calls = None if calls is None else _Shared(calls, clock, secret)
+
+    def admit_call(self, peer: str) -> None:
+        """Let a call of a peer pass, or refuse it; see `admit_peer`."""
+        if self._calls is not None:
+            _refuse_early(self._calls.take(peer, 1))
+
+    def admit_peer(self, peer: str, reports: int = 1) -> None:
+        """Let a peer pass, or refuse it.
+
+        Args:
+            peer: as gRPC names it, "ipv4:192.0.2.1:50000"; "" if it is not known.
+            reports: that it brings.
+        """
+        if self._peers is not None:
+            _refuse_early(self._peers.take(peer, reports))
+
+    def charge_peer(self, peer: str, reports: int) -> None:
+        """Count what a peer got as so many reports, whether it may bring them or not."""
+        if self._peers is not None:
+            self._peers.charge(peer, reports)
+
+    def admit_campaign(self, campaign_id: str, reports: int) -> None:
+        """Let reports to a campaign that exists pass, or refuse them."""
+        if self._campaigns is not None:
+            _refuse_early(self._campaigns.take(campaign_id.encode(), reports))
+
+    def __repr__(self) -> str:
+        return "RateLimits(peers not shown)"
+
+
+class _Shared:
+    """What an address may do, and a part of it that each of its connections may do in any case."""
+
+    def __init__(self, rate: Rate, clock: Monotonic, secret: bytes) -> None:
+        self._secret = secret
+        self._addresses = TokenBuckets(rate, clock)
+        self._connections: TokenBuckets | None = None
+        self._part = rate.burst / _PARTS
+        if self._part >= 1:
+            part = Rate(per_second=rate.per_second / _PARTS, burst=self._part)
+            self._connections = TokenBuckets(part, clock)
+
+    def take(self, peer: str, tokens: float) -> float:
+        """See `TokenBuckets.take`."""
+        wait_s = self._addresses.take(self._hidden(peer_address(peer)), tokens)
+        if self._connections is not None:
+            connection = self._hidden(peer.encode())
+            if wait_s and tokens > self._part:
+                return wait_s  # else each new connection might owe a large request
+            if wait_s:
+                return min(wait_s, self._connections.take(connection, tokens))
+            self._connections.charge(connection, tokens)
+        return wait_s
+
+    def charge(self, peer: str, tokens: float) -> None:
+        """See `TokenBuckets.charge`."""
+        self._addresses.charge(self._hidden(peer_address(peer)), tokens)
+        if self._connections is not None:
+            self._connections.charge(self._hidden(peer.encode()), tokens)
+
+    def _hidden(self, name: bytes) -> bytes:
+        return hashlib.blake2b(name, key=self._secret, digest_size=16).digest()
+
+
+def peer_address(peer: str) -> bytes:
+    """Return what of a peer's address says whose it is, without the port.
+
+    Example:
+        >>> peer_address("ipv4:192.0.2.1:50000") == peer_address("ipv4:192.0.2.1:50001")
+        True
+        >>> peer_address("ipv6:%5B2001:db8::1%5D:50000") == peer_address("ipv6:[2001:db8::2]:5")
+        True
+        >>> peer_address("unix:")
+        b'unix:'
+    """
+    kind, _, place = peer.partition(":")
+    if kind == "ipv4":
+        with suppress(OSError):
+            return inet_pton(AF_INET, place.partition(":")[0])
+    host = unquote(place).rpartition(":")[0].strip("[]").partition("%")[0]
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return kind.encode() + b":"
+    inner = address if isinstance(address, IPv4Address) else address.ipv4_mapped
+    return address.packed[:IPV6_SITE] if inner is None else inner.packed
+
+
+def _refuse_early(wait_s: float) -> None:
+    if wait_s > 0:
+        raise ServiceError(Code.RATE_LIMITED, retry_after_s=wait_s)

@@ -1,0 +1,46 @@
+"""A file whose content is read again when it changes."""
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Generic, TypeVar
+
+_Content = TypeVar("_Content")
+_Stamp = tuple[tuple[int, int, int], ...]
+
+
+class ReloadingFile(Generic[_Content]):
+    """The content of files that belong together; may be used by several threads.
+
+    A change is seen by size, time and inode, at the next `get`: there is no thread of its own.
+
+    Args:
+        paths: of the files.
+        read: reads all of them.
+
+    Raises:
+        OSError: if a file is not there; from `get` too.
+        Exception: whatever `read` raises; from `get` too, at each call until the files change.
+    """
+
+    def __init__(self, paths: Sequence[Path], read: Callable[[], _Content]) -> None:
+        self._paths = tuple(paths)
+        self._read = read
+        self._lock = threading.Lock()
+        self._stamp = self._look()
+        self._content: _Content = read()
+
+    def get(self) -> _Content:
+        """Return the content as it is now."""
+        with self._lock:
+            stamp = self._look()
+            if stamp != self._stamp:
+                self._content = self._read()
+                # Only now: what could not be read is tried again.
+                self._stamp = stamp
+            return self._content
+
+    def _look(self) -> _Stamp:
+        found = [os.stat(path) for path in self._paths]
+        return tuple((s.st_mtime_ns, s.st_size, s.st_ino) for s in found)

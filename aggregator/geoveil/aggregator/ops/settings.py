@@ -1,0 +1,196 @@
+"""Settings of one aggregator process."""
+
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+
+from geoveil.aggregator.store.database_url import DatabaseURL
+from geoveil.campaign import PublicKey
+from geoveil.campaign.admission import MOST_REPORTS
+from geoveil.gp import ParameterError
+from geoveil.gp.validation import between, choice
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+LOG_FORMATS = ("auto", "json", "human")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Validated when made.
+
+    Limits on reports bound memory, so there a report with an answer to every query (allocation
+    "split" or "repeat") counts once per answer.
+
+    Raises:
+        ParameterError: naming the setting, its value and what is permitted.
+
+    Example:
+        >>> Settings(database=Path("reports.db"), port=65_536)
+        Traceback (most recent call last):
+        geoveil.gp.errors.ParameterError: port must be an integer from 0 to 65,535, got port=65536
+    """
+
+    database: Path | DatabaseURL = Path("geoveil.db")
+    """File of the SQLite database, made if absent, not shared over a network file system; or the
+    URL of a PostgreSQL database."""
+    host: str = "127.0.0.1"
+    """Address to listen on: a name, IPv4 or IPv6."""
+    port: int = 7717
+    """Port to listen on; 0 lets the operating system choose."""
+    tls_certificate: Path | None = None
+    """PEM file with the chain of certificates. None: no encryption."""
+    tls_key: Path | None = None
+    """PEM file with the private key of the certificate."""
+    tls_client_ca: Path | None = None
+    """PEM file with the certificates that sign those of clients; every client must then present
+    one. None: clients need none."""
+    tokens_file: Path | None = None
+    """File that `geoveil token` writes; every Analyst call then needs a token. None: Analyst calls
+    are taken only if the server listens on the loopback."""
+    insecure_open_analyst: bool = False
+    """Take Analyst calls without a token on any address."""
+    reflection: bool = False
+    """Describe the services to whoever asks (gRPC server reflection)."""
+    trusted_keys: tuple[PublicKey, ...] = ()
+    """Public keys "ed25519:...", one of which must have signed a campaign for it to be taken. None
+    of them: campaigns of anybody are."""
+    max_batch: int = MOST_REPORTS
+    """Reports in one request."""
+    max_message_bytes: int = 4 << 20
+    """Size of one request, in bytes."""
+    queue_limit: int = 100_000
+    """Reports that may wait to be written; beyond it requests get RESOURCE_EXHAUSTED."""
+    campaign_rate: float | None = None
+    """Reports per second that one campaign may bring in the long run. None: any number."""
+    campaign_burst: float | None = None
+    """Reports to one campaign at once, after a pause. None: those of ten seconds."""
+    peer_rate: float | None = 100_000.0
+    """Reports, and other calls of devices, per second from one address. None: any number."""
+    peer_burst: float | None = None
+    """Those from one address at once, after a pause. None: those of ten seconds."""
+    call_rate: float | None = 2_000.0
+    """Calls of any kind per second from one address. None: any number."""
+    call_burst: float | None = None
+    """Those from one address at once, after a pause. None: those of ten seconds."""
+    max_connections: int = 2_000
+    """Connections that stay open. Of more, some of the address that has most are closed: those
+    without a call first, the oldest of them first. More than three times as many are not taken."""
+    connection_idle_s: float = 300.0
+    """How long, in seconds, a connection without a call stays open."""
+    max_held_bytes: int = 64 << 20
+    """Memory, in bytes, of requests and responses under way, at least four times that of the
+    largest request. Beyond it the connection that holds most is refused more, or closed."""
+    commit_limit: int = 16_384
+    """Reports written in one transaction; a single larger request is still written in one."""
+    commit_latency_s: float = 0.0
+    """How long to wait, in seconds, for more reports before writing those there are. While a
+    transaction is being written the next one fills by itself, so 0 groups well under load."""
+    busy_timeout_s: float = 5.0
+    """How long to wait, in seconds, for another process that writes to the database."""
+    clock_skew_s: float = 60.0
+    """Reports are taken this many seconds before a campaign opens and after it closes, because the
+    clocks of devices and server differ. A campaign closed by its analyst closes at once."""
+    drain_s: float = 0.0
+    """How long to say NOT_SERVING, in seconds, and still take requests, once told to stop: what a
+    load balancer needs to notice."""
+    grace_s: float = 10.0
+    """How long requests in progress may take, in seconds, once no new ones are taken."""
+    health_interval_s: float = 5.0
+    """How often to try the database, in seconds; what `grpc.health.v1` says follows."""
+    metrics_host: str = "127.0.0.1"
+    """Address for Prometheus."""
+    metrics_port: int | None = None
+    """Port for Prometheus; 0 lets the operating system choose. None: no metrics are served."""
+    log_level: str = "info"
+    """Least severe messages shown: debug (one for each call), info, warning or error."""
+    log_format: str = "auto"
+    """json, human, or auto: human on a terminal, else json."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.database, DatabaseURL):
+            # What is neither may be a URL that went the wrong way, so only its type is shown.
+            shown = self.database if isinstance(self.database, Path) else type(self.database)
+            _file("database", shown, "a Path to a file or a DatabaseURL")
+        _address("host", self.host)
+        _integer("port", self.port, 0, 65_535)
+        for name in ("tls_certificate", "tls_key", "tls_client_ca", "tokens_file"):
+            path = getattr(self, name)
+            if path is not None:
+                _file(name, path, "a Path to a file, or None")
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            missing = "tls_certificate" if self.tls_certificate is None else "tls_key"
+            raise ParameterError(missing, None, "given together with the other of the two")
+        if self.tls_client_ca is not None and self.tls_certificate is None:
+            raise ParameterError("tls_certificate", None, "given, as tls_client_ca is")
+        for name in ("insecure_open_analyst", "reflection"):
+            if not isinstance(getattr(self, name), bool):
+                raise ParameterError(name, getattr(self, name), "true or false")
+        if self.insecure_open_analyst and self.tokens_file is not None:
+            raise ParameterError("insecure_open_analyst", True, "false, as tokens_file is given")
+        if not isinstance(self.trusted_keys, tuple) or not all(
+            isinstance(key, PublicKey) for key in self.trusted_keys
+        ):
+            raise ParameterError("trusted_keys", self.trusted_keys, 'a list of "ed25519:..." keys')
+        _integer("max_batch", self.max_batch, 1, MOST_REPORTS)
+        _integer("max_message_bytes", self.max_message_bytes, 1 << 10, 64 << 20)
+        _integer("queue_limit", self.queue_limit, 1, 100_000_000)
+        _integer("max_connections", self.max_connections, 1, 1_000_000)
+        between("connection_idle_s", self.connection_idle_s, 1, 86_400)
+        _integer("max_held_bytes", self.max_held_bytes, 1 << 16, 1 << 40)
+        for which in ("campaign", "peer", "call"):
+            self._check_rate(f"{which}_rate", f"{which}_burst")
+        _integer("commit_limit", self.commit_limit, 1, 1_000_000)
+        between("commit_latency_s", self.commit_latency_s, 0, 10)
+        between("busy_timeout_s", self.busy_timeout_s, 0, 600)
+        between("clock_skew_s", self.clock_skew_s, 0, 86_400)
+        between("drain_s", self.drain_s, 0, 3600)
+        between("grace_s", self.grace_s, 0, 3600)
+        between("health_interval_s", self.health_interval_s, 0.01, 3600)
+        _address("metrics_host", self.metrics_host)
+        if self.metrics_port is not None:
+            _integer("metrics_port", self.metrics_port, 0, 65_535)
+        choice("log_level", self.log_level, LOG_LEVELS)
+        choice("log_format", self.log_format, LOG_FORMATS)
+
+    def _check_rate(self, rate: str, burst: str) -> None:
+        if getattr(self, rate) is not None:
+            between(rate, getattr(self, rate), 0, 1e9, low_open=True)
+        elif getattr(self, burst) is not None:
+            raise ParameterError(rate, None, f"given, as {burst} is")
+        if getattr(self, burst) is not None:
+            between(burst, getattr(self, burst), 1, 1e12)
+
+    @property
+    def on_loopback(self) -> bool:
+        """Whether only this machine can reach the server.
+
+        Example:
+            >>> Settings(host="::1").on_loopback, Settings(host="0.0.0.0").on_loopback
+            (True, False)
+        """
+        return is_loopback(self.host)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether an address can be reached from its own machine only."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _integer(name: str, value: object, low: int, high: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise ParameterError(name, value, f"an integer from {low:,} to {high:,}")
+
+
+def _file(name: str, value: object, expected: str) -> None:
+    if not isinstance(value, Path) or value.name in ("", ":memory:") or "\0" in str(value):
+        raise ParameterError(name, value, expected)
+
+
+def _address(name: str, value: object) -> None:
+    if not isinstance(value, str) or not value or not value.isprintable():
+        raise ParameterError(name, value, "a name or an address")

@@ -1,0 +1,279 @@
+"""Settings from a TOML file, the environment and flags, each above the one before.
+
+One name everywhere: `grace_s` in the file, `GEOVEIL_GRACE_S` in the environment, `--grace-s` as a
+flag. Names that nobody knows are refused, so that a misspelt limit is no missing limit.
+"""
+
+import json
+import tomllib
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from pathlib import Path
+from types import MappingProxyType, NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from geoveil.aggregator.ops.settings import Settings
+from geoveil.aggregator.store.database_url import DatabaseURL
+from geoveil.campaign import PublicKey
+from geoveil.gp import ParameterError
+
+PREFIX = "GEOVEIL_"
+URL_FILE = "database_url_file"
+"""A file with the URL of the database, for those who keep passwords in files of their own."""
+_LONGEST_URL = 4096
+
+
+def _boolean(text: str) -> bool:
+    return {"true": True, "false": False}[text.lower()]
+
+
+def database_of(text: str) -> Path | DatabaseURL:
+    """Return what `Settings.database` takes: anything with "://" is a URL."""
+    return DatabaseURL(text) if "://" in text else Path(text)
+
+
+_READ: Mapping[Any, tuple[Callable[[str], object], str]] = MappingProxyType(
+    {
+        bool: (_boolean, "true or false"),
+        int: (int, "an integer"),
+        float: (float, "a number"),
+        str: (str, "text"),
+        Path: (Path, "a file"),
+        PublicKey: (PublicKey.parse, "a key ed25519:..."),
+        Path | DatabaseURL: (database_of, "a file or a postgresql:// URL"),
+    }
+)
+"""Type → how to read it from text, and what that text must be."""
+
+
+def _types() -> dict[str, tuple[Any, bool]]:
+    """Return setting → its type and whether it is a list of that."""
+    found = {}
+    for name, hint in get_type_hints(Settings).items():
+        parts = [part for part in get_args(hint) if part is not NoneType]
+        if get_origin(hint) in (Union, UnionType):
+            hint = parts[0] if len(parts) == 1 else Union[tuple(parts)]  # noqa: UP007 - of a list
+        several = get_origin(hint) is tuple
+        found[name] = (parts[0] if several else hint, several)
+    return found
+
+
+TYPES = MappingProxyType(_types())
+KNOWN = (*TYPES, URL_FILE)
+
+
+@dataclass(frozen=True, slots=True)
+class Effective:
+    """Settings, and where each came from.
+
+    Attributes:
+        settings: what holds.
+        origins: setting → "default", the file, the variable or the flag.
+    """
+
+    settings: Settings
+    origins: Mapping[str, str]
+
+    def to_toml(self) -> str:
+        """Return every setting as TOML, passwords hidden, each with its origin."""
+        lines = []
+        for field in fields(self.settings):
+            value, origin = getattr(self.settings, field.name), self.origins[field.name]
+            shown = f"# {field.name} is not set" if value is None else _line(field.name, value)
+            lines.append(shown if origin == "default" else f"{shown}  # from {origin}")
+        return "\n".join(lines) + "\n"
+
+
+def load(
+    file: Path | None = None,
+    environment: Mapping[str, str] = MappingProxyType({}),
+    flags: Mapping[str, object] = MappingProxyType({}),
+    *,
+    others: Collection[str] = (),
+) -> Effective:
+    """Return the settings that hold.
+
+    Args:
+        file: TOML; paths in it are relative to its folder.
+        environment: its variables that begin with GEOVEIL_ are read; empty ones are as if absent.
+        flags: setting → value, or text of it; None and what is empty are as if absent.
+        others: variables that begin with GEOVEIL_ and are of other commands; those that are
+            settings, too, are read.
+
+    Raises:
+        ParameterError: for an unknown name, with the nearest known one; for a file that can't be
+            read; and as `Settings`.
+
+    Example:
+        >>> load(None, {"GEOVEIL_PORT": "7000"}, {"port": 8000}).settings.port
+        8000
+        >>> load(None, {"GEOVEIL_PROT": "7000"})
+        Traceback (most recent call last):
+        geoveil.gp.errors.ParameterError: name of a setting must be known, perhaps GEOVEIL_PORT, \
+got name of a setting='GEOVEIL_PROT'
+    """
+    values: dict[str, object] = {}
+    origins = dict.fromkeys(TYPES, "default")
+    layers = (_from_file(file), _from_environment(environment, others), _from_flags(flags))
+    for layer in layers:
+        if URL_FILE in layer and "database" in layer:
+            raise ParameterError(URL_FILE, layer[URL_FILE][1], "absent, as database is given")
+        for name, (value, origin) in layer.items():
+            target = name
+            if name == URL_FILE:
+                target, value = "database", _read_url(value)
+            values[target], origins[target] = value, origin
+    if isinstance(url := values.get("database"), DatabaseURL):
+        _refuse_shown_password(url, origins["database"])
+    return Effective(Settings(**values), MappingProxyType(origins))  # type: ignore[arg-type]  # checked there
+
+
+_Layer = dict[str, tuple[object, str]]
+"""Setting → its value and where it was found."""
+
+
+def _from_file(file: Path | None) -> _Layer:
+    if file is None:
+        return {}
+    try:
+        table = tomllib.loads(file.read_text("utf-8"))
+    except OSError as error:
+        raise ParameterError("config", str(file), f"a file to read ({error.strerror})") from error
+    except ValueError as error:  # also of an integer of thousands of digits
+        # Without what is there: it may be a password.
+        where = getattr(error, "lineno", None)
+        raise ParameterError(
+            "config", str(file), f"TOML{f' (line {where})' if where else ''}"
+        ) from None
+    for name in table:
+        _known(name, KNOWN)
+    return {name: (_of_toml(name, value, file.parent), str(file)) for name, value in table.items()}
+
+
+def _of_toml(name: str, value: object, folder: Path) -> object:
+    """Return the value as its setting has it; `Settings` refuses what is of another type."""
+    kind, several = (Path, False) if name == URL_FILE else TYPES[name]
+    if several and isinstance(value, list):
+        return tuple(_of_toml_item(name, kind, item, folder) for item in value)
+    return _of_toml_item(name, kind, value, folder)
+
+
+def _of_toml_item(name: str, kind: Any, value: object, folder: Path) -> object:
+    if kind in (bool, int, float, str) or not isinstance(value, str):
+        return value
+    read = _of_text(name, kind, value, name)
+    return folder / read if isinstance(read, Path) else read
+
+
+def _from_environment(environment: Mapping[str, str], others: Collection[str]) -> _Layer:
+    known = {PREFIX + name.upper(): name for name in KNOWN}
+    layer: _Layer = {}
+    for variable, text in environment.items():
+        of_others = variable in others and variable not in known
+        if not variable.startswith(PREFIX) or of_others or not text:
+            continue
+        _known(variable, known)
+        name = known[variable]
+        kind, several = (Path, False) if name == URL_FILE else TYPES[name]
+        if several:
+            parts = [part.strip() for part in text.split(",")]
+            parsed: object = tuple(_of_text(name, kind, part, variable) for part in parts)
+        else:
+            parsed = _of_text(name, kind, text, variable)
+        layer[name] = (parsed, variable)
+    return layer
+
+
+def _from_flags(flags: Mapping[str, object]) -> _Layer:
+    for name in flags:
+        _known(name, KNOWN)
+    return {
+        name: (_of_flag(name, value), _flag(name))
+        for name, value in flags.items()
+        if value is not None and value not in ([], ())  # Click has the one or the other
+    }
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _of_flag(name: str, value: object) -> object:
+    """Return the value as its setting has it: flags come as plain types."""
+    kind, several = TYPES.get(name, (Path, False))
+    flag = _flag(name)
+
+    def read(one: object) -> object:
+        return _of_text(name, kind, one, flag) if isinstance(one, str) else one
+
+    return tuple(map(read, value)) if several and isinstance(value, (list, tuple)) else read(value)
+
+
+def _of_text(name: str, kind: Any, text: str, origin: str) -> object:
+    """Return what a text says.
+
+    Args:
+        name: of the setting.
+        kind: its type.
+        text: as it was given.
+        origin: what to call the setting in an error.
+
+    Raises:
+        ParameterError: with the range of the setting, where it has one.
+    """
+    read, expected = _READ[kind]
+    try:
+        return read(text)
+    except ParameterError as error:
+        # That of a database names itself, and shows no URL.
+        if kind is not PublicKey:
+            raise
+        expected = error.expected
+    except (ValueError, KeyError):
+        try:
+            Settings(**{name: text})  # type: ignore[arg-type]  # to be refused
+        except ParameterError as error:
+            expected = error.expected if error.name == name else expected
+    raise ParameterError(origin, text, expected)
+
+
+def _known(name: str, known: Collection[str]) -> None:
+    if name not in known:
+        near = get_close_matches(name, known, n=1, cutoff=0.5)
+        hint = f"known, perhaps {near[0]}" if near else f"one of {', '.join(known)}"
+        raise ParameterError("name of a setting", name, hint)
+
+
+def _read_url(path: object) -> DatabaseURL:
+    if not isinstance(path, Path):
+        raise ParameterError(URL_FILE, path, "a Path to a file")
+    try:
+        text = path.read_text("utf-8")[:_LONGEST_URL].strip()
+    except OSError as error:
+        raise ParameterError(URL_FILE, str(path), f"a file to read ({error.strerror})") from error
+    except ValueError:  # also of a name that no file can have
+        raise ParameterError(URL_FILE, str(path), "a file of text") from None
+    return DatabaseURL(text)
+
+
+def _refuse_shown_password(url: DatabaseURL, origin: str) -> None:
+    """Every user of a machine can read the arguments of its processes."""
+    if origin == "--database" and url.has_password:
+        raise ParameterError(
+            "--database",
+            str(url),
+            "without a password: use --database-url-file or GEOVEIL_DATABASE",
+        )
+
+
+def _line(name: str, value: object) -> str:
+    return f"{name} = {_toml(value)}"
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, (bool, int, float)):
+        return json.dumps(value)
+    return json.dumps(str(value), ensure_ascii=False)

@@ -1,0 +1,166 @@
+"""TLS: certificates are read again when their files change, for every new connection."""
+
+import logging
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import grpc
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_private_key,
+)
+
+from geoveil.aggregator.ops.reloading_file import ReloadingFile
+from geoveil.aggregator.ops.settings import Settings
+from geoveil.gp import ParameterError
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class KeyPair:
+    """A certificate and its key, as PEM."""
+
+    chain: bytes
+    key: bytes
+    expires: datetime
+    """When the certificate ends."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _Loaded:
+    configuration: grpc.ServerCertificateConfiguration
+    expires: datetime
+
+
+class Certificates:
+    """The files of a server, checked before they are used.
+
+    Files that are half replaced, unreadable or do not fit together are passed over: connections get
+    the last ones that did, and the log says so once.
+
+    Args:
+        certificate: PEM file, the server's own certificate first.
+        key: PEM file of its private key, without a passphrase.
+        client_ca: PEM file of the certificates that sign those of clients; None asks for none.
+
+    Raises:
+        ParameterError: naming the setting of the file that can't be used.
+    """
+
+    def __init__(self, certificate: Path, key: Path, client_ca: Path | None = None) -> None:
+        self._certificate, self._key, self._client_ca = certificate, key, client_ca
+        paths = [certificate, key, *([client_ca] if client_ca else [])]
+        for name, path in zip(("tls_certificate", "tls_key", "tls_client_ca"), paths, strict=False):
+            _bytes(name, path)  # names the one that is missing
+        self._watched = ReloadingFile(paths, self._load)
+        self._current = self._watched.get()
+        self._failed = False
+
+    @property
+    def expires(self) -> datetime:
+        """When the server's certificate ends."""
+        return self._current.expires
+
+    def credentials(self) -> grpc.ServerCredentials:
+        """Return credentials that follow the files."""
+        renewed: Any = self._renewed  # it may return None, of which the stubs know nothing
+        # gRPC for Python can require certificates of clients, or not ask; nothing between.
+        return grpc.dynamic_ssl_server_credentials(
+            self._current.configuration,
+            renewed,
+            require_client_authentication=self._client_ca is not None,
+        )
+
+    def _renewed(self) -> grpc.ServerCertificateConfiguration | None:
+        """Return the configuration if it changed; called for each new connection, by any thread."""
+        try:
+            latest = self._watched.get()
+        except (OSError, ParameterError) as error:
+            if not self._failed:
+                name = error.name if isinstance(error, ParameterError) else "tls_certificate"
+                _LOG.error("tls_files_wrong", extra={"setting": name})
+            self._failed = True
+            return None
+        self._failed = False
+        if latest is self._current:
+            return None
+        self._current = latest
+        _LOG.info("tls_files_replaced", extra={"expires": latest.expires.isoformat()})
+        return latest.configuration
+
+    def _load(self) -> _Loaded:
+        pair = read_pair(("tls_certificate", self._certificate), ("tls_key", self._key))
+        ca = self._client_ca
+        roots = None if ca is None else read_authorities("tls_client_ca", ca)
+        configuration = grpc.ssl_server_certificate_configuration([(pair.key, pair.chain)], roots)
+        return _Loaded(configuration, pair.expires)
+
+
+def certificates(settings: Settings) -> Certificates | None:
+    """Return the certificates that settings name, or None.
+
+    Raises:
+        ParameterError: as `Certificates`.
+    """
+    if settings.tls_certificate is None or settings.tls_key is None:
+        return None
+    return Certificates(settings.tls_certificate, settings.tls_key, settings.tls_client_ca)
+
+
+def read_pair(certificate: tuple[str, Path], key: tuple[str, Path]) -> KeyPair:
+    """Read the files of a certificate and its key, and see that they fit together.
+
+    Args:
+        certificate: the name of the setting, for errors, and the PEM file: own certificate first.
+        key: likewise; the private key, without a passphrase.
+
+    Raises:
+        ParameterError: naming the setting of the file that can't be used.
+    """
+    chain, secret = _bytes(*certificate), _bytes(*key)
+    own = _certificates(*certificate, chain)[0]
+    name, path = key
+    try:
+        public = load_pem_private_key(secret, password=None).public_key()
+    except (ValueError, TypeError, UnsupportedAlgorithm):  # TypeError: it needs a passphrase
+        expected = "a PEM file with a private key without a passphrase"
+        raise ParameterError(name, str(path), expected) from None
+    form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    if public.public_bytes(*form) != own.public_key().public_bytes(*form):
+        raise ParameterError(name, str(path), f"the key of {certificate[0]}")
+    return KeyPair(chain, secret, own.not_valid_after_utc)
+
+
+def read_authorities(name: str, path: Path) -> bytes:
+    """Return the PEM of the certificates in a file.
+
+    Args:
+        name: of the setting, for errors.
+        path: of the file.
+
+    Raises:
+        ParameterError: naming the setting, if there are none or the file can't be read.
+    """
+    pem = _bytes(name, path)
+    _certificates(name, path, pem)
+    return pem
+
+
+def _certificates(name: str, path: Path, pem: bytes) -> list[x509.Certificate]:
+    try:
+        return x509.load_pem_x509_certificates(pem)
+    except ValueError:
+        raise ParameterError(name, str(path), "a PEM file with certificates") from None
+
+
+def _bytes(name: str, path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ParameterError(name, str(path), f"a file to read ({error.strerror})") from error

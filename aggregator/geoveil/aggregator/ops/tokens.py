@@ -1,0 +1,280 @@
+"""Tokens of analysts: shown once when made, kept as their SHA-256 only.
+
+A token is 256 random bits, so its plain hash can't be guessed from; a slow hash would add nothing.
+"""
+
+import fcntl
+import json
+import os
+import secrets
+import stat
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from hashlib import sha256
+from hmac import compare_digest
+from pathlib import Path
+from typing import Any
+
+from geoveil.aggregator.ops.reloading_file import ReloadingFile
+from geoveil.campaign.model import check_campaign_id
+from geoveil.gp import ParameterError
+from geoveil.gp.shown import member
+
+PREFIX = "geoveil_"
+"""Of every token, for people and programs that look for leaked secrets."""
+_VERSION = 2
+_WITHOUT_CAMPAIGNS = 1
+"""The version in which no token was limited to campaigns."""
+_MOST_CAMPAIGNS = 1_000
+_MOST_NAME = 64
+_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
+
+class Scope(Enum):
+    """What a token permits."""
+
+    __repr__ = member
+
+    CREATE = "create"
+    CLOSE = "close"
+    LIST = "list"
+    ESTIMATE = "estimate"
+    EXPORT = "export"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """What is kept of a token.
+
+    Raises:
+        ParameterError: naming what is wrong.
+    """
+
+    name: str
+    """For people: who or what uses it."""
+    digest: bytes
+    """SHA-256 of the token."""
+    scopes: frozenset[Scope]
+    """What it permits; at least one."""
+    expires: datetime | None
+    """When it ends; None: never."""
+    campaigns: frozenset[str] | None = None
+    """Ids of those that it is limited to, of which not all need to be there yet; None: any."""
+
+    def __post_init__(self) -> None:
+        name = self.name
+        if not isinstance(name, str) or not name.isprintable() or not 0 < len(name) <= _MOST_NAME:
+            raise ParameterError("name", name, f"1 to {_MOST_NAME} printable characters")
+        if len(self.digest) != sha256().digest_size:
+            raise ParameterError("length of digest", len(self.digest), "that of SHA-256")
+        if not self.scopes:
+            raise ParameterError("scopes", "none", f"some of {', '.join(s.value for s in Scope)}")
+        if self.expires is not None and self.expires.tzinfo is None:
+            raise ParameterError("expires", self.expires.isoformat(), "a time with a time zone")
+        if self.campaigns is not None:
+            if not 1 <= len(self.campaigns) <= _MOST_CAMPAIGNS:
+                number = len(self.campaigns)
+                raise ParameterError("number of campaigns", number, f"1 to {_MOST_CAMPAIGNS:,}")
+            for campaign_id in sorted(self.campaigns):
+                check_campaign_id(campaign_id)
+
+    def __repr__(self) -> str:
+        return f"Token({self.name!r}, {sorted(s.value for s in self.scopes)}, digest not shown)"
+
+
+class TokenFile:
+    """The tokens of a server, in a JSON file that its operator alone may write.
+
+    Args:
+        path: of the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self) -> tuple[Token, ...]:
+        """Return all tokens, in order of creation.
+
+        Raises:
+            ParameterError: if the file can't be read, is not ours, or others may write it.
+        """
+        try:
+            with self._path.open("rb") as file:
+                if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & _WRITABLE_BY_OTHERS:
+                    raise self._wrong("a file that only its owner may write (chmod 600)")
+                content = json.load(file)
+            version = content["version"]
+            if version not in (_VERSION, _WITHOUT_CAMPAIGNS):
+                raise self._wrong(f"of version {_VERSION}")
+            tokens = tuple(_from_json(row, version) for row in content["tokens"])
+        except OSError as error:
+            raise self._wrong(f"a file to read ({error.strerror})") from error
+        except (KeyError, TypeError, AttributeError, UnicodeDecodeError, json.JSONDecodeError):
+            raise self._wrong("a file that 'geoveil token create' wrote") from None
+        if len({token.name for token in tokens}) < len(tokens):
+            raise self._wrong("a file in which no name stands twice")
+        return tokens
+
+    def create(
+        self,
+        name: str,
+        scopes: Iterable[Scope],
+        expires: datetime | None,
+        campaigns: Iterable[str] | None = None,
+    ) -> str:
+        """Add a token and return it: this is the only time that it is seen.
+
+        Args:
+            name: see `Token`, as all of these.
+            scopes: what it permits.
+            expires: when it ends.
+            campaigns: those that it is limited to; None: any.
+
+        Raises:
+            ParameterError: if the name is taken, and as `read` and `Token`.
+        """
+        text = PREFIX + secrets.token_urlsafe(32)
+        token = Token(
+            name=name,
+            digest=digest(text),
+            scopes=frozenset(scopes),
+            expires=expires,
+            campaigns=None if campaigns is None else frozenset(campaigns),
+        )
+
+        def add(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
+            if any(other.name == name for other in tokens):
+                raise ParameterError("name", name, "one that no token has: revoke that one first")
+            return (*tokens, token)
+
+        self._change(add)
+        return text
+
+    def revoke(self, name: str) -> None:
+        """Remove a token; servers refuse it from their next call on.
+
+        Raises:
+            ParameterError: if there is none of that name.
+        """
+
+        def remove(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
+            left = tuple(token for token in tokens if token.name != name)
+            if len(left) == len(tokens):
+                raise ParameterError("name", name, "that of a token, see 'geoveil token list'")
+            return left
+
+        self._change(remove)
+
+    def _change(self, change: Callable[[tuple[Token, ...]], tuple[Token, ...]]) -> None:
+        with _locked(self._path.parent):
+            before = self.read() if self._path.exists() else ()
+            rows = [_to_json(token) for token in change(before)]
+            content = json.dumps({"version": _VERSION, "tokens": rows}, indent=2) + "\n"
+            _replace(self._path, content)
+
+    def _wrong(self, expected: str) -> ParameterError:
+        return ParameterError("tokens_file", str(self._path), expected)
+
+
+class Tokens:
+    """The tokens of a file as they are at each call.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        ParameterError: as `TokenFile.read`; from `find` too, until the file is in order again.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        file = TokenFile(path)
+        file.read()
+        self._watched = ReloadingFile([path], file.read)
+
+    def find(self, text: str) -> Token | None:
+        """Return what is kept of a token, expired or not, or None if there is none such."""
+        try:
+            tokens = self._watched.get()
+        except OSError as error:
+            expected = f"a file to read ({error.strerror})"
+            raise ParameterError("tokens_file", str(self._path), expected) from error
+        presented, found = digest(text), None
+        for token in tokens:  # all of them, so that time does not tell which
+            if compare_digest(token.digest, presented):
+                found = token
+        return found
+
+
+def digest(text: str) -> bytes:
+    """Return the SHA-256 of a token."""
+    return sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def _to_json(token: Token) -> dict[str, Any]:
+    return {
+        "name": token.name,
+        "sha256": token.digest.hex(),
+        "scopes": sorted(scope.value for scope in token.scopes),
+        "expires": None if token.expires is None else token.expires.isoformat(),
+        "campaigns": None if token.campaigns is None else sorted(token.campaigns),
+    }
+
+
+def _from_json(row: dict[str, Any], version: int) -> Token:
+    campaigns = None if version == _WITHOUT_CAMPAIGNS else row["campaigns"]
+    if campaigns is not None and not isinstance(campaigns, list):
+        raise TypeError("campaigns")
+    try:
+        return Token(
+            name=row["name"],
+            digest=bytes.fromhex(row["sha256"]),
+            scopes=frozenset(Scope(scope) for scope in row["scopes"]),
+            expires=None if row["expires"] is None else datetime.fromisoformat(row["expires"]),
+            campaigns=None if campaigns is None else frozenset(campaigns),
+        )
+    except ValueError as error:
+        # Of the parts only: a text in the file may be a token that someone pasted.
+        raise KeyError("token") from error
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Keep other processes from changing files of a folder that they lock likewise."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        expected = f"in a folder that exists ({error.strerror})"
+        raise ParameterError("tokens_file", str(folder), expected) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _replace(path: Path, content: str) -> None:
+    """Write a file whole or not at all, readable by its owner alone."""
+    try:
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            if path.exists():  # whom the operator gave it to keeps it
+                owner = path.stat()
+                if (owner.st_uid, owner.st_gid) != (os.geteuid(), os.getegid()):
+                    os.chown(temporary, owner.st_uid, owner.st_gid)
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+    except OSError as error:
+        expected = f"a file to write ({error.strerror})"
+        raise ParameterError("tokens_file", str(path), expected) from error

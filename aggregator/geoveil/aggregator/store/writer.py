@@ -1,0 +1,213 @@
+"""Group commit: one thread writes whatever waits, in one transaction, then answers every waiter.
+
+While a transaction is on its way to the disk the next one fills, so that many small requests share
+one flush, and a lone request still gets one at once.
+"""
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+from geoveil.aggregator.domain.errors import Code, ServiceError
+from geoveil.aggregator.ops.diagnostics import traceback_without_values
+from geoveil.aggregator.store import Outcome, Store, Submission
+
+_LOG = logging.getLogger(__name__)
+_FEW = 100
+"""The weight of a submission that goes before those that are larger."""
+_GATHERING_S = 0.01
+"""Under load a transaction of few requests takes as long as one of many."""
+_Result = TypeVar("_Result")
+_Settled = tuple["asyncio.Future[Any]", Any]
+"""A future and what to give it: a result, or an exception to raise."""
+
+
+class _Waiting(NamedTuple):
+    submission: Submission
+    weight: int
+    future: asyncio.Future[list[Outcome]]
+
+
+class _Call(NamedTuple):
+    function: Callable[[Store], Any]
+    future: asyncio.Future[Any]
+
+
+class Writer:
+    """Does everything that changes the database, on a thread of its own.
+
+    Args:
+        open_store: opens the store; called on that thread.
+        queue_limit: weight of the submissions that may wait; of the large ones half of it, so
+            that there is room for others. One that comes to an empty queue is taken whatever its
+            weight, since it could never be taken otherwise.
+        commit_limit: weight of the submissions of one transaction; likewise.
+        latency_s: how long to wait, in seconds, for more before writing what there is; ten
+            milliseconds after a transaction of more than one request.
+    """
+
+    def __init__(
+        self,
+        open_store: Callable[[], Store],
+        *,
+        queue_limit: int,
+        commit_limit: int,
+        latency_s: float = 0.0,
+    ) -> None:
+        self._open_store = open_store
+        self._queue_limit = queue_limit
+        self._commit_limit = commit_limit
+        self._latency_s = latency_s
+        # Guards all of what follows; never held during database work.
+        self._changed = threading.Condition()
+        # The small ones first: whoever sends one report does not wait for ten thousand others.
+        self._queues: tuple[deque[_Waiting], deque[_Waiting]] = (deque(), deque())
+        self._calls: deque[_Call] = deque()
+        self._weight = 0
+        self._stopping = False
+        self._crowded = False
+        self._finished: asyncio.Future[None] | None = None
+
+    async def start(self) -> None:
+        """Open the store; raises what opening it raises."""
+        loop = asyncio.get_running_loop()
+        opened: asyncio.Future[None] = loop.create_future()
+        self._finished = loop.create_future()
+        # A daemon: a process that forgets to stop can still end, and transactions make it safe.
+        threading.Thread(
+            target=self._run, args=(loop, opened, self._finished), name="writer", daemon=True
+        ).start()
+        await opened
+
+    async def submit(self, submission: Submission) -> list[Outcome]:
+        """Return, once they are durable, the outcomes of reports.
+
+        Raises:
+            ServiceError: QUEUE_FULL or STOPPING, and nothing was queued; STORE_UNAVAILABLE, and
+                nothing was changed.
+        """
+        weight = submission.weight
+        with self._changed:
+            self._refuse_if_stopping()
+            large = weight > _FEW
+            limit = self._queue_limit / 2 if large else self._queue_limit
+            if self._weight and self._weight + weight > limit:
+                raise ServiceError(Code.QUEUE_FULL)
+            future: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
+            self._queues[large].append(_Waiting(submission, weight, future))
+            before, self._weight = self._weight, self._weight + weight
+            # Waking the thread for each of many requests would cost more than writing them.
+            if not before or before < self._commit_limit <= self._weight:
+                self._changed.notify()
+        return await future
+
+    async def call(self, function: Callable[[Store], _Result]) -> _Result:
+        """Return function(store), run on the writer's thread before what waits there.
+
+        Raises:
+            ServiceError: STOPPING; or whatever the function raises.
+        """
+        with self._changed:
+            self._refuse_if_stopping()
+            future: asyncio.Future[_Result] = asyncio.get_running_loop().create_future()
+            self._calls.append(_Call(function, future))
+            self._changed.notify()
+        return await future
+
+    async def stop(self) -> None:
+        """Take nothing more, write all that waits, close the store; idempotent."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+        if self._finished is not None:
+            await asyncio.shield(self._finished)
+
+    def _refuse_if_stopping(self) -> None:
+        if self._stopping:
+            raise ServiceError(Code.STOPPING)
+
+    def _run(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        opened: asyncio.Future[None],
+        finished: asyncio.Future[None],
+    ) -> None:
+        """Body of the thread."""
+
+        def settle(*futures: _Settled) -> None:
+            loop.call_soon_threadsafe(_settle, futures)
+
+        try:
+            store = self._open_store()
+        except Exception as error:  # noqa: BLE001 - start() raises it
+            settle((opened, error), (finished, None))
+            return
+        settle((opened, None))
+        try:
+            with store:
+                while taken := self._take():
+                    calls, waiting = taken
+                    for call in calls:
+                        settle((call.future, _attempt(call.function, store)))
+                    if waiting:
+                        settle(*_commit(store, waiting))
+        finally:
+            settle((finished, None))
+
+    def _take(self) -> tuple[list[_Call], list[_Waiting]] | None:
+        """Wait for work and return it; None when there is none left to come."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._calls or self._weight or self._stopping)
+            latency_s = max(self._latency_s, _GATHERING_S if self._crowded else 0.0)
+            if latency_s and not self._calls:
+                self._changed.wait_for(
+                    lambda: self._calls or self._stopping or self._weight >= self._commit_limit,
+                    timeout=latency_s,
+                )
+            calls = list(self._calls)
+            self._calls.clear()
+            waiting: list[_Waiting] = []
+            weight = 0
+            for queue in self._queues:
+                while queue and (not waiting or weight + queue[0].weight <= self._commit_limit):
+                    waiting.append(queue.popleft())
+                    weight += waiting[-1].weight
+            self._weight -= weight
+            self._crowded = len(waiting) > 1
+        return (calls, waiting) if calls or waiting else None
+
+
+def _commit(store: Store, waiting: list[_Waiting]) -> list[_Settled]:
+    """Write submissions in one transaction; return each waiter's answer."""
+    try:
+        outcomes = store.commit([w.submission for w in waiting])
+    except ServiceError as error:
+        _LOG.error("transaction_failed", extra={"requests": len(waiting), "reason": str(error)})
+    except Exception as error:  # noqa: BLE001 - one bad transaction must not end the thread
+        fields = {"requests": len(waiting), "exception": traceback_without_values(error)}
+        _LOG.error("transaction_failed", extra=fields)
+    else:
+        return [(w.future, of_one) for w, of_one in zip(waiting, outcomes, strict=True)]
+    return [(w.future, ServiceError(Code.STORE_UNAVAILABLE)) for w in waiting]
+
+
+def _attempt(function: Callable[[Store], Any], store: Store) -> Any:
+    """Return function(store), or the exception it raised."""
+    try:
+        return function(store)
+    except Exception as error:  # noqa: BLE001 - its caller gets it
+        return error
+
+
+def _settle(futures: tuple[_Settled, ...]) -> None:
+    """Answer waiters, on the event loop; those that went away are passed over."""
+    for future, result in futures:
+        if future.done():
+            continue
+        if isinstance(result, Exception):
+            future.set_exception(result)
+        else:
+            future.set_result(result)
