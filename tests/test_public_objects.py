@@ -248,7 +248,7 @@ EXCUSED = {
     **dict.fromkeys(("HistogramPrior", "RasterPrior", "SamplePrior", "Population"), _TABLES),
     **dict.fromkeys(("Alternative", "Allocated", "Comparison", "Plan"), _TABLES),
     **dict.fromkeys(("LogNormalPopulation", "SimulatedCampaign", "ExportedReports"), _TABLES),
-    **dict.fromkeys(("PointReports", "Row", "TimingAttack", "ReleaseTimes"), _TABLES),
+    **dict.fromkeys(("PointReports", "SelectionRow", "TimingAttack", "ReleaseTimes"), _TABLES),
     **dict.fromkeys(("Utilities", "SmoothUtilities", "LocalUtilities", "Margin"), _PEOPLE),
     **dict.fromkeys(("Graph", "Influence", "Percentile", "Transmission"), _PEOPLE),
     **dict.fromkeys(("PrivateDecisionTree", "PrivateRandomForest"), _PEOPLE),
@@ -263,7 +263,7 @@ EXCUSED = {
     **dict.fromkeys(("Authorise", "Confine", "Hold", "Layered", "Observe"), _LIVE),
     **dict.fromkeys(("Settings",), "its paths and passwords come from files"),
     **dict.fromkeys(("FloatPath", "GridPath", "TimedMechanism", "Kind", "Allocation"), _CODE),
-    **dict.fromkeys(("Timing", "Experiment", "Options"), _CODE),
+    **dict.fromkeys(("Timing", "SelectionExperiment", "Options"), _CODE),
     **dict.fromkeys(("PlanRequest", "PublicPrior", "PlannedQuestion", "PlannedQuestions"), _CODE),
     **dict.fromkeys(("QueryFamily", "MechanismFamily", "Planned", "Registry"), _CODE),
 }
@@ -275,8 +275,11 @@ def packages() -> Iterator[Any]:
         root = importlib.import_module(f"geoveil.{part}")
         yield root
         for found in pkgutil.walk_packages(root.__path__, f"{root.__name__}."):
-            if found.ispkg and ".proto.v1" not in found.name:
-                yield importlib.import_module(found.name)
+            if ".proto.v1" in found.name or ".migrations" in found.name or "__main__" in found.name:
+                continue
+            module = importlib.import_module(found.name)
+            if found.ispkg or hasattr(module, "__all__"):
+                yield module
 
 
 def public() -> set[type]:

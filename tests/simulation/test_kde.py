@@ -13,7 +13,6 @@ from geoveil.gp import GaussianKernel, ParameterError
 from geoveil.simulation.experiments.kde import IN_ALL, ExactCell, MonteCarloCell, cells
 from geoveil.simulation.experiments.kde_draws import Sample, estimates, kernel_means
 from geoveil.simulation.experiments.kde_errors import centre_errors
-from geoveil.simulation.experiments.kde_figures import draw_density_maps, draw_kernel_errors
 from geoveil.simulation.experiments.kde_maps import density_maps
 from geoveil.simulation.experiments.kde_moments import KERNEL, question
 from geoveil.simulation.experiments.kde_settings import (
@@ -24,6 +23,7 @@ from geoveil.simulation.experiments.kde_settings import (
     collision_places,
 )
 from geoveil.simulation.experiments.kde_sums import Nodes, Places, radial_means
+from geoveil.simulation.figures.kernels import draw_density_maps, draw_kernel_errors
 
 ALPHA = 1e-6
 PER_CENTRE = [name for name, c in KERNEL.items() if not c.answers_every_query]

@@ -30,7 +30,7 @@ from geoveil.client import (
 from geoveil.gp import GeoPrivacy, ParameterError, Threshold
 from geoveil.proto.v1 import campaign_pb2, collector_pb2
 from geoveil.simulation.demo import experiments
-from geoveil.simulation.load import Load, by_batches, by_devices, prepared
+from geoveil.simulation.fleet import Load, by_batches, by_devices, prepared
 from geoveil.simulation.local_server import local_server
 
 NOW = datetime.now(UTC)
@@ -302,7 +302,7 @@ def test_ctrl_c_ends_the_drawing_at_once(server, monkeypatch):
             drawn.append(number)
             yield number
 
-    monkeypatch.setattr("geoveil.simulation.load.prepared", interrupted)
+    monkeypatch.setattr("geoveil.simulation.fleet.prepared", interrupted)
     result = run("--server", server, "--devices", "9", "--batch-size", "9")
     assert result.exit_code == 130
     assert drawn == [0]

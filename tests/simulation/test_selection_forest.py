@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 
 from geoveil.selection.contrib.forest import LABELLERS, LabelName, labeller
-from geoveil.simulation.selection.forest import EXPERIMENT
-from geoveil.simulation.selection.forest_contestants import LEAF_CONTESTANTS
-from geoveil.simulation.selection.forest_votes import drawn_votes, expected_votes
-from geoveil.simulation.selection.rows import KEPT, STANDINGS
-from geoveil.simulation.selection.settings import Options
+from geoveil.simulation.selection.experiment import KEPT, STANDINGS, Options
+from geoveil.simulation.selection.forest import (
+    EXPERIMENT,
+    LEAF_CONTESTANTS,
+    drawn_votes,
+    expected_votes,
+)
 
 BY_NAME = {contestant.name: contestant for contestant in LEAF_CONTESTANTS}
 LIBRARY: dict[str, LabelName] = {

@@ -13,14 +13,15 @@ from geoveil.gp import ParameterError
 from geoveil.selection.contrib import NODE_RECIPES, Graph, Influence
 from geoveil.selection.contrib.influence import NodeSetting, Remaining
 from geoveil.simulation.selection import Options
+from geoveil.simulation.selection.experiment import KEPT, NOMINAL
 from geoveil.simulation.selection.influence import (
+    NOISY,
     generated_graph,
+    noisy_top_k,
     public_bound,
     read_graph,
     run,
 )
-from geoveil.simulation.selection.influence_noisy import NOISY, noisy_top_k
-from geoveil.simulation.selection.rows import KEPT, NOMINAL
 
 runner = CliRunner()
 NODES, CHOICES, DRAWS = 6, 2, 20_000

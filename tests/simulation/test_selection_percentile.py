@@ -12,14 +12,14 @@ from typer.testing import CliRunner
 from geoveil.cli.app import app
 from geoveil.gp import ParameterError
 from geoveil.simulation.selection import EXPERIMENTS, Options
+from geoveil.simulation.selection.experiment import KEPT, NOMINAL
 from geoveil.simulation.selection.percentile import (
     candidates_for,
     read_counts,
     rows_of,
     shipped_counts,
 )
-from geoveil.simulation.selection.percentile_published import repeats
-from geoveil.simulation.selection.rows import KEPT, NOMINAL
+from geoveil.simulation.selection.published import repeats
 
 runner = CliRunner()
 

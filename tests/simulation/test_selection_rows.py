@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from geoveil.gp import ParameterError
-from geoveil.simulation.selection import EXPERIMENTS, Options, Row
-from geoveil.simulation.selection.rows import KEPT, NOMINAL, OPEN
+from geoveil.simulation.selection import EXPERIMENTS, Options, SelectionRow
+from geoveil.simulation.selection.experiment import KEPT, NOMINAL, OPEN
 
 FIELDS: dict[str, Any] = {
     "application": "tree",
@@ -22,22 +22,22 @@ FIELDS: dict[str, Any] = {
 
 
 def test_a_row_of_repetitions_has_their_mean_and_its_standard_error() -> None:
-    row = Row.averaged([0.1, 0.4, 0.4], **FIELDS)
+    row = SelectionRow.averaged([0.1, 0.4, 0.4], **FIELDS)
     assert row.value == pytest.approx(0.3)
     assert row.standard_error == pytest.approx(0.1)  # √(0.06/2)/√3
 
 
 def test_one_repetition_has_no_standard_error() -> None:
-    row = Row.averaged([0.25], **FIELDS)
+    row = SelectionRow.averaged([0.25], **FIELDS)
     assert (row.value, row.standard_error) == (0.25, 0.0)
 
 
 def test_only_what_is_proved_may_stand_as_kept() -> None:
     more = FIELDS | {"proved_epsilon": 1.1}
     with pytest.raises(ParameterError, match="proved_epsilon"):
-        Row.averaged([0.5], **more)
+        SelectionRow.averaged([0.5], **more)
     for standing in (NOMINAL, OPEN):
-        assert Row.averaged([0.5], **(more | {"standing": standing})).proved_epsilon == 1.1
+        assert SelectionRow.averaged([0.5], **(more | {"standing": standing})).proved_epsilon == 1.1
 
 
 @pytest.mark.parametrize("application", ["forest", "tdt", "tree"])

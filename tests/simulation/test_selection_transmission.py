@@ -8,7 +8,8 @@ from typer.testing import CliRunner
 
 from geoveil.cli.app import app
 from geoveil.selection.contrib import VARIANT_RECIPES, Transmission
-from geoveil.simulation.selection.rows import KEPT, NOMINAL
+from geoveil.simulation.selection.experiment import KEPT, NOMINAL
+from geoveil.simulation.selection.published import published_one_sided
 from geoveil.simulation.selection.transmission import (
     METOPIC_B,
     METOPIC_C,
@@ -16,7 +17,6 @@ from geoveil.simulation.selection.transmission import (
     rows_of,
     simulated,
 )
-from geoveil.simulation.selection.transmission_published import published_one_sided
 
 runner = CliRunner()
 

@@ -10,18 +10,22 @@ from geoveil.selection import LocalDampening, LocalUtilities, PermuteAndFlip
 from geoveil.selection.contrib.criteria import CRITERIA, gain_sensitivities, gain_sensitivity
 from geoveil.selection.contrib.splitters import splitter
 from geoveil.selection.contrib.tree import CodedRecords, PrivateDecisionTree, TreePlan
+from geoveil.simulation.selection.experiment import KEPT, OPEN, Options
 from geoveil.simulation.selection.published import published_bound, published_cost
-from geoveil.simulation.selection.rows import KEPT, OPEN
-from geoveil.simulation.selection.settings import Options
-from geoveil.simulation.selection.tables import ADULT_EDGES, TABLES, Table, table
-from geoveil.simulation.selection.tree import EXPERIMENT, TreeSetting, rows_of
-from geoveil.simulation.selection.tree_contestants import (
+from geoveil.simulation.selection.tables import ADULT_EDGES, TABLES, Dataset, table
+from geoveil.simulation.selection.tree import (
     CONTESTANTS,
+    EXPERIMENT,
     TreeContestant,
+    TreeSetting,
+    rows_of,
 )
-from geoveil.simulation.selection.tree_expected import expected_accuracy, first_label
-from geoveil.simulation.selection.tree_nodes import Fold
-from geoveil.simulation.selection.tree_utilities import utilities
+from geoveil.simulation.selection.tree_accuracy import (
+    Fold,
+    expected_accuracy,
+    first_label,
+    utilities,
+)
 
 BY_NAME = {contestant.name: contestant for contestant in CONTESTANTS}
 LIBRARY = {
@@ -178,8 +182,8 @@ def test_the_exponential_mechanism_as_printed_costs_half_of_what_it_is_given() -
     assert 0.2 < largest <= contestant.proved(1.0, 3) == 0.5
 
 
-def _as_table(records: CodedRecords) -> Table:
-    return Table(
+def _as_table(records: CodedRecords) -> Dataset:
+    return Dataset(
         "made", ["a", "b", "c"], [2, 3, 2], records.codes.astype(float), ["n", "y"], records.labels
     )
 

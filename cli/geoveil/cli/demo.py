@@ -161,10 +161,10 @@ def _draw(
     predictions: list[list[Prediction]],
     file: Path,
 ) -> None:
-    from geoveil.simulation.figures import Row, draw_demo
+    from geoveil.simulation.figures.demo import DemoRow, draw_demo
 
     rows = [
-        Row(
+        DemoRow(
             row.name,
             truth,
             row.estimate or 0.0,

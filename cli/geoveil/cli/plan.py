@@ -162,7 +162,7 @@ def plan(
         if out_file is not None:
             planned.write(out_file)
         if figure is not None:
-            from geoveil.simulation.figures_plan import draw_comparison, draw_plan
+            from geoveil.simulation.figures.plan import draw_comparison, draw_plan
 
             if isinstance(planned, PlannedQuestion):
                 unit = request.privacy.unit

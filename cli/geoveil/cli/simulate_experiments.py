@@ -80,7 +80,7 @@ def oneway(
         panels=panels,
     )
     rows = _run("oneway", mode, cells, directory, processes)
-    from geoveil.simulation.figures_experiments import draw_lines
+    from geoveil.simulation.figures.thresholds import draw_lines
 
     _finish("oneway", mode, rows, directory, draw_lines)
 
@@ -107,7 +107,7 @@ def twoway(
         panels=panels,
     )
     rows = _run("twoway", mode, cells, directory, processes)
-    from geoveil.simulation.figures_experiments import draw_bars
+    from geoveil.simulation.figures.thresholds import draw_bars
 
     _finish("twoway", mode, rows, directory, draw_bars)
 
@@ -137,7 +137,7 @@ def kde(
         subgrid=5 if quick else None,
     )
     rows = _run("kde", mode, cells, directory, processes)
-    from geoveil.simulation.experiments.kde_figures import draw_density_maps, draw_kernel_errors
+    from geoveil.simulation.figures.kernels import draw_density_maps, draw_kernel_errors
 
     _finish("kde", mode, rows, directory, draw_kernel_errors)
     for setting in settings:
@@ -179,7 +179,7 @@ def _finish(
     draw: Callable[[Sequence[Row], Path], None],
 ) -> None:
     """Write the tables and figures, and print the comparison."""
-    from geoveil.simulation.figures_experiments import draw_ratios
+    from geoveil.simulation.figures.thresholds import draw_ratios
 
     comparisons = compare(rows)
     stem = directory / f"{name}-{mode}"

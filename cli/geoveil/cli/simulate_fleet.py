@@ -133,7 +133,7 @@ def _send(
     concurrency: int,
     timeout_s: float,
 ) -> Any:
-    from geoveil.simulation.load import by_batches, by_devices, prepared
+    from geoveil.simulation.fleet import by_batches, by_devices, prepared
 
     policy = Policy.permitting(campaign)
     name = campaign.campaign_id

@@ -10,8 +10,8 @@ from rich.table import Table
 
 from geoveil.cli.console import err, out
 from geoveil.gp import validation
-from geoveil.simulation.selection import EXPERIMENTS, Options, Row, write_csv, write_json
-from geoveil.simulation.selection.rows import mechanisms
+from geoveil.simulation.selection import EXPERIMENTS, Options, SelectionRow, write_csv, write_json
+from geoveil.simulation.selection.experiment import mechanisms
 
 _SHOWN = 4
 """Values of ε in the table; the files have all."""
@@ -53,7 +53,7 @@ def selection(
         err.print(f"written: {file}")
 
 
-def _show(rows: Sequence[Row]) -> None:
+def _show(rows: Sequence[SelectionRow]) -> None:
     """Print a table for each measure and setting: mechanisms by a few values of ε."""
     for measure, dataset, setting in dict.fromkeys((r.measure, r.dataset, r.setting) for r in rows):
         own = [r for r in rows if (r.measure, r.dataset, r.setting) == (measure, dataset, setting)]

@@ -1,13 +1,44 @@
-"""A fleet of simulated devices: each one draws, releases and submits through the real SDK."""
+"""A fleet of simulated devices: each one draws, releases and submits through the real SDK.
+
+`run_fleet` lets every device contribute once. The rest makes load: it finds how many reports a
+second an aggregator takes, and how long each request lasts.
+
+There are two ways to make it:
+
+* `by_devices`: every device is an `AsyncClient`, which draws its report, sends one request with it
+  and tries again until it is acknowledged. The whole SDK takes part, and most of its time goes into
+  drawing exactly.
+* `by_batches`: reports are drawn ahead (`prepared`), then sent many per request as fast as the
+  aggregator takes them, as a relay in front of many devices would.
+
+Reports answer a real campaign as real devices do, so use one made for it: they can't be told from
+people's, nor taken out again.
+"""
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
 
-from geoveil.campaign import Value
-from geoveil.client import AsyncClient, AsyncTransport, Policy
-from geoveil.gp import GeoVeilError, validation
-from geoveil.proto.v1 import collector_pb2
+from geoveil.campaign import Value, seal
+from geoveil.campaign.admission import MOST_REPORTS
+from geoveil.client import (
+    AsyncClient,
+    AsyncTransport,
+    Batch,
+    Contributor,
+    Policy,
+    Timing,
+    TransportError,
+    gather,
+)
+from geoveil.client.retry import pauses, retryable
+from geoveil.gp import GeoVeilError, ParameterError, validation
+from geoveil.proto.v1 import collector_pb2, report_pb2
 
 
 def simulated_people_are_forgotten() -> None:
@@ -98,3 +129,268 @@ async def run_fleet(
 def first(error: BaseException) -> BaseException:
     """Return the first error of a group: all have one cause, as a rule, and the first says it."""
     return first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+
+
+PUSHED_BACK = "RESOURCE_EXHAUSTED"
+"""What an aggregator answers when its queue is full. A device comes back another day; load does
+after a pause, as the point is to find out how much is taken."""
+
+
+@dataclass(slots=True)
+class Load:
+    """What was sent and what became of it. Counts are of reports unless they say otherwise."""
+
+    devices: int = 0
+    """Reports that were to be delivered."""
+    acknowledged: int = 0
+    """Of these, so many the aggregator says it has counted."""
+    accepted: int = 0
+    """Counted when they came."""
+    duplicates: int = 0
+    """Recognised as counted before: their first acknowledgement got lost on the way."""
+    rejected: int = 0
+    """Refused for good."""
+    failures: Counter[str] = field(default_factory=Counter)
+    """Requests that failed, by status code; most are tried again."""
+    latencies_s: list[float] = field(default_factory=list)
+    """Of every request that was answered, from sending it to its answer."""
+    seconds: float = 0.0
+    """From the first request to the last answer."""
+    cpu_seconds: float = 0.0
+    """Processor time that this process took meanwhile."""
+
+    @property
+    def lost(self) -> int:
+        """Reports that were not acknowledged."""
+        return self.devices - self.acknowledged
+
+    @property
+    def throughput(self) -> float:
+        """Acknowledged reports per second."""
+        return self.acknowledged / self.seconds if self.seconds else 0.0
+
+    def latency_s(self, share: float) -> float | None:
+        """Return the latency that a share of the answered requests stayed within; None if none.
+
+        Example:
+            >>> Load(latencies_s=[0.3, 0.1, 0.2, 0.4]).latency_s(0.5)
+            0.2
+        """
+        share = validation.between("share", share, 0, 1)
+        if not self.latencies_s:
+            return None
+        ranked = sorted(self.latencies_s)
+        return ranked[max(0, math.ceil(share * len(ranked)) - 1)]
+
+
+class _Metered:
+    """An `AsyncTransport` that counts and times what goes through it."""
+
+    def __init__(self, transport: AsyncTransport, load: Load) -> None:
+        self._transport = transport
+        self._load = load
+
+    async def get_campaign(
+        self, request: collector_pb2.GetCampaignRequest, timeout_s: float
+    ) -> collector_pb2.GetCampaignResponse:
+        """See `AsyncTransport.get_campaign`."""
+        return await self._transport.get_campaign(request, timeout_s)
+
+    async def submit_reports(
+        self, request: collector_pb2.SubmitReportsRequest, timeout_s: float
+    ) -> collector_pb2.SubmitReportsResponse:
+        """See `AsyncTransport.submit_reports`."""
+        started = time.perf_counter()
+        try:
+            response = await self._transport.submit_reports(request, timeout_s)
+        except TransportError as error:
+            self._load.failures[error.code] += 1
+            raise
+        self._load.latencies_s.append(time.perf_counter() - started)
+        counts = Counter(result.status for result in response.results)
+        self._load.accepted += counts[report_pb2.REPORT_STATUS_ACCEPTED]
+        self._load.duplicates += counts[report_pb2.REPORT_STATUS_DUPLICATE]
+        self._load.rejected += counts[report_pb2.REPORT_STATUS_REJECTED]
+        return response
+
+
+async def by_devices(
+    campaign_id: str,
+    values: Iterable[Value],
+    *,
+    transport: AsyncTransport,
+    policy: Policy,
+    concurrency: int = 64,
+    timeout_s: float = 60.0,
+    timing: Timing | None = None,
+    on_reports: Callable[[int], None] = lambda reports: None,
+) -> Load:
+    """Let one device per value take part through the SDK, and return what became of it.
+
+    Args:
+        campaign_id: of the campaign.
+        values: what the devices hold.
+        transport: to the aggregator; shared, as the devices share a machine.
+        policy: of every device.
+        concurrency: devices that take part at the same time, > 0.
+        timeout_s: that a device goes on trying, in seconds.
+        timing: clocks; see `Timing`.
+        on_reports: called with the number of reports settled, acknowledged or not.
+
+    Raises:
+        GeoVeilError: if the campaign can't be answered. A report that is not delivered is none.
+    """
+    _check(concurrency, timeout_s)
+    simulated_people_are_forgotten()
+    clocks = timing or Timing()
+    load = Load()
+    shared = FetchOnce(_Metered(transport, load))
+    waiting = iter(values)
+
+    async def worker() -> None:
+        for value in waiting:
+            load.devices += 1
+            async with AsyncClient(
+                policy=policy,
+                transport=shared,
+                timeout_s=timeout_s,
+                background=False,
+                release_floor_s=0,  # nobody's value
+                timing=timing,
+            ) as device:
+                delivered = await _deliver(device, campaign_id, value, timeout_s, clocks)
+            load.acknowledged += delivered  # not in the line above: others count while it waits
+            on_reports(1)
+
+    await _run(load, [worker] * int(concurrency))
+    return load
+
+
+async def _deliver(
+    device: AsyncClient, campaign_id: str, value: Value, timeout_s: float, timing: Timing
+) -> bool:
+    """Contribute and send, again and again, as an app does whenever it starts."""
+    end = timing.clock() + timeout_s
+    await device.fetch(campaign_id)
+    await device.contribute(campaign_id, value)
+    for pause in pauses(timing.jitter):
+        result = await device.flush(max(end - timing.clock(), 1e-3))
+        if not result.pending:
+            return bool(result.acknowledged)
+        if timing.clock() + pause >= end:
+            return False
+        await timing.sleep_async(pause)
+    raise AssertionError("pauses never end")
+
+
+def prepared(
+    campaign_id: str,
+    published: bytes,
+    values: Iterable[Value],
+    *,
+    policy: Policy,
+    batch_size: int = MOST_REPORTS,
+    on_reports: Callable[[int], None] = lambda reports: None,
+) -> Iterator[Batch]:
+    """Yield batches of drawn reports, ready to be sent.
+
+    Args:
+        campaign_id: of the campaign.
+        published: its bytes.
+        values: what the devices hold.
+        policy: of every device.
+        batch_size: reports per request, 1 to 10,000.
+        on_reports: called with the number of reports of each batch.
+
+    Raises:
+        GeoVeilError: if the campaign can't be answered with these values.
+    """
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int):
+        raise ParameterError("batch_size", batch_size, f"an integer from 1 to {MOST_REPORTS:,}")
+    validation.between("batch_size", batch_size, 1, MOST_REPORTS)
+    contributor = Contributor(policy=policy)
+    accepted = contributor.accept(campaign_id, seal(published))
+    waiting = iter(values)
+    while some := list(islice(waiting, batch_size)):
+        for batch in gather(contributor.prepare(accepted, value) for value in some):
+            on_reports(len(batch.contributions))
+            yield batch
+
+
+async def by_batches(
+    batches: Iterable[Batch],
+    *,
+    transport: AsyncTransport,
+    concurrency: int = 8,
+    timeout_s: float = 60.0,
+    timing: Timing | None = None,
+    on_reports: Callable[[int], None] = lambda reports: None,
+) -> Load:
+    """Send batches as fast as they are taken, and return what became of their reports.
+
+    Args:
+        batches: from `prepared`; a list, so that drawing them is not timed.
+        transport: to the aggregator.
+        concurrency: requests under way at the same time, > 0.
+        timeout_s: that a batch is tried again, in seconds.
+        timing: clocks; see `Timing`.
+        on_reports: called with the number of reports settled, acknowledged or not.
+    """
+    _check(concurrency, timeout_s)
+    simulated_people_are_forgotten()
+    clocks = timing or Timing()
+    load = Load()
+    metered = _Metered(transport, load)
+    waiting = iter(batches)
+
+    async def worker() -> None:
+        for batch in waiting:
+            load.devices += len(batch.contributions)
+            delivered = await _send(batch, metered, timeout_s, clocks)
+            load.acknowledged += delivered  # not in the line above: others count while it waits
+            on_reports(len(batch.contributions))
+
+    await _run(load, [worker] * int(concurrency))
+    return load
+
+
+async def _send(batch: Batch, transport: _Metered, timeout_s: float, timing: Timing) -> int:
+    """Return how many reports of a batch are acknowledged in the end."""
+    request = batch.request()
+    end = timing.clock() + timeout_s
+    for pause in pauses(timing.jitter):
+        left = end - timing.clock()
+        if left <= 0:
+            return 0
+        try:
+            response = await transport.submit_reports(request, left)
+        except TransportError as error:
+            if not retryable(error) and error.code != PUSHED_BACK:
+                return 0
+        else:
+            outcomes = batch.outcomes(response)
+            return sum(outcome.rejection is None for outcome in outcomes)
+        await timing.sleep_async(min(pause, left))
+    raise AssertionError("pauses never end")
+
+
+def _check(concurrency: object, timeout_s: object) -> None:
+    expected = "an integer from 1 to 10,000"
+    if isinstance(concurrency, bool) or not isinstance(concurrency, int):
+        raise ParameterError("concurrency", concurrency, expected)
+    if not 1 <= concurrency <= 10_000:
+        raise ParameterError("concurrency", concurrency, expected)
+    validation.positive("timeout_s", timeout_s, "seconds")
+
+
+async def _run(load: Load, workers: list[Callable[[], Coroutine[None, None, None]]]) -> None:
+    """Run workers together, under the clock."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    try:
+        async with asyncio.TaskGroup() as group:
+            for worker in workers:
+                group.create_task(worker())
+    except* GeoVeilError as errors:
+        raise first(errors) from None
+    load.seconds = time.perf_counter() - wall
+    load.cpu_seconds = time.process_time() - cpu

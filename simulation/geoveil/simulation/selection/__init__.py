@@ -8,14 +8,26 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from geoveil.simulation.selection import forest, influence, percentile, transmission, tree
-from geoveil.simulation.selection.rows import Row, write_csv, write_json
-from geoveil.simulation.selection.settings import Experiment, Options
+from geoveil.simulation.selection.experiment import (
+    Options,
+    SelectionExperiment,
+    SelectionRow,
+    write_csv,
+    write_json,
+)
 
 _MODULES = (percentile, influence, tree, forest, transmission)
 
-EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
+EXPERIMENTS: Mapping[str, SelectionExperiment] = MappingProxyType(
     {module.EXPERIMENT.name: module.EXPERIMENT for module in _MODULES}
 )
 """Name of the application → its experiment."""
 
-__all__ = ["EXPERIMENTS", "Experiment", "Options", "Row", "write_csv", "write_json"]
+__all__ = [
+    "EXPERIMENTS",
+    "Options",
+    "SelectionExperiment",
+    "SelectionRow",
+    "write_csv",
+    "write_json",
+]

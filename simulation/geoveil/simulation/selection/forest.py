@@ -3,23 +3,241 @@
 32 trees, 80 % of the records to learn from, ten executions with other trees, parts and splits. The
 depths are the paper's. The margin is that of a leaf; the paper takes one for the database. The
 paper's mechanisms run at the ε that they claim, with a utility of 0 or 1.
+
+`LEAF_CONTESTANTS` are the mechanisms that it compares, with what each really costs. The accuracy of
+a majority vote is its expectation over the labels of the leaves.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.selection.contrib.forest import PrivateRandomForest
-from geoveil.simulation.selection.accuracy import Choice, Contestant
-from geoveil.simulation.selection.accuracy_figure import draw_accuracies
-from geoveil.simulation.selection.forest_contestants import LEAF_CONTESTANTS
-from geoveil.simulation.selection.forest_votes import drawn_votes, expected_votes
-from geoveil.simulation.selection.rows import OPEN, Row
-from geoveil.simulation.selection.settings import Experiment, Options
-from geoveil.simulation.selection.tables import Table, table
+from geoveil.gp.noise.base import Noise
+from geoveil.selection import (
+    ExponentialMechanism,
+    Margin,
+    PermuteAndFlip,
+    ScoresLike,
+    SelectionMechanism,
+    SmoothNoisyMax,
+    StabilityMechanism,
+)
+from geoveil.selection.contrib.forest import LabelName, PrivateRandomForest, labeller
+from geoveil.selection.stability import (
+    distance_utilities,
+    indicator_utilities,
+    winners_and_margins,
+)
+from geoveil.simulation.figures.selection import draw_accuracies
+from geoveil.simulation.selection.experiment import (
+    NOMINAL,
+    OPEN,
+    Choice,
+    Options,
+    SelectionContestant,
+    SelectionExperiment,
+    SelectionRow,
+)
+from geoveil.simulation.selection.published import (
+    PUBLISHED_NOISE,
+    delta_of,
+    published_bound,
+    published_law,
+    winner_and_other,
+)
+from geoveil.simulation.selection.tables import Dataset, table
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+
+def expected_votes(probabilities: Array, leaves: Index, labels: NDArray[np.int64]) -> float:
+    """Return the expected share of records that a vote on two labels gets right, exactly.
+
+    The number of trees that vote for the second label is a sum of independent coins; a tie is a
+    vote for the first.
+
+    Args:
+        probabilities: of the labels of each leaf, shape (trees, leaves, 2).
+        leaves: of each record in each tree, shape (trees, n).
+        labels: what is right, shape (n,).
+
+    Example:
+        >>> p = np.array([[[0.1, 0.9]], [[0.2, 0.8]], [[0.5, 0.5]]])
+        >>> round(expected_votes(p, np.zeros((3, 1), dtype=int), np.array([1])), 4)
+        0.85
+    """
+    trees, records = leaves.shape
+    second = np.take_along_axis(probabilities[:, :, 1], leaves, axis=1)
+    # Row k: the probability that k of the trees so far vote for the second label.
+    votes = np.zeros((trees + 1, records))
+    votes[0] = 1.0
+    for tree, p in enumerate(second):
+        votes[1 : tree + 2] = votes[1 : tree + 2] * (1 - p) + votes[: tree + 1] * p
+        votes[0] *= 1 - p
+    wins = votes[trees // 2 + 1 :].sum(axis=0)
+    return float(np.where(labels == 1, wins, 1 - wins).mean())
+
+
+def drawn_votes(
+    probabilities: Array,
+    leaves: Index,
+    labels: NDArray[np.int64],
+    draws: int,
+    generator: np.random.Generator,
+) -> float:
+    """Return the mean share of records that a vote gets right, over drawn labels of the leaves.
+
+    Args:
+        probabilities: of the labels of each leaf, shape (trees, leaves, labels).
+        leaves: of each record in each tree, shape (trees, n).
+        labels: what is right, shape (n,).
+        draws: of all labels.
+        generator: draws them.
+    """
+    cumulative = probabilities.cumsum(axis=2)
+    # Against rounding: a uniform number is always below the last.
+    cumulative[:, :, -1] = 1.0
+    right = 0
+    for _ in range(draws):
+        uniform = generator.random(probabilities.shape[:2])
+        chosen = (uniform[:, :, None] >= cumulative).sum(axis=2)
+        votes = np.take_along_axis(chosen, leaves, axis=1)
+        tally = np.stack([(votes == c).sum(axis=0) for c in range(probabilities.shape[2])])
+        right += int((tally.argmax(axis=0) == labels).sum())
+    return right / (draws * len(labels))
+
+
+Counts = NDArray[np.int64]
+Law = Callable[[int], tuple[float, float]]
+"""Probabilities of the winner, and of each other label, by the margin."""
+
+
+def _by_counts(name: LabelName) -> Callable[[float, int], Choice]:
+    def choice(epsilon: float, classes: int) -> Choice:
+        return labeller(name, epsilon, classes).probabilities
+
+    return choice
+
+
+def _by_margin(law: Callable[[float, int], Law]) -> Callable[[float, int], Choice]:
+    def choice(epsilon: float, classes: int) -> Choice:
+        known = lru_cache(maxsize=None)(law(epsilon, classes))
+
+        def probabilities(counts: Counts) -> Array:
+            winners, margins = winners_and_margins(counts)
+            return _spread(winners, margins, known, counts.shape[1])
+
+        return probabilities
+
+    return choice
+
+
+def _spread(winners: NDArray[np.intp], margins: Counts, law: Law, classes: int) -> Array:
+    distinct, back = np.unique(margins, return_inverse=True)
+    pairs = np.array([law(int(margin)) for margin in distinct])[back]
+    result = np.repeat(pairs[:, 1:], classes, axis=1)
+    result[np.arange(len(winners)), winners] = pairs[:, 0]
+    return result
+
+
+def _law(
+    mechanism: SelectionMechanism, scores: Callable[[Margin], ScoresLike], classes: int
+) -> Law:
+    def law(margin: int) -> tuple[float, float]:
+        return winner_and_other(mechanism.probabilities(scores(Margin(0, margin, classes))))
+
+    return law
+
+
+def _stability(epsilon: float, classes: int) -> Law:
+    return _law(StabilityMechanism(epsilon), lambda margin: margin, classes)
+
+
+def _distance(epsilon: float, classes: int) -> Law:
+    return _law(ExponentialMechanism(epsilon, 1.0), distance_utilities, classes)
+
+
+def _distance_flip(epsilon: float, classes: int) -> Law:
+    return _law(PermuteAndFlip(epsilon, 1.0), distance_utilities, classes)
+
+
+def _smooth(epsilon: float, classes: int) -> Law:
+    mechanism = SmoothNoisyMax(epsilon, classes)
+    return _law(mechanism, lambda m: indicator_utilities(m, mechanism.beta), classes)
+
+
+def _indicator(margin: Margin) -> Array:
+    return np.asarray(np.eye(margin.outcomes)[margin.winner])
+
+
+def _zero_one(epsilon: float, classes: int) -> Law:
+    return _law(ExponentialMechanism(epsilon, 1.0), _indicator, classes)
+
+
+def _zero_one_flip(epsilon: float, classes: int) -> Law:
+    return _law(PermuteAndFlip(epsilon, 1.0), _indicator, classes)
+
+
+def _cost_at_a_switch(law: Callable[[float, int], Law]) -> Callable[[float, int], float]:
+    """Return what a mechanism costs that does not look at the margin."""
+
+    def cost(epsilon: float, classes: int) -> float:
+        winner, other = law(epsilon, classes)(1)
+        return float(np.log(winner / other))
+
+    return cost
+
+
+def _published_smooth(noise: Noise) -> Callable[[float, int], Choice]:
+    def choice(epsilon: float, classes: int) -> Choice:
+        law = published_law(epsilon, noise)
+
+        def probabilities(counts: Counts) -> Array:
+            top = np.sort(counts, axis=1)[:, -2:]
+            leads = top[:, 1] - top[:, 0]
+            return _spread(counts.argmax(axis=1), leads, lambda k: law(k, classes), classes)
+
+        return probabilities
+
+    return choice
+
+
+LEAF_CONTESTANTS: Sequence[SelectionContestant] = (
+    SelectionContestant("permute-and-flip, counts", _by_counts("permute_and_flip")),
+    SelectionContestant("exponential, counts", _by_counts("exponential")),
+    SelectionContestant("stability, optimal", _by_margin(_stability)),
+    SelectionContestant("permute-and-flip, distance", _by_margin(_distance_flip)),
+    SelectionContestant("exponential, distance", _by_margin(_distance)),
+    SelectionContestant("smooth noisy max, proved", _by_margin(_smooth)),
+    SelectionContestant(
+        "permute-and-flip, 0/1",
+        _by_margin(_zero_one_flip),
+        _cost_at_a_switch(_zero_one_flip),
+        standing=NOMINAL,
+    ),
+    SelectionContestant(
+        "exponential, 0/1",
+        _by_margin(_zero_one),
+        _cost_at_a_switch(_zero_one),
+        standing=NOMINAL,
+    ),
+    *(
+        SelectionContestant(
+            name,
+            _published_smooth(noise),
+            partial(published_bound, noise=noise),
+            standing=NOMINAL,
+            delta=delta_of(noise),
+        )
+        for name, noise in PUBLISHED_NOISE.items()
+    ),
+)
+"""Local dampening of the 0/1 utility is the exponential mechanism on the distance: D = j."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +270,7 @@ QUICK = ForestSetting(
 )
 
 
-def run(options: Options) -> list[Row]:
+def run(options: Options) -> list[SelectionRow]:
     """Return the rows; it takes no data.
 
     Raises:
@@ -67,7 +285,7 @@ def run(options: Options) -> list[Row]:
     ]
 
 
-def rows_of(data: Table, depth: int, setting: ForestSetting, seed: int) -> Iterator[Row]:
+def rows_of(data: Dataset, depth: int, setting: ForestSetting, seed: int) -> Iterator[SelectionRow]:
     """Yield the rows of one table: by mechanism and ε, and what there is without privacy."""
     cells = [
         (contestant, epsilon, contestant.choice(epsilon, len(data.classes)))
@@ -87,7 +305,7 @@ def rows_of(data: Table, depth: int, setting: ForestSetting, seed: int) -> Itera
         yield _row(data, depth, _NO_PRIVACY, epsilon, accuracies[-1])
 
 
-def draw(rows: Sequence[Row], directory: Path) -> list[Path]:
+def draw(rows: Sequence[SelectionRow], directory: Path) -> list[Path]:
     """Draw the figure."""
     file = directory / "selection-forest.png"
     draw_accuracies(
@@ -105,7 +323,7 @@ def _commonest(counts: NDArray[np.int64]) -> NDArray[np.float64]:
     return np.asarray(np.eye(counts.shape[1])[counts.argmax(axis=1)])
 
 
-_NO_PRIVACY = Contestant(
+_NO_PRIVACY = SelectionContestant(
     "no privacy",
     lambda epsilon, classes: _commonest,
     proved=lambda epsilon, classes: np.inf,
@@ -114,7 +332,7 @@ _NO_PRIVACY = Contestant(
 
 
 def _accuracies(
-    data: Table,
+    data: Dataset,
     depth: int,
     setting: ForestSetting,
     choices: Sequence[Choice],
@@ -149,12 +367,12 @@ def _accuracies(
 
 
 def _row(
-    data: Table,
+    data: Dataset,
     depth: int,
-    contestant: Contestant,
+    contestant: SelectionContestant,
     epsilon: float,
     accuracies: NDArray[np.float64],
-) -> Row:
+) -> SelectionRow:
     return contestant.row(
         accuracies,
         exact=len(data.classes) == 2,
@@ -167,4 +385,4 @@ def _row(
     )
 
 
-EXPERIMENT = Experiment("forest", run, draw)
+EXPERIMENT = SelectionExperiment("forest", run, draw)

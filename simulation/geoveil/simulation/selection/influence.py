@@ -4,29 +4,138 @@ Each of the k choices spends B/k. Noise is drawn: a hundred runs, a mean and its
 degree bound is a round number above the graph's own largest degree and taken as public; with the
 latter itself, as in the paper, Δ is not a guarantee: those rows are nominal, and nothing is proved
 of them. Local dampening without shift needs no bound.
+
+`NOISY` are the mechanisms of `NODE_RECIPES` as scores and noise, which are quick to draw, and not
+private.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.gp import ParameterError
+from geoveil.selection import LocalDampening
 from geoveil.selection.contrib.graphs import Graph
 from geoveil.selection.contrib.influence import (
     NODE_RECIPES,
     Influence,
     NodeSetting,
+    safe_sensitivity,
 )
-from geoveil.simulation.selection.influence_noisy import NOISY, NoisyScores, noisy_top_k
-from geoveil.simulation.selection.rows import KEPT, NOMINAL, Row
-from geoveil.simulation.selection.settings import Experiment, Options
-from geoveil.simulation.selection.settings_figures import draw_curves
+from geoveil.selection.smooth import SmoothNoisyMax
+from geoveil.simulation.figures.selection import draw_curves
+from geoveil.simulation.selection.experiment import (
+    KEPT,
+    NOMINAL,
+    Options,
+    SelectionExperiment,
+    SelectionRow,
+)
 
 Array = NDArray[np.float64]
+Draw: TypeAlias = Callable[[np.random.Generator, int], NDArray[np.floating[Any]]]
+"""Noise, standard: of a generator and a number of nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoisyScores:
+    """A mechanism as scores and standard noise, whose argmax is a choice.
+
+    Attributes:
+        values: the scores in units of the noise, shape (n,).
+        draw: the noise.
+        repeats: whether each choice needs noise of its own. Without it the k largest of one draw
+            are k choices: of Gumbel noise, those of the exponential mechanism.
+    """
+
+    values: Array
+    draw: Draw
+    repeats: bool
+
+
+# Single precision is enough here, and thrice as fast.
+
+
+def _gumbel(rng: np.random.Generator, size: int) -> NDArray[np.float32]:
+    return -np.log(np.maximum(_exponential(rng, size), np.finfo(np.float32).tiny))
+
+
+def _exponential(rng: np.random.Generator, size: int) -> NDArray[np.float32]:
+    return rng.standard_exponential(size, dtype=np.float32)
+
+
+def _global(values: Array, sensitivity: float, epsilon: float, *, flip: bool) -> NoisyScores:
+    return NoisyScores(values * (epsilon / (2 * sensitivity)), _NOISES[flip], flip)
+
+
+_NOISES = (_gumbel, _exponential)
+"""Of the exponential mechanism, and of permute-and-flip [PF Theorem 5]."""
+
+
+def _dampened(known: Influence, epsilon: float) -> NoisyScores:
+    scores = known.as_local(np.arange(known.outcomes))
+    values = LocalDampening(epsilon).dampened(scores)
+    return _global(values, 1.0, epsilon, flip=False)
+
+
+def _smooth(known: Influence, epsilon: float) -> NoisyScores:
+    setting = NodeSetting(known.outcomes, known.degree_bound)
+    recipe = NODE_RECIPES["smooth noisy max"]
+    mechanism = recipe.build(epsilon, setting)
+    assert isinstance(mechanism, SmoothNoisyMax)
+    scores = known.as_smooth(np.arange(known.outcomes), mechanism.beta)
+    values = scores.values / mechanism.scale(scores.smooth_sensitivity)
+    return NoisyScores(values, lambda rng, size: mechanism.noise.sample(rng, size), True)
+
+
+def _covered(known: Influence) -> float:
+    return safe_sensitivity(known.degree_bound)
+
+
+NOISY: Mapping[str, Callable[[Influence, float], NoisyScores]] = MappingProxyType(
+    {
+        "exponential": lambda known, e: _global(known.betweenness, _covered(known), e, flip=False),
+        "permute-and-flip": lambda known, e: _global(
+            known.betweenness, _covered(known), e, flip=True
+        ),
+        "smooth noisy max": _smooth,
+        "local dampening": _dampened,
+        "shifted local dampening": lambda known, e: _global(
+            known.shifted, _covered(known), e, flip=False
+        ),
+        "shifted permute-and-flip": lambda known, e: _global(
+            known.shifted, _covered(known), e, flip=True
+        ),
+        # Degrees are monotone: ε/Δ in place of ε/2Δ.
+        "degree, permute-and-flip": lambda known, e: _global(
+            known.degrees.astype(np.float64), 0.5, e, flip=True
+        ),
+    }
+)
+"""Name in `NODE_RECIPES` → the same mechanism as scores and noise, quick to draw."""
+
+
+def noisy_top_k(scores: NoisyScores, k: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Return k nodes, chosen one after the other among those that are left. Not private."""
+    n = len(scores.values)
+    if not scores.repeats:
+        noisy = scores.values + scores.draw(rng, n)
+        return np.argpartition(noisy, n - k)[n - k :]
+    left = scores.values.copy()
+    nodes = []
+    for _ in range(k):
+        nodes.append(int(np.argmax(left + scores.draw(rng, n))))
+        left[nodes[-1]] = -math.inf
+    return np.array(nodes)
+
+
 SIZES = (5, 10, 20)
 BUDGETS = tuple(10.0**k for k in range(-3, 5))
 _QUICK = (0.1, 10.0, 1_000.0)
@@ -72,7 +181,7 @@ def public_bound(graph: Graph) -> int:
     return max(min(bound, graph.nodes - 1), 1)
 
 
-def run(options: Options) -> list[Row]:
+def run(options: Options) -> list[SelectionRow]:
     """Return the rows; `data` is graphs, and one is generated without any.
 
     Raises:
@@ -91,7 +200,7 @@ def run(options: Options) -> list[Row]:
 
 def rows_of(
     name: str, graph: Graph, budgets: Sequence[float], runs: int, rng: np.random.Generator
-) -> Iterator[Row]:
+) -> Iterator[SelectionRow]:
     """Yield the rows of one graph."""
     known = Influence(graph, public_bound(graph))
     own = Influence(graph, max(int(graph.degrees.max()), 1))
@@ -122,8 +231,8 @@ def _shares(
 
 def _row(
     dataset: str, k: int, mechanism: str, standing: str, budget: float, proved: float, shares: Array
-) -> Row:
-    return Row.averaged(
+) -> SelectionRow:
+    return SelectionRow.averaged(
         shares,
         application="nodes",
         dataset=dataset,
@@ -137,11 +246,11 @@ def _row(
     )
 
 
-def draw(rows: Sequence[Row], directory: Path) -> list[Path]:
+def draw(rows: Sequence[SelectionRow], directory: Path) -> list[Path]:
     """Draw the shares."""
     file = directory / "selection-nodes.png"
     draw_curves(rows, file)
     return [file]
 
 
-EXPERIMENT = Experiment("nodes", run, draw)
+EXPERIMENT = SelectionExperiment("nodes", run, draw)

@@ -16,16 +16,21 @@ from numpy.typing import NDArray
 
 from geoveil.gp import ParameterError
 from geoveil.selection.contrib.percentile import PERCENTILE_RECIPES, Percentile
+from geoveil.simulation.figures.selection import draw_curves
 from geoveil.simulation.populations.shipped import household_incomes
-from geoveil.simulation.selection.percentile_published import (
+from geoveil.simulation.selection.experiment import (
+    KEPT,
+    NOMINAL,
+    Options,
+    SelectionExperiment,
+    SelectionRow,
+)
+from geoveil.simulation.selection.published import (
+    PUBLISHED_NOISE,
     published_dampening,
     published_noisy_max,
     repeats,
 )
-from geoveil.simulation.selection.published import PUBLISHED_NOISE
-from geoveil.simulation.selection.rows import KEPT, NOMINAL, Row
-from geoveil.simulation.selection.settings import Experiment, Options
-from geoveil.simulation.selection.settings_figures import draw_curves
 
 Array = NDArray[np.float64]
 
@@ -87,7 +92,7 @@ def candidates_for(name: str, counts: Array) -> Array:
     return np.arange(0, top + step, step, dtype=np.float64)
 
 
-def run(options: Options) -> list[Row]:
+def run(options: Options) -> list[SelectionRow]:
     """Return the rows; `data` is a file of counts.
 
     Raises:
@@ -104,7 +109,7 @@ def run(options: Options) -> list[Row]:
     ]
 
 
-def rows_of(name: str, counts: Array, p: int, epsilons: Sequence[float]) -> Iterator[Row]:
+def rows_of(name: str, counts: Array, p: int, epsilons: Sequence[float]) -> Iterator[SelectionRow]:
     """Yield the rows of one percentile of one dataset."""
     known = Percentile(counts, p, candidates_for(name, counts))
     truth = float(known.candidates[known.winner])
@@ -134,9 +139,9 @@ def _rows(
     proved: float,
     delta: float,
     probabilities: Array,
-) -> Iterator[Row]:
+) -> Iterator[SelectionRow]:
     for measure, of in _MEASURES.items():
-        yield Row(
+        yield SelectionRow(
             application="percentile",
             dataset=dataset,
             setting=setting,
@@ -150,7 +155,7 @@ def _rows(
         )
 
 
-def draw(rows: Sequence[Row], directory: Path) -> list[Path]:
+def draw(rows: Sequence[SelectionRow], directory: Path) -> list[Path]:
     """Draw a figure for each measure."""
     files = []
     for measure in _MEASURES:
@@ -162,4 +167,4 @@ def draw(rows: Sequence[Row], directory: Path) -> list[Path]:
     return files
 
 
-EXPERIMENT = Experiment("percentile", run, draw)
+EXPERIMENT = SelectionExperiment("percentile", run, draw)

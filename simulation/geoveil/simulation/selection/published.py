@@ -1,7 +1,19 @@
-"""Smooth noisy max as [SNM] prints it, with each of its noises, and what that really costs.
+"""Mechanisms of selection as papers print them, and what is proved of them.
 
-Algorithm 1 and, for utilities that say who wins, S = e^{−εk} of Proposition 6.4 and Theorem 7.3. S
-drops β, and so is neither smooth enough nor, at a lead k of 1, an upper bound.
+*Smooth noisy max* [SNM]: Algorithm 1 and, for utilities that say who wins, S = e^{−εk} of
+Proposition 6.4 and Theorem 7.3. S drops β, and so is neither smooth enough nor, at a lead k of 1,
+an upper bound.
+
+*Percentiles* [SNM Propositions 5.3, 5.4]: with j the fewer repeats of the percentile on either side
+of its position, δ = 1 from t = 2j + 1 on, and S' = e^{−(2j+1)β}. Both are wrong: a record more or
+less changes j by up to 1, so 2j + 1 by up to 2, and where the percentile is about to change j = 0
+but the local sensitivity is 1. So e^β S' is a 2β-smooth upper bound, and no better is known: the
+shift costs e^β times what it should, the change of scale what 2β costs. In local dampening D moves
+by 2 where it should by 1: 2ε.
+
+*One-sided smooth private selection* [SPS Theorem 3]: with α' = α(kε), β' = β(lε) and
+k + (m − 1) l/2 = 1 the mechanism was said to keep ε; its authors have withdrawn the proof. For the
+half of 1/(1 + z⁴) the one-sided theorem gives less than ε.
 """
 
 import math
@@ -19,11 +31,17 @@ from geoveil.gp.noise.laplace import Laplace
 from geoveil.selection import (
     HeavyStudentT,
     LaplaceLogNormal,
+    LocalDampening,
+    LocalUtilities,
     PublishedCalibrationWarning,
     SmoothNoisyMax,
     SmoothUtilities,
 )
-from geoveil.selection.smooth_privacy import shift_cost, spent
+from geoveil.selection.contrib.transmission import Transmission
+from geoveil.selection.contrib.transmission_sensitivity import threshold_beta
+from geoveil.selection.one_sided import HalfGeneralizedCauchy
+from geoveil.selection.smooth_privacy import scale_price, shift_cost, spent
+from geoveil.selection.two_sided import HeavyGeneralizedCauchy
 
 Array = NDArray[np.float64]
 DELTA = 1e-5
@@ -118,3 +136,64 @@ def _leads(epsilon: float) -> Iterator[int]:
 def winner_and_other(probabilities: Array) -> tuple[float, float]:
     """Return the probabilities of the first outcome and of the last."""
     return float(probabilities[0]), float(probabilities[-1])
+
+
+def repeats(records: Array, p: float) -> int:
+    """Return j: how often the percentile is repeated before or after its position, the fewer."""
+    ordered = np.sort(records)
+    at = math.floor(p * len(ordered) / 100)
+    value = ordered[at]
+    before = at - int(np.searchsorted(ordered, value, "left"))
+    after = int(np.searchsorted(ordered, value, "right")) - 1 - at
+    return min(before, after)
+
+
+def published_dampening(epsilon: float, indicator: Array, j: int) -> tuple[Array, float]:
+    """Return the probabilities of local dampening as printed, and what is proved of its ε."""
+    steps = np.zeros(len(indicator)), np.ones(len(indicator))
+    scores = LocalUtilities(indicator, lambda t: steps[int(t >= 2 * j + 1)])
+    return LocalDampening(epsilon, 1.0).probabilities(scores), 2 * epsilon
+
+
+def published_noisy_max(
+    epsilon: float, indicator: Array, j: int, noise: Noise
+) -> tuple[Array, float, float]:
+    """Return the probabilities of smooth noisy max as printed, what is proved of its ε, and δ."""
+    delta = delta_of(noise)
+    mechanism = published_mechanism(epsilon, len(indicator), noise)
+    beta = mechanism.beta
+    bound = math.exp(-min((2 * j + 1) * beta, 200.0))
+    scores = SmoothUtilities(indicator, bound, beta=beta)
+    proved = spent(noise, mechanism.alpha * math.exp(beta), 2 * beta, len(indicator), delta)
+    return mechanism.probabilities(scores), proved, delta
+
+
+_GAMMA = 4.0
+
+
+def published_one_sided(
+    epsilon: float, known: Transmission, threshold: float
+) -> tuple[Array, float] | None:
+    """Return the probabilities at the nominal ε, and what is proved of it.
+
+    As in the paper β' is the largest that the threshold permits, and sets l. None where that leaves
+    nothing for k.
+
+    Args:
+        epsilon: the nominal ε, nats.
+        known: of the database.
+        threshold: T.
+    """
+    whole, half = HeavyGeneralizedCauchy(_GAMMA), HalfGeneralizedCauchy(_GAMMA)
+    m = known.outcomes
+    beta = threshold_beta(known.families, threshold)
+    k = 1 - (m - 1) * beta * whole.scale_cost / epsilon
+    if k <= 0:
+        return None
+    # S/α' with α' = kε/2 over the price of a shift is 2S/α with this α.
+    alpha = k * epsilon / whole.max_score
+    price = float(scale_price(half, m))
+    proved = alpha * half.hazard + beta * price
+    mechanism = SmoothNoisyMax(proved, m, half, share=beta * price / proved)
+    scores = known.as_threshold(min(beta, mechanism.beta), threshold)
+    return mechanism.probabilities(scores), mechanism.guarantee.epsilon

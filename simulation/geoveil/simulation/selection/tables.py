@@ -22,7 +22,7 @@ Domain = int | tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class Dataset:
     """Records with a class each, coded.
 
     Args:
@@ -44,7 +44,7 @@ class Table:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def discretised(self, edges: Mapping[str, Sequence[float]]) -> "Table":
+    def discretised(self, edges: Mapping[str, Sequence[float]]) -> "Dataset":
         """Return the table with measurements replaced by the interval that they are in.
 
         Args:
@@ -61,7 +61,7 @@ class Table:
                 domain = len(edges[name]) + 1
             columns.append(column)
             domains.append(domain)
-        return Table(
+        return Dataset(
             self.name,
             self.attributes,
             domains,
@@ -85,7 +85,7 @@ ADULT_EDGES: Mapping[str, Sequence[float]] = MappingProxyType(
 _MARRIED = frozenset({"Married-civ-spouse", "Married-AF-spouse", "Married-spouse-absent"})
 
 
-def adult() -> Table:
+def adult() -> Dataset:
     """Return the 45,222 persons without missing values, 12 attributes: does one earn > $50,000?
 
     Without the survey weight and the name of the degree, and with the marital state as married or
@@ -105,24 +105,24 @@ def adult() -> Table:
     return _table("Adult", rows, "income", ranges)
 
 
-def mushroom() -> Table:
+def mushroom() -> Dataset:
     """Return 8,124 mushrooms, 22 attributes: edible or poisonous?"""
     return _table("Mushroom", _rows("uci_mushroom.csv.gz"), "class", {})
 
 
-def pen_digits() -> Table:
+def pen_digits() -> Dataset:
     """Return 10,992 handwritten digits, 16 coordinates."""
     ranges = {f"input{i}": (0.0, 100.0) for i in range(1, 17)}
     return _table("Pen-digits", _rows("uci_pendigits.csv.gz"), "class", ranges)
 
 
-def wall_sensor() -> Table:
+def wall_sensor() -> Dataset:
     """Return 5,456 readings of a robot, 4 distances in metres: which way does it turn?"""
     ranges = {f"SD_{side}": (0.0, 5.0) for side in ("front", "left", "right", "back")}
     return _table("Wall-sensor", _rows("uci_wallsensor.csv.gz"), "class", ranges)
 
 
-def wine() -> Table:
+def wine() -> Dataset:
     """Return 4,898 white wines, 11 measurements: which of 7 grades?"""
     ranges = {
         "fixed acidity": (3.0, 15.0),
@@ -140,7 +140,7 @@ def wine() -> Table:
     return _table("Wine", _rows("uci_wine_white.csv.gz"), "quality", ranges)
 
 
-TABLES: Mapping[str, Callable[[], Table]] = MappingProxyType(
+TABLES: Mapping[str, Callable[[], Dataset]] = MappingProxyType(
     {
         "adult": adult,
         "mushroom": mushroom,
@@ -151,7 +151,7 @@ TABLES: Mapping[str, Callable[[], Table]] = MappingProxyType(
 )
 
 
-def table(name: str) -> Table:
+def table(name: str) -> Dataset:
     """Return one of `TABLES`, read once.
 
     Raises:
@@ -161,7 +161,7 @@ def table(name: str) -> Table:
 
 
 @cache
-def _read(name: str) -> Table:
+def _read(name: str) -> Dataset:
     return TABLES[name]()
 
 
@@ -176,7 +176,7 @@ def _table(
     rows: Sequence[Mapping[str, str]],
     target: str,
     ranges: Mapping[str, tuple[float, float]],
-) -> Table:
+) -> Dataset:
     attributes = [attribute for attribute in rows[0] if attribute != target]
     columns: list[NDArray[np.float64]] = []
     domains: list[Domain] = []
@@ -190,4 +190,4 @@ def _table(
             columns.append(codes.astype(np.float64))
             domains.append(len(categories))
     classes, labels = np.unique([row[target] for row in rows], return_inverse=True)
-    return Table(name, attributes, domains, np.stack(columns, axis=1), classes.tolist(), labels)
+    return Dataset(name, attributes, domains, np.stack(columns, axis=1), classes.tolist(), labels)

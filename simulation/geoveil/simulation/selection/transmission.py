@@ -18,10 +18,15 @@ from geoveil.selection.contrib.transmission import (
     Transmission,
     largest,
 )
-from geoveil.simulation.selection.rows import KEPT, NOMINAL, Row
-from geoveil.simulation.selection.settings import Experiment, Options
-from geoveil.simulation.selection.settings_figures import draw_curves
-from geoveil.simulation.selection.transmission_published import published_one_sided
+from geoveil.simulation.figures.selection import draw_curves
+from geoveil.simulation.selection.experiment import (
+    KEPT,
+    NOMINAL,
+    Options,
+    SelectionExperiment,
+    SelectionRow,
+)
+from geoveil.simulation.selection.published import published_one_sided
 
 FAMILIES = 150
 VARIANTS = (5, 10, 15, 20, 100, 1_000)
@@ -47,7 +52,7 @@ def simulated(variants: int, rng: np.random.Generator) -> Transmission:
     return Transmission(b, total - b, FAMILIES)
 
 
-def run(options: Options) -> list[Row]:
+def run(options: Options) -> list[SelectionRow]:
     """Return the rows; it takes no data.
 
     Raises:
@@ -66,7 +71,7 @@ def run(options: Options) -> list[Row]:
 
 def rows_of(
     dataset: str, studies: Sequence[Transmission], epsilons: Sequence[float]
-) -> Iterator[Row]:
+) -> Iterator[SelectionRow]:
     """Yield the rows of studies of one size, averaged."""
     first = studies[0]
     setting = StudySetting(first.outcomes, first.families)
@@ -95,8 +100,8 @@ def _row(
     epsilon: float,
     proved: float,
     found: Sequence[float],
-) -> Row:
-    return Row.averaged(
+) -> SelectionRow:
+    return SelectionRow.averaged(
         found,
         application="tdt",
         dataset=dataset,
@@ -109,11 +114,11 @@ def _row(
     )
 
 
-def draw(rows: Sequence[Row], directory: Path) -> list[Path]:
+def draw(rows: Sequence[SelectionRow], directory: Path) -> list[Path]:
     """Draw the probabilities."""
     file = directory / "selection-tdt.png"
     draw_curves(rows, file, columns=3)
     return [file]
 
 
-EXPERIMENT = Experiment("tdt", run, draw)
+EXPERIMENT = SelectionExperiment("tdt", run, draw)

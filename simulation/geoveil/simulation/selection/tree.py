@@ -3,24 +3,162 @@
 Ten folds, depth 2 and 5. The template, how it splits ε and how it labels leaves are the same for
 all, so that only the choice of attributes differs. The paper's mechanisms choose with the share ε'
 of ε that they claim to.
+
+Each mechanism is split into what a node's utilities are, which no ε changes, and the probabilities
+that it makes of them: an experiment over many ε computes the first once. Each has beside it what it
+really costs.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from geoveil.gp.noise.base import Noise
+from geoveil.selection import (
+    ExponentialMechanism,
+    Margin,
+    PermuteAndFlip,
+    SmoothNoisyMax,
+    StabilityMechanism,
+)
 from geoveil.selection.contrib.tree import CodedRecords, TreePlan
-from geoveil.simulation.selection.accuracy_figure import draw_accuracies
-from geoveil.simulation.selection.rows import OPEN, Row
-from geoveil.simulation.selection.settings import Experiment, Options
-from geoveil.simulation.selection.tables import ADULT_EDGES, Table, table
-from geoveil.simulation.selection.tree_contestants import CONTESTANTS, TreeContestant
-from geoveil.simulation.selection.tree_expected import expected_accuracy
-from geoveil.simulation.selection.tree_nodes import Fold
+from geoveil.selection.stability import count_margin, indicator_utilities
+from geoveil.simulation.figures.selection import draw_accuracies
+from geoveil.simulation.selection.experiment import (
+    NOMINAL,
+    OPEN,
+    Choice,
+    Options,
+    SelectionContestant,
+    SelectionExperiment,
+    SelectionRow,
+)
+from geoveil.simulation.selection.published import (
+    PUBLISHED_NOISE,
+    delta_of,
+    published_bound,
+    published_law,
+    winner_and_other,
+)
+from geoveil.simulation.selection.tables import ADULT_EDGES, Dataset, table
+from geoveil.simulation.selection.tree_accuracy import Fold, expected_accuracy
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeContestant(SelectionContestant):
+    """A way to choose an attribute.
+
+    Args:
+        utilities: of a node's attributes: a criterion, dampened or not; one of `KINDS`.
+    """
+
+    utilities: str
+
+
+def _exponential(epsilon: float, attributes: int) -> Choice:
+    return ExponentialMechanism(epsilon, 1.0).probabilities
+
+
+def _monotone_exponential(epsilon: float, attributes: int) -> Choice:
+    return ExponentialMechanism(epsilon, 1.0, monotone=True).probabilities
+
+
+def _permute_and_flip(epsilon: float, attributes: int) -> Choice:
+    return PermuteAndFlip(epsilon, 1.0, monotone=True).probabilities
+
+
+def _stability(epsilon: float, attributes: int) -> Choice:
+    mechanism = StabilityMechanism(epsilon)
+    return lambda values: mechanism.probabilities(count_margin(values))
+
+
+@cache
+def _smooth(epsilon: float, attributes: int) -> Choice:
+    mechanism = SmoothNoisyMax(epsilon, max(attributes, 2))
+
+    @cache
+    def by_margin(margin: int, outcomes: int) -> tuple[float, float]:
+        scores = indicator_utilities(Margin(0, margin, outcomes), mechanism.beta)
+        return winner_and_other(mechanism.probabilities(scores))
+
+    return lambda values: _spread(count_margin(values), by_margin)
+
+
+def _published_smooth(noise: Noise) -> Callable[[float, int], Choice]:
+    def choice(epsilon: float, attributes: int) -> Choice:
+        law = published_law(epsilon, noise)
+        return lambda values: _spread(_published_margin(values), law)
+
+    return choice
+
+
+def _published_margin(values: Array) -> Margin:
+    """Return [SNM Proposition 6.3]'s k, the difference to the second."""
+    if len(values) == 1:
+        return Margin(0, 0, 1)
+    second, first = np.sort(values)[-2:]
+    return Margin(int(values.argmax()), int(first - second), len(values))
+
+
+def _spread(margin: Margin, law: Callable[[int, int], tuple[float, float]]) -> Array:
+    if margin.outcomes == 1:
+        return np.ones(1)
+    winner, other = law(margin.margin, margin.outcomes)
+    result = np.full(margin.outcomes, other)
+    result[margin.winner] = winner
+    return result
+
+
+def _half(epsilon: float, attributes: int) -> float:
+    """Return the cost of noise for utilities that move apart, where they move in one direction."""
+    return epsilon / 2
+
+
+CONTESTANTS: Sequence[TreeContestant] = (
+    TreeContestant("permute-and-flip, max operator", _permute_and_flip, utilities="max operator"),
+    TreeContestant("exponential, max operator", _monotone_exponential, utilities="max operator"),
+    TreeContestant("stability, max operator", _stability, utilities="max operator"),
+    TreeContestant("smooth noisy max, proved", _smooth, utilities="max operator"),
+    TreeContestant("permute-and-flip, gini", _permute_and_flip, utilities="gini"),
+    TreeContestant(
+        "permute-and-flip, information gain", _permute_and_flip, utilities="information gain"
+    ),
+    TreeContestant("local dampening", _exponential, utilities="dampened information gain"),
+    TreeContestant(
+        "local dampening, replaced",
+        _exponential,
+        utilities="dampened information gain, largest",
+    ),
+    TreeContestant(
+        "shifted local dampening", _exponential, utilities="shifted dampened information gain"
+    ),
+    TreeContestant(
+        "exponential, information gain",
+        _exponential,
+        proved=_half,
+        standing=NOMINAL,
+        utilities="information gain",
+    ),
+    *(
+        TreeContestant(
+            name,
+            _published_smooth(noise),
+            proved=partial(published_bound, noise=noise),
+            standing=NOMINAL,
+            delta=delta_of(noise),
+            utilities="max operator",
+        )
+        for name, noise in PUBLISHED_NOISE.items()
+    ),
+)
+
 
 EXACT_DEPTH = 2
 """Depth up to which all trees are summed over; deeper ones are drawn."""
@@ -52,7 +190,7 @@ class TreeSetting:
 QUICK = TreeSetting(depths=(2,), budgets=(0.1, 1.0), folds=2)
 
 
-def run(options: Options) -> list[Row]:
+def run(options: Options) -> list[SelectionRow]:
     """Return the rows; it takes no data.
 
     Raises:
@@ -63,7 +201,7 @@ def run(options: Options) -> list[Row]:
     return list(rows_of(table("adult").discretised(ADULT_EDGES), setting, options.seed))
 
 
-def rows_of(data: Table, setting: TreeSetting, seed: int) -> Iterator[Row]:
+def rows_of(data: Dataset, setting: TreeSetting, seed: int) -> Iterator[SelectionRow]:
     """Yield the rows of one table: by depth, mechanism and ε, and what there is without privacy.
 
     Args:
@@ -87,7 +225,7 @@ def rows_of(data: Table, setting: TreeSetting, seed: int) -> Iterator[Row]:
         yield _row(data, *cell, values)
 
 
-def draw(rows: Sequence[Row], directory: Path) -> list[Path]:
+def draw(rows: Sequence[SelectionRow], directory: Path) -> list[Path]:
     """Draw the figure."""
     file = directory / "selection-tree.png"
     draw_accuracies(
@@ -120,17 +258,17 @@ _NOTHING_LEFT_TO_CHANCE = 1e6
 """The ε at which trees without privacy are grown."""
 
 
-def _plan(data: Table, depth: int, contestant: TreeContestant, epsilon: float) -> TreePlan:
+def _plan(data: Dataset, depth: int, contestant: TreeContestant, epsilon: float) -> TreePlan:
     free = contestant in _NO_PRIVACY
     budget = _NOTHING_LEFT_TO_CHANCE if free else epsilon
     return TreePlan(budget, depth, max(_values(data)), len(data.classes))
 
 
-def _values(data: Table) -> list[int]:
+def _values(data: Dataset) -> list[int]:
     return [domain for domain in data.domains if isinstance(domain, int)]
 
 
-def _folds(data: Table, folds: int, seed: int) -> Iterator[Fold]:
+def _folds(data: Dataset, folds: int, seed: int) -> Iterator[Fold]:
     codes = data.records.astype(np.int64)
     part = np.random.default_rng(seed).permutation(len(data)) % folds
     for number in range(folds):
@@ -145,7 +283,7 @@ def _folds(data: Table, folds: int, seed: int) -> Iterator[Fold]:
 
 def _accuracy(
     fold: Fold,
-    data: Table,
+    data: Dataset,
     setting: TreeSetting,
     cell: tuple[int, TreeContestant, float],
     seed: Sequence[int],
@@ -169,12 +307,12 @@ def _accuracy(
 
 
 def _row(
-    data: Table,
+    data: Dataset,
     depth: int,
     contestant: TreeContestant,
     epsilon: float,
     accuracies: NDArray[np.float64],
-) -> Row:
+) -> SelectionRow:
     part = _plan(data, depth, contestant, epsilon).part
     return contestant.row(
         accuracies,
@@ -188,4 +326,4 @@ def _row(
     )
 
 
-EXPERIMENT = Experiment("tree", run, draw)
+EXPERIMENT = SelectionExperiment("tree", run, draw)

@@ -10,7 +10,7 @@ from geoveil.simulation.experiments.kde import IN_ALL
 from geoveil.simulation.experiments.kde_maps import Map
 from geoveil.simulation.experiments.kde_settings import DEFAULT, SETTINGS, KernelSetting
 from geoveil.simulation.experiments.rows import Row
-from geoveil.simulation.figures_experiments import STYLES
+from geoveil.simulation.figures.thresholds import STYLES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

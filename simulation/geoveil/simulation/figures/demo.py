@@ -17,7 +17,7 @@ OURS, TRUTH, OTHERS = "#0b6e4f", "#222222", "#b0b7bd"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class DemoRow:
     """One question's truth, estimate and competitors."""
 
     label: str
@@ -29,7 +29,7 @@ class Row:
     predictions: Sequence[Prediction]
 
 
-def draw_demo(incomes: Experiment, places: Experiment, rows: Sequence[Row], file: Path) -> None:
+def draw_demo(incomes: Experiment, places: Experiment, rows: Sequence[DemoRow], file: Path) -> None:
     """Write the figure as a PNG.
 
     Args:
@@ -114,7 +114,7 @@ def _circle(x: float, y: float, radius: float, colour: str) -> Any:
     return Circle((x, y), radius, facecolor=colour, edgecolor=colour, alpha=0.55)
 
 
-def _draw_estimates(axes: "Axes", rows: Sequence[Row]) -> None:
+def _draw_estimates(axes: "Axes", rows: Sequence[DemoRow]) -> None:
     for position, row in enumerate(rows):
         low, high = (row.estimate - row.ci_low), (row.ci_high - row.estimate)
         axes.errorbar(
@@ -138,7 +138,7 @@ def _draw_estimates(axes: "Axes", rows: Sequence[Row]) -> None:
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncol=2, frameon=False)
 
 
-def _draw_competitors(axes: "Axes", rows: Sequence[Row]) -> None:
+def _draw_competitors(axes: "Axes", rows: Sequence[DemoRow]) -> None:
     names = [p.mechanism for p in rows[0].predictions]
     colours = [OURS, "#7f8c8d", "#b0b7bd", "#d5d9dc"]
     height = 0.8 / len(names)

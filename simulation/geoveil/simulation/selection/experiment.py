@@ -1,15 +1,15 @@
-"""What the experiments of private selection give: one row per setting, mechanism and ε."""
+"""What every experiment of private selection is given, and what it gives: rows of its measure."""
 
 import csv
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from geoveil.gp import ParameterError, validation
 
@@ -24,7 +24,7 @@ MODES = ("exact", "monte-carlo")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class SelectionRow:
     """How well one mechanism does in one setting.
 
     Raises:
@@ -77,10 +77,10 @@ class Row:
         return cls(value=float(found.mean()), standard_error=error, **rest)
 
 
-COLUMNS = tuple(field.name for field in fields(Row))
+COLUMNS = tuple(field.name for field in fields(SelectionRow))
 
 
-def write_csv(rows: Iterable[Row], file: Path) -> None:
+def write_csv(rows: Iterable[SelectionRow], file: Path) -> None:
     """Write a table as CSV, with a header."""
     with file.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.DictWriter(stream, COLUMNS)
@@ -88,7 +88,7 @@ def write_csv(rows: Iterable[Row], file: Path) -> None:
         writer.writerows(asdict(row) for row in rows)
 
 
-def write_json(rows: Iterable[Row], file: Path) -> None:
+def write_json(rows: Iterable[SelectionRow], file: Path) -> None:
     """Write a table as JSON, a list of objects; what is infinite is null."""
     table = [
         {name: None if value == math.inf else value for name, value in asdict(row).items()}
@@ -97,11 +97,101 @@ def write_json(rows: Iterable[Row], file: Path) -> None:
     file.write_text(json.dumps(table, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def panels(rows: Sequence[Row]) -> list[tuple[str, str]]:
+def panels(rows: Sequence[SelectionRow]) -> list[tuple[str, str]]:
     """Return the pairs of dataset and setting, in the order in which they come up."""
     return list(dict.fromkeys((row.dataset, row.setting) for row in rows))
 
 
-def mechanisms(rows: Sequence[Row]) -> list[tuple[str, str]]:
+def mechanisms(rows: Sequence[SelectionRow]) -> list[tuple[str, str]]:
     """Return the pairs of mechanism and standing, in the order in which they come up."""
     return list(dict.fromkeys((row.mechanism, row.standing) for row in rows))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What to run an experiment on.
+
+    Args:
+        data: files of the application's own kind; what ships, or is generated, without any.
+        seed: of what is drawn, ≥ 0.
+        quick: a small part of it.
+
+    Raises:
+        ParameterError: if the seed is out of range.
+    """
+
+    data: tuple[Path, ...] = ()
+    seed: int = 1
+    quick: bool = False
+
+    def __post_init__(self) -> None:
+        validation.between("seed", self.seed, 0, 2**63)
+
+    def refuse_data(self) -> None:
+        """Say that an application has data of its own.
+
+        Raises:
+            ParameterError: if it is given any.
+        """
+        if self.data:
+            raise ParameterError("data", str(self.data[0]), "absent: this application takes none")
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionExperiment:
+    """One application of private selection, as a paper measured it.
+
+    Attributes:
+        name: for the command line.
+        run: makes the rows.
+        draw: draws figures of rows into a directory, and returns their files.
+    """
+
+    name: str
+    run: Callable[[Options], list[SelectionRow]]
+    draw: Callable[[Sequence[SelectionRow], Path], list[Path]]
+
+
+Array = NDArray[np.float64]
+Choice = Callable[[NDArray[Any]], Array]
+"""Probabilities of outcomes, by what an experiment knows of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionContestant:
+    """A way to choose one of several outcomes.
+
+    Args:
+        name: of the mechanism and its utility.
+        choice: from ε and the most outcomes that there are.
+        proved: from the same two, what is proved of a choice; None where it is ε.
+        standing: one of `STANDINGS`.
+        delta: δ of a choice.
+    """
+
+    name: str
+    choice: Callable[[float, int], Choice]
+    proved: Callable[[float, int], float] | None = None
+    standing: str = KEPT
+    delta: float = 0.0
+
+    def cost(self, epsilon: float, outcomes: int) -> float:
+        """Return the ε that is proved of a choice."""
+        return epsilon if self.proved is None else self.proved(epsilon, outcomes)
+
+    def row(self, accuracies: Array, *, exact: bool, **place: Any) -> SelectionRow:
+        """Return the mean of repeated experiments.
+
+        Args:
+            accuracies: shape (repetitions,).
+            exact: whether they are expected values, and not drawn.
+            place: all else that a row says.
+        """
+        return SelectionRow.averaged(
+            accuracies,
+            mechanism=self.name,
+            standing=self.standing,
+            measure="expected accuracy",
+            mode="exact" if exact else "monte-carlo",
+            **place,
+        )
