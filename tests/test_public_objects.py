@@ -275,11 +275,8 @@ def packages() -> Iterator[Any]:
         root = importlib.import_module(f"geoveil.{part}")
         yield root
         for found in pkgutil.walk_packages(root.__path__, f"{root.__name__}."):
-            if ".proto.v1" in found.name or ".migrations" in found.name or "__main__" in found.name:
-                continue
-            module = importlib.import_module(found.name)
-            if found.ispkg or hasattr(module, "__all__"):
-                yield module
+            if found.ispkg and ".proto.v1" not in found.name:
+                yield importlib.import_module(found.name)
 
 
 def public() -> set[type]:
@@ -298,10 +295,11 @@ def public() -> set[type]:
 
 def made_again(value: Any) -> Any:
     """Evaluate a repr with the public names, those of the value's own part first."""
-    part = importlib.import_module(".".join(type(value).__module__.split(".")[:2]))
-    names = {k: v for package in (*packages(), part) for k, v in vars(package).items()}
-    own = {"Frontier": Frontier, "walk": walk, "slow": slow, "datetime": datetime}
-    return eval(repr(value), names | own)
+    own = importlib.import_module(type(value).__module__)
+    part = importlib.import_module(".".join(own.__name__.split(".")[:2]))
+    names = {k: v for package in (own, *packages(), part) for k, v in vars(package).items()}
+    here = {"Frontier": Frontier, "walk": walk, "slow": slow, "datetime": datetime}
+    return eval(repr(value), names | here)
 
 
 def test_every_public_class_is_made_here_or_excused() -> None:

@@ -32,7 +32,6 @@ from geoveil.selection.stability import (
     indicator_utilities,
     winners_and_margins,
 )
-from geoveil.simulation.figures.selection import draw_accuracies
 from geoveil.simulation.selection.experiment import (
     NOMINAL,
     OPEN,
@@ -307,6 +306,8 @@ def rows_of(data: Dataset, depth: int, setting: ForestSetting, seed: int) -> Ite
 
 def draw(rows: Sequence[SelectionRow], directory: Path) -> list[Path]:
     """Draw the figure."""
+    from geoveil.simulation.figures.selection import draw_accuracies
+
     file = directory / "selection-forest.png"
     draw_accuracies(
         rows,

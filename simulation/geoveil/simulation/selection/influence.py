@@ -30,7 +30,6 @@ from geoveil.selection.contrib.influence import (
     safe_sensitivity,
 )
 from geoveil.selection.smooth import SmoothNoisyMax
-from geoveil.simulation.figures.selection import draw_curves
 from geoveil.simulation.selection.experiment import (
     KEPT,
     NOMINAL,
@@ -248,6 +247,8 @@ def _row(
 
 def draw(rows: Sequence[SelectionRow], directory: Path) -> list[Path]:
     """Draw the shares."""
+    from geoveil.simulation.figures.selection import draw_curves
+
     file = directory / "selection-nodes.png"
     draw_curves(rows, file)
     return [file]

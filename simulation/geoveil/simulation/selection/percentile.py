@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from geoveil.gp import ParameterError
 from geoveil.selection.contrib.percentile import PERCENTILE_RECIPES, Percentile
-from geoveil.simulation.figures.selection import draw_curves
 from geoveil.simulation.populations.shipped import household_incomes
 from geoveil.simulation.selection.experiment import (
     KEPT,
@@ -157,6 +156,8 @@ def _rows(
 
 def draw(rows: Sequence[SelectionRow], directory: Path) -> list[Path]:
     """Draw a figure for each measure."""
+    from geoveil.simulation.figures.selection import draw_curves
+
     files = []
     for measure in _MEASURES:
         file = directory / f"selection-percentile-{measure.replace(' ', '-')}.png"

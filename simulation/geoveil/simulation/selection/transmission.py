@@ -18,7 +18,6 @@ from geoveil.selection.contrib.transmission import (
     Transmission,
     largest,
 )
-from geoveil.simulation.figures.selection import draw_curves
 from geoveil.simulation.selection.experiment import (
     KEPT,
     NOMINAL,
@@ -116,6 +115,8 @@ def _row(
 
 def draw(rows: Sequence[SelectionRow], directory: Path) -> list[Path]:
     """Draw the probabilities."""
+    from geoveil.simulation.figures.selection import draw_curves
+
     file = directory / "selection-tdt.png"
     draw_curves(rows, file, columns=3)
     return [file]

@@ -28,7 +28,6 @@ from geoveil.selection import (
 )
 from geoveil.selection.contrib.tree import CodedRecords, TreePlan
 from geoveil.selection.stability import count_margin, indicator_utilities
-from geoveil.simulation.figures.selection import draw_accuracies
 from geoveil.simulation.selection.experiment import (
     NOMINAL,
     OPEN,
@@ -227,6 +226,8 @@ def rows_of(data: Dataset, setting: TreeSetting, seed: int) -> Iterator[Selectio
 
 def draw(rows: Sequence[SelectionRow], directory: Path) -> list[Path]:
     """Draw the figure."""
+    from geoveil.simulation.figures.selection import draw_accuracies
+
     file = directory / "selection-tree.png"
     draw_accuracies(
         rows,
