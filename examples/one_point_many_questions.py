@@ -18,7 +18,7 @@ from geoveil.campaign import (
     encode_point_question,
     seal,
 )
-from geoveil.client import Contributor, Limit, Place, Policy, gather, open_channel
+from geoveil.client import Limit, Place, Policy, ReportBuilder, gather, open_channel
 from geoveil.gp import Disc, GaussianKernel, GeoPrivacy, SmoothedRegion
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.proto.v1.analyst_pb2 import CreateCampaignRequest, EstimateQueriesRequest
@@ -59,9 +59,9 @@ def main() -> None:
 
         # Each device perturbs its place once, with Client.contribute; this host acts for many.
         limit = Limit(campaign=PRIVACY, value=Place(plane.area))
-        contributor = Contributor(policy=Policy({"location": limit}))
-        accepted = contributor.accept("where", envelope.SerializeToString())
-        for batch in gather(contributor.prepare(accepted, place) for place in places):
+        builder = ReportBuilder(policy=Policy({"location": limit}))
+        accepted = builder.accept("where", envelope.SerializeToString())
+        for batch in gather(builder.prepare(accepted, place) for place in places):
             collector.SubmitReports(batch.request())
 
         # Only now the questions: any number, at no further cost in privacy.

@@ -44,7 +44,10 @@ WAY: dict[str, tuple[str, tuple[Step, ...]]] = {
             Step("is given a private value", "geoveil.client:Client.contribute"),
             Step("draws the noise, exactly", "geoveil.gp.exact.release:release_integers"),
             Step("keeps the report before it leaves", "geoveil.client.journal:Journal.record"),
-            Step("sends it until it is acknowledged", "geoveil.client.courier:Courier.flush"),
+            Step(
+                "sends it until it is acknowledged",
+                "geoveil.client.report_sender:ReportSender.flush",
+            ),
         ),
     ),
     "The server, which nobody has to trust": (

@@ -17,7 +17,7 @@ from geoveil.aggregator.domain.report_columns import ReportColumns
 from geoveil.aggregator.domain.reports import Report
 from geoveil.campaign import Allocation, ChannelSpec, Question, digest, encode, seal
 from geoveil.campaign.admission import Admission, Reason
-from geoveil.client import Contributor, Policy
+from geoveil.client import Policy, ReportBuilder
 from geoveil.gp import GeoPrivacy, LinearProgramMechanism, Query, SystemSource, Threshold
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2, report_pb2
 
@@ -81,12 +81,12 @@ async def test_from_devices_to_estimates(
     wire = (await start_server()).wire
     asked = channels(publish, ABOVE, FAR, epsilon=epsilon, allocation=allocation)
     await wire.create(asked)
-    contributor = Contributor(policy=Policy({"household income": PRIVACY}), source=Seeded(5))
-    accepted = contributor.accept(asked.campaign_id, seal(asked.published))
+    builder = ReportBuilder(policy=Policy({"household income": PRIVACY}), source=Seeded(5))
+    accepted = builder.accept(asked.campaign_id, seal(asked.published))
     incomes = np.random.default_rng(5).lognormal(math.log(90_000), 0.4, PEOPLE).tolist()
     reports, answered = [], []
     for income in incomes:
-        made = contributor.prepare(accepted, income)
+        made = builder.prepare(accepted, income)
         reports.append(report_pb2.Report.FromString(made.report))
         answered.append({answer.query_index for answer in reports[-1].answers})
     results = await wire.submit(asked, *reports)

@@ -20,7 +20,7 @@ from geoveil.campaign import (
     encode,
     seal,
 )
-from geoveil.client import Contributor, Policy
+from geoveil.client import Policy, ReportBuilder
 from geoveil.gp import FormulaProfile, GeoPrivacy, Linear, Radial, SystemSource
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2, report_pb2
 
@@ -82,12 +82,11 @@ async def test_a_formula_reaches_devices_and_its_mean_comes_back(
     wire = (await start_server()).wire
     campaign = asked(publish, mechanism)
     await wire.create(campaign)
-    contributor = Contributor(policy=Policy({"household income": PRIVACY}), source=Seeded(5))
-    accepted = contributor.accept(campaign.campaign_id, seal(campaign.published))
+    builder = ReportBuilder(policy=Policy({"household income": PRIVACY}), source=Seeded(5))
+    accepted = builder.accept(campaign.campaign_id, seal(campaign.published))
     incomes = np.random.default_rng(5).lognormal(math.log(90_000), 0.4, PEOPLE).tolist()
     reports = [
-        report_pb2.Report.FromString(contributor.prepare(accepted, income).report)
-        for income in incomes
+        report_pb2.Report.FromString(builder.prepare(accepted, income).report) for income in incomes
     ]
     results = await wire.submit(campaign, *reports)
     assert {result.status for result in results} == {report_pb2.REPORT_STATUS_ACCEPTED}

@@ -28,7 +28,7 @@ from geoveil.campaign import (
     seal,
 )
 from geoveil.campaign.entry_points import added
-from geoveil.client import CampaignInvalid, Contributor, FamilyMissing, Policy, PolicyRefused
+from geoveil.client import CampaignInvalid, FamilyMissing, Policy, PolicyRefused, ReportBuilder
 from geoveil.client.work import Demand
 from geoveil.gp import (
     GeoPrivacy,
@@ -204,13 +204,13 @@ def test_a_query_of_another_package_travels_and_is_answered(package):
     campaign = made(query)
     data = encode(campaign)
     assert decode(data).questions[0].query == query
-    contributor = Contributor(policy=Policy.permitting(campaign))
-    accepted = contributor.accept("families", seal(data))
-    assert contributor.prepare(accepted, 120.0).digest
+    builder = ReportBuilder(policy=Policy.permitting(campaign))
+    accepted = builder.accept("families", seal(data))
+    assert builder.prepare(accepted, 120.0).digest
     assert Demand.of(data).work > Demand.of(encode(made(EXAMPLE.query))).work
-    strict = Policy(contributor.policy.limits, most_work=1_000)
+    strict = Policy(builder.policy.limits, most_work=1_000)
     with pytest.raises(PolicyRefused, match="work"):
-        Contributor(policy=strict).accept("families", seal(data))
+        ReportBuilder(policy=strict).accept("families", seal(data))
 
 
 def test_its_bytes_are_covered_by_the_digest_and_canonical(package):
@@ -227,11 +227,11 @@ def test_its_bytes_are_covered_by_the_digest_and_canonical(package):
 def test_an_unknown_family_is_refused_by_name_and_what_to_install(package):
     queries, _ = package
     data = encode(made(queries.parse("below:at=100,width=900"))).replace(b"below", b"elsew")
-    contributor = Contributor(policy=Policy.permitting(made(EXAMPLE.query)))
+    builder = ReportBuilder(policy=Policy.permitting(made(EXAMPLE.query)))
     with pytest.raises(
         FamilyMissing, match=r"'elsew' among its entry points 'geoveil\.queries'"
     ) as e:
-        contributor.accept("families", seal(data))
+        builder.accept("families", seal(data))
     assert (e.value.family, e.value.group) == ("elsew", "geoveil.queries")
     with pytest.raises(NotInstalled, match="'elsew'"):
         decode(data)
@@ -263,9 +263,9 @@ HOSTILE = {
 
 @pytest.mark.parametrize("change", HOSTILE.values(), ids=HOSTILE.keys())
 def test_a_device_refuses_hostile_parameters(package, change):
-    contributor = Contributor(policy=Policy.permitting(made(EXAMPLE.query)))
+    builder = ReportBuilder(policy=Policy.permitting(made(EXAMPLE.query)))
     with pytest.raises(CampaignInvalid):
-        contributor.accept("families", seal(hostile(change, package[0])))
+        builder.accept("families", seal(hostile(change, package[0])))
 
 
 def test_a_mechanism_that_states_another_guarantee_is_refused(package):

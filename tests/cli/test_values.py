@@ -13,7 +13,7 @@ from geoveil.analyst import questions_in
 from geoveil.analyst.campaigns import asked_of_points, softness_of_points
 from geoveil.campaign import Attribute, PlanarLaplaceSpec, ValueCampaign, decode
 from geoveil.cli.analyst import Analyst, ServerError
-from geoveil.client import Client, Contributor, Limit, Place, Policy, gather
+from geoveil.client import Client, Limit, Place, Policy, ReportBuilder, gather
 from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError
 from geoveil.proto.v1.collector_pb2 import GetCampaignRequest
 from geoveil.proto.v1.collector_pb2_grpc import CollectorStub
@@ -33,12 +33,12 @@ def places(count):
 
 def send(server, campaign_id, values):
     """Send reports of many devices, as a host that acts for them does."""
-    contributor = Contributor(policy=POLICY)
+    builder = ReportBuilder(policy=POLICY)
     with grpc.insecure_channel(server) as channel:
         stub = CollectorStub(channel)
         found = stub.GetCampaign(GetCampaignRequest(campaign_id=campaign_id))
-        accepted = contributor.accept(campaign_id, found.envelope.SerializeToString())
-        made = [contributor.prepare(accepted, value) for value in values]
+        accepted = builder.accept(campaign_id, found.envelope.SerializeToString())
+        made = [builder.prepare(accepted, value) for value in values]
         for batch in gather(made):
             outcomes = batch.outcomes(stub.SubmitReports(batch.request()))
             assert all(outcome.rejection is None for outcome in outcomes)

@@ -147,7 +147,7 @@ class Background:
         end = self._time.now_s + seconds
         while True:
             self.rounds += 1
-            wait_s = self._client._run(self._client._courier.work())
+            wait_s = self._client._run(self._client._sender.work())
             if wait_s is None or self._time.now_s + wait_s > end:
                 self._time.now_s = end
                 return

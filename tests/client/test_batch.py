@@ -9,11 +9,11 @@ import pytest
 from geoveil.campaign import Campaign
 from geoveil.client import (
     Contribution,
-    Contributor,
     InMemoryCollector,
     InMemoryTransport,
     Policy,
     Rejection,
+    ReportBuilder,
     Status,
     Transport,
     TransportError,
@@ -136,13 +136,13 @@ def test_results_that_break_the_contract_prove_nothing(statuses: list[int]) -> N
 def test_many_devices_share_a_transport(
     campaign: Campaign, policy: Policy, collector: InMemoryCollector
 ) -> None:
-    """What a kiosk does: one contributor, many values, few requests, every report counted once."""
+    """What a kiosk does: one builder, many values, few requests, every report counted once."""
     transport: Transport = InMemoryTransport(collector)
-    contributor = Contributor(policy=policy)
+    builder = ReportBuilder(policy=policy)
     fetched = transport.get_campaign(collector_pb2.GetCampaignRequest(campaign_id="income"), 1.0)
-    accepted = contributor.accept("income", fetched.envelope.SerializeToString())
+    accepted = builder.accept("income", fetched.envelope.SerializeToString())
     assert accepted.campaign == campaign
-    for batch in gather(contributor.prepare(accepted, 1000.0 * i) for i in range(300)):
+    for batch in gather(builder.prepare(accepted, 1000.0 * i) for i in range(300)):
         for _ in range(2):  # sent again, as after a lost answer
             outcomes = batch.outcomes(transport.submit_reports(batch.request(), 1.0))
             assert {o.status for o in outcomes} == {Status.ACKNOWLEDGED}

@@ -9,10 +9,10 @@ from geoveil.campaign import Campaign, ChannelSpec, digest, encode, seal
 from geoveil.client import (
     CampaignInvalid,
     CampaignNotFetched,
-    Contributor,
     InMemoryCollector,
     Limit,
     Policy,
+    ReportBuilder,
 )
 from geoveil.gp import GeoPrivacy, LinearProgramMechanism, RandomSource, Threshold
 from geoveil.proto.v1 import campaign_pb2, collector_pb2, report_pb2
@@ -88,10 +88,10 @@ def test_the_report_is_one_release_of_the_planned_mechanism(
 ) -> None:
     """Bit for bit that of the mechanism which was solved, on a device that solves nothing."""
     source = make_source(seed)
-    contributor = Contributor(policy=policy, source=source)
-    accepted = contributor.accept("channel", seal(encode(asked)))
+    builder = ReportBuilder(policy=policy, source=source)
+    accepted = builder.accept("channel", seal(encode(asked)))
     value = 91_000.0 + 6_000 * seed
-    report = report_pb2.Report.FromString(contributor.prepare(accepted, value).report)
+    report = report_pb2.Report.FromString(builder.prepare(accepted, value).report)
     (answer,) = report.answers
     choice, ident, *noise = source.draws
     assert (choice[0], ident[0]) == (0, 128)  # which of one query; the report's id
@@ -128,11 +128,11 @@ def test_a_table_that_does_not_keep_the_privacy_is_refused_before_anything_is_sp
 def test_the_reason_names_the_rows(
     make_source: Callable[[int], Any], policy: Policy, asked: Campaign
 ) -> None:
-    contributor = Contributor(policy=policy, source=make_source(1))
+    builder = ReportBuilder(policy=policy, source=make_source(1))
     with pytest.raises(CampaignInvalid, match="ratio of rows 0 and 1 must be at most"):
-        contributor.accept("channel", seal(hostile(asked, lean)))
+        builder.accept("channel", seal(hostile(asked, lean)))
     # Control: untouched, it is taken.
-    assert contributor.accept("channel", seal(encode(asked))).campaign == asked
+    assert builder.accept("channel", seal(encode(asked))).campaign == asked
 
 
 def test_a_collector_in_memory_takes_the_outputs_and_nothing_between(asked: Campaign) -> None:

@@ -13,7 +13,6 @@ from geoveil.campaign import Campaign, digest, encode, seal
 from geoveil.client import (
     CampaignNotFetched,
     CampaignNotOpen,
-    Contributor,
     InMemoryTransport,
     Limit,
     ParameterError,
@@ -21,6 +20,7 @@ from geoveil.client import (
     PolicyRefused,
     PrivateValueError,
     Receipt,
+    ReportBuilder,
     Status,
 )
 from geoveil.gp import GeoPrivacy, SeededSource
@@ -40,7 +40,9 @@ def test_a_value_becomes_one_report_that_waits(
     client = make_either(state_dir=state_dir, fetched=("income",), source=source)
     tape.before = forbidden
     receipt = client.contribute("income", 52_000)
-    twin = Contributor(policy=Policy({"household income": campaign.privacy}), source=make_source(3))
+    twin = ReportBuilder(
+        policy=Policy({"household income": campaign.privacy}), source=make_source(3)
+    )
     made = twin.prepare(twin.accept("income", seal(encode(campaign))), 52_000)
     report = report_pb2.Report.FromString(made.report)
     assert receipt == Receipt(

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from geoveil.campaign import Campaign, encode, seal
-from geoveil.client.gate import Gate
+from geoveil.client.fork_barrier import ForkBarrier
 from geoveil.proto.v1 import campaign_pb2, collector_pb2
 from tests.client.grpc_servers import run_script, serving
 
@@ -25,9 +25,9 @@ SCRIPT = """
 import asyncio, os, sys, threading, time, warnings
 
 warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads, which this is about
-at_fork, gates = [], []
+at_fork, barriers = [], []
 # Registered before the client's, so that it runs after them.
-os.register_at_fork(before=lambda: at_fork.append([gate._inside for gate in gates]))
+os.register_at_fork(before=lambda: at_fork.append([barrier._inside for barrier in barriers]))
 
 from geoveil.client import AsyncClient, Client, Policy
 from geoveil.gp import GeoPrivacy
@@ -54,11 +54,11 @@ def forked(child):
 
 def blocking():
     client = Client(target, policy=policy)
-    gates.append(client._gate)
+    barriers.append(client._barrier)
     for _ in range(3):
         thread = threading.Thread(target=client.fetch, args=("income", 30))
         thread.start()
-        for _ in until(lambda: client._gate._inside == 1):
+        for _ in until(lambda: client._barrier._inside == 1):
             time.sleep(0.001)
         forked(lambda: client.fetch("income", 30))
         thread.join()
@@ -66,10 +66,10 @@ def blocking():
 
 async def awaited():
     client = AsyncClient(target, policy=policy)
-    gates.append(client._own.gate)
+    barriers.append(client._own.barrier)
     for _ in range(3):
         task = asyncio.create_task(client.fetch("income", 30))
-        for _ in until(lambda: client._own.gate._inside == 1):
+        for _ in until(lambda: client._own.barrier._inside == 1):
             await asyncio.sleep(0.001)
         forked(lambda: asyncio.run(client.fetch("income", 30)))
         assert (await task).campaign_id == "income"
@@ -218,18 +218,18 @@ def test_grpc_is_not_shut_down_while_a_process_forks() -> None:
 
 
 @pytest.fixture
-def gate() -> Iterator[Gate]:
-    gate = Gate()
-    yield gate
+def barrier() -> Iterator[ForkBarrier]:
+    barrier = ForkBarrier()
+    yield barrier
     for _ in range(3):
-        gate.open()
+        barrier.open()
 
 
-def entering(gate: Gate) -> tuple[threading.Thread, threading.Event]:
+def entering(barrier: ForkBarrier) -> tuple[threading.Thread, threading.Event]:
     inside = threading.Event()
 
     def enter() -> None:
-        gate.enter()
+        barrier.enter()
         inside.set()
 
     thread = threading.Thread(target=enter, daemon=True)
@@ -237,46 +237,46 @@ def entering(gate: Gate) -> tuple[threading.Thread, threading.Event]:
     return thread, inside
 
 
-def test_a_gate_that_was_shut_twice_is_opened_twice(gate: Gate) -> None:
+def test_a_barrier_that_was_shut_twice_is_opened_twice(barrier: ForkBarrier) -> None:
     """As when two threads fork at once."""
-    gate.shut(1.0)
-    gate.shut(1.0)
-    thread, inside = entering(gate)
-    gate.open()
+    barrier.shut(1.0)
+    barrier.shut(1.0)
+    thread, inside = entering(barrier)
+    barrier.open()
     assert not inside.wait(0.1)
-    gate.open()
+    barrier.open()
     thread.join(10)
     assert inside.is_set()
 
 
-def test_a_gate_that_was_never_shut_stays_open(gate: Gate) -> None:
-    gate.open()
-    thread, inside = entering(gate)
+def test_a_barrier_that_was_never_shut_stays_open(barrier: ForkBarrier) -> None:
+    barrier.open()
+    thread, inside = entering(barrier)
     thread.join(10)
     assert inside.is_set()
-    gate.shut(0.0)
-    assert not entering(gate)[1].wait(0.1)
+    barrier.shut(0.0)
+    assert not entering(barrier)[1].wait(0.1)
 
 
 def test_requests_that_do_not_end_are_hurried() -> None:
     ended: list[float] = []
-    gate = Gate(lambda: (ended.append(time.monotonic()), gate.leave())[0])
-    gate.enter()
+    barrier = ForkBarrier(lambda: (ended.append(time.monotonic()), barrier.leave())[0])
+    barrier.enter()
     began = time.monotonic()
-    gate.shut(0.05)
+    barrier.shut(0.05)
     assert ended[0] - began >= 0.05
-    assert gate._inside == 0
+    assert barrier._inside == 0
 
 
 def test_requests_that_end_by_themselves_are_not_hurried() -> None:
     hurried: list[bool] = []
-    gate = Gate(lambda: hurried.append(True))
-    with gate.passing():
-        threading.Timer(0.05, gate.leave).start()
-        gate.shut(30.0)
+    barrier = ForkBarrier(lambda: hurried.append(True))
+    with barrier.passing():
+        threading.Timer(0.05, barrier.leave).start()
+        barrier.shut(30.0)
         assert hurried == []
-        gate.open()
-        gate.enter()  # in place of the one that left
+        barrier.open()
+        barrier.enter()  # in place of the one that left
 
 
 CONTROL = """

@@ -40,7 +40,7 @@ def made(campaign_id: str = "income", *, value: int = -7, period: int = 0) -> Co
     )
 
 
-def permitted(book_of: Any) -> None:
+def permitted(history_of: Any) -> None:
     """Raise nothing: there is room in all limits."""
 
 
@@ -53,10 +53,10 @@ def record(
     return journal.record(contribution, permitted, at, bounds)
 
 
-def settle(
+def recorded(
     journal: Journal, entry: Entry, status: Status, at: datetime = T0, why: Rejection | None = None
 ) -> Entry:
-    journal.settle(entry, status, at, why)
+    journal.record_result(entry, status, at, why)
     found = journal.find(entry.contribution.campaign_id, entry.contribution.period)
     assert found is not None
     return found
@@ -86,12 +86,12 @@ def test_what_is_recorded_is_found(journal: Journal) -> None:
 def test_the_first_report_of_a_period_is_the_one_that_counts(journal: Journal) -> None:
     first = record(journal, made(value=1))
 
-    def never(book_of: Any) -> None:
+    def never(history_of: Any) -> None:
         raise AssertionError("what is answered needs no room")
 
     assert journal.admit("income", 0, never, BOUNDS) == first
     assert journal.record(made(value=3), never, T0, BOUNDS) == first
-    settled = settle(journal, first, Status.ACKNOWLEDGED)
+    settled = recorded(journal, first, Status.ACKNOWLEDGED)
     assert journal.admit("income", 0, never, BOUNDS) == settled
     assert journal.record(made(value=3), never, T0, BOUNDS) == settled
     assert record(journal, made(value=2, period=1)).contribution == made(value=2, period=1)
@@ -103,8 +103,8 @@ class Undone(Exception):  # noqa: N818 - it is no error
 
 
 def test_what_the_limits_refuse_leaves_nothing(journal: Journal) -> None:
-    def fail(book_of: Any) -> None:
-        assert list(book_of("household income", "dollar").spendings()) == []
+    def fail(history_of: Any) -> None:
+        assert list(history_of("household income", "dollar").spendings()) == []
         raise Undone
 
     for use in (
@@ -134,7 +134,7 @@ def test_what_waits_is_bounded(journal: Journal) -> None:
 
 
 def test_a_receipt_says_what_left_the_device(journal: Journal) -> None:
-    receipt = settle(journal, record(journal, made()), Status.ACKNOWLEDGED).receipt()
+    receipt = recorded(journal, record(journal, made()), Status.ACKNOWLEDGED).receipt()
     assert receipt.report_id == bytes(range(16)).hex()
     assert receipt.digest == "00ff" * 16
     assert [(a.query_index, a.value) for a in receipt.answers] == [(3, -7)]
@@ -146,23 +146,23 @@ def test_a_receipt_says_what_left_the_device(journal: Journal) -> None:
 def test_a_status_only_goes_up(journal: Journal) -> None:
     later = T0 + timedelta(seconds=1)
     entry = record(journal, made())
-    assert settle(journal, entry, Status.PENDING).settled is None
-    assert settle(journal, entry, Status.EXPIRED).status is Status.EXPIRED
-    rejected = settle(journal, entry, Status.REJECTED, later, REFUSAL)
+    assert recorded(journal, entry, Status.PENDING).settled is None
+    assert recorded(journal, entry, Status.EXPIRED).status is Status.EXPIRED
+    rejected = recorded(journal, entry, Status.REJECTED, later, REFUSAL)
     assert (rejected.status, rejected.rejection, rejected.settled) == (
         Status.REJECTED,
         REFUSAL,
         later,
     )
     # Another process heard that it had been counted before.
-    counted = settle(journal, entry, Status.ACKNOWLEDGED, later)
+    counted = recorded(journal, entry, Status.ACKNOWLEDGED, later)
     assert (counted.status, counted.rejection) == (Status.ACKNOWLEDGED, None)
-    assert settle(journal, entry, Status.REJECTED, T0, REFUSAL) == counted
-    assert settle(journal, entry, Status.EXPIRED) == counted
+    assert recorded(journal, entry, Status.REJECTED, T0, REFUSAL) == counted
+    assert recorded(journal, entry, Status.EXPIRED) == counted
 
 
 def test_settling_what_was_never_recorded_changes_nothing(journal: Journal) -> None:
-    journal.settle(Entry(contribution=made(), drawn=T0), Status.ACKNOWLEDGED, T0)
+    journal.record_result(Entry(contribution=made(), drawn=T0), Status.ACKNOWLEDGED, T0)
     assert journal.history() == ()
 
 
@@ -172,8 +172,8 @@ def test_pending_are_those_without_an_answer_oldest_first(journal: Journal) -> N
     record(journal, made("b"), (T0 + timedelta(seconds=1)).astimezone(east))
     record(journal, made("a"), T0 + timedelta(microseconds=1))
     counted, refused = record(journal, made("d")), record(journal, made("e"))
-    settle(journal, counted, Status.ACKNOWLEDGED)
-    settle(journal, refused, Status.REJECTED, why=REFUSAL)
+    recorded(journal, counted, Status.ACKNOWLEDGED)
+    recorded(journal, refused, Status.REJECTED, why=REFUSAL)
     assert [e.contribution.campaign_id for e in journal.pending()] == ["a", "b", "c"]
     assert [e.contribution.campaign_id for e in journal.history()] == ["d", "e", "a", "b", "c"]
     counts, size = journal.counts()
@@ -186,13 +186,13 @@ def test_pending_are_those_without_an_answer_oldest_first(journal: Journal) -> N
 
 def test_departure_is_noted_once_and_a_failure_until_it_is_settled(journal: Journal) -> None:
     entry = record(journal, made())
-    journal.depart(entry, T0)
-    journal.depart(entry, T0 + timedelta(hours=1))
+    journal.mark_sent(entry, T0)
+    journal.mark_sent(entry, T0 + timedelta(hours=1))
     journal.fail(entry, "UNAVAILABLE: down")
     (left,) = journal.pending()
     assert (left.sent, left.failure) == (T0, "UNAVAILABLE: down")
     assert left.receipt().failure == "UNAVAILABLE: down"
-    assert settle(journal, entry, Status.ACKNOWLEDGED).receipt().failure is None
+    assert recorded(journal, entry, Status.ACKNOWLEDGED).receipt().failure is None
 
 
 def test_the_first_campaign_of_an_id_is_pinned(journal: Journal) -> None:
@@ -294,7 +294,7 @@ def test_a_price_that_nobody_wrote_is_not_added_up(tmp_path: Path) -> None:
     connection.commit()
     connection.close()
     with pytest.raises(JournalError, match="row"):
-        journal.spent("household income", "dollar", lambda book: list(book.spendings()))
+        journal.spent("household income", "dollar", lambda history: list(history.spendings()))
     journal.close()
 
 
@@ -306,12 +306,12 @@ OPERATIONS: dict[str, Callable[[Journal], object]] = {
     "record": lambda journal: record(journal, made()),
     "admit": lambda journal: journal.admit("income", 0, permitted, BOUNDS),
     "pending": lambda journal: journal.pending(),
-    "depart": lambda journal: journal.depart(UNKNOWN, T0),
-    "settle": lambda journal: journal.settle(UNKNOWN, Status.REJECTED, T0),
+    "mark_sent": lambda journal: journal.mark_sent(UNKNOWN, T0),
+    "record_result": lambda journal: journal.record_result(UNKNOWN, Status.REJECTED, T0),
     "fail": lambda journal: journal.fail(UNKNOWN, "no"),
     "history": lambda journal: journal.history(),
     "counts": lambda journal: journal.counts(),
-    "spent": lambda journal: journal.spent("a", "b", lambda book: list(book.spendings())),
+    "spent": lambda journal: journal.spent("a", "b", lambda history: list(history.spendings())),
 }
 
 
@@ -345,9 +345,9 @@ def test_what_is_admitted_is_told_from_one_state(tmp_path: Path) -> None:
     journal, other = Journal(tmp_path / "state"), Journal(tmp_path / "state")
     spent: list[int] = []
 
-    def permit(book_of: Any) -> None:
+    def permit(history_of: Any) -> None:
         record(other, made())
-        spent.append(len(list(book_of("household income", "dollar").spendings())))
+        spent.append(len(list(history_of("household income", "dollar").spendings())))
 
     assert journal.admit("income", 0, permit, BOUNDS) is None
     assert spent == [0]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from geoveil.client import BudgetExceeded, Limit, Window
 from geoveil.client.contribution import Contribution
 from geoveil.client.journal import Bounds, Journal
-from geoveil.client.ledger import Book, Spending, budgets, check, total
+from geoveil.client.ledger import Spending, SpendingHistory, budgets, check, total
 from geoveil.gp import GeoPrivacy
 
 steady = settings(max_examples=300)
@@ -27,8 +27,8 @@ def dollars(epsilon: float, per: float = 1000.0) -> GeoPrivacy:
 
 
 @dataclass
-class ListBook:
-    """The book that the others are compared with."""
+class ListHistory:
+    """The history that the others are compared with."""
 
     answers: list[tuple[datetime, str, GeoPrivacy]] = field(default_factory=list)
 
@@ -46,20 +46,20 @@ class ListBook:
 
 
 def accepted(
-    book: Book, limit: Limit, asked: GeoPrivacy, now: datetime, campaign_id: str = "c"
+    history: SpendingHistory, limit: Limit, asked: GeoPrivacy, now: datetime, campaign_id: str = "c"
 ) -> bool:
     try:
-        check(asked, limit, book, campaign_id=campaign_id, attribute="income", now=now)
+        check(asked, limit, history, campaign_id=campaign_id, attribute="income", now=now)
     except BudgetExceeded:
         return False
     return True
 
 
 def refusal(
-    book: Book, limit: Limit, asked: GeoPrivacy, now: datetime, campaign_id: str = "c"
+    history: SpendingHistory, limit: Limit, asked: GeoPrivacy, now: datetime, campaign_id: str = "c"
 ) -> BudgetExceeded:
     with pytest.raises(BudgetExceeded) as raised:
-        check(asked, limit, book, campaign_id=campaign_id, attribute="income", now=now)
+        check(asked, limit, history, campaign_id=campaign_id, attribute="income", now=now)
     return raised.value
 
 
@@ -110,13 +110,13 @@ def within_all(limit: Limit, answers: list[tuple[datetime, str, GeoPrivacy]]) ->
 def test_an_answer_is_taken_if_and_only_if_no_stretch_of_time_costs_too_much(
     limit: Limit, moves: list[tuple[int, str, GeoPrivacy]]
 ) -> None:
-    book, now = ListBook(), T0
+    history, now = ListHistory(), T0
     for hours, campaign, asked in moves:
         now += hours * HOUR
-        taken = accepted(book, limit, asked, now, campaign)
-        assert taken == within_all(limit, [*book.answers, (now, campaign, asked)])
+        taken = accepted(history, limit, asked, now, campaign)
+        assert taken == within_all(limit, [*history.answers, (now, campaign, asked)])
         if taken:
-            book.answers.append((now, campaign, asked))
+            history.answers.append((now, campaign, asked))
 
 
 @steady
@@ -125,15 +125,15 @@ def test_no_clock_can_make_any_stretch_of_time_cost_too_much(
     limit: Limit, moves: list[tuple[int, str, GeoPrivacy]]
 ) -> None:
     """Set back, a clock may make the ledger refuse more, never less: what is dated later counts."""
-    book, now = ListBook(), T0
+    history, now = ListHistory(), T0
     for hours, campaign, asked in moves:
         now += hours * HOUR
-        taken = accepted(book, limit, asked, now, campaign)
-        as_if_now = [(min(when, now), c, p) for when, c, p in book.answers]
+        taken = accepted(history, limit, asked, now, campaign)
+        as_if_now = [(min(when, now), c, p) for when, c, p in history.answers]
         assert taken == within_all(limit, [*as_if_now, (now, campaign, asked)])
         if taken:
-            book.answers.append((now, campaign, asked))
-        assert within_all(limit, book.answers)
+            history.answers.append((now, campaign, asked))
+        assert within_all(limit, history.answers)
 
 
 @steady
@@ -141,19 +141,19 @@ def test_no_clock_can_make_any_stretch_of_time_cost_too_much(
 def test_the_window_frees_exactly_when_it_says(
     limit: Limit, moves: list[tuple[int, str, GeoPrivacy]]
 ) -> None:
-    book, now = ListBook(), T0
+    history, now = ListHistory(), T0
     for hours, campaign, asked in moves:
         now += hours * HOUR
-        if accepted(book, limit, asked, now, campaign):
-            book.answers.append((now, campaign, asked))
+        if accepted(history, limit, asked, now, campaign):
+            history.answers.append((now, campaign, asked))
             continue
-        frees = refusal(book, limit, asked, now, campaign).frees
+        frees = refusal(history, limit, asked, now, campaign).frees
         if frees is None:
-            assert not accepted(book, limit, asked, now + timedelta(days=3650), campaign)
+            assert not accepted(history, limit, asked, now + timedelta(days=3650), campaign)
             continue
         assert frees > now
-        assert accepted(book, limit, asked, frees, campaign)
-        assert not accepted(book, limit, asked, frees - timedelta(microseconds=1), campaign)
+        assert accepted(history, limit, asked, frees, campaign)
+        assert not accepted(history, limit, asked, frees - timedelta(microseconds=1), campaign)
 
 
 def entry_of(campaign: str, period: int, privacy: GeoPrivacy, attribute: str) -> Contribution:
@@ -170,18 +170,23 @@ def entry_of(campaign: str, period: int, privacy: GeoPrivacy, attribute: str) ->
 
 
 def agreed(
-    book: Book, limit: Limit, asked: GeoPrivacy, now: datetime, campaign: str, of_rows: Book
+    history: SpendingHistory,
+    limit: Limit,
+    asked: GeoPrivacy,
+    now: datetime,
+    campaign: str,
+    of_rows: SpendingHistory,
 ) -> bool:
-    """Return whether both books take an answer, having made sure that they agree in everything."""
-    taken = accepted(book, limit, asked, now, campaign)
+    """Return whether both histories take an answer, having made sure that they agree."""
+    taken = accepted(history, limit, asked, now, campaign)
     assert accepted(of_rows, limit, asked, now, campaign) == taken
     if not taken:
-        kept, expected = (refusal(one, limit, asked, now, campaign) for one in (of_rows, book))
+        kept, expected = (refusal(one, limit, asked, now, campaign) for one in (of_rows, history))
         assert kept.args == expected.args
     for name in (None, campaign):
-        sums = [total(one.spendings(campaign_id=name)) for one in (of_rows, book)]
+        sums = [total(one.spendings(campaign_id=name)) for one in (of_rows, history)]
         assert sums[0] == sums[1]
-    lists = [list(budgets("income", limit, one, now)) for one in (of_rows, book)]
+    lists = [list(budgets("income", limit, one, now)) for one in (of_rows, history)]
     assert lists[0] == lists[1]
     return taken
 
@@ -192,52 +197,52 @@ def test_the_journal_keeps_the_same_book(
     limit: Limit, moves: list[tuple[int, str, GeoPrivacy]]
 ) -> None:
     """Every decision, refusal and budget, on rows of SQL among those of other attributes."""
-    book, now = ListBook(), T0
+    history, now = ListHistory(), T0
     bounds = Bounds(most_reports=10**6, most_bytes=10**6)
     journal = Journal(None)
 
     def keep(campaign: str, period: int, privacy: GeoPrivacy, attribute: str) -> None:
         made = entry_of(campaign, period, privacy, attribute)
-        journal.record(made, lambda book_of: None, now, bounds)
+        journal.record(made, lambda history_of: None, now, bounds)
 
     for period, (hours, campaign, asked) in enumerate(moves):
         now += hours * HOUR
         keep("other attribute", period, dollars(9), "debt")
         keep("other unit", period, GeoPrivacy(9, 1, "euro"), "income")
 
-        same = partial(agreed, book, limit, asked, now, campaign)
+        same = partial(agreed, history, limit, asked, now, campaign)
         if journal.spent("income", "dollar", same):
             keep(campaign, period, asked, "income")
-            book.answers.append((now, campaign, asked))
+            history.answers.append((now, campaign, asked))
     journal.close()
 
 
 def test_a_thousand_small_losses_are_added_without_an_error() -> None:
     """A thousand times the double 0.1 is more than a hundred, and 999 of it and the rest is not."""
     small, limit = dollars(0.1), Limit(campaign=dollars(1e6), lifetime=dollars(100.0))
-    book = ListBook([(T0, f"c{i}", small) for i in range(999)])
+    history = ListHistory([(T0, f"c{i}", small) for i in range(999)])
     assert reduce(add, [0.1] * 1000) < 100  # what floating-point numbers make of it
-    assert not accepted(book, limit, small, T0)
+    assert not accepted(history, limit, small, T0)
     rest = Fraction(100) - 999 * Fraction(0.1)
     fits = float(rest)
     while Fraction(fits) > rest:
         fits = float(Fraction(fits) - Fraction(2) ** -60)
-    assert accepted(book, limit, dollars(fits), T0)
+    assert accepted(history, limit, dollars(fits), T0)
 
 
 def test_different_distances_are_one_currency() -> None:
     limit = Limit(campaign=dollars(1, 1000))
-    book = ListBook([(T0, "c", dollars(1, 2000)), (T0, "c", dollars(1, 4000))])
-    assert accepted(book, limit, dollars(1, 4000), T0)
-    assert not accepted(book, limit, dollars(1, 3999.999), T0)
+    history = ListHistory([(T0, "c", dollars(1, 2000)), (T0, "c", dollars(1, 4000))])
+    assert accepted(history, limit, dollars(1, 4000), T0)
+    assert not accepted(history, limit, dollars(1, 3999.999), T0)
 
 
 def test_the_refusal_says_what_is_spent_asked_and_permitted_and_when_there_is_room() -> None:
     limit = Limit(
         campaign=dollars(5), windows=(Window(limit=dollars(1), length=timedelta(days=30)),)
     )
-    book = ListBook([(T0, "a", dollars(0.5)), (T0 + HOUR, "b", dollars(0.25))])
-    error = refusal(book, limit, dollars(0.5), T0 + 2 * HOUR)
+    history = ListHistory([(T0, "a", dollars(0.5)), (T0 + HOUR, "b", dollars(0.25))])
+    error = refusal(history, limit, dollars(0.5), T0 + 2 * HOUR)
     assert (error.campaign_id, error.attribute) == ("c", "income")
     assert (error.spent, error.asked, error.limit) == (0.75, dollars(0.5), dollars(1))
     assert error.scope == "any 30 days, 0:00:00"
@@ -255,11 +260,11 @@ def test_of_several_limits_the_one_that_holds_longest_is_named() -> None:
     )
     for windows in ((day, month), (month, day)):
         limit = Limit(campaign=dollars(5), windows=windows)
-        error = refusal(ListBook([(T0, "a", dollars(1))]), limit, dollars(0.5), T0)
+        error = refusal(ListHistory([(T0, "a", dollars(1))]), limit, dollars(0.5), T0)
         assert error.frees == T0 + timedelta(days=30)
         assert error.limit == dollars(1.0)
         limit = Limit(campaign=dollars(5), lifetime=dollars(1), windows=windows)
-        error = refusal(ListBook([(T0, "a", dollars(1))]), limit, dollars(0.5), T0)
+        error = refusal(ListHistory([(T0, "a", dollars(1))]), limit, dollars(0.5), T0)
         assert (error.scope, error.frees) == ("lifetime", None)
         assert "never" in str(error)
 
@@ -267,14 +272,16 @@ def test_of_several_limits_the_one_that_holds_longest_is_named() -> None:
 def test_what_a_window_can_never_hold_frees_never() -> None:
     window = Window(limit=dollars(1), length=HOUR)
     limit = Limit(campaign=dollars(5), windows=(window,))
-    assert refusal(ListBook(), limit, dollars(2), T0).frees is None
+    assert refusal(ListHistory(), limit, dollars(2), T0).frees is None
 
 
 def test_budgets_list_every_limit_over_all_campaigns() -> None:
     windows = (Window(limit=dollars(1, 500), length=HOUR),)
     limit = Limit(campaign=dollars(5), lifetime=dollars(7), windows=windows)
-    book = ListBook([(T0 - 2 * HOUR, "a", dollars(1)), (T0, "b", dollars(0.5))])
-    found = [(b.attribute, b.scope, b.limit, b.spent) for b in budgets("income", limit, book, T0)]
+    history = ListHistory([(T0 - 2 * HOUR, "a", dollars(1)), (T0, "b", dollars(0.5))])
+    found = [
+        (b.attribute, b.scope, b.limit, b.spent) for b in budgets("income", limit, history, T0)
+    ]
     assert found == [
         ("income", "lifetime", dollars(7), 1.5),
         ("income", "any 1:00:00", dollars(1, 500), 0.25),

@@ -10,13 +10,13 @@ import pytest
 from geoveil.campaign import Attribute, Campaign, SigningKey, encode, seal
 from geoveil.client import (
     CampaignInvalid,
-    Contributor,
     Limit,
     ParameterError,
     Place,
     Policy,
     PolicyRefused,
     PublicKey,
+    ReportBuilder,
     Window,
 )
 from geoveil.client.errors import exactly
@@ -157,14 +157,14 @@ def test_only_the_trusted_are_answered(
     campaign: Campaign, trusted: Any, key: SigningKey | None, permitted: bool
 ) -> None:
     policy = Policy({"household income": LIMIT}, trusted_keys=trusted)
-    contributor = Contributor(policy=policy)
+    builder = ReportBuilder(policy=policy)
     envelope = seal(encode(campaign), key)
     if permitted:
-        signer = contributor.accept("income", envelope).signer
+        signer = builder.accept("income", envelope).signer
         assert signer == (None if key is None else key.public)
         return
     with pytest.raises(PolicyRefused) as raised:
-        contributor.accept("income", envelope)
+        builder.accept("income", envelope)
     assert raised.value.aspect == "signature"
     assert raised.value.asked == ("nobody's" if key is None else str(key.public))
     assert raised.value.permitted == "one of a trusted key"
@@ -196,13 +196,13 @@ def empty(envelope: campaign_pb2.CampaignEnvelope, campaign: Campaign) -> None:
 def test_a_signature_that_is_not_valid_is_refused_even_if_none_is_needed(
     campaign: Campaign, trusted: Any, forge: Forge
 ) -> None:
-    contributor = Contributor(policy=Policy({"household income": LIMIT}, trusted_keys=trusted))
+    builder = ReportBuilder(policy=Policy({"household income": LIMIT}, trusted_keys=trusted))
     genuine = seal(encode(campaign), OTHER)
-    contributor.accept("income", genuine)
+    builder.accept("income", genuine)
     envelope = campaign_pb2.CampaignEnvelope.FromString(genuine)
     forge(envelope, campaign)
     with pytest.raises(CampaignInvalid, match="signature of the campaign is not valid"):
-        contributor.accept("income", envelope.SerializeToString())
+        builder.accept("income", envelope.SerializeToString())
 
 
 NO_LIMITS: list[Any] = [

@@ -20,7 +20,7 @@ from geoveil.client import (
     PrivateValueError,
     Status,
     TransportError,
-    session,
+    device_session,
 )
 
 Make = Callable[..., Any]
@@ -97,7 +97,7 @@ def test_all_that_looks_at_a_value_keeps_the_floor(
         floors.append(floor_s)
         return work()
 
-    monkeypatch.setattr(session, "paced", paced)
+    monkeypatch.setattr(device_session, "paced", paced)
     shells.defaults.pop("release_floor_s")
     client = make_either(fetched=("income",), **settings)
     with pytest.raises(PrivateValueError):

@@ -19,13 +19,13 @@ from geoveil.campaign import (
 )
 from geoveil.client import (
     Client,
-    Contributor,
     InMemoryCollector,
     InMemoryTransport,
     Limit,
     Point,
     Policy,
     PrivateValueError,
+    ReportBuilder,
 )
 from geoveil.gp import GeoPrivacy, PlanarLaplace, RandomSource
 from geoveil.gp.coordinates import AzimuthalEquidistant
@@ -72,9 +72,9 @@ def test_the_report_is_one_release_of_the_mechanism(
     dimension = len(value) if isinstance(value, tuple) else 1
     source = make_source(seed)
     asked = campaign(dimension)
-    contributor = Contributor(policy=Policy.permitting(asked), source=source)
-    accepted = contributor.accept("points", _envelope(asked))
-    report = report_pb2.Report.FromString(contributor.prepare(accepted, value).report)
+    builder = ReportBuilder(policy=Policy.permitting(asked), source=source)
+    accepted = builder.accept("points", _envelope(asked))
+    report = report_pb2.Report.FromString(builder.prepare(accepted, value).report)
     (count, ident), *noise = source.draws
     assert (count, report.report_id) == (128, ident.to_bytes(16))
     released = PlanarLaplace(PRIVACY, dimension).release(value, Replayed(noise))
@@ -84,10 +84,10 @@ def test_the_report_is_one_release_of_the_mechanism(
 def test_a_place_is_perturbed_in_the_plane(make_source: Callable[[int], Any]) -> None:
     asked = campaign(2, attribute=Attribute(name="position", unit="metre", coordinates=PLANE))
     source = make_source(7)
-    contributor = Contributor(policy=Policy.permitting(asked), source=source)
+    builder = ReportBuilder(policy=Policy.permitting(asked), source=source)
     place = (-73.9855, 40.758)
-    accepted = contributor.accept("points", _envelope(asked))
-    report = report_pb2.Report.FromString(contributor.prepare(accepted, place).report)
+    accepted = builder.accept("points", _envelope(asked))
+    report = report_pb2.Report.FromString(builder.prepare(accepted, place).report)
     mechanism = PlanarLaplace(PLANE.privacy(PRIVACY), 2)
     released = mechanism.release(PLANE.project(place), Replayed(source.draws[1:]))
     assert tuple(a.value for a in report.answers) == released
@@ -117,10 +117,10 @@ def test_values_of_another_kind_are_refused_before_anything_is_drawn(
 ) -> None:
     source = make_source(1)
     asked = campaign(2)
-    contributor = Contributor(policy=Policy.permitting(asked), source=source)
-    accepted = contributor.accept("points", _envelope(asked))
+    builder = ReportBuilder(policy=Policy.permitting(asked), source=source)
+    accepted = builder.accept("points", _envelope(asked))
     with pytest.raises(PrivateValueError):
-        contributor.prepare(accepted, value)
+        builder.prepare(accepted, value)
     assert source.draws == []
 
 

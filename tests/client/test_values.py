@@ -11,7 +11,6 @@ import pytest
 from geoveil.campaign import Attribute, Campaign, PlanarLaplaceSpec, encode, seal
 from geoveil.client import (
     CampaignNotFetched,
-    Contributor,
     InMemoryCollector,
     Limit,
     Number,
@@ -20,6 +19,7 @@ from geoveil.client import (
     Point,
     Policy,
     PolicyRefused,
+    ReportBuilder,
 )
 from geoveil.client.values import Kind, kind_of
 from geoveil.gp import GaussianKernel, GeoPrivacy, Query, Threshold
@@ -76,13 +76,13 @@ def test_only_the_kind_that_the_policy_states_is_answered(
 ) -> None:
     policy = Policy({"position": Limit(campaign=PRIVACY, value=KINDS[permitted][0])})
     source = make_source(0)
-    contributor = Contributor(policy=policy, source=source)
+    builder = ReportBuilder(policy=policy, source=source)
     campaign = asking(*KINDS[asked][1:])
     if permitted == asked:
-        contributor.accept("position", seal(encode(campaign)))
+        builder.accept("position", seal(encode(campaign)))
         return
     with pytest.raises(PolicyRefused) as refused:
-        contributor.accept("position", seal(encode(campaign)))
+        builder.accept("position", seal(encode(campaign)))
     assert refused.value.aspect == "value of 'position'"
     assert refused.value.asked == str(kind_of(campaign))
     assert refused.value.permitted == str(KINDS[permitted][0])
@@ -161,10 +161,10 @@ def test_what_another_contributor_accepted_is_looked_at_again(
     """A host may hold several policies."""
     careless = Policy({"position": Limit(campaign=PRIVACY, value=Place(None))})
     careful = Policy({"position": Limit(campaign=PRIVACY, value=Point(2))})
-    accepted = Contributor(policy=careless).accept("position", seal(encode(asking(2, SHOP))))
+    accepted = ReportBuilder(policy=careless).accept("position", seal(encode(asking(2, SHOP))))
     value: Any = Unreadable()
     with pytest.raises(PolicyRefused):
-        Contributor(policy=careful).prepare(accepted, value)
+        ReportBuilder(policy=careful).prepare(accepted, value)
 
 
 def test_whoever_was_shown_a_campaign_permits_that_and_no_other(

@@ -26,13 +26,13 @@ from geoveil.campaign import (
 )
 from geoveil.client import (
     CampaignNotFetched,
-    Contributor,
     InMemoryCollector,
     Limit,
     ParameterError,
     Point,
     Policy,
     PolicyRefused,
+    ReportBuilder,
 )
 from geoveil.client.work import Demand
 from geoveil.gp import (
@@ -112,13 +112,13 @@ def permissive(campaign: Campaign) -> Policy:
 def spent_us(campaign: Campaign, tries: int = 3) -> float:
     """Return the processor time of reading a campaign and drawing a report, in microseconds."""
     envelope = seal(encode(campaign))
-    contributor = Contributor(policy=permissive(campaign))
+    builder = ReportBuilder(policy=permissive(campaign))
     value: Any = 1.0 if campaign.dimension == 1 else (1.0,) * campaign.dimension
     taken = []
     for _ in range(tries):
         codec.decode.cache_clear()
         start = time.process_time()
-        contributor.prepare(contributor.accept(campaign.campaign_id, envelope), value)
+        builder.prepare(builder.accept(campaign.campaign_id, envelope), value)
         taken.append(time.process_time() - start)
     return 1e6 * min(taken)
 
@@ -217,7 +217,7 @@ def test_a_policy_that_became_stricter_holds_for_what_was_fetched_before(
 
 def test_whoever_was_shown_a_campaign_permits_its_work(make_campaign: Any) -> None:
     asked = make_campaign(queries=(THRESHOLD,) * 300, allocation=Allocation.REPEAT)
-    Contributor(policy=Policy.permitting(asked)).accept("income", seal(encode(asked)))
+    ReportBuilder(policy=Policy.permitting(asked)).accept("income", seal(encode(asked)))
 
 
 def test_a_value_campaign_is_cheap(make_campaign: Any) -> None:
@@ -227,7 +227,7 @@ def test_a_value_campaign_is_cheap(make_campaign: Any) -> None:
     )  # fmt: skip
     assert Demand.of(encode(asked)) == Demand(queries=0, work=240)
     limit = Limit(campaign=asked.privacy, value=Point(3))
-    Contributor(policy=Policy({"position": limit}, most_queries=0)).accept(
+    ReportBuilder(policy=Policy({"position": limit}, most_queries=0)).accept(
         "income", seal(encode(asked))
     )
 

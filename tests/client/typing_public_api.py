@@ -26,7 +26,6 @@ from geoveil.client import (
     Client,
     ClientError,
     Contribution,
-    Contributor,
     Counts,
     FlushResult,
     GrpcAioTransport,
@@ -40,6 +39,7 @@ from geoveil.client import (
     PublicKey,
     Receipt,
     Rejection,
+    ReportBuilder,
     Status,
     Timing,
     Transport,
@@ -165,21 +165,21 @@ def of_receipts(receipt: Receipt, result: FlushResult, counts: Counts, budget: B
     receipt.value.hex()  # type: ignore[attr-defined]
 
 
-def of_bulk_hosts(contributor: Contributor, envelope: bytes, transport: Transport) -> None:
-    accepted = contributor.accept("income", envelope)
+def of_bulk_hosts(builder: ReportBuilder, envelope: bytes, transport: Transport) -> None:
+    accepted = builder.accept("income", envelope)
     assert_type(accepted, AcceptedCampaign)
     assert_type(accepted.campaign, Campaign)
     assert_type(accepted.signer, PublicKey | None)
-    contributions = [contributor.prepare(accepted, 52_000, period=3)]
+    contributions = [builder.prepare(accepted, 52_000, period=3)]
     assert_type(contributions, list[Contribution])
     for batch in gather(contributions):
         assert_type(batch, Batch)
         response = transport.submit_reports(batch.request(), 1.0)
         assert_type(response, collector_pb2.SubmitReportsResponse)
         assert_type(batch.outcomes(response), tuple[Outcome, ...])
-    contributor.accept("income", "envelope")  # type: ignore[arg-type]
-    contributor.prepare(envelope, 52_000)  # type: ignore[arg-type]
-    contributor.prepare(accepted, 52_000, 3)  # type: ignore[call-arg]
+    builder.accept("income", "envelope")  # type: ignore[arg-type]
+    builder.prepare(envelope, 52_000)  # type: ignore[arg-type]
+    builder.prepare(accepted, 52_000, 3)  # type: ignore[call-arg]
 
 
 def of_errors(client: Client) -> None:

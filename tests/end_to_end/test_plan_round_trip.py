@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from geoveil.analyst.planner import ALLOCATIONS, SamplePrior
 from geoveil.cli.analyst import Analyst
 from geoveil.cli.app import app
-from geoveil.client import Contributor, GrpcTransport, Policy, Status, gather
+from geoveil.client import GrpcTransport, Policy, ReportBuilder, Status, gather
 from geoveil.gp import DebiasedLaplace, GeoPrivacy, SeededSource, Threshold
 from geoveil.proto.v1.collector_pb2 import GetCampaignRequest
 from geoveil.simulation.local_server import local_server
@@ -74,7 +74,7 @@ def carried_out(server, people, tmp_path):
         try:
             shown = transport.get_campaign(GetCampaignRequest(campaign_id=name), 10.0)
             limits = {"household income": PERMITTED}
-            device = Contributor(policy=Policy(limits), source=Seeded(len(name)))
+            device = ReportBuilder(policy=Policy(limits), source=Seeded(len(name)))
             accepted = device.accept(name, shown.envelope.SerializeToString())
             reports = (device.prepare(accepted, income) for income in people.tolist())
             for batch in gather(reports):

@@ -28,7 +28,7 @@ from geoveil.campaign import (
     encode,
     seal,
 )
-from geoveil.client import Contributor, Policy
+from geoveil.client import Policy, ReportBuilder
 from geoveil.gp import GeoPrivacy, ParameterError, Threshold
 from geoveil.gp.estimation import Accumulator, estimate
 from geoveil.proto.v1 import report_pb2
@@ -66,14 +66,14 @@ REPORTS = {"one": 1_500, "parted": 700, "split": 400, "silent": 0}
 
 
 def packed(accepted, value, period=0):
-    made = CONTRIBUTOR.prepare(accepted, value, period=period)
+    made = BUILDER.prepare(accepted, value, period=period)
     report = report_pb2.Report.FromString(made.report)
     answers = [(answer.query_index, answer.value) for answer in report.answers]
     layout = Layout.of(accepted.campaign)
     return layout.pack(Report(report.report_id, answers, report.period))
 
 
-CONTRIBUTOR = Contributor(policy=Policy({"income": PRIVACY}))
+BUILDER = ReportBuilder(policy=Policy({"income": PRIVACY}))
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def database(tmp_path_factory):
             store.create_campaign(
                 CampaignRecord(campaign_id=name, published=published, queries=queries)
             )
-            accepted = CONTRIBUTOR.accept(name, published)
+            accepted = BUILDER.accept(name, published)
             incomes = household_incomes().sample(REPORTS[name], rng).tolist()
             reports = [packed(accepted, income) for income in incomes]
             if reports:
@@ -199,7 +199,7 @@ def test_the_export_is_of_one_moment_and_changes_nothing(database, tmp_path):
     before = totals(database)
     name = "parted"
     asked = CAMPAIGNS[1]
-    accepted = CONTRIBUTOR.accept(name, seal(encode(asked)))
+    accepted = BUILDER.accept(name, seal(encode(asked)))
     came = []
 
     def meanwhile(done, of):
@@ -318,7 +318,7 @@ def other_kinds(tmp_path_factory):
         replace(campaign("weekly", 2), closes=NOW + timedelta(days=21), period=timedelta(days=7)),
         replace(campaign("heavy", 2), mechanism=SmoothSpec(0.3), step_exponent=None),
     ]  # fmt: skip
-    contributor = Contributor(policy=Policy(limits))
+    builder = ReportBuilder(policy=Policy(limits))
     with SQLiteStore(path) as store:
         for one in asked:
             name = one.campaign_id
@@ -326,7 +326,7 @@ def other_kinds(tmp_path_factory):
             store.create_campaign(
                 CampaignRecord(campaign_id=name, published=published, queries=sums)
             )
-            accepted = contributor.accept(name, published)
+            accepted = builder.accept(name, published)
             incomes = household_incomes().sample(300, rng).tolist()
             reports = [
                 packed(accepted, income, number % one.periods)

@@ -14,10 +14,10 @@ from geoveil.cli.console import err, out, privacy_text
 from geoveil.cli.typed_values import given_in, read_value
 from geoveil.client import (
     Client,
-    Contributor,
     GrpcTransport,
     Policy,
     Receipt,
+    ReportBuilder,
     Status,
     Transport,
 )
@@ -63,7 +63,7 @@ def _take_part(transport: Transport, campaign_id: str, yes: bool, state_dir: Pat
     envelope = response.envelope
     policy = Policy.permitting(decode(envelope.campaign))
     # The checks of the SDK come before anything is shown: what is shown can be answered.
-    shown = Contributor(policy=policy).accept(campaign_id, envelope.SerializeToString())
+    shown = ReportBuilder(policy=policy).accept(campaign_id, envelope.SerializeToString())
     campaign = shown.campaign
     err.tell((campaign.title, "bold"))
     err.tell(f"Asks for: {campaign.attribute.name}")

@@ -10,8 +10,7 @@ from geoveil.client.async_client import AsyncClient
 from geoveil.client.batch import Batch, Outcome, gather
 from geoveil.client.channel import open_channel
 from geoveil.client.contribution import Answer, Contribution, Receipt, Rejection, Status
-from geoveil.client.core import AcceptedCampaign, Contributor
-from geoveil.client.courier import FlushResult
+from geoveil.client.device_session import Counts
 from geoveil.client.errors import (
     BudgetExceeded,
     CampaignChanged,
@@ -36,8 +35,9 @@ from geoveil.client.grpc_transport import GrpcAioTransport, GrpcTransport
 from geoveil.client.in_memory import InMemoryAsyncTransport, InMemoryCollector, InMemoryTransport
 from geoveil.client.ledger import Budget
 from geoveil.client.policy import Limit, Policy, Window
+from geoveil.client.report_builder import AcceptedCampaign, ReportBuilder
+from geoveil.client.report_sender import FlushResult
 from geoveil.client.retry import Timing
-from geoveil.client.session import Counts
 from geoveil.client.sync_client import Client
 from geoveil.client.transport import TLS, AsyncTransport, Transport
 from geoveil.client.values import Number, Place, Point
@@ -65,7 +65,6 @@ __all__ = [
     "ClientClosed",
     "ClientError",
     "Contribution",
-    "Contributor",
     "Counts",
     "FamilyMissing",
     "FlushResult",
@@ -90,6 +89,7 @@ __all__ = [
     "PublicKey",
     "Receipt",
     "Rejection",
+    "ReportBuilder",
     "Status",
     "Timing",
     "Transport",

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from geoveil.campaign import Campaign, Value
 from geoveil.client.contribution import Receipt
-from geoveil.client.courier import FlushResult
+from geoveil.client.device_session import Counts
 from geoveil.client.errors import ClientClosed, ClientError
-from geoveil.client.gate import Gate
+from geoveil.client.fork_barrier import ForkBarrier
 from geoveil.client.grpc_library import is_loaded
 from geoveil.client.grpc_transport import GrpcAioTransport
 from geoveil.client.ledger import Budget
 from geoveil.client.policy import Policy
+from geoveil.client.report_sender import FlushResult
 from geoveil.client.retry import Timing, duration
-from geoveil.client.session import Counts
 from geoveil.client.setup import (
     CLOSE_TIMEOUT_S,
     FAILED_WAIT_S,
@@ -97,7 +97,7 @@ class AsyncClient:
         self._own: GrpcAioTransport | None = None
         if transport is None:
             transport = self._own = GrpcAioTransport(target, tls=tls)
-        self._session, self._courier = assemble(
+        self._session, self._sender = assemble(
             policy=policy,
             state_dir=state_dir,
             timeout_s=self._timeout_s,
@@ -116,7 +116,7 @@ class AsyncClient:
 
     async def fetch(self, campaign_id: str, timeout_s: float | None = None) -> Campaign:
         """See `Client.fetch`."""
-        return await self._run(self._courier.fetch(campaign_id, self._courier.deadline(timeout_s)))
+        return await self._run(self._sender.fetch(campaign_id, self._sender.deadline(timeout_s)))
 
     async def contribute(self, campaign_id: str, value: Value) -> Receipt:
         """See `Client.contribute`."""
@@ -135,7 +135,7 @@ class AsyncClient:
         import asyncio
 
         self._check_open()
-        deadline = self._courier.deadline(timeout_s)
+        deadline = self._sender.deadline(timeout_s)
         sending = self._lock()
         try:
             async with asyncio.timeout(deadline.remaining_s()):
@@ -143,7 +143,7 @@ class AsyncClient:
         except TimeoutError:
             return FlushResult(acknowledged=0, rejected=0, pending=(await self.counts()).pending)
         try:
-            return await self._run(self._courier.flush(deadline))
+            return await self._run(self._sender.flush(deadline))
         finally:
             sending.release()
 
@@ -231,7 +231,7 @@ class AsyncClient:
             woken.clear()
             try:
                 async with sending:
-                    wait_s = await self._run(self._courier.work())
+                    wait_s = await self._run(self._sender.work())
             except ClientClosed:
                 return
             except Exception as error:  # noqa: BLE001 - a task of a host must not end with a trace
@@ -287,18 +287,18 @@ class AsyncClient:
 _CLIENTS: "weakref.WeakSet[AsyncClient]" = weakref.WeakSet()
 
 
-def _gates() -> list[Gate]:
-    return [client._own.gate for client in list(_CLIENTS) if client._own is not None]
+def _barriers() -> list[ForkBarrier]:
+    return [client._own.barrier for client in list(_CLIENTS) if client._own is not None]
 
 
 def _before_fork() -> None:
-    for gate in _gates():
-        gate.shut(FORK_GRACE_S)
+    for barrier in _barriers():
+        barrier.shut(FORK_GRACE_S)
 
 
 def _after_fork_in_parent() -> None:
-    for gate in _gates():
-        gate.open()
+    for barrier in _barriers():
+        barrier.open()
 
 
 def _after_fork_in_child() -> None:

@@ -1,6 +1,6 @@
 """Reports of many participants in few requests, and what the server's answers mean.
 
-For a host that acts for many devices: each `Contributor.prepare` makes one report, `gather` fills
+For a host that acts for many devices: each `ReportBuilder.prepare` makes one report, `gather` fills
 requests with them, any transport sends these, and `Batch.outcomes` reads the answers.
 """
 

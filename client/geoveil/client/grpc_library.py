@@ -32,14 +32,14 @@ def loaded() -> ModuleType:
         return import_module("grpc")
 
 
-def use() -> object:
+def hold() -> object:
     """Return a user of gRPC: it is not shut down until that is forgotten. Cheap, no thread."""
     global _used
     _used = True
     return loaded().local_server_credentials()
 
 
-def keep(of_parent: object) -> None:
+def leak_on_fork(of_parent: object) -> None:
     """Keep what the parent of this process made, if anything, as long as this process lives."""
     if of_parent is not None:
         _of_parents.append(of_parent)
@@ -47,7 +47,7 @@ def keep(of_parent: object) -> None:
 
 def _before_fork() -> None:
     if _used:
-        _FORKING.use = use()
+        _FORKING.held = hold()
     _LOADING.acquire()
 
 
@@ -58,7 +58,7 @@ def _after_fork_in_parent() -> None:
 
 def _after_fork_in_child() -> None:
     _LOADING.release()
-    keep(_FORKING.__dict__.pop("use", None))
+    leak_on_fork(_FORKING.__dict__.pop("held", None))
 
 
 os.register_at_fork(

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from geoveil.client.channel import open_channel
 from geoveil.client.errors import TransportError
-from geoveil.client.gate import Gate
-from geoveil.client.grpc_library import is_loaded, keep, loaded, use
+from geoveil.client.fork_barrier import ForkBarrier
+from geoveil.client.grpc_library import hold, is_loaded, leak_on_fork, loaded
 from geoveil.client.grpc_status import transport_error
 from geoveil.client.transport import TLS, tls_for
 from geoveil.proto.v1 import collector_pb2
@@ -46,11 +46,11 @@ class _Grpc:
     """What both transports share: the checked target, and one channel made at its first use.
 
     Attributes:
-        gate: that calls pass. Who forks shuts it meanwhile, so that no call is under way.
+        barrier: that calls pass. Who forks shuts it meanwhile, so that no call is under way.
     """
 
     _channel: "grpc.Channel | None" = None
-    _use: object = None
+    _held: object = None
     """While it is open: a gRPC that shuts down and starts again with each channel could be in the
     middle of that when a process forks."""
     _stub: "CollectorStub"
@@ -59,7 +59,7 @@ class _Grpc:
         self._tls = tls_for(target, tls)
         self._target = target
         self._lock = threading.Lock()
-        self.gate = Gate(self._disconnect)
+        self.barrier = ForkBarrier(self._disconnect)
 
     def forget(self) -> None:
         """Drop, untouched, the channel of the process that this one was forked from.
@@ -67,18 +67,18 @@ class _Grpc:
         For the child, before its first call, which then makes a channel of its own. The parent
         goes on with its channel.
         """
-        self.gate.reset()
+        self.barrier.reset()
         self._lock = threading.Lock()  # another thread of the parent may have held the old one
-        keep(self._channel)
-        keep(self._use)
-        self._channel = self._use = None
+        leak_on_fork(self._channel)
+        leak_on_fork(self._held)
+        self._channel = self._held = None
 
     def _connected(self) -> "CollectorStub":
         from geoveil.proto.v1.collector_pb2_grpc import CollectorStub
 
         with self._lock:
             if self._channel is None:
-                self._use = self._use or use()
+                self._held = self._held or hold()
                 self._channel = open_channel(self._target, self._tls, _OPTIONS)
                 self._stub = CollectorStub(self._channel)
             return self._stub
@@ -91,7 +91,7 @@ class _Grpc:
 
     def _close(self) -> None:
         self._disconnect()
-        self._use = None
+        self._held = None
 
 
 class GrpcTransport(_Grpc):
@@ -129,7 +129,7 @@ class GrpcTransport(_Grpc):
     ) -> _Response:
         grpc = loaded()
         try:
-            with self.gate.passing():
+            with self.barrier.passing():
                 call = method(self._connected())
                 return call(request, timeout=timeout_s, compression=_compression(request))
         except grpc.RpcError as error:
@@ -177,17 +177,17 @@ class GrpcAioTransport(_Grpc):
             with suppress(RuntimeError):  # the loop was closed in the meantime
                 loop.call_soon_threadsafe(ended.set)
 
-        self.gate.enter()
+        self.barrier.enter()
         try:
             call: Any = method(self._connected()).future(
                 request, timeout=timeout_s, compression=_compression(request)
             )
         except BaseException as error:
-            self.gate.leave()
+            self.barrier.leave()
             if isinstance(error, ValueError):
                 raise _closed() from error
             raise
-        call.add_done_callback(lambda _: self.gate.leave())
+        call.add_done_callback(lambda _: self.barrier.leave())
         call.add_done_callback(wake)
         try:
             await ended.wait()

@@ -24,7 +24,7 @@ from geoveil.client.journal_rows import (
     SCHEMA,
     VERSION,
     WAITING,
-    RowBook,
+    StoredHistory,
     check,
     checked,
     content,
@@ -34,12 +34,12 @@ from geoveil.client.journal_rows import (
     upgrade_2,
     upgrade_3,
 )
-from geoveil.client.ledger import Book, BookOf
+from geoveil.client.ledger import HistoryOf, SpendingHistory
 from geoveil.client.state_file import StateFile
 
 FILE_NAME = "journal.sqlite3"
-Permit: TypeAlias = Callable[[BookOf], None]
-"""Raises unless the limits leave room; is given what returns the `Book` of an attribute."""
+Permit: TypeAlias = Callable[[HistoryOf], None]
+"""Raises unless the limits leave room; is given what returns an attribute's history."""
 _Result = TypeVar("_Result")
 
 
@@ -133,12 +133,12 @@ class Journal:
             found = connection.execute(PENDING).fetchall()
         return tuple(map(entry_of, found))
 
-    def depart(self, entry: Entry, at: datetime) -> None:
+    def mark_sent(self, entry: Entry, at: datetime) -> None:
         """Note that an entry is about to leave; when it returns, that survives any crash."""
         self._change(entry, lambda e: replace(e, sent=e.sent or at))
         self._file.sync()
 
-    def settle(
+    def record_result(
         self, entry: Entry, status: Status, at: datetime, rejection: Rejection | None = None
     ) -> None:
         """Note what became of an entry; a status never goes down."""
@@ -172,10 +172,12 @@ class Journal:
             raise JournalError(self._file.place, "it is damaged: a status is none")
         return {status: found.get(status, 0) for status in Status}, size
 
-    def spent(self, attribute: str, unit: str, use: Callable[[Book], _Result]) -> _Result:
-        """Return use(book) for the book of an attribute."""
+    def spent(
+        self, attribute: str, unit: str, use: Callable[[SpendingHistory], _Result]
+    ) -> _Result:
+        """Return use(history) for the history of an attribute."""
         with self._file.reading() as connection:
-            return use(RowBook(connection, attribute, unit))
+            return use(StoredHistory(connection, attribute, unit))
 
     def _change(self, entry: Entry, change: Callable[[Entry], Entry]) -> None:
         """Put change(entry) in its place, as the entry is now."""
@@ -208,7 +210,7 @@ def _admitted(
     entry = _find(connection, campaign_id, period)
     if entry is None:
         _check_room(connection, campaign_id, bounds)
-        permit(lambda attribute, unit: RowBook(connection, attribute, unit))
+        permit(lambda attribute, unit: StoredHistory(connection, attribute, unit))
     return entry
 
 

@@ -153,8 +153,8 @@ def _fill(
     connection.executemany(PIN, pins)
 
 
-class RowBook:
-    """The `Book` of an attribute, read in the transaction of a connection."""
+class StoredHistory:
+    """The `SpendingHistory` of an attribute, read in the transaction of a connection."""
 
     def __init__(self, connection: sqlite3.Connection, attribute: str, unit: str) -> None:
         self._connection = connection
@@ -163,13 +163,13 @@ class RowBook:
     def spendings(
         self, *, campaign_id: str | None = None, after: datetime | None = None
     ) -> Iterable[Spending]:
-        """See `Book.spendings`."""
+        """See `SpendingHistory.spendings`."""
         values = self._of_attribute | {"campaign_id": campaign_id, "after": number(after)}
         for epsilon, per, count in self._connection.execute(SPENT, values):
             yield Spending(privacy=self._price(epsilon, per), count=count)
 
     def times(self, *, after: datetime | None) -> Iterable[tuple[datetime, Spending]]:
-        """See `Book.times`."""
+        """See `SpendingHistory.times`."""
         values = self._of_attribute | {"after": number(after)}
         for drawn, epsilon, per in self._connection.execute(TIMES, values):
             yield _date(drawn), Spending(privacy=self._price(epsilon, per))

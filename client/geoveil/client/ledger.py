@@ -26,7 +26,7 @@ class Spending:
     """How many there were."""
 
 
-class Book(Protocol):
+class SpendingHistory(Protocol):
     """The answers about one attribute that count against its limits."""
 
     def spendings(
@@ -40,8 +40,8 @@ class Book(Protocol):
         ...
 
 
-BookOf: TypeAlias = Callable[[str, str], Book]
-"""Returns the book of an attribute, by its name and unit."""
+HistoryOf: TypeAlias = Callable[[str, str], SpendingHistory]
+"""Returns the history of an attribute, by its name and unit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,14 +59,20 @@ class Budget:
 
 
 def check(
-    asked: GeoPrivacy, limit: Limit, book: Book, *, campaign_id: str, attribute: str, now: datetime
+    asked: GeoPrivacy,
+    limit: Limit,
+    history: SpendingHistory,
+    *,
+    campaign_id: str,
+    attribute: str,
+    now: datetime,
 ) -> None:
     """Refuse an answer that would exceed a limit.
 
     Args:
         asked: what the answer costs.
         limit: of the attribute.
-        book: the answers before it.
+        history: the answers before it.
         campaign_id: of the campaign it is for.
         attribute: name of the attribute.
         now: when it is asked for. Answers that a wrong clock has dated later count as well.
@@ -77,7 +83,7 @@ def check(
     """
     refusals: list[BudgetExceeded] = []
     for scope in _scopes(limit, campaign_id, now):
-        spent = total(book.spendings(campaign_id=scope.campaign_id, after=scope.after))
+        spent = total(history.spendings(campaign_id=scope.campaign_id, after=scope.after))
         if spent + asked.exact_rate > scope.limit.exact_rate:
             refusal = BudgetExceeded(
                 campaign_id,
@@ -86,17 +92,19 @@ def check(
                 spent=_over(spent, scope.limit),
                 asked=asked,
                 limit=scope.limit,
-                frees=_frees(scope, asked, spent, book),
+                frees=_frees(scope, asked, spent, history),
             )
             refusals.append(refusal)
     if refusals:
         raise max(refusals, key=_when_freed)
 
 
-def budgets(attribute: str, limit: Limit, book: Book, now: datetime) -> Iterator[Budget]:
+def budgets(
+    attribute: str, limit: Limit, history: SpendingHistory, now: datetime
+) -> Iterator[Budget]:
     """Yield the limits over all campaigns, each with what is spent of it."""
     for scope in _scopes(limit, None, now):
-        spent = total(book.spendings(after=scope.after))
+        spent = total(history.spendings(after=scope.after))
         yield Budget(
             attribute=attribute,
             scope=scope.name,
@@ -133,11 +141,13 @@ def _scopes(limit: Limit, campaign_id: str | None, now: datetime) -> Iterator[_S
         )
 
 
-def _frees(scope: _Scope, asked: GeoPrivacy, spent: Fraction, book: Book) -> datetime | None:
+def _frees(
+    scope: _Scope, asked: GeoPrivacy, spent: Fraction, history: SpendingHistory
+) -> datetime | None:
     """Return when enough of a window has passed; None if that never happens."""
     if scope.length is None or asked.exact_rate > scope.limit.exact_rate:
         return None
-    for when, spending in book.times(after=scope.after):
+    for when, spending in history.times(after=scope.after):
         spent -= total([spending])
         if spent + asked.exact_rate <= scope.limit.exact_rate:
             return _shifted(when, scope.length)

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 
 from geoveil.campaign import Campaign, PublicKey, encode
 from geoveil.client.errors import PolicyRefused, exactly
-from geoveil.client.values import Kind, Number, Place, kind_of
+from geoveil.client.values import Number, Place, ValueKind, kind_of
 from geoveil.client.work import Demand
 from geoveil.gp import GeoPrivacy, ParameterError
 from geoveil.gp.shown import ReprByArguments
@@ -69,7 +69,7 @@ class Limit:
     """The most that all campaigns together may ever cost. None: no bound."""
     windows: tuple[Window, ...] = ()
     """The most that all campaigns together may cost in any stretch of time."""
-    value: Kind = field(default_factory=Number)
+    value: ValueKind = field(default_factory=Number)
     """What the attribute is: `Number()`, `Point(2)`, or `Place(area)`. A campaign that takes it for
     anything else is refused, so that no server decides how a value is read."""
 
@@ -78,7 +78,7 @@ class Limit:
         if self.lifetime is not None:
             _check_pure("lifetime", self.lifetime)
         object.__setattr__(self, "windows", _all_of(Window, "windows", self.windows))
-        if not isinstance(self.value, Kind):
+        if not isinstance(self.value, ValueKind):
             raise ParameterError("value", self.value, "a Number, a Point or a Place")
         limits = (self.campaign, self.lifetime, *(w.limit for w in self.windows))
         units = {limit.unit for limit in limits if limit is not None}

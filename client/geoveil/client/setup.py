@@ -7,13 +7,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache, partial
 
-from geoveil.client.core import Contributor
-from geoveil.client.courier import Courier
+from geoveil.client.device_session import DeviceSession
 from geoveil.client.errors import ClientError, ParameterError
 from geoveil.client.journal import Bounds, Journal
 from geoveil.client.policy import Policy
+from geoveil.client.report_builder import ReportBuilder
+from geoveil.client.report_sender import ReportSender
 from geoveil.client.retry import Timing
-from geoveil.client.session import Session
 from geoveil.gp import RandomSource
 
 _LOG = logging.getLogger(__name__)
@@ -42,13 +42,13 @@ def assemble(
     source: RandomSource | None,
     floor_s: float,
     timing: Timing,
-) -> tuple[Session, Courier]:
+) -> tuple[DeviceSession, ReportSender]:
     """Return the two parts of a client: what it does on the device, and over the network."""
     if state_dir is None:
         _say_that_all_is_forgotten()
-    contributor = Contributor(policy=policy, source=source)
-    session = Session(
-        contributor=contributor,
+    builder = ReportBuilder(policy=policy, source=source)
+    session = DeviceSession(
+        builder=builder,
         bounds=Bounds(
             most_reports=_count("most_pending", most_pending),
             most_bytes=_count("most_pending_bytes", most_pending_bytes),
@@ -57,7 +57,7 @@ def assemble(
         timing=replace(timing, now=partial(_date, timing.now)),
         journal=Journal(state_dir),
     )
-    return session, Courier(session, timeout_s)
+    return session, ReportSender(session, timeout_s)
 
 
 def described(error: Exception) -> str:

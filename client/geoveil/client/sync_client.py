@@ -12,15 +12,15 @@ from typing import Any, Self, TypeVar
 
 from geoveil.campaign import Campaign, Value
 from geoveil.client.contribution import Receipt
-from geoveil.client.courier import Courier, FlushResult
+from geoveil.client.device_session import Counts
 from geoveil.client.errors import ClientClosed, ClientError
-from geoveil.client.gate import Gate, GatedTransport
+from geoveil.client.fork_barrier import BarrieredTransport, ForkBarrier
 from geoveil.client.grpc_library import is_loaded
 from geoveil.client.grpc_transport import GrpcTransport
 from geoveil.client.ledger import Budget
 from geoveil.client.policy import Policy
+from geoveil.client.report_sender import FlushResult, ReportSender
 from geoveil.client.retry import Timing, duration
-from geoveil.client.session import Counts
 from geoveil.client.setup import (
     CLOSE_TIMEOUT_S,
     FAILED_WAIT_S,
@@ -107,11 +107,11 @@ class Client:
         self._own: GrpcTransport | None = None
         if transport is None:
             transport = self._own = GrpcTransport(target, tls=tls)
-            self._gate = self._own.gate
+            self._barrier = self._own.barrier
         else:
-            self._gate = Gate()
-            transport = GatedTransport(transport, self._gate)
-        self._session, self._courier = assemble(
+            self._barrier = ForkBarrier()
+            transport = BarrieredTransport(transport, self._barrier)
+        self._session, self._sender = assemble(
             policy=policy,
             state_dir=state_dir,
             timeout_s=self._timeout_s,
@@ -143,7 +143,7 @@ class Client:
             TransportError: if no answer came in time.
             JournalError: if it can't be kept.
         """
-        return self._run(self._courier.fetch(campaign_id, self._courier.deadline(timeout_s)))
+        return self._run(self._sender.fetch(campaign_id, self._sender.deadline(timeout_s)))
 
     def contribute(self, campaign_id: str, value: Value) -> Receipt:
         """Perturb a value, once per campaign and period, and keep the result to be sent.
@@ -186,11 +186,11 @@ class Client:
             JournalError: if the journal can't be read or written.
         """
         self._check_open()
-        deadline = self._courier.deadline(timeout_s)
+        deadline = self._sender.deadline(timeout_s)
         if not self._sending.acquire(timeout=deadline.remaining_s()):
             return FlushResult(acknowledged=0, rejected=0, pending=self.counts().pending)
         try:
-            return self._run(self._courier.flush(deadline))
+            return self._run(self._sender.flush(deadline))
         finally:
             self._sending.release()
 
@@ -257,7 +257,7 @@ class Client:
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=_in_background,
-                    args=(self._courier, self._effects, self._sending, self._woken, self._stop),
+                    args=(self._sender, self._effects, self._sending, self._woken, self._stop),
                     kwargs={"called": None if self._own is None else self._called},
                     name="geoveil-client",
                     daemon=True,  # what waits is on the disk: nothing is worth a hanging exit
@@ -278,7 +278,7 @@ class Client:
     def _forked(self) -> None:
         """Go on in a child: the threads and connections are the parent's."""
         self._renew()
-        self._gate.reset()
+        self._barrier.reset()
         if self._own is not None:
             self._own.forget()
 
@@ -309,7 +309,7 @@ def _run(steps: Steps[_Result], effects: _Blocking, stopped: Callable[[], bool])
 
 
 def _in_background(
-    courier: Courier,
+    sender: ReportSender,
     effects: _Blocking,
     sending: threading.Lock,
     woken: threading.Event,
@@ -328,7 +328,7 @@ def _in_background(
             return
         try:
             with sending:
-                wait_s = _run(courier.work(), effects, stop.is_set)
+                wait_s = _run(sender.work(), effects, stop.is_set)
         except ClientClosed:
             return
         except Exception as error:  # noqa: BLE001 - a thread of a host must not end with a trace
@@ -353,12 +353,12 @@ _CLIENTS: "weakref.WeakSet[Client]" = weakref.WeakSet()
 
 def _before_fork() -> None:
     for client in list(_CLIENTS):
-        client._gate.shut(FORK_GRACE_S)
+        client._barrier.shut(FORK_GRACE_S)
 
 
 def _after_fork_in_parent() -> None:
     for client in list(_CLIENTS):
-        client._gate.open()
+        client._barrier.open()
 
 
 def _after_fork_in_child() -> None:

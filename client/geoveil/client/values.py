@@ -22,7 +22,7 @@ class Number:
         one number
     """
 
-    def permits(self, asked: "Kind") -> bool:
+    def permits(self, asked: "ValueKind") -> bool:
         """Return whether a campaign that takes a value for `asked` may be answered."""
         return asked == self
 
@@ -52,7 +52,7 @@ class Point:
         if isinstance(many, bool) or not isinstance(many, int) or many < 2:
             raise ParameterError("dimension", many, "an integer >= 2; Number() stands for one")
 
-    def permits(self, asked: "Kind") -> bool:
+    def permits(self, asked: "ValueKind") -> bool:
         """See `Number.permits`."""
         return asked == self
 
@@ -84,7 +84,7 @@ class Place:
         if self.area is not None and not isinstance(self.area, Area):
             raise ParameterError("area", self.area, "an Area, or None for anywhere")
 
-    def permits(self, asked: "Kind") -> bool:
+    def permits(self, asked: "ValueKind") -> bool:
         """See `Number.permits`; another place is permitted if all its area is in this one.
 
         Raises:
@@ -103,11 +103,11 @@ class Place:
         )
 
 
-Kind: TypeAlias = Number | Point | Place
+ValueKind: TypeAlias = Number | Point | Place
 """What a value is."""
 
 
-def kind_of(campaign: Campaign) -> Kind:
+def kind_of(campaign: Campaign) -> ValueKind:
     """Return what a campaign takes a value for."""
     plane = campaign.attribute.coordinates
     if plane is not None:

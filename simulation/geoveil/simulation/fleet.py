@@ -30,8 +30,8 @@ from geoveil.client import (
     AsyncClient,
     AsyncTransport,
     Batch,
-    Contributor,
     Policy,
+    ReportBuilder,
     Timing,
     TransportError,
     gather,
@@ -308,11 +308,11 @@ def prepared(
     if isinstance(batch_size, bool) or not isinstance(batch_size, int):
         raise ParameterError("batch_size", batch_size, f"an integer from 1 to {MOST_REPORTS:,}")
     validation.between("batch_size", batch_size, 1, MOST_REPORTS)
-    contributor = Contributor(policy=policy)
-    accepted = contributor.accept(campaign_id, seal(published))
+    builder = ReportBuilder(policy=policy)
+    accepted = builder.accept(campaign_id, seal(published))
     waiting = iter(values)
     while some := list(islice(waiting, batch_size)):
-        for batch in gather(contributor.prepare(accepted, value) for value in some):
+        for batch in gather(builder.prepare(accepted, value) for value in some):
             on_reports(len(batch.contributions))
             yield batch
 

@@ -61,7 +61,7 @@ class UnreadReports:
         return f"UnreadReports({len(self)}, not shown)"
 
 
-class Batch(NamedTuple):
+class SubmittedReports(NamedTuple):
     """What a message says."""
 
     campaign_id: str
@@ -69,7 +69,7 @@ class Batch(NamedTuple):
     reports: ReportColumns | UnreadReports
 
 
-def read_batch(message: bytes) -> Batch:
+def read_batch(message: bytes) -> SubmittedReports:
     """Return what a SubmitReportsRequest says.
 
     Raises:
@@ -77,10 +77,12 @@ def read_batch(message: bytes) -> Batch:
     """
     if len(message) < LEAST_BYTES:
         request = _parsed(collector_pb2.SubmitReportsRequest, message)
-        return Batch(request.campaign_id, request.campaign_digest, UnreadReports(request.reports))
+        return SubmittedReports(
+            request.campaign_id, request.campaign_digest, UnreadReports(request.reports)
+        )
     columns = read_columns(message)
     if columns is not None:
-        return Batch(*columns)
+        return SubmittedReports(*columns)
     campaign_id, digest = b"", b""
     pieces: list[memoryview] = []
     for number, content in _fields(message):
@@ -94,7 +96,7 @@ def read_batch(message: bytes) -> Batch:
         name = campaign_id.decode()
     except UnicodeDecodeError:
         raise _malformed(len(message)) from None
-    return Batch(name, digest, UnreadReports(pieces))
+    return SubmittedReports(name, digest, UnreadReports(pieces))
 
 
 def _report(piece: memoryview | report_pb2.Report, longest: int, most_answers: int) -> Report:

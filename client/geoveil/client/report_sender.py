@@ -1,6 +1,6 @@
 """What a client does over the network: fetch campaigns, deliver what waits, as steps.
 
-The courier holds nothing of its own that must not be lost: what waits is in the journal, and is
+The sender holds nothing of its own that must not be lost: what waits is in the journal, and is
 sent until the server says what became of it. The server counts a report's id once, so to send it
 twice, from two processes even, does no harm. Every report has a request of its own: two in one
 would tell the server that they are of one person.
@@ -15,6 +15,7 @@ from geoveil.campaign import Campaign
 from geoveil.client.backoff import SERVER, Backoff, concerns
 from geoveil.client.batch import Batch
 from geoveil.client.contribution import Entry, Status
+from geoveil.client.device_session import DeviceSession, check_id
 from geoveil.client.errors import (
     CampaignChanged,
     CampaignNotFound,
@@ -23,7 +24,6 @@ from geoveil.client.errors import (
     TransportError,
 )
 from geoveil.client.retry import FIRST_PAUSE_S, LONGEST_PAUSE_S, Deadline, duration
-from geoveil.client.session import Session, check_id
 from geoveil.client.steps import Send, Step, Steps, local, once, pause, until_answered
 from geoveil.proto.v1 import campaign_pb2, collector_pb2
 
@@ -46,7 +46,7 @@ class FlushResult:
     """Still kept, to be sent again."""
 
 
-class Courier:
+class ReportSender:
     """See the module.
 
     Args:
@@ -54,7 +54,7 @@ class Courier:
         timeout_s: of one request that the background makes, in seconds.
     """
 
-    def __init__(self, session: Session, timeout_s: float) -> None:
+    def __init__(self, session: DeviceSession, timeout_s: float) -> None:
         self._session = session
         self._journal = session.journal
         self._timing = session.timing
@@ -147,7 +147,7 @@ class Courier:
             waiting = self._journal.pending()
             late = [e for e in waiting if now - e.contribution.closes > KEPT_AFTER_CLOSE]
             for entry in late:
-                self._journal.settle(entry, Status.EXPIRED, now)
+                self._journal.record_result(entry, Status.EXPIRED, now)
             return self._journal.pending() if late else waiting
 
         waiting: tuple[Entry, ...] = yield local(read, self._journal.durable)
@@ -182,7 +182,7 @@ class Courier:
 
     def _send(self, entry: Entry, deadline: Deadline) -> Steps[Status]:
         durable = self._journal.durable
-        yield local(lambda: self._journal.depart(entry, self._timing.now()), durable)
+        yield local(lambda: self._journal.mark_sent(entry, self._timing.now()), durable)
         batch = Batch.of(entry.contribution)
         request = batch.request()
         response = yield from once(
@@ -190,7 +190,7 @@ class Courier:
         )
         (outcome,) = batch.outcomes(response)
         settled = (entry, outcome.status, self._timing.now(), outcome.rejection)
-        yield local(lambda: self._journal.settle(*settled), durable)
+        yield local(lambda: self._journal.record_result(*settled), durable)
         return outcome.status
 
     def _failed(self, entry: Entry, failure: str) -> Step:
@@ -198,7 +198,7 @@ class Courier:
 
     def _keep(self, campaign_id: str, response: collector_pb2.GetCampaignResponse) -> Campaign:
         envelope = response.envelope.SerializeToString(deterministic=True)
-        accepted = self._session.contributor.accept(campaign_id, envelope)
+        accepted = self._session.builder.accept(campaign_id, envelope)
         if response.state == campaign_pb2.CAMPAIGN_STATE_CLOSED:
             raise CampaignNotOpen(campaign_id, "closed")
         pinned = self._journal.pin(campaign_id, accepted.digest, envelope, self._timing.now())

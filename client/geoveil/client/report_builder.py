@@ -33,7 +33,7 @@ from geoveil.proto.v1 import report_pb2
 
 @dataclass(frozen=True, slots=True)
 class AcceptedCampaign:
-    """A campaign that was understood and that the policy permits. Made by `Contributor.accept`."""
+    """A campaign that was understood and is permitted; `ReportBuilder.accept` makes it."""
 
     campaign: Campaign
     digest: bytes
@@ -46,7 +46,7 @@ class AcceptedCampaign:
     """See `Demand.work`."""
 
 
-class Contributor:
+class ReportBuilder:
     """Makes reports: holds a policy and a source of randomness, and nothing of any person.
 
     Args:

@@ -21,11 +21,11 @@ from geoveil.campaign import (
 )
 from geoveil.client import (
     CampaignInvalid,
-    Contributor,
     ParameterError,
     Policy,
     PolicyRefused,
     PrivateValueError,
+    ReportBuilder,
 )
 from geoveil.gp import GeoPrivacy, SeededSource, SystemSource, Threshold
 from geoveil.proto.v1 import campaign_pb2, report_pb2
@@ -65,8 +65,8 @@ MECHANISMS = {
 
 
 @pytest.fixture
-def contributor(policy: Policy, make_source: Callable[[int], Any]) -> Contributor:
-    return Contributor(policy=policy, source=make_source(0))
+def builder(policy: Policy, make_source: Callable[[int], Any]) -> ReportBuilder:
+    return ReportBuilder(policy=policy, source=make_source(0))
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
@@ -78,8 +78,8 @@ def test_the_answer_is_the_formula_of_the_mechanism_on_the_bits_drawn(
     spec, formula = MECHANISMS[name]
     campaign = make_campaign(mechanism=spec, queries=(Threshold(AT, WIDTH, "smoothstep"),))
     source = make_source(seed)
-    contributor = Contributor(policy=policy, source=source)
-    made = contributor.prepare(contributor.accept("income", seal(encode(campaign))), x)
+    builder = ReportBuilder(policy=policy, source=source)
+    made = builder.prepare(builder.accept("income", seal(encode(campaign))), x)
     report = report_pb2.Report.FromString(made.report)
     # One question: nothing to draw for the partition; then the id, then the noise.
     assert [count for count, _ in source.draws] == [0, 128, 128]
@@ -104,8 +104,8 @@ def test_every_query_is_answered_with_its_part_of_the_privacy_or_with_all(
     )
     source = make_source(3)
     policy = Policy({"household income": GeoPrivacy(spent, 8000, "dollar")})
-    contributor = Contributor(policy=policy, source=source)
-    made = contributor.prepare(contributor.accept("income", seal(encode(campaign))), 97_000)
+    builder = ReportBuilder(policy=policy, source=source)
+    made = builder.prepare(builder.accept("income", seal(encode(campaign))), 97_000)
     report = report_pb2.Report.FromString(made.report)
     assert [a.query_index for a in report.answers] == [0, 1, 2]
     noises = [value for count, value in source.draws if count == 128][1:]
@@ -122,21 +122,21 @@ def test_partition_answers_one_query_and_every_query_gets_its_turn(
     make_campaign: Any, policy: Policy, make_source: Any
 ) -> None:
     queries = tuple(Threshold(AT + 1000 * i, WIDTH, "smoothstep") for i in range(5))
-    contributor = Contributor(policy=policy, source=make_source(4))
-    accepted = contributor.accept("income", seal(encode(make_campaign(queries=queries))))
+    builder = ReportBuilder(policy=policy, source=make_source(4))
+    accepted = builder.accept("income", seal(encode(make_campaign(queries=queries))))
     seen = [
         [a.query_index for a in report_pb2.Report.FromString(made.report).answers]
-        for made in (contributor.prepare(accepted, 1.0) for _ in range(200))
+        for made in (builder.prepare(accepted, 1.0) for _ in range(200))
     ]
     assert all(len(indices) == 1 for indices in seen)
     assert {i for (i,) in seen} == set(range(5))  # missed with probability 5·(4/5)^200 < 1e-18
 
 
 def test_report_ids_are_sixteen_fresh_bytes(policy: Policy, campaign: Campaign) -> None:
-    contributor = Contributor(policy=policy)
-    accepted = contributor.accept("income", seal(encode(campaign)))
+    builder = ReportBuilder(policy=policy)
+    accepted = builder.accept("income", seal(encode(campaign)))
     ids = {
-        report_pb2.Report.FromString(contributor.prepare(accepted, 1.0).report).report_id
+        report_pb2.Report.FromString(builder.prepare(accepted, 1.0).report).report_id
         for _ in range(100)
     }
     assert len(ids) == 100
@@ -146,10 +146,10 @@ def test_report_ids_are_sixteen_fresh_bytes(policy: Policy, campaign: Campaign) 
 def test_a_place_becomes_a_point_of_the_plane(
     places: Campaign, policy: Policy, make_source: Any
 ) -> None:
-    contributor = Contributor(policy=policy, source=make_source(1))
-    accepted = contributor.accept("places", seal(encode(places)))
+    builder = ReportBuilder(policy=policy, source=make_source(1))
+    accepted = builder.accept("places", seal(encode(places)))
     # A degree of latitude is 111 km: noise of 1 km cannot carry the kernel's 3 km that far.
-    far = contributor.prepare(accepted, (-73.98, 41.72))
+    far = builder.prepare(accepted, (-73.98, 41.72))
     assert report_pb2.Report.FromString(far.report).answers[0].value == pytest.approx(
         0, abs=2 ** (-places.grid_exponent - 20)
     )
@@ -205,11 +205,11 @@ def test_a_bad_value_is_refused_before_anything_is_drawn_and_never_shown(
     value: Any,
 ) -> None:
     source = make_source(0)
-    contributor = Contributor(policy=policy, source=source)
+    builder = ReportBuilder(policy=policy, source=source)
     asked = {"income": campaign, "places": places}[campaign_id]
-    accepted = contributor.accept(campaign_id, seal(encode(asked)))
+    accepted = builder.accept(campaign_id, seal(encode(asked)))
     with pytest.raises(PrivateValueError) as raised:
-        contributor.prepare(accepted, value)
+        builder.prepare(accepted, value)
     assert source.draws == []
     shown = "".join(traceback.format_exception(raised.value)) + repr(raised.value)
     assert "87654" not in shown
@@ -224,9 +224,9 @@ def test_values_of_many_types_give_the_same_report(
 ) -> None:
     reports = set()
     for value in (52_000, 52_000.0, [52_000], np.float64(52_000), np.array([52_000]), (52_000.0,)):
-        contributor = Contributor(policy=policy, source=make_source(9))
-        accepted = contributor.accept("income", seal(encode(campaign)))
-        reports.add(contributor.prepare(accepted, value).report)
+        builder = ReportBuilder(policy=policy, source=make_source(9))
+        accepted = builder.accept("income", seal(encode(campaign)))
+        reports.add(builder.prepare(accepted, value).report)
     assert len(reports) == 1
 
 
@@ -236,7 +236,7 @@ def _hostile(campaign: Campaign, **fields: Any) -> bytes:
     return message.SerializeToString(deterministic=True)
 
 
-def test_rubbish_is_no_campaign(contributor: Contributor, campaign: Campaign) -> None:
+def test_rubbish_is_no_campaign(builder: ReportBuilder, campaign: Campaign) -> None:
     sound = encode(campaign)
     rubbish = {
         "nothing": b"",
@@ -252,21 +252,21 @@ def test_rubbish_is_no_campaign(contributor: Contributor, campaign: Campaign) ->
     }
     for what, published in rubbish.items():
         with pytest.raises(CampaignInvalid) as raised:
-            contributor.accept("income", seal(published))
+            builder.accept("income", seal(published))
         assert len(str(raised.value)) < 500, what
         assert str(raised.value).isprintable(), what
         assert raised.value.campaign_id == "income"
 
 
 def test_every_flip_of_a_bit_is_refused_or_another_campaign(
-    contributor: Contributor, campaign: Campaign
+    builder: ReportBuilder, campaign: Campaign
 ) -> None:
     sound = encode(campaign)
     for position in range(8 * len(sound)):
         flipped = bytearray(sound)
         flipped[position // 8] ^= 1 << position % 8
         try:
-            accepted = contributor.accept("income", seal(bytes(flipped)))
+            accepted = builder.accept("income", seal(bytes(flipped)))
         except (CampaignInvalid, PolicyRefused):
             continue
         assert accepted.digest != digest(sound)
@@ -275,34 +275,34 @@ def test_every_flip_of_a_bit_is_refused_or_another_campaign(
 
 
 def test_a_number_so_small_that_a_formula_divides_by_zero_is_refused(
-    contributor: Contributor, places: Campaign
+    builder: ReportBuilder, places: Campaign
 ) -> None:
     plane = campaign_pb2.AzimuthalEquidistant(radius_m=1e-320)
     attribute = campaign_pb2.Attribute(azimuthal_equidistant=plane)
     with pytest.raises(CampaignInvalid):
-        contributor.accept("places", seal(_hostile(places, attribute=attribute)))
+        builder.accept("places", seal(_hostile(places, attribute=attribute)))
 
 
-def test_the_policy_is_asked(make_campaign: Any, contributor: Contributor) -> None:
+def test_the_policy_is_asked(make_campaign: Any, builder: ReportBuilder) -> None:
     greedy = make_campaign(privacy=GeoPrivacy(2, 8000, "dollar"))
     with pytest.raises(PolicyRefused):
-        contributor.accept("income", seal(encode(greedy)))
+        builder.accept("income", seal(encode(greedy)))
 
 
 def test_predictable_bits_are_refused(policy: Policy) -> None:
     for source in (SeededSource(1), SystemSource, "SystemSource"):
         with pytest.raises(ParameterError, match="whose bits nobody can predict"):
-            Contributor(policy=policy, source=source)  # type: ignore[arg-type]
-    Contributor(policy=policy, source=SystemSource())
+            ReportBuilder(policy=policy, source=source)  # type: ignore[arg-type]
+    ReportBuilder(policy=policy, source=SystemSource())
 
 
 def test_a_policy_is_needed() -> None:
     with pytest.raises(ParameterError, match="a Policy"):
-        Contributor(policy={"household income": 1})  # type: ignore[arg-type]
+        ReportBuilder(policy={"household income": 1})  # type: ignore[arg-type]
 
 
-def test_the_campaign_is_the_one_published(contributor: Contributor, campaign: Campaign) -> None:
-    accepted = contributor.accept("income", seal(encode(campaign)))
+def test_the_campaign_is_the_one_published(builder: ReportBuilder, campaign: Campaign) -> None:
+    accepted = builder.accept("income", seal(encode(campaign)))
     assert accepted.campaign == decode(encode(campaign))
     assert accepted.digest == digest(encode(campaign))
     assert accepted.signer is None
@@ -310,23 +310,23 @@ def test_the_campaign_is_the_one_published(contributor: Contributor, campaign: C
 
 @pytest.mark.parametrize("envelope", [b"\xff" * 100, b"\x0a\x05abc", b"\x0a"])
 def test_an_envelope_that_can_not_be_read_is_no_campaign(
-    contributor: Contributor, envelope: bytes
+    builder: ReportBuilder, envelope: bytes
 ) -> None:
     with pytest.raises(CampaignInvalid):
-        contributor.accept("income", envelope)
+        builder.accept("income", envelope)
 
 
-def test_a_report_says_which_period_it_is_for(contributor: Contributor, campaign: Campaign) -> None:
-    accepted = contributor.accept("income", seal(encode(campaign)))
+def test_a_report_says_which_period_it_is_for(builder: ReportBuilder, campaign: Campaign) -> None:
+    accepted = builder.accept("income", seal(encode(campaign)))
     for period in (0, 1, 4711):
-        made = contributor.prepare(accepted, 52_000, period=period)
+        made = builder.prepare(accepted, 52_000, period=period)
         assert made.period == period
         assert report_pb2.Report.FromString(made.report).period == period
 
 
 def test_a_contribution_carries_what_the_ledger_and_the_person_need(
-    contributor: Contributor, campaign: Campaign
+    builder: ReportBuilder, campaign: Campaign
 ) -> None:
-    made = contributor.prepare(contributor.accept("income", seal(encode(campaign))), 52_000)
+    made = builder.prepare(builder.accept("income", seal(encode(campaign))), 52_000)
     assert (made.attribute, made.privacy) == ("household income", campaign.privacy)
     assert (made.closes, made.step_exponent) == (campaign.closes, campaign.grid_exponent)

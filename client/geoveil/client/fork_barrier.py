@@ -8,7 +8,7 @@ from geoveil.client.transport import Transport
 from geoveil.proto.v1 import collector_pb2
 
 
-class Gate:
+class ForkBarrier:
     """Counts the requests under way, and can be shut until there are none. Shared by threads.
 
     Args:
@@ -75,23 +75,23 @@ class Gate:
         return self._inside == 0
 
 
-class GatedTransport:
-    """A `Transport` whose requests pass a gate."""
+class BarrieredTransport:
+    """A `Transport` whose requests pass a barrier."""
 
-    def __init__(self, transport: Transport, gate: Gate) -> None:
+    def __init__(self, transport: Transport, barrier: ForkBarrier) -> None:
         self._transport = transport
-        self._gate = gate
+        self._barrier = barrier
 
     def get_campaign(
         self, request: collector_pb2.GetCampaignRequest, timeout_s: float
     ) -> collector_pb2.GetCampaignResponse:
         """See `Transport.get_campaign`."""
-        with self._gate.passing():
+        with self._barrier.passing():
             return self._transport.get_campaign(request, timeout_s)
 
     def submit_reports(
         self, request: collector_pb2.SubmitReportsRequest, timeout_s: float
     ) -> collector_pb2.SubmitReportsResponse:
         """See `Transport.submit_reports`."""
-        with self._gate.passing():
+        with self._barrier.passing():
             return self._transport.submit_reports(request, timeout_s)

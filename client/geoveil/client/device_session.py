@@ -6,7 +6,7 @@
                               ─> in one transaction: none yet, room and limits still, keep
 
 A crash before the end of the transaction leaves no trace, and a draw that is not kept is forgotten.
-After it, the entry waits to be sent by the courier; its bytes are sent until the server has
+After it, the entry waits to be sent by the sender; its bytes are sent until the server has
 answered, and are never made again.
 """
 
@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from geoveil.campaign import Campaign, State, Value
 from geoveil.client import ledger
 from geoveil.client.contribution import Entry, Receipt, Status
-from geoveil.client.core import AcceptedCampaign, Contributor
 from geoveil.client.errors import (
     CampaignNotFetched,
     CampaignNotOpen,
@@ -32,6 +31,7 @@ from geoveil.client.errors import (
 )
 from geoveil.client.journal import Bounds, Journal
 from geoveil.client.policy import Limit
+from geoveil.client.report_builder import AcceptedCampaign, ReportBuilder
 from geoveil.client.retry import Timing
 from geoveil.gp import paced
 from geoveil.gp.validation import between
@@ -61,19 +61,19 @@ class Counts:
     """Answers that this client did not take because the outbox was full; nothing was drawn."""
 
 
-class Session:
+class DeviceSession:
     """See the module. Safe to share between threads; see `Client` for the arguments."""
 
     def __init__(
         self,
         *,
-        contributor: Contributor,
+        builder: ReportBuilder,
         journal: Journal,
         bounds: Bounds,
         floor_s: float,
         timing: Timing,
     ) -> None:
-        self.contributor = contributor
+        self.builder = builder
         self.journal = journal
         self.timing = timing
         self._bounds = bounds
@@ -95,7 +95,7 @@ class Session:
         entry = self.journal.find(campaign_id, period)
         if entry is None:
             _check_open(accepted.campaign, now)
-            point = self._paced(partial(self.contributor.point, accepted, value))
+            point = self._paced(partial(self.builder.point, accepted, value))
             try:
                 entry = self._draw_once(accepted, point, period, now)
             except OutboxFull:
@@ -114,7 +114,7 @@ class Session:
             envelope = self.journal.envelope(campaign_id)
             if envelope is None:
                 return None
-            known = self.contributor.accept(campaign_id, envelope)
+            known = self.builder.accept(campaign_id, envelope)
             self.remember(known)
         return known
 
@@ -137,7 +137,7 @@ class Session:
     def budgets(self) -> tuple[ledger.Budget, ...]:
         """Return the limits over all campaigns, and what is spent of them."""
         found: list[ledger.Budget] = []
-        policy = self.contributor.policy
+        policy = self.builder.policy
         now = self.timing.now()
         for attribute in policy.limits:
             limit = policy.limit(attribute)
@@ -175,18 +175,20 @@ class Session:
         campaign_id = accepted.campaign.campaign_id
         entry = self.journal.admit(campaign_id, period, permit, self._bounds)
         if entry is None:
-            made = self._paced(partial(self.contributor.draw, accepted, point, period))
+            made = self._paced(partial(self.builder.draw, accepted, point, period))
             entry = self.journal.record(made, permit, now, self._bounds)
         return entry
 
-    def _check_limits(self, campaign: Campaign, now: datetime, book_of: ledger.BookOf) -> None:
+    def _check_limits(
+        self, campaign: Campaign, now: datetime, history_of: ledger.HistoryOf
+    ) -> None:
         attribute = campaign.attribute
-        limit = self.contributor.policy.limit(attribute.name)
+        limit = self.builder.policy.limit(attribute.name)
         assert limit is not None  # the policy permits the campaign
         ledger.check(
             campaign.report_privacy,
             limit,
-            book_of(attribute.name, attribute.unit),
+            history_of(attribute.name, attribute.unit),
             campaign_id=campaign.campaign_id,
             attribute=attribute.name,
             now=now,
@@ -205,5 +207,7 @@ def _check_open(campaign: Campaign, now: datetime) -> None:
         raise CampaignNotOpen(campaign.campaign_id, state.value)
 
 
-def _listed(attribute: str, limit: Limit, now: datetime, book: ledger.Book) -> list[ledger.Budget]:
-    return list(ledger.budgets(attribute, limit, book, now))
+def _listed(
+    attribute: str, limit: Limit, now: datetime, history: ledger.SpendingHistory
+) -> list[ledger.Budget]:
+    return list(ledger.budgets(attribute, limit, history, now))
