@@ -15,7 +15,7 @@ from geoveil.audit.faults import less_noise
 from geoveil.gp import GeoPrivacy, LipschitzMechanism, LocalPrivacy, ParameterError, mechanisms
 from geoveil.gp.mechanisms.additive import AdditiveMechanism
 
-NOT_MECHANISMS = {"Channel", "Mechanism", "PointEstimator"}
+NOT_MECHANISMS = {"Channel", "Mechanism", "QueryMechanism"}
 """Data, the contract, and what is computed from reports."""
 TIGHT = [
     "SmoothMechanism LaplacePareto, reach 0 Threshold, linear",

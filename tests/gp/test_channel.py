@@ -30,9 +30,9 @@ from geoveil.gp import (
     UnsupportedError,
 )
 from geoveil.gp.exact.bits import LazyUniform
-from geoveil.gp.exact.release import release_integer
+from geoveil.gp.exact.release import release_integers
 from geoveil.gp.mechanisms import channel_spline
-from geoveil.gp.mechanisms.base import _PrivateDistance
+from geoveil.gp.mechanisms.base import PrivatePoint
 from geoveil.gp.mechanisms.channel import TOTAL, ProbabilityTable, rounded
 from geoveil.gp.mechanisms.channel_spline import SplineCell, SplineGrid
 from geoveil.gp.mechanisms.distance_prior import DistancePrior, default_prior, is_even, variation
@@ -387,11 +387,11 @@ class _Calls:
 
 def by_balls(m, x, seed):
     """Release as any mechanism does: in balls, by the definition, from the same bits."""
-    distance, uniform = (
-        _PrivateDistance(m.query, np.ravel(x).tolist()),
-        LazyUniform(SeededSource(seed)),
+    point, uniform = PrivatePoint(np.ravel(x).tolist()), LazyUniform(SeededSource(seed))
+    (k,) = release_integers(
+        [uniform], lambda u: [m._ideal(point.distance(m.query), u[0])], m.step_exponent
     )
-    return release_integer(uniform, lambda u: m._ideal(distance(), u), m.step_exponent)
+    return k
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -421,8 +421,8 @@ def test_bits_at_an_edge_of_the_shares_are_decided_in_balls(channels, fixed_bits
     for index in (0, len(law) // 2):
         edge = int(sum(law[: index + 1]) * 2**128)
         for bits, place in ((edge - 1, index), (edge + 1, index + 1)):
-            distance = _PrivateDistance(m.query, [3.0])
-            assert m._known(distance, LazyUniform(fixed_bits(bits, 128))) is None
+            point = PrivatePoint([3.0])
+            assert m._known(point, LazyUniform(fixed_bits(bits, 128))) is None
             more = fixed_bits(bits << 640, 768)
             assert m.release(3.0, more) == m.channel.table.outputs[place]
 

@@ -22,11 +22,11 @@ from geoveil.gp import (
     LipschitzMechanism,
     LocalLaplace,
     LocalPrivacy,
-    Mechanism,
     Noise,
     PlanarLaplace,
     PowerLaw,
     Query,
+    QueryMechanism,
     SmoothMechanism,
     StudentT,
     Threshold,
@@ -84,7 +84,7 @@ def steepest(log_density: np.ndarray, x: np.ndarray) -> float:
     return float(np.max(np.abs(np.diff(log_density, axis=0)) / np.diff(x)[:, None]))
 
 
-def audit(mechanism: Mechanism, x: np.ndarray, y: np.ndarray) -> float:
+def audit(mechanism: QueryMechanism, x: np.ndarray, y: np.ndarray) -> float:
     return steepest(mechanism.log_density(y[None, :], x[:, None]), x)
 
 
@@ -159,7 +159,7 @@ def test_kernel_in_the_plane(reach: float) -> None:
     rng = np.random.default_rng(3)
     for size in SIZES[:2]:
         kernel = GaussianKernel(center=(50.0, -20.0), bandwidth=size)
-        mechanisms: list[Mechanism] = [
+        mechanisms: list[QueryMechanism] = [
             SmoothMechanism(kernel, PRIVACY, reach=reach),
             LipschitzMechanism(kernel, PRIVACY),
             DebiasedLaplace(kernel, PRIVACY),

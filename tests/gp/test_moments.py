@@ -16,8 +16,8 @@ from geoveil.gp import (
     LipschitzMechanism,
     LocalLaplace,
     LocalPrivacy,
-    Mechanism,
     PowerLaw,
+    QueryMechanism,
     SmoothMechanism,
     StudentT,
     Threshold,
@@ -243,7 +243,7 @@ def test_values_in_the_documentation(oracles: Any) -> None:
     ],
     ids=repr,
 )
-def test_additive_densities_have_mass_one(oracles: Any, mechanism: Mechanism) -> None:
+def test_additive_densities_have_mass_one(oracles: Any, mechanism: QueryMechanism) -> None:
     for x in (0.0, 1.2, -7.0):
         f = float(mechanism.query.value(x))
 

@@ -21,9 +21,9 @@ from geoveil.gp import (
     DebiasedLaplace,
     GeoPrivacy,
     LipschitzMechanism,
-    Mechanism,
     ParameterError,
     PrivateValueError,
+    QueryMechanism,
     SmoothMechanism,
     UnsupportedError,
 )
@@ -339,8 +339,8 @@ class TestBound:
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("region", ["islands", "comb", "mercator"])
 class TestMechanisms:
-    def mechanisms(self, query: Polygon) -> list[Mechanism]:
-        found: list[Mechanism] = [
+    def mechanisms(self, query: Polygon) -> list[QueryMechanism]:
+        found: list[QueryMechanism] = [
             SmoothMechanism(query, PRIVACY),
             SmoothMechanism(query, PRIVACY, reach=INFINITY, beta=0.6 * RATE),
             LipschitzMechanism(query, PRIVACY),

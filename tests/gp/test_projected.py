@@ -24,10 +24,10 @@ from geoveil.gp import (
     LipschitzMechanism,
     LocalLaplace,
     LocalPrivacy,
-    Mechanism,
     ParameterError,
     PrivateValueError,
     Query,
+    QueryMechanism,
     Radial,
     Ramp,
     SmoothMechanism,
@@ -242,7 +242,7 @@ def test_simulations_have_that_mean(name: str) -> None:
         assert low <= reports.min() <= reports.max() <= high
 
 
-def steepest(mechanism: Mechanism, x: np.ndarray, y: np.ndarray) -> float:
+def steepest(mechanism: QueryMechanism, x: np.ndarray, y: np.ndarray) -> float:
     """sup |Δ log p| / |Δx| over neighbours, where both densities are numbers."""
     log_density = mechanism.log_density(y[None, :], x[:, None])
     with np.errstate(invalid="ignore"):
@@ -262,7 +262,7 @@ def query_of(name: str) -> Query:
 def test_smooth_and_lipschitz_mechanisms_keep_their_rate(name: str) -> None:
     query = query_of(name)
     x = np.unique(np.concatenate([np.linspace(-45, 45, 361), np.linspace(-9, 9, 181)]))
-    mechanisms: list[Mechanism] = [
+    mechanisms: list[QueryMechanism] = [
         SmoothMechanism(query, PRIVACY),
         LipschitzMechanism(query, PRIVACY),
     ]

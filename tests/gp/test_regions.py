@@ -14,8 +14,8 @@ from geoveil.gp import (
     Disc,
     GeoPrivacy,
     LipschitzMechanism,
-    Mechanism,
     Query,
+    QueryMechanism,
     Range,
     SmoothMechanism,
     TwoWayThreshold,
@@ -90,7 +90,7 @@ class TestRegions:
     @pytest.mark.deep(keep=4)
     def test_guarantee(self, region: str, profile: str) -> None:
         query = REGIONS[region](profile)
-        mechanisms: list[Mechanism] = [
+        mechanisms: list[QueryMechanism] = [
             SmoothMechanism(query, PRIVACY),
             SmoothMechanism(query, PRIVACY, reach=math.inf, beta=0.6 * RATE),
             LipschitzMechanism(query, PRIVACY),

@@ -27,9 +27,9 @@ from geoveil.gp import (
     LipschitzMechanism,
     LocalLaplace,
     LocalPrivacy,
-    Mechanism,
     ParameterError,
     PrivateValueError,
+    QueryMechanism,
     SeededSource,
     SmoothMechanism,
     StudentT,
@@ -44,7 +44,7 @@ KINDS = ("smooth", "smooth, far reach", "debiased", "lipschitz", "local")
 PROFILES = ("linear", "smoothstep", "kernel", "kernel in the plane")
 
 
-def ideal(oracles: Any, mechanism: Mechanism, x: Any, numerator: int, count: int) -> list[int]:
+def ideal(oracles: Any, mechanism: QueryMechanism, x: Any, numerator: int, count: int) -> list[int]:
     """Return the correctly rounded ideal output, for the least and greatest scale permitted.
 
     The scale of a Lipschitz mechanism may be rounded up by less than 2^-48, all others are exact.
@@ -80,7 +80,7 @@ def ideal(oracles: Any, mechanism: Mechanism, x: Any, numerator: int, count: int
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[Mechanism, Any, int]:
+def cases(draw: st.DrawFn) -> tuple[QueryMechanism, Any, int]:
     """A mechanism with random parameters, a point, and the seed of the bits."""
     kind = draw(st.sampled_from(KINDS))
     profile = draw(st.sampled_from(PROFILES))
@@ -119,7 +119,7 @@ def cases(draw: st.DrawFn) -> tuple[Mechanism, Any, int]:
     grids = draw(st.sampled_from([(None,), (0.25, None), (2.0**-10, None)]))
     fraction = draw(st.sampled_from([None, 1e-9, 1e-4, 0.05, 0.3, 0.5, 0.75, 0.999999, 1.0]))
 
-    def make(step: float | None) -> Mechanism:
+    def make(step: float | None) -> QueryMechanism:
         if kind == "local":
             return LocalLaplace(query, LocalPrivacy(epsilon), step=step)
         if kind == "lipschitz":
@@ -179,7 +179,7 @@ RAMP = Threshold(at=100_000.0, width=16_000.0)
 BELL = GaussianKernel(center=(300.0, -200.0), bandwidth=120.0)
 PRIVACY = GeoPrivacy(epsilon=1.0, per=8_000.0)
 NEAR = GeoPrivacy(epsilon=1.0, per=100.0)
-EXAMPLES: dict[str, tuple[Mechanism, list[Any]]] = {
+EXAMPLES: dict[str, tuple[QueryMechanism, list[Any]]] = {
     "ramp": (SmoothMechanism(RAMP, PRIVACY), [92_000.0, 99_999.0, 108_000.0, 1e5, 2e5, 1e15]),
     "ramp, heavy": (SmoothMechanism(RAMP, PRIVACY, beta=PRIVACY.rate), [92_000.0, 1e5, 130_000.0]),
     "smoothstep": (SmoothMechanism(STEP, PRIVACY), [92_000.0, 101_000.0, 3e5]),
@@ -227,7 +227,7 @@ def test_saturation_at_the_ends_of_int64(fixed_bits: Any) -> None:
     assert mechanism.release(1e5, fixed_bits((1 << count) - 1 - tail, count)) == INT64[1]
 
 
-def boundary(oracles: Any, mechanism: Mechanism, x: float, offset: int) -> tuple[Any, int]:
+def boundary(oracles: Any, mechanism: QueryMechanism, x: float, offset: int) -> tuple[Any, int]:
     """Return U at which the ideal output is exactly a rounding boundary, and the integer above."""
     f = oracles.value(mechanism.query, oracles.signed_distance(mechanism.query, x))
     step = oracles.exact(mechanism.step)
@@ -379,7 +379,7 @@ def test_default_grid_holds_the_values_and_the_noise(exponent: int) -> None:
     """Releases far from the band are 0 or 1 give or take the noise: no default saturates."""
     privacy = GeoPrivacy(10.0**exponent, per=1.0)
     for query in (Threshold(0.0, 1.0), Threshold(0.0, 1.0, "smoothstep"), GaussianKernel(0.0, 1.0)):
-        mechanisms: list[Mechanism] = [
+        mechanisms: list[QueryMechanism] = [
             SmoothMechanism(query, privacy),
             LipschitzMechanism(query, privacy),
         ]

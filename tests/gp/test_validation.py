@@ -29,12 +29,12 @@ from geoveil.gp import (
     LipschitzMechanism,
     LocalLaplace,
     LocalPrivacy,
-    Mechanism,
     ParameterError,
     PlanarLaplace,
     PowerLaw,
     PrivateValueError,
     Query,
+    QueryMechanism,
     Range,
     SeededSource,
     SmoothMechanism,
@@ -45,7 +45,7 @@ from geoveil.gp import (
     UnsupportedError,
 )
 from geoveil.gp.exact.bits import LazyUniform
-from geoveil.gp.mechanisms.base import _PrivateDistance
+from geoveil.gp.mechanisms.base import PrivatePoint
 
 UNIT = GeoPrivacy(1.0, per=1.0)
 RAMP, STEP = Threshold(0.0, 2.0), Threshold(0.0, 2.0, "smoothstep")
@@ -260,14 +260,14 @@ PRIVATE_POINTS: list[Any] = [
     None,
     31_415 * 10**400,
 ]
-MECHANISMS: list[Mechanism] = [
+MECHANISMS: list[QueryMechanism] = [
     SmoothMechanism(RAMP, UNIT),
     SmoothMechanism(STEP, UNIT, noise=StudentT(3), beta=0.1),
     LipschitzMechanism(STEP, UNIT),
     DebiasedLaplace(STEP, UNIT),
     LocalLaplace(RAMP, LocalPrivacy(1.0)),
 ]
-PLANAR: list[Mechanism] = [SmoothMechanism(BELL, UNIT), DebiasedLaplace(BELL, UNIT)]
+PLANAR: list[QueryMechanism] = [SmoothMechanism(BELL, UNIT), DebiasedLaplace(BELL, UNIT)]
 
 
 def keeps_the_secret(call: Call, value: Any) -> None:
@@ -282,7 +282,7 @@ def keeps_the_secret(call: Call, value: Any) -> None:
         error = error.__cause__ or error.__context__
 
 
-def uses_of(query: Query, mechanisms: list[Mechanism]) -> list[Call]:
+def uses_of(query: Query, mechanisms: list[QueryMechanism]) -> list[Call]:
     uses: list[Call] = [query.value, lambda x: query.smooth_bound(x, 0.5)]
     for mechanism in mechanisms:
         uses += [mechanism.mean, mechanism.variance, mechanism.release]
@@ -336,7 +336,7 @@ def test_nothing_that_is_shown_is_private(fixed_bits: Any) -> None:
         assert SECRET_DIGITS not in shown
         assert repr(vars(mechanism)) == before, "a mechanism remembers nothing"
         assert all(str(k) not in shown for k in released if abs(k) > 99)
-        held = _PrivateDistance(mechanism.query, np.ravel(x).tolist())
+        held = PrivatePoint(np.ravel(x).tolist())
         assert SECRET_DIGITS not in f"{held!r} {held!s} {[held]!r}"
     uniform = LazyUniform(fixed_bits(0xDEADBEEF << 96, 128))
     assert str(uniform.numerator) not in repr(uniform)

@@ -25,7 +25,7 @@ from geoveil.gp import validation
 from geoveil.gp.arithmetic import Arithmetic, Real
 from geoveil.gp.errors import UnsupportedError
 from geoveil.gp.mechanisms.additive import AdditiveMechanism, LipschitzMechanism
-from geoveil.gp.mechanisms.base import Array, Mechanism
+from geoveil.gp.mechanisms.base import Array, QueryMechanism
 from geoveil.gp.mechanisms.channel_mechanism import ChannelMechanism
 from geoveil.gp.mechanisms.distance import DebiasedLaplace, DistanceLaplace, RadialLaplace
 from geoveil.gp.mechanisms.linear_program_mechanism import LinearProgramMechanism
@@ -282,7 +282,7 @@ def _of_mechanisms(family: "MechanismFamily") -> Iterator[Case]:
             yield _example(example, built, variant)
 
 
-def _example(example: "Example", mechanism: Mechanism, variant: str = "") -> Case:
+def _example(example: "Example", mechanism: QueryMechanism, variant: str = "") -> Case:
     """Return the row of a mechanism of which only the contract is known."""
     scene = Scene(
         name=type(example.query).__name__,
@@ -293,7 +293,7 @@ def _example(example: "Example", mechanism: Mechanism, variant: str = "") -> Cas
     return scene.case(mechanism, _outputs(mechanism), variant)
 
 
-def _outputs(mechanism: Mechanism) -> Array:
+def _outputs(mechanism: QueryMechanism) -> Array:
     if isinstance(mechanism, AdditiveMechanism):
         return additive_outputs(mechanism.largest_scale)
     if isinstance(mechanism, DistanceLaplace):

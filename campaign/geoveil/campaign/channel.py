@@ -8,7 +8,7 @@ from typing import Self
 
 from geoveil.campaign.families import MechanismSpec
 from geoveil.campaign.queries import within
-from geoveil.gp import Channel, ChannelMechanism, GeoPrivacy, Mechanism, ParameterError, Query
+from geoveil.gp import Channel, ChannelMechanism, GeoPrivacy, ParameterError, Query, QueryMechanism
 from geoveil.gp.mechanisms.channel import ProbabilityTable
 from geoveil.gp.mechanisms.channel_spline import SplineGrid
 from geoveil.proto.v1 import campaign_pb2 as pb
@@ -82,7 +82,7 @@ class ChannelSpec(MechanismSpec):
         specs = [self, *(other for other in others if isinstance(other, ChannelSpec))]
         return ChannelSpec(tuple(channel for spec in specs for channel in spec.channels))
 
-    def build(self, query: Query, privacy: GeoPrivacy, step: float | None = None) -> Mechanism:
+    def build(self, query: Query, privacy: GeoPrivacy, step: float | None = None) -> QueryMechanism:
         """See `MechanismSpec.build`; the channel is checked against the privacy, exactly."""
         if len(self.channels) != 1:
             raise ParameterError("number of channels", len(self.channels), "1 for one query")

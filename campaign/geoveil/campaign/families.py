@@ -21,9 +21,9 @@ from google.protobuf.message import Message
 from geoveil.campaign.entry_points import added, foreign, load
 from geoveil.gp import (
     GeoPrivacy,
-    Mechanism,
     ParameterError,
     Query,
+    QueryMechanism,
     UnsupportedError,
 )
 from geoveil.proto.v1 import campaign_pb2 as pb
@@ -57,7 +57,7 @@ class MechanismSpec(ABC):
         return self
 
     @abstractmethod
-    def build(self, query: Query, privacy: GeoPrivacy, step: float | None = None) -> Mechanism:
+    def build(self, query: Query, privacy: GeoPrivacy, step: float | None = None) -> QueryMechanism:
         """Return the mechanism for one query, whose privacy is the one given.
 
         Args:

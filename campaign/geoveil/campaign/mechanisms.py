@@ -18,10 +18,10 @@ from geoveil.gp import (
     DebiasedLaplace,
     GeoPrivacy,
     LipschitzMechanism,
-    Mechanism,
     ParameterError,
     PlanarLaplace,
     Query,
+    QueryMechanism,
     SmoothMechanism,
     Threshold,
 )
@@ -36,7 +36,7 @@ from geoveil.proto.v1 import campaign_pb2 as pb
 class DebiasedLaplaceSpec(MechanismSpec):
     """See `geoveil.gp.DebiasedLaplace`."""
 
-    def build(self, query: Query, privacy: GeoPrivacy, step: float | None = None) -> Mechanism:
+    def build(self, query: Query, privacy: GeoPrivacy, step: float | None = None) -> QueryMechanism:
         """See `MechanismSpec.build`."""
         return DebiasedLaplace(query, privacy, step=step)
 
@@ -45,7 +45,7 @@ class DebiasedLaplaceSpec(MechanismSpec):
 class LipschitzLaplaceSpec(MechanismSpec):
     """See `geoveil.gp.LipschitzMechanism`."""
 
-    def build(self, query: Query, privacy: GeoPrivacy, step: float | None = None) -> Mechanism:
+    def build(self, query: Query, privacy: GeoPrivacy, step: float | None = None) -> QueryMechanism:
         """See `MechanismSpec.build`."""
         return LipschitzMechanism(query, privacy, step=step)
 
@@ -60,7 +60,7 @@ class SmoothSpec(MechanismSpec):
     def __post_init__(self) -> None:
         between("beta_fraction", self.beta_fraction, 0, 1, low_open=True, high_open=True)
 
-    def build(self, query: Query, privacy: GeoPrivacy, step: float | None = None) -> Mechanism:
+    def build(self, query: Query, privacy: GeoPrivacy, step: float | None = None) -> QueryMechanism:
         """See `MechanismSpec.build`."""
         return SmoothMechanism(query, privacy, beta=self.beta_fraction * privacy.rate, step=step)
 

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from geoveil.campaign.attribute import Attribute
 from geoveil.campaign.text import plain
-from geoveil.gp import GeoPrivacy, Mechanism, ParameterError, RandomSource
+from geoveil.gp import GeoPrivacy, ParameterError, QueryMechanism, RandomSource
 from geoveil.gp.lazy import lazy
 from geoveil.gp.shown import member
 
@@ -136,7 +136,7 @@ class Campaign(ABC):
 
     @property
     @abstractmethod
-    def mechanisms(self) -> tuple[Mechanism, ...]:
+    def mechanisms(self) -> tuple[QueryMechanism, ...]:
         """What perturbs the answer in each column by itself; none where a point is perturbed."""
 
     @property

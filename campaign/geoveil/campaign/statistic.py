@@ -13,9 +13,9 @@ from geoveil.campaign.model import LIKELY_BEYOND, Campaign
 from geoveil.campaign.question import Question
 from geoveil.gp import (
     GeoPrivacy,
-    Mechanism,
     ParameterError,
     Query,
+    QueryMechanism,
     RandomSource,
     UnsupportedError,
 )
@@ -56,7 +56,7 @@ class StatisticCampaign(Campaign):
         return tuple(question.label for question in self.questions)
 
     @lazy
-    def mechanisms(self) -> tuple[Mechanism, ...]:
+    def mechanisms(self) -> tuple[QueryMechanism, ...]:
         """One per question, at the rate that one answer spends, in the queries' coordinates."""
         return self._build(self._step)
 
@@ -99,7 +99,7 @@ class StatisticCampaign(Campaign):
     def _build_mechanisms(self) -> None:
         _ = self.mechanisms
 
-    def _build(self, step: float | None) -> tuple[Mechanism, ...]:
+    def _build(self, step: float | None) -> tuple[QueryMechanism, ...]:
         privacy, specs = self._plane_privacy, self.mechanism.each(len(self.questions))
         return tuple(
             _built(spec, question.query, privacy, step)
@@ -132,7 +132,9 @@ class StatisticCampaign(Campaign):
         self._check_dimension("dimension of the queries")
 
 
-def _built(spec: MechanismSpec, query: Query, privacy: GeoPrivacy, step: float | None) -> Mechanism:
+def _built(
+    spec: MechanismSpec, query: Query, privacy: GeoPrivacy, step: float | None
+) -> QueryMechanism:
     """Return the mechanism for a query, which another package may have made, if it is that."""
     with foreign(type(spec).__name__):
         found = spec.build(query, privacy, step)

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from geoveil.campaign.mechanisms import PlanarLaplaceSpec
 from geoveil.campaign.model import LIKELY_BEYOND, Campaign
-from geoveil.gp import GeoPrivacy, Mechanism, ParameterError, PlanarLaplace, RandomSource
+from geoveil.gp import GeoPrivacy, ParameterError, PlanarLaplace, QueryMechanism, RandomSource
 from geoveil.gp.exact.release import INT64_MAX, INT64_MIN, step_exponent_of
 from geoveil.gp.lazy import lazy
 
@@ -47,7 +47,7 @@ class ValueCampaign(Campaign):
         return (AXES if self.attribute.coordinates is None else _PLACE_AXES)[: self.dimension]
 
     @property
-    def mechanisms(self) -> tuple[Mechanism, ...]:
+    def mechanisms(self) -> tuple[QueryMechanism, ...]:
         return ()
 
     @lazy

@@ -1,6 +1,6 @@
 """The mathematics of geoveil: queries, noise, mechanisms, exact release, estimates. No I/O."""
 
-from geoveil.gp.deconvolution import SmoothedRegion
+from geoveil.gp.deconvolution import PointEstimator, SmoothedRegion
 from geoveil.gp.errors import (
     GeoVeilError,
     NotPrivateWarning,
@@ -19,7 +19,7 @@ from geoveil.gp.mechanisms import (
     LocalLaplace,
     Mechanism,
     PlanarLaplace,
-    PointEstimator,
+    QueryMechanism,
     RadialLaplace,
     RandomizedResponse,
     SmoothMechanism,
@@ -86,6 +86,7 @@ __all__ = [
     "PrivateValueError",
     "Profile",
     "Query",
+    "QueryMechanism",
     "Radial",
     "RadialLaplace",
     "Ramp",

@@ -14,8 +14,8 @@ from geoveil.gp import (
     LipschitzMechanism,
     LocalLaplace,
     LocalPrivacy,
-    Mechanism,
     Query,
+    QueryMechanism,
     SmoothMechanism,
     StudentT,
 )
@@ -52,7 +52,7 @@ class Prediction:
         return math.sqrt((self.noise_variance + self.sampling_variance) / n)
 
 
-COMPETITORS: Mapping[str, Callable[[Setting], Mechanism]] = MappingProxyType(
+COMPETITORS: Mapping[str, Callable[[Setting], QueryMechanism]] = MappingProxyType(
     {
         "DebiasedLaplace": lambda s: DebiasedLaplace(s.soft, s.privacy),
         "Student-t": lambda s: SmoothMechanism(

@@ -24,7 +24,7 @@ from geoveil.aggregator.domain.reports import PackedReport, Report, pack
 from geoveil.campaign import Campaign
 from geoveil.campaign.admission import REPORT_ID_BYTES
 from geoveil.campaign.model import MOST_SLOTS
-from geoveil.gp import Mechanism, ParameterError
+from geoveil.gp import ParameterError, QueryMechanism
 from geoveil.gp.estimation import Accumulator
 
 BLOCKS = 32
@@ -37,7 +37,7 @@ _MOMENTS_NEEDED = 4
 """The variance of the sample variance is that of fourth powers."""
 
 
-def heavy_tailed(mechanism: Mechanism) -> bool:
+def heavy_tailed(mechanism: QueryMechanism) -> bool:
     """Return whether reports have no fourth moment.
 
     Example:

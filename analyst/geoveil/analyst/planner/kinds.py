@@ -23,7 +23,7 @@ from geoveil.campaign import (
 )
 from geoveil.gp.deconvolution import PointEstimator
 from geoveil.gp.errors import UnsupportedError
-from geoveil.gp.mechanisms.base import Mechanism
+from geoveil.gp.mechanisms.base import QueryMechanism
 from geoveil.gp.mechanisms.distance import RadialLaplace
 from geoveil.gp.mechanisms.local import LocalLaplace, RandomizedResponse
 from geoveil.gp.mechanisms.planar import PlanarLaplace
@@ -121,7 +121,7 @@ def _of_family(family: MechanismFamily, planned: Planned) -> Kind:
     def build(task: Task, parameters: Parameters) -> Reports:
         if not planned.serves(task.query):
             raise UnsupportedError(f"{planned.name} is not for {task.query!r}")
-        built: Mechanism = family.make(parameters).build(task.query, task.privacy)
+        built: QueryMechanism = family.make(parameters).build(task.query, task.privacy)
         return built
 
     return Kind(build, planned.options, declares=lambda _, parameters: family.make(parameters))

@@ -20,13 +20,6 @@ _GUARD_BITS = 32
 _MOST_BITS = 1 << 16
 
 
-def release_integer(
-    uniform: LazyUniform, evaluate: Callable[[Real], Real], step_exponent: int
-) -> int:
-    """Return the grid index of evaluate(U): `release_integers` for one number."""
-    return release_integers([uniform], lambda balls: [evaluate(balls[0])], step_exponent)[0]
-
-
 def release_integers(
     uniforms: Sequence[LazyUniform],
     evaluate: Callable[[list[Real]], Sequence[Real]],

@@ -1,13 +1,13 @@
 """Mechanisms: what leaves a device, and what it promises."""
 
 from geoveil.gp.mechanisms.additive import LipschitzMechanism
-from geoveil.gp.mechanisms.base import Mechanism
+from geoveil.gp.mechanisms.base import Mechanism, QueryMechanism
 from geoveil.gp.mechanisms.channel import Channel
 from geoveil.gp.mechanisms.channel_mechanism import ChannelMechanism
 from geoveil.gp.mechanisms.distance import DebiasedLaplace, RadialLaplace
 from geoveil.gp.mechanisms.linear_program_mechanism import LinearProgramMechanism
 from geoveil.gp.mechanisms.local import LocalLaplace, RandomizedResponse
-from geoveil.gp.mechanisms.planar import PlanarLaplace, PointEstimator
+from geoveil.gp.mechanisms.planar import PlanarLaplace
 from geoveil.gp.mechanisms.smooth import ApproximateLaplace, SmoothMechanism
 from geoveil.gp.mechanisms.vector import VectorSmoothMechanism
 
@@ -21,7 +21,7 @@ __all__ = [
     "LocalLaplace",
     "Mechanism",
     "PlanarLaplace",
-    "PointEstimator",
+    "QueryMechanism",
     "RadialLaplace",
     "RandomizedResponse",
     "SmoothMechanism",

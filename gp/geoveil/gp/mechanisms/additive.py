@@ -14,7 +14,7 @@ from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.exact.ball import BALL, working_precision
 from geoveil.gp.exact.release import grid_around
-from geoveil.gp.mechanisms.base import Array, Mechanism
+from geoveil.gp.mechanisms.base import Array, QueryMechanism
 from geoveil.gp.mechanisms.grid import exponent_below
 from geoveil.gp.noise.base import Noise
 from geoveil.gp.noise.laplace import Laplace
@@ -36,7 +36,7 @@ ROUND_UP = 1 + Fraction(1, 2**50)
 """Above the rounding of a few float operations on a public parameter."""
 
 
-class AdditiveMechanism(Mechanism):
+class AdditiveMechanism(QueryMechanism):
     """f(x) + scale(x)·Z."""
 
     noise: Noise

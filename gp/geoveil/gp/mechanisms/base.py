@@ -1,14 +1,14 @@
-"""The contract of a mechanism: what one report about one query is.
+"""The contract of a mechanism: what leaves a device for a person's point.
 
-`simulate` is vectorised float64 for experiments; `release` is one exact integer for a person. Both
-come from the same formulas, in two arithmetics. Moments and densities are those of the ideal
-mechanism, per point.
+A report is a number (`QueryMechanism`), several numbers, or a perturbed point. `release` is one
+exact report for a person; `simulate` is vectorised float64 for experiments. Both come from the same
+formulas, in two arithmetics. Moments and densities are those of the ideal mechanism, per point.
 """
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, Generic, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,7 +18,7 @@ from geoveil.gp.arithmetic import FLOAT, Real
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.exact.ball import BALL
 from geoveil.gp.exact.bits import LazyUniform, RandomSource, chosen_source
-from geoveil.gp.exact.release import INT64_MAX, INT64_MIN, release_integer
+from geoveil.gp.exact.release import INT64_MAX, INT64_MIN, release_integers
 from geoveil.gp.mechanisms.grid import grid_exponent, levels_of
 from geoveil.gp.not_private import Simulated, warn_beside_holder
 from geoveil.gp.privacy import GeoPrivacy, LocalPrivacy
@@ -26,6 +26,10 @@ from geoveil.gp.queries.base import Query
 from geoveil.gp.shown import ValueObject
 
 Array = NDArray[np.float64]
+Report = TypeVar("Report")
+"""What one release returns: an integer, or a tuple of them."""
+Ideal: TypeAlias = Callable[[Sequence[Real]], Sequence[Real]]
+"""Encloses ideal outputs, given balls that enclose uniform numbers."""
 
 _BLOCK = 1 << 14
 """Points that are simulated together: what they need stays in the processor's cache."""
@@ -33,8 +37,144 @@ _MOST_RATIO = 1e8
 """Between the noise scale and the length over which a query varies, either way."""
 
 
-class Mechanism(ValueObject, ABC):
-    """A randomised report about f(x).
+class PrivatePoint:
+    """A person's point as balls at the working precision of the moment; shows nothing of it."""
+
+    def __init__(self, coordinates: Sequence[float]) -> None:
+        self.balls = [BALL.private(c) for c in coordinates]
+
+    def distance(self, query: Query) -> Real:
+        """Enclose s(x) of a query."""
+        return query.signed_distance(self.balls if query.dimension > 1 else self.balls[0], BALL)
+
+    def __repr__(self) -> str:
+        return "PrivatePoint(not shown)"
+
+
+class Mechanism(ValueObject, ABC, Generic[Report]):
+    """A randomised report about a person's point x.
+
+    How bits are drawn, rounded to the public grid and kept from being looked at too late is written
+    here, once. A family says how many uniform numbers it takes, and what it ideally makes of them.
+    """
+
+    privacy: GeoPrivacy | LocalPrivacy
+    """The guarantee, in the unit of x."""
+    step_exponent: int
+    """e, where the spacing of the public grid of outputs is 2^e."""
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int:
+        """Number of coordinates of a point."""
+
+    @property
+    def step(self) -> float:
+        """Spacing of the output grid: a released k stands for k·step."""
+        return math.ldexp(1.0, self.step_exponent)
+
+    @property
+    def grid_range(self) -> tuple[int, int]:
+        """The least and greatest integer that `release` can return."""
+        return INT64_MIN, INT64_MAX
+
+    @property
+    @abstractmethod
+    def unbiased(self) -> bool:
+        """Whether the mean of a report is what it is about, for every x."""
+
+    def release(self, x: ArrayLike, source: RandomSource | None = None) -> Report:
+        """Return one exact, private report: integers k that stand for k·step.
+
+        The ideal output, correctly rounded to the grid [MATH §10]; a post-processing of the ideal
+        mechanism, so its guarantee carries over exactly. What does not fit into 64 bits becomes the
+        largest that does. The first 128 bits of every random number are drawn before the value is
+        looked at.
+
+        Args:
+            x: one point: a number, or k coordinates.
+            source: random bits; the operating system's by default.
+
+        Returns:
+            An integer for one query, a tuple of them for several or for a perturbed point.
+
+        Raises:
+            PrivateValueError: if x is not one finite point.
+            UnsupportedError: if the noise has no closed-form quantile, or none in this dimension.
+        """
+        source = chosen_source(source)
+        uniforms = [[LazyUniform(source) for _ in range(n)] for n in self._uniforms]
+        point = PrivatePoint(validation.point(x, self.dimension))
+        return self._report(self._integers(point, uniforms))
+
+    def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Simulated:
+        """Return one float64 report per point. NOT private on a computer: for experiments.
+
+        Float noise has gaps and spacings that betray x [MATH §10]; `geoveil audit --attack` shows
+        how. Use `release` for people; where the device's SDK is loaded, this warns once.
+
+        Args:
+            x: n points, as `Query.value` takes them.
+            rng: a NumPy generator.
+
+        Returns:
+            An array of shape (n,) for one query, (n, m) for m, and of the points' own shape for
+            perturbed points.
+        """
+        if not isinstance(rng, np.random.Generator):
+            raise ParameterError("rng", rng, "a numpy.random.Generator")
+        warn_beside_holder()
+        points = validation.points(x, self.dimension)
+        shape = points.shape if self.dimension == 1 else points.shape[:-1]
+        reports = self._draw(points.reshape(-1, *points.shape[len(shape) :]), rng)
+        return Simulated(reports.reshape(*shape, *reports.shape[1:]))
+
+    @abstractmethod
+    def mean(self, x: ArrayLike) -> Array:
+        """Return the expected report at each point; NaN where it does not exist."""
+
+    @abstractmethod
+    def variance(self, x: ArrayLike) -> Array:
+        """Return the variance of each number of the report, at each point; it may be infinite."""
+
+    @abstractmethod
+    def log_density(self, y: ArrayLike, x: ArrayLike) -> Array:
+        """Return the log-density at output y given the point x, the two broadcast together.
+
+        Args:
+            y: outputs: (...) for one query, (..., m) for m, (..., k) for perturbed points.
+            x: points, as `Query.value` takes them; (...) is broadcast against (n,).
+        """
+
+    def _integers(
+        self, point: PrivatePoint, uniforms: Sequence[Sequence[LazyUniform]]
+    ) -> tuple[int, ...]:
+        """Return what is released, from uniform numbers of which the first bits are drawn."""
+        integers: tuple[int, ...] = ()
+        for drawn, ideal in zip(uniforms, self._ideals(point), strict=True):
+            integers += release_integers(drawn, ideal, self.step_exponent)
+        return integers
+
+    @property
+    @abstractmethod
+    def _uniforms(self) -> tuple[int, ...]:
+        """How many uniform numbers there are for each part that is rounded by itself."""
+
+    @abstractmethod
+    def _ideals(self, point: PrivatePoint) -> Sequence[Ideal]:
+        """Return, for each part, the ideal outputs as a function of its uniform numbers."""
+
+    @abstractmethod
+    def _report(self, integers: tuple[int, ...]) -> Report:
+        """Return the integers as what `release` returns."""
+
+    @abstractmethod
+    def _draw(self, points: Array, rng: np.random.Generator) -> Array:
+        """Return float64 reports for points of shape (n,) or (n, k)."""
+
+
+class QueryMechanism(Mechanism[int]):
+    """A randomised report about f(x): one number.
 
     Args:
         query: f.
@@ -78,24 +218,13 @@ class Mechanism(ValueObject, ABC):
         return levels_of(self.query.profile)
 
     @property
-    @abstractmethod
-    def unbiased(self) -> bool:
-        """Whether the mean of a report is f(x) for every x."""
+    def dimension(self) -> int:
+        return self.query.dimension
 
     @property
     def bias_bound(self) -> float:
         """Bound on |mean − f| over all points; infinite if none is known."""
         return 0.0 if self.unbiased else math.inf
-
-    @property
-    def step(self) -> float:
-        """Spacing of the output grid: a release k stands for k·step."""
-        return math.ldexp(1.0, self.step_exponent)
-
-    @property
-    def grid_range(self) -> tuple[int, int]:
-        """The least and greatest integer that `release` can return."""
-        return INT64_MIN, INT64_MAX
 
     def likely_range(self, beyond: float) -> tuple[int, int]:
         """Return integers between which `release` stays, for every x, but with a probability.
@@ -123,63 +252,11 @@ class Mechanism(ValueObject, ABC):
         """All that `release` can return, increasing; None if that is all of `grid_range`."""
         return None
 
-    def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Simulated:
-        """Return one float64 report per point. NOT private on a computer: for experiments.
-
-        Float noise has gaps and spacings that betray f(x) [MATH §10]; `geoveil audit --attack`
-        shows how. Use `release` for people; where the device's SDK is loaded, this warns once.
-
-        Args:
-            x: points, as `Query.value` takes them.
-            rng: a NumPy generator.
-
-        Returns:
-            An array of shape (n,).
-        """
-        if not isinstance(rng, np.random.Generator):
-            raise ParameterError("rng", rng, "a numpy.random.Generator")
-        warn_beside_holder()
-        points = validation.points(x, self.query.dimension)
-        inner = points.shape[points.ndim if self.query.dimension == 1 else -1 :]
-        shape = points.shape[: points.ndim - len(inner)]
-        flat = points.reshape(-1, *inner)
-        reports = np.empty(len(flat))
-        for start in range(0, len(flat), _BLOCK):
-            block = slice(start, start + _BLOCK)
-            reports[block] = self._simulate(
-                np.asarray(self.query.signed_distance(flat[block])), rng
-            )
-        return Simulated(reports.reshape(shape))
-
-    def release(self, x: ArrayLike, source: RandomSource | None = None) -> int:
-        """Return one exact, private report: the integer k that stands for k·step.
-
-        The ideal output, correctly rounded to the grid [MATH §10]; a post-processing of the ideal
-        mechanism, so its guarantee carries over exactly. The first 128 random bits are drawn
-        before the value is looked at.
-
-        Args:
-            x: one point: a number, or k coordinates.
-            source: random bits; the operating system's by default.
-
-        Raises:
-            PrivateValueError: if x is not one finite point.
-            UnsupportedError: if the noise has no closed-form quantile.
-        """
-        uniform = LazyUniform(chosen_source(source))
-        distance_of = _PrivateDistance(self.query, validation.point(x, self.query.dimension))
-        known = self._known(distance_of, uniform)
-        if known is not None:
-            return known
-        return release_integer(uniform, lambda u: self._ideal(distance_of(), u), self.step_exponent)
-
     def mean(self, x: ArrayLike) -> Array:
-        """Return the expected report at each point; NaN where it does not exist."""
         value = self.query.value(x)
         return value if self.unbiased else np.full_like(value, np.nan)
 
     def variance(self, x: ArrayLike) -> Array:
-        """Return the variance of the report at each point; infinite where it does not exist."""
         return self._variance(self._distance(x))
 
     @property
@@ -194,22 +271,31 @@ class Mechanism(ValueObject, ABC):
             >>> round(DebiasedLaplace(query, GeoPrivacy(1.0, per=8_000.0)).largest_variance, 3)
             0.338
         """
-        low, high = self.query.profile.breakpoints[0], self.query.profile.breakpoints[-1]
+        low, high = self.query.breakpoints[0], self.query.breakpoints[-1]
         grid = np.linspace(2 * low - high, 2 * high - low, 201)
         return float(np.max(self._variance(grid)))
 
     def log_density(self, y: ArrayLike, x: ArrayLike) -> Array:
-        """Return the log-density at output y given the point x, the two broadcast together.
-
-        Args:
-            y: outputs, shape broadcastable against (n,).
-            x: points, as `Query.value` takes them.
-        """
         return self._log_density(validation.outputs(y), self._distance(x))
 
-    def _known(self, distance: Callable[[], Real], uniform: LazyUniform) -> int | None:
-        """Return the integer to release where a family knows it by constant work, if it does."""
-        return None
+    @property
+    def _uniforms(self) -> tuple[int, ...]:
+        return (1,)
+
+    def _ideals(self, point: PrivatePoint) -> Sequence[Ideal]:
+        query, ideal = self.query, self._ideal
+        return (lambda u: (ideal(point.distance(query), u[0]),),)
+
+    def _report(self, integers: tuple[int, ...]) -> int:
+        return integers[0]
+
+    def _draw(self, points: Array, rng: np.random.Generator) -> Array:
+        reports = np.empty(len(points))
+        for start in range(0, len(points), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            distances = np.asarray(self.query.signed_distance(points[block]))
+            reports[block] = self._simulate(distances, rng)
+        return reports
 
     @abstractmethod
     def _simulate(self, s: Array, rng: np.random.Generator) -> Array:
@@ -241,21 +327,6 @@ class Mechanism(ValueObject, ABC):
 
     def _arguments(self) -> Mapping[str, object]:
         return {"query": self.query, "privacy": self.privacy, **self._options}
-
-
-class _PrivateDistance:
-    """s(x) as a ball at the working precision of the moment; shows nothing of x."""
-
-    def __init__(self, query: Query, coordinates: Sequence[float]) -> None:
-        self._query = query
-        balls = [BALL.private(c) for c in coordinates]
-        self._point = balls if query.dimension > 1 else balls[0]
-
-    def __call__(self) -> Real:
-        return self._query.signed_distance(self._point, BALL)
-
-    def __repr__(self) -> str:
-        return "_PrivateDistance(not shown)"
 
 
 def require_comparable(query: Query, privacy: GeoPrivacy) -> None:

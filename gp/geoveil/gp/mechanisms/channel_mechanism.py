@@ -1,7 +1,7 @@
 """Reports drawn from a channel that is given as data, once it has been checked [MATH §8]."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial
 from itertools import accumulate
@@ -15,7 +15,7 @@ from geoveil.gp.exact.ball import BALL, working_precision
 from geoveil.gp.exact.bits import LazyUniform
 from geoveil.gp.exact.release import INT64_MAX, INT64_MIN
 from geoveil.gp.lazy import lazy
-from geoveil.gp.mechanisms.base import Array, Mechanism
+from geoveil.gp.mechanisms.base import Array, PrivatePoint, QueryMechanism
 from geoveil.gp.mechanisms.channel import BITS, TOTAL, Channel
 from geoveil.gp.mechanisms.channel_spline import SplineCell, bias_bound
 from geoveil.gp.mechanisms.distance_prior import is_even
@@ -29,7 +29,7 @@ _RESOLVED = 2.0**-60
 """Relative radius of a distance that float64 may stand for."""
 
 
-class ChannelMechanism(Mechanism):
+class ChannelMechanism(QueryMechanism):
     """A report by a table of probabilities that somebody else has found.
 
     Before anything is drawn, every ratio between the rows is decided in integers: what does not
@@ -146,15 +146,21 @@ class ChannelMechanism(Mechanism):
         edges = [BALL.constant(cell.start) for cell in grid.cells[1:]]
         return BALL.piecewise(inside, edges, [partial(self._on_cell, c, u) for c in grid.cells])
 
-    def _known(self, distance: Callable[[], Real], uniform: LazyUniform) -> int | None:
-        """See `Mechanism._known`: the first output whose running sum exceeds U, in float64.
+    def _integers(
+        self, point: PrivatePoint, uniforms: Sequence[Sequence[LazyUniform]]
+    ) -> tuple[int, ...]:
+        known = self._known(point, uniforms[0][0])
+        return super()._integers(point, uniforms) if known is None else (known,)
+
+    def _known(self, point: PrivatePoint, uniform: LazyUniform) -> int | None:
+        """Return the first output whose running sum exceeds U, found in float64, if it can be.
 
         Every s takes the same steps, and all outputs are looked at. Where two of them are left
         possible, which m outputs and n cells of equal width leave with a probability of about
         m n 2^-44, balls decide by the same bits, and it takes longer.
         """
         with working_precision(uniform.count):
-            enclosed = distance()
+            enclosed = point.distance(self.query)
         s, doubt = np.array(float(enclosed.mid())), float(enclosed.rad())
         if not doubt <= _RESOLVED * (abs(s) + self._farthest):
             return None  # a distance of one's own may be less certain

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from geoveil.gp._convolution import laplace_expectation, laplace_variance
 from geoveil.gp.arithmetic import FLOAT, Real
 from geoveil.gp.exact.ball import BALL
-from geoveil.gp.mechanisms.base import Array, Mechanism
+from geoveil.gp.mechanisms.base import Array, QueryMechanism
 from geoveil.gp.mechanisms.grid import exponent_below
 from geoveil.gp.noise.laplace import Laplace
 from geoveil.gp.privacy import GeoPrivacy
@@ -27,7 +27,7 @@ _STEP_BITS = 24
 range, so that rounding to 2^-24 of the range adds less than 10^-12 of it."""
 
 
-class DistanceLaplace(Mechanism):
+class DistanceLaplace(QueryMechanism):
     """y = g(s(x) + Laplace(1/ε)), ε-GP and bounded."""
 
     privacy: GeoPrivacy
@@ -75,7 +75,7 @@ class DistanceLaplace(Mechanism):
 
     def _limits(self) -> tuple[float, float]:
         """Return g before the first knot and after the last."""
-        breakpoints = self.query.profile.breakpoints
+        breakpoints = self.query.breakpoints
         width = breakpoints[-1] - breakpoints[0]
         left, right = self._g(np.array([breakpoints[0] - width, breakpoints[-1] + width])).tolist()
         return left, right

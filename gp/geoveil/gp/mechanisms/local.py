@@ -9,7 +9,7 @@ import numpy as np
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.exact.ball import BALL, working_precision
 from geoveil.gp.mechanisms.additive import AdditiveMechanism
-from geoveil.gp.mechanisms.base import Array, Mechanism
+from geoveil.gp.mechanisms.base import Array, QueryMechanism
 from geoveil.gp.mechanisms.grid import exponent_below
 from geoveil.gp.noise.laplace import Laplace
 from geoveil.gp.privacy import LocalPrivacy
@@ -54,7 +54,7 @@ _STEP_BITS = 24
 """Rounding c up by less than 2^-24 of itself adds less than 0.00002 % to the variance."""
 
 
-class RandomizedResponse(Mechanism):
+class RandomizedResponse(QueryMechanism):
     """One of two numbers, −c and 1 + c with c = 1/(e^ε − 1): ε-LDP and unbiased.
 
     The bit is 1 with probability p = q + (1 − 2q)·f(x), q = 1/(1 + e^ε), and the report is

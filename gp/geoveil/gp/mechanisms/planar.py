@@ -11,19 +11,24 @@ from itertools import count
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import Real
 from geoveil.gp.deconvolution import PointEstimator, SmoothedRegion, point_estimator
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.exact.ball import BALL, working_precision
-from geoveil.gp.exact.bits import LazyUniform, RandomSource, chosen_source
-from geoveil.gp.exact.release import release_integers, step_exponent_of
+from geoveil.gp.exact.release import step_exponent_of
+from geoveil.gp.mechanisms.base import Array, Ideal, Mechanism, PrivatePoint
 from geoveil.gp.mechanisms.grid import exponent_below
-from geoveil.gp.not_private import Simulated, warn_beside_holder
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
+
+_STEP_BITS = 20
+"""Rounding to 2^-20 of the scale adds less than 10^-13 to the variance; the range of int64 then
+ends 2^43 scales from the origin."""
+_REACH_BITS = 128
+"""Working precision for a radius at a public probability."""
 
 
 def _sign(u: Sequence[Real]) -> list[Real]:
@@ -66,20 +71,8 @@ def planar_noise(u: Sequence[Real]) -> list[Real]:
     return [radius * part for part in _DIRECTIONS[dimension][1](u[dimension:])]
 
 
-__all__ = ["PlanarLaplace", "PointEstimator"]
-
-Array = NDArray[np.float64]
-
-_STEP_BITS = 20
-"""Rounding to 2^-20 of the scale adds less than 10^-13 to the variance; the range of int64 then
-ends 2^43 scales from the origin."""
-
-
-_REACH_BITS = 128
-
-
-@dataclass(frozen=True, slots=True)
-class PlanarLaplace:
+@dataclass(frozen=True)
+class PlanarLaplace(Mechanism[tuple[int, ...]]):
     """x + N with density ∝ e^{−ε|N|} in k dimensions: ε-GP.
 
     The radius is Gamma(k, 1/ε) and the direction uniform: a normal vector, normalised.
@@ -120,60 +113,50 @@ class PlanarLaplace:
         object.__setattr__(self, "step", math.ldexp(1.0, exponent))
         step_exponent_of(self.step)
 
-    def release(self, x: ArrayLike, source: RandomSource | None = None) -> tuple[int, ...]:
-        """Return one exact, private point: integers k that stand for the coordinates k·step.
+    @property
+    def step_exponent(self) -> int:  # type: ignore[override]  # read-only: frozen
+        return step_exponent_of(self.step)
 
-        Each coordinate of the ideal point, correctly rounded to the grid [MATH §10]: a
-        post-processing of the ideal mechanism. Coordinates that do not fit into 64 bits become the
-        largest that do. The first 128 bits of every random number are drawn before the point is
-        looked at.
+    @property
+    def unbiased(self) -> bool:
+        return True
 
-        Args:
-            x: one point: a number, or k coordinates.
-            source: random bits; the operating system's by default.
-
-        Raises:
-            PrivateValueError: if x is not one finite point.
-            UnsupportedError: in more than three dimensions.
-        """
+    @property
+    def _uniforms(self) -> tuple[int, ...]:
         if self.dimension not in DIMENSIONS:
             raise UnsupportedError(f"points are released in {DIMENSIONS} dimensions")
-        source = chosen_source(source)
-        uniforms = [LazyUniform(source) for _ in range(uniforms_needed(self.dimension))]
-        coordinates = validation.point(x, self.dimension)
+        return (uniforms_needed(self.dimension),)
+
+    def _ideals(self, point: PrivatePoint) -> Sequence[Ideal]:
         scale = 1 / self.privacy.exact_rate
 
-        def ideal(u: list[Real]) -> list[Real]:
+        def ideal(u: Sequence[Real]) -> Sequence[Real]:
             b = BALL.constant(scale)
-            noise = planar_noise(u)
-            return [BALL.private(c) + b * n for c, n in zip(coordinates, noise, strict=True)]
+            return [c + b * n for c, n in zip(point.balls, planar_noise(u), strict=True)]
 
-        return release_integers(uniforms, ideal, step_exponent_of(self.step))
+        return [ideal]
 
-    def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Simulated:
-        """Return perturbed points. NOT private on a computer: for experiments [MATH §10].
+    def _report(self, integers: tuple[int, ...]) -> tuple[int, ...]:
+        return integers
 
-        Use `release` for people; where the device's SDK is loaded, this warns once.
-
-        Args:
-            x: points, (n, k), or (n,) for k = 1.
-            rng: a NumPy generator.
-
-        Returns:
-            An array of the shape of x.
-        """
-        warn_beside_holder()
-        points = validation.points(x, self.dimension)
+    def _draw(self, points: Array, rng: np.random.Generator) -> Array:
         scale = 1 / self.privacy.rate
         if self.dimension == 1:
-            return Simulated(points + rng.laplace(scale=scale, size=points.shape))
+            return points + rng.laplace(scale=scale, size=points.shape)
         direction = rng.standard_normal(points.shape)
         direction /= np.linalg.norm(direction, axis=-1, keepdims=True)
-        radius = rng.gamma(self.dimension, scale, size=points.shape[:-1])
-        return Simulated(points + radius[..., None] * direction)
+        radius = rng.gamma(self.dimension, scale, size=len(points))
+        return points + radius[:, None] * direction
+
+    def mean(self, x: ArrayLike) -> Array:
+        return np.array(validation.points(x, self.dimension))
+
+    def variance(self, x: ArrayLike) -> Array:
+        """Return the variance of each coordinate, (k+1)/ε²; coordinates are uncorrelated."""
+        points = validation.points(x, self.dimension)
+        return np.full(points.shape, (self.dimension + 1) / self.privacy.rate**2)
 
     def log_density(self, y: ArrayLike, x: ArrayLike) -> Array:
-        """Return the log-density of the perturbed point y given x, the two broadcast together."""
         y = validation.points(y, self.dimension)
         x = validation.points(x, self.dimension)
         k, rate = self.dimension, self.privacy.rate
@@ -181,11 +164,6 @@ class PlanarLaplace:
         norm = k * math.log(rate) + math.lgamma(k / 2) - math.lgamma(k)
         norm -= math.log(2) + k / 2 * math.log(math.pi)
         return np.asarray(norm - rate * difference)
-
-    @property
-    def variance(self) -> float:
-        """Variance of each coordinate of the noise: (k+1)/ε²; coordinates are uncorrelated."""
-        return (self.dimension + 1) / self.privacy.rate**2
 
     def radius_cdf(self, radius: float) -> float:
         """Return P(|N| ≤ radius), a Gamma(k, 1/ε) law.

@@ -4,59 +4,34 @@ The seed adds independent noise to every coordinate, scaled to one smooth bound 
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from flint import ctx
+from numpy.typing import ArrayLike
 
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.exact.ball import BALL
-from geoveil.gp.exact.bits import LazyUniform, RandomSource, chosen_source
-from geoveil.gp.exact.release import INT64_MAX, INT64_MIN, release_integer
 from geoveil.gp.mechanisms.additive import LipschitzMechanism
+from geoveil.gp.mechanisms.base import Array, Ideal, Mechanism, PrivatePoint
 from geoveil.gp.mechanisms.grid import exponent_below, grid_exponent, levels_of
 from geoveil.gp.noise import LaplacePareto, Noise, PowerLaw
-from geoveil.gp.not_private import Simulated, warn_beside_holder
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.privacy.rounding import round_down
 from geoveil.gp.queries.base import Query
-from geoveil.gp.shown import ValueObject
 from geoveil.gp.smooth.frontier import CALIBRATIONS, Frontier, default_fraction
 from geoveil.gp.smooth.growth import EXPONENTIAL
-
-
-def best_vector_noise(size: int, beta_fraction: float) -> Noise:
-    """Return the default noise for m = `size` queries at β/ε = `beta_fraction`.
-
-    `LaplacePareto(1, φ)` has the score min(1, (1 + 1/φ)/u), so that η = 1 − mβ/φ is exact; φ is
-    the one of 0.01, 0.02, …, 0.49, the last with a variance, that makes Var/η² least.
-    """
-    if size == 1:
-        return PowerLaw(1.0, beta_fraction)
-    best, least = LaplacePareto(1.0, 0.49), math.inf
-    for hundredth in range(1, 50):
-        phi = hundredth / 100
-        eta = 1 - size * beta_fraction / phi
-        if eta <= 0:
-            continue
-        noise = LaplacePareto(1.0, phi)
-        if noise.variance / eta**2 < least:
-            best, least = noise, noise.variance / eta**2
-    return best
-
-
-Array = NDArray[np.float64]
 
 _DEFAULT_SHARE = 0.1
 _STEP_BITS = 40
 _TAIL_BITS = 13
 
 
-class VectorSmoothMechanism(ValueObject):
+class VectorSmoothMechanism(Mechanism[tuple[int, ...]]):
     """One report per query, y_j = f_j(x) + (B(x)/η)·Z_j: together ε-GP, and unbiased.
 
     B(x) = Σ_j B_j(x), a sum of β-smooth bounds, is β-smooth and bounds the ℓ1 slope Σ_j |∇f_j|.
@@ -112,6 +87,8 @@ class VectorSmoothMechanism(ValueObject):
         >>> m.simulate([48_000, 60_000], np.random.default_rng(1)).shape
         (2, 4)
     """
+
+    privacy: GeoPrivacy
 
     def __init__(
         self,
@@ -171,7 +148,6 @@ class VectorSmoothMechanism(ValueObject):
 
     @property
     def dimension(self) -> int:
-        """Number of coordinates of a point."""
         return self.queries[0].dimension
 
     @property
@@ -185,90 +161,48 @@ class VectorSmoothMechanism(ValueObject):
         return round_down(self._eta)
 
     @property
-    def step(self) -> float:
-        """Spacing of the output grid: a released k stands for k·step."""
-        return math.ldexp(1.0, self.step_exponent)
-
-    @property
-    def grid_range(self) -> tuple[int, int]:
-        """The least and greatest integer that `release` can return."""
-        return INT64_MIN, INT64_MAX
-
-    @property
     def largest_scale(self) -> float:
         """At least the supremum of B(x)/η: the sum of the Lipschitz constants over η."""
         return sum(query.lipschitz for query in self.queries) / self.eta
 
     @property
     def unbiased(self) -> bool:
-        """Whether the mean of the reports is f(x) for every x: whether the noise has a mean."""
         return self.noise.has_mean
 
     def smooth_bound(self, x: ArrayLike) -> Array:
         """Return B(x) = Σ_j B_j(x), shape (n,), in 1/(unit of x)."""
         return np.asarray(self._bound(self._distances(x), FLOAT))
 
-    def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Simulated:
-        """Return float64 reports. NOT private on a computer: for experiments [MATH §10].
+    @property
+    def _uniforms(self) -> tuple[int, ...]:
+        return (1,) * self.size
 
-        Use `release` for people; where the device's SDK is loaded, this warns once.
-
-        Args:
-            x: n points, as `Query.value` takes them.
-            rng: a NumPy generator.
-
-        Returns:
-            An array of shape (n, m).
-        """
-        if not isinstance(rng, np.random.Generator):
-            raise ParameterError("rng", rng, "a numpy.random.Generator")
-        warn_beside_holder()
-        distances = self._distances(x)
-        value = self._value(distances)
-        noise = self.noise.sample(rng, value.shape)
-        return Simulated(np.asarray(value + self._scale(distances) * noise))
-
-    def release(self, x: ArrayLike, source: RandomSource | None = None) -> tuple[int, ...]:
-        """Return m exact, private reports: integers k_j that stand for k_j·step.
-
-        Each is the ideal report, correctly rounded to the grid [MATH §10]. The first 128 random
-        bits of every coordinate are drawn before the value is looked at.
-
-        Args:
-            x: one point: a number, or k coordinates.
-            source: random bits; the operating system's by default.
-
-        Raises:
-            PrivateValueError: if x is not one finite point.
-            UnsupportedError: if the noise has no closed-form quantile.
-        """
-        source = chosen_source(source)
-        uniforms = [LazyUniform(source) for _ in self.queries]
-        coordinates = validation.point(x, self.dimension)
-
+    def _ideals(self, point: PrivatePoint) -> Sequence[Ideal]:
         scales: dict[int, Real] = {}
 
-        def signed_distance(query: Query) -> Real:
-            balls = [BALL.private(c) for c in coordinates]
-            return query.signed_distance(balls if self.dimension > 1 else balls[0], BALL)
-
-        def ideal(index: int, u: Real) -> Real:
+        def scale() -> Real:
             # One sum over all queries for each working precision, which the bits known decide.
-            known = uniforms[index].count
-            if known not in scales:
-                bound = self._bound([signed_distance(query) for query in self.queries], BALL)
-                scales[known] = bound / BALL.constant(self._eta)
-            query = self.queries[index]
-            value = query.profile.value(signed_distance(query), BALL)
-            return value + scales[known] * self.noise.quantile(u, BALL)
+            if ctx.prec not in scales:
+                bound = self._bound([point.distance(query) for query in self.queries], BALL)
+                scales[ctx.prec] = bound / BALL.constant(self._eta)
+            return scales[ctx.prec]
 
-        return tuple(
-            release_integer(uniform, partial(ideal, index), self.step_exponent)
-            for index, uniform in enumerate(uniforms)
-        )
+        def ideal(query: Query, u: Sequence[Real]) -> Sequence[Real]:
+            value = query.profile.value(point.distance(query), BALL)
+            return (value + scale() * self.noise.quantile(u[0], BALL),)
+
+        return [partial(ideal, query) for query in self.queries]
+
+    def _report(self, integers: tuple[int, ...]) -> tuple[int, ...]:
+        return integers
+
+    def _draw(self, points: Array, rng: np.random.Generator) -> Array:
+        distances = self._distances(points)
+        value = self._value(distances)
+        noise = self.noise.sample(rng, value.shape)
+        return np.asarray(value + self._scale(distances) * noise)
 
     def mean(self, x: ArrayLike) -> Array:
-        """Return the expected reports, shape (n, m); NaN where they do not exist."""
         value = self._value(self._distances(x))
         return value if self.unbiased else np.full_like(value, np.nan)
 
@@ -281,12 +215,6 @@ class VectorSmoothMechanism(ValueObject):
         return np.array(np.broadcast_to(np.square(scale) * self.noise.variance, shape))
 
     def log_density(self, y: ArrayLike, x: ArrayLike) -> Array:
-        """Return the joint log-density at the reports y given the point x.
-
-        Args:
-            y: reports, shape (..., m).
-            x: points, as `Query.value` takes them; (...) is broadcast against (n,).
-        """
         reports = validation.outputs(y)
         if reports.ndim == 0 or reports.shape[-1] != self.size:
             raise ParameterError("y", f"shape {reports.shape}", f"an array (..., {self.size})")
@@ -318,6 +246,26 @@ class VectorSmoothMechanism(ValueObject):
 
     def _arguments(self) -> Mapping[str, object]:
         return {"queries": self.queries, "privacy": self.privacy, **self._options}
+
+
+def best_vector_noise(size: int, beta_fraction: float) -> Noise:
+    """Return the default noise for m = `size` queries at β/ε = `beta_fraction`.
+
+    `LaplacePareto(1, φ)` has the score min(1, (1 + 1/φ)/u), so that η = 1 − mβ/φ is exact; φ is
+    the one of 0.01, 0.02, …, 0.49, the last with a variance, that makes Var/η² least.
+    """
+    if size == 1:
+        return PowerLaw(1.0, beta_fraction)
+    best, least = LaplacePareto(1.0, 0.49), math.inf
+    for hundredth in range(1, 50):
+        phi = hundredth / 100
+        eta = 1 - size * beta_fraction / phi
+        if eta <= 0:
+            continue
+        noise = LaplacePareto(1.0, phi)
+        if noise.variance / eta**2 < least:
+            best, least = noise, noise.variance / eta**2
+    return best
 
 
 def _checked(queries: Iterable[Query], privacy: GeoPrivacy) -> tuple[Query, ...]:

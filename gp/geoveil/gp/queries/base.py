@@ -34,6 +34,11 @@ class Query(ABC):
         """Return s(x), 1-Lipschitz in the Euclidean metric; x is a checked point in `ops`."""
 
     @property
+    def breakpoints(self) -> tuple[float, ...]:
+        """Increasing distances s, in the unit of x: f is smooth between them, constant beyond."""
+        return self.profile.breakpoints
+
+    @property
     def lipschitz(self) -> float:
         """L = sup |f(x) − f(x')| / |x − x'|, in 1/(unit of x)."""
         return self.profile.lipschitz
@@ -56,7 +61,7 @@ class Query(ABC):
             >>> Threshold(at=100.0, width=8.0).clearance(np.array([50.0, 97.0, 110.0])).tolist()
             [46.0, 0.0, 6.0]
         """
-        s, breakpoints = np.asarray(self.signed_distance(points, FLOAT)), self.profile.breakpoints
+        s, breakpoints = np.asarray(self.signed_distance(points, FLOAT)), self.breakpoints
         return np.maximum(np.maximum(breakpoints[0] - s, s - breakpoints[-1]), 0.0)
 
     def value(self, x: ArrayLike) -> NDArray[np.float64]:

@@ -26,7 +26,7 @@ from geoveil.gp import (
     DebiasedLaplace,
     GeoPrivacy,
     LipschitzMechanism,
-    Mechanism,
+    QueryMechanism,
     SmoothMechanism,
     Threshold,
     TwoWayThreshold,
@@ -39,7 +39,7 @@ from geoveil.simulation.experiments.settings import TWO_WAY_DIAMETER, TwoWayPane
 POINT_BAND = 1.5
 """Width of the band of deconvolved points, in noise scales of a coordinate."""
 
-SCALAR: Mapping[str, Callable[[Setting], Mechanism]] = MappingProxyType(
+SCALAR: Mapping[str, Callable[[Setting], QueryMechanism]] = MappingProxyType(
     {
         "GP_Lip": lambda s: LipschitzMechanism(s.seed, s.privacy),
         "Student-t": STUDENT_T,

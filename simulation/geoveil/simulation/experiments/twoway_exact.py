@@ -182,7 +182,7 @@ class ExactCell:
         """Return the moments of g(x̃₁−T₁) g(x̃₂−T₂), whose factors are independent given x."""
         reports = coordinate_reports(self.panel)
         axis = np.array(self.panel.axis)
-        nodes = reports.query.profile.breakpoints[1] * np.linspace(-1, 1, 513)
+        nodes = reports.query.breakpoints[1] * np.linspace(-1, 1, 513)
         nodes = np.concatenate([nodes, nodes[-1] + reports.scale * np.linspace(0, 60, 4001)[1:]])
         nodes = np.concatenate([-nodes[:512:-1], nodes])
         variance = reports.variance(nodes)
