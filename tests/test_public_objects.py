@@ -275,7 +275,8 @@ def packages() -> Iterator[Any]:
         root = importlib.import_module(f"geoveil.{part}")
         yield root
         for found in pkgutil.walk_packages(root.__path__, f"{root.__name__}."):
-            if found.ispkg and ".proto.v1" not in found.name:
+            public = found.ispkg or found.name == estimation.__name__
+            if public and ".proto.v1" not in found.name:
                 yield importlib.import_module(found.name)
 
 

@@ -20,7 +20,7 @@ from geoveil.analyst.questions import (
     questions_in,
 )
 from geoveil.analyst.request import PlanRequest, PublicPrior
-from geoveil.gp.not_private import declare_experiments
+from geoveil.gp import not_private
 from geoveil.gp.version import __version__ as __version__
 
 __all__ = [
@@ -46,4 +46,4 @@ __all__ = [
     "questions_in",
 ]
 
-declare_experiments(__name__)
+not_private.declare_experiments(__name__)

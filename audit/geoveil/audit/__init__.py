@@ -21,10 +21,10 @@ from geoveil.audit.selection import (
     worst_utilities,
 )
 from geoveil.audit.verdict import FAILURE_PROBABILITY, BlackBox, Exact, Verdict, audit, pair_count
-from geoveil.gp.not_private import declare_experiments
+from geoveil.gp import not_private
 from geoveil.gp.version import __version__ as __version__
 
-declare_experiments(__name__)
+not_private.declare_experiments(__name__)
 
 __all__ = [
     "FAILURE_PROBABILITY",

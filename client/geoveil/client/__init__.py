@@ -41,10 +41,10 @@ from geoveil.client.retry import Timing
 from geoveil.client.sync_client import Client
 from geoveil.client.transport import TLS, AsyncTransport, Transport
 from geoveil.client.values import Number, Place, Point
-from geoveil.gp.not_private import declare_holder
+from geoveil.gp import not_private
 from geoveil.gp.version import __version__ as __version__
 
-declare_holder(__name__)
+not_private.declare_holder(__name__)
 
 __all__ = [
     "TLS",

@@ -25,7 +25,7 @@ Exact: TypeAlias = float | int | Fraction
 
 
 TINY = 2.3e-308
-"""Stands for positive numbers that float64 cannot tell from 0."""
+"""The number that stands for positive ones that float64 cannot tell from 0."""
 
 
 class Arithmetic(ABC):
@@ -134,57 +134,45 @@ class FloatArithmetic(Arithmetic):
     """Vectorised float64. Rounded: never for what leaves a device."""
 
     def constant(self, value: Exact) -> float:
-        """See `Arithmetic.constant`."""
         return float(value)
 
     def exp(self, x: Real) -> Real:
-        """See `Arithmetic.exp`."""
         return np.exp(x)
 
     def log(self, x: Real) -> Real:
-        """See `Arithmetic.log`."""
         return np.log(x)
 
     def expm1(self, x: Real) -> Real:
-        """See `Arithmetic.expm1`."""
         return np.expm1(x)
 
     def log1p(self, x: Real) -> Real:
-        """See `Arithmetic.log1p`."""
         return np.log1p(x)
 
     def sqrt(self, x: Real) -> Real:
-        """See `Arithmetic.sqrt`."""
         return np.sqrt(x)
 
     def power(self, base: Real, exponent: Real) -> Real:
-        """See `Arithmetic.power`."""
         return np.power(base, exponent)
 
     def minimum(self, x: Real, y: Real) -> Real:
-        """See `Arithmetic.minimum`."""
         return np.minimum(x, y)
 
     def maximum(self, x: Real, y: Real) -> Real:
-        """See `Arithmetic.maximum`."""
         return np.maximum(x, y)
 
     def sign(self, x: Real) -> Real:
-        """See `Arithmetic.sign`."""
         return np.sign(x)
 
     def positive(self, x: Real) -> Real:
-        """See `Arithmetic.positive`."""
         return np.maximum(x, TINY)
 
     def coordinate(self, x: Real, axis: int) -> Real:
-        """See `Arithmetic.coordinate`; x has shape (..., k)."""
+        """Return one coordinate of a point; x has shape (..., k)."""
         return x[..., axis]
 
     def piecewise(
         self, x: Real, edges: Sequence[Real], branches: Sequence[Callable[[Real], Real]]
     ) -> Real:
-        """See `Arithmetic.piecewise`."""
         x = np.asarray(x)
         result = branches[-1](x)
         for edge, branch in zip(reversed(edges), reversed(branches[:-1]), strict=True):

@@ -9,6 +9,8 @@ from statistics import NormalDist
 from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError
 
+__all__ = ["Accumulator", "Estimate", "estimate"]
+
 
 @dataclass(frozen=True, slots=True)
 class Accumulator:

@@ -15,7 +15,7 @@ _Choice = TypeVar("_Choice", bound=str)
 
 
 _NO_NUMBERS = (bool, np.bool_, str, bytes, np.complexfloating, np.ndarray)
-"""What float() would take for a number, or for the part of one."""
+"""Types that float() would take for a number, or for the part of one."""
 
 
 def real(name: str, value: object, expected: str = "a finite number") -> float:

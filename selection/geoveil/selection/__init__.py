@@ -4,7 +4,7 @@ Geo-privacy whose points are databases, apart by the records in which they diffe
 a database in trust: an aggregator's operator, or a device with many records.
 """
 
-from geoveil.gp.not_private import declare_experiments
+from geoveil.gp import not_private
 from geoveil.gp.version import __version__ as __version__
 from geoveil.selection.base import Guarantee, ScoresLike, SelectionMechanism
 from geoveil.selection.global_sensitivity import ExponentialMechanism, PermuteAndFlip
@@ -31,7 +31,7 @@ from geoveil.selection.smooth import (
 from geoveil.selection.stability import StabilityMechanism, count_margin
 from geoveil.selection.two_sided import HeavyGeneralizedCauchy, HeavyStudentT, LaplaceLogNormal
 
-declare_experiments(__name__)
+not_private.declare_experiments(__name__)
 
 __all__ = [
     "ExponentialMechanism",

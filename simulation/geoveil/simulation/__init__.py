@@ -1,6 +1,6 @@
 """Experiments on real populations."""
 
-from geoveil.gp.not_private import declare_experiments
+from geoveil.gp import not_private
 from geoveil.gp.version import __version__ as __version__
 from geoveil.simulation.populations import (
     LogNormalPopulation,
@@ -12,7 +12,7 @@ from geoveil.simulation.populations import (
     incomes_and_debts,
 )
 
-declare_experiments(__name__)
+not_private.declare_experiments(__name__)
 
 __all__ = [
     "LogNormalPopulation",

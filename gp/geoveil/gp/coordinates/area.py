@@ -10,7 +10,7 @@ from geoveil.gp import validation
 from geoveil.gp.coordinates import earth, outline
 
 _STEPS = 32
-"""On the way from the centre to the pole: the latitude reached is exact to 0.003°."""
+"""Number of steps from the centre to the pole: the latitude reached is exact to 0.003°."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,19 +82,18 @@ class AzimuthalEquidistant(Projection):
 
     @property
     def distortion(self) -> float:
-        """See `Projection.distortion`."""
         t = self.radius_m / earth.POLAR_RADIUS_M
         # Rounded up: t/sin t is computed to a few units in the last place.
         return max(1.0, t / math.sin(t)) * (1 + 1e-15)
 
     def project(self, places: ArrayLike) -> NDArray[np.float64]:
-        """See `Projection.project`: within `radius_m` of the origin, which is the centre."""
+        """Return metres east and north: within `radius_m` of the origin, which is the centre."""
         azimuth, radius = self.area.polar(places)
         angle = np.radians(azimuth)
         return np.stack([radius * np.sin(angle), radius * np.cos(angle)], axis=-1)
 
     def unproject(self, points: ArrayLike) -> NDArray[np.float64]:
-        """See `Projection.unproject`: a point off the Earth's far side goes on around it."""
+        """Return longitudes and latitudes: a point off the Earth's far side goes on around it."""
         array = validation.points(points, 2)
         flat = array.reshape(-1, 2)
         longitude, latitude, _ = earth.geodesics().fwd(
@@ -155,7 +154,6 @@ class SphericalMercator(Projection):
 
     @property
     def distortion(self) -> float:
-        """See `Projection.distortion`."""
         latitude = self.area.highest_latitude_deg
         scale = SPHERE_RADIUS_M / (
             earth.meridional_radius(latitude) * math.cos(math.radians(latitude))
@@ -164,7 +162,7 @@ class SphericalMercator(Projection):
         return scale * (1 + 1e-13)
 
     def project(self, places: ArrayLike) -> NDArray[np.float64]:
-        """See `Projection.project`: from longitude 0 and the equator."""
+        """Return metres east and north: from longitude 0 and the equator."""
         longitude, latitude = np.moveaxis(self.area.contract(places), -1, 0)
         turns = np.round((self.area.longitude_deg - longitude) / 360)
         x = np.radians(longitude + 360 * turns)
@@ -172,7 +170,6 @@ class SphericalMercator(Projection):
         return SPHERE_RADIUS_M * np.stack([x, y], axis=-1)
 
     def unproject(self, points: ArrayLike) -> NDArray[np.float64]:
-        """See `Projection.unproject`."""
         x, y = np.moveaxis(validation.points(points, 2) / SPHERE_RADIUS_M, -1, 0)
         longitude = np.degrees(x)
         longitude = longitude - 360 * np.round(longitude / 360)
@@ -182,7 +179,7 @@ class SphericalMercator(Projection):
 
 _HIGHEST_UTM_DEG = 84
 _FARTHEST_M = 1_300_000
-"""From the central meridian, about 12° on the equator; the scale there is 1.02."""
+"""Largest distance from the central meridian, 12° on the equator; the scale there is 1.02."""
 _PROJ_ERROR = 1e-8
 """Relative error of PROJ's factors, which are differences of coordinates: 10⁻¹⁰ was measured."""
 
@@ -244,18 +241,16 @@ class UniversalTransverseMercator(Projection):
 
     @property
     def distortion(self) -> float:
-        """See `Projection.distortion`."""
         return largest_scale(self.area, self.zone)
 
     def project(self, places: ArrayLike) -> NDArray[np.float64]:
-        """See `Projection.project`: easting and northing."""
+        """Return metres east and north: easting and northing."""
         array = self.area.contract(places)
         flat = array.reshape(-1, 2)
         east, north = _transformer(self.zone, self.south).transform(flat[:, 0], flat[:, 1])
         return np.stack([east, north], axis=-1).reshape(array.shape)
 
     def unproject(self, points: ArrayLike) -> NDArray[np.float64]:
-        """See `Projection.unproject`."""
         array = validation.points(points, 2)
         flat = array.reshape(-1, 2)
         longitude, latitude = _transformer(self.zone, self.south).transform(

@@ -105,7 +105,7 @@ class RangeEstimator(PointEstimator):
         return self._low._mean(x) + (self._high._mean(x) - 1)
 
     def _variance(self, x: Array) -> Array:
-        """See `PointEstimator`: the covariance is −(1 − E g_low)(1 − E g_high)."""
+        """Return the variance of the sum; the covariance is −(1 − E g_low)(1 − E g_high)."""
         covariance = -(1 - self._low._mean(x)) * (1 - self._high._mean(x))
         total = self._low._variance(x) + self._high._variance(x) + 2 * covariance
         return np.asarray(np.maximum(total, 0.0))

@@ -46,7 +46,7 @@ class BallArithmetic(Arithmetic):
     """Scalar balls. A point of dimension k > 1 is a sequence of k balls."""
 
     def constant(self, value: Exact) -> arb:
-        """See `Arithmetic.constant`. For public parameters: it remembers them."""
+        """Return a public parameter as a ball. For public parameters: it remembers them."""
         if isinstance(value, int):
             return _constant(value, 1, ctx.prec)
         exact = value if isinstance(value, Fraction) else Fraction(value)
@@ -67,27 +67,23 @@ class BallArithmetic(Arithmetic):
         return cosine, sine
 
     def exp(self, x: Real) -> Real:
-        """See `Arithmetic.exp`."""
         return x.exp()
 
     def log(self, x: Real) -> Real:
-        """See `Arithmetic.log`."""
         return x.log()
 
     def expm1(self, x: Real) -> Real:
-        """See `Arithmetic.expm1`."""
         return x.expm1()
 
     def log1p(self, x: Real) -> Real:
-        """See `Arithmetic.log1p`."""
         return x.log1p()
 
     def sqrt(self, x: Real) -> Real:
-        """See `Arithmetic.sqrt`: of the part of the ball that is not negative; NaN if none is."""
+        """Return the square root: of the part of the ball that is not negative; NaN if none is."""
         return (x if x < 0 else x.nonnegative_part()).sqrt()
 
     def power(self, base: Real, exponent: Real) -> Real:
-        """See `Arithmetic.power`. Without an int exponent, a base below 0 counts as 0."""
+        """Return a power; without an int exponent, a base below 0 counts as 0."""
         whole = isinstance(exponent, int)
         if base > 0 or (whole and (base < 0 or exponent == 0)):
             return base**exponent
@@ -100,25 +96,23 @@ class BallArithmetic(Arithmetic):
         return power if base >= 0 else power.union(arb(base.lower()) ** exponent)
 
     def minimum(self, x: Real, y: Real) -> Real:
-        """See `Arithmetic.minimum`."""
         return x.min(y)
 
     def maximum(self, x: Real, y: Real) -> Real:
-        """See `Arithmetic.maximum`."""
         return x.max(y)
 
     def sign(self, x: Real) -> Real:
-        """See `Arithmetic.sign`: all of [−1, 1] where the ball meets 0."""
+        """Return the sign: all of [−1, 1] where the ball meets 0."""
         return x.sgn()
 
     def coordinate(self, x: Real, axis: int) -> Real:
-        """See `Arithmetic.coordinate`; x is a sequence of balls."""
+        """Return one coordinate of a point; x is a sequence of balls."""
         return x[axis]
 
     def piecewise(
         self, x: Real, edges: Sequence[Real], branches: Sequence[Callable[[Real], Real]]
     ) -> Real:
-        """See `Arithmetic.piecewise`: the union over all branches that the ball meets."""
+        """Return the union over all branches that the ball meets."""
         if x.is_nan():
             return x
         result: arb | None = None

@@ -40,7 +40,6 @@ class SystemSource(RandomSource):
     is_secure: ClassVar[bool] = True
 
     def bits(self, count: int) -> int:
-        """See `RandomSource.bits`."""
         _require_integer("count", count, 0)
         return secrets.randbits(count)
 
@@ -84,7 +83,6 @@ class SeededSource(RandomSource):
         self._left = 0
 
     def bits(self, count: int) -> int:
-        """See `RandomSource.bits`."""
         _require_integer("count", count, 0)
         while self._left < count:
             block = hashlib.sha256(f"{self._seed}/{self._counter}".encode()).digest()

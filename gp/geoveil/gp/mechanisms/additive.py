@@ -26,14 +26,14 @@ _STEP_BITS = 40
 range then ends 2^23 scales away, where a heavy tail saturates."""
 
 _ABOVE = Fraction(51, 50)
-"""Times `largest_scale`: above its rounding, and above bounds from cells, which are up to 1 % above
-the supremum (see `ClosedFormProfile.noise_bound`)."""
+"""Factor that lifts `largest_scale` above its rounding, and above bounds from cells, which are up
+to 1 % above the supremum (`ClosedFormProfile.noise_bound`)."""
 
 _RANGE_BITS = 128
 """Working precision for a quantile at a public probability."""
 
 ROUND_UP = 1 + Fraction(1, 2**50)
-"""Above the rounding of a few float operations on a public parameter."""
+"""Factor above the rounding of a few float operations on a public parameter."""
 
 
 class AdditiveMechanism(QueryMechanism):
@@ -44,7 +44,7 @@ class AdditiveMechanism(QueryMechanism):
 
     @property
     def unbiased(self) -> bool:
-        """See `Mechanism.unbiased`: true if the noise has a mean; it is symmetric."""
+        """Whether the noise, which is symmetric, has a mean."""
         return self.noise.has_mean
 
     @property
@@ -53,7 +53,7 @@ class AdditiveMechanism(QueryMechanism):
         """Supremum of scale(x)."""
 
     def likely_range(self, beyond: float) -> tuple[int, int]:
-        """See `Mechanism.likely_range`: half of the probability at either end, by its quantile."""
+        """Return integers beyond which half of the probability lies at either end."""
         tail = validation.between("beyond", beyond, 0, 1, low_open=True, high_open=True) / 2
         with working_precision(_RANGE_BITS):
             reach = self.noise.isf(BALL.constant(tail), BALL)
@@ -117,7 +117,7 @@ class LipschitzMechanism(AdditiveMechanism):
 
     @property
     def largest_scale(self) -> float:
-        """See `AdditiveMechanism.largest_scale`: L/ε."""
+        """The largest noise scale: L/ε."""
         return float(self._exact_scale)
 
     def _scale(self, s: Real, ops: Arithmetic) -> Real:

@@ -34,7 +34,7 @@ Ideal: TypeAlias = Callable[[Sequence[Real]], Sequence[Real]]
 _BLOCK = 1 << 14
 """Points that are simulated together: what they need stays in the processor's cache."""
 _MOST_RATIO = 1e8
-"""Between the noise scale and the length over which a query varies, either way."""
+"""Largest ratio of the noise scale and the length over which a query varies, either way."""
 
 
 class PrivatePoint:

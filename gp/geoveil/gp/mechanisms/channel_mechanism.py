@@ -100,7 +100,7 @@ class ChannelMechanism(QueryMechanism):
 
     @property
     def unbiased(self) -> bool:
-        """See `Mechanism.unbiased`: to the rounding of f; see `bias_bound`."""
+        """Whether the mean of a report is f(x), to the rounding of f; see `bias_bound`."""
         return self.bias_bound <= AS_GOOD_AS_NONE
 
     @property
@@ -110,16 +110,15 @@ class ChannelMechanism(QueryMechanism):
 
     @property
     def grid_range(self) -> tuple[int, int]:
-        """See `Mechanism.grid_range`: the least and the greatest output."""
+        """The least and the greatest output."""
         return self.outputs[0], self.outputs[-1]
 
     @property
     def outputs(self) -> tuple[int, ...]:
-        """See `Mechanism.outputs`."""
         return self._outputs
 
     def mean(self, x: ArrayLike) -> Array:
-        """See `Mechanism.mean`: within `bias_bound` of f."""
+        """Return the expected report, which is within `bias_bound` of f."""
         return self._mean(self._distance(x))
 
     def _folded(self, s: Array) -> Array:
@@ -129,7 +128,7 @@ class ChannelMechanism(QueryMechanism):
         return self.channel.grid.mix(self._means, self._folded(s))
 
     def _simulate(self, s: Array, rng: np.random.Generator) -> Array:
-        """See `Mechanism._simulate`: a row by its share, then an output of that row."""
+        """Return reports: a row by its share, then an output of that row."""
         first, shares = self.channel.grid.locate(self._folded(s))
         pick = rng.random(s.shape)
         row = first + (pick > shares[..., 0]) + (pick > shares[..., 0] + shares[..., 1])
@@ -139,7 +138,7 @@ class ChannelMechanism(QueryMechanism):
         return np.asarray(self._atoms[index - row * stacked.shape[1]])
 
     def _ideal(self, s: Real, u: Real) -> Real:
-        """See `Mechanism._ideal`: the output whose share of [0, 1] holds U."""
+        """Enclose the ideal output: the output whose share of [0, 1] holds U."""
         grid = self.channel.grid
         low, high = (BALL.constant(edge) for edge in (grid.edges[0], grid.edges[-1]))
         inside = BALL.clip(BALL.absolute(s) if self.channel.even else s, low, high)
@@ -184,7 +183,7 @@ class ChannelMechanism(QueryMechanism):
         return BALL.piecewise(u * BALL.constant(1 << BITS), edges, branches)
 
     def _variance(self, s: Array) -> Array:
-        """See `Mechanism._variance`: that within the rows, and that between their means."""
+        """Return the variance: that within the rows, and that between their means."""
         s = self._folded(s)
         first, shares = self.channel.grid.locate(s)
         rows = first[..., None] + np.arange(3)
@@ -192,7 +191,7 @@ class ChannelMechanism(QueryMechanism):
         return np.asarray((shares * (self._variances[rows] + apart)).sum(axis=-1))
 
     def _log_density(self, y: Array, s: Array) -> Array:
-        """See `Mechanism.log_density`: with respect to a unit mass at each output."""
+        """Return the log-density: with respect to a unit mass at each output."""
         y, s = np.broadcast_arrays(y, s)
         index = np.clip(np.searchsorted(self._atoms, y), 0, len(self._atoms) - 1)
         first, shares = self.channel.grid.locate(self._folded(s))
@@ -206,7 +205,7 @@ class ChannelMechanism(QueryMechanism):
         return self.channel.step_exponent
 
     def _levels(self) -> set[float]:
-        """See `Mechanism._levels`: none, as all outputs lie on the grid, whatever it is."""
+        """Return no level, as all outputs lie on the grid, whatever it is."""
         return set()
 
     @lazy

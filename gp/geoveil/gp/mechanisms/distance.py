@@ -49,7 +49,7 @@ class DistanceLaplace(QueryMechanism):
 
     @property
     def grid_range(self) -> tuple[int, int]:
-        """See `Mechanism.grid_range`: the range of g, rounded outwards."""
+        """The least and the greatest integer released: the range of g, rounded outwards."""
         low, high = self.range
         slack = 1e-12 * (high - low)
         return math.floor((low - slack) / self.step), math.ceil((high + slack) / self.step)
@@ -104,7 +104,7 @@ class DistanceLaplace(QueryMechanism):
         )
 
     def _log_density(self, y: Array, s: Array) -> Array:
-        """See `Mechanism.log_density`: with respect to length, plus a unit mass at each atom."""
+        """Return the log-density: with respect to length, plus a unit mass at each atom."""
         y, s = np.broadcast_arrays(y, s)
         v, slope = self.query.profile.debiased_preimages(y, float(self._undo))
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -166,7 +166,6 @@ class DebiasedLaplace(DistanceLaplace):
 
     @property
     def unbiased(self) -> bool:
-        """See `Mechanism.unbiased`."""
         return True
 
     @property
@@ -197,7 +196,6 @@ class RadialLaplace(DistanceLaplace):
 
     @property
     def unbiased(self) -> bool:
-        """See `Mechanism.unbiased`."""
         return False
 
     @property
@@ -205,7 +203,7 @@ class RadialLaplace(DistanceLaplace):
         return _UNDONE
 
     def mean(self, x: ArrayLike) -> Array:
-        """See `Mechanism.mean`: φ smoothed by the noise."""
+        """Return the expected report: φ smoothed by the noise."""
         return self._mean(self._distance(x))
 
     def _mean(self, s: Array) -> Array:

@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 SETTLED = 2.0**-12
 """A profile this close to its limit, relative to its range, has settled there."""
 _MARGIN = 0.05
-"""Added to the region of variation, relative to its length, where no plateau ends it."""
+"""Part of its length by which a region of variation is extended where no plateau ends it."""
 _MESH = 1 << 13
 _UNIFORM = 512
 

@@ -33,18 +33,18 @@ _PER_NOISE, _COARSEST = 4.0, 2.0
 _PER_VARIATION = 32.0
 """Least number of cells where φ varies."""
 _BEYOND = ((4.0, 4.0), (20.0, 1.0))
-"""How far beyond the variation of φ the channel may still change, and the cells for that: both in
-units of 1/rate."""
+"""Distances beyond the variation of φ up to which the channel may still change, and cells for them:
+both in units of 1/rate."""
 _QUICK_BEYOND = ((3.0, 2.0), (8.0, 1.0), (20.0, 0.7))
 _QUICK_PER_VARIATION = 16.0
 _QUICK_ROUNDS = 1
-"""The same for a channel that is wanted quickly."""
+"""Rounds, like the two numbers before, for a channel that is wanted quickly."""
 _MOST_ROWS = 160
 _ROUNDS = 2
 _SHARE_ELSEWHERE = 2.0**-10
 """Weight of all rows together, so that the variance stays sensible where the prior is 0."""
 _LESS = 1e-5
-"""How much smaller r − 1 is for the solver than for the check."""
+"""Part by which r − 1 is smaller for the solver than for the check."""
 _FLOORS = (1e-5, 1e-4, 1e-3)
 REACH_OF_OUTPUTS = 3.0
 """Range of outputs that are tried beyond φ, in units of L/rate; the best use less than one."""

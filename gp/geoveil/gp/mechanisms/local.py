@@ -43,7 +43,7 @@ class LocalLaplace(AdditiveMechanism):
 
     @property
     def largest_scale(self) -> float:
-        """See `AdditiveMechanism.largest_scale`: (sup f − inf f)/ε."""
+        """The largest noise scale: (sup f − inf f)/ε."""
         return float(self._exact_scale)
 
     def _scale(self, s: Real, ops: Arithmetic) -> Real:
@@ -99,12 +99,11 @@ class RandomizedResponse(QueryMechanism):
 
     @property
     def unbiased(self) -> bool:
-        """See `Mechanism.unbiased`."""
         return True
 
     @property
     def grid_range(self) -> tuple[int, int]:
-        """See `Mechanism.grid_range`: the only two integers that are ever released."""
+        """The only two integers that are ever released."""
         return self._range
 
     @property
@@ -130,7 +129,7 @@ class RandomizedResponse(QueryMechanism):
         return np.where(rng.random(s.shape) < below, low, high)
 
     def _ideal(self, s: Real, u: Real) -> Real:
-        """See `Mechanism._ideal`: the high atom iff U exceeds (high − f)/(high − low)."""
+        """Enclose the ideal output: the high atom iff U exceeds (high − f)/(high − low)."""
         low, high = BALL.constant(self._low), BALL.constant(self._high)
         at = self._value(s, BALL) + u * BALL.constant(self._high - self._low)
         return BALL.piecewise(at, (high,), (lambda _: low, lambda _: high))
@@ -140,7 +139,7 @@ class RandomizedResponse(QueryMechanism):
         return np.asarray(below * above * float(self._high - self._low) ** 2)
 
     def _log_density(self, y: Array, s: Array) -> Array:
-        """See `Mechanism.log_density`: with respect to a unit mass at each atom."""
+        """Return the log-density: with respect to a unit mass at each atom."""
         low, high = self.atoms
         below, above = self._shares(s)
         result = np.where(y == low, np.log(below), -math.inf)

@@ -115,6 +115,7 @@ class PlanarLaplace(Mechanism[tuple[int, ...]]):
 
     @property
     def step_exponent(self) -> int:  # type: ignore[override]  # read-only: frozen
+        """The exponent e of the step 2^e."""
         return step_exponent_of(self.step)
 
     @property

@@ -37,7 +37,7 @@ class BoundedMechanism(AdditiveMechanism):
 
     @property
     def largest_scale(self) -> float:
-        """See `AdditiveMechanism.largest_scale`: L/η."""
+        """The largest noise scale: L/η."""
         return self.query.lipschitz / self.eta
 
 

@@ -30,7 +30,7 @@ from geoveil.gp.noise.inversion import InvertedNoise
 from geoveil.gp.privacy.rounding import BITS, lower, round_up, upper
 
 _LEVEL = 1e-20
-"""Where u^γ is less, float64 can't tell the density from h(0)."""
+"""The u^γ below which float64 can't tell the density from h(0)."""
 
 
 class AlgebraicNoise(InvertedNoise):
@@ -54,17 +54,16 @@ class AlgebraicNoise(InvertedNoise):
 
     @property
     def exact_scale_cost(self) -> Fraction:
-        """See `Noise.exact_scale_cost`: k − 1 in the tail, 1 at the centre."""
+        """The cost of a change of scale: k − 1 in the tail, 1 at the centre."""
         return max(self._steepness - 1, Fraction(1))
 
     @property
     def max_score(self) -> float:
-        """See `Noise.max_score`."""
         with working_precision(BITS):
             return round_up(upper(self._ball_max_score()))
 
     def least_quotient(self, constant: Fraction, factor: Fraction) -> Fraction:
-        """See `Noise.least_quotient`: in closed form."""
+        """Return the infimum of (constant + factor·uψ)/ψ: in closed form."""
         end = constant + self._steepness * factor
         if min(constant, end) <= 0:
             return Fraction(0)
@@ -97,7 +96,6 @@ class StudentT(AlgebraicNoise):
         object.__setattr__(self, "nu", validation.between("nu", self.nu, 2, 100, low_open=True))
 
     def logpdf(self, z: ArrayLike) -> Array:
-        """See `Noise.logpdf`."""
         z = np.asarray(z, dtype=np.float64)
         nu = self.nu
         norm = math.lgamma((nu + 1) / 2) - math.lgamma(nu / 2) - math.log(nu * math.pi) / 2
@@ -105,7 +103,6 @@ class StudentT(AlgebraicNoise):
         return np.asarray(norm - (nu + 1) * np.log(np.hypot(1, z / math.sqrt(nu))))
 
     def survival(self, u: ArrayLike) -> Array:
-        """See `Noise.survival`."""
         from scipy import special
 
         u = np.asarray(u, dtype=np.float64)
@@ -123,38 +120,33 @@ class StudentT(AlgebraicNoise):
         return np.asarray(np.exp(self._log_height - self.nu * np.log(u)))
 
     def _tail_isf(self, tail: Array) -> Array:
-        """See `Noise._tail_isf`."""
         return np.asarray(np.exp((self._log_height - np.log(tail)) / self.nu))
 
     def _ppf(self, p: Array) -> Array:
-        """See `Noise._ppf`."""
         from scipy import special
 
         middle = special.stdtrit(self.nu, np.clip(p, FAR_TAIL, 1 - FAR_TAIL))
         return self._with_far_tail(p, np.abs(middle))
 
     def sample(self, rng: np.random.Generator, size: int | tuple[int, ...] | None = None) -> Array:
-        """See `Noise.sample`."""
         return np.asarray(rng.standard_t(self.nu, size))
 
     @property
     def variance(self) -> float:
-        """See `Noise.variance`."""
         return self.nu / (self.nu - 2)
 
     @property
     def tail_exponent(self) -> float:
-        """See `Noise.tail_exponent`: ν."""
+        """The order from which on moments are infinite: ν."""
         return self.nu
 
     def _absolute_moment(self, order: float) -> float:
-        """See `Noise.absolute_moment`: ν^{p/2} Γ((p+1)/2) Γ((ν−p)/2) / (√π Γ(ν/2))."""
+        """Return E|Z|^p: ν^{p/2} Γ((p+1)/2) Γ((ν−p)/2) / (√π Γ(ν/2))."""
         gammas = math.lgamma((order + 1) / 2) + math.lgamma((self.nu - order) / 2)
         norm = math.log(math.pi) / 2 + math.lgamma(self.nu / 2)
         return math.exp(order / 2 * math.log(self.nu) + gammas - norm)
 
     def score(self, u: ArrayLike) -> Array:
-        """See `Noise.score`."""
         u = np.asarray(u, dtype=np.float64)
         return np.asarray((self.nu + 1) / (self.nu / u + u))
 
@@ -167,22 +159,21 @@ class StudentT(AlgebraicNoise):
         return Fraction(1, 2)
 
     def _ball_max_score(self) -> arb:
-        """See `AlgebraicNoise`: reached at u = √ν."""
+        """Enclose the largest score: reached at u = √ν."""
         nu = BALL.constant(self.nu)
         return (nu + 1) / (2 * nu.sqrt())
 
     def ball_tail(self, u: arb) -> arb:
-        """See `InvertedNoise.ball_tail`: ½ I(ν/2, ½) at ν/(ν+u²)."""
+        """Enclose P[Z > u]: ½ I(ν/2, ½) at ν/(ν+u²)."""
         nu = BALL.constant(self.nu)
         return (nu / (nu + u * u)).beta_lower(nu / 2, BALL.constant(0.5), True) / 2
 
     def ball_center(self, u: arb) -> arb:
-        """See `InvertedNoise.ball_center`: ½ I(½, ν/2) at u²/(ν+u²)."""
+        """Enclose P[0 < Z < u]: ½ I(½, ν/2) at u²/(ν+u²)."""
         nu = BALL.constant(self.nu)
         return (u * u / (nu + u * u)).beta_lower(BALL.constant(0.5), nu / 2, True) / 2
 
     def ball_density(self, u: arb) -> arb:
-        """See `InvertedNoise.ball_density`."""
         nu = BALL.constant(self.nu)
         half = BALL.constant(0.5)
         norm = ((nu + 1) / 2).gamma() / ((nu / 2).gamma() * (nu * arb.pi()).sqrt())
@@ -213,7 +204,7 @@ class GeneralizedCauchy(AlgebraicNoise):
         object.__setattr__(self, "gamma", gamma)
 
     def logpdf(self, z: ArrayLike) -> Array:
-        """See `Noise.logpdf`: the half-mass is (π/γ)/sin(π/γ)."""
+        """Return log h(z): the half-mass is (π/γ)/sin(π/γ)."""
         u = np.abs(np.asarray(z, dtype=np.float64))
         # log(1 + u^γ) without overflow.
         log_power = self.gamma * np.log(np.maximum(u, TINY))
@@ -225,7 +216,7 @@ class GeneralizedCauchy(AlgebraicNoise):
         return np.exp(-np.logaddexp(0, -log_power)), np.exp(-np.logaddexp(0, log_power))
 
     def survival(self, u: ArrayLike) -> Array:
-        """See `Noise.survival`: ½ I_{1−w}(1 − 1/γ, 1/γ) = ½ − ½ I_w(1/γ, 1 − 1/γ)."""
+        """Return P[Z > u]: ½ I_{1−w}(1 − 1/γ, 1/γ) = ½ − ½ I_w(1/γ, 1 − 1/γ)."""
         from scipy import special
 
         u = np.asarray(u, dtype=np.float64)
@@ -248,11 +239,10 @@ class GeneralizedCauchy(AlgebraicNoise):
         return np.asarray(np.exp(log_power) / ((self.gamma - 1) * self._mass))
 
     def _tail_isf(self, tail: Array) -> Array:
-        """See `Noise._tail_isf`."""
         return np.asarray((tail * self._mass * (self.gamma - 1)) ** (-1 / (self.gamma - 1)))
 
     def _ppf(self, p: Array) -> Array:
-        """See `Noise._ppf`: the inverse of the incomplete beta function, from the nearer end."""
+        """Return the quantile: the inverse of the incomplete beta function, from the nearer end."""
         from scipy import special
 
         k = 1 / self.gamma
@@ -265,22 +255,21 @@ class GeneralizedCauchy(AlgebraicNoise):
 
     @property
     def variance(self) -> float:
-        """See `Noise.variance`."""
         return self.absolute_moment(2)
 
     @property
     def tail_exponent(self) -> float:
-        """See `Noise.tail_exponent`: γ − 1."""
+        """The order from which on moments are infinite: γ − 1."""
         return self.gamma - 1
 
     def _absolute_moment(self, order: float) -> float:
-        """See `Noise.absolute_moment`: sin(π/γ)/sin((p+1)π/γ), the latter the sine of the rest."""
+        """Return E|Z|^p: sin(π/γ)/sin((p+1)π/γ), the latter the sine of the rest."""
         angle = math.pi / self.gamma
         rest = self.tail_exponent - order  # exact where it is small
         return math.sin(angle) / math.sin(min(order + 1, rest) * angle)
 
     def score(self, u: ArrayLike) -> Array:
-        """See `Noise.score`: γw/u with w = u^γ/(1+u^γ)."""
+        """Return the score ψ(u): γw/u with w = u^γ/(1+u^γ)."""
         u = np.asarray(u, dtype=np.float64)
         return np.asarray(self.gamma * self._shares(u)[0] / u)
 
@@ -293,12 +282,12 @@ class GeneralizedCauchy(AlgebraicNoise):
         return 1 / Fraction(self.gamma)
 
     def _ball_max_score(self) -> arb:
-        """See `AlgebraicNoise`: (γ−1)^{1−1/γ}."""
+        """Enclose the largest score: (γ−1)^{1−1/γ}."""
         gamma = BALL.constant(self.gamma)
         return (gamma - 1) ** (1 - 1 / gamma)
 
     def ball_tail(self, u: arb) -> arb:
-        """See `InvertedNoise.ball_tail`: as `survival`."""
+        """Enclose P[Z > u]: as `survival`."""
         if u < 1:  # 1/(1 + u^γ) is next to 1, and would lose what u^γ has
             return BALL.constant(0.5) - self.ball_center(u)
         k = 1 / BALL.constant(self.gamma)
@@ -306,12 +295,11 @@ class GeneralizedCauchy(AlgebraicNoise):
         return far.beta_lower(1 - k, k, True) / 2
 
     def ball_center(self, u: arb) -> arb:
-        """See `InvertedNoise.ball_center`: ½ I(1/γ, 1 − 1/γ) at u^γ/(1+u^γ)."""
+        """Enclose P[0 < Z < u]: ½ I(1/γ, 1 − 1/γ) at u^γ/(1+u^γ)."""
         k = 1 / BALL.constant(self.gamma)
         power = u ** BALL.constant(self.gamma)
         return (power / (1 + power)).beta_lower(k, 1 - k, True) / 2
 
     def ball_density(self, u: arb) -> arb:
-        """See `InvertedNoise.ball_density`."""
         k = 1 / BALL.constant(self.gamma)
         return k.sin_pi() / (2 * k * arb.pi()) / (1 + u ** BALL.constant(self.gamma))

@@ -40,21 +40,21 @@ class FrontierNoise(Noise):
 
     @property
     def tail_exponent(self) -> float:
-        """See `Noise.tail_exponent`: ε/β."""
+        """The order from which on moments are infinite: ε/β."""
         return self._a
 
     @property
     def exact_scale_cost(self) -> Fraction:
-        """See `Noise.exact_scale_cost`: what the tail reaches, ε/β."""
+        """The cost of a change of scale: what the tail reaches, ε/β."""
         return Fraction(self.epsilon) / Fraction(self.beta)
 
     @property
     def max_score(self) -> float:
-        """See `Noise.max_score`: reached where the core ends, ε."""
+        """The largest score: reached where the core ends, ε."""
         return self.epsilon
 
     def least_quotient(self, constant: Fraction, factor: Fraction) -> Fraction:
-        """See `Noise.least_quotient`: exact.
+        """Return the infimum of (constant + factor·uψ)/ψ: exact.
 
         constant/ψ + factor·u is piecewise linear, and does not fall beyond the knee, where its
         slope is that of the numerator's limit, which is not negative.
@@ -105,7 +105,6 @@ class LaplacePareto(FrontierNoise):
         return (1 + math.exp(-(1 + self._a)) / self._a) / self.epsilon
 
     def logpdf(self, z: ArrayLike) -> Array:
-        """See `Noise.logpdf`."""
         u = np.abs(np.asarray(z, dtype=np.float64))
         t = 1 + self._a
         core = -self.epsilon * np.minimum(u, self.knee)
@@ -113,7 +112,6 @@ class LaplacePareto(FrontierNoise):
         return np.asarray(core + tail - math.log(2 * self._half_mass))
 
     def survival(self, u: ArrayLike) -> Array:
-        """See `Noise.survival`."""
         u = np.asarray(u, dtype=np.float64)
         a, t = self._a, 1 + self._a
         tail = math.exp(-t) * self.knee / a * np.maximum(u / self.knee, 1) ** -a
@@ -122,7 +120,6 @@ class LaplacePareto(FrontierNoise):
 
     @property
     def variance(self) -> float:
-        """See `Noise.variance`."""
         a = self._a
         if a <= 2:
             return math.inf
@@ -132,7 +129,7 @@ class LaplacePareto(FrontierNoise):
         return moment / (1 + decay / a) / self.epsilon**2
 
     def _absolute_moment(self, order: float) -> float:
-        """See `Noise.absolute_moment`: an incomplete gamma function and a power."""
+        """Return E|Z|^p: an incomplete gamma function and a power."""
         from scipy import special
 
         a, t = self._a, 1 + self._a
@@ -142,11 +139,10 @@ class LaplacePareto(FrontierNoise):
         return float((core + tail) / mass / self.epsilon**order)
 
     def score(self, u: ArrayLike) -> Array:
-        """See `Noise.score`."""
         return np.minimum(self.epsilon, (1 + self._a) / np.asarray(u, dtype=np.float64))
 
     def isf(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
-        """See `Noise.isf`: a logarithm in the core, a power in the tail."""
+        """Return the u with P[Z > u] = p: a logarithm in the core, a power in the tail."""
         epsilon = ops.constant(self.epsilon)
         a = ops.constant(Fraction(self.epsilon) / Fraction(self.beta))
         decay = ops.exp(-(1 + a))
@@ -195,7 +191,6 @@ class PowerLaw(FrontierNoise):
         return (1 + 2 / self._a * self._knee_density) / self.epsilon
 
     def logpdf(self, z: ArrayLike) -> Array:
-        """See `Noise.logpdf`."""
         a = self._a
         u = np.abs(np.asarray(z, dtype=np.float64))
         knee = 1 / self.epsilon
@@ -204,7 +199,6 @@ class PowerLaw(FrontierNoise):
         return np.asarray(inner - tail - math.log(2 * self._half_mass))
 
     def survival(self, u: ArrayLike) -> Array:
-        """See `Noise.survival`."""
         a = self._a
         u = np.asarray(u, dtype=np.float64)
         knee = 1 / self.epsilon
@@ -217,7 +211,7 @@ class PowerLaw(FrontierNoise):
 
     @property
     def variance(self) -> float:
-        """See `Noise.variance`: the two pieces integrated in the variable 1 ∓ βu."""
+        """The variance E[Z²]: the two pieces integrated in the variable 1 ∓ βu."""
         a = self._a
         if a <= 2:
             return math.inf
@@ -227,7 +221,7 @@ class PowerLaw(FrontierNoise):
         return float((core + tail) / self.epsilon**3 / self._half_mass)
 
     def _absolute_moment(self, order: float) -> float:
-        """See `Noise.absolute_moment`: incomplete beta functions of the variable βu."""
+        """Return E|Z|^p: incomplete beta functions of the variable βu."""
         from scipy import special
 
         a, p = self._a, order
@@ -237,7 +231,6 @@ class PowerLaw(FrontierNoise):
         return float((core + tail) / self._half_mass / self.beta ** (p + 1))
 
     def score(self, u: ArrayLike) -> Array:
-        """See `Noise.score`."""
         u = np.asarray(u, dtype=np.float64)
         knee = 1 / self.epsilon
         flat = self.epsilon == self.beta  # h is constant up to the knee, where 1 − βu is 0
@@ -245,7 +238,7 @@ class PowerLaw(FrontierNoise):
         return np.where(u < knee, inner, (self.epsilon + self.beta) / (1 + self.beta * u))
 
     def isf(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
-        """See `Noise.isf`: a power on either side of the knee, joined there."""
+        """Return the u with P[Z > u] = p: a power on either side of the knee, joined there."""
         epsilon = ops.constant(self.epsilon)
         beta = ops.constant(self.beta)
         ratio = Fraction(self.epsilon) / Fraction(self.beta)

@@ -42,7 +42,6 @@ class InvertedNoise(Noise):
         """Enclose h(u) for u > 0; where it falls, on the whole ball."""
 
     def isf(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
-        """See `Noise.isf`."""
         if ops is FLOAT:
             return abs(self._ppf(p))
         if not p > 0:

@@ -31,35 +31,31 @@ class Laplace(Noise):
         object.__setattr__(self, "scale", validation.positive("scale", self.scale))
 
     def logpdf(self, z: ArrayLike) -> Array:
-        """See `Noise.logpdf`."""
         return np.asarray(-np.abs(np.asarray(z)) / self.scale - math.log(2 * self.scale))
 
     def survival(self, u: ArrayLike) -> Array:
-        """See `Noise.survival`."""
         return np.asarray(np.exp(-np.asarray(u) / self.scale) / 2)
 
     @property
     def variance(self) -> float:
-        """See `Noise.variance`."""
         return 2 * self.scale**2
 
     def _absolute_moment(self, order: float) -> float:
-        """See `Noise.absolute_moment`: b^p Γ(p+1)."""
+        """Return E|Z|^p: b^p Γ(p+1)."""
         return math.exp(order * math.log(self.scale) + math.lgamma(order + 1))
 
     def score(self, u: ArrayLike) -> Array:
-        """See `Noise.score`: constant."""
+        """Return the score ψ(u): constant."""
         return np.full(np.shape(u), 1 / self.scale)
 
     @property
     def exact_scale_cost(self) -> None:
-        """See `Noise.exact_scale_cost`: uψ grows without bound."""
+        """The cost of a change of scale: uψ grows without bound."""
 
     @property
     def max_score(self) -> float:
-        """See `Noise.max_score`."""
         return round_up(1 / Fraction(self.scale))
 
     def isf(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
-        """See `Noise.isf`: −b log 2p."""
+        """Return the u with P[Z > u] = p: −b log 2p."""
         return -ops.log(2 * p) * ops.constant(self.scale)

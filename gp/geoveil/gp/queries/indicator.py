@@ -64,11 +64,10 @@ class Threshold(SoftIndicator):
 
     @property
     def dimension(self) -> int:
-        """See `Query.dimension`."""
         return 1
 
     def signed_distance(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
-        """See `Query.signed_distance`: x − T."""
+        """Return s(x): x − T."""
         return x - ops.constant(self.at)
 
 
@@ -109,11 +108,10 @@ class Range(SoftIndicator):
 
     @property
     def dimension(self) -> int:
-        """See `Query.dimension`."""
         return 1
 
     def signed_distance(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
-        """See `Query.signed_distance`: the distance to the nearer end, positive between them."""
+        """Return s(x): the distance to the nearer end, positive between them."""
         return ops.minimum(x - ops.constant(self.low), ops.constant(self.high) - x)
 
 
@@ -149,11 +147,10 @@ class TwoWayThreshold(SoftIndicator):
 
     @property
     def dimension(self) -> int:
-        """See `Query.dimension`."""
         return 2
 
     def signed_distance(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
-        """See `Query.signed_distance`: a quadrant whose corner is rounded [MATH §2.1].
+        """Return s(x): a quadrant whose corner is rounded [MATH §2.1].
 
         With u = x₁−T₁, v = x₂−T₂ and R = w(1/√2 + 1/2): R − √((R−u)₊² + (R−v)₊²), and min(u, v)
         where both are beyond R.
@@ -209,11 +206,10 @@ class Disc(SoftIndicator):
 
     @property
     def dimension(self) -> int:
-        """See `Query.dimension`."""
         return len(self.center)
 
     def signed_distance(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
-        """See `Query.signed_distance`: r − |x − c|."""
+        """Return s(x): r − |x − c|."""
         return ops.constant(self.radius) - ops.distance(x, self.center)
 
 

@@ -27,7 +27,7 @@ from geoveil.gp.queries.profiles.soft_step import SoftStep
 
 Point: TypeAlias = tuple[float, float]
 Ring: TypeAlias = tuple[Point, ...]
-"""At least three distinct points; the last is joined to the first, and not repeated."""
+"""A closed line of three or more distinct points; the last is joined to the first, not repeated."""
 Parts: TypeAlias = tuple[tuple[Ring, ...], ...]
 """One tuple of rings per part: its exterior, then its holes."""
 
@@ -148,7 +148,7 @@ _BLOCK = 1 << 18
 _RUNS = 2
 """Runs in multiples of the root of the number of edges."""
 _ALIKE = 1 + 1e-9
-"""Far above the rounding of a few float operations."""
+"""Factor far above the rounding of a few float operations."""
 
 
 def signed_distances(parts: Parts, points: Array) -> Array:
@@ -332,11 +332,10 @@ class Polygon(SoftIndicator):
 
     @property
     def dimension(self) -> int:
-        """See `Query.dimension`."""
         return 2
 
     def signed_distance(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
-        """See `Query.signed_distance`: the distance to the boundary, negative outside.
+        """Return s(x): the distance to the boundary, negative outside.
 
         It is 1-Lipschitz: the distance to a set is, and where the way from x to x' meets the
         boundary, at z say, |s(x) − s(x')| ≤ |x − z| + |z − x'| = |x − x'|.

@@ -43,7 +43,6 @@ class Radial(Query):
 
     @property
     def dimension(self) -> int:
-        """See `Query.dimension`."""
         return len(self.center)
 
     def tabulated(self, tolerance: float = 1e-4) -> "Radial":
@@ -58,7 +57,7 @@ class Radial(Query):
         return Radial(TabulatedProfile.of(self.profile, tolerance, ray=True), self.center)
 
     def signed_distance(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
-        """See `Query.signed_distance`: the distance to the centre."""
+        """Return s(x): the distance to the centre."""
         if self.dimension == 1:
             return ops.absolute(x - ops.constant(self.center[0]))
         return ops.distance(x, self.center)
@@ -101,7 +100,6 @@ class Linear(Query):
 
     @property
     def dimension(self) -> int:
-        """See `Query.dimension`."""
         return len(self.direction)
 
     def tabulated(self, tolerance: float = 1e-4) -> "Linear":
@@ -116,7 +114,7 @@ class Linear(Query):
         return Linear(TabulatedProfile.of(self.profile, tolerance), self.direction, self.offset)
 
     def signed_distance(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
-        """See `Query.signed_distance`: 1-Lipschitz, as the direction is divided by its length."""
+        """Return s(x): 1-Lipschitz, as the direction is divided by its length."""
         weights = [ops.constant(w) for w in self.direction]
         if self.dimension == 1:
             along = x * ops.constant(float(np.sign(self.direction[0])))
@@ -173,16 +171,14 @@ class GaussianKernel(Query):
 
     @property
     def dimension(self) -> int:
-        """See `Query.dimension`."""
         return len(self.center)
 
     @property
     def profile(self) -> Gaussian:
-        """See `Query.profile`."""
         return Gaussian(self.bandwidth)
 
     def signed_distance(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
-        """See `Query.signed_distance`: the distance to the centre."""
+        """Return s(x): the distance to the centre."""
         if self.dimension == 1:
             return ops.absolute(x - ops.constant(self.center[0]))
         return ops.distance(x, self.center)

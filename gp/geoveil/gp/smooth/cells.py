@@ -27,14 +27,14 @@ _TIGHT = 1.005
 _NEGLIGIBLE = 1e-13
 """Slopes below this fraction of the largest need no tight cells."""
 _FINEST = 2.0**-9
-"""Below this length, or this fraction of their distance from 0, cells need to be tight only beside
-the steepest slope around them."""
+"""Length, or fraction of their distance from 0, below which cells need to be tight only beside the
+steepest slope around them."""
 _LOOSE = 1.02
-"""How tight, if they are no candidate for the steepest of all."""
+"""The same ratio for cells that are no candidate for the steepest of all."""
 _MOST = 1_000_000
 """Operations that are worth while: a few seconds."""
 _OVERHEAD = 4
-"""Of an enclosure, in operations."""
+"""Work of an enclosure besides its formula, in operations."""
 _KNOT = 1e-10
 """Width to which the meeting point of two pieces is located."""
 CORNER = 1e-6
@@ -55,7 +55,7 @@ class SlopeCells:
     curvature: Array
     """(2, n): bounds of φ'' wherever it exists; infinite if none was found."""
     knots: tuple[float, ...]
-    """Where pieces meet, to 1e-10."""
+    """The points where pieces meet, to 1e-10."""
     corners: tuple[float, ...]
     """The knots and ends at which the slope jumps; φ is constant beyond the ends."""
     limits: tuple[float, float]

@@ -38,7 +38,7 @@ class CertifiedBound(ABC):
     """
 
     tightness: ClassVar[float]
-    """How much steeper one end of a cell may be than the other, where there is a choice."""
+    """Largest ratio of the slopes at the two ends of a cell, where there is a choice."""
     negligible: ClassVar[float]
     """Slopes below this fraction of the largest count only very far out."""
     everywhere: ClassVar[bool]
@@ -80,7 +80,6 @@ class ExponentialBound(CertifiedBound):
         self._node, self._cells = node, inside
 
     def __call__(self, u: Real, ops: Arithmetic = FLOAT) -> Real:
-        """See `CertifiedBound.__call__`."""
         return self._floats(np.asarray(u)) if ops is FLOAT else self._ball(u, ops)
 
     def _floats(self, u: Array) -> Array:
@@ -156,7 +155,6 @@ class LinearBound(CertifiedBound):
         self._inverse = 1 / best
 
     def __call__(self, u: Real, ops: Arithmetic = FLOAT) -> Real:
-        """See `CertifiedBound.__call__`."""
         if ops is FLOAT:
             return np.asarray((1 + 1e-12) / np.interp(u, self.edges, self._inverse))
         return self._ball(u, ops)
@@ -186,11 +184,11 @@ BOUNDS: Mapping[str, type[CertifiedBound]] = MappingProxyType(
 
 
 _LEAST = 1e-300
-"""Stands for all smaller slopes, relative to the largest. They must not count as 0."""
+"""Slope that stands for all smaller ones, relative to the largest: they must not count as 0."""
 _ROUND_UP = 1 + 1e-12
-"""Above the rounding of a slope in float64."""
+"""Factor above the rounding of a slope in float64."""
 _FARTHEST = 1e95
-"""Farther than any point of a campaign."""
+"""A distance greater than any in a campaign."""
 
 
 def tabulate(

@@ -14,7 +14,7 @@ _MERGE_RELATIVE, _MERGE_ABSOLUTE = 0.01, 1e-7
 _LONGEST = 1 / 32
 """Length of the longest cells near 0."""
 _FAR = 1e145
-"""Farther from 0 than any point of a campaign, in any unit."""
+"""A distance from 0 greater than that of any point of a campaign, in any unit."""
 _BLOCK = 128
 
 

@@ -21,7 +21,7 @@ Slope = Callable[[Array], Array]
 
 _GOLDEN = (5**0.5 - 1) / 2
 _ZERO = 1e-300
-"""Stands for a slope of 0, so that its logarithm is finite."""
+"""Number that stands for a slope of 0, so that its logarithm is finite."""
 _BLOCK = 512
 
 

@@ -29,9 +29,9 @@ _LEAST = Fraction(1, 10**6)
 """Least η, relative to 1/max_score: at the end of the range of β an η of rounding errors would be
 noise without end."""
 _KEPT = Fraction(3, 4)
-"""Of 1/max_score: the η that is left by a β of which nothing is said."""
+"""Part of the largest η, 1/max_score, that is left by the β of a noise that somebody chose."""
 _PARTS = 1024
-"""Of the largest β, in which that β is looked for."""
+"""Number of parts of the largest β, one of which that β is."""
 
 
 class Frontier(Enum):

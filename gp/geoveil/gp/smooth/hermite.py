@@ -18,7 +18,7 @@ from geoveil.gp.smooth.jet import Jet
 Array = NDArray[np.float64]
 
 _ROUNDING = 1e-14
-"""Above the rounding of a dozen float operations, relative to the largest number among them."""
+"""Bound on the rounding of a dozen float operations, relative to the largest number among them."""
 _TIGHT = 0.005
 """A cell is no longer than it takes for the slope to change by this part of the largest."""
 _CELLS = 1024

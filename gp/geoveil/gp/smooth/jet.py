@@ -103,31 +103,25 @@ class JetArithmetic(OneVariable):
         self.base = base
 
     def constant(self, value: Exact) -> Real:
-        """See `Arithmetic.constant`."""
         return self.base.constant(value)
 
     def exp(self, x: Real) -> Real:
-        """See `Arithmetic.exp`."""
         return _applied(self.base.exp, x, lambda v, e: (e, e))
 
     def log(self, x: Real) -> Real:
-        """See `Arithmetic.log`."""
         return _applied(self.base.log, x, lambda v, _: (1 / v, -1 / (v * v)))
 
     def expm1(self, x: Real) -> Real:
-        """See `Arithmetic.expm1`."""
         return _applied(self.base.expm1, x, lambda v, _: (self.base.exp(v),) * 2)
 
     def log1p(self, x: Real) -> Real:
-        """See `Arithmetic.log1p`."""
         return _applied(self.base.log1p, x, lambda v, _: (1 / (1 + v), -1 / ((1 + v) * (1 + v))))
 
     def sqrt(self, x: Real) -> Real:
-        """See `Arithmetic.sqrt`."""
         return _applied(self.base.sqrt, x, lambda _, r: (1 / (2 * r), -1 / (4 * r * r * r)))
 
     def power(self, base: Real, exponent: Real) -> Real:
-        """See `Arithmetic.power`: a constant exponent ≥ 1 has a slope where the base is 0 too."""
+        """Return a power; one with a constant exponent ≥ 1 has a slope where the base is 0 too."""
         if isinstance(exponent, Jet):
             return self.exp(exponent * self.log(base))
 
@@ -140,24 +134,20 @@ class JetArithmetic(OneVariable):
         return _applied(lambda v: self._power(v, exponent), base, derivatives)
 
     def minimum(self, x: Real, y: Real) -> Real:
-        """See `Arithmetic.minimum`."""
         if isinstance(x, Jet) or isinstance(y, Jet):
             return self._choose(jet(x), jet(y))
         return self.base.minimum(x, y)
 
     def maximum(self, x: Real, y: Real) -> Real:
-        """See `Arithmetic.maximum`."""
         return -self.minimum(-x, -y)
 
     def absolute(self, x: Real) -> Real:
-        """See `Arithmetic.absolute`."""
         largest = self.maximum(x, -x)
         if not isinstance(largest, Jet):
             return largest
         return Jet(self.base.absolute(x.value), largest.slope, largest.curvature)
 
     def positive(self, x: Real) -> Real:
-        """See `Arithmetic.positive`."""
         return _applied(self.base.positive, x, lambda v, _: (1, 0))
 
     def _power(self, base: Real, exponent: Real) -> Real:
@@ -189,7 +179,6 @@ class FloatJets(JetArithmetic):
     def piecewise(
         self, x: Real, edges: Sequence[Real], branches: Sequence[Callable[[Real], Real]]
     ) -> Real:
-        """See `Arithmetic.piecewise`."""
         x = jet(x)
         result = jet(branches[-1](x))
         for edge, branch in zip(reversed(edges), reversed(branches[:-1]), strict=True):
@@ -224,7 +213,6 @@ class BallJets(JetArithmetic):
     def piecewise(
         self, x: Real, edges: Sequence[Real], branches: Sequence[Callable[[Real], Real]]
     ) -> Real:
-        """See `Arithmetic.piecewise`."""
         if not isinstance(x, Jet):
             return self.base.piecewise(x, edges, branches)
         if x.value.is_nan():

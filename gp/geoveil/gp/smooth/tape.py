@@ -32,7 +32,7 @@ Formula: TypeAlias = Callable[[Real, Arithmetic], Real]
 _PRECISIONS = (256, 4096, 16384)
 """Bits with which the pieces of a formula are compared, one after the other."""
 _NO_JUMP = arb(2) ** -3000
-"""What two pieces may still differ by where they meet."""
+"""Largest difference of two pieces where they meet."""
 
 _OPERATORS: Mapping[str, Callable[..., Real]] = MappingProxyType(
     {
@@ -119,31 +119,25 @@ class Recorder(OneVariable):
     """The arithmetic of expressions: computes nothing, and takes everything down."""
 
     def constant(self, value: Exact) -> Expression:
-        """See `Arithmetic.constant`."""
         return expression(value)
 
     def exp(self, x: Real) -> Expression:
-        """See `Arithmetic.exp`."""
         return Expression("exp", x)
 
     def log(self, x: Real) -> Expression:
-        """See `Arithmetic.log`."""
         return Expression("log", x)
 
     def expm1(self, x: Real) -> Expression:
-        """See `Arithmetic.expm1`."""
         return Expression("expm1", x)
 
     def log1p(self, x: Real) -> Expression:
-        """See `Arithmetic.log1p`."""
         return Expression("log1p", x)
 
     def sqrt(self, x: Real) -> Expression:
-        """See `Arithmetic.sqrt`."""
         return Expression("sqrt", x)
 
     def power(self, base: Real, exponent: Real) -> Expression:
-        """See `Arithmetic.power`: an integer exponent stays one, however it is written."""
+        """Return a power; an integer exponent stays one, however it is written."""
         p = expression(exponent)
         if p.name == "constant" and p.details[0] == math.floor(p.details[0]):
             n = int(p.details[0])
@@ -151,25 +145,21 @@ class Recorder(OneVariable):
         return Expression("power", base, p)
 
     def minimum(self, x: Real, y: Real) -> Expression:
-        """See `Arithmetic.minimum`."""
         return Expression("minimum", x, y)
 
     def maximum(self, x: Real, y: Real) -> Expression:
-        """See `Arithmetic.maximum`."""
         return Expression("maximum", x, y)
 
     def absolute(self, x: Real) -> Expression:
-        """See `Arithmetic.absolute`."""
         return Expression("absolute", x)
 
     def positive(self, x: Real) -> Expression:
-        """See `Arithmetic.positive`."""
         return Expression("positive", x)
 
     def piecewise(
         self, x: Real, edges: Sequence[Real], branches: Sequence[Callable[[Real], Real]]
     ) -> Expression:
-        """See `Arithmetic.piecewise`: the pieces must meet."""
+        """Take down a choice between pieces, which must meet."""
         x = expression(x)
         if len(branches) != len(edges) + 1:
             raise ValueError(f"piecewise with {len(edges)} edges and {len(branches)} pieces")

@@ -25,7 +25,7 @@ from geoveil.gp.smooth.envelope import ENVELOPES, Envelope
 from geoveil.gp.smooth.growth import DECAYS, EXPONENTIAL
 
 _PLAUSIBLE = 1.01
-"""How far the bound by cells may be above that by maximizers, if these were found."""
+"""Largest factor of the bound by cells over that by maximizers, if these were found."""
 
 
 class ClosedFormProfile(Profile):
@@ -82,7 +82,7 @@ class ClosedFormProfile(Profile):
         growth: str = EXPONENTIAL,
         reach: float = 0.0,
     ) -> Real:
-        """See `Profile.noise_bound`: in closed form, else from cells, up to 1 % above.
+        """Return the bound in closed form, else from cells, up to 1 % above.
 
         From 100,000 length scales away the cells are longer: 2 %, and beyond ten million a factor
         of 2.

@@ -38,7 +38,7 @@ class EnclosedProfile(Profile):
 
     @abstractmethod
     def on_ray(self) -> "EnclosedProfile":
-        """See `Profile.on_ray`."""
+        """Return the profile for distances that are never negative."""
 
     @property
     @abstractmethod
@@ -60,18 +60,17 @@ class EnclosedProfile(Profile):
 
     @property
     def lipschitz(self) -> float:
-        """See `Profile.lipschitz`: certified, up to half a percent above."""
+        """The steepest slope |φ'|: certified, up to half a percent above."""
         return self._cells.lipschitz / self.scale
 
     @property
     def length_scale(self) -> float:
-        """See `Profile.length_scale`."""
         low, high = self.bounds
         return self.scale * min(1.0, (high - low) / self._cells.lipschitz)
 
     @property
     def breakpoints(self) -> tuple[float, ...]:
-        """See `Profile.breakpoints`: where pieces meet, up to where φ has settled at its limits."""
+        """The distances where pieces meet, up to where φ has settled at its limits."""
         cells = self._cells
         low, high = settled(cells)
         inner = [u for u in cells.knots if low < u < high]
@@ -82,19 +81,18 @@ class EnclosedProfile(Profile):
 
     @property
     def limits(self) -> tuple[float, float]:
-        """See `Profile.limits`."""
         low, high = self._cells.limits
         return (high, high) if self.ray else (low, high)
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """See `Profile.bounds`: certified."""
+        """Numbers that φ never leaves: certified."""
         low, high = self._cells.value
         return float(low.min()), float(high.max())
 
     @property
     def plateaus(self) -> tuple[tuple[float, float, float], ...]:
-        """See `Profile.plateaus`: cells on which the slope is 0, and what is beyond the ends."""
+        """The cells on which the slope is 0, and what is beyond the ends."""
         cells, scale = self._cells, self.scale
         flat = np.concatenate([[not self.ray], cells.steepest == 0, [True]])
         edges = np.concatenate([[-math.inf], cells.edges, [math.inf]])
@@ -110,7 +108,6 @@ class EnclosedProfile(Profile):
         return tuple(found)
 
     def value(self, s: Real, ops: Arithmetic = FLOAT) -> Real:
-        """See `Profile.value`."""
         return self._at(self._inside(s / ops.constant(self.scale), ops), ops)
 
     def smooth_bound(
@@ -122,14 +119,13 @@ class EnclosedProfile(Profile):
         growth: str = EXPONENTIAL,
         reach: float = 0.0,
     ) -> Real:
-        """See `Profile.smooth_bound`."""
         rate = round_down(Fraction(beta) * Fraction(self.scale))
         bound = _bound(self._cells, rate, growth, reach / self.scale * (1 + 1e-15))
         u = (ops.absolute(s) if self.ray else s) / ops.constant(self.scale)
         return bound(u, ops) / ops.constant(self.scale)
 
     def debiased(self, v: Real, b: Exact, ops: Arithmetic = FLOAT) -> Real:
-        """See `Profile.debiased`. On a ray φ is extended to v < 0 [MATH §5.1].
+        """Return g(v). On a ray φ is extended to v < 0 [MATH §5.1].
 
         If φ'(0+) = 0 the even extension φ(−v) will do, else it has a corner at 0. The odd one,
         2φ(0) − φ(−v), has the same value and slope on both sides, and for it g is
@@ -172,7 +168,7 @@ class EnclosedProfile(Profile):
         return self.ray and abs(slope) > CORNER * self._cells.lipschitz
 
     def debiased_range(self, b: float) -> tuple[float, float]:
-        """See `Profile.debiased_range`: certified, from the cells."""
+        """Return the least and the greatest value of g: certified, from the cells."""
         if b == 0:
             return self.bounds
         cells, c2 = self._cells, (b / self.scale) ** 2
@@ -194,7 +190,7 @@ class EnclosedProfile(Profile):
         return min(low, twice - high), max(high, twice - low)
 
     def debiased_preimages(self, y: Array, b: float) -> tuple[Array, Array]:
-        """See `Profile.debiased_preimages`: by bisection between the edges of the cells."""
+        """Return all v with g(v) = y, by bisection between the edges of the cells."""
         step = 1e-6 * self.length_scale
         edges = self._cells.edges * self.scale
         if self.ray:

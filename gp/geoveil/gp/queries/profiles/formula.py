@@ -103,7 +103,6 @@ class FormulaProfile(ReprByArguments, EnclosedProfile):
         return _enclosed(self._tape, self.extent, self.ray)
 
     def on_ray(self) -> "FormulaProfile":
-        """See `Profile.on_ray`."""
         profile = copy(self)  # which does not call the formula again
         object.__setattr__(profile, "ray", True)
         profile.__post_init__()

@@ -19,9 +19,9 @@ from geoveil.gp.queries.profiles.closed_form import ClosedFormProfile
 from geoveil.gp.smooth.growth import EXPONENTIAL
 
 _ROUND_UP = 1 + 1e-11
-"""Above the error of the touching points, so that the bound stays a bound."""
+"""Factor above the error of the touching points, so that the bound stays a bound."""
 _FLAT = 2e-4
-"""Below this βh the maximizers are closer to h than the rate of change can be told from 0."""
+"""The βh below which the maximizers are closer to h than the rate of change can be told from 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,31 +39,28 @@ class Gaussian(ClosedFormProfile):
 
     @property
     def lipschitz(self) -> float:
-        """See `Profile.lipschitz`: e^{−1/2}/h, at s = h."""
+        """The steepest slope |φ'|: e^{−1/2}/h, at s = h."""
         return math.exp(-0.5) / self.bandwidth
 
     @property
     def length_scale(self) -> float:
-        """See `Profile.length_scale`."""
         return self.bandwidth
 
     @property
     def breakpoints(self) -> tuple[float, ...]:
-        """See `Profile.breakpoints`: beyond 10h the bell is below 1e−21."""
+        """The ends of the bell: beyond 10h it is below 1e−21."""
         return (-10 * self.bandwidth, 10 * self.bandwidth)
 
     @property
     def limits(self) -> tuple[float, float]:
-        """See `Profile.limits`."""
         return (0.0, 0.0)
 
     def value(self, s: Real, ops: Arithmetic = FLOAT) -> Real:
-        """See `Profile.value`."""
         u = s / ops.constant(self.bandwidth)
         return ops.exp(-(u * u) / 2)
 
     def local_lipschitz(self, z: Real, reach: float, ops: Arithmetic = FLOAT) -> Real:
-        """See `ClosedFormProfile.local_lipschitz`: the slope, here or where the chord touches."""
+        """Return the slope, here or where the steepest chord touches."""
         h = ops.constant(self.bandwidth)
         u = z / h
         if reach == 0:
@@ -87,7 +84,7 @@ class Gaussian(ClosedFormProfile):
     def maximizer(
         self, z: Real, beta: Exact, ops: Arithmetic = FLOAT, *, growth: str, reach: float
     ) -> Real | None:
-        """See `ClosedFormProfile.maximizer`: z clipped to [c₋, c₊].
+        """Return the point that the bound is reached from: z clipped to [c₋, c₊].
 
         Reach 0: c∓ = (√(β²h⁴ + 4h²) ∓ βh²)/2, where the bell's log-slope changes at rate ±β.
         """
@@ -103,21 +100,21 @@ class Gaussian(ClosedFormProfile):
         return np.clip(z, low * self.bandwidth, high * self.bandwidth)
 
     def debiased(self, v: Real, b: Exact, ops: Arithmetic = FLOAT) -> Real:
-        """See `Profile.debiased`: e^{−u²/2}(1 + c² − c²u²), u = v/h, c = b/h."""
+        """Return g(v): e^{−u²/2}(1 + c² − c²u²), u = v/h, c = b/h."""
         h = ops.constant(self.bandwidth)
         u2 = v / h * (v / h)
         c = ops.constant(b) / h
         return ops.exp(-u2 / 2) * (1 + c * c * (1 - u2))
 
     def debiased_range(self, b: float) -> tuple[float, float]:
-        """See `Profile.debiased_range`: the least is at u² = 3 + 1/c², the greatest at 0."""
+        """Return the range of g: the least is at u² = 3 + 1/c², the greatest at 0."""
         if b == 0:
             return self.bounds
         c2 = (b / self.bandwidth) ** 2
         return (-2 * c2 * math.exp(-(3 + 1 / c2) / 2), 1 + c2)
 
     def debiased_preimages(self, y: Array, b: float) -> tuple[Array, Array]:
-        """See `Profile.debiased_preimages`: up to four, ±u on the falling and the rising branch."""
+        """Return up to four v: ±u on the falling and the rising branch."""
         c2 = (b / self.bandwidth) ** 2
         low, high = self.debiased_range(b)
         valley = math.sqrt(3 + 1 / c2) if b else 40.0

@@ -29,29 +29,25 @@ class SoftStep(ClosedFormProfile):
     width: float
 
     name: ClassVar[str]
-    """What it is called where the profile of a band is chosen."""
+    """The name by which the profile of a band is chosen."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "width", validation.positive("width", self.width))
 
     @property
     def length_scale(self) -> float:
-        """See `Profile.length_scale`."""
         return self.width
 
     @property
     def breakpoints(self) -> tuple[float, ...]:
-        """See `Profile.breakpoints`."""
         return (-self.width / 2, self.width / 2)
 
     @property
     def limits(self) -> tuple[float, float]:
-        """See `Profile.limits`."""
         return (0.0, 1.0)
 
     @property
     def plateaus(self) -> tuple[tuple[float, float, float], ...]:
-        """See `Profile.plateaus`."""
         return ((-math.inf, -self.width / 2, 0.0), (self.width / 2, math.inf, 1.0))
 
     def slope_breakpoints(self, reach: float) -> tuple[float, ...]:
@@ -74,20 +70,19 @@ class Ramp(SoftStep):
 
     @property
     def lipschitz(self) -> float:
-        """See `Profile.lipschitz`: 1/w."""
+        """The steepest slope |φ'|: 1/w."""
         return 1 / self.width
 
     def frontier(self, growth: str, reach: float) -> Frontier:
-        """See `Profile.frontier`: B is constant where f varies, and f where B varies."""
+        """Return the cross: B is constant where f varies, and f where B varies."""
         return Frontier.CROSS
 
     def value(self, s: Real, ops: Arithmetic = FLOAT) -> Real:
-        """See `Profile.value`."""
         t = s / ops.constant(self.width) + ops.constant(0.5)
         return ops.clip(t, ops.constant(0), ops.constant(1))
 
     def local_lipschitz(self, z: Real, reach: float, ops: Arithmetic = FLOAT) -> Real:
-        """See `ClosedFormProfile.local_lipschitz`: 1/w inside the band.
+        """Return the steepest chord of length up to Λ: 1/w inside the band.
 
         From a distance d beyond it the best chord ends at u = min(Λ, d + w) and has the slope
         (u − d)/(wu). At reach 0 it is only asked for inside the band, where the maximizer lies.
@@ -103,19 +98,18 @@ class Ramp(SoftStep):
         return ops.maximum(u - d, zero) / (width * u)
 
     def has_maximizer(self, growth: str, reach: float) -> bool:
-        """See `ClosedFormProfile.has_maximizer`."""
         return not 0 < reach < math.inf
 
     def maximizer(
         self, z: Real, beta: Exact, ops: Arithmetic = FLOAT, *, growth: str, reach: float
     ) -> Real | None:
-        """See `ClosedFormProfile.maximizer`: the nearest point of the band, for either growth."""
+        """Return the nearest point of the band, for either growth."""
         if not self.has_maximizer(growth, reach):
             return None
         return ops.minimum(z, ops.constant(self.width) / 2)
 
     def debiased_preimages(self, y: Array, b: float) -> tuple[Array, Array]:
-        """See `Profile.debiased_preimages`: there is no g but φ itself."""
+        """Return the one v with φ(v) = y, if any; there is no g but φ itself."""
         if b != 0:
             raise self._not_debiasable()
         y = np.asarray(y, dtype=np.float64)
@@ -135,18 +129,17 @@ class Smoothstep(SoftStep):
 
     @property
     def lipschitz(self) -> float:
-        """See `Profile.lipschitz`: 3/(2w), at the centre."""
+        """The steepest slope |φ'|: 3/(2w), at the centre."""
         return 1.5 / self.width
 
     def value(self, s: Real, ops: Arithmetic = FLOAT) -> Real:
-        """See `Profile.value`."""
         t = ops.clip(
             s / ops.constant(self.width) + ops.constant(0.5), ops.constant(0), ops.constant(1)
         )
         return t * t * (3 - 2 * t)
 
     def local_lipschitz(self, z: Real, reach: float, ops: Arithmetic = FLOAT) -> Real:
-        """See `ClosedFormProfile.local_lipschitz`.
+        """Return the steepest chord of length up to Λ.
 
         Reach 0: (6/w)(1/4 − y²) with y = z/w. Reach ∞: the chord from inside the band touches φ at
         t = 1/2 + y/2, where the slope is (3/2w)(1 − y²); from outside, at distance δw from the
@@ -182,13 +175,12 @@ class Smoothstep(SoftStep):
         return np.asarray(slope * share / self.width)
 
     def has_maximizer(self, growth: str, reach: float) -> bool:
-        """See `ClosedFormProfile.has_maximizer`."""
         return not 0 < reach < math.inf
 
     def maximizer(
         self, z: Real, beta: Exact, ops: Arithmetic = FLOAT, *, growth: str, reach: float
     ) -> Real | None:
-        """See `ClosedFormProfile.maximizer`: the root of a quadratic in each case.
+        """Return the point that the bound is reached from: the root of a quadratic in each case.
 
         The slope inside the band is proportional to q² − z² with q = w/2 at reach 0, w at
         reach ∞. Exponential growth: c = (√(1 + β²q²) − 1)/β. Linear growth:
@@ -207,7 +199,7 @@ class Smoothstep(SoftStep):
         return ops.minimum(z, bq2 / (lead + root))
 
     def debiased(self, v: Real, b: Exact, ops: Arithmetic = FLOAT) -> Real:
-        """See `Profile.debiased`: φ − (b/w)²(6 − 12t) inside the band, exactly 0 or 1 outside."""
+        """Return g(v): φ − (b/w)²(6 − 12t) inside the band, exactly 0 or 1 outside."""
         width = ops.constant(self.width)
         ratio = ops.constant(b) / width
         lift = 6 * ratio * ratio
@@ -220,12 +212,12 @@ class Smoothstep(SoftStep):
         return ops.piecewise(v, (-width / 2, width / 2), (lambda v: zero, inside, lambda v: one))
 
     def debiased_range(self, b: float) -> tuple[float, float]:
-        """See `Profile.debiased_range`: g increases inside the band, from −6b²/w²."""
+        """Return the range of g, which increases inside the band, from −6b²/w²."""
         lift = 6 * (b / self.width) ** 2
         return (-lift, 1 + lift)
 
     def debiased_preimages(self, y: Array, b: float) -> tuple[Array, Array]:
-        """See `Profile.debiased_preimages`: at most one, as g increases inside the band.
+        """Return the one v with g(v) = y, if any, as g increases inside the band.
 
         With τ = 2t − 1 ∈ [−1, 1] and l = 6b²/w²: g = 1/2 + (3τ − τ³)/4 + lτ.
         """

@@ -23,13 +23,13 @@ from geoveil.gp.smooth.hermite import Hermite
 from geoveil.gp.smooth.jet import Jet
 
 MOST_PIECES = 256
-"""What a device may be asked to check; a formula takes ten to fifty."""
+"""Largest number of pieces that a device may be asked to check; a formula takes ten to fifty."""
 _CLOSEST = 2.0**-30
 """Length of a piece, relative to that of all."""
 _FARTHEST = 2.0**10
 """Distance of a knot from 0, in the length of all pieces."""
 _BESIDE = 1e-7
-"""How far inside a piece the slope at its end is taken, relative to its length."""
+"""Distance from the end of a piece at which its slope there is taken, relative to its length."""
 _TRIED = 129
 """Points of a piece at which it is compared."""
 _STEPS = 16
@@ -139,7 +139,6 @@ class TabulatedProfile(EnclosedProfile):
         return self.at[0] / self.scale, self.at[-1] / self.scale
 
     def on_ray(self) -> "TabulatedProfile":
-        """See `Profile.on_ray`."""
         return replace(self, ray=True)
 
     def _at(self, u: Real, ops: Arithmetic) -> Real:
