@@ -80,7 +80,7 @@ class Verdict:
 Array = NDArray[np.float64]
 
 FAILURE_PROBABILITY = 1e-6
-"""Of the whole table: that any black-box bound in it is above the truth."""
+"""The probability that any black-box bound in the whole table is above the truth."""
 _FAINT = -600.0
 """A log-density above it does not become −∞ at the next point by underflow."""
 

@@ -35,9 +35,9 @@ class TailTable:
     tails: Array
     """Increasing."""
     least: Array
-    """Below the magnitude at each."""
+    """A lower bound of the magnitude at each tail."""
     most: Array
-    """Above it."""
+    """An upper bound of it."""
 
     def enclose(self, tail: Array) -> tuple[Array, Array]:
         """Return bounds of the magnitude at each tail, known to 2^-50 of itself; any shape."""

@@ -108,7 +108,7 @@ class Family:
     enclosure: Enclosure
     """The same in float64."""
     probabilities: Callable[[Array], Array]
-    """Of each −gap + Z to be the largest, given gaps ≥ 0 in units of the scale."""
+    """The probability of each −gap + Z to be the largest, given gaps ≥ 0 in units of the scale."""
 
 
 def _softmax(gaps: Array) -> Array:

@@ -199,7 +199,7 @@ class ScaleCost(ABC):
 
 @dataclass(frozen=True, slots=True)
 class BoundedScaleCost(ScaleCost):
-    """Of noise whose log-ratio is bounded.
+    """The price of a change of scale for noise whose log-ratio is bounded.
 
     Args:
         each: by how much, per unit of β.
@@ -229,7 +229,7 @@ class BoundedScaleCost(ScaleCost):
 
 
 class LaplaceScaleCost(ScaleCost):
-    """Of Laplace noise."""
+    """The price of a change of scale for Laplace noise."""
 
     def cost(self, beta: float, outcomes: int, delta: float) -> Fraction:
         with working_precision(BITS):
@@ -248,7 +248,7 @@ class LaplaceScaleCost(ScaleCost):
 
 @dataclass(frozen=True, slots=True)
 class LogNormalScaleCost(ScaleCost):
-    """Of Laplace log-normal noise.
+    """The price of a change of scale for Laplace log-normal noise.
 
     Args:
         sigma: σ of its scale.

@@ -69,7 +69,7 @@ class HeavyStudentT(StudentT):
 
 
 _STEP = 1 / 32
-"""Of the trapezoidal rule: in the strip where the integrand is bounded it is within 1e-16."""
+"""The step of the trapezoidal rule, which is within 1e-16 where the integrand is bounded."""
 _REACH = 10.0
 """The exponent is as concave as −y²/2: beyond this the integrand is below 1e-21 of its top."""
 _LEAST, _MOST = -40, 100

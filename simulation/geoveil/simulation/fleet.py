@@ -143,7 +143,7 @@ class Load:
     devices: int = 0
     """Reports that were to be delivered."""
     acknowledged: int = 0
-    """Of these, so many the aggregator says it has counted."""
+    """Reports that the aggregator says it has counted."""
     accepted: int = 0
     """Counted when they came."""
     duplicates: int = 0
@@ -153,9 +153,9 @@ class Load:
     failures: Counter[str] = field(default_factory=Counter)
     """Requests that failed, by status code; most are tried again."""
     latencies_s: list[float] = field(default_factory=list)
-    """Of every request that was answered, from sending it to its answer."""
+    """Seconds from sending to the answer, of every request that was answered."""
     seconds: float = 0.0
-    """From the first request to the last answer."""
+    """Seconds from the first request to the last answer."""
     cpu_seconds: float = 0.0
     """Processor time that this process took meanwhile."""
 

@@ -36,22 +36,22 @@ _FLOAT_BITS = 53
 _GRID_BITS = 62
 """Leading bits that are searched. On the default grid an integer has up to 2^21 such numbers."""
 _WIDE = 1 << 24
-"""So far around where floats put an output its numbers are looked for first."""
+"""How far around the place where floats put an output its numbers are looked for first."""
 _NEAR = 64
-"""So far around the first number others are tried: float noise does not rise strictly."""
+"""How far around the first number others are tried, as float noise does not rise strictly."""
 
 
 class OutputPath(ABC):
     """One way to make reports, as the adversary sees it."""
 
     name: str
-    """Of the method: simulate or release."""
+    """The name of the method: simulate or release."""
     must_break: bool
     """Whether attacks must succeed: on floats they do."""
     bits: int
-    """Of the uniform numbers that are searched: j stands for j/2^bits."""
+    """Bits of the uniform numbers that are searched: j stands for j/2^bits."""
     count_error: int
-    """By how much a count of preimages may be off, as a measure of all uniform numbers."""
+    """The most by which a count of preimages may differ from the measure of all uniform numbers."""
 
     def __init__(self, mechanism: AdditiveMechanism) -> None:
         self.mechanism = mechanism
@@ -231,7 +231,7 @@ def _largest_ratio(first: NDArray[np.int64], second: NDArray[np.int64], error: i
 
 
 _NONE = 2000
-"""Above the exponent of every double; stands for the lowest bit of 0, which has none."""
+"""What stands for the lowest bit of 0, which has none: above the exponent of every double."""
 
 
 def lowest_bit(values: ArrayLike) -> NDArray[np.int64]:

@@ -92,9 +92,9 @@ class TimingAttack:
     p_value: float
     """The least of all places and tests."""
     threshold: float
-    """Below it a p-value is a difference; it counts all tests of the table."""
+    """The p-value below which a difference is found, shared by all tests of the table."""
     medians: Mapping[str, float]
-    """Of the time, in seconds, by place."""
+    """The median time of a release, in seconds, by place."""
 
     attack = "timing"
 

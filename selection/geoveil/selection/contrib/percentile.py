@@ -39,7 +39,7 @@ Counts: TypeAlias = NDArray[np.int64]
 
 _PARTS = 1_000_000
 _MOST_RECORDS = 10**9
-"""So that pn and 100 L, in millionths, stay below 2^63."""
+"""The most records: pn and 100 L, in millionths, stay below 2^63."""
 
 
 class Percentile:
@@ -214,11 +214,11 @@ PercentileRecipe: TypeAlias = SelectionRecipe[int, Percentile]
 """Set up by the number of candidates."""
 
 _NOISE = ExponentialPareto(4.0)
-"""Of smooth noisy max. Tails that heavy are the best of 1, 2 and 4 for thousands of candidates and
-a margin of 1, and near it for one of 6; the same goes for half of ε for β."""
+"""The noise of smooth noisy max. Tails that heavy are the best of 1, 2 and 4 for thousands of
+candidates and a margin of 1, and near it for one of 6; the same goes for half of ε for β."""
 
 _DELTA = 1e-6
-"""Of Laplace log-normal noise, whose change of scale costs √m and not m."""
+"""The δ of Laplace log-normal noise, whose change of scale costs √m and not m."""
 
 
 def _smooth(known: Percentile, mechanism: SelectionMechanism) -> SmoothUtilities:

@@ -31,7 +31,7 @@ class RandomTrees:
     attribute: NDArray[np.intp]
     """Shape (trees, 2^depth − 1)."""
     threshold: Array
-    """Same shape; NaN for categories."""
+    """Thresholds, of the same shape; NaN for categories."""
     second: NDArray[np.bool_]
     """Shape (trees, 2^depth − 1, most categories)."""
 

@@ -84,7 +84,7 @@ class Transmission:
 
     @cached_property
     def distances(self) -> Integers:
-        """In how many families it takes a change to let each variant have the largest χ². Private.
+        """The number of families that must change to let each variant have the largest χ². Private.
 
         Variant r can have it within t changes if its highest χ² reaches the lowest of every other.
         All tables can change at once, because a family may have any genotypes.
@@ -189,7 +189,7 @@ _NOISE: Mapping[StatisticName, ExponentialPareto] = MappingProxyType(
 THRESHOLD = 6.0
 """T of [SPS Theorem 5], as in the paper."""
 _MOST_SHARE = 0.5
-"""Of ε that pays for changes of scale."""
+"""The largest share of ε that pays for changes of scale."""
 
 
 def largest(families: int) -> float:

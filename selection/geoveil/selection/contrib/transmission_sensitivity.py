@@ -42,7 +42,7 @@ Integers: TypeAlias = NDArray[np.int64]
 StatisticName: TypeAlias = Literal["chi-square", "root"]
 
 MOST_FAMILIES = 10_000
-"""Up to which different χ² differ as float64, and equal ones don't."""
+"""The most families for which different χ² differ as float64, and equal ones don't."""
 MOVES = tuple(
     (i, j) for i in range(-2, 3) for j in range(-2, 3) if abs(i + j) <= 2 and (i, j) != (0, 0)
 )

@@ -75,7 +75,7 @@ def _global(values: Array, sensitivity: float, epsilon: float, *, flip: bool) ->
 
 
 _NOISES = (_gumbel, _exponential)
-"""Of the exponential mechanism, and of permute-and-flip [PF Theorem 5]."""
+"""The noises of the exponential mechanism and of permute-and-flip [PF Theorem 5]."""
 
 
 def _dampened(known: Influence, epsilon: float) -> NoisyScores:

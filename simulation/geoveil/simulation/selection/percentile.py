@@ -43,7 +43,7 @@ _BOUNDS: Mapping[str, tuple[int, int]] = MappingProxyType(
 _FEW = 10_000
 """Candidates at most for data of other names."""
 _BINS, _BIN = 4_096, 250.0
-"""Of the incomes that ship: number, and width in dollars."""
+"""The candidates for the incomes that ship: their number, and their width in dollars."""
 _MEASURES: Mapping[str, Callable[[Array, Array, float], float]] = MappingProxyType(
     {
         "absolute expected error": lambda p, values, truth: abs(float(p @ values) - truth),

@@ -45,7 +45,7 @@ from geoveil.selection.two_sided import HeavyGeneralizedCauchy
 
 Array = NDArray[np.float64]
 DELTA = 1e-5
-"""Of the noises that need one; the paper names none."""
+"""The δ of the noises that need one; the paper names none."""
 
 PUBLISHED_NOISE: Mapping[str, Noise] = MappingProxyType(
     {"SNM-T": HeavyStudentT(3.0), "SNM-LAP": Laplace(), "SNM-LLN": LaplaceLogNormal(1.0)}

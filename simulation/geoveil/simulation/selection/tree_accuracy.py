@@ -182,7 +182,7 @@ class Fold:
 _NEGLIGIBLE = 1e-9
 """A branch less probable than this is left out."""
 _RARE = 0.01
-"""Below this a decision to split is drawn where attributes are: nine nodes in ten are too small."""
+"""The probability of a split below which it is drawn, as attributes are, and not summed over."""
 
 
 def expected_accuracy(
