@@ -162,7 +162,7 @@ CONTESTANTS: Sequence[TreeContestant] = (
 EXACT_DEPTH = 2
 """Depth up to which all trees are summed over; deeper ones are drawn."""
 _CALM = 2.0
-"""The ε below which trees are drawn more often, in proportion: they differ more, and are smaller."""
+"""The ε below which trees are drawn more often, in proportion: they differ more there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
