@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks.timing import medians, show
 from geoveil.gp.estimation import Accumulator
 from geoveil.simulation.demo import experiments
-from geoveil.simulation.scale import Computer, Sums, Work, computer, simulated, total
+from geoveil.simulation.scale import BlockedWork, Computer, Sums, computer, simulated, total
 from geoveil.simulation.scale.simulated import BLOCK
 from geoveil.simulation.scale.total import GROUP
 
@@ -30,7 +30,7 @@ WORKERS = (1, 2, 10, 100)
 DEVICES = (10**9, 10**11)
 
 
-class _Nothing(Work):
+class _Nothing(BlockedWork):
     """Blocks that take no time: what is left is the cost of handing them out."""
 
     @property
@@ -76,7 +76,7 @@ def table() -> None:
     _extrapolate(device, handing_out, start, DEVICES)
 
 
-def _seconds(work: Work, compute: Computer, group_size: int) -> float:
+def _seconds(work: BlockedWork, compute: Computer, group_size: int) -> float:
     started = time.perf_counter()
     total(work, compute, group_size=group_size)
     return time.perf_counter() - started

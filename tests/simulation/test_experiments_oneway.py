@@ -12,7 +12,7 @@ from geoveil.simulation import household_incomes
 from geoveil.simulation.experiments import oneway
 from geoveil.simulation.experiments.aimed import SURVEYS, aimed, aimed_seed, incomes_in
 from geoveil.simulation.experiments.draws import Draws, sampler, total
-from geoveil.simulation.experiments.entries import ONE_WAY
+from geoveil.simulation.experiments.oneway import ONE_WAY
 from geoveil.simulation.experiments.settings import ONE_WAY_PANELS
 
 ALPHA = 1e-6
@@ -47,7 +47,7 @@ def test_the_exact_error_is_that_of_the_weighted_rows(name):
     second = np.average(
         answer.variance(people.values) + np.square(mean - hard), weights=people.weights
     )
-    (row,) = oneway.ExactCell(PANEL, name).rows()
+    (row,) = oneway.OneWayExactCell(PANEL, name).rows()
     assert row.error == pytest.approx(bias**2 + (second - bias**2) / 20_000, rel=1e-9)
     assert row.squared_bias == pytest.approx(bias**2, rel=1e-9)
     unweighted = np.mean(mean - hard)
@@ -62,10 +62,10 @@ def test_drawn_errors_have_the_exact_mean_and_variance(name):
     Control: without the noise the variance must be refuted.
     """
     repetitions, n = 150, 20_000
-    cell = oneway.MonteCarloCell(PANEL, name, n, repetitions, seed=5)
+    cell = oneway.OneWayMonteCarloCell(PANEL, name, n, repetitions, seed=5)
     errors = np.array([cell.error(r) for r in range(repetitions)])
     answer = ONE_WAY[name].build(PANEL.setting)
-    squared_bias, noise, spread = oneway.ExactCell(PANEL, name)._moments(answer)
+    squared_bias, noise, spread = oneway.OneWayExactCell(PANEL, name)._moments(answer)
     x, shares = oneway.distinct_incomes()
     bias = np.sum(shares * (answer.mean(x) - (x > PANEL.threshold)))
     assert bias**2 == pytest.approx(squared_bias)

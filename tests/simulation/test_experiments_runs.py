@@ -17,7 +17,7 @@ from geoveil.simulation.experiments.rows import (
     PRIOR,
     SEED,
     SEED_PRIOR,
-    Row,
+    ErrorRow,
     compare,
     read_csv,
     write_csv,
@@ -26,7 +26,7 @@ from geoveil.simulation.experiments.rows import (
 from geoveil.simulation.experiments.runs import Run
 from geoveil.simulation.experiments.settings import ONE_WAY_PANELS
 
-ROW = Row(
+ROW = ErrorRow(
     experiment="oneway",
     panel="T=1, 1/ε=2",
     n=10,

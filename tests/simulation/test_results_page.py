@@ -3,11 +3,19 @@
 import re
 
 from geoveil.simulation.experiments.page import Section, results_page
-from geoveil.simulation.experiments.rows import LOCAL, OURS, PRIOR, SEED, Row, read_csv, write_csv
+from geoveil.simulation.experiments.rows import (
+    LOCAL,
+    OURS,
+    PRIOR,
+    SEED,
+    ErrorRow,
+    read_csv,
+    write_csv,
+)
 
 
 def row(mechanism, origin, error, n=1000, panel="T=1"):
-    return Row(
+    return ErrorRow(
         experiment="oneway", panel=panel, n=n, per=8.0, mechanism=mechanism, origin=origin,
         measure="MSE", error=error, squared_bias=None, noise=error / 2,
     )  # fmt: skip

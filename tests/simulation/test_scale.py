@@ -18,16 +18,16 @@ from geoveil.gp.estimation import Accumulator, estimate
 from geoveil.simulation import collisions, household_incomes, incomes_and_debts
 from geoveil.simulation.demo import experiments
 from geoveil.simulation.scale import (
+    BlockedWork,
     ClusterError,
     FinishedFileError,
-    Work,
     cluster,
     computer,
     in_this_process,
     simulated,
     total,
 )
-from geoveil.simulation.scale.sums import accumulate, integers
+from geoveil.simulation.scale.work import accumulate, integers
 
 OPENS = datetime(2026, 1, 1, tzinfo=UTC)
 INCOMES, PLACES = experiments(OPENS)
@@ -145,7 +145,7 @@ def test_partitioned_devices_answer_queries_uniformly():
     assert not low <= 0.45 * 20_000 <= high
 
 
-class Numbers(Work):
+class Numbers(BlockedWork):
     """Block i holds the integer i; counts how often it is asked."""
 
     queries = 1

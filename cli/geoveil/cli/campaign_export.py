@@ -54,7 +54,7 @@ def export(
 
 
 def _write(parts: Iterator[analyst_pb2.ExportReportsResponse], path: Path) -> int:
-    from geoveil.simulation.scale.export_table import (
+    from geoveil.simulation.scale.export import (
         regrouped,
         require_pyarrow,
         schema_of,

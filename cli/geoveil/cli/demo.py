@@ -19,7 +19,7 @@ from geoveil.cli.analyst import Analyst
 from geoveil.cli.console import err, number, out
 from geoveil.client import GrpcAioTransport, Policy
 from geoveil.gp import ParameterError, validation
-from geoveil.simulation.comparison import Prediction
+from geoveil.simulation.comparison import PopulationError
 from geoveil.simulation.demo import Experiment, experiments
 from geoveil.simulation.fleet import run_fleet
 from geoveil.simulation.local_server import local_server
@@ -133,7 +133,7 @@ def _table(*headers: str) -> Table:
 
 
 def _print_competitors(
-    estimates: list[records.Record], predictions: list[list[Prediction]]
+    estimates: list[records.Record], predictions: list[list[PopulationError]]
 ) -> None:
     names = [p.mechanism for p in predictions[0]]
     table = _table("standard error", *names)
@@ -158,7 +158,7 @@ def _draw(
     asked: list[Experiment],
     estimates: list[records.Record],
     truths: list[float],
-    predictions: list[list[Prediction]],
+    predictions: list[list[PopulationError]],
     file: Path,
 ) -> None:
     from geoveil.simulation.figures.demo import DemoRow, draw_demo

@@ -17,18 +17,18 @@ from geoveil.gp import validation
 from geoveil.simulation.experiments import kde as kernels
 from geoveil.simulation.experiments import oneway as one_way
 from geoveil.simulation.experiments import twoway_draws as two_way
-from geoveil.simulation.experiments.kde_maps import density_maps
+from geoveil.simulation.experiments.kde_draws import density_maps
 from geoveil.simulation.experiments.kde_settings import DEFAULT, SETTINGS, KernelSetting
 from geoveil.simulation.experiments.kde_settings import REPETITIONS as KERNEL_REPETITIONS
 from geoveil.simulation.experiments.rows import (
     LOCAL,
     MODES,
-    Row,
+    ErrorRow,
     compare,
     write_csv,
     write_parquet,
 )
-from geoveil.simulation.experiments.runs import Cell, Run
+from geoveil.simulation.experiments.runs import ExperimentCell, Run
 from geoveil.simulation.experiments.settings import (
     ONE_WAY_PANELS,
     ONE_WAY_REPETITIONS,
@@ -156,8 +156,8 @@ def _repetitions(asked: int | None, default: int) -> int:
 
 
 def _run(
-    name: str, mode: str, cells: Sequence[Cell], directory: Path, processes: int | None
-) -> list[Row]:
+    name: str, mode: str, cells: Sequence[ExperimentCell], directory: Path, processes: int | None
+) -> list[ErrorRow]:
     """Compute the cells under a progress bar; what is finished stays in the directory."""
     run = Run(directory / "cells", os.cpu_count() or 1 if processes is None else processes)
     columns = (
@@ -174,9 +174,9 @@ def _run(
 def _finish(
     name: str,
     mode: str,
-    rows: Sequence[Row],
+    rows: Sequence[ErrorRow],
     directory: Path,
-    draw: Callable[[Sequence[Row], Path], None],
+    draw: Callable[[Sequence[ErrorRow], Path], None],
 ) -> None:
     """Write the tables and figures, and print the comparison."""
     from geoveil.simulation.figures.thresholds import draw_ratios

@@ -11,7 +11,7 @@ import typer
 from geoveil.cli.console import err
 from geoveil.cli.simulate_experiments import kde, oneway, twoway
 from geoveil.simulation.experiments.page import Section, results_page
-from geoveil.simulation.experiments.rows import Row, read_csv
+from geoveil.simulation.experiments.rows import ErrorRow, read_csv
 
 PEOPLE = 1_600_000
 """The n that the tables of thresholds show; the figures and the CSV files have all."""
@@ -49,7 +49,7 @@ def results(
 
 
 def _section(work: Path, name: str, title: str, images: Path, people: int | None) -> Section:
-    rows: Sequence[Row] = read_csv(work / f"{name}-exact.csv")
+    rows: Sequence[ErrorRow] = read_csv(work / f"{name}-exact.csv")
     figures = {}
     for suffix, text in (("", "error of every mechanism"), ("-ratios", "error ratios")):
         file = f"{name}-exact{suffix}.png"

@@ -38,7 +38,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Prediction:
+class PopulationError:
     """The error that one mechanism has on a population."""
 
     mechanism: str
@@ -70,7 +70,7 @@ COMPETITORS: Mapping[str, Callable[[Setting], QueryMechanism]] = MappingProxyTyp
 """Name → mechanism for a setting: what geoveil runs, the seed paper's, and two baselines."""
 
 
-def predict(setting: Setting, points: Array, weights: Array) -> list[Prediction]:
+def predict(setting: Setting, points: Array, weights: Array) -> list[PopulationError]:
     """Return the error of every competitor on a weighted population.
 
     Args:
@@ -84,7 +84,7 @@ def predict(setting: Setting, points: Array, weights: Array) -> list[Prediction]
         value = mechanism.query.value(points)
         mean = np.average(value, weights=weights)
         predictions.append(
-            Prediction(
+            PopulationError(
                 name,
                 float(np.average(mechanism.variance(points), weights=weights)),
                 float(np.average(np.square(value - mean), weights=weights)),

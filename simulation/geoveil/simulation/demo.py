@@ -19,7 +19,7 @@ from geoveil.campaign import (
 )
 from geoveil.gp import GaussianKernel, GeoPrivacy, Query, Threshold
 from geoveil.gp.coordinates import AzimuthalEquidistant
-from geoveil.simulation.comparison import Array, Prediction, Setting, predict
+from geoveil.simulation.comparison import Array, PopulationError, Setting, predict
 from geoveil.simulation.populations import Population, collisions, household_incomes
 
 THRESHOLD = 100_000.0
@@ -48,7 +48,7 @@ class Experiment:
     seed_queries: tuple[Query, ...]
     """Each question as the seed paper would ask it."""
     diameter: float
-    """See `Setting.diameter`."""
+    """The distance at which the paper compares with ε-LDP, in the coordinates of the queries."""
 
     @property
     def truths(self) -> list[float]:
@@ -58,7 +58,7 @@ class Experiment:
             for q in self.campaign.questions
         ]
 
-    def predictions(self) -> list[list[Prediction]]:
+    def predictions(self) -> list[list[PopulationError]]:
         """Return, per question, the error of each mechanism at the campaign's privacy."""
         privacy = self.campaign.mechanisms[0].privacy
         assert isinstance(privacy, GeoPrivacy)

@@ -56,7 +56,6 @@ class FetchOnce:
     async def get_campaign(
         self, request: collector_pb2.GetCampaignRequest, timeout_s: float
     ) -> collector_pb2.GetCampaignResponse:
-        """See `AsyncTransport.get_campaign`."""
         task = self._known.get(request.campaign_id)
         if task is None or (task.done() and task.exception() is not None):
             fetch = self._transport.get_campaign(request, timeout_s)
@@ -66,7 +65,6 @@ class FetchOnce:
     async def submit_reports(
         self, request: collector_pb2.SubmitReportsRequest, timeout_s: float
     ) -> collector_pb2.SubmitReportsResponse:
-        """See `AsyncTransport.submit_reports`."""
         return await self._transport.submit_reports(request, timeout_s)
 
 
@@ -193,13 +191,11 @@ class _Metered:
     async def get_campaign(
         self, request: collector_pb2.GetCampaignRequest, timeout_s: float
     ) -> collector_pb2.GetCampaignResponse:
-        """See `AsyncTransport.get_campaign`."""
         return await self._transport.get_campaign(request, timeout_s)
 
     async def submit_reports(
         self, request: collector_pb2.SubmitReportsRequest, timeout_s: float
     ) -> collector_pb2.SubmitReportsResponse:
-        """See `AsyncTransport.submit_reports`."""
         started = time.perf_counter()
         try:
             response = await self._transport.submit_reports(request, timeout_s)
@@ -234,7 +230,7 @@ async def by_devices(
         policy: of every device.
         concurrency: devices that take part at the same time, > 0.
         timeout_s: that a device goes on trying, in seconds.
-        timing: clocks; see `Timing`.
+        timing: the clocks that are used.
         on_reports: called with the number of reports settled, acknowledged or not.
 
     Raises:
@@ -333,7 +329,7 @@ async def by_batches(
         transport: to the aggregator.
         concurrency: requests under way at the same time, > 0.
         timeout_s: that a batch is tried again, in seconds.
-        timing: clocks; see `Timing`.
+        timing: the clocks that are used.
         on_reports: called with the number of reports settled, acknowledged or not.
     """
     _check(concurrency, timeout_s)

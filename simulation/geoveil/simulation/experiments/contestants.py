@@ -21,7 +21,7 @@ from geoveil.simulation.comparison import Setting
 Array = NDArray[np.float64]
 
 
-class Answer(Protocol):
+class SimulatedReports(Protocol):
     """What one person's report is: its moments at a true point, and draws of it."""
 
     def mean(self, x: ArrayLike) -> Array:
@@ -43,20 +43,20 @@ class Contestant:
 
     origin: str
     """One of `ORIGINS`."""
-    build: Callable[[Setting], Answer]
+    build: Callable[[Setting], SimulatedReports]
     """The mechanism for a setting."""
-    others: tuple[Callable[[Setting], Answer], ...] = ()
+    others: tuple[Callable[[Setting], SimulatedReports], ...] = ()
     """As likely as `build`, if there is something public that might have been otherwise."""
     answers_every_query: bool = False
     """Whether one ε pays for all queries together; otherwise each costs ε."""
 
     @property
-    def versions(self) -> tuple[Callable[[Setting], Answer], ...]:
+    def versions(self) -> tuple[Callable[[Setting], SimulatedReports], ...]:
         """All that are equally likely; the error is the mean of theirs."""
         return self.build, *self.others
 
 
-class PointReports:
+class PerturbedPoints:
     """Perturbed points, each turned into a report about one query.
 
     Args:
@@ -70,15 +70,13 @@ class PointReports:
         self._estimator = mechanism.estimator(query, debias=debias)
 
     def mean(self, x: ArrayLike) -> Array:
-        """See `Answer.mean`."""
         return self._estimator.mean(x)
 
     def variance(self, x: ArrayLike) -> Array:
-        """See `Answer.variance`."""
         return self._estimator.variance(x)
 
     def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Array:
-        """See `Answer.simulate`. NOT private on a computer."""
+        """Return one report per point. NOT private on a computer."""
         return self._estimator.value(self._mechanism.simulate(x, rng))
 
 

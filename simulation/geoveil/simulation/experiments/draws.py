@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from geoveil.gp import GeneralizedCauchy, Laplace, Noise
 from geoveil.gp.mechanisms.additive import AdditiveMechanism
-from geoveil.simulation.experiments.contestants import Answer, Array
+from geoveil.simulation.experiments.contestants import Array, SimulatedReports
 
 Sampler = Callable[[np.random.Generator, int], Array]
 
@@ -41,7 +41,7 @@ def sampler(noise: Noise) -> Sampler:
             return lambda rng, n: noise.sample(rng, (n,))
 
 
-def total(answer: Answer, x: Array, rng: np.random.Generator) -> float:
+def total(answer: SimulatedReports, x: Array, rng: np.random.Generator) -> float:
     """Return the sum of one report for each point.
 
     Args:
@@ -78,7 +78,7 @@ def drawn_blocks(
 
 
 def drawn_error(squares: Sequence[float], seed: int) -> dict[str, Any]:
-    """Return the fields of a `Row` that say what repetitions gave.
+    """Return the fields of a `ErrorRow` that say what repetitions gave.
 
     Args:
         squares: the squared error of each, two or more.
@@ -101,7 +101,7 @@ class Draws:
         values: the distinct values, shape (k,).
     """
 
-    def __init__(self, answer: Answer, values: Array) -> None:
+    def __init__(self, answer: SimulatedReports, values: Array) -> None:
         self._answer = answer
         self._values = values
         self._sample: Sampler | None = None

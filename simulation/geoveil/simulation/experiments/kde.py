@@ -3,7 +3,7 @@
 The error is the ASE: squared errors against the kernel means of the repetition's own sample, summed
 over the grid. The paper spends ε for each of the 3,721 centres, 3,721 ε on each person in all, on
 every mechanism but GP_loc. Each setting therefore has two panels: one as in the paper, and one in
-which everyone spends ε in all: see `kde_errors`, which has the formulas.
+which everyone spends ε in all: `kde_errors` has the formulas.
 """
 
 from collections.abc import Sequence
@@ -24,8 +24,8 @@ from geoveil.simulation.experiments.kde_settings import (
     KernelSetting,
     collision_places,
 )
-from geoveil.simulation.experiments.rows import MODES, Row
-from geoveil.simulation.experiments.runs import Cell
+from geoveil.simulation.experiments.rows import MODES, ErrorRow
+from geoveil.simulation.experiments.runs import ExperimentCell
 
 IN_ALL = "ε in all"
 """Marks a panel in which ε pays for the whole grid, and not for each centre."""
@@ -34,7 +34,7 @@ SUBGRID = 8
 
 
 @dataclass(frozen=True, slots=True)
-class ExactCell:
+class KernelExactCell:
     """All settings and contestants, by the formulas of `kde_errors`: they share one pass.
 
     Args:
@@ -51,16 +51,13 @@ class ExactCell:
 
     @property
     def key(self) -> str:
-        """See `Cell.key`."""
         return f"kde exact {self}"
 
     @property
     def cost(self) -> float:
-        """See `Cell.cost`."""
         return float(self.subgrid**2)
 
-    def rows(self) -> list[Row]:
-        """See `Cell.rows`."""
+    def rows(self) -> list[ErrorRow]:
         places = collision_places()
         grid = KernelGrid.over(places, self.size)
         found = centre_errors(
@@ -83,7 +80,7 @@ class ExactCell:
 
 
 @dataclass(frozen=True, slots=True)
-class MonteCarloCell:
+class KernelMonteCarloCell:
     """One setting and one contestant, by drawing people and every report at a sub-grid.
 
     Args:
@@ -104,17 +101,14 @@ class MonteCarloCell:
 
     @property
     def key(self) -> str:
-        """See `Cell.key`."""
         return f"kde monte-carlo {self}"
 
     @property
     def cost(self) -> float:
-        """See `Cell.cost`."""
         centres = 4 if KERNEL[self.contestant].answers_every_query else self.subgrid**2
         return float(self.setting.n * self.repetitions * centres)
 
-    def rows(self) -> list[Row]:
-        """See `Cell.rows`."""
+    def rows(self) -> list[ErrorRow]:
         ase = [self.squared_error(number) for number in range(self.repetitions)]
         return [
             _row(
@@ -145,7 +139,7 @@ def cells(
     settings: Sequence[KernelSetting] = SETTINGS,
     contestants: Sequence[str] = tuple(KERNEL),
     subgrid: int | None = None,
-) -> list[Cell]:
+) -> list[ExperimentCell]:
     """Return the cells of the experiment.
 
     Args:
@@ -158,11 +152,11 @@ def cells(
             and `SUBGRID` in monte-carlo mode, where each centre costs one report per person.
     """
     if validation.choice("mode", mode, MODES) == "exact":
-        return [ExactCell(tuple(settings), tuple(contestants), subgrid=subgrid or GRID_SIZE)]
+        return [KernelExactCell(tuple(settings), tuple(contestants), subgrid=subgrid or GRID_SIZE)]
     if repetitions < 2:
         raise ParameterError("repetitions", repetitions, "an integer >= 2")
     return [
-        MonteCarloCell(s, c, repetitions, seed, subgrid=subgrid or SUBGRID)
+        KernelMonteCarloCell(s, c, repetitions, seed, subgrid=subgrid or SUBGRID)
         for s in settings
         for c in contestants
     ]
@@ -172,13 +166,15 @@ def _part(size: int, subgrid: int) -> str:
     return "" if subgrid == size else f", {subgrid}×{subgrid} of {size}×{size} centres"
 
 
-def _exact_row(setting: KernelSetting, name: str, panel: str, law: CentreErrors) -> Row:
+def _exact_row(setting: KernelSetting, name: str, panel: str, law: CentreErrors) -> ErrorRow:
     noise = float(law.noise.sum())
     return _row(setting, name, panel, error=law.ase, squared_bias=law.squared_bias, noise=noise)
 
 
-def _row(setting: KernelSetting, name: str, panel: str, *, error: float, **rest: object) -> Row:
-    return Row(
+def _row(
+    setting: KernelSetting, name: str, panel: str, *, error: float, **rest: object
+) -> ErrorRow:
+    return ErrorRow(
         experiment="kde",
         panel=panel,
         n=setting.n,

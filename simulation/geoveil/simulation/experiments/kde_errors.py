@@ -38,9 +38,14 @@ from numpy.typing import NDArray
 from geoveil.analyst.planner.prediction import mean_reciprocal
 from geoveil.gp import ParameterError
 from geoveil.simulation.experiments.contestants import Contestant
-from geoveil.simulation.experiments.kde_moments import KERNEL, RadialMoments
+from geoveil.simulation.experiments.kde_moments import (
+    KERNEL,
+    Nodes,
+    Places,
+    RadialMoments,
+    radial_means,
+)
 from geoveil.simulation.experiments.kde_settings import KernelGrid, KernelSetting
-from geoveil.simulation.experiments.kde_sums import Nodes, Places, radial_means
 
 Array = NDArray[np.float64]
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from geoveil.gp import GeoPrivacy, ParameterError
 from geoveil.gp.coordinates import Area, SphericalMercator
 from geoveil.gp.validation import positive
-from geoveil.simulation.experiments.kde_sums import Places
+from geoveil.simulation.experiments.kde_moments import Places
 from geoveil.simulation.populations import collisions
 
 Array = NDArray[np.float64]

@@ -16,27 +16,90 @@ misjudges. E[v]/n is what privacy adds to that.
 
 The paper draws one sample for each n and repeats the noise only. Its errors scatter about this mean
 by the last term, Var[m − h]/n.
+
+`ONE_WAY` are those who take part. The paper's own answer the linear ramp, at the paper's
+calibration and reach; geoveil's answer at the same ε for each query. Those that need a slope
+without jumps answer a smoothstep over the same band as the ramp, so that about the same people are
+blurred.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 
 import numpy as np
 
-from geoveil.gp import ParameterError
-from geoveil.simulation.experiments.contestants import Answer, Array
+from geoveil.gp import (
+    DebiasedLaplace,
+    LipschitzMechanism,
+    LocalLaplace,
+    LocalPrivacy,
+    ParameterError,
+    PlanarLaplace,
+    SmoothMechanism,
+)
+from geoveil.simulation.comparison import Setting
+from geoveil.simulation.experiments.aimed import SURVEYS, aimed, aimed_seed
+from geoveil.simulation.experiments.contestants import (
+    GENERALIZED_CAUCHY,
+    STUDENT_T,
+    Array,
+    Contestant,
+    PerturbedPoints,
+    SimulatedReports,
+)
 from geoveil.simulation.experiments.draws import Draws, drawn_blocks, drawn_error
-from geoveil.simulation.experiments.entries import ONE_WAY
-from geoveil.simulation.experiments.rows import Row
-from geoveil.simulation.experiments.runs import Cell
+from geoveil.simulation.experiments.rows import LOCAL, OURS, PRIOR, SEED, SEED_PRIOR, ErrorRow
+from geoveil.simulation.experiments.runs import ExperimentCell
 from geoveil.simulation.experiments.settings import (
     ONE_WAY_PANELS,
     ONE_WAY_REPETITIONS,
     OneWayPanel,
 )
 from geoveil.simulation.populations import household_incomes
+
+
+def _aimed(survey: int) -> Callable[[Setting], SimulatedReports]:
+    return lambda s: DebiasedLaplace(aimed(s, survey).soft, s.privacy)
+
+
+def _aimed_seed(survey: int) -> Callable[[Setting], SimulatedReports]:
+    return lambda s: STUDENT_T(aimed_seed(s, survey))
+
+
+_OURS, _SEEDS = (tuple(map(make, range(SURVEYS))) for make in (_aimed, _aimed_seed))
+
+ONE_WAY: Mapping[str, Contestant] = MappingProxyType(
+    {
+        "GP_loc": Contestant(
+            SEED,
+            lambda s: PerturbedPoints(PlanarLaplace(s.privacy, 1), s.seed, debias=False),
+            answers_every_query=True,
+        ),
+        "GP_Lip": Contestant(SEED, lambda s: LipschitzMechanism(s.seed, s.privacy)),
+        "Student-t": Contestant(SEED, STUDENT_T),
+        "generalized Cauchy": Contestant(SEED, GENERALIZED_CAUCHY),
+        LOCAL: Contestant(
+            SEED, lambda s: LocalLaplace(s.seed, LocalPrivacy(s.privacy.at(s.diameter)))
+        ),
+        "LaplacePareto": Contestant(OURS, lambda s: SmoothMechanism(s.seed, s.privacy)),
+        "PowerLaw": Contestant(OURS, lambda s: SmoothMechanism(s.soft, s.privacy)),
+        "DebiasedLaplace": Contestant(OURS, lambda s: DebiasedLaplace(s.soft, s.privacy)),
+        "deconvolved": Contestant(
+            OURS,
+            lambda s: PerturbedPoints(PlanarLaplace(s.privacy, 1), s.soft, debias=True),
+            answers_every_query=True,
+        ),
+        "aimed Student-t": Contestant(SEED_PRIOR, _SEEDS[0], _SEEDS[1:]),
+        "aimed": Contestant(PRIOR, _OURS[0], _OURS[1:]),
+    }
+)
+"""Name → contestant, for one threshold. On a line, "deconvolved" points have the error of
+DebiasedLaplace; but they answer every threshold for one ε. "aimed" is DebiasedLaplace about a band
+that a public survey chose, "aimed Student-t" the paper's with the same help."""
+
 
 BLOCK = 1 << 17
 """People who are drawn together, from a seed of their own."""
@@ -55,7 +118,7 @@ def distinct_incomes() -> tuple[Array, Array]:
 
 
 @dataclass(frozen=True, slots=True)
-class ExactCell:
+class OneWayExactCell:
     """One panel and one mechanism, by the formula of this module, for every n."""
 
     panel: OneWayPanel
@@ -63,16 +126,13 @@ class ExactCell:
 
     @property
     def key(self) -> str:
-        """See `Cell.key`."""
         return f"oneway exact {self.contestant} {self.panel}"
 
     @property
     def cost(self) -> float:
-        """See `Cell.cost`."""
         return 1.0
 
-    def rows(self) -> list[Row]:
-        """See `Cell.rows`."""
+    def rows(self) -> list[ErrorRow]:
         versions = [
             self._moments(build(self.panel.setting)) for build in ONE_WAY[self.contestant].versions
         ]
@@ -94,7 +154,7 @@ class ExactCell:
             )
         return rows
 
-    def _moments(self, answer: Answer) -> tuple[float, float, float]:
+    def _moments(self, answer: SimulatedReports) -> tuple[float, float, float]:
         """Return μ², E[v] and Var[m − h]."""
         x, shares = distinct_incomes()
         misjudged = answer.mean(x) - (x > self.panel.threshold)
@@ -105,7 +165,7 @@ class ExactCell:
 
 
 @dataclass(frozen=True, slots=True)
-class MonteCarloCell:
+class OneWayMonteCarloCell:
     """One panel, one mechanism and one n, by drawing people and noise."""
 
     panel: OneWayPanel
@@ -116,7 +176,6 @@ class MonteCarloCell:
 
     @property
     def key(self) -> str:
-        """See `Cell.key`."""
         return (
             f"oneway monte-carlo {self.contestant} n={self.n} repetitions={self.repetitions}"
             f" seed={self.seed} {self.panel}"
@@ -124,11 +183,9 @@ class MonteCarloCell:
 
     @property
     def cost(self) -> float:
-        """See `Cell.cost`."""
         return float(self.n * self.repetitions)
 
-    def rows(self) -> list[Row]:
-        """See `Cell.rows`."""
+    def rows(self) -> list[ErrorRow]:
         squares = [self.error(r) ** 2 for r in range(self.repetitions)]
         drawn = drawn_error(squares, self.seed)
         return [_row(self.panel, self.contestant, self.n, **drawn)]
@@ -157,7 +214,7 @@ def cells(
     seed: int = 1,
     panels: Sequence[OneWayPanel] = ONE_WAY_PANELS,
     contestants: Sequence[str] = tuple(ONE_WAY),
-) -> list[Cell]:
+) -> list[ExperimentCell]:
     """Return the cells of the experiment.
 
     Args:
@@ -168,19 +225,19 @@ def cells(
         contestants: names in `ONE_WAY`.
     """
     if mode == "exact":
-        return [ExactCell(p, c) for p in panels for c in contestants]
+        return [OneWayExactCell(p, c) for p in panels for c in contestants]
     if repetitions < 2:
         raise ParameterError("repetitions", repetitions, "an integer >= 2")
     return [
-        MonteCarloCell(p, c, n, repetitions, seed)
+        OneWayMonteCarloCell(p, c, n, repetitions, seed)
         for p in panels
         for n in p.people
         for c in contestants
     ]
 
 
-def _row(panel: OneWayPanel, contestant: str, n: int, *, error: float, **rest: object) -> Row:
-    return Row(
+def _row(panel: OneWayPanel, contestant: str, n: int, *, error: float, **rest: object) -> ErrorRow:
+    return ErrorRow(
         experiment="oneway",
         panel=panel.label,
         n=n,

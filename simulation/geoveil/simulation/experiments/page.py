@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from geoveil.simulation.experiments.rows import LOCAL, ORIGINS, Row, compare
+from geoveil.simulation.experiments.rows import LOCAL, ORIGINS, ErrorRow, compare
 
 _HEAD = """# Results
 
@@ -80,8 +80,8 @@ class Section:
     command: str
     figures: Mapping[str, str]
     """Path from the page → what it shows."""
-    rows: Sequence[Row]
-    keep: Callable[[Row], bool]
+    rows: Sequence[ErrorRow]
+    keep: Callable[[ErrorRow], bool]
     """Which rows the table shows; the CSV has all."""
 
 
@@ -98,7 +98,7 @@ def _section(section: Section) -> str:
     return "\n".join([*lines, *_errors(shown), "", *_ratios(shown), ""])
 
 
-def _errors(rows: Sequence[Row]) -> list[str]:
+def _errors(rows: Sequence[ErrorRow]) -> list[str]:
     """Return the error of every mechanism in every setting."""
     order = {origin: place for place, origin in enumerate(ORIGINS)}
     names = sorted({(order[row.origin], row.mechanism) for row in rows})
@@ -120,7 +120,7 @@ def _errors(rows: Sequence[Row]) -> list[str]:
     return lines
 
 
-def _ratios(rows: Sequence[Row]) -> list[str]:
+def _ratios(rows: Sequence[ErrorRow]) -> list[str]:
     """Return how much better the best of geoveil's is than the best of the seed paper's."""
     prior = any(c.prior is not None for c in compare(rows))
     lines = [

@@ -21,7 +21,7 @@ LOCAL = "ε-LDP"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ErrorRow:
     """The error of one mechanism in one setting.
 
     The error is the mean, over repetitions, of the squared difference between the estimate and the
@@ -62,8 +62,8 @@ class Row:
             raise ParameterError("error", self.error, "a number >= 0")
 
 
-COLUMNS = tuple(field.name for field in fields(Row))
-_KINDS = get_type_hints(Row)
+COLUMNS = tuple(field.name for field in fields(ErrorRow))
+_KINDS = get_type_hints(ErrorRow)
 _READ: Mapping[Any, Callable[[str], Any]] = MappingProxyType(
     {
         str: str,
@@ -75,7 +75,7 @@ _READ: Mapping[Any, Callable[[str], Any]] = MappingProxyType(
 """Type of a column → how its text is read."""
 
 
-def write_csv(rows: Iterable[Row], file: Path) -> None:
+def write_csv(rows: Iterable[ErrorRow], file: Path) -> None:
     """Write a table as CSV, with a header."""
     with file.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.DictWriter(stream, COLUMNS)
@@ -83,17 +83,17 @@ def write_csv(rows: Iterable[Row], file: Path) -> None:
         writer.writerows(asdict(row) for row in rows)
 
 
-def read_csv(file: Path) -> list[Row]:
+def read_csv(file: Path) -> list[ErrorRow]:
     """Return the rows of a table that `write_csv` has written."""
     with file.open(newline="", encoding="utf-8") as stream:
-        return [Row(**_typed(record)) for record in csv.DictReader(stream)]
+        return [ErrorRow(**_typed(record)) for record in csv.DictReader(stream)]
 
 
 def _typed(record: Mapping[str, str]) -> dict[str, Any]:
     return {name: _READ[kind](record[name]) for name, kind in _KINDS.items()}
 
 
-def write_parquet(rows: Sequence[Row], file: Path) -> None:
+def write_parquet(rows: Sequence[ErrorRow], file: Path) -> None:
     """Write a table as Parquet.
 
     Raises:
@@ -107,19 +107,19 @@ def write_parquet(rows: Sequence[Row], file: Path) -> None:
             "Parquet needs pyarrow: pip install 'geoveil[simulation]'; the CSV holds the same"
         ) from None
     types = {str: pa.string(), int: pa.int64()}
-    schema = pa.schema([(f.name, types.get(f.type, pa.float64())) for f in fields(Row)])  # type: ignore[arg-type]
+    schema = pa.schema([(f.name, types.get(f.type, pa.float64())) for f in fields(ErrorRow)])  # type: ignore[arg-type]
     pq.write_table(pa.Table.from_pylist([asdict(row) for row in rows], schema), file)
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ErrorComparison:
     """The best of the seed paper's mechanisms against the best of geoveil's, in one setting."""
 
     panel: str
     n: int
-    seed: Row
-    ours: Row
-    aided: tuple[Row, Row] | None
+    seed: ErrorRow
+    ours: ErrorRow
+    aided: tuple[ErrorRow, ErrorRow] | None
     """The same when both may use a public prior, or leave it; None if geoveil has none."""
 
     @property
@@ -128,7 +128,7 @@ class Comparison:
         return _over(self.seed, self.ours)
 
     @property
-    def prior(self) -> Row | None:
+    def prior(self) -> ErrorRow | None:
         """The best of geoveil's that uses a public prior, if there is one."""
         return None if self.aided is None else self.aided[1]
 
@@ -138,31 +138,31 @@ class Comparison:
         return math.nan if self.aided is None else _over(*self.aided)
 
 
-def compare(rows: Iterable[Row]) -> list[Comparison]:
+def compare(rows: Iterable[ErrorRow]) -> list[ErrorComparison]:
     """Return, for each panel and n with both sides, the best of each; ε-LDP is left out."""
-    settings: dict[tuple[str, int], dict[str, Row]] = defaultdict(dict)
+    settings: dict[tuple[str, int], dict[str, ErrorRow]] = defaultdict(dict)
     for row in rows:
         best = settings[row.panel, row.n]
         if row.mechanism != LOCAL and row.error < best.get(row.origin, _WORST).error:
             best[row.origin] = row
     return [
-        Comparison(panel, n, best[SEED], best[OURS], _aided(best))
+        ErrorComparison(panel, n, best[SEED], best[OURS], _aided(best))
         for (panel, n), best in settings.items()
         if SEED in best and OURS in best
     ]
 
 
-def _aided(best: Mapping[str, Row]) -> tuple[Row, Row] | None:
+def _aided(best: Mapping[str, ErrorRow]) -> tuple[ErrorRow, ErrorRow] | None:
     if PRIOR not in best:
         return None
     with_prior = best.get(SEED_PRIOR, best[SEED])
     return min(best[SEED], with_prior, key=lambda row: row.error), best[PRIOR]
 
 
-def _over(seed: Row, ours: Row) -> float:
+def _over(seed: ErrorRow, ours: ErrorRow) -> float:
     return seed.error / ours.error if ours.error > 0 else math.inf
 
 
-_WORST = Row(
+_WORST = ErrorRow(
     experiment="", panel="", n=0, per=1.0, mechanism="", origin=OURS, measure="", error=math.inf
 )

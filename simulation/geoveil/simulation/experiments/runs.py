@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Protocol
 
 from geoveil.gp import ParameterError
-from geoveil.simulation.experiments.rows import Row
+from geoveil.simulation.experiments.rows import ErrorRow
 from geoveil.simulation.processes import killed_on_error, unreached_by_ctrl_c
 
 
-class Cell(Protocol):
+class ExperimentCell(Protocol):
     """A part of an experiment. Frozen dataclasses of plain values travel between processes."""
 
     @property
@@ -37,12 +37,12 @@ class Cell(Protocol):
         """How long it takes, in any unit; for the time left."""
         ...
 
-    def rows(self) -> Sequence[Row]:
+    def rows(self) -> Sequence[ErrorRow]:
         """Compute the cell."""
         ...
 
 
-OnDone = Callable[[Cell], None]
+OnDone = Callable[[ExperimentCell], None]
 
 
 @lru_cache(maxsize=1)
@@ -76,7 +76,9 @@ class Run:
         if self.processes < 1:
             raise ParameterError("processes", self.processes, "an integer >= 1")
 
-    def rows(self, cells: Sequence[Cell], on_done: OnDone = lambda _: None) -> list[Row]:
+    def rows(
+        self, cells: Sequence[ExperimentCell], on_done: OnDone = lambda _: None
+    ) -> list[ErrorRow]:
         """Return the rows of all cells, in their order, computing those without a file.
 
         Args:
@@ -85,7 +87,7 @@ class Run:
         """
         if len({cell.key for cell in cells}) != len(cells):
             raise ParameterError("cells", "some", "cells with different keys")
-        found: dict[str, Sequence[Row]] = {}
+        found: dict[str, Sequence[ErrorRow]] = {}
         missing = []
         for cell in cells:
             rows = self._read(cell)
@@ -100,7 +102,9 @@ class Run:
             on_done(cell)
         return [row for cell in cells for row in found[cell.key]]
 
-    def _compute(self, cells: Sequence[Cell]) -> Iterator[tuple[Cell, Sequence[Row]]]:
+    def _compute(
+        self, cells: Sequence[ExperimentCell]
+    ) -> Iterator[tuple[ExperimentCell, Sequence[ErrorRow]]]:
         if self.processes == 1 or len(cells) < 2:
             for cell in cells:
                 yield cell, cell.rows()
@@ -115,23 +119,23 @@ class Run:
             for future in as_completed(futures):
                 yield futures[future], future.result()
 
-    def _file(self, cell: Cell) -> Path | None:
+    def _file(self, cell: ExperimentCell) -> Path | None:
         if self.directory is None:
             return None
         readable = re.sub(r"[^\w.=-]+", "-", cell.key).strip("-")[:100]
         digest = hashlib.sha256(cell.key.encode()).hexdigest()[:12]
         return self.directory / f"{readable}-{digest}.json"
 
-    def _read(self, cell: Cell) -> Sequence[Row] | None:
+    def _read(self, cell: ExperimentCell) -> Sequence[ErrorRow] | None:
         file = self._file(cell)
         if file is None or not file.exists():
             return None
         content: Mapping[str, object] = json.loads(file.read_text(encoding="utf-8"))
         if (content.get("key"), content.get("code")) != (cell.key, code_fingerprint()):
             return None
-        return [Row(**row) for row in content["rows"]]  # type: ignore[attr-defined]
+        return [ErrorRow(**row) for row in content["rows"]]  # type: ignore[attr-defined]
 
-    def _write(self, cell: Cell, rows: Sequence[Row]) -> None:
+    def _write(self, cell: ExperimentCell, rows: Sequence[ErrorRow]) -> None:
         file = self._file(cell)
         if file is None:
             return
@@ -147,5 +151,5 @@ class Run:
         part.replace(file)
 
 
-def _rows(cell: Cell) -> Sequence[Row]:
+def _rows(cell: ExperimentCell) -> Sequence[ErrorRow]:
     return cell.rows()

@@ -9,8 +9,8 @@ import numpy as np
 from geoveil.gp import ParameterError, PlanarLaplace
 from geoveil.simulation.experiments.contestants import Array
 from geoveil.simulation.experiments.draws import drawn_blocks, drawn_error, total
-from geoveil.simulation.experiments.rows import LOCAL, Row
-from geoveil.simulation.experiments.runs import Cell
+from geoveil.simulation.experiments.rows import LOCAL, ErrorRow
+from geoveil.simulation.experiments.runs import ExperimentCell
 from geoveil.simulation.experiments.settings import (
     TWO_WAY_DIAMETER,
     TWO_WAY_PANELS,
@@ -18,7 +18,7 @@ from geoveil.simulation.experiments.settings import (
     TwoWayPanel,
 )
 from geoveil.simulation.experiments.twoway import ORIGIN, SCALAR, coordinate_reports, setting
-from geoveil.simulation.experiments.twoway_exact import ExactCell
+from geoveil.simulation.experiments.twoway_exact import TwoWayExactCell
 from geoveil.simulation.populations import incomes_and_debts
 
 BLOCK = 1 << 14
@@ -29,7 +29,7 @@ Sums = Callable[[Array, np.random.Generator], Array]
 
 
 @dataclass(frozen=True, slots=True)
-class MonteCarloCell:
+class TwoWayMonteCarloCell:
     """One ε, one mechanism and one n."""
 
     panel: TwoWayPanel
@@ -40,7 +40,6 @@ class MonteCarloCell:
 
     @property
     def key(self) -> str:
-        """See `Cell.key`."""
         return (
             f"twoway monte-carlo {self.contestant} n={self.n} repetitions={self.repetitions}"
             f" seed={self.seed} {self.panel}"
@@ -48,14 +47,12 @@ class MonteCarloCell:
 
     @property
     def cost(self) -> float:
-        """See `Cell.cost`."""
         return float(self.n * self.repetitions * len(self.panel.axis) ** 2)
 
-    def rows(self) -> list[Row]:
-        """See `Cell.rows`."""
+    def rows(self) -> list[ErrorRow]:
         ases = [float(np.sum(np.square(self.errors(r)))) for r in range(self.repetitions)]
         return [
-            Row(
+            ErrorRow(
                 experiment="twoway",
                 panel=self.panel.label,
                 n=self.n,
@@ -89,7 +86,7 @@ def cells(
     seed: int = 1,
     panels: Sequence[TwoWayPanel] = TWO_WAY_PANELS,
     contestants: Sequence[str] = tuple(ORIGIN),
-) -> list[Cell]:
+) -> list[ExperimentCell]:
     """Return the cells of the experiment.
 
     Args:
@@ -101,11 +98,11 @@ def cells(
         contestants: names in `ORIGIN`, in monte-carlo mode; exact mode does all at once.
     """
     if mode == "exact":
-        return [ExactCell(panel, seed=seed) for panel in panels]
+        return [TwoWayExactCell(panel, seed=seed) for panel in panels]
     if repetitions < 2:
         raise ParameterError("repetitions", repetitions, "an integer >= 2")
     return [
-        MonteCarloCell(p, c, n, repetitions, seed)
+        TwoWayMonteCarloCell(p, c, n, repetitions, seed)
         for p in panels
         for n in p.people
         for c in contestants

@@ -17,7 +17,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.simulation.experiments.rows import LOCAL, Row
+from geoveil.simulation.experiments.rows import LOCAL, ErrorRow
 from geoveil.simulation.experiments.settings import TWO_WAY_DIAMETER, TwoWayPanel
 from geoveil.simulation.experiments.twoway import (
     ORIGIN,
@@ -77,7 +77,7 @@ class Moments:
 
 
 @dataclass(frozen=True, slots=True)
-class ExactCell:
+class TwoWayExactCell:
     """One ε: all mechanisms and every n.
 
     Args:
@@ -92,23 +92,20 @@ class ExactCell:
 
     @property
     def key(self) -> str:
-        """See `Cell.key`."""
         return f"twoway exact seed={self.seed} points={self.points} {self.panel}"
 
     @property
     def cost(self) -> float:
-        """See `Cell.cost`."""
         return float(len(self.panel.axis) ** 2 * self.points)
 
-    def rows(self) -> list[Row]:
-        """See `Cell.rows`."""
+    def rows(self) -> list[ErrorRow]:
         moments = self.moments()
         rows = []
         for n in self.panel.people:
             for name, origin in ORIGIN.items():
                 ase, standard_error, squared_bias, noise = moments[name].ase(n)
                 rows.append(
-                    Row(
+                    ErrorRow(
                         experiment="twoway",
                         panel=self.panel.label,
                         n=n,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from geoveil.simulation.comparison import Prediction
+from geoveil.simulation.comparison import PopulationError
 from geoveil.simulation.demo import BANDWIDTH_M, CITY, PLACES, Experiment
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class DemoRow:
     ci_low: float
     ci_high: float
     n: int
-    predictions: Sequence[Prediction]
+    predictions: Sequence[PopulationError]
 
 
 def draw_demo(incomes: Experiment, places: Experiment, rows: Sequence[DemoRow], file: Path) -> None:

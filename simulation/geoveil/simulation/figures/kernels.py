@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from geoveil.simulation.experiments.kde import IN_ALL
-from geoveil.simulation.experiments.kde_maps import Map
+from geoveil.simulation.experiments.kde_draws import Map
 from geoveil.simulation.experiments.kde_settings import DEFAULT, SETTINGS, KernelSetting
-from geoveil.simulation.experiments.rows import Row
+from geoveil.simulation.experiments.rows import ErrorRow
 from geoveil.simulation.figures.thresholds import STYLES
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _LEVELS = 12
 
 
-def draw_kernel_errors(rows: Sequence[Row], file: Path) -> None:
+def draw_kernel_errors(rows: Sequence[ErrorRow], file: Path) -> None:
     """Draw the ASE as bars: a row of panels for ε, one for h and one for n, as the paper's fig. 6.
 
     A full bar is at ε for each centre, as in the paper; the pale one behind it, of rows at ε in
@@ -100,7 +100,7 @@ def _panels() -> list[list[KernelSetting]]:
     ]
 
 
-def _draw_bars(place: "Axes", setting: KernelSetting, rows: Sequence[Row]) -> None:
+def _draw_bars(place: "Axes", setting: KernelSetting, rows: Sequence[ErrorRow]) -> None:
     here = [row for row in rows if row.n == setting.n and row.panel.startswith(setting.label)]
     each = [row for row in here if IN_ALL not in row.panel]
     in_all = {row.mechanism: row.error for row in here if IN_ALL in row.panel}

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from geoveil.simulation.experiments.rows import LOCAL, OURS, PRIOR, Comparison, Row
+from geoveil.simulation.experiments.rows import LOCAL, OURS, PRIOR, ErrorComparison, ErrorRow
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,7 +30,7 @@ STYLES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 """Mechanism → how it is drawn in every figure."""
 
 
-def draw_lines(rows: Sequence[Row], file: Path, *, columns: int = 3) -> None:
+def draw_lines(rows: Sequence[ErrorRow], file: Path, *, columns: int = 3) -> None:
     """Draw the error against n, one panel for each setting, on logarithmic axes.
 
     Args:
@@ -62,7 +62,7 @@ def draw_lines(rows: Sequence[Row], file: Path, *, columns: int = 3) -> None:
     plt.close(figure)
 
 
-def _draw_panel(axes: "Axes", rows: Sequence[Row]) -> None:
+def _draw_panel(axes: "Axes", rows: Sequence[ErrorRow]) -> None:
     for name in _mechanisms(rows):
         own = sorted((row for row in rows if row.mechanism == name), key=lambda row: row.n)
         style = {"linestyle": "-", **STYLES.get(name, {})}
@@ -83,7 +83,7 @@ def _draw_panel(axes: "Axes", rows: Sequence[Row]) -> None:
     axes.grid(alpha=0.25)
 
 
-def draw_bars(rows: Sequence[Row], file: Path) -> None:
+def draw_bars(rows: Sequence[ErrorRow], file: Path) -> None:
     """Draw the error as bars, one row of panels over ε at the middle n, one over n at the middle ε.
 
     Args:
@@ -120,7 +120,7 @@ def draw_bars(rows: Sequence[Row], file: Path) -> None:
     plt.close(figure)
 
 
-def _draw_bars(axes: "Axes", rows: Sequence[Row]) -> None:
+def _draw_bars(axes: "Axes", rows: Sequence[ErrorRow]) -> None:
     names = _mechanisms(rows)
     by_name = {row.mechanism: row for row in rows}
     own = [by_name[name] for name in names]
@@ -138,7 +138,9 @@ def _draw_bars(axes: "Axes", rows: Sequence[Row]) -> None:
     axes.grid(axis="y", alpha=0.25)
 
 
-def draw_ratios(rows: Sequence[Row], comparisons: Sequence[Comparison], file: Path) -> None:
+def draw_ratios(
+    rows: Sequence[ErrorRow], comparisons: Sequence[ErrorComparison], file: Path
+) -> None:
     """Draw, for each setting, how many times the best seed mechanism's error is geoveil's.
 
     Args:
@@ -200,7 +202,7 @@ _KINDS = {
 """What is compared → colour, marker, label, and place within its line."""
 
 
-def _noise_ratios(rows: Sequence[Row]) -> dict[str, float]:
+def _noise_ratios(rows: Sequence[ErrorRow]) -> dict[str, float]:
     """Return, per panel, the noise of Student-t over the least of geoveil's; n cancels."""
     ratios = {}
     for panel in dict.fromkeys(row.panel for row in rows):
@@ -213,7 +215,7 @@ def _noise_ratios(rows: Sequence[Row]) -> dict[str, float]:
     return ratios
 
 
-def _mechanisms(rows: Sequence[Row]) -> list[str]:
+def _mechanisms(rows: Sequence[ErrorRow]) -> list[str]:
     """Return the mechanisms in the order of `STYLES`, unknown ones last."""
     order = list(STYLES)
     names = dict.fromkeys(row.mechanism for row in rows)

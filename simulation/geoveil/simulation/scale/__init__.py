@@ -6,9 +6,10 @@ from geoveil.simulation.scale.exported import ExportedReports, exported
 from geoveil.simulation.scale.finished import FinishedFileError
 from geoveil.simulation.scale.simulated import SimulatedCampaign, simulated
 from geoveil.simulation.scale.total import total
-from geoveil.simulation.scale.work import Sums, Work
+from geoveil.simulation.scale.work import BlockedWork, Sums
 
 __all__ = [
+    "BlockedWork",
     "ClusterError",
     "Computer",
     "ExportError",
@@ -16,7 +17,6 @@ __all__ = [
     "FinishedFileError",
     "SimulatedCampaign",
     "Sums",
-    "Work",
     "computer",
     "export_reports",
     "exported",

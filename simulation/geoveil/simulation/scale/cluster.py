@@ -10,9 +10,9 @@ from typing import Any
 
 from geoveil.gp import GeoVeilError, ParameterError, UnsupportedError
 from geoveil.simulation.processes import unreached_by_ctrl_c
-from geoveil.simulation.scale.work import Sums, Work, of_blocks
+from geoveil.simulation.scale.work import BlockedWork, Sums, of_blocks
 
-Computer = Callable[[Work, Sequence[range]], Iterator[tuple[range, Sums]]]
+Computer = Callable[[BlockedWork, Sequence[range]], Iterator[tuple[range, Sums]]]
 """Yields the sums of groups of blocks, in any order."""
 
 _WINDOW = 1_000
@@ -28,8 +28,8 @@ class ClusterError(GeoVeilError):
     """The Dask cluster can't be reached, or failed."""
 
 
-def in_this_process(work: Work, groups: Sequence[range]) -> Iterator[tuple[range, Sums]]:
-    """See `Computer`; one after the other, without Dask."""
+def in_this_process(work: BlockedWork, groups: Sequence[range]) -> Iterator[tuple[range, Sums]]:
+    """Compute the groups one after the other, without Dask."""
     for group in groups:
         yield group, of_blocks(work, group)
 
@@ -117,7 +117,7 @@ def _on(client: Any) -> Computer:
     from distributed import CancelledError, KilledWorker, as_completed
     from distributed.comm.core import CommClosedError
 
-    def compute(work: Work, groups: Sequence[range]) -> Iterator[tuple[range, Sums]]:
+    def compute(work: BlockedWork, groups: Sequence[range]) -> Iterator[tuple[range, Sums]]:
         # One copy per worker of what every group needs: the population, for example.
         shared = client.scatter(work, broadcast=True, hash=False)
         waiting = iter(groups)
@@ -133,7 +133,7 @@ def _on(client: Any) -> Computer:
                 under_way.add(submit(following))
             yield result
 
-    def mapped(work: Work, groups: Sequence[range]) -> Iterator[tuple[range, Sums]]:
+    def mapped(work: BlockedWork, groups: Sequence[range]) -> Iterator[tuple[range, Sums]]:
         try:
             yield from compute(work, groups)
         except (CancelledError, CommClosedError, KilledWorker, TimeoutError) as error:
@@ -142,5 +142,5 @@ def _on(client: Any) -> Computer:
     return mapped
 
 
-def _compute(work: Work, group: range) -> tuple[range, Sums]:
+def _compute(work: BlockedWork, group: range) -> tuple[range, Sums]:
     return group, of_blocks(work, group)

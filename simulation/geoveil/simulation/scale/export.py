@@ -1,7 +1,14 @@
 """From an aggregator's database to a folder of Parquet files, of one moment, read-only.
 
     FOLDER/_manifest.json                        written last: without it the export is no export
-    FOLDER/campaign=DIGEST/part-00000.parquet    rows, see `geoveil.simulation.scale.export_table`
+    FOLDER/campaign=DIGEST/part-00000.parquet    rows, as below
+
+Rows are Arrow tables:
+
+    statistic campaign    period (uint32), query_index (uint32), value (int64): a row is an answer
+    value campaign        period (uint32), x, y, z (int64), as many as there are: a row is a point
+
+Values are integers on the campaign's grid: k stands for k · 2^step_exponent.
 
 `campaign=DIGEST` is the layout that Dask, Spark, DuckDB and pandas read as a column. The ids of
 reports are left out: what is exported was counted once already, and nothing ties the answers of one
@@ -12,7 +19,7 @@ time, so that theirs says little of when reports came.
 import base64
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
 from operator import add
 from pathlib import Path
@@ -21,22 +28,81 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, func, select
 
 from geoveil.aggregator import Code, ServiceError
-from geoveil.aggregator.domain.exporting import rows_of
+from geoveil.aggregator.domain.exporting import Rows, rows_of
 from geoveil.aggregator.domain.layout import Layout
 from geoveil.aggregator.store.migrate import require_current, schema_version
 from geoveil.aggregator.store.opening import open_store
 from geoveil.aggregator.store.schema import CAMPAIGN, REPORT_COUNT
 from geoveil.aggregator.store.sql import SQLStore
-from geoveil.campaign import decode, digest, open_envelope
+from geoveil.campaign import Campaign, ValueCampaign, decode, digest, open_envelope
 from geoveil.campaign.admission import REPORT_ID_BYTES
-from geoveil.gp import GeoVeilError, ParameterError
+from geoveil.campaign.value import AXES
+from geoveil.gp import GeoVeilError, ParameterError, UnsupportedError
 from geoveil.gp.estimation import Accumulator
-from geoveil.simulation.scale.export_table import (
-    regrouped,
-    require_pyarrow,
-    schema_of,
-    table_of,
-)
+
+
+def require_pyarrow() -> Any:
+    """Return `pyarrow.parquet`.
+
+    Raises:
+        UnsupportedError: if pyarrow is not installed.
+    """
+    try:
+        import pyarrow.parquet as parquet
+    except ImportError:
+        raise UnsupportedError(
+            "writing Parquet needs pyarrow: pip install 'geoveil[simulation]'"
+        ) from None
+    return parquet
+
+
+def value_columns(campaign: Campaign) -> tuple[str, ...]:
+    """Return the names of the columns that hold integers on the grid."""
+    return AXES[: campaign.columns] if isinstance(campaign, ValueCampaign) else ("value",)
+
+
+def schema_of(campaign: Campaign) -> Any:
+    """Return the Arrow schema of a campaign's rows."""
+    import pyarrow as arrow
+
+    named = [] if isinstance(campaign, ValueCampaign) else [("query_index", arrow.uint32())]
+    values = [(name, arrow.int64()) for name in value_columns(campaign)]
+    return arrow.schema([("period", arrow.uint32()), *named, *values])
+
+
+def table_of(campaign: Campaign, rows: Rows) -> Any:
+    """Return rows as an Arrow table."""
+    import pyarrow as arrow
+
+    named = () if rows.indices is None else (rows.indices,)
+    return arrow.table([rows.periods, *named, *rows.columns], schema=schema_of(campaign))
+
+
+def regrouped(tables: Iterable[Any], rows: int) -> Iterator[Any]:
+    """Yield tables of `rows` rows, the last one shorter.
+
+    Example:
+        >>> import pyarrow
+        >>> pieces = [pyarrow.table({"value": [1, 2, 3]}), pyarrow.table({"value": [4, 5]})]
+        >>> [table.column("value").to_pylist() for table in regrouped(pieces, 2)]
+        [[1, 2], [3, 4], [5]]
+    """
+    import pyarrow as arrow
+
+    held: list[Any] = []
+    count = 0
+    for piece in tables:
+        held.append(piece)
+        count += piece.num_rows
+        if count >= rows:
+            joined = arrow.concat_tables(held)
+            whole = count - count % rows
+            for start in range(0, whole, rows):
+                yield joined.slice(start, rows)
+            held, count = [joined.slice(whole)], count - whole
+    if count:
+        yield arrow.concat_tables(held)
+
 
 MANIFEST = "_manifest.json"
 FORMAT = "geoveil reports 2"

@@ -19,14 +19,12 @@ from numpy.typing import NDArray
 from geoveil.campaign import Campaign, ValueCampaign, decode, open_envelope
 from geoveil.gp import GeoVeilError
 from geoveil.gp.estimation import Accumulator
-from geoveil.simulation.scale.export import FORMAT, MANIFEST, ExportError
-from geoveil.simulation.scale.export_table import schema_of, value_columns
-from geoveil.simulation.scale.sums import accumulate
-from geoveil.simulation.scale.work import Sums, Work, add
+from geoveil.simulation.scale.export import FORMAT, MANIFEST, ExportError, schema_of, value_columns
+from geoveil.simulation.scale.work import BlockedWork, Sums, accumulate, add
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ExportedReports(Work):
+class ExportedReports(BlockedWork):
     """The exported answers to one campaign; made by `exported`."""
 
     folder: Path
@@ -44,12 +42,11 @@ class ExportedReports(Work):
 
     @property
     def blocks(self) -> int:
-        """See `Work.blocks`."""
         return len(self.row_groups)
 
     @property
     def queries(self) -> int:
-        """See `Work.queries`: one per column of the campaign and period, see `Campaign.slot`."""
+        """How many sums a block has: one per column of the campaign and period."""
         return self.campaign.slots
 
     @property
@@ -61,7 +58,7 @@ class ExportedReports(Work):
         return tuple(f"{label} ({p})" for p in range(campaign.periods) for label in campaign.labels)
 
     def block(self, number: int) -> Sums:
-        """See `Work.block`.
+        """Return the sums of one block: the same, wherever and however often it is asked.
 
         Raises:
             ExportError: if the file is missing, damaged, or not the one that was exported.
@@ -90,7 +87,6 @@ class ExportedReports(Work):
         return sums
 
     def fingerprint(self) -> str:
-        """See `Work.fingerprint`."""
         parts = repr((self.row_groups, self.aggregator)).encode()
         return hashlib.sha256(self.published + parts).hexdigest()
 

@@ -14,7 +14,7 @@ from typing import IO, Any
 
 from geoveil.gp import GeoVeilError
 from geoveil.gp.estimation import Accumulator
-from geoveil.simulation.scale.work import Sums, Work, add
+from geoveil.simulation.scale.work import BlockedWork, Sums, add
 
 _FORMAT = "geoveil blocks 1"
 
@@ -26,7 +26,7 @@ class FinishedFileError(GeoVeilError):
 class Finished:
     """Which blocks are done, and their sums together."""
 
-    def __init__(self, work: Work, file: IO[bytes] | None = None) -> None:
+    def __init__(self, work: BlockedWork, file: IO[bytes] | None = None) -> None:
         self._work = work
         self._file = file
         self._parts: list[range] = []
@@ -70,7 +70,7 @@ class Finished:
 
 
 @contextmanager
-def finished(work: Work, path: Path | None) -> Iterator[Finished]:
+def finished(work: BlockedWork, path: Path | None) -> Iterator[Finished]:
     """Yield what is done of some work, and keep the file up to date within the block.
 
     Args:
@@ -95,7 +95,7 @@ def finished(work: Work, path: Path | None) -> Iterator[Finished]:
         yield _load(work, path, file)
 
 
-def _load(work: Work, path: Path, file: IO[bytes]) -> Finished:
+def _load(work: BlockedWork, path: Path, file: IO[bytes]) -> Finished:
     file.seek(0)
     data = file.read()
     whole = data[: data.rfind(b"\n") + 1]

@@ -16,8 +16,7 @@ from geoveil.gp import ParameterError
 from geoveil.gp.estimation import Accumulator
 from geoveil.simulation.populations import People, Population
 from geoveil.simulation.populations.base import Array
-from geoveil.simulation.scale.sums import accumulate, integers
-from geoveil.simulation.scale.work import Sums, Work
+from geoveil.simulation.scale.work import BlockedWork, Sums, accumulate, integers
 
 BLOCK = 1 << 18
 """Devices per block, which takes tens of milliseconds."""
@@ -30,14 +29,14 @@ _METHOD = "1"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SimulatedCampaign(Work):
+class SimulatedCampaign(BlockedWork):
     """Devices that each hold the value of a random member and answer as the campaign asks.
 
     Reports are drawn in float64 and rounded to the campaign's grid: for experiments, not private.
 
     Args:
         published: the campaign's bytes.
-        people: who takes part, in the coordinates of the queries; see `simulated`.
+        people: who takes part, in the coordinates of the queries.
         devices: how many.
         seed: the same one draws the same devices and reports.
         block_size: devices per block.
@@ -71,16 +70,13 @@ class SimulatedCampaign(Work):
 
     @property
     def blocks(self) -> int:
-        """See `Work.blocks`."""
         return -(-self.devices // self.block_size)
 
     @property
     def queries(self) -> int:
-        """See `Work.queries`."""
         return self.campaign.columns
 
     def block(self, number: int) -> Sums:
-        """See `Work.block`."""
         size = min(self.block_size, self.devices - number * self.block_size)
         child = np.random.SeedSequence(self.seed, spawn_key=(number,))
         rng = np.random.Generator(np.random.PCG64(child))
@@ -97,7 +93,6 @@ class SimulatedCampaign(Work):
         return sums
 
     def fingerprint(self) -> str:
-        """See `Work.fingerprint`."""
         parts = (
             _METHOD,
             np.__version__,

@@ -18,14 +18,14 @@ from pathlib import Path
 from geoveil.gp import ParameterError
 from geoveil.simulation.scale.cluster import Computer, in_this_process
 from geoveil.simulation.scale.finished import finished
-from geoveil.simulation.scale.work import Sums, Work, groups
+from geoveil.simulation.scale.work import BlockedWork, Sums, groups
 
 GROUP = 32
 """Blocks per group at most, by default: 0.65 s of work, against 2 or 3 ms to hand it out."""
 
 
 def total(
-    work: Work,
+    work: BlockedWork,
     compute: Computer = in_this_process,
     *,
     group_size: int | None = None,
@@ -39,7 +39,7 @@ def total(
         compute: in this process, or what `computer` yields.
         group_size: blocks that are computed together, > 0. By default a hundredth of all, so that
             little is lost when a run is interrupted, but at most 32.
-        path: file of finished groups; a run that finds it goes on from there. See `finished`.
+        path: file of finished groups; a run that finds it goes on from there.
         on_progress: called with the number of blocks done, and of all, after each group.
 
     Raises:
