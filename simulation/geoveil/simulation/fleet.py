@@ -46,7 +46,7 @@ def simulated_people_are_forgotten() -> None:
     logging.getLogger("geoveil.client.setup").setLevel(logging.ERROR)
 
 
-class FetchOnce:
+class FetchOnce(AsyncTransport):
     """An `AsyncTransport` that asks for each campaign once; the rest goes through."""
 
     def __init__(self, transport: AsyncTransport) -> None:
@@ -181,7 +181,7 @@ class Load:
         return ranked[max(0, math.ceil(share * len(ranked)) - 1)]
 
 
-class _Metered:
+class _Metered(AsyncTransport):
     """An `AsyncTransport` that counts and times what goes through it."""
 
     def __init__(self, transport: AsyncTransport, load: Load) -> None:

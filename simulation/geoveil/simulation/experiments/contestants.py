@@ -56,7 +56,7 @@ class Contestant:
         return self.build, *self.others
 
 
-class PerturbedPoints:
+class PerturbedPoints(SimulatedReports):
     """Perturbed points, each turned into a report about one query.
 
     Args:

@@ -34,7 +34,7 @@ SUBGRID = 8
 
 
 @dataclass(frozen=True, slots=True)
-class KernelExactCell:
+class KernelExactCell(ExperimentCell):
     """All settings and contestants, by the formulas of `kde_errors`: they share one pass.
 
     Args:
@@ -80,7 +80,7 @@ class KernelExactCell:
 
 
 @dataclass(frozen=True, slots=True)
-class KernelMonteCarloCell:
+class KernelMonteCarloCell(ExperimentCell):
     """One setting and one contestant, by drawing people and every report at a sub-grid.
 
     Args:

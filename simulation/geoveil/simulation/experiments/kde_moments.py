@@ -2,8 +2,7 @@
 
 Whatever a mechanism does about a Gaussian kernel depends on the distance r = |x − t| alone. So the
 points are binned by distance once for each centre, and every function is summed from the bins.
-Sums are over many points, of functions
-of the distance to many centres, all functions in one pass.
+Sums over many points are of functions of the distance to many centres, all in one pass.
 """
 
 from collections.abc import Iterator, Mapping

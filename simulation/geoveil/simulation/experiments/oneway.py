@@ -118,7 +118,7 @@ def distinct_incomes() -> tuple[Array, Array]:
 
 
 @dataclass(frozen=True, slots=True)
-class OneWayExactCell:
+class OneWayExactCell(ExperimentCell):
     """One panel and one mechanism, by the formula of this module, for every n."""
 
     panel: OneWayPanel
@@ -165,7 +165,7 @@ class OneWayExactCell:
 
 
 @dataclass(frozen=True, slots=True)
-class OneWayMonteCarloCell:
+class OneWayMonteCarloCell(ExperimentCell):
     """One panel, one mechanism and one n, by drawing people and noise."""
 
     panel: OneWayPanel

@@ -29,7 +29,7 @@ Sums = Callable[[Array, np.random.Generator], Array]
 
 
 @dataclass(frozen=True, slots=True)
-class TwoWayMonteCarloCell:
+class TwoWayMonteCarloCell(ExperimentCell):
     """One ε, one mechanism and one n."""
 
     panel: TwoWayPanel
