@@ -189,6 +189,7 @@ def made() -> list[Any]:
         planner.SoftQuestion(RAMP),
         planner.LogNormalPrior(0.1, 0.3, people=1000),
         analyst.ShareAbove(0.1),
+        analyst.MeanOf(STEP, "soft share"),
         analyst.ShareBetween(0.1, 0.3, "middle"),
         analyst.DensityAt(0.1, 0.3),
         analyst.ShareWithin(0.1, 0.3, 0.7),
@@ -265,7 +266,8 @@ EXCUSED = {
     **dict.fromkeys(("FloatPath", "GridPath", "TimedMechanism", "Kind", "Allocation"), _CODE),
     **dict.fromkeys(("Timing", "SelectionExperiment", "Options"), _CODE),
     **dict.fromkeys(("PlanRequest", "PublicPrior", "PlannedQuestion", "PlannedQuestions"), _CODE),
-    **dict.fromkeys(("QueryFamily", "MechanismFamily", "Planned", "Registry"), _CODE),
+    **dict.fromkeys(("QueryFamily", "MechanismFamily", "QuestionFamily"), _CODE),
+    **dict.fromkeys(("Planned", "Registry"), _CODE),
 }
 """Name of a public class → why it is not made again from its repr."""
 

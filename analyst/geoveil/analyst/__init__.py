@@ -10,8 +10,11 @@ from geoveil.analyst.planner import (
 )
 from geoveil.analyst.planning import PlannedQuestion, PlannedQuestions, plan_for
 from geoveil.analyst.questions import (
+    QUESTIONS,
     AnalystQuestion,
     DensityAt,
+    MeanOf,
+    QuestionFamily,
     ShareAbove,
     ShareBetween,
     ShareInside,
@@ -24,15 +27,18 @@ from geoveil.gp import not_private
 from geoveil.gp.version import __version__ as __version__
 
 __all__ = [
+    "QUESTIONS",
     "AnalystQuestion",
     "DensityAt",
     "HistogramPrior",
     "LogNormalPrior",
+    "MeanOf",
     "PlanRequest",
     "PlannedQuestion",
     "PlannedQuestions",
     "Prior",
     "PublicPrior",
+    "QuestionFamily",
     "RasterPrior",
     "SamplePrior",
     "ShareAbove",

@@ -9,28 +9,19 @@ import numpy as np
 
 from geoveil.analyst.questions import AnalystQuestion, Softness
 from geoveil.campaign import (
+    MECHANISMS,
     Allocation,
     Attribute,
     Campaign,
-    DebiasedLaplaceSpec,
-    LipschitzLaplaceSpec,
-    MechanismSpec,
     PlanarLaplaceSpec,
     PointQuestion,
     Question,
-    SmoothSpec,
     StatisticCampaign,
     ValueCampaign,
 )
 from geoveil.gp import GeoPrivacy, ParameterError
 from geoveil.gp.coordinates import AzimuthalEquidistant
 
-MECHANISMS: dict[str, MechanismSpec] = {
-    "debiased": DebiasedLaplaceSpec(),
-    "smooth": SmoothSpec(0.15),
-    "lipschitz": LipschitzLaplaceSpec(),
-}
-"""Name → mechanism of a campaign that asks questions."""
 _MOST_EPSILON = 10.0
 """Over PER, within which values are to look alike: e^10 is 22,026."""
 _MOST_TOLD_APART = 10_000.0
@@ -61,7 +52,8 @@ def campaign_asking(
             what a range or a circle has room for.
         bandwidth: of the bells of densities; three noise scales by default.
         plane: that places are projected to: see `area_of`.
-        mechanism: a name in `MECHANISMS`.
+        mechanism: the name of a family of mechanisms, and its parameters where it has some:
+            "debiased", "smooth:beta_fraction=0.2".
         allocation: how several questions share the privacy.
         later: campaign_id, title, opens, closes, and what else a `Campaign` has.
 
@@ -78,17 +70,26 @@ def campaign_asking(
         >>> campaign.labels, campaign.questions[0].query.width
         (('above 100,000',), 24000.0)
     """
-    if mechanism not in MECHANISMS:
-        raise ParameterError("mechanism", mechanism, "one of " + ", ".join(MECHANISMS))
+    if mechanism.partition(":")[0] not in MECHANISMS.names:
+        raise ParameterError("mechanism", mechanism, "one of " + ", ".join(mechanism_names()))
     softness = Softness(1 / privacy.rate, width, bandwidth)
     return StatisticCampaign(
         attribute=Attribute(name=attribute, unit=privacy.unit, coordinates=plane),
         privacy=privacy,
         questions=tuple(Question(q.label, q.soft(plane, softness)) for q in asked),
-        mechanism=MECHANISMS[mechanism],
+        mechanism=MECHANISMS.parse(mechanism),
         allocation=allocation,
         **later,
     )
+
+
+def mechanism_names() -> list[str]:
+    """Return the names of the mechanisms that answer questions; no other package is imported.
+
+    Those whose parameters nobody types, channels and points, are left out.
+    """
+    library = MECHANISMS.built_in
+    return [n for n in MECHANISMS.names if n not in library or library[n].default is not None]
 
 
 def campaign_for_points(

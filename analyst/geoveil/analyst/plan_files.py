@@ -55,6 +55,7 @@ from geoveil.gp import (
     Threshold,
     UnsupportedError,
 )
+from geoveil.gp.queries.profiles.soft_step import SoftStep
 from geoveil.proto.v1 import campaign_pb2 as pb
 
 _PLANNED = "planned"
@@ -177,7 +178,16 @@ def shape_of(query: Query | SmoothedRegion) -> tuple[str, list[float], float | N
 
     Where: the threshold, both ends of a range, the radius of a disc; of other shapes nothing.
     """
-    return _SHAPES.get(type(query), lambda q: ("formula", [], None))(query)
+    return _SHAPES.get(type(query), _other_shape)(query)
+
+
+def _other_shape(query: Query) -> tuple[str, list[float], float | None]:
+    profile = query.profile
+    return (
+        (profile.name, [], profile.width)
+        if isinstance(profile, SoftStep)
+        else ("formula", [], None)
+    )
 
 
 _SHAPES: Mapping[type, Callable[[Any], tuple[str, list[float], float | None]]] = MappingProxyType(

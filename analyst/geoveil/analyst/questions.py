@@ -5,6 +5,8 @@
     place      Midtown=-73.98,40.75    the density of people at a place
     circle     -73.98,40.75,2000       the share within a circle, of a radius in metres
     region     district.geojson        the share inside the polygons of a file
+    query      range:low=1,high=5,...  the mean of a query of any family, as it is
+    question   NAME:name=value,...     what another package asks; or any of the above
 
 A plan asks for them sharply, and finds the soft question that stands in for each; a campaign asks
 them softly; and points that were perturbed before may be asked for them later.
@@ -29,6 +31,8 @@ from geoveil.analyst.planner import (
     Question,
     SoftQuestion,
 )
+from geoveil.campaign import QUERIES, Registry
+from geoveil.campaign.families import Family
 from geoveil.gp import (
     Disc,
     GaussianKernel,
@@ -38,6 +42,7 @@ from geoveil.gp import (
     Range,
     SmoothedRegion,
     Threshold,
+    UnsupportedError,
     validation,
 )
 from geoveil.gp.coordinates import Area, AzimuthalEquidistant
@@ -289,6 +294,43 @@ class ShareInside(AnalystQuestion):
         return [[projected(plane, ring) for ring in part] for part in self.parts]
 
 
+@dataclass(frozen=True, init=False)
+class MeanOf(AnalystQuestion):
+    """The mean of a query over the people, as it is: a share if it is a soft indicator.
+
+    Its numbers are those of the campaign's coordinates: metres east and north, for places.
+
+    Example:
+        >>> MeanOf(Threshold(100_000.0, 24_000.0), "soft share").label
+        'soft share'
+    """
+
+    query: Query
+
+    def __init__(self, query: Query, label: str) -> None:
+        object.__setattr__(self, "query", query)
+        object.__setattr__(self, "label", label)
+
+    def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> Question:
+        return SoftQuestion(self.query)
+
+    def soft(self, plane: AzimuthalEquidistant | None, softness: Softness) -> Query:
+        return self.query
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuestionFamily(Family):
+    """All that is said of a family of questions that another package adds.
+
+    What it makes is an `AnalystQuestion`. An entry point in the group `geoveil.questions`, of the
+    family's name, leads to it.
+    """
+
+
+QUESTIONS: Registry[QuestionFamily] = Registry("geoveil.questions", QuestionFamily, ())
+"""All families of questions of other packages."""
+
+
 def area_of(
     asked: Sequence[AnalystQuestion], center: Place | None = None, radius: float = RADIUS_M
 ) -> AzimuthalEquidistant | None:
@@ -315,7 +357,7 @@ def questions_in(words: Mapping[str, Sequence[object]]) -> list[AnalystQuestion]
     """Return the questions that people write as they stand at the top of this module.
 
     Args:
-        words: "threshold", "range", "place", "circle" or "region" → what is written after it.
+        words: a word that stands there → what is written after it.
 
     Raises:
         ParameterError: naming the word, what was written, and what is permitted.
@@ -410,6 +452,21 @@ def _region(text: str) -> Iterator[AnalystQuestion]:
             raise ParameterError("region", text, _GEOJSON) from error
 
 
+def _query(text: str) -> Iterator[AnalystQuestion]:
+    yield MeanOf(QUERIES.parse(text), text)
+
+
+def _question(text: str) -> Iterator[AnalystQuestion]:
+    word, _, rest = text.partition(":")
+    if word in VOCABULARY:
+        yield from VOCABULARY[word](rest)
+        return
+    found = QUESTIONS.parse(text)
+    if not isinstance(found, AnalystQuestion):
+        raise UnsupportedError(f"the family {word!r} of questions makes {found!r}, which is none")
+    yield found
+
+
 def _features(content: Any) -> list[Mapping[str, Any]]:
     if not isinstance(content, Mapping):
         return [{}]
@@ -439,6 +496,8 @@ VOCABULARY: Mapping[str, Callable[[str], Iterator[AnalystQuestion]]] = MappingPr
         "place": _place,
         "circle": _circle,
         "region": _region,
+        "query": _query,
+        "question": _question,
     }
 )
 """Word → what is read after it."""

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from importlib.util import find_spec
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -252,13 +253,18 @@ def catalogue() -> tuple[Case, ...]:
         return own  # nothing here reads or writes campaigns
     from geoveil.campaign import MECHANISMS, QUERIES
 
-    known = {case.name for case in own}
+    known = {type(case.mechanism) for case in own}
     asked = {type(getattr(case.mechanism, "query", None)) for case in own}
     queries = (f for f in QUERIES if f.made not in asked and not f.of_points)
     return (
         *own,
         *(case for family in queries for case in _of_queries(family)),
-        *(c for family in MECHANISMS for c in _of_mechanisms(family) if c.name not in known),
+        *(
+            case
+            for family in MECHANISMS
+            for case in _of_mechanisms(family)
+            if family.name not in MECHANISMS.built_in or type(case.mechanism) not in known
+        ),
     )
 
 
@@ -272,17 +278,19 @@ def _of_queries(family: "QueryFamily") -> Iterator[Case]:
 
 
 def _of_mechanisms(family: "MechanismFamily") -> Iterator[Case]:
-    for example in family.examples():
-        for options in (options for planned in family.planned for options in planned.options):
+    for example, planned in product(family.examples(), family.planned):
+        for options in planned.options:
             variant = ", ".join(f"{name} {value:g}" for name, value in options.items())
             try:
                 built = family.make(options).build(example.query, example.privacy)
             except UnsupportedError:
                 continue
-            yield _example(example, built, variant)
+            yield _example(example, built, variant, planned.name)
 
 
-def _example(example: "Example", mechanism: QueryMechanism, variant: str = "") -> Case:
+def _example(
+    example: "Example", mechanism: QueryMechanism, variant: str = "", name: str | None = None
+) -> Case:
     """Return the row of a mechanism of which only the contract is known."""
     scene = Scene(
         name=type(example.query).__name__,
@@ -290,7 +298,7 @@ def _example(example: "Example", mechanism: QueryMechanism, variant: str = "") -
         privacy=example.privacy,
         origin=example.origin,
     )
-    return scene.case(mechanism, _outputs(mechanism), variant)
+    return scene.case(mechanism, _outputs(mechanism), variant, name=name)
 
 
 def _outputs(mechanism: QueryMechanism) -> Array:

@@ -10,11 +10,11 @@ import typer
 
 from geoveil.analyst import campaign_of, planned_participants
 from geoveil.analyst.campaigns import (
-    MECHANISMS,
     campaign_asking,
     campaign_for_points,
     expected_text,
     id_of,
+    mechanism_names,
     refuse_unlikely,
 )
 from geoveil.analyst.questions import RADIUS_M, VOCABULARY, AnalystQuestion, area_of, place_in
@@ -82,6 +82,8 @@ def create(
     place: options.Place = None,
     circle: options.Circle = None,
     region: options.Region = None,
+    query: options.Query = None,
+    question: options.Question = None,
     width: Annotated[
         float | None,
         typer.Option(
@@ -106,7 +108,11 @@ def create(
         int | None, typer.Option(help="Numbers of a point that is no place, 1 to 3; 1 by default.")
     ] = None,
     mechanism: Annotated[
-        str | None, typer.Option(help=f"{', '.join(MECHANISMS)}; debiased by default.")
+        str | None,
+        typer.Option(
+            help=f"{', '.join(mechanism_names())}, as 'name' or 'name:parameter=value'; debiased by"
+            " default."
+        ),
     ] = None,
     allocation: Annotated[
         Allocation | None,
@@ -171,13 +177,14 @@ def create(
     said: dict[str, Any] = {
         "epsilon": epsilon, "per": per, "unit": unit, "threshold": threshold or None,
         "range": range_ or None, "place": place or None, "circle": circle or None,
-        "region": region or None, "width": width, "bandwidth": bandwidth, "center": center,
+        "region": region or None, "query": query or None, "question": question or None,
+        "width": width, "bandwidth": bandwidth, "center": center,
         "radius": radius, "points": points or None, "dimension": dimension,
         "mechanism": mechanism, "allocation": allocation,
     }  # fmt: skip
     asked: list[AnalystQuestion] = []
     if plan is None:
-        asked = options.asked(threshold, range_, place, circle, region)
+        asked = options.asked(threshold, range_, place, circle, region, query, question)
         campaign = _asking(attribute, said, asked, later)
     else:
         for name, value in said.items():

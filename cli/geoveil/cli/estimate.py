@@ -31,6 +31,8 @@ def estimate(
     place: options.Place = None,
     circle: options.Circle = None,
     region: options.Region = None,
+    query: options.Query = None,
+    question: options.Question = None,
     width: Annotated[
         float | None,
         typer.Option(
@@ -63,7 +65,7 @@ def estimate(
     Example: geoveil estimate where --place Midtown=-73.985,40.755 --bandwidth 1000
     """
     show = _print_json if as_json else _print_table
-    asked = options.asked(threshold, range_, place, circle, region)
+    asked = options.asked(threshold, range_, place, circle, region, query, question)
     with Analyst.of(connection) as analyst:
         if asked:
             if watch:

@@ -6,9 +6,12 @@ from typing import Annotated
 
 import typer
 
-from geoveil.analyst.questions import AnalystQuestion, questions_in
+from geoveil.analyst.questions import QUESTIONS, AnalystQuestion, questions_in
+from geoveil.campaign import QUERIES
 
 _REPEATED = " May be repeated."
+_FAMILIES = ", ".join(QUERIES.names)
+_ADDED = f", of {', '.join(QUESTIONS.names)}" if QUESTIONS.names else "; none is installed"
 Threshold = Annotated[
     list[float] | None, typer.Option(help=f"Share of people above this value.{_REPEATED}")
 ]
@@ -37,6 +40,18 @@ Region = Annotated[
         help=f"Share inside the polygons of a GeoJSON file.{_REPEATED}",
     ),
 ]
+Query = Annotated[
+    list[str] | None,
+    typer.Option(
+        help=f"Mean of a query as it is: 'family:name=value,name=value', of {_FAMILIES}.{_REPEATED}"
+    ),
+]
+Question = Annotated[
+    list[str] | None,
+    typer.Option(
+        help=f"What another package asks: 'family:name=value,name=value'{_ADDED}.{_REPEATED}"
+    ),
+]
 Center = Annotated[
     str | None,
     typer.Option(help="'longitude,latitude' of the area's centre; the first place by default."),
@@ -53,6 +68,8 @@ def asked(
     place: Sequence[str] | None,
     circle: Sequence[str] | None,
     region: Sequence[Path] | None,
+    query: Sequence[str] | None,
+    question: Sequence[str] | None,
 ) -> list[AnalystQuestion]:
     """Return the questions that these options ask."""
     return questions_in(
@@ -62,5 +79,7 @@ def asked(
             "place": place or (),
             "circle": circle or (),
             "region": region or (),
+            "query": query or (),
+            "question": question or (),
         }
     )

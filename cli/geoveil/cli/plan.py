@@ -42,6 +42,8 @@ def plan(
     place: options.Place = None,
     circle: options.Circle = None,
     region: options.Region = None,
+    query: options.Query = None,
+    question: options.Question = None,
     participants: Annotated[int | None, typer.Option(help="How many people will report.")] = None,
     epsilon: Annotated[
         float | None, typer.Option(help="ε: two values PER apart are ε-alike.")
@@ -127,7 +129,7 @@ def plan(
     --epsilon 1 --per 500 --prior collisions
     """
     ask = _ask if at_terminal() else None
-    asked = options.asked(threshold, range_, place, circle, region)
+    asked = options.asked(threshold, range_, place, circle, region, query, question)
     if not asked:
         if ask is None:
             names = ", ".join(f"--{word}" for word in VOCABULARY)

@@ -5,25 +5,30 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
+from typing import cast
 
 import numpy as np
 
 from geoveil.analyst import PublicPrior
 from geoveil.analyst.planner import HistogramPrior, LogNormalPrior, Prior, SamplePrior
-from geoveil.gp import ParameterError
+from geoveil.campaign.entry_points import added, foreign, load
+from geoveil.gp import ParameterError, UnsupportedError
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.simulation.populations import Population, collisions, household_incomes
 from geoveil.simulation.populations.files import PopulationFileError, read_csv
 
 KNOWN = "incomes, collisions, lognormal:MEDIAN,SIGMA, histogram:FILE.csv, FILE.csv or FILE.parquet"
 _ALIKE = 1e-9
+_GROUP = "geoveil.priors"
+"""Of entry points: other packages add what is publicly known of people, by name."""
 
 
 def public_prior(text: str, columns: Sequence[str] = (), weights: str | None = None) -> PublicPrior:
     """Return the prior that a text names.
 
     Args:
-        text: what `KNOWN` lists.
+        text: what `KNOWN` lists, or the name of an entry point in the group `geoveil.priors`,
+            which leads to a function that returns a `PublicPrior`.
         columns: of a file of rows: one that holds values, or two: longitudes and latitudes.
         weights: column that says how many people a row stands for.
 
@@ -43,10 +48,22 @@ def public_prior(text: str, columns: Sequence[str] = (), weights: str | None = N
         found = _MADE[kind](text, rest)
     elif Path(text).suffix in _FILES:
         return _of_rows(text, columns, weights)
+    elif text in added(_GROUP, _TAKEN):
+        found = _added(text)
     else:
-        raise ParameterError("--prior", text, f"one of {KNOWN}")
+        more = "".join(f", {name}" for name in added(_GROUP, _TAKEN))
+        raise ParameterError("--prior", text, f"one of {KNOWN}{more}")
     if columns or weights is not None:
         raise ParameterError("--prior-column", [*columns], f"left out: {text} has no columns")
+    return found
+
+
+def _added(name: str) -> PublicPrior:
+    make = cast(Callable[[], PublicPrior], load(_GROUP, name, _TAKEN))
+    with foreign(name):
+        found = make()
+    if not isinstance(found, PublicPrior):
+        raise UnsupportedError(f"the entry point {name!r} in {_GROUP!r} makes no PublicPrior")
     return found
 
 
@@ -109,3 +126,4 @@ _MADE: Mapping[str, Callable[[str, str], PublicPrior]] = MappingProxyType(
 _FILES: Mapping[str, Callable[..., Population]] = MappingProxyType(
     {".csv": partial(Population.from_csv), ".parquet": partial(Population.from_parquet)}
 )
+_TAKEN = frozenset({*_SHIPPED, *_MADE})
