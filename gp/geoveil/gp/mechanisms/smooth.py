@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from functools import partial
 from types import MappingProxyType
 
 from geoveil.gp import validation
@@ -15,13 +16,16 @@ from geoveil.gp.noise.laplace import Laplace
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.privacy.rounding import BITS, lower, round_down, upper
 from geoveil.gp.queries.base import Query
-from geoveil.gp.smooth.frontier import CALIBRATIONS, default_fraction
+from geoveil.gp.smooth.frontier import CALIBRATIONS, Frontier, default_fraction
 from geoveil.gp.smooth.growth import EXPONENTIAL, LINEAR
 
 
-class BoundedMechanism(AdditiveMechanism):
-    """f(x) + (B(x)/η)·Z, B a smooth bound of the query."""
+class SmoothlyScaled:
+    """What mechanisms share that add (B(x)/η)·Z, B a β-smooth bound of the slope."""
 
+    noise: Noise
+    privacy: GeoPrivacy
+    frontier: Frontier
     _beta: Fraction
     _eta: Fraction
 
@@ -34,6 +38,42 @@ class BoundedMechanism(AdditiveMechanism):
     def eta(self) -> float:
         """η, rounded down: the noise is scaled by B(x)/η; in 1/(unit of x)."""
         return round_down(self._eta)
+
+    def _calibrate(
+        self,
+        noise: Noise | None,
+        beta: float | None,
+        calibration: str,
+        *,
+        default: tuple[float, Callable[[float], Noise]],
+        reports: int = 1,
+    ) -> None:
+        """Set noise, β and η; `default` holds a β/ε, and the best noise for any β/ε."""
+        self.calibration = validation.choice("calibration", calibration, CALIBRATIONS)
+        if noise is not None and not isinstance(noise, Noise):
+            raise ParameterError("noise", noise, "a Noise, for example StudentT(3)")
+        most = self.privacy.rate / reports
+        if beta is not None:
+            each = f" over {reports} queries" if reports > 1 else ""
+            expected = f"in (0, {most:g}], at most the rate of {self.privacy}{each}"
+            if validation.positive("beta", beta) > most:
+                raise ParameterError("beta", beta, expected)
+            fraction = min(float(Fraction(float(beta)) / self.privacy.exact_rate), 1.0)
+        elif noise is None:
+            fraction = default[0]
+        else:
+            fraction = default_fraction(noise, self.frontier, calibration, reports)
+        # Exact numbers, from the double that the noise is made for: B, η and Z fit together.
+        self.noise = default[1](fraction) if noise is None else noise
+        exact = Fraction(fraction)
+        eta = CALIBRATIONS[calibration](self.noise, self.frontier, exact, reports)
+        self._beta, self._eta = exact * self.privacy.exact_rate, eta * self.privacy.exact_rate
+
+
+class BoundedMechanism(SmoothlyScaled, AdditiveMechanism):
+    """f(x) + (B(x)/η)·Z, B a smooth bound of the query."""
+
+    privacy: GeoPrivacy
 
     @property
     def largest_scale(self) -> float:
@@ -91,31 +131,11 @@ class SmoothMechanism(BoundedMechanism):
             calibration=calibration,
             step=step,
         )
-        validation.choice("calibration", calibration, CALIBRATIONS)
         self.reach = validation.non_negative("reach", reach)
-        self.calibration = calibration
         self.frontier = query.profile.frontier(EXPONENTIAL, self.reach)
-        if noise is not None and not isinstance(noise, Noise):
-            raise ParameterError("noise", noise, "a Noise, for example StudentT(3)")
-        # Exact numbers, from the double that the noise is made for: B, η and Z fit together.
-        fraction = self._beta_fraction(privacy, beta, noise)
-        self.noise = best_noise(self.frontier, fraction) if noise is None else noise
-        exact = Fraction(fraction)
-        eta = CALIBRATIONS[calibration](self.noise, self.frontier, exact, 1)
-        self._beta, self._eta = exact * privacy.exact_rate, eta * privacy.exact_rate
+        best = self.frontier.default_beta_fraction, partial(best_noise, self.frontier)
+        self._calibrate(noise, beta, calibration, default=best)
         self._choose_step(step)
-
-    def _beta_fraction(self, privacy: GeoPrivacy, beta: float | None, noise: Noise | None) -> float:
-        if beta is None:
-            if noise is None:
-                return self.frontier.default_beta_fraction
-            return default_fraction(noise, self.frontier, self.calibration)
-        beta = validation.positive("beta", beta)
-        if beta > privacy.rate:
-            raise ParameterError(
-                "beta", beta, f"in (0, {privacy.rate:g}], at most the rate of {privacy}"
-            )
-        return min(float(Fraction(beta) / privacy.exact_rate), 1.0)
 
     def _scale(self, s: Real, ops: Arithmetic) -> Real:
         bound = self.query.profile.noise_bound(

@@ -5,7 +5,6 @@ The seed adds independent noise to every coordinate, scaled to one smooth bound 
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from fractions import Fraction
 from functools import partial
 
 import numpy as np
@@ -19,11 +18,11 @@ from geoveil.gp.exact.ball import BALL
 from geoveil.gp.mechanisms.additive import LipschitzMechanism
 from geoveil.gp.mechanisms.base import Array, Ideal, Mechanism, PrivatePoint
 from geoveil.gp.mechanisms.grid import exponent_below, grid_exponent, levels_of
+from geoveil.gp.mechanisms.smooth import SmoothlyScaled
 from geoveil.gp.noise import LaplacePareto, Noise, PowerLaw
 from geoveil.gp.privacy import GeoPrivacy
-from geoveil.gp.privacy.rounding import round_down
 from geoveil.gp.queries.base import Query
-from geoveil.gp.smooth.frontier import CALIBRATIONS, Frontier, default_fraction
+from geoveil.gp.smooth.frontier import Frontier
 from geoveil.gp.smooth.growth import EXPONENTIAL
 
 _DEFAULT_SHARE = 0.1
@@ -31,7 +30,7 @@ _STEP_BITS = 40
 _TAIL_BITS = 13
 
 
-class VectorSmoothMechanism(Mechanism[tuple[int, ...]]):
+class VectorSmoothMechanism(SmoothlyScaled, Mechanism[tuple[int, ...]]):
     """One report per query, y_j = f_j(x) + (B(x)/η)·Z_j: together ε-GP, and unbiased.
 
     B(x) = Σ_j B_j(x), a sum of β-smooth bounds, is β-smooth and bounds the ℓ1 slope Σ_j |∇f_j|.
@@ -89,6 +88,7 @@ class VectorSmoothMechanism(Mechanism[tuple[int, ...]]):
     """
 
     privacy: GeoPrivacy
+    frontier = Frontier.RECTANGLE
 
     def __init__(
         self,
@@ -110,17 +110,9 @@ class VectorSmoothMechanism(Mechanism[tuple[int, ...]]):
             "calibration": calibration,
             "step": step,
         }
-        validation.choice("calibration", calibration, CALIBRATIONS)
         self.reach = validation.non_negative("reach", reach)
-        self.calibration = calibration
-        if noise is not None and not isinstance(noise, Noise):
-            raise ParameterError("noise", noise, "a Noise, for example StudentT(3)")
-        # Exact numbers, from the double that the noise is made for: B, η and Z fit together.
-        fraction = self._beta_fraction(beta, noise)
-        self.noise = best_vector_noise(self.size, fraction) if noise is None else noise
-        exact = Fraction(fraction)
-        eta = CALIBRATIONS[calibration](self.noise, Frontier.RECTANGLE, exact, self.size)
-        self._beta, self._eta = exact * privacy.exact_rate, eta * privacy.exact_rate
+        best = _DEFAULT_SHARE / self.size, partial(best_vector_noise, self.size)
+        self._calibrate(noise, beta, calibration, default=best, reports=self.size)
         profiles = [query.profile for query in self.queries]
         bounds = [abs(bound) for profile in profiles for bound in profile.bounds]
         self.step_exponent = grid_exponent(
@@ -130,17 +122,6 @@ class VectorSmoothMechanism(Mechanism[tuple[int, ...]]):
             levels={level for profile in profiles for level in levels_of(profile)},
         )
 
-    def _beta_fraction(self, beta: float | None, noise: Noise | None) -> float:
-        if beta is None:
-            if noise is None:
-                return _DEFAULT_SHARE / self.size
-            return default_fraction(noise, Frontier.RECTANGLE, self.calibration, self.size)
-        most = self.privacy.rate / self.size
-        beta = validation.positive("beta", beta)
-        if beta > most:
-            raise ParameterError("beta", beta, f"in (0, {most:g}], at most the rate over m")
-        return min(float(Fraction(beta) / self.privacy.exact_rate), 1.0)
-
     @property
     def size(self) -> int:
         """m: number of queries, and of reports."""
@@ -149,16 +130,6 @@ class VectorSmoothMechanism(Mechanism[tuple[int, ...]]):
     @property
     def dimension(self) -> int:
         return self.queries[0].dimension
-
-    @property
-    def beta(self) -> float:
-        """Smoothness β of the bound, in 1/(unit of x), rounded down."""
-        return round_down(self._beta)
-
-    @property
-    def eta(self) -> float:
-        """η, rounded down: the noise is scaled by B(x)/η; in 1/(unit of x)."""
-        return round_down(self._eta)
 
     @property
     def largest_scale(self) -> float:

@@ -56,7 +56,7 @@ class Envelope(ABC):
 
     @abstractmethod
     def _elsewhere(self, z: Array) -> Array:
-        """Return the largest value that an maximizer gives at z."""
+        """Return the largest value that a maximizer gives at z."""
 
     def _log_slope(self, y: Array) -> Array:
         return np.log(np.maximum(self.slope(y), _ZERO))
@@ -93,7 +93,7 @@ class ExponentialEnvelope(Envelope):
 
 
 class LinearEnvelope(Envelope):
-    """g(t) = 1 + t: an maximizer for each point of a mesh, refined for the points between."""
+    """g(t) = 1 + t: a maximizer for each point of a mesh, refined for the points between."""
 
     round_up = 1 + 1e-9
 
