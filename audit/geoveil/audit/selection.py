@@ -182,6 +182,7 @@ def worst_pair(mechanism: Selects, pairs: Iterable[tuple[Scores, Scores]]) -> Se
     """
     worst: SelectionFinding | None = None
     before: Scores | None = None
+    known = np.empty(0)
     for first, second in pairs:
         if first is not before:  # most pairs have their first scores in common with the last
             before, known = first, mechanism.probabilities(first)

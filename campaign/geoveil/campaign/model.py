@@ -134,12 +134,12 @@ class Campaign(ABC):
     def labels(self) -> tuple[str, ...]:
         """The name of each column."""
 
-    @property
+    @lazy
     @abstractmethod
     def mechanisms(self) -> tuple[QueryMechanism, ...]:
         """What perturbs the answer in each column by itself; none where a point is perturbed."""
 
-    @property
+    @lazy
     @abstractmethod
     def ranges(self) -> tuple[tuple[int, int], ...]:
         """The least and greatest integer that counts in each column.
@@ -153,7 +153,7 @@ class Campaign(ABC):
     def releasable(self) -> tuple[tuple[int, int], ...]:
         """The least and greatest integer that a device may report in each column."""
 
-    @property
+    @lazy
     @abstractmethod
     def outputs(self) -> tuple[frozenset[int] | None, ...]:
         """All integers that can be reported in each column; None where that is its whole range."""
@@ -163,7 +163,7 @@ class Campaign(ABC):
     def answer_privacy(self) -> GeoPrivacy:
         """What one answer, or one point, spends, in true distances."""
 
-    @property
+    @lazy
     @abstractmethod
     def report_privacy(self) -> GeoPrivacy:
         """What one report spends, all its answers together, in true distances."""

@@ -46,7 +46,7 @@ class ValueCampaign(Campaign):
     def labels(self) -> tuple[str, ...]:
         return (AXES if self.attribute.coordinates is None else _PLACE_AXES)[: self.dimension]
 
-    @property
+    @lazy
     def mechanisms(self) -> tuple[QueryMechanism, ...]:
         return ()
 
@@ -69,7 +69,7 @@ class ValueCampaign(Campaign):
     def releasable(self) -> tuple[tuple[int, int], ...]:
         return ((INT64_MIN, INT64_MAX),) * self.columns
 
-    @property
+    @lazy
     def outputs(self) -> tuple[frozenset[int] | None, ...]:
         return (None,) * self.columns
 
@@ -77,7 +77,7 @@ class ValueCampaign(Campaign):
     def answer_privacy(self) -> GeoPrivacy:
         return self.privacy
 
-    @property
+    @lazy
     def report_privacy(self) -> GeoPrivacy:
         return self.privacy
 

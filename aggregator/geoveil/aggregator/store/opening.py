@@ -64,14 +64,13 @@ def open_any_store(database: Path | str, *, busy_timeout_s: float = 5.0) -> Stor
     if not separator or scheme in SCHEMES:
         return open_store(database, busy_timeout_s=busy_timeout_s)
     opens = cast(Callable[[str], Store], load(STORES, scheme, SCHEMES))
+    store, failed = None, ""
     try:
         store = opens(str(database))
     except GeoVeilError:
         raise
     except Exception as error:  # noqa: BLE001 - its text may quote the URL, with a password
         failed = type(error).__name__
-    else:
-        failed = ""
     if failed:
         raise UnsupportedError(f"the store of {scheme}:// can't be opened: {failed}")
     if not isinstance(store, Store):
