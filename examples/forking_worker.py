@@ -14,7 +14,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from geoveil.campaign import Attribute, Question, StatisticCampaign, encode, seal
-from geoveil.client import Client, Limit, Policy, open_channel
+from geoveil.campaign.connection import open_channel
+from geoveil.client import Client, Limit, Policy
 from geoveil.gp import GeoPrivacy, Threshold
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2
 from geoveil.proto.v1.analyst_pb2_grpc import AnalystStub

@@ -18,7 +18,8 @@ from geoveil.campaign import (
     encode_point_question,
     seal,
 )
-from geoveil.client import Limit, Place, Policy, ReportBuilder, gather, open_channel
+from geoveil.campaign.connection import open_channel
+from geoveil.client import Limit, Place, Policy, ReportBuilder, gather
 from geoveil.gp import Disc, GaussianKernel, GeoPrivacy, SmoothedRegion
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.proto.v1.analyst_pb2 import CreateCampaignRequest, EstimateQueriesRequest

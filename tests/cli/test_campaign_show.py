@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from geoveil.campaign import decode
-from geoveil.cli.analyst import Analyst
+from geoveil.analyst import AnalystClient
 
 INCOME = [
     "--attribute", "household income", "--unit", "dollar", "--epsilon", "1", "--per", "8000",
@@ -20,7 +19,7 @@ INCOME = [
 def test_the_range_of_a_report_is_shown(geoveil, server, mechanism, clamps, most):
     name = f"shown-{mechanism}"
     made = geoveil("campaign", "create", name, *INCOME, "--mechanism", mechanism)
-    with Analyst(server, None) as analyst:
+    with AnalystClient(server) as analyst:
         campaign = analyst.campaign(name)
     weight = campaign.most_from_one(0)
     assert weight == pytest.approx(most, rel=0.02)
@@ -45,8 +44,8 @@ def test_an_estimate_says_what_one_report_can_do(geoveil, server, tmp_path):
         state = str(tmp_path / str(person))
         geoveil("contribute", "weighed", "--yes", "--state-dir", state, stdin="70000")
     (row,) = json.loads(geoveil("estimate", "weighed", "--json").output)["estimates"]
-    with Analyst(server, None) as analyst:
-        campaign = decode(analyst.estimate("weighed", 0.95).envelope.campaign)
+    with AnalystClient(server) as analyst:
+        campaign = analyst.estimate("weighed").campaign
     assert row["one_report"] == campaign.most_from_one(0) / 3
     shown = geoveil("estimate", "weighed").output
     assert f"{row['one_report']:.3g}" in shown

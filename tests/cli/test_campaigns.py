@@ -8,6 +8,7 @@ from random import Random
 import grpc
 import pytest
 
+from geoveil.analyst import AnalystClient, ServerError
 from geoveil.campaign import (
     Attribute,
     PublicKey,
@@ -15,9 +16,8 @@ from geoveil.campaign import (
     SigningKey,
     SmoothSpec,
     StatisticCampaign,
-    encode,
 )
-from geoveil.cli.analyst import Analyst, ServerError
+from geoveil.cli.connection import Connection, analyst_at
 from geoveil.cli.environment import TOKEN
 from geoveil.gp import GeoPrivacy, ParameterError, Threshold
 from geoveil.proto.v1.collector_pb2 import SubmitReportsRequest
@@ -103,25 +103,23 @@ def test_a_watch_ends_with_the_campaign(geoveil):
 
 def test_heavy_tails_show_the_interval_that_needs_no_variance(geoveil, server):
     now = datetime.now(UTC)
-    content = encode(
-        StatisticCampaign(
-            campaign_id="heavy",
-            title="Heavy",
-            attribute=Attribute(name="household income", unit="dollar"),
-            privacy=GeoPrivacy(1.0, 8_000.0, "dollar"),
-            questions=(Question("above", Threshold(100_000, 24_000, "smoothstep")),),
-            mechanism=SmoothSpec(0.3),
-            opens=now,
-            closes=now + timedelta(days=1),
-        )
+    campaign = StatisticCampaign(
+        campaign_id="heavy",
+        title="Heavy",
+        attribute=Attribute(name="household income", unit="dollar"),
+        privacy=GeoPrivacy(1.0, 8_000.0, "dollar"),
+        questions=(Question("above", Threshold(100_000, 24_000, "smoothstep")),),
+        mechanism=SmoothSpec(0.3),
+        opens=now,
+        closes=now + timedelta(days=1),
     )
     rng = Random(2)
     reports = [
         Report(report_id=rng.randbytes(16), answers=[Answer(value=rng.randrange(2**30))])
         for _ in range(1_100)
     ]
-    with Analyst(server) as analyst, grpc.insecure_channel(server) as channel:
-        digest = analyst.create(content)
+    with AnalystClient(server) as analyst, grpc.insecure_channel(server) as channel:
+        digest = analyst.create(campaign)
         request = SubmitReportsRequest(campaign_id="heavy", campaign_digest=digest, reports=reports)
         CollectorStub(channel).SubmitReports(request, timeout=30)
     (row,) = json.loads(geoveil("estimate", "heavy", "--json").output)["estimates"]
@@ -140,8 +138,8 @@ def test_periods_that_make_no_sense_are_refused(geoveil, every):
 
 def test_a_token_of_the_environment_goes_with_every_call(monkeypatch):
     monkeypatch.delenv(TOKEN, raising=False)
-    with Analyst("127.0.0.1:1") as analyst:
+    with analyst_at(Connection(server="127.0.0.1:1")) as analyst:
         assert analyst._metadata == ()
     monkeypatch.setenv(TOKEN, "geoveil_abc")
-    with Analyst("127.0.0.1:1") as analyst:
+    with analyst_at(Connection(server="127.0.0.1:1")) as analyst:
         assert analyst._metadata == (("authorization", "Bearer geoveil_abc"),)

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
+from geoveil.analyst import ServerError
 from geoveil.campaign import StatisticCampaign
-from geoveil.cli.analyst import ServerError
 from geoveil.gp import ParameterError, PrivateValueError, UnsupportedError
 
 INCOME = [

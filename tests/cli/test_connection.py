@@ -9,9 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from geoveil.aggregator import Aggregator, Settings
-from geoveil.cli.analyst import Analyst, ServerError
+from geoveil.analyst import AnalystClient
 from geoveil.cli.app import app
-from geoveil.cli.connection import Connection
+from geoveil.cli.connection import CommandError, Connection
 from geoveil.cli.console import err, out
 from geoveil.client import TransportError
 from geoveil.gp import ParameterError
@@ -140,7 +140,7 @@ def test_without_one_of_the_authority_nothing_works(command, files, tmp_path, ca
         options += ["--tls-client-key", str(files[f"{client}-key"])]
     expected = "yours is not of its tls_client_ca" if client else "asks for --tls-client-cert"
     arguments = [part.format(folder=tmp_path) for part in call]
-    with pytest.raises(ServerError, match=expected):
+    with pytest.raises(CommandError, match=expected):
         command(*arguments, *options)
     assert not list(tmp_path.iterdir())
     health = command("health", *options)
@@ -162,7 +162,7 @@ def test_a_server_that_is_not_known_or_in_the_clear_is_not_talked_to(command, fi
     health = command("health", *given)
     assert (health.exit_code, health.stdout) == (1, "")
     assert "--tls-roots" in health.stderr
-    with pytest.raises(ServerError, match="--tls-roots"):
+    with pytest.raises(CommandError, match="--tls-roots"):
         command("campaign", "list", *given)
 
 
@@ -209,12 +209,12 @@ def test_a_key_is_never_shown(files):
 
 
 def test_a_page_after_the_other_is_listed(geoveil, server, monkeypatch):
-    monkeypatch.setattr("geoveil.cli.analyst._ON_PAGE", 2)
+    monkeypatch.setattr("geoveil.analyst.client._ON_PAGE", 2)
     for number in range(5):
         geoveil("campaign", "create", f"Page {number}", *INCOME)
     listed = geoveil("campaign", "list").output
     lines = [line.split()[0] for line in listed.splitlines() if line.strip().startswith("page-")]
     assert lines == [f"page-{number}" for number in range(5)]
-    with Analyst(server) as analyst:
-        campaigns = [s.envelope.campaign for s in analyst.list()]
+    with AnalystClient(server) as analyst:
+        campaigns = [s.envelope.campaign for s in analyst.campaigns()]
     assert len(campaigns) == len(set(campaigns)) >= 5

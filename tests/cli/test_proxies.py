@@ -8,7 +8,7 @@ from contextlib import suppress
 import grpc
 import pytest
 
-from geoveil.cli.analyst import Analyst, ServerError
+from geoveil.analyst import AnalystClient, ServerError
 from geoveil.cli.environment import TOKEN
 from geoveil.client import (
     TLS,
@@ -88,13 +88,10 @@ def test_no_command_goes_through_a_proxy(proxy, geoveil, tmp_path):
     assert proxy == []
 
 
-@pytest.mark.parametrize("tls", [None, TLS()])
-def test_an_analyst_of_another_machine_does_not_either(proxy, monkeypatch, tls):
-    monkeypatch.setattr("geoveil.cli.analyst.TIMEOUT_S", 2.0)
-    if tls is None:
-        monkeypatch.delenv(TOKEN)
-    with Analyst(ELSEWHERE, tls) as analyst, pytest.raises(ServerError):
-        list(analyst.list())
+@pytest.mark.parametrize("tls", [TLS(insecure=True), TLS()])
+def test_an_analyst_of_another_machine_does_not_either(proxy, tls):
+    with AnalystClient(ELSEWHERE, tls=tls, timeout_s=2.0) as analyst, pytest.raises(ServerError):
+        list(analyst.campaigns())
     assert proxy == []
 
 

@@ -9,8 +9,8 @@ from collections import Counter
 
 import pytest
 
+from geoveil.analyst import AnalystClient
 from geoveil.campaign import Allocation
-from geoveil.cli.analyst import Analyst
 from geoveil.cli.console import out
 from geoveil.client import Client, Limit, Policy, PolicyRefused
 from geoveil.gp import GeoPrivacy
@@ -48,10 +48,9 @@ def test_every_device_answers_everything_and_its_sum_is_charged(geoveil, server,
         for answer in receipt.answers:
             sent[answer.query_index] += answer.value
             squares[answer.query_index] += answer.value**2
-    with Analyst(server, None) as analyst:
+    with AnalystClient(server) as analyst:
         shown = analyst.estimate("three-lines", 0.95)
-    assert [int(e.sum) for e in shown.estimates] == [sent[q] for q in range(3)]
-    assert [int(e.sum_of_squares) for e in shown.estimates] == [squares[q] for q in range(3)]
+    assert [e.sums for e in shown.estimates] == [(sent[q], squares[q]) for q in range(3)]
     assert [e.n for e in shown.estimates] == [len(VALUES)] * 3
     assert (shown.privacy.epsilon, shown.privacy_at_most.epsilon) == (3.0, 3.0)
     assert shown.unbiased_for == ("Unbiased for the mean of the soft query over all who took part.")
@@ -90,7 +89,7 @@ def test_what_the_command_says_is_the_sum(geoveil, tmp_path, monkeypatch):
 def test_without_a_choice_everyone_answers_one(geoveil, server):
     geoveil("campaign", "create", "Unsaid", *ASKED[:-2])
     geoveil("campaign", "create", "Parted", *ASKED[:-1], "split")
-    with Analyst(server, None) as analyst:
+    with AnalystClient(server) as analyst:
         found = {name: analyst.campaign(name) for name in ("unsaid", "parted")}
     assert {name: c.allocation.value for name, c in found.items()} == {
         "unsaid": "partition",

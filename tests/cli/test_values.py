@@ -9,10 +9,9 @@ import numpy as np
 import pyarrow.parquet as parquet
 import pytest
 
-from geoveil.analyst import questions_in
+from geoveil.analyst import AnalystClient, ServerError, questions_in
 from geoveil.analyst.campaigns import asked_of_points, softness_of_points
 from geoveil.campaign import Attribute, PlanarLaplaceSpec, ValueCampaign, decode
-from geoveil.cli.analyst import Analyst, ServerError
 from geoveil.client import Client, Limit, Place, Policy, ReportBuilder, gather
 from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError
 from geoveil.proto.v1.collector_pb2 import GetCampaignRequest
@@ -186,11 +185,11 @@ def test_statistic_campaigns_are_exported_too(geoveil, server, tmp_path):
     assert "20 rows" in geoveil("campaign", "export", "above", "--out", str(file)).output
     table = parquet.read_table(file)
     assert table.column_names == ["period", "query_index", "value"]
-    with Analyst(server) as analyst:
+    with AnalystClient(server) as analyst:
         estimates = analyst.estimate("above", 0.95).estimates
     for index, shown in enumerate(estimates):
         mask = table.column("query_index").to_numpy() == index
-        assert int(table.column("value").to_numpy()[mask].sum()) == int(shown.sum)
+        assert int(table.column("value").to_numpy()[mask].sum()) == shown.sums[0]
 
 
 def test_what_has_no_answer_is_refused(geoveil, where, region, tmp_path):

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from geoveil.campaign.connection import RETRYABLE
 from geoveil.client import (
     FlushResult,
     InMemoryCollector,
@@ -15,7 +16,6 @@ from geoveil.client import (
     Status,
     TransportError,
 )
-from geoveil.client.retry import RETRYABLE
 from geoveil.proto.v1 import collector_pb2
 
 Make = Callable[..., Any]

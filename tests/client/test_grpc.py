@@ -16,7 +16,6 @@ from google.rpc.status_pb2 import Status
 from grpc import aio
 
 from geoveil.client import InMemoryCollector, TransportError
-from geoveil.client.retry import retryable
 from geoveil.proto.v1 import collector_pb2, report_pb2
 from tests.client.grpc_servers import (
     REQUEST,
@@ -115,7 +114,7 @@ async def test_a_transport_hears_when_to_come_back(
     async with serving(refuse) as (target, _), opened(kind, target) as transport:
         error = await failure(transport)
     assert (error.code, error.retry_after_s) == ("RESOURCE_EXHAUSTED", heard)
-    assert retryable(error) == (heard is not None)
+    assert error.retryable == (heard is not None)
 
 
 @either
@@ -162,7 +161,7 @@ async def test_a_server_that_is_not_grpc_is_a_transport_error(
     async with listening(talk) as target, opened(kind, target) as transport:
         error = await failure(transport, 1.0)
     assert error.code in codes
-    assert retryable(error)
+    assert error.retryable
 
 
 @either
@@ -198,7 +197,7 @@ async def test_an_answer_that_is_too_long_is_not_read(kind: Any) -> None:
     async with serving(flood) as (target, _), opened(kind, target) as transport:
         error = await failure(transport)
     assert error.code == "RESOURCE_EXHAUSTED"
-    assert not retryable(error)
+    assert not error.retryable
 
 
 async def forward(

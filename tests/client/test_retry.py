@@ -8,8 +8,9 @@ from typing import Any
 import grpc
 import pytest
 
+from geoveil.campaign.connection import RETRYABLE
 from geoveil.client import ParameterError, Timing, TransportError
-from geoveil.client.retry import RETRYABLE, Deadline, after, pauses, retryable
+from geoveil.client.retry import Deadline, after, pauses
 
 # The table of the OTLP specification, "Failures"; RESOURCE_EXHAUSTED is retryable with a hint only.
 OTLP = {
@@ -39,7 +40,7 @@ def test_the_table_has_every_status() -> None:
 
 @pytest.mark.parametrize(("code", "again"), OTLP.items())
 def test_retryable_is_the_table_of_otlp(code: str, again: bool) -> None:
-    assert retryable(TransportError(code)) == again
+    assert TransportError(code).retryable == again
 
 
 @pytest.mark.parametrize(("code", "again"), OTLP.items())
@@ -48,11 +49,11 @@ def test_a_hint_helps_where_resources_are_exhausted_only(
     code: str, again: bool, retry_after_s: float
 ) -> None:
     error = TransportError(code, retry_after_s=retry_after_s)
-    assert retryable(error) == (again or code == "RESOURCE_EXHAUSTED")
+    assert error.retryable == (again or code == "RESOURCE_EXHAUSTED")
 
 
 def test_a_code_that_grpc_does_not_have_is_not_retried() -> None:
-    assert not retryable(TransportError("TEAPOT", retry_after_s=1.0))
+    assert not TransportError("TEAPOT", retry_after_s=1.0).retryable
 
 
 @pytest.mark.parametrize(

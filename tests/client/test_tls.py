@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from geoveil.campaign.connection import is_local
 from geoveil.client import (
     TLS,
     GrpcAioTransport,
@@ -24,7 +25,6 @@ from geoveil.client import (
     PlaintextRefused,
     TransportError,
 )
-from geoveil.client.transport import is_local
 from geoveil.proto.v1 import collector_pb2, collector_pb2_grpc
 
 REQUEST = collector_pb2.GetCampaignRequest(campaign_id="income")

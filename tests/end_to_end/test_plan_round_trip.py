@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from geoveil.analyst import AnalystClient
 from geoveil.analyst.planner import ALLOCATIONS, SamplePrior
-from geoveil.cli.analyst import Analyst
 from geoveil.cli.app import app
 from geoveil.client import GrpcTransport, Policy, ReportBuilder, Status, gather
 from geoveil.gp import DebiasedLaplace, GeoPrivacy, SeededSource, Threshold
@@ -185,5 +185,5 @@ def test_a_channel_for_one_question_keeps_the_error_that_was_planned(carried_out
 
 
 def published(server, name):
-    with Analyst(server) as analyst:
+    with AnalystClient(server) as analyst:
         return analyst.campaign(name)

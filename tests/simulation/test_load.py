@@ -12,9 +12,10 @@ from typer.testing import CliRunner
 
 from geoveil.aggregator import Aggregator, Settings, SQLiteStore
 from geoveil.aggregator.store import CampaignRecord
-from geoveil.campaign import Attribute, Question, StatisticCampaign, decode, encode, seal
+from geoveil.analyst import AnalystClient
+from geoveil.campaign import Attribute, Question, StatisticCampaign, encode, seal
 from geoveil.cli import simulate_fleet
-from geoveil.cli.analyst import Analyst, ServerError
+from geoveil.cli.connection import CommandError
 from geoveil.cli.simulate_fleet import fleet
 from geoveil.client import (
     CampaignNotFound,
@@ -28,7 +29,7 @@ from geoveil.client import (
     TransportError,
 )
 from geoveil.gp import GeoPrivacy, ParameterError, Threshold
-from geoveil.proto.v1 import campaign_pb2, collector_pb2
+from geoveil.proto.v1 import collector_pb2
 from geoveil.simulation.demo import experiments
 from geoveil.simulation.fleet import Load, by_batches, by_devices, prepared
 from geoveil.simulation.local_server import local_server
@@ -240,8 +241,8 @@ APP.command("fleet")(fleet)
 
 
 def listed(server):
-    with Analyst(server) as analyst:
-        return {decode(s.envelope.campaign).campaign_id: s for s in analyst.list()}
+    with AnalystClient(server) as analyst:
+        return {s.campaign.campaign_id: s for s in analyst.campaigns()}
 
 
 @pytest.mark.parametrize("options", [[], ["--batch-size", "40"]])
@@ -255,24 +256,24 @@ def test_the_command_loads_a_campaign_of_its_own_and_closes_it(server, options):
     (made,) = listed(server).keys() - before.keys()
     assert made.startswith("load-test-")
     assert listed(server)[made].reports == 120
-    assert listed(server)[made].state == campaign_pb2.CAMPAIGN_STATE_CLOSED
+    assert listed(server)[made].state == "closed"
 
 
 def test_the_command_loads_a_campaign_that_is_named_and_leaves_it_open(server):
-    with Analyst(server) as analyst:
-        analyst.create(encode(experiments()[1].campaign))
+    with AnalystClient(server) as analyst:
+        analyst.create(experiments()[1].campaign)
     for reports in (50, 100):
         result = run("--server", server, "--devices", "50", "--campaign", "collisions")
         assert result.exit_code == 0
         assert "nothing was lost" in result.stdout
         assert all(len(line) <= 80 for line in result.stdout.splitlines())
         assert listed(server)["collisions"].reports == reports
-    assert listed(server)["collisions"].state == campaign_pb2.CAMPAIGN_STATE_OPEN
+    assert listed(server)["collisions"].state == "open"
 
 
 def test_the_command_fails_if_reports_are_lost(server):
-    with Analyst(server) as analyst:
-        analyst.create(encode(replace(CAMPAIGN, campaign_id="shut")))
+    with AnalystClient(server) as analyst:
+        analyst.create(replace(CAMPAIGN, campaign_id="shut"))
         analyst.close_campaign("shut")
     result = run("--server", server, "--devices", "9", "--campaign", "shut", "--batch-size", "9")
     assert result.exit_code == 1
@@ -320,4 +321,4 @@ def test_the_command_sends_nothing_in_the_clear_to_another_machine():
 
 def test_the_command_reports_a_campaign_that_is_not_there(server):
     result = run("--server", server, "--campaign", "nobody")
-    assert isinstance(result.exception, ServerError)
+    assert isinstance(result.exception, CommandError)

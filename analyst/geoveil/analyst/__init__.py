@@ -1,5 +1,26 @@
 """The asker of a question: which mechanism suits it, its campaign, and what the answer is worth."""
 
+from geoveil.analyst.campaigns import (
+    asked_of_points,
+    campaign_asking,
+    campaign_for_points,
+    softness_of_points,
+)
+from geoveil.analyst.client import (
+    AnalystClient,
+    AnalystError,
+    AsyncAnalystClient,
+    ServerError,
+    TLSMissingError,
+    TokenInClearError,
+)
+from geoveil.analyst.estimates import (
+    CampaignEstimates,
+    LabelledEstimate,
+    PublishedCampaign,
+    ReportRows,
+    RobustInterval,
+)
 from geoveil.analyst.plan_files import campaign_of, planned_participants
 from geoveil.analyst.planner import (
     HistogramPrior,
@@ -20,17 +41,25 @@ from geoveil.analyst.questions import (
     ShareInside,
     ShareWithin,
     Softness,
+    area_of,
     questions_in,
 )
 from geoveil.analyst.request import PlanRequest, PublicPrior
+from geoveil.campaign.connection import TLS
 from geoveil.gp import not_private
 from geoveil.gp.version import __version__ as __version__
 
 __all__ = [
     "QUESTIONS",
+    "TLS",
+    "AnalystClient",
+    "AnalystError",
     "AnalystQuestion",
+    "AsyncAnalystClient",
+    "CampaignEstimates",
     "DensityAt",
     "HistogramPrior",
+    "LabelledEstimate",
     "LogNormalPrior",
     "MeanOf",
     "PlanRequest",
@@ -38,18 +67,29 @@ __all__ = [
     "PlannedQuestions",
     "Prior",
     "PublicPrior",
+    "PublishedCampaign",
     "QuestionFamily",
     "RasterPrior",
+    "ReportRows",
+    "RobustInterval",
     "SamplePrior",
+    "ServerError",
     "ShareAbove",
     "ShareBetween",
     "ShareInside",
     "ShareWithin",
     "Softness",
+    "TLSMissingError",
+    "TokenInClearError",
+    "area_of",
+    "asked_of_points",
+    "campaign_asking",
+    "campaign_for_points",
     "campaign_of",
     "plan_for",
     "planned_participants",
     "questions_in",
+    "softness_of_points",
 ]
 
 not_private.declare_experiments(__name__)

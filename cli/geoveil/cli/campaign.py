@@ -23,19 +23,15 @@ from geoveil.campaign import (
     Campaign,
     SignatureInvalid,
     SigningKey,
-    decode,
-    encode,
     signer,
 )
 from geoveil.cli import options
-from geoveil.cli.analyst import Analyst
 from geoveil.cli.campaign_export import export
 from geoveil.cli.campaign_show import show, weight_text
-from geoveil.cli.connection import Connection, connects
+from geoveil.cli.connection import Connection, analyst_at, connects
 from geoveil.cli.console import out, privacy_text
 from geoveil.cli.environment import SIGN_KEY
 from geoveil.gp import GeoPrivacy, GeoVeilError, ParameterError, validation
-from geoveil.proto.v1 import campaign_pb2
 from geoveil.proto.v1.campaign_pb2 import CampaignEnvelope
 
 app = typer.Typer(help="Create, sign, show, list and close campaigns.", no_args_is_help=True)
@@ -45,10 +41,6 @@ app.command()(show)
 
 _LONGEST_DAYS = 1_000_000.0
 _PARTICIPANTS = 10_000
-_STATES = {
-    number: name.removeprefix("CAMPAIGN_STATE_").lower()
-    for name, number in campaign_pb2.CampaignState.items()
-}
 
 _UNITS = {
     "w": timedelta(weeks=1),
@@ -197,8 +189,8 @@ def create(
     if not force:
         refuse_unlikely(campaign, participants, asked)
     key = None if sign_key is None else SigningKey.from_pem(sign_key.read_bytes())
-    with Analyst.of(connection) as analyst:
-        digest = analyst.create(encode(campaign), key)
+    with analyst_at(connection) as analyst:
+        digest = analyst.create(campaign, key)
     out.tell((campaign.campaign_id, "bold"), f"  {privacy_text(campaign)}  sha256:{digest.hex()}")
     out.tell(expected_text(campaign, participants))
     if campaign.period is not None:
@@ -272,21 +264,21 @@ def list_(connection: Connection) -> None:
 
     A title is indented: what stands at the margin is said by this command.
     """
-    with Analyst.of(connection) as analyst:
-        summaries = list(analyst.list())
-    for summary in summaries:
-        state = _STATES.get(summary.state, f"state {summary.state}")
+    with analyst_at(connection) as analyst:
+        listed = list(analyst.campaigns())
+    for found in listed:
         try:
-            campaign = decode(summary.envelope.campaign)
+            campaign = found.campaign
         except GeoVeilError as error:
-            out.tell((f"can't be read ({state}): {error}", "bold red"))
+            out.tell((f"can't be read ({found.state}): {error}", "bold red"))
             continue
         each = f" each {period_text(campaign.period)}" if campaign.period else ""
         out.tell(
             (campaign.campaign_id, "bold"),
-            f"  {state}, {summary.reports:,} reports, closes {campaign.closes:%Y-%m-%d %H:%M} UTC",
+            f"  {found.state}, {found.reports:,} reports,"
+            f" closes {campaign.closes:%Y-%m-%d %H:%M} UTC",
         )
-        out.tell("signed by ", signed_by(summary.envelope), f", {privacy_text(campaign)}{each}")
+        out.tell("signed by ", signed_by(found.envelope), f", {privacy_text(campaign)}{each}")
         out.tell(f"  {campaign.title}")
 
 
@@ -298,7 +290,7 @@ def close(
     connection: Connection,
 ) -> None:
     """Stop a campaign from taking reports; its estimate stays."""
-    with Analyst.of(connection) as analyst:
+    with analyst_at(connection) as analyst:
         analyst.close_campaign(campaign_id)
     out.tell(f"{campaign_id} is closed")
 

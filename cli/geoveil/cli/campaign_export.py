@@ -3,18 +3,17 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import numpy as np
 import typer
 
 from geoveil.aggregator.domain.exporting import Rows
+from geoveil.analyst import ReportRows
+from geoveil.analyst.client import LAST_PERIOD
 from geoveil.campaign import decode, digest
-from geoveil.cli.analyst import LAST_PERIOD, Analyst
-from geoveil.cli.connection import Connection, connects
+from geoveil.cli.connection import Connection, analyst_at, connects
 from geoveil.cli.console import out
 from geoveil.gp import ParameterError
-from geoveil.proto.v1 import analyst_pb2
 
 _ROWS = 1 << 20
 """Per row group."""
@@ -43,8 +42,8 @@ def export(
         raise ParameterError("out", str(file), "a new file in a folder that exists")
     partial = file.with_name(file.name + ".partial")
     try:
-        with Analyst.of(connection) as analyst:
-            count = _write(analyst.export(campaign_id, period, timeout), partial)
+        with analyst_at(connection) as analyst:
+            count = _write(analyst.export(campaign_id, period, timeout_s=timeout), partial)
         os.replace(partial, file)
     except OSError as error:
         raise ParameterError("out", str(file), f"a file to write ({error.strerror})") from error
@@ -53,7 +52,7 @@ def export(
     out.tell(f"{count:,} rows in {file}")
 
 
-def _write(parts: Iterator[analyst_pb2.ExportReportsResponse], path: Path) -> int:
+def _write(parts: Iterator[bytes | ReportRows], path: Path) -> int:
     from geoveil.simulation.scale.export import (
         regrouped,
         require_pyarrow,
@@ -62,7 +61,8 @@ def _write(parts: Iterator[analyst_pb2.ExportReportsResponse], path: Path) -> in
     )
 
     parquet = require_pyarrow()
-    content = next(parts).envelope.campaign
+    content = next(parts)
+    assert isinstance(content, bytes)  # so it begins
     campaign = decode(content)
     metadata = {
         "geoveil.campaign": content,
@@ -74,19 +74,12 @@ def _write(parts: Iterator[analyst_pb2.ExportReportsResponse], path: Path) -> in
     with parquet.ParquetWriter(
         path, schema, compression="zstd", write_page_checksum=True
     ) as writer:
-        tables = (table_of(campaign, _rows(part)) for part in parts)
+        tables = (
+            table_of(campaign, Rows(part.periods, part.query_indices, part.columns))
+            for part in parts
+            if isinstance(part, ReportRows)
+        )
         for group in regrouped(tables, _ROWS):
             writer.write_table(group.replace_schema_metadata(metadata))
             count += group.num_rows
     return count
-
-
-def _rows(part: analyst_pb2.ExportReportsResponse) -> Rows:
-    def array(numbers: Any, kind: Any) -> Any:
-        return np.fromiter(numbers, kind, len(numbers))
-
-    return Rows(
-        array(part.periods, np.uint32),
-        array(part.query_indices, np.uint32) if part.query_indices else None,
-        tuple(array(column.values, np.int64) for column in part.columns),
-    )

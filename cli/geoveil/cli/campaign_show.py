@@ -8,8 +8,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from geoveil.campaign import Campaign, digest, encode
-from geoveil.cli.analyst import Analyst
-from geoveil.cli.connection import Connection, connects
+from geoveil.cli.connection import Connection, analyst_at, connects
 from geoveil.cli.console import out, privacy_text
 
 
@@ -21,7 +20,7 @@ def show(
     connection: Connection,
 ) -> None:
     """Print what a campaign asks, what it costs participants, and what one report counts for."""
-    with Analyst.of(connection) as analyst:
+    with analyst_at(connection) as analyst:
         campaign = analyst.campaign(campaign_id)
     if as_json:
         typer.echo(json.dumps(_record(campaign), indent=2))

@@ -1,7 +1,9 @@
 """Which aggregator a command talks to, and how: the same options for every command that does."""
 
 import inspect
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -9,9 +11,17 @@ from typing import Annotated, Any
 
 import typer
 
-from geoveil.cli.environment import SERVER, TLS_CLIENT_CERTIFICATE, TLS_CLIENT_KEY, TLS_ROOTS
-from geoveil.client import TLS
-from geoveil.gp import ParameterError
+from geoveil.analyst import AnalystClient, ServerError, TokenInClearError
+from geoveil.campaign.connection import TLS
+from geoveil.cli.environment import (
+    SERVER,
+    TLS_CLIENT_CERTIFICATE,
+    TLS_CLIENT_KEY,
+    TLS_ROOTS,
+    TOKEN,
+    TOKEN_FILE,
+)
+from geoveil.gp import GeoVeilError, ParameterError
 
 DEFAULT_SERVER = "127.0.0.1:7717"
 
@@ -136,3 +146,49 @@ def advice(tls: TLS | None) -> str:
         "or its certificate is not of --tls-roots or for another name, or yours is not of its"
         " tls_client_ca"
     )
+
+
+class CommandError(GeoVeilError):
+    """What an analyst's command could not do, and what to do about it."""
+
+
+@contextmanager
+def analyst_at(connection: Connection) -> Iterator[AnalystClient]:
+    """Yield the client that options ask for, with the token of the environment.
+
+    Raises:
+        ParameterError: if a file of TLS can't be used.
+        CommandError: if a token is missing, can't be read or would have to be sent in the clear,
+            or nobody answers: with what to do about it.
+        ServerError: from every call that the server refuses.
+    """
+    tls = connection.tls()
+    try:
+        with AnalystClient(
+            connection.server, tls=tls or TLS(insecure=True), token=_token()
+        ) as analyst:
+            yield analyst
+    except TokenInClearError as error:
+        raise CommandError(f"{error}: give --tls-roots") from None
+    except ServerError as error:
+        if error.code == "UNAVAILABLE" and not error.answered:
+            raise CommandError(
+                f"no aggregator answers at {connection.server}: start one with 'geoveil serve', or"
+                f" name another with --server, {advice(tls)}"
+            ) from error
+        if error.code != "UNAUTHENTICATED":
+            raise
+        hint = f"; set {TOKEN}, or {TOKEN_FILE} to the name of a file"
+        raise CommandError(f"{error}{hint}") from error
+
+
+def _token() -> str | None:
+    name = os.environ.get(TOKEN_FILE)
+    if name is None:
+        return os.environ.get(TOKEN)
+    try:
+        return Path(name).read_text(encoding="ascii").strip()
+    except (OSError, ValueError) as error:
+        raise CommandError(
+            f"{TOKEN_FILE} names no file with a token: {type(error).__name__}"
+        ) from None

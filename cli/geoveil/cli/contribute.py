@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from geoveil.analyst.client import TIMEOUT_S
 from geoveil.campaign import Campaign, decode
-from geoveil.cli.analyst import TIMEOUT_S
 from geoveil.cli.connection import Connection, connects
 from geoveil.cli.console import err, out, privacy_text
 from geoveil.cli.typed_values import given_in, read_value

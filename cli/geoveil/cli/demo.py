@@ -13,9 +13,7 @@ from rich.box import SIMPLE_HEAD
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from geoveil.campaign import encode
-from geoveil.cli import records
-from geoveil.cli.analyst import Analyst
+from geoveil.analyst import AnalystClient, LabelledEstimate
 from geoveil.cli.console import err, number, out
 from geoveil.client import GrpcAioTransport, Policy
 from geoveil.gp import ParameterError, validation
@@ -56,14 +54,14 @@ def demo(
     with (
         tempfile.TemporaryDirectory(prefix="geoveil-demo-") as folder,
         local_server(Path(folder) / "aggregator.db") as server,
-        Analyst(server) as analyst,
+        AnalystClient(server) as analyst,
     ):
         err.print(f"aggregator at {server}, SQLite")
         for experiment in asked:
-            analyst.create(encode(experiment.campaign))
+            analyst.create(experiment.campaign)
         asyncio.run(_contribute(server, asked, devices, rng))
         ids = [experiment.campaign.campaign_id for experiment in asked]
-        estimates = [row for name in ids for row in records.read(analyst.estimate(name, 0.95))[1]]
+        estimates = [row for name in ids for row in analyst.estimate(name).estimates]
     with err.status("computing what other mechanisms would give"):
         truths = [truth for experiment in asked for truth in experiment.truths]
         predictions = [p for experiment in asked for p in experiment.predictions()]
@@ -108,15 +106,15 @@ async def _contribute(
 
 
 def _print_estimates(
-    asked: list[Experiment], estimates: list[records.Record], truths: list[float]
+    asked: list[Experiment], estimates: list[LabelledEstimate], truths: list[float]
 ) -> None:
     table = _table("", "truth", "estimate", "95 % interval", "n", "ε of each device")
     privacies = [e.campaign.report_privacy for e in asked for _ in e.campaign.questions]
     for row, truth, privacy in zip(estimates, truths, privacies, strict=True):
         table.add_row(
-            row.name,
+            row.label,
             number(truth),
-            out.styled((number(row.estimate), "bold")),
+            out.styled((number(row.value), "bold")),
             f"{number(row.ci_low)}–{number(row.ci_high)}",
             f"{row.n:,}",
             f"{privacy.epsilon:g} per {privacy.per:,g} {privacy.unit}",
@@ -133,7 +131,7 @@ def _table(*headers: str) -> Table:
 
 
 def _print_competitors(
-    estimates: list[records.Record], predictions: list[list[PopulationError]]
+    estimates: list[LabelledEstimate], predictions: list[list[PopulationError]]
 ) -> None:
     names = [p.mechanism for p in predictions[0]]
     table = _table("standard error", *names)
@@ -143,7 +141,7 @@ def _print_competitors(
             f"{number(p.standard_error(row.n))} {p.noise_variance / ours:4.3g}×"
             for p in competitors
         ]
-        table.add_row(row.name, number(competitors[0].standard_error(row.n)), *cells[1:])
+        table.add_row(row.label, number(competitors[0].standard_error(row.n)), *cells[1:])
     out.print(table)
     out.print(
         "The truth is the mean of the soft query over the population. DebiasedLaplace ran here;"
@@ -156,7 +154,7 @@ def _print_competitors(
 
 def _draw(
     asked: list[Experiment],
-    estimates: list[records.Record],
+    estimates: list[LabelledEstimate],
     truths: list[float],
     predictions: list[list[PopulationError]],
     file: Path,
@@ -165,9 +163,9 @@ def _draw(
 
     rows = [
         DemoRow(
-            row.name,
+            row.label,
             truth,
-            row.estimate or 0.0,
+            row.value or 0.0,
             row.ci_low or 0.0,
             row.ci_high or 0.0,
             row.n,

@@ -6,14 +6,18 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from geoveil.analyst.campaigns import asked_of_points, softness_of_points
+from geoveil.analyst import (
+    CampaignEstimates,
+    LabelledEstimate,
+    asked_of_points,
+    softness_of_points,
+)
+from geoveil.analyst.client import LAST_PERIOD
 from geoveil.campaign import Campaign, ValueCampaign
-from geoveil.cli import options, records
-from geoveil.cli.analyst import LAST_PERIOD, Analyst
-from geoveil.cli.connection import Connection, connects
+from geoveil.cli import options
+from geoveil.cli.connection import Connection, analyst_at, connects
 from geoveil.cli.console import err, number, out
-from geoveil.gp import GeoPrivacy, ParameterError
-from geoveil.proto.v1 import analyst_pb2, campaign_pb2
+from geoveil.gp import ParameterError
 
 
 @connects
@@ -66,7 +70,7 @@ def estimate(
     """
     show = _print_json if as_json else _print_table
     asked = options.asked(threshold, range_, place, circle, region, query, question)
-    with Analyst.of(connection) as analyst:
+    with analyst_at(connection) as analyst:
         if asked:
             if watch:
                 raise ParameterError(
@@ -77,82 +81,75 @@ def estimate(
                 raise ParameterError("campaign", campaign_id, "a value campaign")
             softness = softness_of_points(campaign, width, bandwidth)
             questions = asked_of_points(campaign, asked, softness)
-            show(
-                analyst.estimate_queries(campaign_id, questions, confidence, period, timeout),
-                later=True,
-            )
+            show(analyst.ask(campaign_id, questions, confidence, period, timeout_s=timeout))
             if softness.caution is not None:
                 err.tell(softness.caution)
             return
         if not watch:
             show(analyst.estimate(campaign_id, confidence, period))
             return
-        for response in analyst.watch(campaign_id, confidence, period):
-            show(response)
+        for found in analyst.watch(campaign_id, confidence, period):
+            show(found)
 
 
-def _print_json(response: analyst_pb2.GetEstimateResponse, *, later: bool = False) -> None:
-    campaign, rows = records.read(response, later=later)
-    estimates = [
-        row.to_json()
-        | {"period": shown.period}
-        | {"median_of_means": _robust(shown) if shown.HasField("median_of_means") else None}
-        for row, shown in zip(rows, response.estimates, strict=True)
-    ]
+def _print_json(found: CampaignEstimates) -> None:
     record = {
-        "campaign_id": campaign.campaign_id,
-        "unbiased_for": response.unbiased_for,
-        "epsilon_at_most": response.privacy_at_most.epsilon,
-        "estimates": estimates,
+        "campaign_id": found.campaign.campaign_id,
+        "unbiased_for": found.unbiased_for,
+        "epsilon_at_most": found.privacy_at_most.epsilon,
+        "estimates": [
+            row.to_json() | {"period": row.period, "median_of_means": _robust(row)}
+            for row in found.estimates
+        ],
     }
     typer.echo(json.dumps(record, indent=2))
 
 
-def _robust(shown: analyst_pb2.Estimate) -> dict[str, float]:
-    found = shown.median_of_means
-    return {"estimate": found.value, "ci_low": found.ci_low, "ci_high": found.ci_high}
+def _robust(row: LabelledEstimate) -> dict[str, float] | None:
+    if row.robust is None:
+        return None
+    ends = {"ci_low": row.robust.ci_low, "ci_high": row.robust.ci_high}
+    return {"estimate": row.robust.value, **ends}
 
 
-def _print_table(response: analyst_pb2.GetEstimateResponse, *, later: bool = False) -> None:
-    campaign, rows = records.read(response, later=later)
+def _print_table(found: CampaignEstimates) -> None:
+    campaign, rows = found.campaign, found.estimates
     recurs = campaign.period is not None
-    heavy = any(shown.HasField("median_of_means") for shown in response.estimates)
+    heavy = any(row.robust is not None for row in rows)
     told = any(row.one_report is not None for row in rows)
-    percent = 100 * response.estimates[0].confidence
     table = Table(
         "query",
         *(["period begins (UTC)"] if recurs else []),
         "estimate",
         "standard error",
-        f"{percent:g} % interval",
+        f"{100 * rows[0].confidence:g} % interval",
         *(["by median of means"] if heavy else []),
         "n",
         *(["one report ≤"] if told else []),
     )
-    for row, shown in zip(rows, response.estimates, strict=True):
+    for row in rows:
         enough = row.standard_error is not None
         interval = f"{number(row.ci_low)} – {number(row.ci_high)}" if enough else "needs n ≥ 2"
-        robust = shown.median_of_means
-        of_blocks = f"{number(robust.ci_low)} – {number(robust.ci_high)}"
+        robust = row.robust
+        blocks = f"{number(robust.ci_low)} – {number(robust.ci_high)}" if robust else "–"
         table.add_row(
-            row.name,
-            *([_begins(campaign, shown.period)] if recurs else []),
-            number(row.estimate),
+            row.label,
+            *([_begins(campaign, row.period)] if recurs else []),
+            number(row.value),
             number(row.standard_error),
             interval,
-            *([of_blocks if shown.HasField("median_of_means") else "–"] if heavy else []),
+            *([blocks] if heavy else []),
             f"{row.n:,}",
             *([_weight(row.one_report)] if told else []),
         )
-    spent = str(_privacy(campaign, response.privacy))
-    if recurs:
-        most = _privacy(campaign, response.privacy_at_most)
-        spent += f", for each participant in each period, at most {most} so far"
-    else:
-        spent += ", for each participant"
-    out.tell((campaign.title, "bold"), f"  ({spent})")
+    each = (
+        f", for each participant in each period, at most {found.privacy_at_most} so far"
+        if recurs
+        else ", for each participant"
+    )
+    out.tell((campaign.title, "bold"), f"  ({found.privacy}{each})")
     out.print(table)
-    out.tell(f"{response.unbiased_for} The error holds noise and sampling.")
+    out.tell(f"{found.unbiased_for} The error holds noise and sampling.")
     if told:
         out.print(
             "No single report, whatever it says, moves an estimate by more than the last column."
@@ -166,7 +163,3 @@ def _weight(most: float | None) -> str:
 def _begins(campaign: Campaign, period: int) -> str:
     assert campaign.period is not None  # asked of recurring campaigns only
     return f"{period}: {campaign.opens + period * campaign.period:%Y-%m-%d %H:%M}"
-
-
-def _privacy(campaign: Campaign, message: campaign_pb2.Privacy) -> GeoPrivacy:
-    return GeoPrivacy(message.epsilon, message.per, campaign.privacy.unit)

@@ -5,9 +5,9 @@ from typing import Annotated, Any
 import grpc
 import typer
 
+from geoveil.campaign.connection import TLS, open_channel
 from geoveil.cli.connection import Connection, advice, connects
 from geoveil.cli.console import err
-from geoveil.client import TLS, open_channel
 
 _EAGER = (("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 1_000))
 """A server that starts is found within a second of when it listens."""

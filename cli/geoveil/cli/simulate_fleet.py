@@ -13,9 +13,9 @@ from rich.box import SIMPLE_HEAD
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from geoveil.campaign import Attribute, Campaign, Question, StatisticCampaign, encode
-from geoveil.cli.analyst import Analyst, ServerError
-from geoveil.cli.connection import Connection, connects
+from geoveil.analyst import AnalystClient
+from geoveil.campaign import Attribute, Campaign, Question, StatisticCampaign
+from geoveil.cli.connection import CommandError, Connection, analyst_at, connects
 from geoveil.cli.console import err, out
 from geoveil.client import TLS, GrpcAioTransport, Policy
 from geoveil.gp import GeoPrivacy, Threshold, UnsupportedError, validation
@@ -68,7 +68,7 @@ def fleet(
     tls = connection.tls() or (TLS(insecure=True) if insecure else None)
     # Refuses, before anything is made there, an address that needs TLS.
     transport = GrpcAioTransport(connection.server, tls=tls)
-    with Analyst.of(connection) as analyst:
+    with analyst_at(connection) as analyst:
         name = campaign_id or _create(analyst)
         campaign, published, before = _look(analyst, name)
         values = _people(campaign).sample(devices, rng).tolist()
@@ -87,7 +87,7 @@ def fleet(
         raise typer.Exit(1)
 
 
-def _create(analyst: Analyst) -> str:
+def _create(analyst: AnalystClient) -> str:
     now = datetime.now(UTC)
     campaign = StatisticCampaign(
         campaign_id=f"load-test-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}",
@@ -98,19 +98,17 @@ def _create(analyst: Analyst) -> str:
         opens=now - timedelta(minutes=5),  # clocks differ
         closes=now + timedelta(days=1),
     )
-    analyst.create(encode(campaign))
+    analyst.create(campaign)
     return campaign.campaign_id
 
 
-def _look(analyst: Analyst, name: str) -> tuple[Campaign, bytes, int]:
+def _look(analyst: AnalystClient, name: str) -> tuple[Campaign, bytes, int]:
     """Return a campaign, its bytes and its count of reports."""
-    from geoveil.campaign import decode
-
-    for summary in analyst.list():
-        campaign = decode(summary.envelope.campaign)
+    for found in analyst.campaigns():
+        campaign = found.campaign
         if campaign.campaign_id == name:
-            return campaign, summary.envelope.campaign, summary.reports
-    raise ServerError(f"the server knows no campaign {name!r}")
+            return campaign, found.envelope.campaign, found.reports
+    raise CommandError(f"the server knows no campaign {name!r}")
 
 
 def _people(campaign: Campaign) -> Any:

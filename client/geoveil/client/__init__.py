@@ -6,9 +6,9 @@ with Client("collector.example:443", policy=policy, state_dir=directory, tls=TLS
 """
 
 from geoveil.campaign import PublicKey
+from geoveil.campaign.connection import TLS
 from geoveil.client.async_client import AsyncClient
 from geoveil.client.batch import Batch, Outcome, gather
-from geoveil.client.channel import open_channel
 from geoveil.client.contribution import Answer, Contribution, Receipt, Rejection, Status
 from geoveil.client.device_session import Counts
 from geoveil.client.errors import (
@@ -39,7 +39,7 @@ from geoveil.client.report_builder import AcceptedCampaign, ReportBuilder
 from geoveil.client.report_sender import FlushResult
 from geoveil.client.retry import Timing
 from geoveil.client.sync_client import Client
-from geoveil.client.transport import TLS, AsyncTransport, Transport
+from geoveil.client.transport import AsyncTransport, Transport
 from geoveil.client.values import Number, Place, Point
 from geoveil.gp import not_private
 from geoveil.gp.version import __version__ as __version__
@@ -96,5 +96,4 @@ __all__ = [
     "TransportError",
     "Window",
     "gather",
-    "open_channel",
 ]

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from geoveil.campaign import Campaign, Value
+from geoveil.campaign.connection import TLS
 from geoveil.client.contribution import Receipt
 from geoveil.client.device_session import Counts
 from geoveil.client.errors import ClientClosed, ClientError
@@ -31,7 +32,7 @@ from geoveil.client.setup import (
     described,
 )
 from geoveil.client.steps import Steps
-from geoveil.client.transport import TLS, AsyncTransport
+from geoveil.client.transport import AsyncTransport
 from geoveil.gp import RandomSource
 
 if TYPE_CHECKING:

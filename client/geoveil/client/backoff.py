@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 from geoveil.client.errors import ClientError, TransportError
-from geoveil.client.retry import after, pauses, retryable
+from geoveil.client.retry import after, pauses
 
 FIRST_S = 1.0
 LONGEST_S = 300.0
@@ -49,7 +49,7 @@ class Backoff:
         if not isinstance(error, TransportError):
             wait_s = self.hopeless_s
         else:
-            wait_s = after(error, wait_s if retryable(error) else self.hopeless_s, self.jitter)
+            wait_s = after(error, wait_s if error.retryable else self.hopeless_s, self.jitter)
         self._until[key] = self.clock() + wait_s
         return first
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from geoveil.campaign.admission import MOST_REPORTS
+from geoveil.campaign.connection import shown
 from geoveil.client.contribution import Contribution, Rejection, Status
-from geoveil.client.errors import TransportError, shown
+from geoveil.client.errors import TransportError
 from geoveil.proto.v1 import collector_pb2, report_pb2
 
 MOST_BYTES = 4 << 20

@@ -27,35 +27,16 @@ escaped before it is shown.
 
 from datetime import datetime
 
-from geoveil.campaign.text import visible
+from geoveil.campaign.connection import CallError, TLSRequiredError, shown
 from geoveil.gp import GeoPrivacy, GeoVeilError, ParameterError, PrivateValueError
-
-_MOST_CHARACTERS = 300
-
-
-def shown(text: str) -> str:
-    """Return a server's text as one short, printable line."""
-    cut = text if len(text) <= _MOST_CHARACTERS else text[:_MOST_CHARACTERS] + "…"
-    return visible(cut)
 
 
 class ClientError(GeoVeilError):
     """Root of the client's own errors."""
 
 
-class PlaintextRefused(ClientError, ValueError):
+class PlaintextRefused(ClientError, TLSRequiredError):
     """Without TLS, anybody on the way could read reports and replace campaigns."""
-
-    def __init__(self, target: str) -> None:
-        super().__init__(target)
-        self.target = target
-
-    def __str__(self) -> str:
-        return (
-            f"{self.target!r} is not on this machine, so it needs TLS: give tls=TLS(), or"
-            " tls=TLS(root_certificates=...) for a private authority; tls=TLS(insecure=True) sends"
-            " in the clear"
-        )
 
 
 class ClientClosed(ClientError):
@@ -282,25 +263,8 @@ class CampaignChanged(CampaignError):
         )
 
 
-class TransportError(ClientError):
-    """A call to the server failed. A transport raises this and nothing else.
-
-    Attributes:
-        code: name of a gRPC status code, for example "UNAVAILABLE".
-        detail: what the server or the network said.
-        retry_after_s: how long the server asks to be left alone, in seconds from 0 to 3600; None
-            if it did not say.
-    """
-
-    def __init__(self, code: str, detail: str = "", *, retry_after_s: float | None = None) -> None:
-        super().__init__(code, detail)
-        self.code = code
-        self.detail = detail
-        # In this order NaN becomes 0. No server may silence a client for good.
-        self.retry_after_s = None if retry_after_s is None else min(max(0.0, retry_after_s), 3600.0)
-
-    def __str__(self) -> str:
-        return f"{self.code}: {shown(self.detail)}" if self.detail else self.code
+class TransportError(ClientError, CallError):
+    """A call to the server failed. A transport raises this and nothing else."""
 
 
 def exactly(privacy: GeoPrivacy) -> str:
@@ -328,5 +292,4 @@ __all__ = [
     "PrivateValueError",
     "TransportError",
     "exactly",
-    "shown",
 ]

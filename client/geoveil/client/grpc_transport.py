@@ -5,12 +5,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from geoveil.client.channel import open_channel
-from geoveil.client.errors import TransportError
+from geoveil.campaign.connection import TLS, failed, open_channel, tls_for
+from geoveil.client.errors import PlaintextRefused, TransportError
 from geoveil.client.fork_barrier import ForkBarrier
 from geoveil.client.grpc_library import hold, is_loaded, leak_on_fork, loaded
-from geoveil.client.grpc_status import transport_error
-from geoveil.client.transport import TLS, tls_for
 from geoveil.proto.v1 import collector_pb2
 
 if TYPE_CHECKING:
@@ -56,7 +54,7 @@ class _Grpc:
     _stub: "CollectorStub"
 
     def __init__(self, target: str, *, tls: TLS | None = None) -> None:
-        self._tls = tls_for(target, tls)
+        self._tls = tls_for(target, tls, PlaintextRefused)
         self._target = target
         self._lock = threading.Lock()
         self.barrier = ForkBarrier(self._disconnect)
@@ -133,7 +131,7 @@ class GrpcTransport(_Grpc):
                 call = method(self._connected())
                 return call(request, timeout=timeout_s, compression=_compression(request))
         except grpc.RpcError as error:
-            raise transport_error(error) from error
+            raise failed(error, TransportError) from error
         except ValueError as error:
             raise _closed() from error
 
@@ -194,7 +192,7 @@ class GrpcAioTransport(_Grpc):
         finally:
             call.cancel()  # nothing to a call that has ended
         if call.code() is not grpc.StatusCode.OK:
-            raise transport_error(call) from call
+            raise failed(call, TransportError) from call
         response: _Response = call.result()
         return response
 

@@ -5,7 +5,7 @@
             return transport.submit_reports(request, deadline.remaining_s())
         except TransportError as error:
             wait_s = after(error, pause_s, timing.jitter)
-            if not retryable(error) or wait_s >= deadline.remaining_s():
+            if not error.retryable or wait_s >= deadline.remaining_s():
                 raise
         timing.sleep(wait_s)
 
@@ -21,11 +21,6 @@ from datetime import UTC, datetime
 
 from geoveil.client.errors import ParameterError, TransportError
 from geoveil.gp.validation import between
-
-RETRYABLE = frozenset(
-    {"CANCELLED", "DEADLINE_EXCEEDED", "ABORTED", "OUT_OF_RANGE", "UNAVAILABLE", "DATA_LOSS"}
-)
-"""Status codes after which a later try may always succeed, as OTLP has them; see `retryable`."""
 
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 5.0
@@ -82,25 +77,6 @@ class Deadline:
     def remaining_s(self) -> float:
         """Return the seconds left, at least 0."""
         return max(self._end - self.clock(), 0.0)
-
-
-def retryable(error: TransportError) -> bool:
-    """Return whether a later try of the same request may succeed, by the table of OTLP.
-
-    RESOURCE_EXHAUSTED only if the server said when to come back: without that, trying again makes
-    it worse.
-
-    Example:
-        >>> retryable(TransportError("UNAVAILABLE")), retryable(TransportError("INTERNAL"))
-        (True, False)
-        >>> retryable(TransportError("RESOURCE_EXHAUSTED"))
-        False
-        >>> retryable(TransportError("RESOURCE_EXHAUSTED", retry_after_s=2.0))
-        True
-    """
-    if error.code == "RESOURCE_EXHAUSTED":
-        return error.retry_after_s is not None
-    return error.code in RETRYABLE
 
 
 def pauses(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from geoveil.client.errors import TransportError
-from geoveil.client.retry import Deadline, after, pauses, retryable
+from geoveil.client.retry import Deadline, after, pauses
 
 _Result = TypeVar("_Result")
 
@@ -53,7 +53,7 @@ def until_answered(send: Send, deadline: Deadline, jitter: Callable[[], float]) 
             return (yield from once(send, deadline))
         except TransportError as error:
             wait_s = after(error, pause_s, jitter)
-            if not retryable(error) or wait_s >= deadline.remaining_s():
+            if not error.retryable or wait_s >= deadline.remaining_s():
                 raise
         yield pause(wait_s)
     raise AssertionError("pauses never end")

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from geoveil.campaign import Campaign, Value
+from geoveil.campaign.connection import TLS
 from geoveil.client.contribution import Receipt
 from geoveil.client.device_session import Counts
 from geoveil.client.errors import ClientClosed, ClientError
@@ -34,7 +35,7 @@ from geoveil.client.setup import (
     described,
 )
 from geoveil.client.steps import Steps
-from geoveil.client.transport import TLS, Transport
+from geoveil.client.transport import Transport
 from geoveil.gp import RandomSource
 
 _LOG = logging.getLogger(__name__)

@@ -36,7 +36,7 @@ from geoveil.client import (
     TransportError,
     gather,
 )
-from geoveil.client.retry import pauses, retryable
+from geoveil.client.retry import pauses
 from geoveil.gp import GeoVeilError, ParameterError, validation
 from geoveil.proto.v1 import collector_pb2, report_pb2
 
@@ -361,7 +361,7 @@ async def _send(batch: Batch, transport: _Metered, timeout_s: float, timing: Tim
         try:
             response = await transport.submit_reports(request, left)
         except TransportError as error:
-            if not retryable(error) and error.code != PUSHED_BACK:
+            if not error.retryable and error.code != PUSHED_BACK:
                 return 0
         else:
             outcomes = batch.outcomes(response)

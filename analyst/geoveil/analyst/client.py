@@ -1,0 +1,476 @@
+"""The analyst's client, blocking and for asyncio: publish a question, read what reports say of it.
+
+    with AnalystClient("collector.example:443", tls=TLS(), token=token) as analyst:
+        analyst.create(campaign, key)
+        for estimates in analyst.watch(campaign.campaign_id):
+            print(estimates.estimates[0].value)
+
+Both clients send the same calls, which are made and read by functions here. Nothing is tried again
+on its own: an error says whether a later try may succeed.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+from geoveil.analyst.estimates import (
+    CampaignEstimates,
+    PublishedCampaign,
+    ReportRows,
+    estimates_in,
+    published,
+    rows_in,
+)
+from geoveil.campaign import (
+    Campaign,
+    PointQuestion,
+    SigningKey,
+    decode,
+    encode,
+    encode_point_question,
+    seal,
+)
+from geoveil.campaign.connection import (
+    TLS,
+    CallError,
+    TLSRequiredError,
+    failed,
+    is_local,
+    open_channel,
+    tls_for,
+)
+from geoveil.gp import GeoVeilError, ParameterError, validation
+from geoveil.proto.v1 import analyst_pb2, campaign_pb2, collector_pb2
+
+TIMEOUT_S = 15.0
+"""For a call, in seconds, where nothing else is said."""
+LAST_PERIOD = 2**32 - 1
+"""The last that a request can name."""
+_ASKING_S = 600.0
+"""For questions to points, which read every report."""
+_EXPORTING_S = 3_600.0
+_LONGEST_S = 86_400.0 * 7
+_ON_PAGE = 500
+"""Campaigns that are listed at a time."""
+_Result = TypeVar("_Result")
+
+
+class AnalystError(GeoVeilError):
+    """Root of the errors of analysts' clients."""
+
+
+class ServerError(AnalystError, CallError):
+    """The server refused a call, or can't be reached; `retryable` says whether to try again."""
+
+    def __str__(self) -> str:
+        return f"{self.detail} ({self.code})" if self.detail else self.code
+
+
+class TokenInClearError(AnalystError, ValueError):
+    """A token for another machine needs TLS: without, anybody on the way could take it."""
+
+    def __init__(self, target: str) -> None:
+        super().__init__(target)
+        self.target = target
+
+    def __str__(self) -> str:
+        return f"{self.target} is not on this machine, and a token is sent over TLS only"
+
+
+class TLSMissingError(AnalystError, TLSRequiredError):
+    """Without TLS, anybody on the way could read estimates and replace campaigns."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Call(Generic[_Result]):
+    """One call: what is sent, and how the answer is read."""
+
+    method: str
+    request: Any
+    read: Callable[[Any], _Result]
+    timeout_s: float | None
+    """None for one that lasts as long as it is listened to."""
+
+
+def _create(campaign: Campaign, key: SigningKey | None, timeout_s: float) -> _Call[bytes]:
+    envelope = campaign_pb2.CampaignEnvelope.FromString(seal(encode(campaign), key))
+    request = analyst_pb2.CreateCampaignRequest(envelope=envelope)
+    return _Call("CreateCampaign", request, lambda answer: bytes(answer.campaign_digest), timeout_s)
+
+
+def _page(token: str, timeout_s: float) -> _Call[tuple[list[PublishedCampaign], str]]:
+    request = analyst_pb2.ListCampaignsRequest(page_size=_ON_PAGE, page_token=token)
+    return _Call(
+        "ListCampaigns",
+        request,
+        lambda answer: (list(map(published, answer.campaigns)), answer.next_page_token),
+        timeout_s,
+    )
+
+
+def _campaign(campaign_id: str, timeout_s: float) -> _Call[Campaign]:
+    request = collector_pb2.GetCampaignRequest(campaign_id=campaign_id)
+    return _Call("GetCampaign", request, lambda answer: decode(answer.envelope.campaign), timeout_s)
+
+
+def _close(campaign_id: str, timeout_s: float) -> _Call[None]:
+    request = analyst_pb2.CloseCampaignRequest(campaign_id=campaign_id)
+    return _Call("CloseCampaign", request, lambda answer: None, timeout_s)
+
+
+def _estimate(
+    campaign_id: str, confidence: float, period: int | None, timeout_s: float
+) -> _Call[CampaignEstimates]:
+    request = analyst_pb2.GetEstimateRequest(
+        campaign_id=campaign_id, confidence=confidence, period=_checked(period)
+    )
+    return _Call("GetEstimate", request, estimates_in, timeout_s)
+
+
+def _watch(campaign_id: str, confidence: float, period: int | None) -> _Call[CampaignEstimates]:
+    request = analyst_pb2.WatchEstimateRequest(
+        campaign_id=campaign_id, confidence=confidence, period=_checked(period)
+    )
+    return _Call("WatchEstimate", request, estimates_in, None)
+
+
+def _ask(
+    campaign_id: str,
+    questions: Sequence[PointQuestion],
+    confidence: float,
+    period: int | None,
+    timeout_s: float,
+) -> _Call[CampaignEstimates]:
+    request = analyst_pb2.EstimateQueriesRequest(
+        campaign_id=campaign_id,
+        queries=[encode_point_question(question) for question in questions],
+        confidence=confidence,
+        period=_checked(period),
+    )
+    return _Call(
+        "EstimateQueries", request, lambda answer: estimates_in(answer, of_points=True), timeout_s
+    )
+
+
+def _export(campaign_id: str, period: int | None, timeout_s: float) -> _Call[bytes | ReportRows]:
+    request = analyst_pb2.ExportReportsRequest(campaign_id=campaign_id, period=_checked(period))
+
+    def read(answer: analyst_pb2.ExportReportsResponse) -> bytes | ReportRows:
+        return answer.envelope.campaign if answer.HasField("envelope") else rows_in(answer)
+
+    return _Call("ExportReports", request, read, timeout_s)
+
+
+def _checked(period: int | None) -> int | None:
+    if period is not None and not 0 <= period <= LAST_PERIOD:
+        raise ParameterError("period", period, f"a whole number from 0 to {LAST_PERIOD}")
+    return period
+
+
+class _Connection:
+    """What both clients share: the checked target, one channel, and the token.
+
+    Args:
+        target: a gRPC address, for example "collector.example:443".
+        tls: how to know the server, and it the caller; may be left out for targets on this machine.
+        token: that the server asks analysts for, if it does.
+        timeout_s: for a call, in seconds.
+
+    Raises:
+        ParameterError: if an argument is out of range.
+        TLSMissingError: if the target is not on this machine and `tls` is None.
+        TokenInClearError: if a token would have to be sent in the clear to another machine.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        tls: TLS | None = None,
+        token: str | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        from geoveil.proto.v1 import analyst_pb2_grpc, collector_pb2_grpc  # loads gRPC
+
+        tls = tls_for(target, tls, TLSMissingError)
+        if token and tls.insecure and not is_local(target):
+            raise TokenInClearError(target)
+        if token is not None and not (isinstance(token, str) and token.isascii()):
+            raise ParameterError("token", "something else", "text of ASCII characters, or None")
+        self._timeout_s = validation.between("timeout_s", timeout_s, 0, _LONGEST_S, low_open=True)
+        self._channel = open_channel(target, tls)
+        self._analyst = analyst_pb2_grpc.AnalystStub(self._channel)
+        self._collector = collector_pb2_grpc.CollectorStub(self._channel)
+        self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
+
+    def _started(self, call: _Call[Any], *, future: bool = False) -> Any:
+        """Send a request; return the answer or, of a stream or for a future, the call."""
+        if hasattr(self._analyst, call.method):
+            method, metadata = getattr(self._analyst, call.method), self._metadata
+        else:  # what devices ask, without a token
+            method, metadata = getattr(self._collector, call.method), ()
+        start = method.future if future else method
+        try:
+            return start(call.request, timeout=call.timeout_s, metadata=metadata)
+        except ValueError as error:
+            raise _closed() from error
+
+
+class AnalystClient(_Connection):
+    """Publishes campaigns and reads their estimates; for any number of threads.
+
+    Args:
+        target: a gRPC address, for example "collector.example:443".
+        tls: how to know the server, and it the caller; may be left out for targets on this machine.
+        token: that the server asks analysts for, if it does.
+        timeout_s: for a call, in seconds.
+
+    Raises:
+        ParameterError: if an argument is out of range.
+        TLSMissingError: if the target is not on this machine and `tls` is None.
+        TokenInClearError: if a token would have to be sent in the clear to another machine.
+        ServerError: from every method, if the server refuses the call or can't be reached.
+
+    Example:
+        >>> with AnalystClient("127.0.0.1:1", timeout_s=0.5) as analyst:
+        ...     try:
+        ...         analyst.close_campaign("income")
+        ...     except ServerError as error:
+        ...         print(error.code in ("UNAVAILABLE", "DEADLINE_EXCEEDED"), error.retryable)
+        True True
+    """
+
+    def __enter__(self) -> "AnalystClient":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; calls under way end as CANCELLED."""
+        self._channel.close()
+
+    def create(self, campaign: Campaign, key: SigningKey | None = None) -> bytes:
+        """Publish a campaign, signed if there is a key; return its digest.
+
+        The same campaign again is welcome.
+        """
+        return self._unary(_create(campaign, key, self._timeout_s))
+
+    def campaigns(self) -> Iterator[PublishedCampaign]:
+        """Yield all campaigns, in order of creation."""
+        token, more = "", True
+        while more:
+            page, token = self._unary(_page(token, self._timeout_s))
+            yield from page
+            more = bool(token)
+
+    def campaign(self, campaign_id: str) -> Campaign:
+        """Return a campaign, as devices get it."""
+        return self._unary(_campaign(campaign_id, self._timeout_s))
+
+    def close_campaign(self, campaign_id: str) -> None:
+        """Stop a campaign from taking reports; its estimate stays."""
+        self._unary(_close(campaign_id, self._timeout_s))
+
+    def estimate(
+        self, campaign_id: str, confidence: float = 0.95, period: int | None = None
+    ) -> CampaignEstimates:
+        """Return the estimates of a campaign.
+
+        Args:
+            campaign_id: id of the campaign.
+            confidence: of the intervals, in (0, 1).
+            period: of a recurring campaign, from 0; all that have begun by default.
+        """
+        return self._unary(_estimate(campaign_id, confidence, period, self._timeout_s))
+
+    def watch(
+        self, campaign_id: str, confidence: float = 0.95, period: int | None = None
+    ) -> Iterator[CampaignEstimates]:
+        """Yield the estimates whenever they have changed, until the campaign is closed."""
+        return self._stream(_watch(campaign_id, confidence, period))
+
+    def ask(
+        self,
+        campaign_id: str,
+        questions: Sequence[PointQuestion],
+        confidence: float = 0.95,
+        period: int | None = None,
+        *,
+        timeout_s: float = _ASKING_S,
+    ) -> CampaignEstimates:
+        """Return what the points of a value campaign say, at no further cost in privacy.
+
+        Args:
+            campaign_id: id of the campaign.
+            questions: in its coordinates: see `asked_of_points`.
+            confidence: of the intervals, in (0, 1).
+            period: of a recurring campaign, from 0; all that have begun by default.
+            timeout_s: seconds; every report is read.
+        """
+        return self._unary(_ask(campaign_id, questions, confidence, period, timeout_s))
+
+    def export(
+        self, campaign_id: str, period: int | None = None, *, timeout_s: float = _EXPORTING_S
+    ) -> Iterator[bytes | ReportRows]:
+        """Yield the bytes of a campaign, then its reports as rows, many at a time.
+
+        Args:
+            campaign_id: id of the campaign.
+            period: of a recurring campaign, from 0; all that have begun by default.
+            timeout_s: seconds for all of them.
+        """
+        return self._stream(_export(campaign_id, period, timeout_s))
+
+    def _unary(self, call: _Call[_Result]) -> _Result:
+        import grpc
+
+        try:
+            return call.read(self._started(call))
+        except grpc.RpcError as error:
+            raise failed(error, ServerError) from error
+
+    def _stream(self, call: _Call[_Result]) -> Iterator[_Result]:
+        import grpc
+
+        started = self._started(call)
+        try:
+            for answer in started:
+                yield call.read(answer)
+        except grpc.RpcError as error:
+            raise failed(error, ServerError) from error
+        finally:
+            started.cancel()  # nothing to a call that has ended
+
+
+class AsyncAnalystClient(_Connection):
+    """Publishes campaigns and reads their estimates; `AnalystClient` for asyncio.
+
+    Args:
+        target: a gRPC address, for example "collector.example:443".
+        tls: how to know the server, and it the caller; may be left out for targets on this machine.
+        token: that the server asks analysts for, if it does.
+        timeout_s: for a call, in seconds.
+
+    Raises:
+        ParameterError: if an argument is out of range.
+        TLSMissingError: if the target is not on this machine and `tls` is None.
+        TokenInClearError: if a token would have to be sent in the clear to another machine.
+        ServerError: from every method, if the server refuses the call or can't be reached.
+    """
+
+    async def __aenter__(self) -> "AsyncAnalystClient":
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connection; calls under way end as CANCELLED."""
+        self._channel.close()
+
+    async def create(self, campaign: Campaign, key: SigningKey | None = None) -> bytes:
+        """Publish a campaign, signed if there is a key; return its digest.
+
+        The same campaign again is welcome.
+        """
+        return await self._unary(_create(campaign, key, self._timeout_s))
+
+    async def campaigns(self) -> AsyncIterator[PublishedCampaign]:
+        """Yield all campaigns, in order of creation."""
+        token, more = "", True
+        while more:
+            page, token = await self._unary(_page(token, self._timeout_s))
+            for campaign in page:
+                yield campaign
+            more = bool(token)
+
+    async def campaign(self, campaign_id: str) -> Campaign:
+        """Return a campaign, as devices get it."""
+        return await self._unary(_campaign(campaign_id, self._timeout_s))
+
+    async def close_campaign(self, campaign_id: str) -> None:
+        """Stop a campaign from taking reports; its estimate stays."""
+        await self._unary(_close(campaign_id, self._timeout_s))
+
+    async def estimate(
+        self, campaign_id: str, confidence: float = 0.95, period: int | None = None
+    ) -> CampaignEstimates:
+        """Return the estimates of a campaign; arguments as of `AnalystClient.estimate`."""
+        return await self._unary(_estimate(campaign_id, confidence, period, self._timeout_s))
+
+    def watch(
+        self, campaign_id: str, confidence: float = 0.95, period: int | None = None
+    ) -> AsyncIterator[CampaignEstimates]:
+        """Yield the estimates whenever they have changed, until the campaign is closed."""
+        return self._stream(_watch(campaign_id, confidence, period))
+
+    async def ask(
+        self,
+        campaign_id: str,
+        questions: Sequence[PointQuestion],
+        confidence: float = 0.95,
+        period: int | None = None,
+        *,
+        timeout_s: float = _ASKING_S,
+    ) -> CampaignEstimates:
+        """Return what the points of a value campaign say; arguments as of `AnalystClient.ask`."""
+        return await self._unary(_ask(campaign_id, questions, confidence, period, timeout_s))
+
+    def export(
+        self, campaign_id: str, period: int | None = None, *, timeout_s: float = _EXPORTING_S
+    ) -> AsyncIterator[bytes | ReportRows]:
+        """Yield the bytes of a campaign, then its reports as rows, many at a time."""
+        return self._stream(_export(campaign_id, period, timeout_s))
+
+    async def _unary(self, call: _Call[_Result]) -> _Result:
+        # Futures of the blocking channel, as the device's: grpc.aio has one engine for the whole
+        # process, which serves one event loop.
+        import grpc
+
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+        def wake(_: object) -> None:
+            with suppress(RuntimeError):  # the loop was closed meanwhile
+                loop.call_soon_threadsafe(ended.set)
+
+        started = self._started(call, future=True)
+        started.add_done_callback(wake)
+        try:
+            await ended.wait()
+        finally:
+            started.cancel()  # nothing to a call that has ended
+        if started.code() is not grpc.StatusCode.OK:
+            raise failed(started, ServerError)
+        return call.read(started.result())
+
+    async def _stream(self, call: _Call[_Result]) -> AsyncIterator[_Result]:
+        import grpc
+
+        started = self._started(call)
+        try:
+            while (answer := await asyncio.to_thread(next, started, None)) is not None:
+                yield call.read(answer)
+        except grpc.RpcError as error:
+            raise failed(error, ServerError) from error
+        finally:
+            started.cancel()
+
+
+def _closed() -> ServerError:
+    """Return the error for what gRPC says as ValueError to a call on a channel just closed."""
+    return ServerError("CANCELLED", "the client was closed", answered=False)

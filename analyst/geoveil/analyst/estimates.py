@@ -1,0 +1,199 @@
+"""What a server says of campaigns: who published them, what is estimated, which reports it has."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.campaign import Campaign, decode
+from geoveil.gp import GeoPrivacy
+from geoveil.proto.v1 import analyst_pb2, campaign_pb2
+
+_STATES: dict[int, str] = {
+    number: name.removeprefix("CAMPAIGN_STATE_").lower()
+    for name, number in campaign_pb2.CampaignState.items()
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedCampaign:
+    """A campaign as a server lists it."""
+
+    envelope: campaign_pb2.CampaignEnvelope
+    """Its bytes and their signature: see `geoveil.campaign.signer`."""
+    state: str
+    """pending, open or closed."""
+    reports: int
+    """Counted so far, over all queries and periods."""
+
+    @property
+    def campaign(self) -> Campaign:
+        """The campaign that the bytes say.
+
+        Raises:
+            GeoVeilError: if they are no sound campaign.
+        """
+        return decode(self.envelope.campaign)
+
+
+@dataclass(frozen=True, slots=True)
+class RobustInterval:
+    """The median of the means of disjoint blocks, and the distribution-free interval for it."""
+
+    value: float
+    ci_low: float
+    ci_high: float
+    blocks: int
+    """How many blocks hold answers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelledEstimate:
+    """The unbiased estimate of one query; None where there are too few reports."""
+
+    label: str
+    """The name of the query."""
+    value: float | None
+    standard_error: float | None
+    """Noise and sampling together."""
+    ci_low: float | None
+    ci_high: float | None
+    confidence: float
+    """Of the interval, in (0, 1)."""
+    n: int
+    """Answers counted."""
+    one_report: float | None
+    """How far a single report can move the estimate; None for points and without reports."""
+    privacy: GeoPrivacy
+    """What a whole report promises."""
+    period: int
+    """Of a recurring campaign, from 0."""
+    robust: RobustInterval | None
+    """For noise with so heavy a tail that the interval above may not stand, from 1,024 answers."""
+    sums: tuple[int, int]
+    """Σk and Σk² of the integers that were reported."""
+
+    def to_json(self) -> dict[str, object]:
+        """Return what JSON can hold, ε with its distance and unit."""
+        return {
+            "name": self.label,
+            "estimate": self.value,
+            "standard_error": self.standard_error,
+            "ci_low": self.ci_low,
+            "ci_high": self.ci_high,
+            "n": self.n,
+            "one_report": self.one_report,
+            "epsilon": self.privacy.epsilon,
+            "per": self.privacy.per,
+            "unit": self.privacy.unit,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignEstimates:
+    """What the reports of a campaign say so far."""
+
+    campaign: Campaign
+    state: str
+    """pending, open or closed."""
+    estimates: tuple[LabelledEstimate, ...]
+    """One per query, period after period."""
+    unbiased_for: str
+    """What every value is an unbiased estimate of, in words."""
+    privacy: GeoPrivacy
+    """What a participant spent, in all or in every period in which they answered."""
+    privacy_at_most: GeoPrivacy
+    """What a participant spent who answered in every period that has begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportRows:
+    """Some reports of a campaign: integers on its grid, without ids.
+
+    A row is an answer of a statistic campaign, or a point of a value campaign.
+    """
+
+    periods: NDArray[np.uint32]
+    query_indices: NDArray[np.uint32] | None
+    """None for a value campaign."""
+    columns: tuple[NDArray[np.int64], ...]
+    """One of a statistic campaign, one for each coordinate of a value campaign."""
+
+
+def published(message: analyst_pb2.CampaignSummary) -> PublishedCampaign:
+    """Return what a message says of a campaign."""
+    return PublishedCampaign(message.envelope, _state(message.state), message.reports)
+
+
+def estimates_in(
+    message: analyst_pb2.GetEstimateResponse, *, of_points: bool = False
+) -> CampaignEstimates:
+    """Return what a message says of estimates.
+
+    Args:
+        message: of the server.
+        of_points: whether its queries were asked of the points of a value campaign.
+    """
+    campaign = decode(message.envelope.campaign)
+    rows = tuple(
+        # Period after period.
+        _estimate(campaign, number % campaign.columns, shown, of_points)
+        for number, shown in enumerate(message.estimates)
+    )
+    return CampaignEstimates(
+        campaign,
+        _state(message.state),
+        rows,
+        message.unbiased_for,
+        _privacy(campaign, message.privacy),
+        _privacy(campaign, message.privacy_at_most),
+    )
+
+
+def rows_in(message: analyst_pb2.ExportReportsResponse) -> ReportRows:
+    """Return the rows of a message."""
+
+    def array(numbers: Any, kind: Any) -> Any:
+        return np.fromiter(numbers, kind, len(numbers))
+
+    return ReportRows(
+        array(message.periods, np.uint32),
+        array(message.query_indices, np.uint32) if message.query_indices else None,
+        tuple(array(column.values, np.int64) for column in message.columns),
+    )
+
+
+def _estimate(
+    campaign: Campaign, column: int, shown: analyst_pb2.Estimate, of_points: bool
+) -> LabelledEstimate:
+    several = shown.HasField("standard_error")
+    found = shown.median_of_means
+    return LabelledEstimate(
+        label=shown.label,
+        value=shown.value if shown.HasField("value") else None,
+        standard_error=shown.standard_error if several else None,
+        ci_low=shown.ci_low if several else None,
+        ci_high=shown.ci_high if several else None,
+        confidence=shown.confidence,
+        n=shown.n,
+        one_report=(
+            campaign.most_from_one(column) / shown.n if shown.n > 0 and not of_points else None
+        ),
+        privacy=campaign.report_privacy,
+        period=shown.period,
+        robust=(
+            RobustInterval(found.value, found.ci_low, found.ci_high, found.blocks)
+            if shown.HasField("median_of_means")
+            else None
+        ),
+        sums=(int(shown.sum or 0), int(shown.sum_of_squares or 0)),
+    )
+
+
+def _privacy(campaign: Campaign, message: campaign_pb2.Privacy) -> GeoPrivacy:
+    return GeoPrivacy(message.epsilon, message.per, campaign.privacy.unit)
+
+
+def _state(number: int) -> str:
+    return _STATES.get(number, f"state {number}")

@@ -1,0 +1,284 @@
+"""How devices and analysts reach a server: TLS, the channel, and what a failed call says.
+
+Nothing here loads gRPC before a channel is opened.
+"""
+
+import ipaddress
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from geoveil.campaign.text import visible
+from geoveil.gp import GeoVeilError, ParameterError
+
+if TYPE_CHECKING:
+    import grpc
+
+RETRYABLE = frozenset(
+    {"CANCELLED", "DEADLINE_EXCEEDED", "ABORTED", "OUT_OF_RANGE", "UNAVAILABLE", "DATA_LOSS"}
+)
+"""Status codes after which a later try may always succeed, as OTLP has them; see `CallError`."""
+_DETAILS = "grpc-status-details-bin"
+_MOST_CHARACTERS = 300
+_NO_PROXY = (
+    # http_proxy, https_proxy, grpc_proxy ...
+    ("grpc.enable_http_proxy", 0),
+    # ... and GRPC_ADDRESS_HTTP_PROXY, which gRPC reads whatever the option above says.
+    ("grpc.address_http_proxy_enabled_addresses", ""),
+)
+
+
+class TLSRequiredError(GeoVeilError, ValueError):
+    """Without TLS, anybody on the way could read what is sent and replace what is answered."""
+
+    def __init__(self, target: str) -> None:
+        super().__init__(target)
+        self.target = target
+
+    def __str__(self) -> str:
+        return (
+            f"{self.target!r} is not on this machine, so it needs TLS: give tls=TLS(), or"
+            " tls=TLS(root_certificates=...) for a private authority; tls=TLS(insecure=True) sends"
+            " in the clear"
+        )
+
+
+class CallError(GeoVeilError):
+    """A call to the server failed.
+
+    Attributes:
+        code: name of a gRPC status code, for example "UNAVAILABLE".
+        detail: what the server or the network said.
+        retry_after_s: how long the server asks to be left alone, in seconds from 0 to 3600; None
+            if it did not say.
+        answered: whether the server itself said so, and not the network on the way to it.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        detail: str = "",
+        *,
+        retry_after_s: float | None = None,
+        answered: bool = True,
+    ) -> None:
+        super().__init__(code, detail)
+        self.code = code
+        self.detail = detail
+        # In this order NaN becomes 0. No server may silence a client for good.
+        self.retry_after_s = None if retry_after_s is None else min(max(0.0, retry_after_s), 3600.0)
+        self.answered = answered
+
+    @property
+    def retryable(self) -> bool:
+        """Whether a later try of the same request may succeed, by the table of OTLP.
+
+        RESOURCE_EXHAUSTED only if the server said when to come back: without that, trying again
+        makes it worse.
+
+        Example:
+            >>> CallError("UNAVAILABLE").retryable, CallError("INTERNAL").retryable
+            (True, False)
+            >>> CallError("RESOURCE_EXHAUSTED").retryable
+            False
+            >>> CallError("RESOURCE_EXHAUSTED", retry_after_s=2.0).retryable
+            True
+        """
+        if self.code == "RESOURCE_EXHAUSTED":
+            return self.retry_after_s is not None
+        return self.code in RETRYABLE
+
+    def __str__(self) -> str:
+        return f"{self.code}: {shown(self.detail)}" if self.detail else self.code
+
+
+def shown(text: str) -> str:
+    """Return a server's text as one short, printable line."""
+    cut = text if len(text) <= _MOST_CHARACTERS else text[:_MOST_CHARACTERS] + "…"
+    return visible(cut)
+
+
+_PEM = ("root_certificates", "certificate_chain", "private_key")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TLS:
+    """How to know that a server is the right one, and how the server knows this app.
+
+    Raises:
+        ParameterError: if a field is not of its kind, only one of the chain and its key is given,
+            or anything is given for a connection without TLS. Keys are not repeated.
+    """
+
+    root_certificates: bytes | None = None
+    """PEM of the authorities to trust; None: those that gRPC comes with."""
+    certificate_chain: bytes | None = None
+    """PEM of this app's own certificate and those up to its authority, for servers that ask."""
+    private_key: bytes | None = field(default=None, repr=False)
+    """PEM of the key of that certificate."""
+    server_name: str | None = None
+    """What the server's certificate must be for, if not the host of the target: for a server that
+    is reached by an address or through a tunnel."""
+    insecure: bool = False
+    """Send in the clear: anybody on the way can read reports and withhold campaigns. The values
+    stay protected by their perturbation, and the policy still holds; the rest does not."""
+
+    def __post_init__(self) -> None:
+        for name in _PEM:
+            pem = getattr(self, name)
+            if pem is not None and not (isinstance(pem, bytes) and b"-----BEGIN " in pem):
+                shown = "other bytes" if isinstance(pem, bytes) else type(pem).__name__
+                raise ParameterError(name, shown, "bytes in PEM format, or None")
+        if self.server_name is not None and (
+            not isinstance(self.server_name, str) or not self.server_name
+        ):
+            raise ParameterError("server_name", self.server_name, "a name, or None")
+        for missing, given in (_PEM[1:], _PEM[:0:-1]):
+            if getattr(self, missing) is None and getattr(self, given) is not None:
+                raise ParameterError(missing, None, f"given together with {given}")
+        for name in (*_PEM, "server_name"):
+            if self.insecure and getattr(self, name) is not None:
+                raise ParameterError("insecure", True, f"False if {name} is given")
+
+
+def tls_for(
+    target: str, tls: TLS | None, missing: type[TLSRequiredError] = TLSRequiredError
+) -> TLS:
+    """Return `tls`, or its default: none is needed on this machine, and refused elsewhere.
+
+    Args:
+        target: a gRPC address.
+        tls: None if the caller said nothing.
+        missing: raised if the target is not on this machine and `tls` is None.
+
+    Raises:
+        ParameterError: if the target is not a string with at least a character.
+        TLSRequiredError: or what is raised in its place.
+    """
+    if not isinstance(target, str) or not target:
+        raise ParameterError("target", target, 'an address, for example "collector.example:443"')
+    if tls is not None:
+        return tls
+    if not is_local(target):
+        raise missing(target)
+    return TLS(insecure=True)
+
+
+def is_local(target: str) -> bool:
+    """Return whether a gRPC target can only be this machine.
+
+    Example:
+        >>> [is_local(t) for t in ("localhost:1", "127.0.0.1:1", "[::1]:1", "unix:/run/a.sock")]
+        [True, True, True, True]
+        >>> [is_local(t) for t in ("example.org:443", "localhost.example.org:1", "0.0.0.0:1")]
+        [False, False, False]
+    """
+    scheme, colon, rest = target.partition(":")
+    if scheme in ("unix", "unix-abstract"):
+        return True
+    if scheme in ("dns", "ipv4", "ipv6") and colon:
+        # "dns://authority/host" asks a name server of its own choice, so it is not local.
+        authority, _, path = rest.removeprefix("//").partition("/")
+        if rest.startswith("//"):
+            return not authority and is_local(path)
+        return all(is_local(address) for address in rest.split(","))
+    host = target.rpartition(":")[0] if target.count(":") == 1 or "]:" in target else target
+    host = host.removeprefix("[").removesuffix("]")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def open_channel(
+    target: str, tls: TLS | None = None, options: Sequence[tuple[str, int | str]] = ()
+) -> "grpc.Channel":
+    """Return a gRPC channel straight to a server, never through a proxy of the environment.
+
+    A proxy would see, or could change, what travels in the clear; a server on this machine it would
+    look for on its own. Whoever has to use one names it as the target.
+
+    Args:
+        target: a gRPC address, for example "collector.example:443".
+        tls: may be left out for targets on this machine only.
+        options: further channel arguments of gRPC.
+
+    Raises:
+        ParameterError: if the target is not a string with at least a character.
+        TLSRequiredError: if the target is elsewhere and `tls` is None.
+
+    Example:
+        >>> with open_channel("127.0.0.1:7717") as channel:
+        ...     type(channel).__name__
+        'Channel'
+    """
+    import grpc
+
+    tls = tls_for(target, tls)
+    arguments = [*options, *_NO_PROXY]
+    if tls.insecure:
+        return grpc.insecure_channel(target, options=arguments)
+    if tls.server_name is not None:
+        arguments.append(("grpc.ssl_target_name_override", tls.server_name))
+    credentials = grpc.ssl_channel_credentials(
+        tls.root_certificates, tls.private_key, tls.certificate_chain
+    )
+    return grpc.secure_channel(target, credentials, options=arguments)
+
+
+_Failure = TypeVar("_Failure", bound=CallError)
+
+
+def failed(call: Any, kind: type[_Failure]) -> _Failure:
+    """Return the error for a gRPC call that has failed.
+
+    Args:
+        call: that ended with a status other than OK.
+        kind: of error.
+    """
+    metadata = call.trailing_metadata() or ()
+    return kind(
+        call.code().name,
+        call.details() or "",
+        retry_after_s=retry_after_s(metadata),
+        # Errors of a geoveil server come with details.
+        answered=any(key == _DETAILS for key, _ in metadata),
+    )
+
+
+def retry_after_s(metadata: Iterable[tuple[str, str | bytes]]) -> float | None:
+    """Return the delay of google.rpc.RetryInfo, in seconds; None if there is none to be read.
+
+    Args:
+        metadata: (key, value) pairs that came after the answer. They may hold anything.
+
+    Example:
+        >>> from google.rpc.error_details_pb2 import RetryInfo
+        >>> from google.rpc.status_pb2 import Status
+        >>> status, info = Status(), RetryInfo()
+        >>> info.retry_delay.FromMilliseconds(1500)
+        >>> status.details.add().Pack(info)
+        >>> retry_after_s([("grpc-status-details-bin", status.SerializeToString())])
+        1.5
+        >>> retry_after_s([("grpc-status-details-bin", b"rubbish")])
+    """
+    for key, value in metadata:
+        if key == _DETAILS and isinstance(value, bytes):
+            return _delay_s(value)
+    return None
+
+
+def _delay_s(details: bytes) -> float | None:
+    # Here, as only a call that failed, with details, needs them.
+    from google.protobuf.message import DecodeError
+    from google.rpc.error_details_pb2 import RetryInfo
+    from google.rpc.status_pb2 import Status
+
+    info = RetryInfo()
+    try:
+        if any(detail.Unpack(info) for detail in Status.FromString(details).details):
+            delay = info.retry_delay
+            return float(delay.seconds + delay.nanos * 1e-9)
+    except DecodeError:
+        pass
+    return None
