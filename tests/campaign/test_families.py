@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+import traceback
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -69,6 +70,8 @@ class Below(Query):
 
     def signed_distance(self, x, ops=None):
         from geoveil.gp.arithmetic import FLOAT
+        if self.word == "talk" and ops is not None:
+            raise RuntimeError(f"{x} is private")
         return (ops or FLOAT).constant(self.at) - x
 
 @dataclass(frozen=True)
@@ -211,6 +214,19 @@ def test_a_query_of_another_package_travels_and_is_answered(package):
     strict = Policy(builder.policy.limits, most_work=1_000)
     with pytest.raises(PolicyRefused, match="work"):
         ReportBuilder(policy=strict).accept("families", seal(data))
+
+
+def test_what_another_package_says_of_a_value_is_not_repeated(package):
+    queries, _ = package
+    campaign = made(queries.parse("below:at=100,width=900,word=talk"))
+    contributor = ReportBuilder(policy=Policy.permitting(campaign))
+    accepted = contributor.accept("families", seal(encode(campaign)))
+    with pytest.raises(UnsupportedError, match="not shown") as refused:
+        contributor.prepare(accepted, 123_456.0)
+    shown = "".join(traceback.format_exception(refused.value))
+    assert "private" not in shown
+    assert "123" not in str(refused.value)
+    assert refused.value.__context__ is None
 
 
 def test_its_bytes_are_covered_by_the_digest_and_canonical(package):

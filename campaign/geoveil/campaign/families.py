@@ -259,6 +259,10 @@ class Registry(Generic[F]):
         """Yield all families, the library's own first; imports every package that adds one."""
         return iter([self[name] for name in self.names])
 
+    def is_built_in(self, value: object) -> bool:
+        """Return whether a value is of a family of the library's own."""
+        return any(family.is_of(value) for family in self.built_in.values())
+
     def of(self, value: object) -> F | None:
         """Return the family that a value is of, if there is one."""
         known = (*self.built_in.values(), *self._loaded.values())

@@ -8,8 +8,9 @@ from numpy.typing import ArrayLike
 from geoveil.campaign.allocation import Allocation
 from geoveil.campaign.entry_points import foreign
 from geoveil.campaign.families import MechanismSpec
-from geoveil.campaign.mechanisms import DebiasedLaplaceSpec
+from geoveil.campaign.mechanisms import MECHANISMS, DebiasedLaplaceSpec
 from geoveil.campaign.model import LIKELY_BEYOND, Campaign
+from geoveil.campaign.queries import QUERIES
 from geoveil.campaign.question import Question
 from geoveil.gp import (
     GeoPrivacy,
@@ -91,7 +92,32 @@ class StatisticCampaign(Campaign):
     def release(
         self, point: ArrayLike, columns: Sequence[int], source: RandomSource
     ) -> Sequence[int]:
-        return [self.mechanisms[column].release(point, source) for column in columns]
+        if self._is_all_built_in:
+            return [self.mechanisms[column].release(point, source) for column in columns]
+        try:
+            values = [self._checked_release(point, column, source) for column in columns]
+        except Exception:  # noqa: BLE001 - what another package raises may quote the value
+            values = []
+        if not values:  # raised here, so that nothing of it is the context of this one
+            raise UnsupportedError(
+                "the package of a query or of the mechanism failed to perturb the value, which is"
+                " not shown; nothing was sent"
+            )
+        return values
+
+    def _checked_release(self, point: ArrayLike, column: int, source: RandomSource) -> int:
+        value = self.mechanisms[column].release(point, source)
+        low, high = self.mechanisms[column].grid_range
+        if type(value) is not int or not low <= value <= high:
+            raise UnsupportedError("no integer of the range that the mechanism states")
+        return value
+
+    @lazy
+    def _is_all_built_in(self) -> bool:
+        """Whether the library itself has the code of every query and of the mechanism."""
+        return MECHANISMS.is_built_in(self.mechanism) and all(
+            QUERIES.is_built_in(question.query) for question in self.questions
+        )
 
     def _finest_exponent(self) -> int:
         return min(mechanism.step_exponent for mechanism in self._build(None))
