@@ -23,7 +23,7 @@ to 75 outputs."""
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ChannelSpec(MechanismSpec):
-    """See `geoveil.gp.ChannelMechanism`: a table of probabilities for each query, in order.
+    """A `ChannelMechanism` for each query: a table of probabilities, in the order of the queries.
 
     The tables are in the campaign, so that no device has to solve anything. Nor does it have to
     trust them: a campaign is not made, here or on a device, unless every table keeps the privacy of
@@ -71,7 +71,6 @@ class ChannelSpec(MechanismSpec):
         return cls(tuple(mechanism.channel for mechanism in mechanisms))
 
     def each(self, queries: int) -> Sequence[MechanismSpec]:
-        """See `MechanismSpec.each`: one channel for each."""
         if queries != len(self.channels):
             raise ParameterError(
                 "number of channels", len(self.channels), f"{queries}, one per query"
@@ -83,7 +82,6 @@ class ChannelSpec(MechanismSpec):
         return ChannelSpec(tuple(channel for spec in specs for channel in spec.channels))
 
     def build(self, query: Query, privacy: GeoPrivacy, step: float | None = None) -> QueryMechanism:
-        """See `MechanismSpec.build`; the channel is checked against the privacy, exactly."""
         if len(self.channels) != 1:
             raise ParameterError("number of channels", len(self.channels), "1 for one query")
         return ChannelMechanism(query, privacy, self.channels[0], step=step)

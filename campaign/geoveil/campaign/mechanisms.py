@@ -34,25 +34,23 @@ from geoveil.proto.v1 import campaign_pb2 as pb
 
 @dataclass(frozen=True, slots=True)
 class DebiasedLaplaceSpec(MechanismSpec):
-    """See `geoveil.gp.DebiasedLaplace`."""
+    """`geoveil.gp.DebiasedLaplace`: bounded and unbiased, for questions that are soft."""
 
     def build(self, query: Query, privacy: GeoPrivacy, step: float | None = None) -> QueryMechanism:
-        """See `MechanismSpec.build`."""
         return DebiasedLaplace(query, privacy, step=step)
 
 
 @dataclass(frozen=True, slots=True)
 class LipschitzLaplaceSpec(MechanismSpec):
-    """See `geoveil.gp.LipschitzMechanism`."""
+    """`geoveil.gp.LipschitzMechanism`: Laplace noise for the steepest slope of the query."""
 
     def build(self, query: Query, privacy: GeoPrivacy, step: float | None = None) -> QueryMechanism:
-        """See `MechanismSpec.build`."""
         return LipschitzMechanism(query, privacy, step=step)
 
 
 @dataclass(frozen=True, slots=True)
 class SmoothSpec(MechanismSpec):
-    """See `geoveil.gp.SmoothMechanism`: the best noise for the query's frontier."""
+    """`geoveil.gp.SmoothMechanism`: the best noise for the query's frontier."""
 
     beta_fraction: float
     """β as a fraction of the privacy rate, in (0, 1)."""
@@ -61,13 +59,12 @@ class SmoothSpec(MechanismSpec):
         between("beta_fraction", self.beta_fraction, 0, 1, low_open=True, high_open=True)
 
     def build(self, query: Query, privacy: GeoPrivacy, step: float | None = None) -> QueryMechanism:
-        """See `MechanismSpec.build`."""
         return SmoothMechanism(query, privacy, beta=self.beta_fraction * privacy.rate, step=step)
 
 
 @dataclass(frozen=True, slots=True)
 class PlanarLaplaceSpec:
-    """See `geoveil.gp.PlanarLaplace`: perturbs the point itself, for queries that come later.
+    """`geoveil.gp.PlanarLaplace`: perturbs the point itself, for queries that come later.
 
     Example:
         >>> PlanarLaplaceSpec(2).build(GeoPrivacy(1.0, per=500.0, unit="metre")).step

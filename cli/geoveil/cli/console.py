@@ -48,7 +48,6 @@ class PlainConsole(Console):
         super().__init__(markup=False, emoji=False, **how)
 
     def render_str(self, text: str, **how: Any) -> Text:
-        """See `Console.render_str`, which renders whatever string is printed, of tables too."""
         return super().render_str(self._plain(text), **how)
 
     def styled(self, *parts: Part) -> Text:

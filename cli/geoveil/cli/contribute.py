@@ -105,7 +105,7 @@ class _AsShown:
     def submit_reports(
         self, request: collector_pb2.SubmitReportsRequest, timeout_s: float
     ) -> collector_pb2.SubmitReportsResponse:
-        """See `Transport.submit_reports`."""
+        """Send reports to the server."""
         return self.transport.submit_reports(request, timeout_s)
 
 

@@ -52,7 +52,7 @@ def heavy_tailed(mechanism: QueryMechanism) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """See the module.
+    """The sums of one campaign, and what a report adds to which of them.
 
     Args:
         campaign: that the answers are given to.

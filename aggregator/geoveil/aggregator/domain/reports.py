@@ -33,7 +33,7 @@ class PackedReport(NamedTuple):
 
     report_id: bytes
     answers: bytes
-    """See `pack`."""
+    """What `pack` returns."""
 
     def __repr__(self) -> str:
         return "PackedReport(not shown)"

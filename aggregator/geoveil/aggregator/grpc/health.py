@@ -43,20 +43,17 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # no types
         self._wake()
 
     async def Check(self, request: Any, context: Any) -> Any:  # noqa: N802 - of the protocol
-        """See health.proto."""
         if request.service not in self._services:
             await context.abort(grpc.StatusCode.NOT_FOUND, "there is no such service")
         return _STATUS(status=self._status(request.service))
 
     async def List(self, request: Any, context: Any) -> Any:  # noqa: N802 - of the protocol
-        """See health.proto."""
         found = {name: _STATUS(status=self._status(name)) for name in self._services}
         return pb.HealthListResponse(statuses=found)
 
     async def Watch(  # noqa: N802 - of the protocol
         self, request: Any, context: Any
     ) -> AsyncIterator[Any]:
-        """See health.proto."""
         last = None
         while True:
             changed = self._changed

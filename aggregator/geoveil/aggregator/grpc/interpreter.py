@@ -57,7 +57,6 @@ class _Patient(selectors.DefaultSelector):
     _next = 0.0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """See `selectors.BaseSelector.select`."""
         if timeout is not None and timeout <= 0 and time.monotonic() < self._next:
             return []
         events = super().select(timeout)

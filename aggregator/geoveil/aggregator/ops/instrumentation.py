@@ -37,7 +37,6 @@ class ObservedService(Service):
         self._metrics = metrics
 
     async def submit(self, *arguments: Any, **more: Any) -> list[Result]:
-        """See `Service.submit`."""
         results = await super().submit(*arguments, **more)
         self._metrics.count_reports(results)
         return results

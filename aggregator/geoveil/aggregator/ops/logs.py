@@ -140,11 +140,11 @@ def without_addresses(text: str) -> str:
 
 
 def _thread_failed(arguments: Any) -> None:
-    """See `threading.excepthook`."""
+    """Log what ended a thread, in place of `threading.excepthook`."""
     if arguments.exc_type is not SystemExit:
         _LOG.error("thread_failed", exc_info=arguments.exc_value)
 
 
 def _not_raised(arguments: Any) -> None:
-    """See `sys.unraisablehook`."""
+    """Log what nobody could catch, in place of `sys.unraisablehook`."""
     _LOG.error("not_raised", exc_info=arguments.exc_value)

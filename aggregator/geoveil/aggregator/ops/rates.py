@@ -166,7 +166,7 @@ class _Shared:
             self._connections = TokenBuckets(part, clock)
 
     def take(self, peer: str, tokens: float) -> float:
-        """See `TokenBuckets.take`."""
+        """Take tokens if there are enough; return the seconds until there are, or 0."""
         wait_s = self._addresses.take(self._hidden(peer_address(peer)), tokens)
         if self._connections is not None:
             connection = self._hidden(peer.encode())
@@ -178,7 +178,7 @@ class _Shared:
         return wait_s
 
     def charge(self, peer: str, tokens: float) -> None:
-        """See `TokenBuckets.charge`."""
+        """Take tokens whether or not there are enough."""
         self._addresses.charge(self._hidden(peer_address(peer)), tokens)
         if self._connections is not None:
             self._connections.charge(self._hidden(peer.encode()), tokens)

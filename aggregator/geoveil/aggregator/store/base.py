@@ -63,7 +63,7 @@ class StoredAnswers(NamedTuple):
     """The answers of some reports of a campaign."""
 
     packed: bytes
-    """See `geoveil.aggregator.domain.reports.pack`: joined, those of one report together."""
+    """Answers as `pack` returns them, joined; those of one report stand together."""
     after: bytes | None
     """What to ask for next; None: there are no more."""
 

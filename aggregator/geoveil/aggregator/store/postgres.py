@@ -51,7 +51,7 @@ _ROWS_READ = 1 << 14
 
 
 class PostgresStore(SQLStore):
-    """See `Store`.
+    """A `Store` in a database of PostgreSQL, which any number of servers share.
 
     Args:
         url: "postgresql://user:password@host/database". The database is to be empty, or one of
@@ -99,15 +99,12 @@ shown), got database='...'
         connection.execute(lock, {"space": CAMPAIGN_LOCKS, "key": key})
 
     def exclude_upgrades(self, connection: Connection) -> None:
-        """See `SQLStore.exclude_upgrades`."""
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": SCHEMA_LOCK})
 
     def freeze(self, connection: Connection) -> None:
-        """See `SQLStore.freeze`."""
         connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
 
     def read_reports(self, connection: Connection, key: int) -> Iterator[tuple[bytes, bytes]]:
-        """See `SQLStore.read_reports`."""
         query = select(REPORT.c.report_id, REPORT.c.answers).where(REPORT.c.campaign_key == key)
         options = {"yield_per": _ROWS_READ}
         for some in connection.execute(query, execution_options=options).partitions():
@@ -117,7 +114,6 @@ shown), got database='...'
     def read_answers(
         self, connection: Connection, key: int, after: bytes, limit: int
     ) -> StoredAnswers:
-        """See `SQLStore.read_answers`: in the order of the ids, the last of which is the place."""
         query = select(REPORT.c.report_id, REPORT.c.answers).where(REPORT.c.campaign_key == key)
         if after:
             query = query.where(REPORT.c.report_id > UUID(bytes=after))
@@ -126,11 +122,9 @@ shown), got database='...'
         return StoredAnswers(packed, rows[-1].report_id.bytes if len(rows) == limit else None)
 
     def prepare_copy(self) -> None:
-        """See `SQLStore.prepare_copy`: it takes a pg_dump that is not older than the server."""
         require_dump(self.run(_server_version))
 
     def copy(self, target: Path) -> None:
-        """See `SQLStore.copy`."""
         dump(self._parameters, target)
 
     def _is_transient(self, error: SQLAlchemyError) -> bool:

@@ -42,7 +42,7 @@ _RECORD = (
 
 
 class SQLStore(Store):
-    """See `Store`. A subclass says what is particular to its database.
+    """A `Store` in a database of SQL; a subclass says what is particular to its database.
 
     Args:
         engine: with one connection.
@@ -68,7 +68,6 @@ class SQLStore(Store):
             raise
 
     def create_campaign(self, record: CampaignRecord) -> None:
-        """See `Store.create_campaign`."""
         fields = ("campaign_id", "published", "queries", "block_key", "closed")
         values = {name: getattr(record, name) for name in fields}
         change = self._insert(CAMPAIGN).values(values).on_conflict_do_nothing()
@@ -82,7 +81,6 @@ class SQLStore(Store):
         self.run(work, write=True)
 
     def close_campaign(self, campaign_id: str) -> None:
-        """See `Store.close_campaign`."""
 
         def work(connection: Connection) -> None:
             key = _find(connection, campaign_id).campaign_key
@@ -93,7 +91,6 @@ class SQLStore(Store):
         self.run(work, write=True)
 
     def get_campaign(self, campaign_id: str) -> CampaignRecord:
-        """See `Store.get_campaign`."""
         query = select(*_RECORD).where(_is_named(campaign_id))
         row = self.run(lambda connection: connection.execute(query).one_or_none())
         if row is None:
@@ -108,7 +105,6 @@ class SQLStore(Store):
         most_bytes: int = 2 << 20,
         only: Collection[str] | None = None,
     ) -> CampaignPage:
-        """See `Store.campaign_page`."""
         key = CAMPAIGN.c.campaign_key
         # Sizes first: they are read without the content, which may be large.
         sizes = select(key, func.length(CAMPAIGN.c.published)).order_by(key).limit(limit + 1)
@@ -126,13 +122,11 @@ class SQLStore(Store):
         return self.run(work)
 
     def probe(self) -> None:
-        """See `Store.probe`."""
         # PostgreSQL refuses even an UPDATE of no row where it is read-only.
         nothing = update(CAMPAIGN).where(false()).values(closed=True)
         self.run(lambda connection: connection.execute(nothing), write=True)
 
     def commit(self, batch: Sequence[Submission]) -> list[list[Outcome]]:
-        """See `Store.commit`."""
         by_campaign: dict[str, list[Submission]] = {}
         for submission in batch:
             by_campaign.setdefault(submission.campaign_id, []).append(submission)
@@ -141,7 +135,6 @@ class SQLStore(Store):
         return [[next(outcomes[s.campaign_id]) for _ in s.reports] for s in batch]
 
     def totals(self, campaign_id: str) -> list[Accumulator]:
-        """See `Store.totals`."""
 
         def work(connection: Connection) -> list[Accumulator]:
             row = _find(connection, campaign_id)
@@ -151,7 +144,6 @@ class SQLStore(Store):
         return self.run(work)
 
     def answers(self, campaign_id: str, after: bytes = b"", limit: int = 1 << 16) -> StoredAnswers:
-        """See `Store.answers`."""
 
         def work(connection: Connection) -> StoredAnswers:
             key = _find(connection, campaign_id).campaign_key
@@ -160,7 +152,6 @@ class SQLStore(Store):
         return self.run(work)
 
     def close(self) -> None:
-        """See `Store.close`."""
         self._engine.dispose()
 
     @abstractmethod

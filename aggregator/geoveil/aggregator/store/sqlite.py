@@ -31,7 +31,9 @@ _PAGES_READ = 1024
 
 
 class SQLiteStore(SQLStore):
-    """See `Store`. Keeps 8 bytes of memory per report of the campaigns that it counts reports to.
+    """A `Store` in a file of SQLite.
+
+    It holds 8 bytes of memory per report of the campaigns that it counts reports to.
 
     Args:
         path: of the file; made if absent, and its owner's alone in any case.
@@ -70,7 +72,6 @@ class SQLiteStore(SQLStore):
         super().__init__(engine, create=create)
 
     def commit(self, batch: Sequence[Submission]) -> list[list[Outcome]]:
-        """See `Store.commit`."""
         outcomes = super().commit(batch)
         # Only now: what was rolled back is stored nowhere, so it must not be indexed.
         for key, pages, reports in self._written:
@@ -91,11 +92,9 @@ class SQLiteStore(SQLStore):
         return outcomes
 
     def read_sums(self, connection: Connection, key: int) -> dict[int, Accumulator]:
-        """See `SQLStore.read_sums`."""
         return read_sums(connection, key)
 
     def read_reports(self, connection: Connection, key: int) -> Iterator[tuple[bytes, bytes]]:
-        """See `SQLStore.read_reports`."""
         query = select(REPORT_PAGE.c.ids, REPORT_PAGE.c.answers)
         rows = connection.execute(query.where(REPORT_PAGE.c.campaign_key == key))
         for some in rows.partitions(_PAGES_READ):
@@ -104,17 +103,14 @@ class SQLiteStore(SQLStore):
     def read_answers(
         self, connection: Connection, key: int, after: bytes, limit: int
     ) -> StoredAnswers:
-        """See `SQLStore.read_answers`: page after page, the number of the next is the place."""
         first = int.from_bytes(after)
         packed, following = read_answers(connection, key, first, limit)
         return StoredAnswers(packed, None if following is None else following.to_bytes(8))
 
     def protect(self) -> None:
-        """See `SQLStore.protect`."""
         protect_database(self._path)
 
     def copy(self, target: Path) -> None:
-        """See `SQLStore.copy`."""
         try:
             with closing(self._engine.raw_connection()) as connection:  # not in a transaction
                 connection.cursor().execute("VACUUM INTO ?", (str(target),))
@@ -122,7 +118,6 @@ class SQLiteStore(SQLStore):
             raise ServiceError(Code.STORE_UNAVAILABLE, str(error)) from error
 
     def faults(self, connection: Connection) -> Sequence[str]:
-        """See `SQLStore.faults`."""
         lines = connection.exec_driver_sql("PRAGMA integrity_check").scalars().all()
         return [] if lines == ["ok"] else lines
 

@@ -30,7 +30,6 @@ class AnalystServicer(WireServicer):
     async def CreateCampaign(  # noqa: N802 - the wire contract names it
         self, request: pb.CreateCampaignRequest, context: Any
     ) -> pb.CreateCampaignResponse:
-        """See analyst.proto."""
         published = request.envelope.SerializeToString(deterministic=True)
         digest = await self._service.create_campaign(published)
         return pb.CreateCampaignResponse(campaign_digest=digest)
@@ -38,14 +37,12 @@ class AnalystServicer(WireServicer):
     async def CloseCampaign(  # noqa: N802 - the wire contract names it
         self, request: pb.CloseCampaignRequest, context: Any
     ) -> pb.CloseCampaignResponse:
-        """See analyst.proto."""
         await self._service.close_campaign(request.campaign_id)
         return pb.CloseCampaignResponse()
 
     async def ListCampaigns(  # noqa: N802 - the wire contract names it
         self, request: pb.ListCampaignsRequest, context: Any
     ) -> pb.ListCampaignsResponse:
-        """See analyst.proto."""
         token = TOKEN.get()
         page = await self._service.list_campaigns(
             request.page_size, request.page_token, only=None if token is None else token.campaigns
@@ -65,7 +62,6 @@ class AnalystServicer(WireServicer):
     async def GetEstimate(  # noqa: N802 - the wire contract names it
         self, request: pb.GetEstimateRequest, context: Any
     ) -> pb.GetEstimateResponse:
-        """See analyst.proto."""
         confidence, period = _asked(request)
         response: pb.GetEstimateResponse = await self._service.estimate(
             request.campaign_id, confidence, period, _shown
@@ -75,7 +71,6 @@ class AnalystServicer(WireServicer):
     async def WatchEstimate(  # noqa: N802 - the wire contract names it
         self, request: pb.WatchEstimateRequest, context: Any
     ) -> AsyncIterator[pb.GetEstimateResponse]:
-        """See analyst.proto."""
         confidence, period = _asked(request)
         interval_s = _interval_s(request)
         async for response in self._service.watch(
@@ -86,7 +81,6 @@ class AnalystServicer(WireServicer):
     async def EstimateQueries(  # noqa: N802 - the wire contract names it
         self, request: pb.EstimateQueriesRequest, context: Any
     ) -> pb.GetEstimateResponse:
-        """See analyst.proto."""
         confidence, period = _asked(request)
         # Polygons of many corners take long to check.
         questions = await self._service.analyses.run(point_questions, request)
@@ -98,7 +92,6 @@ class AnalystServicer(WireServicer):
     async def ExportReports(  # noqa: N802 - the wire contract names it
         self, request: pb.ExportReportsRequest, context: Any
     ) -> AsyncIterator[pb.ExportReportsResponse]:
-        """See analyst.proto."""
         period = request.period if request.HasField("period") else None
         async for part in self._service.export(request.campaign_id, period):
             if isinstance(part, CampaignRecord):

@@ -27,7 +27,6 @@ class CollectorServicer(WireServicer):
     async def GetCampaign(  # noqa: N802 - the wire contract names it
         self, request: pb.GetCampaignRequest, context: Any
     ) -> Any:
-        """See collector.proto; responses are bytes, see `add_collector`."""
         return serialized_campaign(
             await self._service.get_campaign(request.campaign_id, peer=context.peer())
         )
@@ -35,7 +34,6 @@ class CollectorServicer(WireServicer):
     async def BrowseCampaigns(  # noqa: N802 - the wire contract names it
         self, request: pb.BrowseCampaignsRequest, context: Any
     ) -> Any:
-        """See collector.proto; likewise."""
         return serialized_page(
             await self._service.browse_campaigns(
                 request.page_size, request.page_token, peer=context.peer()
@@ -45,7 +43,6 @@ class CollectorServicer(WireServicer):
     async def SubmitReports(  # noqa: N802 - the wire contract names it
         self, request: Any, context: Any
     ) -> Any:
-        """See collector.proto; from bytes to bytes, see `add_collector`."""
         message: bytes = request
         service, peer = self._service, context.peer()
         if len(message) < LEAST_BYTES:
@@ -61,7 +58,6 @@ class CollectorServicer(WireServicer):
     async def SubmitReportStream(  # noqa: N802 - the wire contract names it
         self, request_iterator: AsyncIterable[Any], context: Any
     ) -> AsyncIterator[Any]:
-        """See collector.proto; likewise."""
         # One at a time: a sender that is faster than the disk is held back by HTTP/2 flow control.
         async for request in request_iterator:
             yield await self.SubmitReports(request, context)
