@@ -8,7 +8,7 @@ from google.protobuf.message import DecodeError
 
 from geoveil.aggregator.domain.reports import Report
 from geoveil.aggregator.grpc import wire_batch, wire_columns
-from geoveil.aggregator.grpc.wire_batch import UnreadReports, read_batch
+from geoveil.aggregator.grpc.wire_batch import UnreadReports, read_at_once, read_batch
 from geoveil.gp import ParameterError
 from geoveil.proto.v1 import collector_pb2, report_pb2
 
@@ -195,3 +195,18 @@ def peak_of(message: bytes, expected: str) -> int:
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+
+
+def test_what_may_take_long_is_not_read_at_once() -> None:
+    """Short requests are, and moderate ones that NumPy reads; others are left for a thread."""
+    rng = Random(5)
+    several = collector_pb2.SubmitReportsRequest.FromString(request(500, 1, rng))
+    for report in several.reports:
+        report.period = 0
+    for sound in (request(3, 2, rng), several.SerializeToString()):
+        batch = read_at_once(sound)
+        assert batch is not None
+        assert batch.campaign_id == "income"
+        assert len(batch.reports) == len(parsed(sound)[2])
+    for slow in (request(500, 2, rng), request(5000, 1, rng), b"\x1a\x00" * 5000):
+        assert read_at_once(slow) is None

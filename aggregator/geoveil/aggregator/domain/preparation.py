@@ -13,6 +13,8 @@ from geoveil.campaign.admission import Admission, Reason
 
 NOT_BEGUN = "period must be one that has begun"
 """Why a report of a later period is rejected."""
+_FEW, _MODERATE = 200, 2_500
+"""Reports that are read one by one, and reports that NumPy reads."""
 _RESULTS = MappingProxyType(
     {
         Outcome.ACCEPTED: Result(Status.ACCEPTED),
@@ -67,6 +69,13 @@ class Prepared:
         return [next(sound) if fault is None else fault for fault in self.faults]
 
 
+def takes_little(publication: Publication, reports: Sequence[Report] | UnreadReports) -> bool:
+    """Return whether `prepare` takes no more than about a millisecond."""
+    if isinstance(reports, ReportColumns):
+        return len(reports) < _MODERATE and _all_sound(publication.admission, reports)
+    return len(reports) < _FEW
+
+
 def prepare(
     publication: Publication, reports: Sequence[Report] | UnreadReports, latest: int
 ) -> Prepared:
@@ -96,9 +105,11 @@ def prepare(
 
 def faults_of(admission: Admission, reports: Sequence[Report]) -> list[Result | None]:
     """Return what is wrong with each report; of a request without faults, at the cost of one."""
-    if isinstance(reports, ReportColumns) and admission.all_sound(
-        reports.indices, reports.values, reports.periods
-    ):
+    if isinstance(reports, ReportColumns) and _all_sound(admission, reports):
         return [None] * len(reports)
     faults = (admission.fault(*report) for report in reports)
     return [fault and Result(Status.REJECTED, *fault) for fault in faults]
+
+
+def _all_sound(admission: Admission, reports: ReportColumns) -> bool:
+    return admission.all_sound(reports.indices, reports.values, reports.periods)

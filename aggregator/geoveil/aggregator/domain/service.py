@@ -19,7 +19,7 @@ from geoveil.aggregator.domain.estimates import (
 from geoveil.aggregator.domain.exporting import Rows, export
 from geoveil.aggregator.domain.lane import Lane
 from geoveil.aggregator.domain.layout import Layout
-from geoveil.aggregator.domain.preparation import prepare
+from geoveil.aggregator.domain.preparation import prepare, takes_little
 from geoveil.aggregator.domain.publication import publish
 from geoveil.aggregator.domain.reports import PackedReport, Report, Result
 from geoveil.aggregator.domain.values import estimate_queries
@@ -43,8 +43,6 @@ _REJECTED_COSTS = 10
 """A report that can never be counted is charged as so many: its fault is put into words."""
 _MUCH = 16 << 10
 """Bytes of campaigns that are sent for no more than the call."""
-MANY = 100
-"""Reports that are worked on off the event loop, where they would take a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +95,8 @@ class Service:
         self._pace = pace or PollTimer()
         self._library = CampaignCache(reader, clock)
         self.batches = Lane(1)
-        """For what is done with large requests of devices."""
+        """For what is done with large requests of devices. Two at once would keep the interpreter
+        from the event loop twice as often, and be done no sooner."""
         self.analyses = Lane(_WIDTH)
         """For what is done for analysts."""
         self._pages = Lane(_WIDTH)
@@ -209,7 +208,7 @@ class Service:
         self._limits.admit_campaign(campaign_id, len(reports))
         campaign, now = publication.campaign, self._clock()
         latest = campaign.period_at(now + self._skew)
-        if len(reports) < MANY:
+        if takes_little(publication, reports):
             prepared = prepare(publication, reports, latest)
         else:
             prepared = await self.batches.run(prepare, publication, reports, latest)

@@ -15,7 +15,7 @@ _YOUNG = 10_000
 """New objects before they are looked through; Python's 700 are those of ten calls under way."""
 
 _MMAP_THRESHOLD = -3
-_LARGE = 128 << 10
+_LARGE = 1 << 20
 """Bytes of a piece of memory that goes back to the operating system when it is given back."""
 _PATIENCE_S = 0.002
 """Between two looks for events while there is other work: what a call may have to wait for it."""

@@ -21,6 +21,8 @@ from geoveil.gp import ParameterError
 from geoveil.proto.v1 import collector_pb2, report_pb2
 
 _Message = TypeVar("_Message", bound=Message)
+_MODERATE_BYTES = 64 << 10
+"""Of a message that NumPy reads within a millisecond."""
 _MOST_OTHERS = 100
 """Fields of a request apart from reports: ids that are given twice, and what is not known."""
 _CAMPAIGN_ID, _DIGEST, _REPORTS = 1, 2, 3
@@ -69,20 +71,28 @@ class SubmittedReports(NamedTuple):
     reports: ReportColumns | UnreadReports
 
 
+def read_at_once(message: bytes) -> SubmittedReports | None:
+    """Return what a SubmitReportsRequest says, or None if that may take more than a millisecond.
+
+    Raises:
+        ParameterError: if it is none.
+    """
+    if len(message) < LEAST_BYTES:
+        return _small(message)
+    return _columns(message) if len(message) < _MODERATE_BYTES else None
+
+
 def read_batch(message: bytes) -> SubmittedReports:
-    """Return what a SubmitReportsRequest says.
+    """Return what a SubmitReportsRequest says, however long that takes.
 
     Raises:
         ParameterError: if it is none, or has more fields than a request may have.
     """
     if len(message) < LEAST_BYTES:
-        request = _parsed(collector_pb2.SubmitReportsRequest, message)
-        return SubmittedReports(
-            request.campaign_id, request.campaign_digest, UnreadReports(request.reports)
-        )
-    columns = read_columns(message)
-    if columns is not None:
-        return SubmittedReports(*columns)
+        return _small(message)
+    batch = _columns(message)
+    if batch is not None:
+        return batch
     campaign_id, digest = b"", b""
     pieces: list[memoryview] = []
     for number, content in _fields(message):
@@ -97,6 +107,18 @@ def read_batch(message: bytes) -> SubmittedReports:
     except UnicodeDecodeError:
         raise _malformed(len(message)) from None
     return SubmittedReports(name, digest, UnreadReports(pieces))
+
+
+def _small(message: bytes) -> SubmittedReports:
+    request = _parsed(collector_pb2.SubmitReportsRequest, message)
+    return SubmittedReports(
+        request.campaign_id, request.campaign_digest, UnreadReports(request.reports)
+    )
+
+
+def _columns(message: bytes) -> SubmittedReports | None:
+    columns = read_columns(message)
+    return None if columns is None else SubmittedReports(*columns)
 
 
 def _report(piece: memoryview | report_pb2.Report, longest: int, most_answers: int) -> Report:

@@ -5,13 +5,14 @@ from typing import Any
 
 import grpc
 
-from geoveil.aggregator.domain.service import MANY, Service
+from geoveil.aggregator.domain.service import Service
 from geoveil.aggregator.grpc.servicers.translation import (
     serialized_campaign,
     serialized_page,
     serialized_results,
+    takes_little,
 )
-from geoveil.aggregator.grpc.wire_batch import read_batch
+from geoveil.aggregator.grpc.wire_batch import read_at_once, read_batch
 from geoveil.aggregator.grpc.wire_columns import LEAST_BYTES
 from geoveil.proto.v1 import collector_pb2 as pb
 from geoveil.proto.v1.collector_pb2_grpc import CollectorServicer as WireServicer
@@ -45,13 +46,12 @@ class CollectorServicer(WireServicer):
     ) -> Any:
         message: bytes = request
         service, peer = self._service, context.peer()
-        if len(message) < LEAST_BYTES:
-            results = await service.submit(*read_batch(message), peer)
-        else:
-            paid = service.admit_size(peer, len(message))
+        paid = 0 if len(message) < LEAST_BYTES else service.admit_size(peer, len(message))
+        batch = read_at_once(message)
+        if batch is None:
             batch = await service.batches.run(read_batch, message)
-            results = await service.submit(*batch, peer, paid=paid)
-        if len(results) < MANY:
+        results = await service.submit(*batch, peer, paid=paid)
+        if takes_little(results):
             return serialized_results(results)
         return await service.batches.run(serialized_results, results)
 

@@ -15,6 +15,8 @@ from geoveil.campaign.admission import Reason
 from geoveil.gp import GeoPrivacy, ParameterError
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2, collector_pb2, report_pb2
 
+_FEW, _MODERATE = 200, 2_500
+"""Results that are each serialised, and results in all."""
 STATES = MappingProxyType(
     {
         State.PENDING: campaign_pb2.CAMPAIGN_STATE_PENDING,
@@ -86,6 +88,11 @@ def results(of_reports: Sequence[Result]) -> list[report_pb2.ReportResult]:
                 detail=of_report.detail,
             )
     return [messages[id(of_report)] for of_report in of_reports]
+
+
+def takes_little(of_reports: Sequence[Result]) -> bool:
+    """Return whether to serialise results takes no more than about a millisecond."""
+    return len(of_reports) < _MODERATE and len(set(map(id, of_reports))) < _FEW
 
 
 def serialized_results(of_reports: Sequence[Result]) -> bytes:
