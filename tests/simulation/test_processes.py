@@ -71,6 +71,7 @@ def _interrupted_with(processes: list[Any]) -> None:
         raise KeyboardInterrupt
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize(
     ("command", "sign"),
     [
