@@ -21,7 +21,7 @@ from geoveil.client import (
     PolicyRefused,
     ReportBuilder,
 )
-from geoveil.client.values import Kind, kind_of
+from geoveil.client.values import ValueKind, kind_of
 from geoveil.gp import GaussianKernel, GeoPrivacy, Query, Threshold
 from geoveil.gp.coordinates import Area, AzimuthalEquidistant
 
@@ -60,7 +60,7 @@ def asking(make_campaign: Any) -> Callable[..., Campaign]:
     return ask
 
 
-KINDS: dict[str, tuple[Kind, int, AzimuthalEquidistant | None]] = {
+KINDS: dict[str, tuple[ValueKind, int, AzimuthalEquidistant | None]] = {
     "number": (Number(), 1, None),
     "two": (Point(2), 2, None),
     "three": (Point(3), 3, None),
