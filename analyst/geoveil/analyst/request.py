@@ -50,6 +50,25 @@ class PublicPrior:
     make: Callable[[AzimuthalEquidistant | None], Prior]
     """The prior in the coordinates of a plane, or as it is."""
 
+    @classmethod
+    def of_numbers(
+        cls, prior: Prior, unit: str, attribute: str = "value", name: str = "a prior"
+    ) -> "PublicPrior":
+        """Return what is known of people who hold numbers.
+
+        Args:
+            prior: in one dimension.
+            unit: of the numbers.
+            attribute: what such people hold.
+            name: where the prior comes from, for people to read.
+
+        Example:
+            >>> from geoveil.analyst import LogNormalPrior
+            >>> PublicPrior.of_numbers(LogNormalPrior(11.5, 0.8), "dollar").dimension
+            1
+        """
+        return cls(name, attribute, unit, prior.dimension, lambda plane: prior)
+
 
 @dataclass(frozen=True, kw_only=True)
 class PlanRequest:
