@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from geoveil.selection.contrib.forest import LABELLERS, LabelName, labeller
+from geoveil.selection.contrib.forest import LABEL_RECIPES, LabelName, labeller
 from geoveil.simulation.selection.experiment import KEPT, STANDINGS, Options
 from geoveil.simulation.selection.forest import (
     EXPERIMENT,
@@ -36,7 +36,7 @@ def test_a_contestant_is_the_mechanism_of_the_library(name: str, classes: int) -
 
 def test_every_contestant_but_the_printed_ones_is_compared_with_the_library() -> None:
     assert {c.name for c in LEAF_CONTESTANTS if c.standing == KEPT} == set(LIBRARY)
-    assert set(LIBRARY.values()) == set(LABELLERS)
+    assert set(LIBRARY.values()) == set(LABEL_RECIPES)
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 1.0])

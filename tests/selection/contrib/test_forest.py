@@ -7,7 +7,7 @@ import pytest
 
 from geoveil.gp import ParameterError, PrivateValueError, SeededSource
 from geoveil.selection.contrib.classifier import NotFittedError
-from geoveil.selection.contrib.forest import LABELLERS, LabelName, PrivateRandomForest, labeller
+from geoveil.selection.contrib.forest import LABEL_RECIPES, LabelName, PrivateRandomForest, labeller
 from geoveil.selection.contrib.random_trees import random_trees
 
 EPSILON = 0.8
@@ -26,7 +26,7 @@ def _worst(name: LabelName, epsilon: float, classes: int, most: int) -> float:
 
 
 @pytest.mark.parametrize(("classes", "most"), [(2, 8), (3, 4)])
-@pytest.mark.parametrize("name", LABELLERS)
+@pytest.mark.parametrize("name", LABEL_RECIPES)
 def test_a_label_keeps_its_epsilon_on_all_small_leaves(
     name: LabelName, classes: int, most: int
 ) -> None:
@@ -118,7 +118,7 @@ def test_the_structure_depends_on_the_seed_and_not_on_the_data() -> None:
     assert (grown(2).leaves(records) != before).any()
 
 
-@pytest.mark.parametrize("name", LABELLERS)
+@pytest.mark.parametrize("name", LABEL_RECIPES)
 def test_a_forest_learns_what_there_is_to_learn(name: LabelName) -> None:
     records = _records(20_000)
     labels = np.where(records[:, 0] + 0.2 * records[:, 3] > 0.6, "high", "low")

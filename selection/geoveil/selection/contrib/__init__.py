@@ -1,7 +1,7 @@
 """Private selection put to use, each application a function that a trusted curator runs."""
 
 from geoveil.selection.contrib.classifier import NotFittedError, PrivateClassifier
-from geoveil.selection.contrib.forest import LABELLERS, PrivateRandomForest
+from geoveil.selection.contrib.forest import LABEL_RECIPES, PrivateRandomForest
 from geoveil.selection.contrib.graphs import Graph, egocentric_betweenness
 from geoveil.selection.contrib.influence import (
     NODE_RECIPES,
@@ -25,7 +25,7 @@ from geoveil.selection.contrib.transmission import (
 from geoveil.selection.contrib.tree import PrivateDecisionTree
 
 __all__ = [
-    "LABELLERS",
+    "LABEL_RECIPES",
     "NODE_RECIPES",
     "PERCENTILE_RECIPES",
     "SPLITTERS",

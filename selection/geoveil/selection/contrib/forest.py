@@ -1,6 +1,6 @@
 """A private random forest: random trees on disjoint parts of the data [SNM Algorithms 3 and 4].
 
-`LABELLERS` are the mechanisms by which a leaf chooses its label.
+`LABEL_RECIPES` are the mechanisms by which a leaf chooses its label.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +18,7 @@ from geoveil.gp.privacy.rounding import require_count
 from geoveil.selection.base import Array, Guarantee, ScoresLike, SelectionMechanism
 from geoveil.selection.contrib.classifier import Codes, NotFittedError, PrivateClassifier
 from geoveil.selection.contrib.random_trees import Domain, RandomTrees, random_trees
+from geoveil.selection.contrib.recipe import SelectionRecipe, recipe_named
 from geoveil.selection.draws import random_words
 from geoveil.selection.global_sensitivity import ExponentialMechanism, PermuteAndFlip
 from geoveil.selection.smooth import SmoothNoisyMax
@@ -29,6 +30,8 @@ from geoveil.selection.stability import (
 )
 
 Counts = NDArray[np.int64]
+LabelRecipe: TypeAlias = SelectionRecipe[int, Counts]
+"""Built for a number of classes; scores the counts of the labels in a leaf."""
 
 LabelName: TypeAlias = Literal[
     "distance_exponential",
@@ -42,15 +45,15 @@ LabelName: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Labeller:
-    """A mechanism, and the scores that it is to be given for a leaf's counts.
+    """A recipe whose mechanism is built for one leaf.
 
     Args:
         mechanism: selects among the labels.
-        scores: of counts of shape (labels,).
+        recipe: scores the counts of the labels, shape (labels,).
     """
 
     mechanism: SelectionMechanism
-    scores: Callable[[Counts], ScoresLike]
+    recipe: LabelRecipe
 
     def probabilities(self, counts: Counts) -> Array:
         """Return the probability of each label, shape (leaves, labels): private.
@@ -59,7 +62,7 @@ class Labeller:
             counts: of the labels in each leaf, shape (leaves, labels).
         """
         distinct, back = np.unique(counts, axis=0, return_inverse=True)
-        rows = [self.mechanism.probabilities(self.scores(row)) for row in distinct]
+        rows = [self.mechanism.probabilities(self._scores(row)) for row in distinct]
         return np.asarray(rows)[np.asarray(back).ravel()]
 
     def select(self, counts: Counts, source: RandomSource) -> NDArray[np.int64]:
@@ -69,9 +72,12 @@ class Labeller:
         """
         result = np.empty(len(counts), dtype=np.int64)
         for leaves in _alike(counts):
-            scores = self.scores(counts[leaves[0]])
+            scores = self._scores(counts[leaves[0]])
             result[leaves] = self.mechanism.select_many(scores, len(leaves), source)
         return result
+
+    def _scores(self, counts: Counts) -> ScoresLike:
+        return self.recipe.score(counts, self.mechanism)
 
 
 def _alike(counts: Counts) -> Iterator[NDArray[np.intp]]:
@@ -90,7 +96,7 @@ def labeller(mechanism: LabelName, epsilon: float, classes: int) -> Labeller:
     """Return how to choose the label of one leaf.
 
     Args:
-        mechanism: one of `LABELLERS`.
+        mechanism: one of `LABEL_RECIPES`.
         epsilon: ε > 0, nats.
         classes: how many labels there are, ≥ 2.
 
@@ -102,51 +108,43 @@ def labeller(mechanism: LabelName, epsilon: float, classes: int) -> Labeller:
         array([[0.9982, 0.0018],
                [0.7311, 0.2689]])
     """
-    name = validation.choice("mechanism", mechanism, LABELLERS)
-    return LABELLERS[name](epsilon, classes)
+    recipe = recipe_named(LABEL_RECIPES, mechanism)
+    return Labeller(recipe.build(epsilon, classes), recipe)
 
 
-def _counted(make: Callable[..., SelectionMechanism]) -> Callable[[float, int], Labeller]:
-    """Return a labeller by the counts: one record moves one of them by 1, all in one direction."""
-
-    def build(epsilon: float, classes: int) -> Labeller:
-        return Labeller(make(epsilon, 1.0, monotone=True), lambda counts: counts)
-
-    return build
-
-
-def _distant(make: Callable[..., SelectionMechanism]) -> Callable[[float, int], Labeller]:
-    """Return a labeller by the number of changes that the winner is ahead."""
-
-    def build(epsilon: float, classes: int) -> Labeller:
-        return Labeller(make(epsilon, 1.0), lambda counts: distance_utilities(count_margin(counts)))
-
-    return build
-
-
-def _stability(epsilon: float, classes: int) -> Labeller:
-    return Labeller(StabilityMechanism(epsilon), count_margin)
-
-
-def _smooth(epsilon: float, classes: int) -> Labeller:
-    mechanism = SmoothNoisyMax(epsilon, classes)
-    return Labeller(
-        mechanism, lambda counts: indicator_utilities(count_margin(counts), mechanism.beta)
+def _by_counts(make: Callable[..., SelectionMechanism]) -> LabelRecipe:
+    """Return a recipe by the counts: one record moves one of them by 1, all in one direction."""
+    return SelectionRecipe(
+        lambda epsilon, _: make(epsilon, 1.0, monotone=True), lambda counts, _: counts
     )
 
 
-LABELLERS: Mapping[str, Callable[[float, int], Labeller]] = MappingProxyType(
+def _by_distance(make: Callable[..., SelectionMechanism]) -> LabelRecipe:
+    """Return a recipe by the number of changes that the winner is ahead."""
+    return SelectionRecipe(
+        lambda epsilon, _: make(epsilon, 1.0),
+        lambda counts, _: distance_utilities(count_margin(counts)),
+    )
+
+
+def _smooth(counts: Counts, mechanism: SelectionMechanism) -> ScoresLike:
+    assert isinstance(mechanism, SmoothNoisyMax)
+    return indicator_utilities(count_margin(counts), mechanism.beta)
+
+
+LABEL_RECIPES: Mapping[str, LabelRecipe] = MappingProxyType(
     {
-        "distance_exponential": _distant(ExponentialMechanism),
-        "distance_permute_and_flip": _distant(PermuteAndFlip),
-        "exponential": _counted(ExponentialMechanism),
-        "permute_and_flip": _counted(PermuteAndFlip),
-        "smooth_noisy_max": _smooth,
-        "stability": _stability,
+        "distance_exponential": _by_distance(ExponentialMechanism),
+        "distance_permute_and_flip": _by_distance(PermuteAndFlip),
+        "exponential": _by_counts(ExponentialMechanism),
+        "permute_and_flip": _by_counts(PermuteAndFlip),
+        "smooth_noisy_max": SelectionRecipe(SmoothNoisyMax, _smooth),
+        "stability": SelectionRecipe(
+            lambda epsilon, _: StabilityMechanism(epsilon), lambda counts, _: count_margin(counts)
+        ),
     }
 )
-"""How each mechanism is set up, by ε and the number of classes."""
-
+"""Name → recipe, built by ε and the number of classes."""
 
 MOST_DEPTH = 16
 
@@ -165,7 +163,7 @@ class PrivateRandomForest(PrivateClassifier):
         classes: the labels that there may be, at least two and all different. Public.
         trees: how many, ≥ 1.
         depth: splits on each path, in [1, 16].
-        mechanism: chooses labels; one of `LABELLERS`.
+        mechanism: chooses labels; one of `LABEL_RECIPES`.
         seed: of the structure of the trees. Public.
 
     Raises:

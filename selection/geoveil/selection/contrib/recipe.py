@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from geoveil.gp import validation
-from geoveil.selection.base import SelectionMechanism
-from geoveil.selection.scores import Scores
+from geoveil.selection.base import ScoresLike, SelectionMechanism
 
 Public = TypeVar("Public")
 """What everybody may know: a number of outcomes, a bound."""
@@ -24,7 +23,7 @@ class SelectionRecipe(Generic[Public, Private]):
     """
 
     build: Callable[[float, Public], SelectionMechanism]
-    score: Callable[[Private, SelectionMechanism], Scores]
+    score: Callable[[Private, SelectionMechanism], ScoresLike]
 
 
 def recipe_named(
