@@ -13,7 +13,13 @@ from geoveil.gp import GaussianKernel, ParameterError
 from geoveil.simulation.experiments.kde import IN_ALL, KernelExactCell, KernelMonteCarloCell, cells
 from geoveil.simulation.experiments.kde_draws import Sample, density_maps, estimates, kernel_means
 from geoveil.simulation.experiments.kde_errors import centre_errors
-from geoveil.simulation.experiments.kde_moments import KERNEL, Nodes, Places, question, radial_means
+from geoveil.simulation.experiments.kde_moments import (
+    KERNEL,
+    DistanceNodes,
+    Places,
+    question,
+    radial_means,
+)
 from geoveil.simulation.experiments.kde_settings import (
     DEFAULT,
     SETTINGS,
@@ -53,7 +59,7 @@ def test_radial_means_are_the_sums_over_all_pairs(places, grid):
 
     Nodes twenty times as far apart must miss it.
     """
-    nodes = Nodes(near=500.0, reach=places.farthest(grid.centres))
+    nodes = DistanceNodes(near=500.0, reach=places.farthest(grid.centres))
     distance = np.linalg.norm(places.points[:, None] - grid.centres, axis=-1)
     functions = [
         np.ones_like,
@@ -73,12 +79,12 @@ def test_radial_means_are_the_sums_over_all_pairs(places, grid):
     bound = np.abs(np.diff(table(nodes), 2, axis=0)).max(axis=0) / 8
     assert (worst(nodes) <= 1.001 * bound + 1e-14).all()
     assert (bound[1:] < 1e-6).all()
-    coarse = Nodes(near=20 * 500.0, reach=nodes.reach)
+    coarse = DistanceNodes(near=20 * 500.0, reach=nodes.reach)
     assert (worst(coarse)[1:] > bound[1:]).all()
 
 
 def test_beyond_the_last_node_functions_keep_their_value():
-    nodes = Nodes(near=1.0, reach=5.0)
+    nodes = DistanceNodes(near=1.0, reach=5.0)
     table = np.stack([nodes.distances, np.full(nodes.count, 3.0)], axis=1)
     got = radial_means(Places.of([[100.0, 0.0]]), np.zeros((1, 2)), table, nodes)
     assert got[0].tolist() == pytest.approx([nodes.distances[-1], 3.0])
@@ -294,8 +300,8 @@ def test_monte_carlo_cells_give_the_same_rows_in_any_process():
         (lambda: KernelSetting(n=True), "n"),
         (lambda: KernelSetting(per_m=float("nan")), "per_m"),
         (lambda: KernelSetting(factor=0.0), "factor"),
-        (lambda: Nodes(near=0.0, reach=1.0), "near"),
-        (lambda: Nodes(near=1.0, reach=float("inf")), "reach"),
+        (lambda: DistanceNodes(near=0.0, reach=1.0), "near"),
+        (lambda: DistanceNodes(near=1.0, reach=float("inf")), "reach"),
         (lambda: Places(np.zeros((0, 2)), np.zeros(0)), "points"),
         (lambda: Places(np.zeros((2, 2)), np.array([1.0, 0.0])), "counts"),
         (lambda: KernelGrid(np.zeros(2), np.array([1.0, 0.0])), "high"),

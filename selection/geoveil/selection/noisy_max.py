@@ -100,7 +100,7 @@ NoiseName: TypeAlias = Literal["exponential", "laplace", "gumbel"]
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class NoiseFamily:
     """A noise with f(z + s) ≥ e^{−s} f(z) for s ≥ 0."""
 
     noise: Callable[[LazyUniform], Real]
@@ -128,17 +128,17 @@ def _gumbel_enclosure(words: Words) -> tuple[Array, Array]:
     return widened(-np.log(np.where(u < t, -np.log(u), -np.log1p(-half))))
 
 
-FAMILIES: Mapping[str, Family] = MappingProxyType(
+FAMILIES: Mapping[str, NoiseFamily] = MappingProxyType(
     {
-        "exponential": Family(
+        "exponential": NoiseFamily(
             exponential_noise, exponential_enclosure, lambda gaps: first_heads(np.exp(-gaps))
         ),
-        "laplace": Family(
+        "laplace": NoiseFamily(
             lambda drawn: Laplace().quantile(ball(drawn), BALL),
             _laplace_enclosure,
             laplace_maximum,
         ),
-        "gumbel": Family(
+        "gumbel": NoiseFamily(
             lambda drawn: -BALL.log(-BALL.log(ball(drawn))), _gumbel_enclosure, _softmax
         ),
     }

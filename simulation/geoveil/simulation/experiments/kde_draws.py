@@ -26,7 +26,7 @@ from geoveil.simulation.experiments.contestants import Contestant
 from geoveil.simulation.experiments.draws import Draws
 from geoveil.simulation.experiments.kde_moments import (
     KERNEL,
-    Nodes,
+    DistanceNodes,
     Places,
     PointContestant,
     question,
@@ -92,7 +92,7 @@ def kernel_means(people: Places, centres: Array, bandwidth: float) -> Array:
     Returns:
         An array of shape (m,), to about 1e-6: see `radial_means`.
     """
-    nodes = Nodes(bandwidth, _REACH * bandwidth)
+    nodes = DistanceNodes(bandwidth, _REACH * bandwidth)
     f = np.exp(-np.square(nodes.distances / bandwidth) / 2)
     return radial_means(people, centres, f[:, None], nodes)[:, 0]
 
@@ -154,7 +154,7 @@ def _(
     true = np.repeat(sample.places.points, sample.counts, axis=0)
     noisy = PlanarLaplace(setting.privacy, 2).simulate(true, sample.rng(name))
     reach = _REACH * bandwidth + _NOISE_REACH * setting.per_m
-    nodes = Nodes(min(setting.per_m, bandwidth), reach)
+    nodes = DistanceNodes(min(setting.per_m, bandwidth), reach)
     estimator = contestant.estimator(GaussianKernel((0.0, 0.0), bandwidth), setting.privacy)
     g = estimator.value(np.stack([nodes.distances, np.zeros(nodes.count)], axis=1))
     people = Places(noisy, np.ones(len(noisy)))

@@ -40,7 +40,7 @@ from geoveil.gp import ParameterError
 from geoveil.simulation.experiments.contestants import Contestant
 from geoveil.simulation.experiments.kde_moments import (
     KERNEL,
-    Nodes,
+    DistanceNodes,
     Places,
     RadialMoments,
     radial_means,
@@ -111,15 +111,15 @@ def centre_errors(
         raise ParameterError("settings", "none", "at least one setting")
     centres = grid.centres if chosen is None else grid.centres[chosen]
     near = min(min(s.per_m, grid.bandwidth(s.factor)) for s in settings)
-    nodes = Nodes(near, places.farthest(centres))
+    nodes = DistanceNodes(near, places.farthest(centres))
     r = nodes.distances
     columns = _Columns()
-    tables: dict[tuple[float, float], dict[str, _Table]] = {}
+    tables: dict[tuple[float, float], dict[str, _ErrorTable]] = {}
     for s in settings:
         if (s.per_m, s.factor) not in tables:  # n is in the formulas only
             bandwidth = grid.bandwidth(s.factor)
             tables[s.per_m, s.factor] = {
-                name: _Table(columns, RadialMoments.of(contestant, bandwidth, s.privacy, r))
+                name: _ErrorTable(columns, RadialMoments.of(contestant, bandwidth, s.privacy, r))
                 for name, contestant in contestants.items()
             }
     means = radial_means(places, centres, columns.stacked(), nodes)
@@ -152,7 +152,7 @@ class _Columns:
         return np.stack(self._columns, axis=1)
 
 
-class _Table:
+class _ErrorTable:
     """Where the functions of one contestant are among the columns."""
 
     def __init__(self, columns: _Columns, moments: RadialMoments) -> None:

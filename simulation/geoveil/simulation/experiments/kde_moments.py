@@ -96,7 +96,7 @@ class Places:
 
 
 @dataclass(frozen=True, slots=True)
-class Nodes:
+class DistanceNodes:
     """The distances at which functions are tabulated: dense near the centre, sparse far away.
 
     They are equidistant in u = r/(r + R), R ten times `near`: `near`/400 apart at the centre, and
@@ -131,7 +131,7 @@ class Nodes:
         return np.asarray(r / (r + bend) * (_BEND * _PER_NEAR))
 
 
-def radial_means(places: Places, centres: Array, table: Array, nodes: Nodes) -> Array:
+def radial_means(places: Places, centres: Array, table: Array, nodes: DistanceNodes) -> Array:
     """Return, per centre, the mean over the people of each tabulated function of their distance.
 
     Between nodes the functions are interpolated linearly in u; beyond the last they keep its value.
@@ -152,7 +152,7 @@ def radial_means(places: Places, centres: Array, table: Array, nodes: Nodes) -> 
 
     Example:
         >>> places = Places.of([[3.0, 4.0], [0.0, 1.0]])
-        >>> nodes = Nodes(near=1.0, reach=10.0)
+        >>> nodes = DistanceNodes(near=1.0, reach=10.0)
         >>> r = nodes.distances
         >>> means = radial_means(places, np.zeros((1, 2)), np.stack([r**0, r], axis=1), nodes)
         >>> means.round(5).tolist()
@@ -166,7 +166,7 @@ def radial_means(places: Places, centres: Array, table: Array, nodes: Nodes) -> 
     return np.concatenate(blocks) / places.size
 
 
-def _node_weights(places: Places, centres: Array, nodes: Nodes) -> Iterator[Array]:
+def _node_weights(places: Places, centres: Array, nodes: DistanceNodes) -> Iterator[Array]:
     """Yield how many people count for each node, shape (centres, nodes), for blocks of centres."""
     x, y = (np.ascontiguousarray(c) for c in places.points.T)
     counts = None if (places.counts == 1).all() else places.counts

@@ -252,7 +252,7 @@ def _shares_above(points: Array, axis: tuple[float, ...]) -> Array:
     return np.asarray(above[1:, 1:] / len(points))
 
 
-class _Table:
+class _MomentTable:
     """Moments of every mechanism at nodes of the signed distance.
 
     The nodes are even across the band, and even in the logarithm beyond it.
@@ -295,5 +295,5 @@ class _Table:
 
 
 @lru_cache(maxsize=64)
-def _table(panel: TwoWayPanel, width: float) -> _Table:
-    return _Table(panel, width)
+def _table(panel: TwoWayPanel, width: float) -> _MomentTable:
+    return _MomentTable(panel, width)
