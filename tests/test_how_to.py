@@ -16,12 +16,8 @@ PAGES = sorted((Path(__file__).parents[1] / "docs" / "how-to").glob("*.md"))
 BLOCK = re.compile(r"(?:^\*\*`(?P<file>[^`]+)`\*\*\n\n)?^```(?P<kind>\w+)\n(?P<text>.*?)^```$",
                    re.MULTILINE | re.DOTALL)  # fmt: skip
 MOST_FILES = 3
-SERVE = """
-import asyncio, sys
-from geoveil.cli import main
-sys.argv = ["geoveil", "serve", "--port", "0"]
-main()
-"""
+WAY = ("geoveil plan", "geoveil campaign create", "geoveil contribute", "geoveil estimate",
+       "geoveil audit")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -88,7 +84,7 @@ def run(command: str, environment: dict[str, str], folder: Path) -> str:
 
 @pytest.fixture(params=PAGES, ids=lambda path: path.stem)
 def followed(request, tmp_path):
-    """A page, the folder in which it was followed, and the environment that finds it."""
+    """A page and its name, the folder in which it was followed, an environment that finds it."""
     page = page_of(request.param.read_text())
     install(page, tmp_path)
     environment = {k: v for k, v in os.environ.items() if not k.startswith("GEOVEIL_")}
@@ -97,12 +93,12 @@ def followed(request, tmp_path):
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]]),
         "COLUMNS": "200",
     }
-    return page, tmp_path, environment
+    return request.param.stem, page, tmp_path, environment
 
 
 @pytest.mark.deep(keep=2)
 def test_a_page_is_followed_with_three_files(followed):
-    page, folder, environment = followed
+    name, page, folder, environment = followed
     assert len(page.files) <= MOST_FILES
     tests = [name for name in page.files if name.startswith("test_")]
     assert len(tests) == 1
@@ -117,10 +113,36 @@ def test_a_page_is_followed_with_three_files(followed):
             for command in page.commands
             if command not in served
         }
-    everything = "\n".join(said.values())
-    for text in said.values():
+    for command, text in said.items():
         assert text
-    for command in said:
+        assert "Traceback" not in text
         if "geoveil audit" in command:
-            assert re.search(r"\d+ of \d+ keep their promise", said[command])
-    assert "Traceback" not in everything
+            kept, rows = re.search(r"(\d+) of (\d+) keep their promise", text).groups()
+            assert int(kept) == int(rows) >= 1
+        if "geoveil estimate" in command:
+            assert re.search(r"│ 2 +│", text)  # both people were counted
+    if name in ("query", "mechanism", "noise"):
+        for step in WAY:
+            assert any(step in command for command in said), step
+
+
+def test_the_store_of_the_page_keeps_the_contract_of_stores(tmp_path, monkeypatch):
+    """The page says that `StoreContract` is what every store has to do; so has its own."""
+    page = page_of((PAGES[0].parent / "store.md").read_text())
+    install(page, tmp_path)
+    (tmp_path / "test_contract.py").write_text(
+        "import uuid\n"
+        "import pytest\n"
+        "from functools import partial\n"
+        "from memory import MemoryStore\n"
+        "from tests.aggregator.test_store import StoreContract\n"
+        "class TestMemoryStore(StoreContract):\n"
+        "    @pytest.fixture\n"
+        "    def open_store(self):\n"
+        "        return partial(MemoryStore, f'memory://{uuid.uuid4()}')\n"
+    )
+    root = Path(__file__).parents[1]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(root)])}
+    said = run(f"{sys.executable} -m pytest -q -p no:cacheprovider -c /dev/null test_contract.py",
+               environment, tmp_path)  # fmt: skip
+    assert " passed" in said

@@ -5,6 +5,7 @@ import sys
 import traceback
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -152,6 +153,12 @@ def made(query: Query, **changes: Any) -> Campaign:
 @pytest.mark.parametrize("family", [*QUERIES, *MECHANISMS], ids=lambda family: family.name)
 def test_every_family_is_complete(family):
     assert missing(family) == []
+
+
+@pytest.mark.parametrize("family", [*QUERIES, *MECHANISMS], ids=lambda family: family.name)
+def test_every_family_has_its_row_in_the_documents(family):
+    page = Path(__file__).parents[2] / "docs" / "mechanisms.md"
+    assert f"| `{family.name}` | {family.summary} |" in page.read_text().splitlines()
 
 
 @dataclass(frozen=True)
