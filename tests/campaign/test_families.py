@@ -31,7 +31,7 @@ from geoveil.campaign import (
 )
 from geoveil.campaign.entry_points import added
 from geoveil.client import CampaignInvalid, FamilyMissing, Policy, PolicyRefused, ReportBuilder
-from geoveil.client.work import Demand
+from geoveil.client.policy import Demand
 from geoveil.gp import (
     GeoPrivacy,
     LipschitzMechanism,
@@ -125,9 +125,9 @@ def package(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     importlib.invalidate_caches()
     queries, mechanisms = registries()
-    for name in ("geoveil.campaign.queries", "geoveil.client.work"):
+    for name in ("geoveil.campaign.queries", "geoveil.client.policy"):
         monkeypatch.setattr(f"{name}.QUERIES", queries)
-    for name in ("geoveil.campaign.codec", "geoveil.client.work"):
+    for name in ("geoveil.campaign.codec", "geoveil.client.policy"):
         monkeypatch.setattr(f"{name}.MECHANISMS", mechanisms)
     decode.cache_clear()
     added.cache_clear()

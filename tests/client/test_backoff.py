@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from geoveil.client import CampaignNotFetched, ClientError, JournalError, TransportError
-from geoveil.client.backoff import LONGEST_S, SERVER, Backoff, concerns
+from geoveil.client.retry import LONGEST_S, SERVER, Backoff, concerns
 
 Make = Callable[..., Any]
 DOWN = TransportError("UNAVAILABLE", "down")

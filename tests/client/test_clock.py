@@ -18,7 +18,7 @@ from geoveil.client import (
     Status,
     Window,
 )
-from geoveil.client.setup import _say_that_all_is_forgotten
+from geoveil.client.device_session import _say_that_all_is_forgotten
 from geoveil.gp import GeoPrivacy
 
 Make = Callable[..., Any]
@@ -119,7 +119,7 @@ def test_a_client_that_forgets_says_so_once(
 ) -> None:
     _say_that_all_is_forgotten.cache_clear()
     # A fleet simulated in this process before may have kept that module quiet.
-    with caplog.at_level(logging.WARNING, "geoveil.client.setup"):
+    with caplog.at_level(logging.WARNING, "geoveil.client.device_session"):
         make_either(state_dir=tmp_path / "state")
         assert caplog.records == []
         for _ in range(3):

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from geoveil.client import Client, InMemoryCollector, JournalError, Status, TransportError
-from geoveil.client.in_memory import InMemoryCollector as Collector
+from geoveil.client.testing import InMemoryCollector as Collector
 from geoveil.proto.v1 import collector_pb2, report_pb2
 from tests.client.mortal import (
     POLICY,

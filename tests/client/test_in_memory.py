@@ -398,10 +398,10 @@ def documented(campaign: Campaign) -> dict[str, Any]:
     """Return the names that the examples in the module's documentation define."""
     import doctest
 
-    from geoveil.client import in_memory
+    from geoveil.client import testing
 
-    names: dict[str, Any] = vars(in_memory).copy()
-    for example in doctest.DocTestParser().get_examples(in_memory.__doc__ or ""):
+    names: dict[str, Any] = vars(testing).copy()
+    for example in doctest.DocTestParser().get_examples(testing.__doc__ or ""):
         if example.exc_msg is None:
             exec(example.source, names)
     names["collector"].add(campaign)

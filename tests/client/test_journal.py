@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from geoveil.client import Contribution, JournalError, OutboxFull, Rejection, Status
-from geoveil.client.contribution import Entry
 from geoveil.client.journal import Bounds, Journal
+from geoveil.client.reports import Entry
 from geoveil.gp import GeoPrivacy
 from geoveil.proto.v1 import report_pb2
 

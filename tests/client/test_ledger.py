@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from geoveil.client import BudgetExceeded, Limit, Window
-from geoveil.client.contribution import Contribution
 from geoveil.client.journal import Bounds, Journal
 from geoveil.client.ledger import Spending, SpendingHistory, budgets, check, total
+from geoveil.client.reports import Contribution
 from geoveil.gp import GeoPrivacy
 
 steady = settings(max_examples=300)

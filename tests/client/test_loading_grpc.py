@@ -9,7 +9,7 @@ import pytest
 
 from geoveil.campaign import Campaign
 from geoveil.client import Client, InMemoryCollector, InMemoryTransport, Policy
-from geoveil.client.setup import MOST_UNQUIET, QUIET_S
+from geoveil.client.report_sender import MOST_UNQUIET, QUIET_S
 from geoveil.client.sync_client import _until_quiet
 from geoveil.gp import GeoPrivacy
 

@@ -34,7 +34,7 @@ from geoveil.client import (
     PolicyRefused,
     ReportBuilder,
 )
-from geoveil.client.work import Demand
+from geoveil.client.policy import Demand
 from geoveil.gp import (
     Disc,
     GaussianKernel,

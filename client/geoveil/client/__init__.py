@@ -8,8 +8,6 @@ with Client("collector.example:443", policy=policy, state_dir=directory, tls=TLS
 from geoveil.campaign import PublicKey
 from geoveil.campaign.connection import TLS
 from geoveil.client.async_client import AsyncClient
-from geoveil.client.batch import Batch, Outcome, gather
-from geoveil.client.contribution import Answer, Contribution, Receipt, Rejection, Status
 from geoveil.client.device_session import Counts
 from geoveil.client.errors import (
     BudgetExceeded,
@@ -32,13 +30,23 @@ from geoveil.client.errors import (
     TransportError,
 )
 from geoveil.client.grpc_transport import GrpcAioTransport, GrpcTransport
-from geoveil.client.in_memory import InMemoryAsyncTransport, InMemoryCollector, InMemoryTransport
 from geoveil.client.ledger import Budget
 from geoveil.client.policy import Limit, Policy, Window
 from geoveil.client.report_builder import AcceptedCampaign, ReportBuilder
 from geoveil.client.report_sender import FlushResult
+from geoveil.client.reports import (
+    Answer,
+    Batch,
+    Contribution,
+    Outcome,
+    Receipt,
+    Rejection,
+    Status,
+    gather,
+)
 from geoveil.client.retry import Timing
 from geoveil.client.sync_client import Client
+from geoveil.client.testing import InMemoryAsyncTransport, InMemoryCollector, InMemoryTransport
 from geoveil.client.transport import AsyncTransport, Transport
 from geoveil.client.values import Number, Place, Point
 from geoveil.gp import not_private

@@ -2,36 +2,40 @@
 
 import logging
 import os
-import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from geoveil.campaign import Campaign, Value
 from geoveil.campaign.connection import TLS
-from geoveil.client.contribution import Receipt
-from geoveil.client.device_session import Counts
+from geoveil.client.device_session import (
+    CLOSE_TIMEOUT_S,
+    MOST_PENDING,
+    MOST_PENDING_BYTES,
+    RELEASE_FLOOR_S,
+    Counts,
+    DeviceSession,
+)
 from geoveil.client.errors import ClientClosed, ClientError
-from geoveil.client.fork_barrier import ForkBarrier
-from geoveil.client.grpc_library import is_loaded
+from geoveil.client.fork_barrier import ForkBarrier, follow_forks, is_loaded
 from geoveil.client.grpc_transport import GrpcAioTransport
 from geoveil.client.ledger import Budget
 from geoveil.client.policy import Policy
-from geoveil.client.report_sender import FlushResult
-from geoveil.client.retry import Timing, duration
-from geoveil.client.setup import (
-    CLOSE_TIMEOUT_S,
+from geoveil.client.report_sender import (
     FAILED_WAIT_S,
-    FORK_GRACE_S,
-    MOST_PENDING,
-    MOST_PENDING_BYTES,
     MOST_UNQUIET,
     QUIET_S,
-    RELEASE_FLOOR_S,
-    assemble,
+    FlushResult,
+    Local,
+    Pause,
+    ReportSender,
+    Step,
+    Steps,
     described,
 )
-from geoveil.client.steps import Steps
+from geoveil.client.reports import Receipt
+from geoveil.client.retry import Timing, duration
 from geoveil.client.transport import AsyncTransport
 from geoveil.gp import RandomSource
 
@@ -43,38 +47,22 @@ _LOG = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 
 
-class _Awaited:
-    """See `Effects`. What is slow has a thread of its own, so that the loop never waits for it."""
-
-    def __init__(
-        self, transport: AsyncTransport, pause: Callable[[float], Awaitable[None]]
-    ) -> None:
-        self.transport = transport
-        self.pause = pause
-        self.executor: ThreadPoolExecutor | None = None
-
-    async def local(self, work: Callable[[], Any], slow: bool) -> Any:
-        if not slow:
-            return work()
-        import asyncio  # here, as an app without asyncio need not load it
-        from concurrent.futures import ThreadPoolExecutor
-
-        if self.executor is None:
-            self.executor = ThreadPoolExecutor(1, thread_name_prefix="geoveil-client")
-        return await asyncio.get_running_loop().run_in_executor(self.executor, work)
-
-
 class AsyncClient:
-    """See `Client`, which it equals in all but `await`. For one event loop.
+    """Contributes values to campaigns from one event loop: a `Client`, but for `await`.
 
     A call that is cancelled leaves the journal as a crash would: the next one goes on from there.
     A forked child goes on with it in a loop of its own. A fork lets the requests under way end
     first, in a second at most, in which the loop stands still.
+
+    Args:
+        target: address of the collector; this and the other arguments are those of `Client`.
+        transport: used instead of gRPC to `target`, and left open by `aclose`.
     """
 
     _sending: "asyncio.Lock | None"
     _woken: "asyncio.Event | None"
     _task: "asyncio.Task[None] | None"
+    _executor: "ThreadPoolExecutor | None"
     _called: bool
 
     def __init__(
@@ -93,46 +81,46 @@ class AsyncClient:
         release_floor_s: float = RELEASE_FLOOR_S,
         timing: Timing | None = None,
     ) -> None:
-        self._timing = timing or Timing()
         self._timeout_s = duration(timeout_s)
         self._own: GrpcAioTransport | None = None
         if transport is None:
             transport = self._own = GrpcAioTransport(target, tls=tls)
-        self._session, self._sender = assemble(
+        self._transport = transport
+        self._barrier = ForkBarrier() if self._own is None else self._own.barrier
+        self._session = DeviceSession(
             policy=policy,
             state_dir=state_dir,
-            timeout_s=self._timeout_s,
+            source=source,
             most_pending=most_pending,
             most_pending_bytes=most_pending_bytes,
-            source=source,
             floor_s=release_floor_s,
-            timing=self._timing,
+            timing=timing or Timing(),
         )
+        self._sender = ReportSender(self._session, self._timeout_s)
         self._slow = self._session.journal.durable or release_floor_s > 0
-        self._effects = _Awaited(transport, self._timing.sleep_async)
         self._background = background
         self._closed = False
         self._renew()
-        _CLIENTS.add(self)
+        follow_forks(self, self._barrier, AsyncClient._forked)
 
     async def fetch(self, campaign_id: str, timeout_s: float | None = None) -> Campaign:
-        """See `Client.fetch`."""
+        """Ask the server for a campaign, check it, and keep it for `contribute`."""
         return await self._run(self._sender.fetch(campaign_id, self._sender.deadline(timeout_s)))
 
     async def contribute(self, campaign_id: str, value: Value) -> Receipt:
-        """See `Client.contribute`."""
+        """Perturb a value, once per campaign and period, and keep the result to be sent."""
         self._check_open()
         try:
             return await self._local(
-                lambda: self._session.contribute(campaign_id, value),
-                slow=self._session.is_heavy(campaign_id),
+                partial(self._session.contribute, campaign_id, value),
+                self._slow or self._session.is_heavy(campaign_id),
             )
         finally:
             if self._background:
                 self._wake()
 
     async def flush(self, timeout_s: float | None = None) -> FlushResult:
-        """See `Client.flush`."""
+        """Send what waits, and return what became of it."""
         import asyncio
 
         self._check_open()
@@ -149,22 +137,22 @@ class AsyncClient:
             sending.release()
 
     async def history(self) -> tuple[Receipt, ...]:
-        """See `Client.history`."""
+        """Return what was drawn for this person, sent or not: all that ever leaves the device."""
         self._check_open()
-        return await self._local(self._session.history)
+        return await self._local(self._session.history, self._slow)
 
     async def budgets(self) -> tuple[Budget, ...]:
-        """See `Client.budgets`."""
+        """Return the policy's limits over all campaigns, and what is spent of each."""
         self._check_open()
-        return await self._local(self._session.budgets)
+        return await self._local(self._session.budgets, self._slow)
 
     async def counts(self) -> Counts:
-        """See `Client.counts`."""
+        """Return how many reports wait, were acknowledged, rejected, given up, and refused."""
         self._check_open()
-        return await self._local(self._session.counts)
+        return await self._local(self._session.counts, self._slow)
 
     async def aclose(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-        """See `Client.close`."""
+        """Send what waits, for so many seconds at most, and end; idempotent."""
         timeout_s = duration(timeout_s, zero=True)
         if self._closed:
             return
@@ -194,8 +182,8 @@ class AsyncClient:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-        if self._effects.executor is not None:
-            self._effects.executor.shutdown()
+        if self._executor is not None:
+            self._executor.shutdown()
         if self._own is not None:
             await self._own.aclose()
         self._session.journal.close()
@@ -251,11 +239,11 @@ class AsyncClient:
         self._sending = None
         self._woken = None
         self._task = None
+        self._executor = None
 
     def _forked(self) -> None:
-        """Go on in a child: the loop, the thread and the connections are the parent's."""
+        """Go on in a child: all but the journal is the parent's."""
         self._renew()
-        self._effects.executor = None
         if self._own is not None:
             self._own.forget()
 
@@ -264,16 +252,23 @@ class AsyncClient:
         if self._closed:
             raise ClientClosed
 
-    async def _local(self, work: Callable[[], _Result], *, slow: bool = False) -> _Result:
-        result: _Result = await self._effects.local(work, self._slow or slow)
-        return result
+    async def _local(self, work: Callable[[], _Result], slow: bool) -> _Result:
+        """Return work(). What is slow has a thread of its own: the loop never waits for it."""
+        if not slow:
+            return work()
+        import asyncio  # here, as an app without asyncio need not load it
+        from concurrent.futures import ThreadPoolExecutor
+
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(1, thread_name_prefix="geoveil-client")
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
     async def _run(self, steps: Steps[_Result]) -> _Result:
         try:
             step = next(steps)
             while not self._closed:
                 try:
-                    result = await step(self._effects)
+                    result = await self._take(step)
                 except ClientError as error:
                     step = steps.throw(error)
                 else:
@@ -284,31 +279,9 @@ class AsyncClient:
         finally:
             steps.close()
 
-
-_CLIENTS: "weakref.WeakSet[AsyncClient]" = weakref.WeakSet()
-
-
-def _barriers() -> list[ForkBarrier]:
-    return [client._own.barrier for client in list(_CLIENTS) if client._own is not None]
-
-
-def _before_fork() -> None:
-    for barrier in _barriers():
-        barrier.shut(FORK_GRACE_S)
-
-
-def _after_fork_in_parent() -> None:
-    for barrier in _barriers():
-        barrier.open()
-
-
-def _after_fork_in_child() -> None:
-    for client in list(_CLIENTS):
-        client._forked()
-
-
-os.register_at_fork(
-    before=_before_fork,
-    after_in_parent=_after_fork_in_parent,
-    after_in_child=_after_fork_in_child,
-)
+    async def _take(self, step: Step) -> Any:
+        if isinstance(step, Local):
+            return await self._local(step.work, step.slow)
+        if isinstance(step, Pause):
+            return await self._session.timing.sleep_async(step.seconds)
+        return await getattr(self._transport, step.method)(step.message, step.timeout_s)

@@ -10,18 +10,16 @@ After it, the entry waits to be sent by the sender; its bytes are sent until the
 answered, and are never made again.
 """
 
+import logging
+import os
 from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import datetime
-from functools import partial
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cache, partial
 from typing import TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
 
 from geoveil.campaign import Campaign, State, Value
 from geoveil.client import ledger
-from geoveil.client.contribution import Entry, Receipt, Status
 from geoveil.client.errors import (
     CampaignNotFetched,
     CampaignNotOpen,
@@ -30,12 +28,19 @@ from geoveil.client.errors import (
     ParameterError,
 )
 from geoveil.client.journal import Bounds, Journal
-from geoveil.client.policy import Limit
+from geoveil.client.policy import Policy
 from geoveil.client.report_builder import AcceptedCampaign, ReportBuilder
+from geoveil.client.reports import Receipt, Status
 from geoveil.client.retry import Timing
-from geoveil.gp import paced
+from geoveil.gp import RandomSource, paced
 from geoveil.gp.validation import between
 
+_LOG = logging.getLogger(__name__)
+MOST_PENDING = 1_000
+MOST_PENDING_BYTES = 4 << 20
+CLOSE_TIMEOUT_S = 2.0
+RELEASE_FLOOR_S = 0.002
+"""Each half is more than four times what any single answer takes, Student-t noise included."""
 _MOST_CAMPAIGNS = 32
 _MOMENT_US = 1_000
 _Result = TypeVar("_Result")
@@ -62,22 +67,43 @@ class Counts:
 
 
 class DeviceSession:
-    """See the module. Safe to share between threads; see `Client` for the arguments."""
+    """What a client does without any network. Safe to share between threads.
+
+    Args:
+        policy: what the app permits.
+        state_dir: directory of the journal; None: in memory.
+        source: random bits; None: the operating system's.
+        most_pending: reports that may wait to be sent.
+        most_pending_bytes: bytes that may wait to be sent.
+        floor_s: the least time, in seconds, that it takes to look at a value and to draw.
+        timing: the clocks.
+
+    Raises:
+        ParameterError: if an argument is out of range, or the source is not secure.
+        JournalError: if the state directory can't be used.
+    """
 
     def __init__(
         self,
         *,
-        builder: ReportBuilder,
-        journal: Journal,
-        bounds: Bounds,
+        policy: Policy,
+        state_dir: str | os.PathLike[str] | None,
+        source: RandomSource | None,
+        most_pending: int,
+        most_pending_bytes: int,
         floor_s: float,
         timing: Timing,
     ) -> None:
-        self.builder = builder
-        self.journal = journal
-        self.timing = timing
-        self._bounds = bounds
+        if state_dir is None:
+            _say_that_all_is_forgotten()
+        self.builder = ReportBuilder(policy=policy, source=source)
+        self._bounds = Bounds(
+            most_reports=_count("most_pending", most_pending),
+            most_bytes=_count("most_pending_bytes", most_pending_bytes),
+        )
         self._floor_s = between("release_floor_s", floor_s, 0, 60)
+        self.timing = replace(timing, now=partial(_date, timing.now))
+        self.journal = Journal(state_dir)
         self._accepted: dict[str, AcceptedCampaign] = {}
         self._refused = 0
         self.wanted: dict[str, ClientError | None] = {}
@@ -90,17 +116,25 @@ class DeviceSession:
         if accepted is None:
             cause = self.wanted.setdefault(campaign_id, None)
             raise CampaignNotFetched(campaign_id, cause)
+        campaign = accepted.campaign
         now = self.timing.now()
-        period = accepted.campaign.period_at(now)
+        period = campaign.period_at(now)
         entry = self.journal.find(campaign_id, period)
-        if entry is None:
-            _check_open(accepted.campaign, now)
-            point = self._paced(partial(self.builder.point, accepted, value))
-            try:
-                entry = self._draw_once(accepted, point, period, now)
-            except OutboxFull:
-                self._refused += 1
-                raise
+        if entry is not None:
+            return entry.receipt()
+        state = campaign.state(now)
+        if state is not State.OPEN:
+            raise CampaignNotOpen(campaign_id, state.value)
+        point = self._paced(partial(self.builder.point, accepted, value))
+        permit = partial(self._check_limits, campaign, now)
+        try:
+            entry = self.journal.admit(campaign_id, period, permit, self._bounds)
+            if entry is None:
+                made = self._paced(partial(self.builder.draw, accepted, point, period))
+                entry = self.journal.record(made, permit, now, self._bounds)
+        except OutboxFull:
+            self._refused += 1
+            raise
         return entry.receipt()
 
     def campaign(self, campaign_id: str) -> AcceptedCampaign | None:
@@ -142,7 +176,7 @@ class DeviceSession:
         for attribute in policy.limits:
             limit = policy.limit(attribute)
             assert limit is not None  # it is listed
-            of_attribute = partial(_listed, attribute, limit, now)
+            of_attribute = partial(ledger.budgets, attribute, limit, now=now)
             found += self.journal.spent(attribute, limit.campaign.unit, of_attribute)
         return tuple(found)
 
@@ -167,18 +201,6 @@ class DeviceSession:
         """
         return paced(work, self._floor_s / 2) if self._floor_s else work()
 
-    def _draw_once(
-        self, accepted: AcceptedCampaign, point: NDArray[np.float64], period: int, now: datetime
-    ) -> Entry:
-        """Draw and keep a report; if somebody else was faster, return the one that is kept."""
-        permit = partial(self._check_limits, accepted.campaign, now)
-        campaign_id = accepted.campaign.campaign_id
-        entry = self.journal.admit(campaign_id, period, permit, self._bounds)
-        if entry is None:
-            made = self._paced(partial(self.builder.draw, accepted, point, period))
-            entry = self.journal.record(made, permit, now, self._bounds)
-        return entry
-
     def _check_limits(
         self, campaign: Campaign, now: datetime, history_of: ledger.HistoryOf
     ) -> None:
@@ -201,13 +223,28 @@ def check_id(campaign_id: str) -> None:
         raise ParameterError("campaign_id", campaign_id, "1 to 64 characters")
 
 
-def _check_open(campaign: Campaign, now: datetime) -> None:
-    state = campaign.state(now)
-    if state is not State.OPEN:
-        raise CampaignNotOpen(campaign.campaign_id, state.value)
+@cache
+def _say_that_all_is_forgotten() -> None:
+    """Warn, once in a process."""
+    _LOG.warning(
+        "a client without a state_dir forgets with its process what was answered and spent: its"
+        " limits last no longer, and the next process draws anew"
+    )
 
 
-def _listed(
-    attribute: str, limit: Limit, now: datetime, history: ledger.SpendingHistory
-) -> list[ledger.Budget]:
-    return list(ledger.budgets(attribute, limit, history, now))
+def _date(now: Callable[[], datetime]) -> datetime:
+    """Return the date by a clock, in UTC, and within the calendar there as well."""
+    date = now()
+    if not isinstance(date, datetime) or date.utcoffset() is None:
+        raise ParameterError("timing.now", type(date).__name__, "a date with a time zone")
+    try:
+        return date.astimezone(UTC)
+    except OverflowError:
+        end = datetime.min if date.year == datetime.min.year else datetime.max
+        return end.replace(tzinfo=UTC)
+
+
+def _count(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ParameterError(name, value, "an integer >= 1")
+    return value

@@ -1,14 +1,13 @@
-"""gRPC, blocking and asyncio. Grpc is loaded at the first call."""
+"""gRPC, blocking and asyncio. The grpc library is loaded at the first call."""
 
 import threading
-from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from geoveil.campaign.connection import TLS, failed, open_channel, tls_for
 from geoveil.client.errors import PlaintextRefused, TransportError
-from geoveil.client.fork_barrier import ForkBarrier
-from geoveil.client.grpc_library import hold, is_loaded, leak_on_fork, loaded
+from geoveil.client.fork_barrier import ForkBarrier, hold, is_loaded, leak_on_fork, loaded
+from geoveil.client.transport import AsyncTransport, Transport
 from geoveil.proto.v1 import collector_pb2
 
 if TYPE_CHECKING:
@@ -16,9 +15,6 @@ if TYPE_CHECKING:
 
     from geoveil.proto.v1.collector_pb2_grpc import CollectorStub
 
-_Request = TypeVar("_Request")
-_Response = TypeVar("_Response")
-_Method: TypeAlias = "Callable[[CollectorStub], grpc.UnaryUnaryMultiCallable[_Request, _Response]]"
 _MOST_BYTES = 4 << 20
 # gzip makes a single report longer.
 _LEAST_COMPRESSED_BYTES = 1 << 10
@@ -41,11 +37,7 @@ _OPTIONS = (
 
 
 class _Grpc:
-    """What both transports share: the checked target, and one channel made at its first use.
-
-    Attributes:
-        barrier: that calls pass. Who forks shuts it meanwhile, so that no call is under way.
-    """
+    """What both transports share: the checked target, and one channel made at its first use."""
 
     _channel: "grpc.Channel | None" = None
     _held: object = None
@@ -57,7 +49,6 @@ class _Grpc:
         self._tls = tls_for(target, tls, PlaintextRefused)
         self._target = target
         self._lock = threading.Lock()
-        self.barrier = ForkBarrier(self._disconnect)
 
     def forget(self) -> None:
         """Drop, untouched, the channel of the process that this one was forked from.
@@ -65,11 +56,17 @@ class _Grpc:
         For the child, before its first call, which then makes a channel of its own. The parent
         goes on with its channel.
         """
-        self.barrier.reset()
         self._lock = threading.Lock()  # another thread of the parent may have held the old one
         leak_on_fork(self._channel)
         leak_on_fork(self._held)
         self._channel = self._held = None
+
+    def disconnect(self) -> None:
+        """Close the channel; calls under way end as CANCELLED, and a later one makes a new one."""
+        with self._lock:
+            channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()
 
     def _connected(self) -> "CollectorStub":
         from geoveil.proto.v1.collector_pb2_grpc import CollectorStub
@@ -81,18 +78,8 @@ class _Grpc:
                 self._stub = CollectorStub(self._channel)
             return self._stub
 
-    def _disconnect(self) -> None:
-        with self._lock:
-            channel, self._channel = self._channel, None
-        if channel is not None:
-            channel.close()
 
-    def _close(self) -> None:
-        self._disconnect()
-        self._held = None
-
-
-class GrpcTransport(_Grpc):
+class GrpcTransport(_Grpc, Transport):
     """Blocking gRPC, for any number of threads.
 
     The channel is made at the first call. A process that forks after that calls `forget` in the
@@ -109,61 +96,82 @@ class GrpcTransport(_Grpc):
     def get_campaign(
         self, request: collector_pb2.GetCampaignRequest, timeout_s: float
     ) -> collector_pb2.GetCampaignResponse:
-        """See `Transport.get_campaign`."""
-        return self._call(lambda stub: stub.GetCampaign, request, timeout_s)
+        response: collector_pb2.GetCampaignResponse = self._call("GetCampaign", request, timeout_s)
+        return response
 
     def submit_reports(
         self, request: collector_pb2.SubmitReportsRequest, timeout_s: float
     ) -> collector_pb2.SubmitReportsResponse:
-        """See `Transport.submit_reports`."""
-        return self._call(lambda stub: stub.SubmitReports, request, timeout_s)
+        response: collector_pb2.SubmitReportsResponse = self._call(
+            "SubmitReports", request, timeout_s
+        )
+        return response
 
     def close(self) -> None:
-        """Close the channel; calls under way end as CANCELLED, and a later one makes a new one."""
-        self._close()
+        """Disconnect, and let go of gRPC; a later call connects again."""
+        self.disconnect()
+        self._held = None
 
-    def _call(
-        self, method: "_Method[_Request, _Response]", request: _Request, timeout_s: float
-    ) -> _Response:
+    def _call(self, method: str, request: Any, timeout_s: float) -> Any:
         grpc = loaded()
         try:
-            with self.barrier.passing():
-                call = method(self._connected())
-                return call(request, timeout=timeout_s, compression=_compression(request))
+            call = getattr(self._connected(), method)
+            return call(request, timeout=timeout_s, compression=_compression(request))
         except grpc.RpcError as error:
             raise failed(error, TransportError) from error
         except ValueError as error:
             raise _closed() from error
 
 
-class GrpcAioTransport(_Grpc):
-    """See `GrpcTransport`; for asyncio.
+class GrpcAioTransport(_Grpc, AsyncTransport):
+    """gRPC for asyncio, in any number of event loops; in all else as `GrpcTransport`.
 
     It waits for futures of the blocking channel: grpc.aio has one engine for the whole process,
     which does not survive a fork and serves one event loop; this serves any number of them, at the
     same speed. Its calls end on threads of gRPC's, so that a fork can wait for them although the
     event loop stands still.
+
+    Args:
+        target: a gRPC address, for example "collector.example:443".
+        tls: may be left out for targets on this machine only.
+
+    Attributes:
+        barrier: that calls pass. Who forks shuts it meanwhile, so that no call is under way.
+
+    Raises:
+        PlaintextRefused: if the target is elsewhere and `tls` is None.
     """
+
+    def __init__(self, target: str, *, tls: TLS | None = None) -> None:
+        super().__init__(target, tls=tls)
+        self.barrier = ForkBarrier(self.disconnect)
 
     async def get_campaign(
         self, request: collector_pb2.GetCampaignRequest, timeout_s: float
     ) -> collector_pb2.GetCampaignResponse:
-        """See `Transport.get_campaign`."""
-        return await self._call(lambda stub: stub.GetCampaign, request, timeout_s)
+        response: collector_pb2.GetCampaignResponse = await self._call(
+            "GetCampaign", request, timeout_s
+        )
+        return response
 
     async def submit_reports(
         self, request: collector_pb2.SubmitReportsRequest, timeout_s: float
     ) -> collector_pb2.SubmitReportsResponse:
-        """See `Transport.submit_reports`."""
-        return await self._call(lambda stub: stub.SubmitReports, request, timeout_s)
+        response: collector_pb2.SubmitReportsResponse = await self._call(
+            "SubmitReports", request, timeout_s
+        )
+        return response
+
+    def forget(self) -> None:
+        self.barrier.reset()
+        super().forget()
 
     async def aclose(self) -> None:
-        """See `GrpcTransport.close`."""
-        self._close()
+        """Disconnect, and let go of gRPC; a later call connects again."""
+        self.disconnect()
+        self._held = None
 
-    async def _call(
-        self, method: "_Method[_Request, _Response]", request: _Request, timeout_s: float
-    ) -> _Response:
+    async def _call(self, method: str, request: Any, timeout_s: float) -> Any:
         import asyncio
 
         loop = asyncio.get_running_loop()
@@ -177,7 +185,7 @@ class GrpcAioTransport(_Grpc):
 
         self.barrier.enter()
         try:
-            call: Any = method(self._connected()).future(
+            call: Any = getattr(self._connected(), method).future(
                 request, timeout=timeout_s, compression=_compression(request)
             )
         except BaseException as error:
@@ -193,8 +201,7 @@ class GrpcAioTransport(_Grpc):
             call.cancel()  # nothing to a call that has ended
         if call.code() is not grpc.StatusCode.OK:
             raise failed(call, TransportError) from call
-        response: _Response = call.result()
-        return response
+        return call.result()
 
 
 def _compression(request: Any) -> "grpc.Compression | None":

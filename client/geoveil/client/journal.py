@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeAlias, TypeVar
 
-from geoveil.client.contribution import Contribution, Entry, Rejection, Status
 from geoveil.client.errors import JournalError, OutboxFull
 from geoveil.client.journal_rows import (
     FIND,
@@ -35,6 +34,7 @@ from geoveil.client.journal_rows import (
     upgrade_3,
 )
 from geoveil.client.ledger import HistoryOf, SpendingHistory
+from geoveil.client.reports import Contribution, Entry, Rejection, Status
 from geoveil.client.state_file import StateFile
 
 FILE_NAME = "journal.sqlite3"

@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from geoveil.client.contribution import Contribution, Entry, Rejection, Status
 from geoveil.client.errors import JournalError
 from geoveil.client.ledger import Spending
+from geoveil.client.reports import Contribution, Entry, Rejection, Status
 from geoveil.client.state_format import run
 from geoveil.gp import GeoPrivacy
 

@@ -99,23 +99,28 @@ def check(
         raise max(refusals, key=_when_freed)
 
 
-def budgets(
-    attribute: str, limit: Limit, history: SpendingHistory, now: datetime
-) -> Iterator[Budget]:
-    """Yield the limits over all campaigns, each with what is spent of it."""
+def budgets(attribute: str, limit: Limit, history: SpendingHistory, now: datetime) -> list[Budget]:
+    """Return the limits over all campaigns, each with what is spent of it."""
+    found = []
     for scope in _scopes(limit, None, now):
         spent = total(history.spendings(after=scope.after))
-        yield Budget(
-            attribute=attribute,
-            scope=scope.name,
-            limit=scope.limit,
-            spent=_over(spent, scope.limit),
+        found.append(
+            Budget(
+                attribute=attribute,
+                scope=scope.name,
+                limit=scope.limit,
+                spent=_over(spent, scope.limit),
+            )
         )
+    return found
 
 
 def total(spendings: Iterable[Spending]) -> Fraction:
     """Return the sum of rates, ε per unit of distance."""
-    return sum((s.count * s.privacy.exact_rate for s in spendings), Fraction(0))
+    rate = Fraction(0)
+    for spending in spendings:
+        rate += spending.count * spending.privacy.exact_rate
+    return rate
 
 
 @dataclass(frozen=True, slots=True)

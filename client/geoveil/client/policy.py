@@ -8,12 +8,60 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Self, TypeVar
 
-from geoveil.campaign import Campaign, PublicKey, encode
+from geoveil.campaign import MECHANISMS, QUERIES, Campaign, PublicKey, encode
 from geoveil.client.errors import PolicyRefused, exactly
 from geoveil.client.values import Number, Place, ValueKind, kind_of
-from geoveil.client.work import Demand
 from geoveil.gp import GeoPrivacy, ParameterError
 from geoveil.gp.shown import ReprByArguments
+from geoveil.proto.v1 import campaign_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a campaign asks of a device."""
+
+    queries: int
+    """Questions; 0 of a value campaign."""
+    work: int
+    """Microseconds of a processor, at most, to read the campaign and draw one report."""
+
+    @classmethod
+    def of(cls, campaign: bytes) -> "Demand":
+        """Return what a serialised Campaign asks.
+
+        Args:
+            campaign: anything; whether it is sound is not looked at.
+
+        Raises:
+            DecodeError: if it is no message.
+            ParameterError: if a question or the mechanism is of no kind.
+            NotInstalled: if it is of a family that no package here provides.
+        """
+        message = pb.Campaign.FromString(campaign)
+        drawn = [_drawn(message, query) for query in message.queries]
+        if not drawn:
+            work = _answer(message) * message.mechanism.planar_laplace.dimension
+        elif message.allocation == pb.ALLOCATION_PARTITION:
+            work = max(drawn)
+        else:
+            work = sum(drawn)
+        tables = 700 * len(message.mechanism.channels.per_query)
+        read = sum(map(_read, message.queries)) + tables + message.mechanism.ByteSize() // 12
+        return cls(len(message.queries), read + work)
+
+
+def _read(query: pb.Query) -> int:
+    return QUERIES.named_by(query).work.read + query.ByteSize() // 2
+
+
+def _drawn(campaign: pb.Campaign, query: pb.Query) -> int:
+    more = QUERIES.named_by(query).work.drawn
+    return _answer(campaign) + (more + query.ByteSize() // 10 if more else 0)
+
+
+def _answer(campaign: pb.Campaign) -> int:
+    return MECHANISMS.named_by(campaign.mechanism).work.drawn
+
 
 _PURE = (
     'a pure GeoPrivacy with its unit, for example GeoPrivacy(epsilon=1, per=8000, unit="dollar")'

@@ -17,10 +17,9 @@ from geoveil.campaign import (
     signer,
 )
 from geoveil.campaign.admission import REPORT_ID_BYTES
-from geoveil.client.contribution import Contribution
 from geoveil.client.errors import CampaignInvalid, FamilyMissing, PolicyRefused
-from geoveil.client.policy import Policy
-from geoveil.client.work import Demand
+from geoveil.client.policy import Demand, Policy
+from geoveil.client.reports import Contribution
 from geoveil.gp import (
     GeoVeilError,
     ParameterError,

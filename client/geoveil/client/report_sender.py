@@ -4,17 +4,21 @@ The sender holds nothing of its own that must not be lost: what waits is in the 
 sent until the server says what became of it. The server counts a report's id once, so to send it
 twice, from two processes even, does no harm. Every report has a request of its own: two in one
 would tell the server that they are of one person.
+
+What has to happen in which order is written once: a generator yields steps and is sent their
+results, and a ClientError is thrown into it. The two clients only carry the steps out, with
+blocking calls or with asyncio.
 """
 
 import logging
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from geoveil.campaign import Campaign
-from geoveil.client.backoff import SERVER, Backoff, concerns
-from geoveil.client.batch import Batch
-from geoveil.client.contribution import Entry, Status
 from geoveil.client.device_session import DeviceSession, check_id
 from geoveil.client.errors import (
     CampaignChanged,
@@ -23,15 +27,64 @@ from geoveil.client.errors import (
     ClientError,
     TransportError,
 )
-from geoveil.client.retry import FIRST_PAUSE_S, LONGEST_PAUSE_S, Deadline, duration
-from geoveil.client.steps import Send, Step, Steps, local, once, pause, until_answered
+from geoveil.client.reports import Batch, Entry, Status
+from geoveil.client.retry import (
+    FIRST_PAUSE_S,
+    LONGEST_PAUSE_S,
+    SERVER,
+    Backoff,
+    Deadline,
+    after,
+    concerns,
+    duration,
+    pauses,
+)
 from geoveil.proto.v1 import campaign_pb2, collector_pb2
 
+_Result = TypeVar("_Result")
 _LOG = logging.getLogger(__name__)
 KEPT_AFTER_CLOSE = timedelta(days=30)
 """A report that waits so long after its campaign closed is given up."""
 # Up to here, reading a campaign takes a few milliseconds.
 _QUICK_BYTES = 4096
+QUIET_S = 0.1
+"""Seconds without a call of the app before the background loads gRPC, which holds up threads."""
+MOST_UNQUIET = 100
+"""Times that an app is found busy so; then it loads it none the less."""
+FAILED_WAIT_S = 30.0
+"""Seconds until the background looks again after something failed that is not the network."""
+
+
+class Local(NamedTuple):
+    """The step that returns work(), which computes or uses the disk."""
+
+    work: Callable[[], Any]
+    slow: bool
+    """Whether it takes more than a moment, for which no event loop should wait."""
+
+
+class Pause(NamedTuple):
+    """The step that waits."""
+
+    seconds: float
+
+
+class Request(NamedTuple):
+    """The step that sends a request and returns the answer."""
+
+    method: str
+    """The name of a method of Transport and AsyncTransport."""
+    message: Any
+    timeout_s: float
+
+
+Step: TypeAlias = Local | Pause | Request
+Steps: TypeAlias = Generator[Step, Any, _Result]
+
+
+def described(error: Exception) -> str:
+    """Return what may be logged of an error: of a foreign one, only its kind."""
+    return str(error) if isinstance(error, ClientError) else type(error).__name__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +100,11 @@ class FlushResult:
 
 
 class ReportSender:
-    """See the module.
+    """Fetches campaigns and delivers reports, for one client.
 
     Args:
         session: whose reports are delivered.
-        timeout_s: of one request that the background makes, in seconds.
+        timeout_s: seconds for one request that the background makes.
     """
 
     def __init__(self, session: DeviceSession, timeout_s: float) -> None:
@@ -74,40 +127,40 @@ class ReportSender:
         """Ask the server for a campaign; check it and keep it."""
         check_id(campaign_id)
         request = collector_pb2.GetCampaignRequest(campaign_id=campaign_id)
-        send: Send = lambda io, seconds: io.transport.get_campaign(request, seconds)  # noqa: E731
-        try:
-            response = yield from until_answered(send, deadline, self._timing.jitter)
-        except TransportError as error:
-            if error.code == "NOT_FOUND":
-                raise CampaignNotFound(campaign_id) from error
-            raise
+        waits = pauses(self._timing.jitter)
+        while True:
+            try:
+                response = yield _within(deadline, "get_campaign", request)
+                break
+            except TransportError as error:
+                if error.code == "NOT_FOUND":
+                    raise CampaignNotFound(campaign_id) from error
+                wait_s = after(error, next(waits), self._timing.jitter)
+                if not error.retryable or wait_s >= deadline.remaining_s():
+                    raise
+            yield Pause(wait_s)
         size = response.envelope.ByteSize()
-        campaign: Campaign = yield local(
-            lambda: self._keep(campaign_id, response), size > _QUICK_BYTES or self._journal.durable
+        campaign: Campaign = yield Local(
+            partial(self._keep, campaign_id, response),
+            size > _QUICK_BYTES or self._journal.durable,
         )
         return campaign
 
     def flush(self, deadline: Deadline) -> Steps[FlushResult]:
         """Send what waits until nothing is left that another try could help, or time is up."""
-        total = FlushResult(acknowledged=0, rejected=0, pending=0)
+        acknowledged = rejected = 0
         # Its own: who flushes asks to try now, and more often than the background does.
         backoff = Backoff(
             self._timing.clock, self._timing.jitter, FIRST_PAUSE_S, LONGEST_PAUSE_S, math.inf
         )
         while True:
-            waiting = yield from self._waiting()
-            backoff.retain({e.contribution.campaign_id for e in waiting})
-            entries = [e for e in waiting if backoff.ready(e.contribution.campaign_id)]
-            done = yield from self._deliver(entries, deadline, backoff)
-            total = FlushResult(
-                acknowledged=total.acknowledged + done.acknowledged,
-                rejected=total.rejected + done.rejected,
-                pending=done.pending + len(waiting) - len(entries),
-            )
+            done = yield from self._deliver(backoff, deadline)
+            acknowledged += done.acknowledged
+            rejected += done.rejected
             wait_s = backoff.next_s()
             if wait_s is None or wait_s >= deadline.remaining_s():
-                return total
-            yield pause(wait_s)
+                return replace(done, acknowledged=acknowledged, rejected=rejected)
+            yield Pause(wait_s)
 
     def work(self) -> Steps[float | None]:
         """Do what the background has to do now; return in how many seconds to come back.
@@ -120,81 +173,66 @@ class ReportSender:
             return self._backoff.next_s()
         for campaign_id in list(self._session.wanted):
             if self._backoff.ready(campaign_id):
-                yield from self._fetch_wanted(campaign_id)
-        entries = yield from self._waiting()
-        ready = [e for e in entries if self._backoff.ready(e.contribution.campaign_id)]
-        left = len(entries)
-        if ready:
-            done = yield from self._deliver(ready)
-            left -= done.acknowledged + done.rejected
-        wanted = set(self._session.wanted)
-        self._backoff.retain(wanted | {e.contribution.campaign_id for e in entries})
-        return self._backoff.next_s() or 0.0 if left or wanted else None
+                try:
+                    yield from self.fetch(campaign_id, self.deadline())
+                except ClientError as error:
+                    self._session.wanted[campaign_id] = error
+                    self._failed(error, campaign_id, self._backoff)
+                else:
+                    self._succeeded(campaign_id, self._backoff)
+        done = yield from self._deliver(self._backoff)
+        return self._backoff.next_s() or 0.0 if done.pending or self._session.wanted else None
 
-    def _fetch_wanted(self, campaign_id: str) -> Steps[None]:
-        try:
-            yield from self.fetch(campaign_id, self.deadline())
-        except ClientError as error:
-            self._session.wanted[campaign_id] = error
-            self._note(error, campaign_id)
-        else:
-            self._succeeded(campaign_id)
-
-    def _waiting(self) -> Steps[tuple[Entry, ...]]:
-        now = self._timing.now()
-
-        def read() -> tuple[Entry, ...]:
-            waiting = self._journal.pending()
-            late = [e for e in waiting if now - e.contribution.closes > KEPT_AFTER_CLOSE]
-            for entry in late:
-                self._journal.record_result(entry, Status.EXPIRED, now)
-            return self._journal.pending() if late else waiting
-
-        waiting: tuple[Entry, ...] = yield local(read, self._journal.durable)
-        return waiting
-
-    def _deliver(
-        self,
-        entries: tuple[Entry, ...] | list[Entry],
-        deadline: Deadline | None = None,
-        backoff: Backoff | None = None,
-    ) -> Steps[FlushResult]:
-        """Send entries once; without a deadline, each request has the time of its own."""
+    def _deliver(self, backoff: Backoff, deadline: Deadline | None = None) -> Steps[FlushResult]:
+        """Send once what waits and is not put off; without a deadline, each has its own time."""
+        durable = self._journal.durable
+        waiting: tuple[Entry, ...] = yield Local(self._waiting, durable)
+        known = set(self._session.wanted) if backoff is self._backoff else set()
+        for entry in waiting:
+            known.add(entry.contribution.campaign_id)
+        backoff.retain(known)
+        ready = set(filter(backoff.ready, known))
         counts = {Status.ACKNOWLEDGED: 0, Status.REJECTED: 0}
-        failed: set[str] = set()
-        for entry in entries:
+        for entry in waiting:
             campaign_id = entry.contribution.campaign_id
-            if failed & {campaign_id, SERVER}:
+            if campaign_id not in ready:
                 continue
             try:
                 status = yield from self._send(entry, deadline or self.deadline())
             except TransportError as error:
-                yield self._failed(entry, str(error))
-                failed.add(self._note(error, campaign_id, backoff))
+                yield Local(partial(self._journal.fail, entry, str(error)), durable)
+                key = self._failed(error, campaign_id, backoff)
+                ready = set() if key == SERVER else ready - {key}
             else:
                 self._succeeded(campaign_id, backoff)
                 counts[status] += 1
         return FlushResult(
             acknowledged=counts[Status.ACKNOWLEDGED],
             rejected=counts[Status.REJECTED],
-            pending=len(entries) - sum(counts.values()),
+            pending=len(waiting) - sum(counts.values()),
         )
 
     def _send(self, entry: Entry, deadline: Deadline) -> Steps[Status]:
-        durable = self._journal.durable
-        yield local(lambda: self._journal.mark_sent(entry, self._timing.now()), durable)
+        journal, now = self._journal, self._timing.now
+        yield Local(partial(journal.mark_sent, entry, now()), journal.durable)
         batch = Batch.of(entry.contribution)
-        request = batch.request()
-        response = yield from once(
-            lambda io, seconds: io.transport.submit_reports(request, seconds), deadline
-        )
+        response = yield _within(deadline, "submit_reports", batch.request())
         (outcome,) = batch.outcomes(response)
-        settled = (entry, outcome.status, self._timing.now(), outcome.rejection)
-        yield local(lambda: self._journal.record_result(*settled), durable)
-        return outcome.status
+        status, rejection = outcome.status, outcome.rejection
+        record = partial(journal.record_result, entry, status, now(), rejection)
+        yield Local(record, journal.durable)
+        return status
 
-    def _failed(self, entry: Entry, failure: str) -> Step:
-        return local(lambda: self._journal.fail(entry, failure), self._journal.durable)
+    def _waiting(self) -> tuple[Entry, ...]:
+        now = self._timing.now()
+        waiting = self._journal.pending()
+        kept = []
+        for entry in waiting:
+            if now - entry.contribution.closes > KEPT_AFTER_CLOSE:
+                self._journal.record_result(entry, Status.EXPIRED, now)
+            else:
+                kept.append(entry)
+        return tuple(kept)
 
     def _keep(self, campaign_id: str, response: collector_pb2.GetCampaignResponse) -> Campaign:
         envelope = response.envelope.SerializeToString(deterministic=True)
@@ -207,16 +245,24 @@ class ReportSender:
         self._session.remember(accepted)
         return accepted.campaign
 
-    def _note(self, error: ClientError, campaign_id: str, backoff: Backoff | None = None) -> str:
+    def _failed(self, error: ClientError, campaign_id: str, backoff: Backoff) -> str:
         """Put off what an error concerns, and return its key."""
         key = concerns(error, campaign_id)
         if self._backoff.failed(key, error):
             _LOG.warning("campaign %r: %s", campaign_id, error)
-        if backoff is not None:
+        if backoff is not self._backoff:
             backoff.failed(key, error)
         return key
 
-    def _succeeded(self, campaign_id: str, backoff: Backoff | None = None) -> None:
-        for one in (self._backoff, backoff or self._backoff):
+    def _succeeded(self, campaign_id: str, backoff: Backoff) -> None:
+        for one in (self._backoff, backoff):
             one.succeeded(SERVER)
             one.succeeded(campaign_id)
+
+
+def _within(deadline: Deadline, method: str, message: Any) -> Request:
+    """Return the step that sends a request, if there is time left."""
+    left_s = deadline.remaining_s()
+    if left_s <= 0:
+        raise TransportError("DEADLINE_EXCEEDED", "no time is left")
+    return Request(method, message, left_s)

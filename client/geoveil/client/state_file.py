@@ -24,8 +24,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from geoveil.client.errors import JournalError
-from geoveil.client.mark import Mark
-from geoveil.client.state_format import Format, Use, commit
+from geoveil.client.state_format import Format, Mark, Use, commit
 
 _BUSY_TIMEOUT_S = 5.0
 _CHECKPOINT_BYTES = 1 << 20

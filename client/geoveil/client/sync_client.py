@@ -6,35 +6,38 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from geoveil.campaign import Campaign, Value
 from geoveil.campaign.connection import TLS
-from geoveil.client.contribution import Receipt
-from geoveil.client.device_session import Counts
+from geoveil.client.device_session import (
+    CLOSE_TIMEOUT_S,
+    MOST_PENDING,
+    MOST_PENDING_BYTES,
+    RELEASE_FLOOR_S,
+    Counts,
+    DeviceSession,
+)
 from geoveil.client.errors import ClientClosed, ClientError
-from geoveil.client.fork_barrier import BarrieredTransport, ForkBarrier
-from geoveil.client.grpc_library import is_loaded
+from geoveil.client.fork_barrier import ForkBarrier, follow_forks, is_loaded, loaded
 from geoveil.client.grpc_transport import GrpcTransport
 from geoveil.client.ledger import Budget
 from geoveil.client.policy import Policy
-from geoveil.client.report_sender import FlushResult, ReportSender
-from geoveil.client.retry import Timing, duration
-from geoveil.client.setup import (
-    CLOSE_TIMEOUT_S,
+from geoveil.client.report_sender import (
     FAILED_WAIT_S,
-    FORK_GRACE_S,
-    MOST_PENDING,
-    MOST_PENDING_BYTES,
     MOST_UNQUIET,
     QUIET_S,
-    RELEASE_FLOOR_S,
-    assemble,
+    FlushResult,
+    Local,
+    Pause,
+    ReportSender,
+    Step,
+    Steps,
     described,
 )
-from geoveil.client.steps import Steps
+from geoveil.client.reports import Receipt
+from geoveil.client.retry import Timing, duration
 from geoveil.client.transport import Transport
 from geoveil.gp import RandomSource
 
@@ -42,15 +45,51 @@ _LOG = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 
 
-@dataclass(frozen=True, slots=True)
 class _Blocking:
-    """See `Effects`."""
+    """Carries out steps with blocking calls. It knows no client: one that is forgotten can end.
 
-    transport: Transport
-    pause: Callable[[float], None]
+    Args:
+        transport: sends requests.
+        barrier: that requests pass.
+        pause: waits for so many seconds.
+    """
 
-    def local(self, work: Callable[[], Any], slow: bool) -> Any:
-        return work()
+    def __init__(
+        self, transport: Transport, barrier: ForkBarrier, pause: Callable[[float], None]
+    ) -> None:
+        self._transport = transport
+        self._barrier = barrier
+        self._pause = pause
+        self._uses_grpc = isinstance(transport, GrpcTransport)
+
+    def run(self, steps: Steps[_Result], stop: threading.Event) -> _Result:
+        try:
+            step = next(steps)
+            while not stop.is_set():
+                try:
+                    result = self._take(step)
+                except ClientError as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(result)
+            raise ClientClosed
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]  # what the steps return
+        finally:
+            steps.close()
+
+    def _take(self, step: Step) -> Any:
+        if isinstance(step, Local):
+            return step.work()
+        if isinstance(step, Pause):
+            return self._pause(step.seconds)
+        if self._uses_grpc:
+            loaded()  # not behind the barrier: who forks waits for it as long as it takes
+        self._barrier.enter()
+        try:
+            return getattr(self._transport, step.method)(step.message, step.timeout_s)
+        finally:
+            self._barrier.leave()
 
 
 class Client:
@@ -103,29 +142,27 @@ class Client:
         release_floor_s: float = RELEASE_FLOOR_S,
         timing: Timing | None = None,
     ) -> None:
-        self._timing = timing or Timing()
         self._timeout_s = duration(timeout_s)
         self._own: GrpcTransport | None = None
         if transport is None:
             transport = self._own = GrpcTransport(target, tls=tls)
-            self._barrier = self._own.barrier
-        else:
-            self._barrier = ForkBarrier()
-            transport = BarrieredTransport(transport, self._barrier)
-        self._session, self._sender = assemble(
+        self._barrier = ForkBarrier() if self._own is None else ForkBarrier(self._own.disconnect)
+        timing = timing or Timing()
+        self._session = DeviceSession(
             policy=policy,
             state_dir=state_dir,
-            timeout_s=self._timeout_s,
+            source=source,
             most_pending=most_pending,
             most_pending_bytes=most_pending_bytes,
-            source=source,
             floor_s=release_floor_s,
-            timing=self._timing,
+            timing=timing,
         )
-        self._effects = _Blocking(transport, self._timing.sleep)
+        self._sender = ReportSender(self._session, self._timeout_s)
+        self._effects = _Blocking(transport, self._barrier, timing.sleep)
         self._background = background
         self._closed = False
         self._renew()
+        follow_forks(self, self._barrier, Client._forked)
         _CLIENTS.add(self)
 
     def fetch(self, campaign_id: str, timeout_s: float | None = None) -> Campaign:
@@ -275,11 +312,12 @@ class Client:
         self._called = threading.Event()
         self._stop = threading.Event()
         self._thread = None
+        if self._closed:
+            self._stop.set()
 
     def _forked(self) -> None:
         """Go on in a child: the threads and connections are the parent's."""
         self._renew()
-        self._barrier.reset()
         if self._own is not None:
             self._own.forget()
 
@@ -289,24 +327,7 @@ class Client:
             raise ClientClosed
 
     def _run(self, steps: Steps[_Result]) -> _Result:
-        return _run(steps, self._effects, lambda: self._closed)
-
-
-def _run(steps: Steps[_Result], effects: _Blocking, stopped: Callable[[], bool]) -> _Result:
-    try:
-        step = next(steps)
-        while not stopped():
-            try:
-                result = step(effects)
-            except ClientError as error:
-                step = steps.throw(error)
-            else:
-                step = steps.send(result)
-        raise ClientClosed
-    except StopIteration as done:
-        return done.value  # type: ignore[no-any-return]  # what the steps return
-    finally:
-        steps.close()
+        return self._effects.run(steps, self._stop)
 
 
 def _in_background(
@@ -329,7 +350,7 @@ def _in_background(
             return
         try:
             with sending:
-                wait_s = _run(sender.work(), effects, stop.is_set)
+                wait_s = effects.run(sender.work(), stop)
         except ClientClosed:
             return
         except Exception as error:  # noqa: BLE001 - a thread of a host must not end with a trace
@@ -352,29 +373,9 @@ def _stop(stop: threading.Event, woken: threading.Event) -> None:
 _CLIENTS: "weakref.WeakSet[Client]" = weakref.WeakSet()
 
 
-def _before_fork() -> None:
-    for client in list(_CLIENTS):
-        client._barrier.shut(FORK_GRACE_S)
-
-
-def _after_fork_in_parent() -> None:
-    for client in list(_CLIENTS):
-        client._barrier.open()
-
-
-def _after_fork_in_child() -> None:
-    for client in list(_CLIENTS):
-        client._forked()
-
-
 def _at_exit() -> None:
     for client in list(_CLIENTS):
         client.close(0.0 if client._session.journal.durable else CLOSE_TIMEOUT_S)
 
 
-os.register_at_fork(
-    before=_before_fork,
-    after_in_parent=_after_fork_in_parent,
-    after_in_child=_after_fork_in_child,
-)
 atexit.register(_at_exit)

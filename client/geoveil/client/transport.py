@@ -25,16 +25,16 @@ class Transport(Protocol):
 
 
 class AsyncTransport(Protocol):
-    """See `Transport`; for asyncio."""
+    """Carries requests to one collector; as `Transport` does, for asyncio."""
 
     async def get_campaign(
         self, request: collector_pb2.GetCampaignRequest, timeout_s: float
     ) -> collector_pb2.GetCampaignResponse:
-        """See `Transport.get_campaign`."""
+        """Return the campaign as it was published."""
         ...
 
     async def submit_reports(
         self, request: collector_pb2.SubmitReportsRequest, timeout_s: float
     ) -> collector_pb2.SubmitReportsResponse:
-        """See `Transport.submit_reports`."""
+        """Return one result per report, once every accepted report is on the server's disk."""
         ...

@@ -53,7 +53,7 @@ class Point:
             raise ParameterError("dimension", many, "an integer >= 2; Number() stands for one")
 
     def permits(self, asked: "ValueKind") -> bool:
-        """See `Number.permits`."""
+        """Return whether a campaign that takes a value for `asked` may be answered."""
         return asked == self
 
     def __str__(self) -> str:
@@ -85,7 +85,7 @@ class Place:
             raise ParameterError("area", self.area, "an Area, or None for anywhere")
 
     def permits(self, asked: "ValueKind") -> bool:
-        """See `Number.permits`; another place is permitted if all its area is in this one.
+        """Return whether `asked` is a place whose area, all of it, is in this one.
 
         Raises:
             UnsupportedError: if pyproj, which compares areas, is not installed.
@@ -104,7 +104,7 @@ class Place:
 
 
 ValueKind: TypeAlias = Number | Point | Place
-"""What a value is."""
+"""What a value is taken for."""
 
 
 def kind_of(campaign: Campaign) -> ValueKind:

@@ -43,7 +43,7 @@ from geoveil.proto.v1 import collector_pb2, report_pb2
 
 def simulated_people_are_forgotten() -> None:
     """Keep quiet what the client says of devices that remember nothing: these are not to."""
-    logging.getLogger("geoveil.client.setup").setLevel(logging.ERROR)
+    logging.getLogger("geoveil.client.device_session").setLevel(logging.ERROR)
 
 
 class FetchOnce(AsyncTransport):

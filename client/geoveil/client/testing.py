@@ -45,19 +45,22 @@ And one whose answers are no messages:
 
 import threading
 from collections.abc import Callable, Iterable
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any, TypeAlias, TypeVar
 
 from geoveil.campaign import Campaign, SigningKey, State, digest, encode, seal
-from geoveil.campaign.admission import MOST_REPORTS
+from geoveil.campaign.admission import MOST_REPORTS, Admission, Reason
 from geoveil.client.errors import TransportError
-from geoveil.client.in_memory_campaign import HeldCampaign
+from geoveil.client.transport import AsyncTransport, Transport
 from geoveil.proto.v1 import campaign_pb2, collector_pb2, report_pb2
 
 Handler: TypeAlias = Callable[[Any], Any]
 """Takes a GetCampaignRequest or SubmitReportsRequest; returns the response that belongs to it, or
 raises TransportError."""
 
+_CLOCK_SKEW = timedelta(minutes=1)
+"""By how much the clocks of devices and server may differ; the real one's default."""
 _Response = TypeVar("_Response")
 _STATES = {
     State.PENDING: campaign_pb2.CAMPAIGN_STATE_PENDING,
@@ -66,7 +69,7 @@ _STATES = {
 }
 
 
-class InMemoryTransport:
+class InMemoryTransport(Transport):
     """Hands every request to a callable; the `Transport` of tests.
 
     Args:
@@ -86,23 +89,25 @@ class InMemoryTransport:
     def get_campaign(
         self, request: collector_pb2.GetCampaignRequest, timeout_s: float
     ) -> collector_pb2.GetCampaignResponse:
-        """See `Transport.get_campaign`."""
         return _answer(self._handler, request, collector_pb2.GetCampaignResponse)
 
     def submit_reports(
         self, request: collector_pb2.SubmitReportsRequest, timeout_s: float
     ) -> collector_pb2.SubmitReportsResponse:
-        """See `Transport.submit_reports`."""
         return _answer(self._handler, request, collector_pb2.SubmitReportsResponse)
 
     @property
     def aio(self) -> "InMemoryAsyncTransport":
-        """The same, as an `AsyncTransport`."""
+        """The same handler, behind an `AsyncTransport`."""
         return InMemoryAsyncTransport(self._handler)
 
 
-class InMemoryAsyncTransport:
-    """See `InMemoryTransport`."""
+class InMemoryAsyncTransport(AsyncTransport):
+    """Hands every request to a callable; the `AsyncTransport` of tests.
+
+    Args:
+        handler: for example an `InMemoryCollector`, or a function around one that fails at times.
+    """
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
@@ -110,13 +115,11 @@ class InMemoryAsyncTransport:
     async def get_campaign(
         self, request: collector_pb2.GetCampaignRequest, timeout_s: float
     ) -> collector_pb2.GetCampaignResponse:
-        """See `Transport.get_campaign`."""
         return _answer(self._handler, request, collector_pb2.GetCampaignResponse)
 
     async def submit_reports(
         self, request: collector_pb2.SubmitReportsRequest, timeout_s: float
     ) -> collector_pb2.SubmitReportsResponse:
-        """See `Transport.submit_reports`."""
         return _answer(self._handler, request, collector_pb2.SubmitReportsResponse)
 
 
@@ -147,7 +150,7 @@ class InMemoryCollector:
         self._key = key
         self._clock = clock
         self._lock = threading.Lock()
-        self._held: dict[str, HeldCampaign] = {}
+        self._held: dict[str, _HeldCampaign] = {}
         for campaign in campaigns:
             self.add(campaign)
 
@@ -155,7 +158,7 @@ class InMemoryCollector:
         """Offer a campaign, in place of any with the same id and its reports."""
         envelope = campaign_pb2.CampaignEnvelope.FromString(seal(encode(campaign), self._key))
         with self._lock:
-            self._held[campaign.campaign_id] = HeldCampaign(campaign, envelope)
+            self._held[campaign.campaign_id] = _HeldCampaign(campaign, envelope)
 
     def close(self, campaign_id: str) -> None:
         """Take no more reports to a campaign.
@@ -182,42 +185,88 @@ class InMemoryCollector:
             TransportError: INVALID_ARGUMENT, NOT_FOUND or FAILED_PRECONDITION, as collector.proto
                 has it; nothing was counted.
         """
+        submitted = isinstance(request, collector_pb2.SubmitReportsRequest)
+        if submitted and not 1 <= len(request.reports) <= MOST_REPORTS:
+            raise TransportError("INVALID_ARGUMENT", f"a batch has 1 to {MOST_REPORTS:,} reports")
         now = None if self._clock is None else self._clock()
         with self._lock:
-            return _ANSWERS[type(request)](self._held, request, now)
+            held = self._held.get(request.campaign_id)
+            if held is None:
+                raise TransportError("NOT_FOUND", "there is no such campaign")
+            if not submitted:
+                return collector_pb2.GetCampaignResponse(
+                    envelope=held.envelope, state=_STATES[held.state(now)]
+                )
+            if request.campaign_digest != digest(held.envelope.campaign):
+                raise TransportError("FAILED_PRECONDITION", "the campaign has another digest")
+            results = [held.admit(report, now) for report in request.reports]
+            return collector_pb2.SubmitReportsResponse(results=results)
 
 
-def _get_campaign(
-    campaigns: dict[str, HeldCampaign],
-    request: collector_pb2.GetCampaignRequest,
-    now: datetime | None,
-) -> collector_pb2.GetCampaignResponse:
-    held = _find(campaigns, request.campaign_id)
-    return collector_pb2.GetCampaignResponse(envelope=held.envelope, state=_STATES[held.state(now)])
+@dataclass(slots=True)
+class _HeldCampaign:
+    """A campaign, and the reports it has counted."""
+
+    campaign: Campaign
+    envelope: campaign_pb2.CampaignEnvelope
+    closed: bool = False
+    reports: dict[bytes, report_pb2.Report] = field(default_factory=dict)
+    _admission: Admission = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._admission = Admission(self.campaign)
+
+    def state(self, now: datetime | None) -> State:
+        """Return the state at a time; None for one at which every campaign not closed is open."""
+        return self.campaign.state(self.campaign.opens if now is None else now, closed=self.closed)
+
+    def takes(self, now: datetime | None) -> bool:
+        """Return whether new reports are counted."""
+        if self.closed or now is None:
+            return not self.closed
+        return self.campaign.opens - now <= _CLOCK_SKEW and now - self.campaign.closes < _CLOCK_SKEW
+
+    def begun(self, period: int, now: datetime | None) -> bool:
+        """Return whether a period has begun; None for a time at which all have."""
+        return now is None or period <= self.campaign.period_at(now + _CLOCK_SKEW)
+
+    def counted(self, report: report_pb2.Report) -> report_pb2.Report:
+        """Return a sound report with its answers as they count."""
+        counted = report_pb2.Report()
+        counted.CopyFrom(report)
+        for answer in counted.answers:
+            answer.value = self.campaign.counted(answer.query_index, answer.value)
+        return counted
+
+    def admit(self, report: report_pb2.Report, now: datetime | None) -> report_pb2.ReportResult:
+        """Count a report, unless there is a reason not to."""
+        fault = self._admission.fault(report.report_id, _answers(report), report.period)
+        reason = fault.reason if fault else self._untimely(report, now)
+        if reason is not None:
+            return report_pb2.ReportResult(
+                status=report_pb2.REPORT_STATUS_REJECTED,
+                reason=report_pb2.RejectionReason.Value(f"REJECTION_REASON_{reason.name}"),
+                detail=f"refused: {reason.value}",
+            )
+        if report.report_id in self.reports:
+            return report_pb2.ReportResult(status=report_pb2.REPORT_STATUS_DUPLICATE)
+        self.reports[report.report_id] = self.counted(report)
+        return report_pb2.ReportResult(status=report_pb2.REPORT_STATUS_ACCEPTED)
+
+    def _untimely(self, report: report_pb2.Report, now: datetime | None) -> Reason | None:
+        """Return why a sound report is not counted at a time, or None if it is."""
+        held = self.reports.get(report.report_id)
+        if held is not None:  # a duplicate is one whatever has become of clock and campaign
+            same = _content(held) == _content(self.counted(report))
+            return None if same else Reason.ID_CONFLICT
+        if not self.begun(report.period, now):
+            return Reason.WRONG_PERIOD
+        return None if self.takes(now) else Reason.NOT_OPEN
 
 
-def _submit_reports(
-    campaigns: dict[str, HeldCampaign],
-    request: collector_pb2.SubmitReportsRequest,
-    now: datetime | None,
-) -> collector_pb2.SubmitReportsResponse:
-    if not 1 <= len(request.reports) <= MOST_REPORTS:
-        raise TransportError("INVALID_ARGUMENT", f"a batch has 1 to {MOST_REPORTS:,} reports")
-    held = _find(campaigns, request.campaign_id)
-    if request.campaign_digest != digest(held.envelope.campaign):
-        raise TransportError("FAILED_PRECONDITION", "the campaign has another digest")
-    results = [held.admit(report, now) for report in request.reports]
-    return collector_pb2.SubmitReportsResponse(results=results)
+def _answers(report: report_pb2.Report) -> list[tuple[int, int]]:
+    return [(answer.query_index, answer.value) for answer in report.answers]
 
 
-_ANSWERS: dict[type, Callable[[dict[str, HeldCampaign], Any, datetime | None], Any]] = {
-    collector_pb2.GetCampaignRequest: _get_campaign,
-    collector_pb2.SubmitReportsRequest: _submit_reports,
-}
-
-
-def _find(campaigns: dict[str, HeldCampaign], campaign_id: str) -> HeldCampaign:
-    try:
-        return campaigns[campaign_id]
-    except KeyError:
-        raise TransportError("NOT_FOUND", "there is no such campaign") from None
+def _content(report: report_pb2.Report) -> tuple[int, list[tuple[int, int]]]:
+    return report.period, _answers(report)
