@@ -119,7 +119,7 @@ class Arithmetic(ABC):
 
 
 class OneVariable(Arithmetic):
-    """What the formula of a profile may not use: it has one variable, and must not jump."""
+    """Arithmetic for the formula of a profile, which has one variable and must not jump."""
 
     def sign(self, x: Real) -> Real:
         """Refuse: it jumps."""

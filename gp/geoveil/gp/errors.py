@@ -64,7 +64,7 @@ class UnsupportedError(GeoVeilError):
 
 
 class NotPrivateWarning(UserWarning):
-    """What is for experiments was done where people's values may be.
+    """Warning that something for experiments was done where people's values may be.
 
     `simulate` was called in a process that holds the device's SDK; or bits that can be predicted
     were given to a release. `release` with the system's own bits is for people.

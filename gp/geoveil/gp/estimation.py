@@ -54,7 +54,7 @@ class Accumulator:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What the reports say of one query.
+    """An estimate of the mean of one query over all people, from their reports.
 
     Attributes:
         n: reports counted.

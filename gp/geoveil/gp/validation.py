@@ -195,15 +195,19 @@ def points(x: ArrayLike, dimension: int) -> NDArray[np.float64]:
         PrivateValueError: if a coordinate is not finite, is a number that no double holds, such as
             2^53 + 1, or the shape does not fit.
     """
+    array = exact_array(x)
+    if array is None:
+        raise _not_points(dimension)
+    if dimension > 1 and (array.ndim == 0 or array.shape[-1] != dimension):
+        raise _not_points(dimension)
+    # The extremes need no array of their own. NaN is either of them, and compares false.
+    if array.size and not (array.min() >= -FARTHEST and array.max() <= FARTHEST):
+        raise _not_points(dimension)
+    return array
+
+
+def _not_points(dimension: int) -> PrivateValueError:
     expected = f"numbers from -{FARTHEST:g} to {FARTHEST:g} {HELD}"
     if dimension > 1:
         expected = f"coordinates of shape (n, {dimension}) or ({dimension},), {expected}"
-    array = exact_array(x)
-    if array is None:
-        raise PrivateValueError(expected)
-    if dimension > 1 and (array.ndim == 0 or array.shape[-1] != dimension):
-        raise PrivateValueError(expected)
-    # The extremes need no array of their own. NaN is either of them, and compares false.
-    if array.size and not (array.min() >= -FARTHEST and array.max() <= FARTHEST):
-        raise PrivateValueError(expected)
-    return array
+    return PrivateValueError(expected)

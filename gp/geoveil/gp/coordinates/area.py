@@ -104,7 +104,7 @@ class Area:
 
     @property
     def highest_latitude_deg(self) -> float:
-        """At least |latitude| of any place in the area; above 90 if a pole may lie in it.
+        """Upper bound of |latitude| over all places in the area; above 90 if a pole may lie in it.
 
         Any path from latitude φ to φ' is at least as long as the arc of meridian between them. On
         the way to the pole a radian is longer and longer, so each step is at most as wide as its

@@ -27,7 +27,7 @@ from geoveil.gp.shown import ValueObject
 
 Array = NDArray[np.float64]
 Report = TypeVar("Report")
-"""What one release returns: an integer, or a tuple of them."""
+"""The type that one release returns: an integer, or a tuple of them."""
 Ideal: TypeAlias = Callable[[Sequence[Real]], Sequence[Real]]
 """Encloses ideal outputs, given balls that enclose uniform numbers."""
 
@@ -56,10 +56,9 @@ class Mechanism(ValueObject, ABC, Generic[Report]):
 
     How bits are drawn, rounded to the public grid and kept from being looked at too late is written
     here, once. A family says how many uniform numbers it takes, and what it ideally makes of them.
+    Its `privacy` is the guarantee, in the unit of x.
     """
 
-    privacy: GeoPrivacy | LocalPrivacy
-    """The guarantee, in the unit of x."""
     step_exponent: int
     """e, where the spacing of the public grid of outputs is 2^e."""
 
@@ -158,7 +157,7 @@ class Mechanism(ValueObject, ABC, Generic[Report]):
     @property
     @abstractmethod
     def _uniforms(self) -> tuple[int, ...]:
-        """How many uniform numbers there are for each part that is rounded by itself."""
+        """Number of uniform numbers for each part that is rounded by itself."""
 
     @abstractmethod
     def _ideals(self, point: PrivatePoint) -> Sequence[Ideal]:

@@ -189,7 +189,7 @@ class Channel:
 
     @property
     def outputs(self) -> tuple[Fraction, ...]:
-        """What can be reported, exactly."""
+        """All numbers that can be reported, exactly."""
         step = Fraction(2) ** self.step_exponent
         return tuple(k * step for k in self.table.outputs)
 

@@ -228,7 +228,7 @@ class ChannelMechanism(QueryMechanism):
 
     @lazy
     def _slack(self) -> float:
-        """What float64 loses of a running sum: the sum moves by at most 4 where θ moves by 1."""
+        """Error of a running sum in float64: the sum moves by at most 4 where θ moves by 1."""
         return 2.0**-46 * (1 + self._farthest / float(np.diff(self.channel.grid.knots).min()))
 
     @lazy

@@ -23,8 +23,8 @@ from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
 
 _STEP_BITS = 24
-"""On a plateau the output is constant; elsewhere the standard deviation is of the order of the
-range, so that rounding to 2^-24 of the range adds less than 10^-12 of it."""
+"""Bits of the step below the range: on a plateau the output is constant; elsewhere the standard
+deviation is of the order of the range, so that rounding adds less than 10^-12 of it."""
 
 
 class DistanceLaplace(QueryMechanism):

@@ -42,7 +42,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class LinearProgram:
-    """What the channel has to do; lengths are in the unit of the outputs.
+    """The programme whose solution is a channel; lengths are in the unit of the outputs.
 
     Args:
         targets: f_j, (M,).

@@ -97,8 +97,8 @@ class PlanarLaplace(Mechanism[tuple[int, ...]]):
     """
 
     privacy: GeoPrivacy
-    dimension: int = 2
-    step: float = 0.0
+    dimension: int = 2  # pyright: ignore[reportIncompatibleMethodOverride]  # read-only: frozen
+    step: float = 0.0  # pyright: ignore[reportIncompatibleMethodOverride]  # read-only: frozen
 
     def __post_init__(self) -> None:
         if not isinstance(self.privacy, GeoPrivacy):

@@ -21,7 +21,7 @@ from geoveil.gp.smooth.growth import EXPONENTIAL, LINEAR
 
 
 class SmoothlyScaled:
-    """What mechanisms share that add (B(x)/η)·Z, B a β-smooth bound of the slope."""
+    """A mechanism that adds (B(x)/η)·Z, B a β-smooth bound of the slope."""
 
     noise: Noise
     privacy: GeoPrivacy

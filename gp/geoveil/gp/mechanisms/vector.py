@@ -124,7 +124,7 @@ class VectorSmoothMechanism(SmoothlyScaled, Mechanism[tuple[int, ...]]):
 
     @property
     def size(self) -> int:
-        """m: number of queries, and of reports."""
+        """Number m of queries, and of reports."""
         return len(self.queries)
 
     @property
@@ -133,7 +133,7 @@ class VectorSmoothMechanism(SmoothlyScaled, Mechanism[tuple[int, ...]]):
 
     @property
     def largest_scale(self) -> float:
-        """At least the supremum of B(x)/η: the sum of the Lipschitz constants over η."""
+        """Upper bound of B(x)/η over all x: the sum of the Lipschitz constants over η."""
         return sum(query.lipschitz for query in self.queries) / self.eta
 
     @property

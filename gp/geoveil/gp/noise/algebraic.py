@@ -41,12 +41,12 @@ class AlgebraicNoise(InvertedNoise):
     @property
     @abstractmethod
     def _steepness(self) -> Fraction:
-        """K > 1, the limit of uψ in the tail."""
+        """The limit k > 1 of uψ in the tail."""
 
     @property
     @abstractmethod
     def _share(self) -> Fraction:
-        """Q."""
+        """The exponent q of 1 − t in the score."""
 
     @abstractmethod
     def _ball_max_score(self) -> arb:

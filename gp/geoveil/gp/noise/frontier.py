@@ -36,7 +36,7 @@ class FrontierNoise(Noise):
     @property
     @abstractmethod
     def _exact_knee(self) -> Fraction:
-        """v, in the unit of Z."""
+        """The knee v, in the unit of Z."""
 
     @property
     def tail_exponent(self) -> float:
@@ -88,7 +88,7 @@ class LaplacePareto(FrontierNoise):
 
     @property
     def knee(self) -> float:
-        """u₁, where the core ends."""
+        """The point u₁ where the core ends."""
         return (1 + self._a) / self.epsilon
 
     @property

@@ -93,12 +93,12 @@ class GeoPrivacy(ReprByArguments):
 
     @property
     def exact_rate(self) -> Fraction:
-        """ε/per as an exact fraction: exact release must not owe an ulp."""
+        """The rate ε/per as an exact fraction: exact release must not owe an ulp."""
         return Fraction(self.epsilon) / Fraction(self.per)
 
     @property
     def rate(self) -> float:
-        """ε per unit of distance, as the nearest double to `exact_rate`."""
+        """The rate ε per unit of distance, as the nearest double to `exact_rate`."""
         return self.epsilon / self.per
 
     def at(self, distance: float | Fraction) -> float:

@@ -4,7 +4,7 @@ Both reduce any dimension to one [SGP Lemma 4.8], so that every profile will do,
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -58,9 +58,7 @@ class Radial(Query):
 
     def signed_distance(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
         """Return s(x): the distance to the centre."""
-        if self.dimension == 1:
-            return ops.absolute(x - ops.constant(self.center[0]))
-        return ops.distance(x, self.center)
+        return _to_center(x, self.center, ops)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -125,6 +123,12 @@ class Linear(Query):
         return along - ops.constant(self.offset)
 
 
+def _to_center(x: Real, center: tuple[float, ...], ops: Arithmetic) -> Real:
+    if len(center) == 1:
+        return ops.absolute(x - ops.constant(center[0]))
+    return ops.distance(x, center)
+
+
 def _profile(profile: Profile) -> Profile:
     if not isinstance(profile, Profile):
         raise ParameterError(
@@ -134,8 +138,9 @@ def _profile(profile: Profile) -> Profile:
 
 
 def _coordinates(name: str, value: float | Iterable[float]) -> tuple[float, ...]:
-    several = isinstance(value, Iterable) and not (isinstance(value, np.ndarray) and not value.ndim)
-    numbers = validation.numbers(name, value if several else (value,))
+    if isinstance(value, np.ndarray) and not value.ndim:
+        value = value.item()
+    numbers = validation.numbers(name, value if isinstance(value, Iterable) else (value,))
     if not numbers:
         raise ParameterError(name, value, "at least one number")
     return numbers
@@ -160,25 +165,18 @@ class GaussianKernel(Query):
 
     center: tuple[float, ...]
     bandwidth: float
+    profile: Gaussian = field(init=False, repr=False, compare=False)  # pyright: ignore[reportIncompatibleMethodOverride]  # read-only: frozen
 
     def __init__(self, center: float | Iterable[float], bandwidth: float) -> None:
-        iterable = isinstance(center, Iterable)
-        coordinates = validation.numbers("center", center if iterable else (center,))
-        if not coordinates:
-            raise ParameterError("center", center, "at least one coordinate")
-        object.__setattr__(self, "center", coordinates)
-        object.__setattr__(self, "bandwidth", validation.positive("bandwidth", bandwidth))
+        profile = Gaussian(bandwidth)
+        object.__setattr__(self, "center", _coordinates("center", center))
+        object.__setattr__(self, "bandwidth", profile.bandwidth)
+        object.__setattr__(self, "profile", profile)
 
     @property
     def dimension(self) -> int:
         return len(self.center)
 
-    @property
-    def profile(self) -> Gaussian:
-        return Gaussian(self.bandwidth)
-
     def signed_distance(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
         """Return s(x): the distance to the centre."""
-        if self.dimension == 1:
-            return ops.absolute(x - ops.constant(self.center[0]))
-        return ops.distance(x, self.center)
+        return _to_center(x, self.center, ops)

@@ -38,7 +38,7 @@ _OVERHEAD = 4
 _KNOT = 1e-10
 """Width to which the meeting point of two pieces is located."""
 CORNER = 1e-6
-"""Where pieces meet, a slope that changes by less, relative to the largest slope, does not jump.
+"""Largest change of slope, relative to the largest slope, that is no jump where pieces meet.
 It leaves what is debiased, with noise of scale b, a bias of at most this fraction of L·b/2."""
 
 

@@ -51,7 +51,7 @@ class Frontier(Enum):
 
 
 class Scored(Protocol):
-    """What calibration needs to know of a noise family; see `Noise`."""
+    """The members of `Noise` that calibration uses."""
 
     in_the_paper: ClassVar[bool]
 

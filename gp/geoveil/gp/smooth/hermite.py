@@ -72,7 +72,7 @@ class Hermite:
 
     @property
     def steepest(self) -> float:
-        """At least the largest slope, but for rounding, and at most a few times that."""
+        """Upper bound of the largest slope, but for rounding, and at most a few times that."""
         return float(np.abs(self._controls).max())
 
     def cells(self) -> SlopeCells:

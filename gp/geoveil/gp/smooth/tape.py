@@ -220,10 +220,10 @@ class Tape:
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """What `piecewise` chooses from."""
+    """The pieces of a `piecewise`, with the edges at which they meet."""
 
     edges: tuple[Tape, ...]
-    """Increasing; they do not depend on their variable."""
+    """The increasing edges; they do not depend on their variable."""
     branches: tuple[Tape, ...]
     """One more than edges."""
 
