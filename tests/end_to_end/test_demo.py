@@ -12,13 +12,11 @@ DEVICES = 2_000
 
 def test_demo_counts_every_device_and_its_estimates_are_near_the_truth(tmp_path):
     """|estimate − truth| < 6 standard errors: fails by chance less than once in 10⁷ demos."""
-    json_file, figure = tmp_path / "demo.json", tmp_path / "demo.png"
-    arguments = ["demo", "--devices", str(DEVICES), "--json", str(json_file), "--seed", "3"]
-    result = CliRunner().invoke(
-        app, [*arguments, "--figure", str(figure)], catch_exceptions=False, env={"COLUMNS": "80"}
-    )
+    figure = tmp_path / "demo.png"
+    asked = ["demo", "--devices", str(DEVICES), "--seed", "3", "--figure", str(figure)]
+    result = CliRunner().invoke(app, [*asked, "--json"], catch_exceptions=False)
     assert result.exit_code == 0
-    rows = json.loads(json_file.read_text())["campaigns"]
+    rows = json.loads(result.stdout)["campaigns"]
     fields = {
         "name", "truth", "estimate", "standard_error", "ci_low", "ci_high", "n", "one_report",
         "epsilon", "per", "unit",
@@ -34,6 +32,12 @@ def test_demo_counts_every_device_and_its_estimates_are_near_the_truth(tmp_path)
         assert row["ci_low"] < row["estimate"] < row["ci_high"]
     assert math.isclose(rows[0]["truth"], 0.49184, abs_tol=1e-5)
     assert figure.read_bytes().startswith(b"\x89PNG")
+
+
+def test_demo_prints_tables_of_80_columns(tmp_path):
+    arguments = ["demo", "--devices", "400", "--figure", str(tmp_path / "demo.png")]
+    result = CliRunner().invoke(app, arguments, catch_exceptions=False, env={"COLUMNS": "80"})
+    assert result.exit_code == 0
     for name in ("DebiasedLaplace", "Student-t", "Lipschitz", "ε-LDP"):
         assert name in result.output
     assert all(len(line) <= 80 for line in result.output.splitlines())

@@ -11,14 +11,19 @@ from collections.abc import Iterator
 from itertools import accumulate
 from shutil import get_terminal_size
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 from unicodedata import normalize
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from geoveil.campaign import Campaign
 from geoveil.campaign.text import visible
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 Part = str | tuple[str, str]
 """Text, or text and its style."""
@@ -127,6 +132,33 @@ def fail(message: str) -> NoReturn:
     """Print one line to standard error and exit with status 1."""
     err.tell(("error:", "bold red"), f" {message}")
     sys.exit(1)
+
+
+def bars(*, counted: bool = False) -> "Progress":
+    """Return progress bars with the time left; what is done in numbers, or in per cent.
+
+    Args:
+        counted: whether to show how many are done.
+    """
+    from rich import progress
+
+    done = progress.MofNCompleteColumn() if counted else progress.TaskProgressColumn()
+    what = progress.TextColumn("{task.description}", markup=False)
+    columns = (what, progress.BarColumn(), done, progress.TimeRemainingColumn())
+    return progress.Progress(*columns, console=err)
+
+
+def table_80(*headers: str, wrapped: int = 0) -> Table:
+    """Return a table that fits into 80 columns.
+
+    Args:
+        headers: of the columns.
+        wrapped: how many columns, from the first on, may be folded.
+    """
+    table = Table(*headers, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for column in table.columns[wrapped:]:
+        column.no_wrap = True
+    return table
 
 
 def number(value: float | None, digits: int = 4) -> str:

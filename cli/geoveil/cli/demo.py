@@ -9,12 +9,10 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from geoveil.analyst import AnalystClient, LabelledEstimate
-from geoveil.cli.console import err, number, out
+from geoveil.cli import options
+from geoveil.cli.console import bars, err, number, out, table_80
 from geoveil.client import GrpcAioTransport, Policy
 from geoveil.gp import ParameterError, validation
 from geoveil.simulation.comparison import PopulationError
@@ -28,13 +26,11 @@ def demo(
         int, typer.Option(help="Simulated devices, half for each question.")
     ] = 20_000,
     figure: Annotated[Path, typer.Option(help="Where the figure goes (PNG).")] = Path("demo.png"),
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write the estimates to this file.")
-    ] = None,
     seed: Annotated[
         int | None,
         typer.Option(help="Draws the same participants again; their noise is always fresh."),
     ] = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Real incomes and places in, unbiased estimates out, through the real server and SDK.
 
@@ -42,9 +38,8 @@ def demo(
     real household or collision and submit it, and compares the estimates with the truth.
     """
     validation.between("devices", devices, 40, 10_000_000)
-    for file in filter(None, (figure, json_file)):
-        if not file.parent.is_dir():
-            raise ParameterError("file", str(file), "in a directory that exists")
+    if not figure.parent.is_dir():
+        raise ParameterError("figure", str(figure), "in a directory that exists")
     started = time.monotonic()
     rng = np.random.default_rng(seed)
     asked = experiments()
@@ -65,15 +60,15 @@ def demo(
     with err.status("computing what other mechanisms would give"):
         truths = [truth for experiment in asked for truth in experiment.truths]
         predictions = [p for experiment in asked for p in experiment.predictions()]
-    _print_estimates(asked, estimates, truths)
-    _print_competitors(estimates, predictions)
-    _draw(asked, estimates, truths, predictions, figure)
-    if json_file is not None:
+    if as_json:
         rows = [
             {"truth": truth} | row.to_json() for truth, row in zip(truths, estimates, strict=True)
         ]
-        json_file.write_text(json.dumps({"campaigns": rows}, indent=2) + "\n")
-        err.print(f"estimates: {json_file}")
+        typer.echo(json.dumps({"campaigns": rows}, indent=2))
+    else:
+        _print_estimates(asked, estimates, truths)
+        _print_competitors(estimates, predictions)
+    _draw(asked, estimates, truths, predictions, figure)
     err.print(f"figure: {figure}; {time.monotonic() - started:.0f} s in all")
 
 
@@ -82,14 +77,8 @@ async def _contribute(
 ) -> None:
     """Let everybody take part, under a progress bar."""
     transport = GrpcAioTransport(server)
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
     try:
-        with Progress(*columns, console=err) as progress:
+        with bars(counted=True) as progress:
             counts = [devices - devices // 2, devices // 2]
             for experiment, count in zip(asked, counts, strict=True):
                 campaign = experiment.campaign
@@ -108,7 +97,7 @@ async def _contribute(
 def _print_estimates(
     asked: list[Experiment], estimates: list[LabelledEstimate], truths: list[float]
 ) -> None:
-    table = _table("", "truth", "estimate", "95 % interval", "n", "ε of each device")
+    table = table_80("", "truth", "estimate", "95 % interval", "n", "ε of each device")
     privacies = [e.campaign.report_privacy for e in asked for _ in e.campaign.questions]
     for row, truth, privacy in zip(estimates, truths, privacies, strict=True):
         table.add_row(
@@ -122,19 +111,11 @@ def _print_estimates(
     out.print(table)
 
 
-def _table(*headers: str) -> Table:
-    """Return a table that fits into 80 columns."""
-    table = Table(*headers, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for column in table.columns:
-        column.no_wrap = True
-    return table
-
-
 def _print_competitors(
     estimates: list[LabelledEstimate], predictions: list[list[PopulationError]]
 ) -> None:
     names = [p.mechanism for p in predictions[0]]
-    table = _table("standard error", *names)
+    table = table_80("standard error", *names)
     for row, competitors in zip(estimates, predictions, strict=True):
         ours = competitors[0].noise_variance
         cells = [

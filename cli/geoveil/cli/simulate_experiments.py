@@ -8,11 +8,8 @@ from types import MappingProxyType
 from typing import Annotated
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
-from geoveil.cli.console import err, out
+from geoveil.cli.console import bars, err, out, table_80
 from geoveil.gp import validation
 from geoveil.simulation.experiments import kde as kernels
 from geoveil.simulation.experiments import oneway as one_way
@@ -160,13 +157,7 @@ def _run(
 ) -> list[ErrorRow]:
     """Compute the cells under a progress bar; what is finished stays in the directory."""
     run = Run(directory / "cells", os.cpu_count() or 1 if processes is None else processes)
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=err) as progress:
+    with bars() as progress:
         task = progress.add_task(f"{name}, {mode}", total=sum(cell.cost for cell in cells))
         return run.rows(cells, lambda cell: progress.advance(task, cell.cost))
 
@@ -188,9 +179,7 @@ def _finish(
     draw(rows, stem.with_suffix(".png"))
     draw_ratios(rows, comparisons, directory / f"{name}-{mode}-ratios.png")
     headers = ("setting", "n", "seed's best", "geoveil's best", "ratio", "prior")
-    table = Table(*headers, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for column in table.columns[1:]:
-        column.no_wrap = True
+    table = table_80(*headers, wrapped=1)
     for c in comparisons:
         table.add_row(
             c.panel,

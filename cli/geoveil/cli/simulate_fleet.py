@@ -10,13 +10,12 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from geoveil.analyst import AnalystClient
 from geoveil.campaign import Attribute, Campaign, Question, StatisticCampaign
 from geoveil.cli.connection import CommandError, Connection, analyst_at, connects
-from geoveil.cli.console import err, out
+from geoveil.cli.console import bars, out
 from geoveil.client import TLS, GrpcAioTransport, Policy
 from geoveil.gp import GeoPrivacy, Threshold, UnsupportedError, validation
 
@@ -135,13 +134,7 @@ def _send(
 
     policy = Policy.permitting(campaign)
     name = campaign.campaign_id
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=err) as progress:
+    with bars(counted=True) as progress:
 
         def bar(what: str) -> Callable[[int], None]:
             task = progress.add_task(what, total=len(values))

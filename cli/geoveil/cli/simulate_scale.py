@@ -9,12 +9,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from geoveil.campaign import Attribute, Campaign, Question, StatisticCampaign
-from geoveil.cli.console import err, number, out, privacy_text
+from geoveil.cli.console import bars, number, out, privacy_text, table_80
 from geoveil.gp import GeoPrivacy, ParameterError, Query, Threshold, TwoWayThreshold
 from geoveil.gp.estimation import Accumulator, Estimate, estimate
 
@@ -185,13 +182,7 @@ def _total(
 @contextmanager
 def _progress(what: str) -> Iterator[Any]:
     """Yield a function of (done, all) that moves a bar with the time left."""
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=err) as progress:
+    with bars() as progress:
         task = progress.add_task(what, total=None)
         yield lambda done, of: progress.update(task, completed=done, total=of)
 
@@ -211,16 +202,7 @@ def _show(
         return
     simulated = any(truth is not None for _, truth, *_ in found)
     headers = ("", *(("truth",) if simulated else ()), "estimate", "standard error")
-    table = Table(
-        *headers,
-        f"{100 * confidence:g} % interval",
-        "n",
-        box=SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-    )
-    for column in table.columns[1:]:
-        column.no_wrap = True
+    table = table_80(*headers, f"{100 * confidence:g} % interval", "n", wrapped=1)
     digits = _digits([got.standard_error for *_, got in found])
     for label, truth, _, got in found:
         interval = f"{number(got.ci_low, digits)}–{number(got.ci_high, digits)}"
