@@ -2,7 +2,7 @@
 
 import pytest
 
-from geoveil.cli.typed_values import parse
+from geoveil.cli.contribute import parse
 from geoveil.gp import PrivateValueError
 
 INCOME = [

@@ -1,5 +1,6 @@
 """geoveil campaign: create, list and close campaigns, and make the key that signs them."""
 
+import json
 import os
 import re
 from datetime import UTC, datetime, timedelta
@@ -7,6 +8,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
 
 from geoveil.analyst import campaign_of, planned_participants
 from geoveil.analyst.campaigns import (
@@ -23,11 +26,12 @@ from geoveil.campaign import (
     Campaign,
     SignatureInvalid,
     SigningKey,
+    digest,
+    encode,
     signer,
 )
 from geoveil.cli import options
 from geoveil.cli.campaign_export import export
-from geoveil.cli.campaign_show import show, weight_text
 from geoveil.cli.connection import Connection, analyst_at, connects
 from geoveil.cli.console import out, privacy_text
 from geoveil.cli.environment import SIGN_KEY
@@ -37,7 +41,6 @@ from geoveil.proto.v1.campaign_pb2 import CampaignEnvelope
 app = typer.Typer(help="Create, sign, show, list and close campaigns.", no_args_is_help=True)
 
 app.command()(export)
-app.command()(show)
 
 _LONGEST_DAYS = 1_000_000.0
 _PARTICIPANTS = 10_000
@@ -238,6 +241,30 @@ def _asking(
 
 
 @app.command()
+@connects
+def show(
+    campaign_id: Annotated[str, typer.Argument(help="The id of the campaign.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
+    *,
+    connection: Connection,
+) -> None:
+    """Print what a campaign asks, what it costs participants, and what one report counts for."""
+    with analyst_at(connection) as analyst:
+        campaign = analyst.campaign(campaign_id)
+    if as_json:
+        typer.echo(json.dumps(_record(campaign), indent=2))
+        return
+    out.tell((campaign.campaign_id, "bold"), f"  {campaign.title}")
+    out.tell(f"{campaign.attribute.name}: {privacy_text(campaign)}")
+    table = Table("query", "a report counts from", "to", "beyond", box=SIMPLE_HEAD)
+    for label, column in zip(campaign.labels, _columns(campaign), strict=True):
+        beyond = "counts as the end" if column["clamps"] else "is refused"
+        table.add_row(label, _end(column["low"]), _end(column["high"]), beyond)
+    out.print(table)
+    out.print(weight_text(campaign))
+
+
+@app.command()
 def keygen(
     file: Annotated[Path, typer.Argument(help="Where the private key goes. Must not exist.")],
 ) -> None:
@@ -328,3 +355,43 @@ def signed_by(envelope: CampaignEnvelope) -> tuple[str, str]:
     except SignatureInvalid:
         return "a signature that is not valid", "bold red"
     return ("nobody" if key is None else f"{str(key)[:_SHOWN_OF_KEY]}…"), ""
+
+
+def weight_text(campaign: Campaign) -> str:
+    """Return by how much one report can move an estimate, in words."""
+    most = max(map(campaign.most_from_one, range(campaign.columns)))
+    return f"One report of n, whatever it says, moves a mean by at most {most:.4g}/n."
+
+
+def _end(value: float) -> str:
+    return f"{value:,.4g}" if abs(value) >= 1e6 else f"{value:,.4f}"
+
+
+def _record(campaign: Campaign) -> dict[str, Any]:
+    privacy = campaign.report_privacy
+    return {
+        "campaign_id": campaign.campaign_id,
+        "title": campaign.title,
+        "sha256": digest(encode(campaign)).hex(),
+        "attribute": campaign.attribute.name,
+        "unit": campaign.attribute.unit,
+        "epsilon": privacy.epsilon,
+        "per": privacy.per,
+        "opens": campaign.opens.isoformat(),
+        "closes": campaign.closes.isoformat(),
+        "periods": campaign.periods,
+        "minimum_participants": campaign.minimum_participants,
+        "queries": [
+            {"label": label, **column}
+            for label, column in zip(campaign.labels, _columns(campaign), strict=True)
+        ],
+    }
+
+
+def _columns(campaign: Campaign) -> list[dict[str, Any]]:
+    """Return for each column its range, in the unit of the answers, and what is done beyond."""
+    step = 2.0**campaign.grid_exponent
+    return [
+        {"low": low * step, "high": high * step, "clamps": clamps}
+        for (low, high), clamps in zip(campaign.ranges, campaign.clamps, strict=True)
+    ]

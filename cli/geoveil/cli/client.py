@@ -1,5 +1,6 @@
 """geoveil client: what this device has sent, what it has spent, and what still waits."""
 
+import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
@@ -32,7 +33,7 @@ def history(
     receipts, counts = _read(state_dir)
     if as_json:
         for receipt in receipts:
-            print(_json(receipt))
+            typer.echo(json.dumps(receipt.to_json()))
         return
     table = Table(
         "campaign",
@@ -108,31 +109,4 @@ def _summary(counts: Counts) -> str:
         f"{counts.acknowledged} acknowledged, {counts.pending} pending"
         f" ({counts.pending_bytes:,} bytes), {counts.rejected} rejected, {counts.expired} given up"
         f"{damaged}"
-    )
-
-
-def _json(receipt: Receipt) -> str:
-    import json
-
-    return json.dumps(
-        {
-            "campaign_id": receipt.campaign_id,
-            "period": receipt.period,
-            "attribute": receipt.attribute,
-            "report_id": receipt.report_id,
-            "campaign_sha256": receipt.digest,
-            "perturbed": [
-                {"query_index": answer.query_index, "value": value}
-                for answer, value in zip(receipt.answers, receipt.perturbed, strict=True)
-            ],
-            "epsilon": receipt.privacy.epsilon,
-            "per": receipt.privacy.per,
-            "unit": receipt.privacy.unit,
-            "drawn": receipt.drawn.isoformat(),
-            "sent": receipt.sent and receipt.sent.isoformat(),
-            "settled": receipt.settled and receipt.settled.isoformat(),
-            "status": receipt.status.name.lower(),
-            "failure": receipt.failure,
-            "rejection": receipt.rejection and receipt.rejection.reason,
-        }
     )

@@ -5,7 +5,6 @@ import typer
 from geoveil.cli import (
     simulate_experiments,
     simulate_fleet,
-    simulate_results,
     simulate_scale,
     simulate_selection,
 )
@@ -18,7 +17,7 @@ app.command("oneway")(simulate_experiments.oneway)
 app.command("twoway")(simulate_experiments.twoway)
 app.command("kde")(simulate_experiments.kde)
 app.command("selection")(simulate_selection.selection)
-app.command("results")(simulate_results.results)
+app.command("results")(simulate_experiments.results)
 app.command("scale")(simulate_scale.scale)
 app.command("export")(simulate_scale.export)
 app.command("bulk")(simulate_scale.bulk)

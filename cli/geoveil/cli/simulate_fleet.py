@@ -2,9 +2,7 @@
 
 import asyncio
 import json
-import secrets
 from collections.abc import Callable, Coroutine
-from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 import numpy as np
@@ -13,13 +11,12 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from geoveil.analyst import AnalystClient
-from geoveil.campaign import Attribute, Campaign, Question, StatisticCampaign
+from geoveil.campaign import Campaign
 from geoveil.cli.connection import CommandError, Connection, analyst_at, connects
 from geoveil.cli.console import bars, out
 from geoveil.client import TLS, GrpcAioTransport, Policy
-from geoveil.gp import GeoPrivacy, Threshold, UnsupportedError, validation
+from geoveil.gp import validation
 
-_SHARES = (0.5, 0.9, 0.99, 1.0)
 _BUSY = 0.85
 """Share of one core from which this process may be what limits the throughput."""
 
@@ -63,42 +60,32 @@ def fleet(
     geoveil simulate fleet --devices 1000000 --batch-size 4096 --concurrency 8
     """
     validation.between("devices", devices, 1, 100_000_000)
+    from geoveil.simulation.fleet import load_campaign, people_for
+
     rng = np.random.default_rng(seed)
     tls = connection.tls() or (TLS(insecure=True) if insecure else None)
     # Refuses, before anything is made there, an address that needs TLS.
     transport = GrpcAioTransport(connection.server, tls=tls)
     with analyst_at(connection) as analyst:
-        name = campaign_id or _create(analyst)
+        if campaign_id is None:
+            made = load_campaign()
+            analyst.create(made)
+        name = campaign_id or made.campaign_id
         campaign, published, before = _look(analyst, name)
-        values = _people(campaign).sample(devices, rng).tolist()
+        values = people_for(campaign).sample(devices, rng).tolist()
         try:
             load = _send(transport, campaign, published, values, batch_size, concurrency, timeout_s)
             counted = _look(analyst, name)[2] - before
         finally:
             if campaign_id is None:
                 analyst.close_campaign(name)
-    missing = max(load.accepted - counted, 0)
+    missing = load.missing(counted)
     if as_json:
-        typer.echo(json.dumps(_record(load, counted, missing), indent=2))
+        typer.echo(json.dumps(load.to_json(counted), indent=2))
     else:
         _show(load, counted, missing, batch_size)
     if load.lost or missing:
         raise typer.Exit(1)
-
-
-def _create(analyst: AnalystClient) -> str:
-    now = datetime.now(UTC)
-    campaign = StatisticCampaign(
-        campaign_id=f"load-test-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}",
-        title="Load test: simulated devices, no people",
-        attribute=Attribute(name="household income", unit="dollar"),
-        privacy=GeoPrivacy(1.0, 8_000.0, "dollar"),
-        questions=(Question("above $100,000", Threshold(100_000, 24_000, "smoothstep")),),
-        opens=now - timedelta(minutes=5),  # clocks differ
-        closes=now + timedelta(days=1),
-    )
-    analyst.create(campaign)
-    return campaign.campaign_id
 
 
 def _look(analyst: AnalystClient, name: str) -> tuple[Campaign, bytes, int]:
@@ -108,17 +95,6 @@ def _look(analyst: AnalystClient, name: str) -> tuple[Campaign, bytes, int]:
         if campaign.campaign_id == name:
             return campaign, found.envelope.campaign, found.reports
     raise CommandError(f"the server knows no campaign {name!r}")
-
-
-def _people(campaign: Campaign) -> Any:
-    """Return a population with the kind of value that a campaign asks for."""
-    from geoveil.simulation import collisions, household_incomes, incomes_and_debts
-
-    if campaign.attribute.coordinates is not None:
-        return collisions()
-    if campaign.dimension > 2:
-        raise UnsupportedError("no population holds so many numbers: load a campaign of one or two")
-    return household_incomes() if campaign.dimension == 1 else incomes_and_debts()
 
 
 def _send(
@@ -181,11 +157,13 @@ async def _closing(transport: GrpcAioTransport, sending: Coroutine[Any, Any, Any
 
 
 def _show(load: Any, counted: int, missing: int, batch_size: int | None) -> None:
+    from geoveil.simulation.fleet import SHARES
+
     table = Table("", "", box=SIMPLE_HEAD, show_header=False)
     table.columns[1].justify = "right"
     table.add_row("reports per second", out.styled((f"{load.throughput:,.0f}", "bold")))
     table.add_row("seconds", f"{load.seconds:,.2f}")
-    latencies = [load.latency_s(share) for share in _SHARES]
+    latencies = [load.latency_s(share) for share in SHARES]
     if None not in latencies:
         shown = " / ".join(f"{1e3 * latency:,.1f}" for latency in latencies)
         table.add_row("latency of a request, ms: median / 90 % / 99 % / longest", shown)
@@ -196,9 +174,9 @@ def _show(load: Any, counted: int, missing: int, batch_size: int | None) -> None
     table.add_row("acknowledged but not in the count", f"{missing:,}")
     for code, count in load.failures.most_common():
         table.add_row(f"requests that failed with {code}", f"{count:,}")
-    table.add_row("this process, of one core", f"{_busy(load):.0%}")
+    table.add_row("this process, of one core", f"{load.busy:.0%}")
     out.print(table)
-    if _busy(load) > _BUSY:
+    if load.busy > _BUSY:
         out.print(
             "This process was busy nearly all the time, so it, not the aggregator, may be what"
             " limits the throughput: run several at once"
@@ -209,26 +187,3 @@ def _show(load: Any, counted: int, missing: int, batch_size: int | None) -> None
         ("reports were lost", "bold red") if lost else "nothing was lost",
         f": {load.devices:,} to deliver, {counted:,} more in the aggregator's count",
     )
-
-
-def _busy(load: Any) -> float:
-    return float(load.cpu_seconds / load.seconds) if load.seconds else 0.0
-
-
-def _record(load: Any, counted: int, missing: int) -> dict[str, object]:
-    names = ("median", "90 %", "99 %", "longest")
-    return {
-        "devices": load.devices,
-        "seconds": load.seconds,
-        "reports_per_second": load.throughput,
-        "latency_s": {n: load.latency_s(s) for n, s in zip(names, _SHARES, strict=True)},
-        "acknowledged": load.acknowledged,
-        "accepted": load.accepted,
-        "duplicates": load.duplicates,
-        "rejected": load.rejected,
-        "not_acknowledged": load.lost,
-        "counted": counted,
-        "missing_from_count": missing,
-        "failed_requests": dict(load.failures),
-        "busy_share_of_one_core": _busy(load),
-    }

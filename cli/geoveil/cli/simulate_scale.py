@@ -4,20 +4,14 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from geoveil.campaign import Attribute, Campaign, Question, StatisticCampaign
+from geoveil.campaign import Campaign
 from geoveil.cli.console import bars, number, out, privacy_text, table_80
-from geoveil.gp import GeoPrivacy, ParameterError, Query, Threshold, TwoWayThreshold
-from geoveil.gp.estimation import Accumulator, Estimate, estimate
-
-_SHIPPED = ("incomes", "income-and-debt", "places")
-_OPENS = datetime(2026, 1, 1, tzinfo=UTC)
-"""A campaign's dates are part of what is simulated; today's would not let a run be resumed."""
+from geoveil.gp.estimation import Accumulator, estimate
 
 Workers = Annotated[
     int | None, typer.Option(help="Processes on this machine; one per core by default.")
@@ -66,10 +60,10 @@ def scale(
     Examples: geoveil simulate scale --devices 1000000000 --resume run.jsonl;
     geoveil simulate scale --population people.csv --value income --weight weight --threshold 50000
     """
-    from geoveil.simulation.scale import simulated
+    from geoveil.simulation.scale import simulated, threshold_asked
 
-    campaign, people = _asked(
-        population, value, weight, threshold, GeoPrivacy(epsilon, per, "unit")
+    campaign, people = threshold_asked(
+        population, threshold, epsilon=epsilon, per=per, values=value or (), weights=weight
     )
     work = simulated(campaign, people, devices, seed=seed)
     sums = _total(work, workers, scheduler, resume, f"{devices:,} devices")
@@ -121,55 +115,6 @@ def bulk(
         _show(work.campaign, rows, confidence, as_json)
 
 
-def _asked(
-    population: str,
-    value: Sequence[str] | None,
-    weight: str | None,
-    threshold: float,
-    privacy: GeoPrivacy,
-) -> tuple[StatisticCampaign, Any]:
-    """Return a campaign and who takes part in it."""
-    from geoveil.simulation import Population, household_incomes, incomes_and_debts
-    from geoveil.simulation.demo import experiments
-
-    if population in _SHIPPED and (value or weight):
-        raise ParameterError("population", population, "a file if columns of one are named")
-    if population == "places":
-        places = experiments(_OPENS)[1]
-        return places.campaign, places.population
-    people: Any
-    if population == "incomes":
-        people = household_incomes()
-    elif population == "income-and-debt":
-        people = incomes_and_debts()
-    else:
-        path = Path(population)
-        readers = {".csv": Population.from_csv, ".parquet": Population.from_parquet}
-        if path.suffix not in readers:
-            known = ", ".join(_SHIPPED)
-            raise ParameterError("population", population, f"{known}, or a .csv or .parquet file")
-        if not value or len(value) > 2:
-            raise ParameterError("value", value, "the name of one or two columns of the file")
-        people = readers[path.suffix](path, values=value, weights=weight)
-    privacy = GeoPrivacy(privacy.epsilon, privacy.per, people.unit)
-    width = 3 / privacy.rate
-    query: Query = (
-        Threshold(threshold, width, "smoothstep")
-        if people.dimension == 1
-        else TwoWayThreshold((threshold, threshold), width, "smoothstep")
-    )
-    campaign = StatisticCampaign(
-        campaign_id="simulated",
-        title=f"Share above {threshold:,.15g}",
-        attribute=Attribute(name="value", unit=people.unit),
-        privacy=privacy,
-        questions=(Question(f"above {threshold:,.15g}", query),),
-        opens=_OPENS,
-        closes=_OPENS + timedelta(days=1),
-    )
-    return campaign, people
-
-
 def _total(
     work: Any, workers: int | None, scheduler: str | None, resume: Path | None, what: str
 ) -> list[Accumulator]:
@@ -198,7 +143,9 @@ def _show(
         for label, truth, sums in rows
     ]
     if as_json:
-        typer.echo(json.dumps([_record(campaign, *row) for row in found], indent=2))
+        from geoveil.simulation.scale import estimate_record
+
+        typer.echo(json.dumps([estimate_record(campaign, *row) for row in found], indent=2))
         return
     simulated = any(truth is not None for _, truth, *_ in found)
     headers = ("", *(("truth",) if simulated else ()), "estimate", "standard error")
@@ -217,26 +164,3 @@ def _show(
 def _digits(errors: Sequence[float | None]) -> int:
     """Return how many decimals show two digits of every standard error."""
     return max([4, *(1 - math.floor(math.log10(error)) for error in errors if error)])
-
-
-def _record(
-    campaign: Campaign, label: str, truth: float | None, sums: Accumulator, got: Estimate
-) -> dict[str, object]:
-    return {
-        "campaign_id": campaign.campaign_id,
-        "name": label,
-        "truth": truth,
-        "estimate": got.value,
-        "standard_error": got.standard_error,
-        "confidence": got.confidence,
-        "ci_low": got.ci_low,
-        "ci_high": got.ci_high,
-        "n": got.n,
-        # Exact, and beyond 64 bits, so as text.
-        "total": str(sums.total),
-        "total_of_squares": str(sums.total_of_squares),
-        "step_exponent": campaign.grid_exponent,
-        "epsilon": campaign.report_privacy.epsilon,
-        "per": campaign.report_privacy.per,
-        "unit": campaign.report_privacy.unit,
-    }

@@ -92,6 +92,29 @@ class Receipt:
     had been answered already, nothing was drawn, and the value given has no effect. Receipts of one
     report are equal either way."""
 
+    def to_json(self) -> dict[str, object]:
+        """Return what JSON can hold: ε with its distance and unit, times in ISO 8601."""
+        return {
+            "campaign_id": self.campaign_id,
+            "period": self.period,
+            "attribute": self.attribute,
+            "report_id": self.report_id,
+            "campaign_sha256": self.digest,
+            "perturbed": [
+                {"query_index": answer.query_index, "value": value}
+                for answer, value in zip(self.answers, self.perturbed, strict=True)
+            ],
+            "epsilon": self.privacy.epsilon,
+            "per": self.privacy.per,
+            "unit": self.privacy.unit,
+            "drawn": self.drawn.isoformat(),
+            "sent": self.sent and self.sent.isoformat(),
+            "settled": self.settled and self.settled.isoformat(),
+            "status": self.status.name.lower(),
+            "failure": self.failure,
+            "rejection": self.rejection and self.rejection.reason,
+        }
+
     @property
     def acknowledged(self) -> bool:
         """Whether the server has confirmed that the report is counted."""

@@ -18,13 +18,15 @@ people's, nor taken out again.
 import asyncio
 import logging
 import math
+import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 
-from geoveil.campaign import Value, seal
+from geoveil.campaign import Attribute, Campaign, Question, StatisticCampaign, Value, seal
 from geoveil.campaign.admission import MOST_REPORTS
 from geoveil.client import (
     AsyncClient,
@@ -37,8 +39,21 @@ from geoveil.client import (
     gather,
 )
 from geoveil.client.retry import pauses
-from geoveil.gp import GeoVeilError, ParameterError, validation
+from geoveil.gp import (
+    GeoPrivacy,
+    GeoVeilError,
+    ParameterError,
+    Threshold,
+    UnsupportedError,
+    validation,
+)
 from geoveil.proto.v1 import collector_pb2, report_pb2
+from geoveil.simulation.populations import (
+    People,
+    collisions,
+    household_incomes,
+    incomes_and_debts,
+)
 
 
 def simulated_people_are_forgotten() -> None:
@@ -134,6 +149,37 @@ PUSHED_BACK = "RESOURCE_EXHAUSTED"
 after a pause, as the point is to find out how much is taken."""
 
 
+SHARES = (0.5, 0.9, 0.99, 1.0)
+"""Of the answered requests, within whose latency so many stayed."""
+
+
+def load_campaign() -> StatisticCampaign:
+    """Return a campaign for a load test: open now, for a day, with an id of its own."""
+    now = datetime.now(UTC)
+    return StatisticCampaign(
+        campaign_id=f"load-test-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}",
+        title="Load test: simulated devices, no people",
+        attribute=Attribute(name="household income", unit="dollar"),
+        privacy=GeoPrivacy(1.0, 8_000.0, "dollar"),
+        questions=(Question("above $100,000", Threshold(100_000, 24_000, "smoothstep")),),
+        opens=now - timedelta(minutes=5),  # clocks differ
+        closes=now + timedelta(days=1),
+    )
+
+
+def people_for(campaign: Campaign) -> People:
+    """Return a population that holds the kind of value that a campaign asks for.
+
+    Raises:
+        UnsupportedError: if none does.
+    """
+    if campaign.attribute.coordinates is not None:
+        return collisions()
+    if campaign.dimension > 2:
+        raise UnsupportedError("no population holds so many numbers: load a campaign of one or two")
+    return household_incomes() if campaign.dimension == 1 else incomes_and_debts()
+
+
 @dataclass(slots=True)
 class Load:
     """What was sent and what became of it. Counts are of reports unless they say otherwise."""
@@ -166,6 +212,38 @@ class Load:
     def throughput(self) -> float:
         """Acknowledged reports per second."""
         return self.acknowledged / self.seconds if self.seconds else 0.0
+
+    @property
+    def busy(self) -> float:
+        """Share of one core that this process took."""
+        return self.cpu_seconds / self.seconds if self.seconds else 0.0
+
+    def missing(self, counted: int) -> int:
+        """Return how many reports were acknowledged and are not among those counted since."""
+        return max(self.accepted - counted, 0)
+
+    def to_json(self, counted: int) -> dict[str, object]:
+        """Return what JSON can hold.
+
+        Args:
+            counted: reports by which the aggregator's count has grown.
+        """
+        names = ("median", "90 %", "99 %", "longest")
+        return {
+            "devices": self.devices,
+            "seconds": self.seconds,
+            "reports_per_second": self.throughput,
+            "latency_s": {n: self.latency_s(s) for n, s in zip(names, SHARES, strict=True)},
+            "acknowledged": self.acknowledged,
+            "accepted": self.accepted,
+            "duplicates": self.duplicates,
+            "rejected": self.rejected,
+            "not_acknowledged": self.lost,
+            "counted": counted,
+            "missing_from_count": self.missing(counted),
+            "failed_requests": dict(self.failures),
+            "busy_share_of_one_core": self.busy,
+        }
 
     def latency_s(self, share: float) -> float | None:
         """Return the latency that a share of the answered requests stayed within; None if none.

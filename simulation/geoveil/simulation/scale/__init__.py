@@ -1,5 +1,6 @@
 """Campaigns of a billion devices and bulk estimates, on Dask or without, to the same bits."""
 
+from geoveil.simulation.scale.asking import estimate_record, threshold_asked
 from geoveil.simulation.scale.cluster import ClusterError, Computer, computer, in_this_process
 from geoveil.simulation.scale.export import ExportError, export_reports
 from geoveil.simulation.scale.exported import ExportedReports, exported
@@ -18,9 +19,11 @@ __all__ = [
     "SimulatedCampaign",
     "Sums",
     "computer",
+    "estimate_record",
     "export_reports",
     "exported",
     "in_this_process",
     "simulated",
+    "threshold_asked",
     "total",
 ]
