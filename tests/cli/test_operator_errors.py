@@ -238,7 +238,7 @@ def test_wrong_tokens(one_line, arguments, told):
 
 
 CAMPAIGNS = {
-    "no question": ([*INCOME], "at least one --threshold"),
+    "no question": ([*INCOME], "at least one of --threshold"),
     "no ε": (["--attribute", "x", "--per", "1", "--threshold", "1"], "--epsilon must be given"),
     "a negative ε": ([*INCOME, "--epsilon", "-1", "--threshold", "1"], "epsilon"),
     "an infinite distance": ([*INCOME, "--per", "inf", "--threshold", "1"], "per"),
