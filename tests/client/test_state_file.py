@@ -23,12 +23,12 @@ def opened(directory: Path, version: int = 1) -> StateFile:
 
 
 def write(file: StateFile, text: str) -> None:
-    with file.writing() as connection:
+    with file.transaction(writes=True) as connection:
         connection.execute("INSERT INTO word VALUES (?)", (text,))
 
 
 def words(file: StateFile) -> list[str]:
-    with file.reading() as connection:
+    with file.transaction(writes=False) as connection:
         return [text for (text,) in connection.execute("SELECT text FROM word ORDER BY rowid")]
 
 
@@ -90,7 +90,7 @@ def test_one_that_exists_and_is_private_is_used(directory: Path) -> None:
 
 def test_a_transaction_that_fails_leaves_nothing(file: StateFile) -> None:
     def fail() -> None:
-        with file.writing() as connection:
+        with file.transaction(writes=True) as connection:
             connection.execute("INSERT INTO word VALUES ('a')")
             raise KeyError
 
@@ -303,7 +303,7 @@ def held():
     return [link for link in links if sys.argv[1] in link]
 
 def write(file, text):
-    with file.writing() as connection:
+    with file.transaction(writes=True) as connection:
         connection.execute("INSERT INTO word VALUES (?)", (text,))
 
 stop = threading.Event()
@@ -324,7 +324,7 @@ for number in range(5):
         assert held() == [], "a child inherits no connection"
         write(file, f"child {number}")
         write(memory, f"child {number}")
-        with memory.reading() as connection:
+        with memory.transaction(writes=False) as connection:
             assert connection.execute("SELECT count(*) FROM word").fetchone() == (2,)
         os._exit(0)
     children.append(child)
@@ -333,7 +333,7 @@ for child in children:
     assert os.waitpid(child, 0)[1] == 0
 stop.set()
 thread.join()
-with file.reading() as connection:
+with file.transaction(writes=False) as connection:
     assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     found = {text for (text,) in connection.execute("SELECT text FROM word")}
 expected = {"parent before", "thread"}
@@ -444,7 +444,7 @@ def test_an_upgrade_is_made_once_and_whole(directory: Path, tmp_path: Path) -> N
     opened(directory).close()  # nothing has changed
     first, second = newer(), newer()
     for file in (first, second):
-        with file.reading() as connection:
+        with file.transaction(writes=False) as connection:
             assert connection.execute("SELECT * FROM word").fetchall() == [("a", 1)]
         file.close()
     assert len(made) == 2

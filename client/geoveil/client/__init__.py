@@ -29,7 +29,6 @@ from geoveil.client.errors import (
     PrivateValueError,
     TransportError,
 )
-from geoveil.client.grpc_transport import GrpcAioTransport, GrpcTransport
 from geoveil.client.ledger import Budget
 from geoveil.client.policy import Limit, Policy, Window
 from geoveil.client.report_builder import AcceptedCampaign, ReportBuilder
@@ -47,7 +46,7 @@ from geoveil.client.reports import (
 from geoveil.client.retry import Timing
 from geoveil.client.sync_client import Client
 from geoveil.client.testing import InMemoryAsyncTransport, InMemoryCollector, InMemoryTransport
-from geoveil.client.transport import AsyncTransport, Transport
+from geoveil.client.transport import AsyncTransport, GrpcAioTransport, GrpcTransport, Transport
 from geoveil.client.values import Number, Place, Point
 from geoveil.gp import not_private
 from geoveil.gp.version import __version__ as __version__

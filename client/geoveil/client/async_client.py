@@ -19,7 +19,6 @@ from geoveil.client.device_session import (
 )
 from geoveil.client.errors import ClientClosed, ClientError
 from geoveil.client.fork_barrier import ForkBarrier, follow_forks, is_loaded
-from geoveil.client.grpc_transport import GrpcAioTransport
 from geoveil.client.ledger import Budget
 from geoveil.client.policy import Policy
 from geoveil.client.report_sender import (
@@ -36,7 +35,7 @@ from geoveil.client.report_sender import (
 )
 from geoveil.client.reports import Receipt
 from geoveil.client.retry import Timing, duration
-from geoveil.client.transport import AsyncTransport
+from geoveil.client.transport import AsyncTransport, GrpcAioTransport
 from geoveil.gp import RandomSource
 
 if TYPE_CHECKING:

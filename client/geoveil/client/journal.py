@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import TypeAlias, TypeVar
 
 from geoveil.client.errors import JournalError, OutboxFull
@@ -60,7 +61,10 @@ class Journal:
     holds is damaged, and has then changed nothing.
 
     Args:
-        state_dir: see `StateFile`; None keeps everything in memory, until `close`.
+        state_dir: directory of the file; None keeps everything in memory, until `close`.
+
+    Attributes:
+        durable: whether it is on disk: it then survives a crash, and takes its time.
     """
 
     def __init__(self, state_dir: str | os.PathLike[str] | None) -> None:
@@ -72,28 +76,24 @@ class Journal:
             upgrades={2: upgrade_2, 3: upgrade_3},
             check=check,
         )
-
-    @property
-    def durable(self) -> bool:
-        """Whether it is on disk: it then survives a crash, and takes its time."""
-        return self._file.durable
+        self.durable = self._file.durable
 
     def pin(self, campaign_id: str, digest: bytes, envelope: bytes, at: datetime) -> bytes:
         """Keep a campaign unless one of that id is kept; return the digest of the one that is."""
-        with self._file.writing() as connection:
+        with self._file.transaction(writes=True) as connection:
             connection.execute(PIN, checked((campaign_id, digest, envelope, number(at))))
             _, pinned, _, _ = content(connection.execute(PINNED_AS, (campaign_id,)).fetchone())
         return bytes(pinned)
 
     def envelope(self, campaign_id: str) -> bytes | None:
         """Return the campaign that is kept, in its envelope."""
-        with self._file.reading() as connection:
+        with self._file.transaction(writes=False) as connection:
             found = connection.execute(PINNED_AS, (campaign_id,)).fetchone()
         return None if found is None else bytes(content(found)[2])
 
     def find(self, campaign_id: str, period: int) -> Entry | None:
         """Return the entry of a campaign and period, if there is one."""
-        with self._file.reading() as connection:
+        with self._file.transaction(writes=False) as connection:
             return _find(connection, campaign_id, period)
 
     def admit(self, campaign_id: str, period: int, permit: Permit, bounds: Bounds) -> Entry | None:
@@ -102,7 +102,7 @@ class Journal:
         Raises:
             OutboxFull: if too much waits.
         """
-        with self._file.reading() as connection:
+        with self._file.transaction(writes=False) as connection:
             return _admitted(connection, campaign_id, period, permit, bounds)
 
     def record(self, made: Contribution, permit: Permit, at: datetime, bounds: Bounds) -> Entry:
@@ -120,7 +120,7 @@ class Journal:
         Raises:
             OutboxFull: if too much waits.
         """
-        with self._file.writing() as connection:
+        with self._file.transaction(writes=True) as connection:
             entry = _admitted(connection, made.campaign_id, made.period, permit, bounds)
             if entry is None:
                 entry = Entry(contribution=made, drawn=at, fresh=True)
@@ -129,42 +129,48 @@ class Journal:
 
     def pending(self) -> tuple[Entry, ...]:
         """Return the entries that wait to be sent, oldest first."""
-        with self._file.reading() as connection:
+        with self._file.transaction(writes=False) as connection:
             found = connection.execute(PENDING).fetchall()
         return tuple(map(entry_of, found))
 
     def mark_sent(self, entry: Entry, at: datetime) -> None:
         """Note that an entry is about to leave; when it returns, that survives any crash."""
-        self._change(entry, lambda e: replace(e, sent=e.sent or at))
+        made = entry.contribution
+        with self._file.transaction(writes=True) as connection:
+            kept = _find(connection, made.campaign_id, made.period)
+            if kept is not None:
+                connection.execute(PUT, row(replace(kept, sent=kept.sent or at)))
         self._file.sync()
 
     def record_result(
         self, entry: Entry, status: Status, at: datetime, rejection: Rejection | None = None
     ) -> None:
         """Note what became of an entry; a status never goes down."""
-        self._change(
-            entry,
-            lambda e: (
-                replace(e, status=status, settled=at, rejection=rejection)
-                if e.status < status
-                else e
-            ),
-        )
+        made = entry.contribution
+        with self._file.transaction(writes=True) as connection:
+            kept = _find(connection, made.campaign_id, made.period)
+            if kept is not None and kept.status < status:
+                kept = replace(kept, status=status, settled=at, rejection=rejection)
+                connection.execute(PUT, row(kept))
 
     def fail(self, entry: Entry, failure: str) -> None:
         """Note why an entry could not be sent."""
-        self._change(entry, lambda e: replace(e, failure=failure))
+        made = entry.contribution
+        with self._file.transaction(writes=True) as connection:
+            kept = _find(connection, made.campaign_id, made.period)
+            if kept is not None:
+                connection.execute(PUT, row(replace(kept, failure=failure)))
 
     def history(self) -> tuple[Entry, ...]:
         """Return all entries, oldest first."""
-        with self._file.reading() as connection:
+        with self._file.transaction(writes=False) as connection:
             found = connection.execute(HISTORY).fetchall()
         # Made outside the lock: many take longer than anybody should wait.
         return tuple(map(entry_of, found))
 
     def counts(self) -> tuple[dict[Status, int], int]:
         """Return how many entries have each status, and the bytes of those that wait."""
-        with self._file.reading() as connection:
+        with self._file.transaction(writes=False) as connection:
             rows = connection.execute("SELECT status, count(*) FROM report GROUP BY status")
             found = dict(rows.fetchall())
             _, size = connection.execute(WAITING).fetchone()
@@ -176,32 +182,12 @@ class Journal:
         self, attribute: str, unit: str, use: Callable[[SpendingHistory], _Result]
     ) -> _Result:
         """Return use(history) for the history of an attribute."""
-        with self._file.reading() as connection:
+        with self._file.transaction(writes=False) as connection:
             return use(StoredHistory(connection, attribute, unit))
-
-    def _change(self, entry: Entry, change: Callable[[Entry], Entry]) -> None:
-        """Put change(entry) in its place, as the entry is now."""
-        made = entry.contribution
-        with self._file.writing() as connection:
-            found = _find(connection, made.campaign_id, made.period)
-            if found is not None:
-                connection.execute(PUT, row(change(found)))
 
     def close(self) -> None:
         """Close the file; a journal in memory is gone."""
         self._file.close()
-
-
-def _check_room(connection: sqlite3.Connection, campaign_id: str, bounds: Bounds) -> None:
-    reports, size = connection.execute(WAITING).fetchone()
-    if reports >= bounds.most_reports or size >= bounds.most_bytes:
-        raise OutboxFull(
-            campaign_id,
-            reports=reports,
-            size=size,
-            most_reports=bounds.most_reports,
-            most_bytes=bounds.most_bytes,
-        )
 
 
 def _admitted(
@@ -209,8 +195,16 @@ def _admitted(
 ) -> Entry | None:
     entry = _find(connection, campaign_id, period)
     if entry is None:
-        _check_room(connection, campaign_id, bounds)
-        permit(lambda attribute, unit: StoredHistory(connection, attribute, unit))
+        reports, size = connection.execute(WAITING).fetchone()
+        if reports >= bounds.most_reports or size >= bounds.most_bytes:
+            raise OutboxFull(
+                campaign_id,
+                reports=reports,
+                size=size,
+                most_reports=bounds.most_reports,
+                most_bytes=bounds.most_bytes,
+            )
+        permit(partial(StoredHistory, connection))
     return entry
 
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from geoveil.client.errors import JournalError
-from geoveil.client.ledger import Spending
+from geoveil.client.ledger import Spending, SpendingHistory
 from geoveil.client.reports import Contribution, Entry, Rejection, Status
 from geoveil.client.state_format import run
 from geoveil.gp import GeoPrivacy
@@ -129,7 +129,7 @@ def upgrade_2(connection: sqlite3.Connection) -> None:
 
 
 def upgrade_3(connection: sqlite3.Connection) -> None:
-    """As `upgrade_2`, of a file of version 3, whose commits are counted on.
+    """Make the tables of a file of version 3 those of this version, and count its commits on.
 
     Raises:
         JournalError: if a row is not as it was written.
@@ -153,7 +153,7 @@ def _fill(
     connection.executemany(PIN, pins)
 
 
-class StoredHistory:
+class StoredHistory(SpendingHistory):
     """The `SpendingHistory` of an attribute, read in the transaction of a connection."""
 
     def __init__(self, connection: sqlite3.Connection, attribute: str, unit: str) -> None:
@@ -163,13 +163,11 @@ class StoredHistory:
     def spendings(
         self, *, campaign_id: str | None = None, after: datetime | None = None
     ) -> Iterable[Spending]:
-        """See `SpendingHistory.spendings`."""
         values = self._of_attribute | {"campaign_id": campaign_id, "after": number(after)}
         for epsilon, per, count in self._connection.execute(SPENT, values):
             yield Spending(privacy=self._price(epsilon, per), count=count)
 
     def times(self, *, after: datetime | None) -> Iterable[tuple[datetime, Spending]]:
-        """See `SpendingHistory.times`."""
         values = self._of_attribute | {"after": number(after)}
         for drawn, epsilon, per in self._connection.execute(TIMES, values):
             yield _date(drawn), Spending(privacy=self._price(epsilon, per))
@@ -247,38 +245,34 @@ def entry_of(stored: tuple[Any, ...]) -> Entry:
 
 
 _TYPES = (str, int, bytes, bytes, str, str, float, float, int, int, int, int)
-"""Of the columns that are never NULL."""
+"""Types of the columns that are never NULL, in their order."""
 
 
 def _read(values: tuple[Any, ...]) -> Entry:
     try:
-        return _entry(values)
+        if not all(map(isinstance, values, _TYPES)):
+            raise TypeError  # SQLite keeps any type in any column
+        (campaign_id, period, digest, report, attribute, unit, epsilon, per, exponent, closes) = (
+            values[:10]
+        )
+        drawn, status, sent, settled, reason, detail, failure = values[10:]
+        return Entry(
+            contribution=Contribution(
+                campaign_id=campaign_id,
+                period=period,
+                digest=digest,
+                report=report,
+                privacy=GeoPrivacy(epsilon, per, unit),
+                attribute=attribute,
+                step_exponent=exponent,
+                closes=_date(closes),
+            ),
+            drawn=_date(drawn),
+            status=Status(status),
+            sent=None if sent is None else _date(sent),
+            settled=None if settled is None else _date(settled),
+            rejection=None if reason is None else Rejection(reason, detail),
+            failure=failure,
+        )
     except (TypeError, ValueError, OverflowError) as error:
         raise JournalError(f"row of {values[0]!r}", type(error).__name__) from error
-
-
-def _entry(values: tuple[Any, ...]) -> Entry:
-    if not all(map(isinstance, values, _TYPES)):
-        raise TypeError  # SQLite keeps any type in any column
-    (campaign_id, period, digest, report, attribute, unit, epsilon, per, step_exponent, closes) = (
-        values[:10]
-    )
-    drawn, status, sent, settled, reason, detail, failure = values[10:]
-    return Entry(
-        contribution=Contribution(
-            campaign_id=campaign_id,
-            period=period,
-            digest=digest,
-            report=report,
-            privacy=GeoPrivacy(epsilon, per, unit),
-            attribute=attribute,
-            step_exponent=step_exponent,
-            closes=_date(closes),
-        ),
-        drawn=_date(drawn),
-        status=Status(status),
-        sent=None if sent is None else _date(sent),
-        settled=None if settled is None else _date(settled),
-        rejection=None if reason is None else Rejection(reason, detail),
-        failure=failure,
-    )

@@ -85,7 +85,7 @@ class Window:
     limit: GeoPrivacy
     """The largest privacy loss, in the attribute's unit."""
     length: timedelta
-    """Of the stretch; it slides, so that it holds from any moment to that much later."""
+    """How long a stretch is; it slides: the limit holds from any moment to that much later."""
 
     def __post_init__(self) -> None:
         _check_pure("limit", self.limit)

@@ -38,11 +38,11 @@ class AcceptedCampaign:
     digest: bytes
     """SHA-256 of the campaign's bytes."""
     signer: PublicKey | None
-    """Whose valid signature it has."""
+    """The key whose valid signature it has; None: it is not signed."""
     policy: Policy | None = field(default=None, repr=False, compare=False)
     """What permitted it."""
     work: int = field(default=0, repr=False, compare=False)
-    """See `Demand.work`."""
+    """Microseconds of a processor, at most, to read the campaign and draw one report."""
 
 
 class ReportBuilder:
@@ -144,14 +144,11 @@ class ReportBuilder:
         columns = campaign.draw_columns(self._source)
         report = report_pb2.Report(
             report_id=self._source.bits(8 * REPORT_ID_BYTES).to_bytes(REPORT_ID_BYTES),
-            answers=[
-                report_pb2.Answer(query_index=column, value=value)
-                for column, value in zip(
-                    columns, campaign.release(point, columns, self._source), strict=True
-                )
-            ],
             period=period,
         )
+        released = campaign.release(point, columns, self._source)
+        for column, value in zip(columns, released, strict=True):
+            report.answers.add(query_index=column, value=value)
         return Contribution(
             campaign_id=campaign.campaign_id,
             period=period,

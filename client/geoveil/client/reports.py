@@ -1,4 +1,4 @@
-"""What leaves the device, and what the person gets to see of it."""
+"""Reports: what leaves the device, in which requests, and what became of it."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -47,7 +47,7 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A perturbed answer, as it left the device."""
+    """One perturbed answer, as it left the device."""
 
     query_index: int
     """Counts from 0 in the campaign's list of queries."""
@@ -60,19 +60,19 @@ class Receipt:
     """What leaves the device for one campaign. All of it is perturbed or public."""
 
     campaign_id: str
-    """Of the campaign."""
+    """The id of the campaign."""
     period: int
-    """Of a recurring campaign, from 0; else 0."""
+    """The period of a recurring campaign, counted from 0; else 0."""
     attribute: str
     """Name of what was asked about."""
     report_id: str
-    """Of the report, in hexadecimal: random, and tied to nothing else; "" if it can't be read."""
+    """The id of the report, in hexadecimal: random; "" if it can't be read any more."""
     digest: str
     """SHA-256 of the campaign's bytes, in hexadecimal."""
     answers: tuple[Answer, ...]
     """All that the server learns about the value; none if they can't be read any more."""
     step_exponent: int
-    """Of the grid that the answers lie on."""
+    """The answers lie on the grid of multiples of 2^step_exponent."""
     privacy: GeoPrivacy
     """What it cost, all its answers together, with its unit."""
     drawn: datetime
@@ -131,7 +131,7 @@ class Contribution:
     """One report to one campaign, drawn once and ready to be sent as often as it takes."""
 
     campaign_id: str
-    """Of the campaign."""
+    """The id of the campaign."""
     digest: bytes
     """SHA-256 of the campaign bytes that the report was made for."""
     report: bytes
@@ -141,18 +141,11 @@ class Contribution:
     attribute: str
     """Name of what was asked about."""
     step_exponent: int
-    """Of the grid that its answers lie on."""
+    """Its answers lie on the grid of multiples of 2^step_exponent."""
     closes: datetime
-    """When the campaign does."""
+    """When the campaign closes, with a time zone."""
     period: int = 0
-    """Of a recurring campaign."""
-
-    def content(self) -> report_pb2.Report | None:
-        """Return the report; None if these bytes are none, as a damaged disk leaves them."""
-        try:
-            return report_pb2.Report.FromString(self.report)
-        except DecodeError:
-            return None
+    """The period of a recurring campaign, counted from 0; else 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +159,7 @@ class Entry:
     status: Status = Status.PENDING
     """Whether it was counted."""
     sent: datetime | None = None
-    """When it left first."""
+    """When it left the device first."""
     settled: datetime | None = None
     """When its status was settled."""
     rejection: Rejection | None = None
@@ -179,7 +172,10 @@ class Entry:
     def receipt(self) -> Receipt:
         """Return what the person may see of it."""
         made = self.contribution
-        report = made.content() or report_pb2.Report()
+        try:
+            report = report_pb2.Report.FromString(made.report)
+        except DecodeError:  # these bytes are none, as a damaged disk left them
+            report = report_pb2.Report()
         return Receipt(
             campaign_id=made.campaign_id,
             period=made.period,
@@ -200,9 +196,9 @@ class Entry:
 
 
 MOST_BYTES = 4 << 20
-"""Of one request; gRPC's limit unless a server raises it."""
+"""The most bytes of one request: gRPC's limit unless a server raises it."""
 _FIELD_OVERHEAD = 6
-"""At most, for the tag and length of one report of up to 4 GiB."""
+"""Bytes, at most, of the tag and length of one report of up to 4 GiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,29 +211,20 @@ class Outcome:
     """Why it was rejected."""
 
 
-_OUTCOMES = {
-    report_pb2.REPORT_STATUS_ACCEPTED: lambda result: Outcome(Status.ACKNOWLEDGED),
-    report_pb2.REPORT_STATUS_DUPLICATE: lambda result: Outcome(Status.ACKNOWLEDGED),
-    report_pb2.REPORT_STATUS_REJECTED: lambda result: Outcome(
-        Status.REJECTED, Rejection(_reason(result.reason), shown(result.detail))
-    ),
-}
+_COUNTED = (report_pb2.REPORT_STATUS_ACCEPTED, report_pb2.REPORT_STATUS_DUPLICATE)
 
 
 @dataclass(slots=True)
 class Batch:
-    """One request under way to its limits."""
+    """The reports of one request, which is filled up to its limits."""
 
     campaign_id: str
-    """Of the campaign that all its reports answer."""
+    """The id of the campaign that all its reports answer."""
     digest: bytes
     """SHA-256 of the campaign bytes they were made for."""
     contributions: list[Contribution] = field(default_factory=list)
-    """In the order of the request."""
-    _size: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._size = self.request().ByteSize()
+    """The reports, in the order of the request."""
+    _size: int | None = field(default=None, init=False)
 
     @classmethod
     def of(cls, contribution: Contribution) -> Self:
@@ -246,7 +233,8 @@ class Batch:
 
     def add(self, contribution: Contribution) -> bool:
         """Add a contribution to the same campaign, unless it makes the request too large."""
-        size = self._size + len(contribution.report) + _FIELD_OVERHEAD
+        size = self.request().ByteSize() if self._size is None else self._size
+        size += len(contribution.report) + _FIELD_OVERHEAD
         if size > MOST_BYTES or len(self.contributions) == MOST_REPORTS:
             return False
         self.contributions.append(contribution)
@@ -274,10 +262,17 @@ class Batch:
                 f"the server gave {len(response.results)} results for"
                 f" {len(self.contributions)} reports",
             )
-        unknown = {r.status for r in response.results} - _OUTCOMES.keys()
-        if unknown:
-            raise TransportError("INTERNAL", f"the server gave the unknown status {min(unknown)}")
-        return tuple(_OUTCOMES[r.status](r) for r in response.results)
+        found = []
+        for result in response.results:
+            if result.status in _COUNTED:
+                found.append(Outcome(Status.ACKNOWLEDGED))
+            elif result.status == report_pb2.REPORT_STATUS_REJECTED:
+                why = Rejection(_reason(result.reason), shown(result.detail))
+                found.append(Outcome(Status.REJECTED, why))
+            else:
+                unknown = f"the server gave the unknown status {result.status}"
+                raise TransportError("INTERNAL", unknown)
+        return tuple(found)
 
 
 def gather(contributions: Iterable[Contribution]) -> Iterator[Batch]:

@@ -186,7 +186,8 @@ class Backoff:
 
     def ready(self, key: str) -> bool:
         """Return whether a key may be tried now, and the server."""
-        return all(self._until.get(one, -math.inf) <= self.clock() for one in (key, SERVER))
+        until = max(self._until.get(key, -math.inf), self._until.get(SERVER, -math.inf))
+        return until <= self.clock()
 
     def retain(self, keys: Collection[str]) -> None:
         """Forget all but some keys, and the server: nothing waits for the others any more."""

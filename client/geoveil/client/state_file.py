@@ -24,20 +24,23 @@ from pathlib import Path
 from types import MappingProxyType
 
 from geoveil.client.errors import JournalError
-from geoveil.client.state_format import Format, Mark, Use, commit
+from geoveil.client.state_format import Format, Mark, Use, commits_of
 
 _BUSY_TIMEOUT_S = 5.0
 _CHECKPOINT_BYTES = 1 << 20
 
 
 class StateFile:
-    """See the module.
+    """One SQLite file, shared by all that use its directory.
 
     Args:
         state_dir: made with mode 0700 if it is missing; if it exists, nobody but its owner may
             have access. On a local file system that knows hard links. None: in memory.
         name: of the file.
-        schema: see `Format`, as for the rest.
+        schema: SQL that makes its tables; this and the rest are the fields of `Format`.
+
+    Attributes:
+        durable: whether it is on disk: it then survives a crash, and takes its time.
 
     Raises:
         JournalError: if the directory can't be used, the file is damaged, or another version wrote
@@ -61,6 +64,7 @@ class StateFile:
         self._lock = threading.Lock()
         self._inode = 0
         self._path: Path | None = None
+        self.durable = state_dir is not None
         if state_dir is None:
             self._connection = _memory(self._format.script)
         else:
@@ -74,29 +78,33 @@ class StateFile:
         self._disconnect()
 
     @property
-    def durable(self) -> bool:
-        """Whether it is on disk: it then survives a crash."""
-        return self._path is not None
-
-    @property
     def place(self) -> str:
         """Where it is, for messages."""
         return "memory" if self._path is None else str(self._path)
 
     @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
-        """Use the connection to read: all of the block sees one state."""
-        with self._transaction("BEGIN") as connection:
-            yield connection
-            connection.execute("END")
+    def transaction(self, *, writes: bool) -> Iterator[sqlite3.Connection]:
+        """Use the connection: all of the block sees one state, and is kept, or nothing of it.
 
-    @contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
-        """Use the connection in one transaction: all of the block is kept, or nothing."""
-        with self._transaction("BEGIN IMMEDIATE") as connection:
-            yield connection
-            commits = commit(connection)
-            if self._path is not None:
+        Args:
+            writes: whether the block may write; only one does at a time.
+        """
+        with self._lock, self._translated():
+            connection = self._open()
+            connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+            commits = self._commits
+            try:
+                yield connection
+                if writes:
+                    connection.execute("UPDATE state SET commits = commits + 1")
+                    commits = commits_of(connection)
+                connection.execute("COMMIT")
+            except BaseException:
+                # A failed COMMIT may have rolled back by itself.
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+            if writes and self.durable:
                 self._commits = commits
                 with suppress(OSError):  # an older mark is one as well
                     self._mark.note(commits)
@@ -137,19 +145,6 @@ class StateFile:
             raise JournalError(str(path.parent), str(error)) from error
         with self._lock, self._translated():
             self._open()
-
-    @contextmanager
-    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
-        with self._lock, self._translated():
-            connection = self._open()
-            connection.execute(begin)
-            try:
-                yield connection
-            except BaseException:
-                # A failed COMMIT may have rolled back by itself.
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
 
     def _open(self) -> sqlite3.Connection:
         if self._path is None:

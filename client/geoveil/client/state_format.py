@@ -77,13 +77,13 @@ INSERT INTO state SELECT 0, 0 WHERE NOT EXISTS (SELECT * FROM state);
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """See the module."""
+    """What a file of one kind must be like: its tables, and the check of its rows."""
 
     schema: str
     """SQL that makes the tables. There is one more, `state`, of one row: `commits` counts them, and
     `rows` is for triggers of the schema to tell, in any way, what rows there are."""
     version: int
-    """Of the schema."""
+    """The number of the schema: it is kept in the file."""
     upgrades: Mapping[int, Use] = field(default_factory=dict)
     """Earlier version → what makes its tables those of `version`, in one transaction."""
     check: Use = lambda connection: None
@@ -129,14 +129,6 @@ class Format:
             found = _version(connection)
         if found != self.version:
             raise JournalError(place, f"its format is {found}, this geoveil knows {self.version}")
-
-
-def commit(connection: sqlite3.Connection) -> int:
-    """Commit the open transaction, and return how many commits that makes."""
-    connection.execute("UPDATE state SET commits = commits + 1")
-    commits = commits_of(connection)
-    connection.execute("COMMIT")
-    return commits
 
 
 def commits_of(connection: sqlite3.Connection) -> int:

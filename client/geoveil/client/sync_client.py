@@ -21,7 +21,6 @@ from geoveil.client.device_session import (
 )
 from geoveil.client.errors import ClientClosed, ClientError
 from geoveil.client.fork_barrier import ForkBarrier, follow_forks, is_loaded, loaded
-from geoveil.client.grpc_transport import GrpcTransport
 from geoveil.client.ledger import Budget
 from geoveil.client.policy import Policy
 from geoveil.client.report_sender import (
@@ -38,7 +37,7 @@ from geoveil.client.report_sender import (
 )
 from geoveil.client.reports import Receipt
 from geoveil.client.retry import Timing, duration
-from geoveil.client.transport import Transport
+from geoveil.client.transport import GrpcTransport, Transport
 from geoveil.gp import RandomSource
 
 _LOG = logging.getLogger(__name__)

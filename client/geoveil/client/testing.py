@@ -60,7 +60,7 @@ Handler: TypeAlias = Callable[[Any], Any]
 raises TransportError."""
 
 _CLOCK_SKEW = timedelta(minutes=1)
-"""By how much the clocks of devices and server may differ; the real one's default."""
+"""How much the clocks of devices and server may differ, by the default of the real server."""
 _Response = TypeVar("_Response")
 _STATES = {
     State.PENDING: campaign_pb2.CAMPAIGN_STATE_PENDING,

@@ -1,8 +1,21 @@
-"""How requests reach a server: two small interfaces."""
+"""How requests reach a server: two small interfaces, and gRPC behind them.
 
-from typing import Protocol
+The grpc library is loaded at the first call.
+"""
 
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol
+
+from geoveil.campaign.connection import TLS, failed, open_channel, tls_for
+from geoveil.client.errors import PlaintextRefused, TransportError
+from geoveil.client.fork_barrier import ForkBarrier, hold, is_loaded, leak_on_fork, loaded
 from geoveil.proto.v1 import collector_pb2
+
+if TYPE_CHECKING:
+    import grpc
+
+    from geoveil.proto.v1.collector_pb2_grpc import CollectorStub
 
 
 class Transport(Protocol):
@@ -38,3 +51,206 @@ class AsyncTransport(Protocol):
     ) -> collector_pb2.SubmitReportsResponse:
         """Return one result per report, once every accepted report is on the server's disk."""
         ...
+
+
+_MOST_BYTES = 4 << 20
+# gzip makes a single report longer.
+_LEAST_COMPRESSED_BYTES = 1 << 10
+_OPTIONS = (
+    # Trying again is the client's, which has one deadline for all tries and a journal.
+    ("grpc.enable_retries", 0),
+    # Clouds drop connections that are idle for four minutes. A device that has nothing to send
+    # stays silent: servers take pings without calls for abuse.
+    ("grpc.keepalive_time_ms", 210_000),
+    ("grpc.keepalive_permit_without_calls", 0),
+    ("grpc.max_send_message_length", _MOST_BYTES),
+    ("grpc.max_receive_message_length", _MOST_BYTES),
+    # A dead server is looked for no slower than the client's own tries come. The least back-off
+    # stays at its 20 s, as it bounds the time to connect: slow networks need seconds for TLS.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 5_000),
+    # Closing this channel closes its connections, whatever else in the process uses gRPC.
+    ("grpc.use_local_subchannel_pool", 1),
+)
+
+
+class _Grpc:
+    """What both transports share: the checked target, and one channel made at its first use."""
+
+    _channel: "grpc.Channel | None" = None
+    _held: object = None
+    """While it is open: a gRPC that shuts down and starts again with each channel could be in the
+    middle of that when a process forks."""
+    _stub: "CollectorStub"
+
+    def __init__(self, target: str, *, tls: TLS | None = None) -> None:
+        self._tls = tls_for(target, tls, PlaintextRefused)
+        self._target = target
+        self._lock = threading.Lock()
+
+    def forget(self) -> None:
+        """Drop, untouched, the channel of the process that this one was forked from.
+
+        For the child, before its first call, which then makes a channel of its own. The parent
+        goes on with its channel.
+        """
+        self._lock = threading.Lock()  # another thread of the parent may have held the old one
+        leak_on_fork(self._channel)
+        leak_on_fork(self._held)
+        self._channel = self._held = None
+
+    def disconnect(self) -> None:
+        """Close the channel; calls under way end as CANCELLED, and a later one makes a new one."""
+        with self._lock:
+            channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()
+
+    def _connected(self) -> "CollectorStub":
+        from geoveil.proto.v1.collector_pb2_grpc import CollectorStub
+
+        with self._lock:
+            if self._channel is None:
+                self._held = self._held or hold()
+                self._channel = open_channel(self._target, self._tls, _OPTIONS)
+                self._stub = CollectorStub(self._channel)
+            return self._stub
+
+
+class GrpcTransport(_Grpc, Transport):
+    """Blocking gRPC, for any number of threads.
+
+    The channel is made at the first call. A process that forks after that calls `forget` in the
+    child.
+
+    Args:
+        target: a gRPC address, for example "collector.example:443".
+        tls: may be left out for targets on this machine only.
+
+    Raises:
+        PlaintextRefused: if the target is elsewhere and `tls` is None.
+    """
+
+    def get_campaign(
+        self, request: collector_pb2.GetCampaignRequest, timeout_s: float
+    ) -> collector_pb2.GetCampaignResponse:
+        response: collector_pb2.GetCampaignResponse = self._call("GetCampaign", request, timeout_s)
+        return response
+
+    def submit_reports(
+        self, request: collector_pb2.SubmitReportsRequest, timeout_s: float
+    ) -> collector_pb2.SubmitReportsResponse:
+        response: collector_pb2.SubmitReportsResponse = self._call(
+            "SubmitReports", request, timeout_s
+        )
+        return response
+
+    def close(self) -> None:
+        """Disconnect, and let go of gRPC; a later call connects again."""
+        self.disconnect()
+        self._held = None
+
+    def _call(self, method: str, request: Any, timeout_s: float) -> Any:
+        grpc = loaded()
+        try:
+            call = getattr(self._connected(), method)
+            return call(request, timeout=timeout_s, compression=_compression(request))
+        except grpc.RpcError as error:
+            raise failed(error, TransportError) from error
+        except ValueError as error:
+            raise _closed() from error
+
+
+class GrpcAioTransport(_Grpc, AsyncTransport):
+    """gRPC for asyncio, in any number of event loops; in all else as `GrpcTransport`.
+
+    It waits for futures of the blocking channel: grpc.aio has one engine for the whole process,
+    which does not survive a fork and serves one event loop; this serves any number of them, at the
+    same speed. Its calls end on threads of gRPC's, so that a fork can wait for them although the
+    event loop stands still.
+
+    Args:
+        target: a gRPC address, for example "collector.example:443".
+        tls: may be left out for targets on this machine only.
+
+    Attributes:
+        barrier: that calls pass. Who forks shuts it meanwhile, so that no call is under way.
+
+    Raises:
+        PlaintextRefused: if the target is elsewhere and `tls` is None.
+    """
+
+    def __init__(self, target: str, *, tls: TLS | None = None) -> None:
+        super().__init__(target, tls=tls)
+        self.barrier = ForkBarrier(self.disconnect)
+
+    async def get_campaign(
+        self, request: collector_pb2.GetCampaignRequest, timeout_s: float
+    ) -> collector_pb2.GetCampaignResponse:
+        response: collector_pb2.GetCampaignResponse = await self._call(
+            "GetCampaign", request, timeout_s
+        )
+        return response
+
+    async def submit_reports(
+        self, request: collector_pb2.SubmitReportsRequest, timeout_s: float
+    ) -> collector_pb2.SubmitReportsResponse:
+        response: collector_pb2.SubmitReportsResponse = await self._call(
+            "SubmitReports", request, timeout_s
+        )
+        return response
+
+    def forget(self) -> None:
+        self.barrier.reset()
+        super().forget()
+
+    async def aclose(self) -> None:
+        """Disconnect, and let go of gRPC; a later call connects again."""
+        self.disconnect()
+        self._held = None
+
+    async def _call(self, method: str, request: Any, timeout_s: float) -> Any:
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        grpc = loaded() if is_loaded() else await loop.run_in_executor(None, loaded)
+        ended = asyncio.Event()
+
+        def wake(_: object) -> None:
+            """Runs on a thread of gRPC's."""
+            with suppress(RuntimeError):  # the loop was closed in the meantime
+                loop.call_soon_threadsafe(ended.set)
+
+        self.barrier.enter()
+        try:
+            call: Any = getattr(self._connected(), method).future(
+                request, timeout=timeout_s, compression=_compression(request)
+            )
+        except BaseException as error:
+            self.barrier.leave()
+            if isinstance(error, ValueError):
+                raise _closed() from error
+            raise
+        call.add_done_callback(lambda _: self.barrier.leave())
+        call.add_done_callback(wake)
+        try:
+            await ended.wait()
+        finally:
+            call.cancel()  # nothing to a call that has ended
+        if call.code() is not grpc.StatusCode.OK:
+            raise failed(call, TransportError) from call
+        return call.result()
+
+
+def _compression(request: Any) -> "grpc.Compression | None":
+    batch = isinstance(request, collector_pb2.SubmitReportsRequest) and len(request.reports) > 1
+    if not batch or request.ByteSize() <= _LEAST_COMPRESSED_BYTES:
+        return None
+    import grpc
+
+    return grpc.Compression.Gzip
+
+
+def _closed() -> TransportError:
+    """Return the error for what grpc says as ValueError to a call on a channel just closed."""
+    return TransportError("CANCELLED", "the transport was closed")
