@@ -6,13 +6,16 @@ A group of entry points holds what stands for names of one kind: `geoveil.querie
 
 from collections.abc import Collection, Mapping
 from functools import cache
-from importlib import metadata
+from typing import TYPE_CHECKING
 
 from geoveil.gp import GeoVeilError, UnsupportedError
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
 
 @cache
-def added(group: str, taken: frozenset[str]) -> Mapping[str, metadata.EntryPoint]:
+def added(group: str, taken: frozenset[str]) -> Mapping[str, "EntryPoint"]:
     """Return the entry points of a group by name, of everything installed; nothing is imported.
 
     Args:
@@ -22,8 +25,11 @@ def added(group: str, taken: frozenset[str]) -> Mapping[str, metadata.EntryPoint
     Raises:
         UnsupportedError: if two packages want one name, or one of `taken`.
     """
-    found: dict[str, metadata.EntryPoint] = {}
-    for point in metadata.entry_points(group=group):
+    # Imported here: a device without foreign campaigns need not load it, nor the mail it builds on.
+    from importlib.metadata import entry_points
+
+    found: dict[str, EntryPoint] = {}
+    for point in entry_points(group=group):
         before = found.get(point.name)
         if point.name in taken or (before is not None and before != point):
             owner = "geoveil itself" if before is None else before.value

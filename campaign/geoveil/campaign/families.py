@@ -231,6 +231,7 @@ class Registry(Generic[F]):
         self._kind = kind
         self.built_in: Mapping[str, F] = MappingProxyType({f.name: f for f in built_in})
         self._by_field = {f.wire.field: f for f in built_in if f.wire is not None}
+        self._by_class = {f.made: f for f in built_in if f.holds is None}
         self._loaded: dict[str, F] = {}
 
     @property
@@ -261,10 +262,14 @@ class Registry(Generic[F]):
 
     def is_built_in(self, value: object) -> bool:
         """Return whether a value is of a family of the library's own."""
-        return any(family.is_of(value) for family in self.built_in.values())
+        return type(value) in self._by_class or any(
+            family.is_of(value) for family in self.built_in.values()
+        )
 
     def of(self, value: object) -> F | None:
         """Return the family that a value is of, if there is one."""
+        if (found := self._by_class.get(type(value))) is not None:
+            return found
         known = (*self.built_in.values(), *self._loaded.values())
         found = next((family for family in known if family.is_of(value)), None)
         if found is None:
@@ -292,14 +297,14 @@ class Registry(Generic[F]):
             NotInstalled: if no package here has it.
         """
         field = message.WhichOneof("kind")
-        if field == _EXTENSION:
-            name = message.extension.family
-            if not _NAME.fullmatch(name) or name in self.built_in:
-                raise ParameterError("extension.family", name, "the name of another package's")
-            return self[name]
-        if field not in self._by_field:
+        if (found := self._by_field.get(field)) is not None:
+            return found
+        if field != _EXTENSION:
             raise ParameterError("kind", field, "one of " + ", ".join(self._by_field))
-        return self._by_field[field]
+        name = message.extension.family
+        if not _NAME.fullmatch(name) or name in self.built_in:
+            raise ParameterError("extension.family", name, "the name of another package's")
+        return self[name]
 
     def decode(self, message: Any) -> Any:
         """Return the value of the `kind` of a message.

@@ -242,12 +242,12 @@ def encode_question(question: Question) -> pb.Query:
 
 def decode_question(index: int, message: pb.Query) -> Question:
     """Return the question that stands at an index of a campaign's queries."""
-    question = decode_point_question(index, message)
-    if isinstance(question.query, Query):
-        return Question(question.label, question.query)
-    raise ParameterError(
-        f"queries[{index}].kind", message.WhichOneof("kind"), "one that devices answer"
-    )
+    query = within(f"queries[{index}]", lambda: QUERIES.decode(message))
+    if not isinstance(query, Query):
+        raise ParameterError(
+            f"queries[{index}].kind", message.WhichOneof("kind"), "one that devices answer"
+        )
+    return Question(message.label, query)
 
 
 def encode_point_question(question: PointQuestion) -> pb.Query:

@@ -38,29 +38,21 @@ class Demand:
             NotInstalled: if it is of a family that no package here provides.
         """
         message = pb.Campaign.FromString(campaign)
-        drawn = [_drawn(message, query) for query in message.queries]
+        answer = MECHANISMS.named_by(message.mechanism).work.drawn
+        read, drawn = 0, []
+        for query in message.queries:
+            work, size = QUERIES.named_by(query).work, query.ByteSize()
+            read += work.read + size // 2
+            drawn.append(answer + (work.drawn + size // 10 if work.drawn else 0))
         if not drawn:
-            work = _answer(message) * message.mechanism.planar_laplace.dimension
+            most = answer * message.mechanism.planar_laplace.dimension
         elif message.allocation == pb.ALLOCATION_PARTITION:
-            work = max(drawn)
+            most = max(drawn)
         else:
-            work = sum(drawn)
+            most = sum(drawn)
         tables = 700 * len(message.mechanism.channels.per_query)
-        read = sum(map(_read, message.queries)) + tables + message.mechanism.ByteSize() // 12
-        return cls(len(message.queries), read + work)
-
-
-def _read(query: pb.Query) -> int:
-    return QUERIES.named_by(query).work.read + query.ByteSize() // 2
-
-
-def _drawn(campaign: pb.Campaign, query: pb.Query) -> int:
-    more = QUERIES.named_by(query).work.drawn
-    return _answer(campaign) + (more + query.ByteSize() // 10 if more else 0)
-
-
-def _answer(campaign: pb.Campaign) -> int:
-    return MECHANISMS.named_by(campaign.mechanism).work.drawn
+        read += tables + message.mechanism.ByteSize() // 12
+        return cls(len(message.queries), read + most)
 
 
 _PURE = (
