@@ -117,11 +117,13 @@ class Lab:
         self, scenario: Callable[["WireTransport"], Any], kill_at: int | None, setup: Any
     ) -> "Ended":
         ours, theirs = socket.socketpair()
-        # What gRPC left in this process can't be freed in a child, where its threads are not.
+        # What gRPC left in this process can't be freed in a child, where its threads are not. What
+        # is left is frozen, here as well: the next device is not to go through it again, which in
+        # a process that holds all tests takes longer than a life.
         gc.collect()
+        gc.freeze()
         process = os.fork()
         if process == 0:
-            gc.freeze()
             ours.close()
             die_when_it_hangs()
             try:
