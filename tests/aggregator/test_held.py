@@ -5,6 +5,7 @@ Servers with small limits in this process; those by default are attacked in `tes
 
 import asyncio
 import gc
+import gzip
 import importlib
 import tracemalloc
 from collections.abc import Awaitable, Callable, Iterator
@@ -122,13 +123,45 @@ async def test_requests_that_need_no_token_are_short(small: Any, method: str) ->
     assert "size of a request must be at most 4,096 bytes" in (caught.value.details() or "")
 
 
-async def test_what_is_compressed_is_as_large_as_it_unpacks_to(small: Any) -> None:
+async def test_what_is_compressed_is_unpacked_as_far_as_a_request_may_be_long(small: Any) -> None:
+    """Nothing is unpacked by gRPC: 4 kB of gzip that unpack to 4 MB would hold up everybody."""
+    call = small.wire.channel.unary_unary(FETCH)
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await small.wire.channel.unary_unary(FETCH)(
-            b"\x78\x01" * 2100, compression=grpc.Compression.Gzip, timeout=PATIENCE_S
-        )
+        await call(bytes(4 << 20), compression=grpc.Compression.Gzip, timeout=PATIENCE_S)
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "size of a request must be at most 4,096 bytes" in (caught.value.details() or "")
+    name = collector_pb2.GetCampaignRequest(campaign_id="none" * 10).SerializeToString()
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call(name, compression=grpc.Compression.Gzip, timeout=PATIENCE_S)
+    assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call(name, compression=grpc.Compression.Deflate, timeout=PATIENCE_S)
+    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+@pytest.mark.parametrize("damage", [b"\x1f\x8b", gzip.compress(bytes(9))[:-1], b"\x1f\x8bno"])
+async def test_damaged_gzip_is_refused(small: Any, damage: bytes) -> None:
+    for method in (FETCH, "/geoveil.proto.v1.Collector/SubmitReports"):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await small.wire.channel.unary_unary(method)(damage, timeout=PATIENCE_S)
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert "request must be sound gzip" in (caught.value.details() or "")
+
+
+async def test_a_compressed_batch_counts(
+    small: Any, publish: Callable[..., Any], wire_report: Callable[..., Any]
+) -> None:
+    campaign = publish("compressed")
+    await small.wire.create(campaign)
+    request = collector_pb2.SubmitReportsRequest(
+        campaign_id=campaign.campaign.campaign_id,
+        campaign_digest=campaign.digest,
+        reports=[wire_report(number, (0, 1)) for number in range(50)],
+    )
+    await small.wire.channel.unary_unary("/geoveil.proto.v1.Collector/SubmitReports")(
+        request.SerializeToString(), compression=grpc.Compression.Gzip, timeout=PATIENCE_S
+    )
+    assert (await small.wire.sums(campaign))[0][0] == 50
 
 
 async def test_streams_that_say_nothing_more_take_no_more_than_there_is(

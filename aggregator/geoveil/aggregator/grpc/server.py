@@ -49,6 +49,8 @@ _LEAST_PING_INTERVAL_MS = 200_000
 _MOST_CALLS = 100
 """Under way at once on one connection."""
 _HANDSHAKE_MS = 10_000
+_NONE_OR_GZIP = 1 << 0 | 1 << 2
+"""Of the compressions that gRPC numbers from 0: none, deflate and gzip."""
 """Until a new connection has said, with TLS if need be, that it speaks HTTP/2."""
 _KEEPALIVE_MS, _KEEPALIVE_TIMEOUT_MS = 60_000, 20_000
 """Other sides that stand still with calls under way are noticed by a ping that has no answer."""
@@ -201,6 +203,9 @@ class Aggregator:
         server = self._server = grpc.aio.server(
             options=[
                 ("grpc.max_receive_message_length", self._settings.max_message_bytes),
+                # `unpacking` does it, off the thread that answers everybody, and knows gzip only.
+                ("grpc.per_message_decompression", 0),
+                ("grpc.compression_enabled_algorithms_bitset", _NONE_OR_GZIP),
                 ("grpc.max_concurrent_streams", _MOST_CALLS),
                 # It would count calls that have ended, and refuse clients that keep to the rules.
                 ("grpc.http.overload_protection", 0),
@@ -225,7 +230,7 @@ class Aggregator:
             guard,
             Confine(self._metrics.count_denial),
         )
-        add_collector(CollectorServicer(self._service), layered)
+        add_collector(CollectorServicer(self._service, self._settings.max_message_bytes), layered)
         add_AnalystServicer_to_server(AnalystServicer(self._service), layered)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, layered)
         if self._settings.reflection:

@@ -14,11 +14,14 @@ from geoveil.aggregator.grpc.middleware.wrapping import (
     generates,
     with_behaviour,
 )
+from geoveil.aggregator.grpc.unpacking import unpacked
 from geoveil.aggregator.ops.authorizer import RULES, Public
 from geoveil.gp import ParameterError
 
 _LONGEST = 4096
 """Bytes of a request that anyone may make and that is parsed here: a name, a page or a service."""
+_LONGEST_UNPACKED = 4 << 20
+"""Bytes of a compressed request of an analyst."""
 
 
 def guard(handler: Handler, method: str) -> Handler:
@@ -67,10 +70,11 @@ def _reader(
     """Return what makes a request of bytes, and says so if it can't."""
 
     def read(message: bytes) -> Any:
-        if deserialize is None:
+        if deserialize is None or deserialize is bytes:
             return message
         if longest is not None and len(message) > longest:
             raise ParameterError("size of a request", len(message), f"at most {longest:,} bytes")
+        message = unpacked(message, longest or _LONGEST_UNPACKED)
         try:
             return deserialize(message)
         except DecodeError:

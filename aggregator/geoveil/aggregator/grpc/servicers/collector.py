@@ -12,6 +12,7 @@ from geoveil.aggregator.grpc.servicers.translation import (
     serialized_results,
     takes_little,
 )
+from geoveil.aggregator.grpc.unpacking import is_packed, unpacked
 from geoveil.aggregator.grpc.wire_batch import read_at_once, read_batch
 from geoveil.aggregator.grpc.wire_columns import LEAST_BYTES
 from geoveil.proto.v1 import collector_pb2 as pb
@@ -20,10 +21,16 @@ from geoveil.proto.v1.collector_pb2_grpc import add_CollectorServicer_to_server
 
 
 class CollectorServicer(WireServicer):
-    """Translates; errors are mapped by `geoveil.aggregator.grpc.middleware.guard`."""
+    """Translates; errors are mapped by `geoveil.aggregator.grpc.middleware.guard`.
 
-    def __init__(self, service: Service) -> None:
+    Args:
+        service: that does what is asked.
+        longest: the most bytes that a compressed request may unpack to.
+    """
+
+    def __init__(self, service: Service, longest: int = 4 << 20) -> None:
         self._service = service
+        self._longest = longest
 
     async def GetCampaign(  # noqa: N802 - the wire contract names it
         self, request: pb.GetCampaignRequest, context: Any
@@ -46,6 +53,8 @@ class CollectorServicer(WireServicer):
     ) -> Any:
         message: bytes = request
         service, peer = self._service, context.peer()
+        if is_packed(message):
+            message = await service.batches.run(unpacked, message, self._longest)
         paid = 0 if len(message) < LEAST_BYTES else service.admit_size(peer, len(message))
         batch = read_at_once(message)
         if batch is None:
