@@ -13,12 +13,10 @@ import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from geoveil.campaign import Attribute, Question, StatisticCampaign, encode, seal
-from geoveil.campaign.connection import open_channel
+from geoveil.analyst import AnalystClient
+from geoveil.campaign import Attribute, Question, StatisticCampaign
 from geoveil.client import Client, Limit, Policy
 from geoveil.gp import GeoPrivacy, Threshold
-from geoveil.proto.v1 import analyst_pb2, campaign_pb2
-from geoveil.proto.v1.analyst_pb2_grpc import AnalystStub
 from geoveil.simulation.local_server import local_server
 
 POLICY = Policy({"household income": Limit(campaign=GeoPrivacy(1.0, 8_000.0, "dollar"))})
@@ -35,7 +33,7 @@ def serve_requests(client: Client) -> None:
 def publish(address: str) -> None:
     """Publish the campaigns, as an analyst would."""
     now = datetime.now(UTC)
-    with open_channel(address) as channel:
+    with AnalystClient(address) as analyst:
         for campaign_id in CAMPAIGNS:
             campaign = StatisticCampaign(
                 campaign_id=campaign_id,
@@ -46,10 +44,7 @@ def publish(address: str) -> None:
                 opens=now - timedelta(minutes=1),
                 closes=now + timedelta(days=1),
             )
-            envelope = campaign_pb2.CampaignEnvelope.FromString(seal(encode(campaign)))
-            AnalystStub(channel).CreateCampaign(
-                analyst_pb2.CreateCampaignRequest(envelope=envelope), timeout=10
-            )
+            analyst.create(campaign)
 
 
 def master(address: str, state_dir: Path) -> None:

@@ -136,7 +136,7 @@ def plan(
             raise ParameterError("question", "none", f"given: at least one of {names}")
         word, _, text = ask(_EXAMPLES).strip().partition(" ")
         asked = questions_in({word: [text.strip()]})
-    participants = _answer("participants", participants, ask)
+    people = _answer("participants", participants, ask)
     source = public_prior(_answer("prior", prior, ask), prior_column or (), prior_weights)
     if source.unit is None:
         unit = _answer("unit", unit, ask)
@@ -145,7 +145,7 @@ def plan(
         epsilon=_answer("epsilon", epsilon, ask),
         per=_answer("per", per, ask),
         source=source,
-        participants=participants,
+        participants=people,
         unit=unit,
         soft=soft,
         width=width,

@@ -67,10 +67,11 @@ def fleet(
     # Refuses, before anything is made there, an address that needs TLS.
     transport = GrpcAioTransport(connection.server, tls=tls)
     with analyst_at(connection) as analyst:
-        if campaign_id is None:
+        name = campaign_id
+        if name is None:
             made = load_campaign()
             analyst.create(made)
-        name = campaign_id or made.campaign_id
+            name = made.campaign_id
         campaign, published, before = _look(analyst, name)
         values = people_for(campaign).sample(devices, rng).tolist()
         try:
