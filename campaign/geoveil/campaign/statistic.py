@@ -127,10 +127,11 @@ class StatisticCampaign(Campaign):
 
     def _build(self, step: float | None) -> tuple[QueryMechanism, ...]:
         privacy, specs = self._plane_privacy, self.mechanism.each(len(self.questions))
-        return tuple(
-            _built(spec, question.query, privacy, step)
-            for spec, question in zip(specs, self.questions, strict=True)
-        )
+        with foreign(type(self.mechanism).__name__):
+            return tuple(
+                _built(spec, question.query, privacy, step)
+                for spec, question in zip(specs, self.questions, strict=True)
+            )
 
     def _check_kinds(self) -> None:
         super()._check_kinds()
@@ -162,11 +163,10 @@ def _built(
     spec: MechanismSpec, query: Query, privacy: GeoPrivacy, step: float | None
 ) -> QueryMechanism:
     """Return the mechanism for a query, which another package may have made, if it is that."""
-    with foreign(type(spec).__name__):
-        found = spec.build(query, privacy, step)
-        if (found.query, found.privacy) != (query, privacy) or step not in (None, found.step):
-            raise UnsupportedError(
-                f"{spec!r} builds {found!r}, which is not for {query!r}, {privacy} and the grid"
-                f" of {step}"
-            )
+    found = spec.build(query, privacy, step)
+    if (found.query, found.privacy) != (query, privacy) or step not in (None, found.step):
+        raise UnsupportedError(
+            f"{spec!r} builds {found!r}, which is not for {query!r}, {privacy} and the grid of"
+            f" {step}"
+        )
     return found
