@@ -67,6 +67,7 @@ def test_every_fault_is_told(hostile: Any, changes: dict[str, Any], fault: str) 
     assert hostile.Found(**(sound | changes)).faults == [fault]
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("attack", ["empty reports", "pages not read"])
 def test_a_device_reports_beside_an_attack(hostile: Any, attack: str) -> None:
     """Two of `python -m benchmarks.hostile_load`, for so short that times would say nothing."""

@@ -87,6 +87,7 @@ def line(mechanism, steps):
 # --- privacy ---------------------------------------------------------------------------------
 
 
+@pytest.mark.deep(keep=3)
 @pytest.mark.parametrize("name", NAMES)
 def test_no_output_betrays_more_than_epsilon_between_the_rows(channels, name):
     m = channels[name]

@@ -64,6 +64,7 @@ def plane_g(r: np.ndarray, c: float) -> np.ndarray:
     return np.asarray(j0(np.multiply.outer(r, kappa)) @ (weight * (1 + (c * kappa) ** 2) ** 1.5))
 
 
+@pytest.mark.deep(keep=4)
 @pytest.mark.parametrize(("k", "c"), [(2, c) for c in RATIOS] + [(3, 0.4), (4, 0.4), (4, 3.0)])
 def test_g_against_the_hankel_transform(k: int, c: float) -> None:
     """To 1e-13 of g(0) by the mixture, to TABLE_ERROR in the table, to 1e-13 in closed form."""
@@ -122,6 +123,7 @@ def test_k1_agrees_with_the_debiased_profile() -> None:
     np.testing.assert_allclose(debiased_bell(np.abs(x - 2.0) / H, b / H, 1), expected, atol=1e-14)
 
 
+@pytest.mark.deep(keep=2)
 @pytest.mark.parametrize(("k", "c"), [(2, 0.3), (2, 1.0), (3, 0.3), (3, 1.0), (4, 0.3)])
 def test_monte_carlo(oracles: Any, k: int, c: float) -> None:
     """z-test of mean and variance: n = 300,000, α = 1e-6; plugged in fails, and b off by 5 %,
@@ -171,6 +173,7 @@ def test_variance_in_the_plane(c: float) -> None:
     np.testing.assert_allclose(computed, expected, rtol=1e-6)
 
 
+@pytest.mark.deep(keep=2)
 @pytest.mark.parametrize("c", [0.05, 0.3, 1.0, 4.0, 40.0])
 def test_variance_in_space(c: float) -> None:
     """k = 3, near and far: the density of the distance is elementary.

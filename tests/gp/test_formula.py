@@ -156,7 +156,7 @@ def brute_force(
     return best if chords is None else np.maximum(best, np.max(chords / decay, axis=1))
 
 
-@pytest.mark.deep(keep=10)
+@pytest.mark.deep(keep=5)
 @pytest.mark.parametrize(("name", "growth"), KINDS)
 def test_bound_against_brute_force(name: str, growth: str) -> None:
     """Never below the definition, and for β·scale ≤ 1 within 4 scales at most 5 % above it."""
@@ -228,6 +228,7 @@ BUILT_IN: dict[str, tuple[Any, Callable[[Any, Any], Any], float]] = {
 """Name → profile of the library, formula of the same, extent."""
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_built_in_profiles_written_as_formulas(name: str) -> None:
     """From above, by no more than half a percent and what B may change over a cell of 1/32."""

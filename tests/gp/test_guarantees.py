@@ -88,7 +88,7 @@ def audit(mechanism: QueryMechanism, x: np.ndarray, y: np.ndarray) -> float:
     return steepest(mechanism.log_density(y[None, :], x[:, None]), x)
 
 
-@pytest.mark.deep(keep=26)
+@pytest.mark.deep(keep=12)
 @pytest.mark.parametrize("choice", CHOICES)
 @pytest.mark.parametrize("reach", [0.0, 5.0, math.inf])
 @pytest.mark.parametrize("name", MAKERS)

@@ -99,7 +99,7 @@ class TestDebiasedLaplace:
     def mechanism(self, name: str, ratio: float) -> DebiasedLaplace:
         return DebiasedLaplace(query_of(name, 4.0 / ratio), PRIVACY)
 
-    @pytest.mark.deep(keep=6)
+    @pytest.mark.deep(keep=2)
     def test_variance(self, oracles: Any, name: str, ratio: float) -> None:
         """Relative, but for the cancellation of E[g²] − f², an ulp of the square of the range.
 

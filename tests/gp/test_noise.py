@@ -66,6 +66,7 @@ class TestContract:
         assert np.all(np.diff(noise.logpdf(points)) <= 0)
         assert noise.logpdf(np.zeros((2, 3))).shape == (2, 3)
 
+    @pytest.mark.deep(keep=8)
     def test_cdf_is_the_integral_of_the_density(self, oracles: Any, noise: Noise) -> None:
         scale = oracles.noise_break(noise)
         points = np.array([0.0, 1e-9, 1e-5, 1e-3, 0.02, 0.3, 0.99, 1.01, 3, 30, 500]) * scale
@@ -121,6 +122,7 @@ class TestContract:
         )
         assert noise.ppf(np.full((2, 2), 0.3)).shape == (2, 2)
 
+    @pytest.mark.deep(keep=8)
     def test_isf_has_the_tail_that_was_asked_for(self, oracles: Any, noise: Noise) -> None:
         with mp.workdps(30):
             for p in (*DEEP, *MIDDLE):

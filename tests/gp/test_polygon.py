@@ -315,7 +315,7 @@ class TestBound:
         decay = np.exp(-t) if growth == "exponential" else 1 / (1 + t)
         return points, np.max(steepest * decay, axis=1)
 
-    @pytest.mark.deep(keep=31)
+    @pytest.mark.deep(keep=8)
     def test_bound(
         self, oracles: Any, region: str, profile: str, reach: float, growth: str
     ) -> None:

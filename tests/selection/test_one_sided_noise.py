@@ -114,6 +114,7 @@ def quotient(noise: OneSidedNoise, t: mp.mpf) -> tuple[mp.mpf, mp.mpf, mp.mpf]:
     return f / tail, t * f / tail, t * f / ((1 - tail) * -mp.log1p(-tail))
 
 
+@pytest.mark.deep(keep=4)
 def test_constants_are_above_the_suprema_and_close(noise: OneSidedNoise) -> None:
     grid = [
         *(mp.exp(mp.mpf(y) / 2) for y in range(-5, 13)),
