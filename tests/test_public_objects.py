@@ -278,7 +278,7 @@ EXCUSED = {
     **dict.fromkeys(("Aggregator", "Service", "AnalystServicer", "CollectorServicer"), _LIVE),
     **dict.fromkeys(("Authorise", "Confine", "Hold", "Layered", "Observe"), _LIVE),
     **dict.fromkeys(("Settings",), "its paths and passwords come from files"),
-    **dict.fromkeys(("FloatPath", "GridPath", "TimedMechanism", "Kind", "Allocation"), _CODE),
+    **dict.fromkeys(("FloatPath", "GridPath", "TimedMechanism", "Kind", "AllocationRule"), _CODE),
     **dict.fromkeys(("Timing", "SelectionExperiment", "Options"), _CODE),
     **dict.fromkeys(("PlanRequest", "PublicPrior", "PlannedQuestion", "PlannedQuestions"), _CODE),
     **dict.fromkeys(("AnalystClient", "AsyncAnalystClient"), _LIVE),

@@ -10,12 +10,12 @@ import numpy as np
 from geoveil.analyst.least import boundary, enough, rounded
 from geoveil.analyst.planner import (
     Comparison,
+    Estimand,
     HardDisc,
     HardQuestion,
     HardThreshold,
     Plan,
     Prediction,
-    Question,
     SoftQuestion,
     compare_allocations,
 )
@@ -100,19 +100,19 @@ def check_prior(request: PlanRequest) -> None:
         )
 
 
-def _near_threshold(_: Question, x: np.ndarray, weights: np.ndarray, people: float) -> str:
+def _near_threshold(_: Estimand, x: np.ndarray, weights: np.ndarray, people: float) -> str:
     low, high = _span(x, weights, people)
     return f"--threshold in [{low:.15g}, {high:.15g}) would do"
 
 
-def _near_values(_: Question, x: np.ndarray, weights: np.ndarray, people: float) -> str:
+def _near_values(_: Estimand, x: np.ndarray, weights: np.ndarray, people: float) -> str:
     if x.ndim > 1:
         return "Ask about a region or a place where it has some, and not all"
     low, high = _span(x, weights, people)
     return f"Its values are from {low:.15g} to {high:.15g}"
 
 
-def _near_disc(question: Question, x: np.ndarray, weights: np.ndarray, people: float) -> str:
+def _near_disc(question: Estimand, x: np.ndarray, weights: np.ndarray, people: float) -> str:
     assert isinstance(question, HardDisc)
     distance = np.linalg.norm(x - np.array(question.center), axis=-1)
     low, high = _span(distance, weights, people)
@@ -128,7 +128,7 @@ def _span(x: np.ndarray, weights: np.ndarray, people: float) -> tuple[float, flo
     return float(x[order][first]), float(x[order][min(last, len(x) - 1)])
 
 
-_NEAREST: Mapping[type, Callable[[Question, np.ndarray, np.ndarray, float], str]] = (
+_NEAREST: Mapping[type, Callable[[Estimand, np.ndarray, np.ndarray, float], str]] = (
     MappingProxyType({HardThreshold: _near_threshold, HardDisc: _near_disc})
 )
 

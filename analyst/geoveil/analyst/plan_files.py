@@ -29,7 +29,7 @@ from geoveil.analyst.planner.kinds import (
 from geoveil.analyst.planner.plan import screened
 from geoveil.analyst.planner.prediction import NORMAL_95
 from geoveil.analyst.planner.problem import PlanningProblem
-from geoveil.analyst.planner.question import as_question
+from geoveil.analyst.planner.question import as_estimand
 from geoveil.analyst.planner.search import Search
 from geoveil.analyst.request import PlanRequest
 from geoveil.campaign import (
@@ -123,7 +123,7 @@ def chosen_together(request: PlanRequest, found: Comparison, searches: Searches)
     each = allocation.per_report(request.plane_privacy, m)
     for i, question in enumerate(request.questions):
         if (i, each) not in searches:
-            problem = PlanningProblem.of(as_question(question), each, request.prior)
+            problem = PlanningProblem.of(as_estimand(question), each, request.prior)
             searches[i, each] = Search(problem)
     asked = [searches[i, each] for i in range(m)]
 

@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 
 from geoveil.analyst.planner import (
+    Estimand,
     HardDisc,
     HardPolygon,
     HardRange,
     HardThreshold,
-    Question,
     SoftQuestion,
 )
 from geoveil.campaign import QUERIES, Registry
@@ -114,7 +114,7 @@ class AnalystQuestion(ABC):
         return None
 
     @abstractmethod
-    def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> Question:
+    def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> Estimand:
         """Return the question for a plan, which finds how softly to ask it.
 
         Args:
@@ -148,7 +148,7 @@ class ShareAbove(AnalystQuestion):
         object.__setattr__(self, "threshold", validation.real("threshold", threshold))
         object.__setattr__(self, "label", label or f"above {threshold:,.15g}")
 
-    def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> Question:
+    def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> Estimand:
         return HardThreshold(self.threshold)
 
     def soft(self, plane: AzimuthalEquidistant | None, softness: Softness) -> Query:
@@ -174,7 +174,7 @@ class ShareBetween(AnalystQuestion):
             raise ParameterError("range", f"{low:.15g},{high:.15g}", "LOW,HIGH with LOW < HIGH")
         object.__setattr__(self, "label", label or f"{low:,.15g} to {high:,.15g}")
 
-    def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> Question:
+    def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> Estimand:
         return HardRange(self.low, self.high)
 
     def soft(self, plane: AzimuthalEquidistant | None, softness: Softness) -> Query:
@@ -202,7 +202,7 @@ class DensityAt(AnalystQuestion):
     def place(self) -> Place:
         return _on_earth("place", (self.longitude, self.latitude))
 
-    def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> Question:
+    def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> Estimand:
         return SoftQuestion(self._bell(plane, bandwidth))
 
     def soft(self, plane: AzimuthalEquidistant | None, softness: Softness) -> Query:
@@ -237,7 +237,7 @@ class ShareWithin(AnalystQuestion):
     def place(self) -> Place:
         return _on_earth("circle", (self.longitude, self.latitude))
 
-    def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> Question:
+    def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> Estimand:
         return HardDisc(self._center(plane), self.radius)
 
     def soft(self, plane: AzimuthalEquidistant | None, softness: Softness) -> Query:
@@ -279,7 +279,7 @@ class ShareInside(AnalystQuestion):
         area = Area.of_polygon({"type": "MultiPolygon", "coordinates": self.parts})
         return area.longitude_deg, area.latitude_deg
 
-    def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> Question:
+    def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> Estimand:
         return HardPolygon(self._projected(plane))
 
     def soft(self, plane: AzimuthalEquidistant | None, softness: Softness) -> Query:
@@ -311,7 +311,7 @@ class MeanOf(AnalystQuestion):
         object.__setattr__(self, "query", query)
         object.__setattr__(self, "label", label)
 
-    def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> Question:
+    def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> Estimand:
         return SoftQuestion(self.query)
 
     def soft(self, plane: AzimuthalEquidistant | None, softness: Softness) -> Query:

@@ -9,9 +9,9 @@ from geoveil.analyst.planner import (
     ALLOCATIONS,
     Allocated,
     Comparison,
+    Estimand,
     HardQuestion,
     Prior,
-    Question,
     SoftQuestion,
 )
 from geoveil.analyst.planner.problem import PlanningProblem
@@ -75,7 +75,7 @@ class PlanRequest:
     """All that a plan needs; `of` makes it from what people say."""
 
     labels: tuple[str, ...]
-    questions: tuple[Question, ...]
+    questions: tuple[Estimand, ...]
     privacy: GeoPrivacy
     """What a person is promised in all, over true distances."""
     plane: AzimuthalEquidistant | None

@@ -14,7 +14,7 @@ from geoveil.analyst.planner import (
 )
 from geoveil.analyst.planner.allocation import ALLOCATIONS
 from geoveil.analyst.planner.batch import batched
-from geoveil.analyst.planner.question import as_question
+from geoveil.analyst.planner.question import as_estimand
 from geoveil.gp import (
     DebiasedLaplace,
     GaussianKernel,
@@ -42,7 +42,7 @@ GRID = [GaussianKernel((float(x), float(y)), 2.0) for x in (-4, 0, 4) for y in (
     ids=["kernels", "thresholds"],
 )
 def test_a_batch_predicts_what_plans_do(kind, queries, prior):
-    batch = batched([as_question(q) for q in queries], UNIT, prior, 1_000)
+    batch = batched([as_estimand(q) for q in queries], UNIT, prior, 1_000)
     name, found = batch.best((kind,), UNIT, lambda p: p.expected_error(1_000))
     assert name == kind
     for query, prediction in zip(queries, found, strict=True):
@@ -54,7 +54,7 @@ def test_a_batch_predicts_what_plans_do(kind, queries, prior):
 
 def test_points_that_are_gathered_keep_their_means(monkeypatch):
     monkeypatch.setattr("geoveil.analyst.planner.batch._PAIRS", 1)
-    asked = [as_question(q) for q in GRID]
+    asked = [as_estimand(q) for q in GRID]
     gathered = batched(asked, UNIT, PLACES, 10)
     monkeypatch.undo()
     exact = batched(asked, UNIT, PLACES, 10)
@@ -82,7 +82,7 @@ def test_perturbed_points_and_a_partition_against_draws():
                    for i, q in enumerate(GRID)]  # fmt: skip
         by_parts.append(float(np.square(np.array(reports) - truth).sum()))
     assert found["points"].total_error == pytest.approx(np.mean(by_points), rel=0.05)
-    batch = batched([as_question(q) for q in GRID], UNIT, PLACES, 300)
+    batch = batched([as_estimand(q) for q in GRID], UNIT, PLACES, 300)
     _, parts = batch.best(("DebiasedLaplace",), UNIT, lambda p: p.partitioned(300, 9))
     predicted = math.fsum(p.partitioned(300, 9) for p in parts)
     assert predicted == pytest.approx(np.mean(by_parts), rel=0.05)

@@ -3,7 +3,7 @@
 from geoveil.analyst.planner.allocation import (
     ALLOCATIONS,
     Allocated,
-    Allocation,
+    AllocationRule,
     Comparison,
     compare_allocations,
 )
@@ -19,13 +19,13 @@ from geoveil.analyst.planner.priors import (
     SamplePrior,
 )
 from geoveil.analyst.planner.question import (
+    Estimand,
     HardDisc,
     HardPolygon,
     HardQuestion,
     HardRange,
     HardThreshold,
     HardTwoWayThreshold,
-    Question,
     SoftQuestion,
 )
 from geoveil.analyst.planner.search import Alternative
@@ -35,10 +35,11 @@ __all__ = [
     "ALLOCATIONS",
     "KINDS",
     "Allocated",
-    "Allocation",
+    "AllocationRule",
     "Alternative",
     "Comparison",
     "DistancePrior",
+    "Estimand",
     "HardDisc",
     "HardPolygon",
     "HardQuestion",
@@ -53,7 +54,6 @@ __all__ = [
     "PointReports",
     "Prediction",
     "Prior",
-    "Question",
     "RasterPrior",
     "Reports",
     "SamplePrior",

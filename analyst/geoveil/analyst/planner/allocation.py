@@ -16,14 +16,14 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from geoveil.analyst.planner.batch import Batch, batched
+from geoveil.analyst.planner.batch import QueryBatch, batched
 from geoveil.analyst.planner.channels import may_save
 from geoveil.analyst.planner.kinds import CHANNEL, KINDS
 from geoveil.analyst.planner.plan import screened
 from geoveil.analyst.planner.prediction import Prediction
 from geoveil.analyst.planner.priors import Prior
 from geoveil.analyst.planner.problem import PlanningProblem
-from geoveil.analyst.planner.question import Question, as_question
+from geoveil.analyst.planner.question import Estimand, as_estimand
 from geoveil.analyst.planner.search import Alternative, Search
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.privacy import GeoPrivacy
@@ -39,7 +39,7 @@ _MOST_QUESTIONS = 10**9
 
 
 @dataclass(frozen=True)
-class Allocation:
+class AllocationRule:
     """How the privacy is shared out among the questions."""
 
     per_report: Callable[[GeoPrivacy, int], GeoPrivacy]
@@ -57,18 +57,18 @@ class Allocation:
         return self.kinds if self.kinds == _POINTS else (*self.kinds, CHANNEL)
 
 
-ALLOCATIONS: Mapping[str, Allocation] = MappingProxyType(
+ALLOCATIONS: Mapping[str, AllocationRule] = MappingProxyType(
     {
-        "partition": Allocation(
+        "partition": AllocationRule(
             lambda p, m: p, lambda p, m: p, lambda found, n, m: found.partitioned(n, m)
         ),
-        "split": Allocation(
+        "split": AllocationRule(
             lambda p, m: p.split(m), lambda p, m: p, lambda found, n, m: found.expected_error(n)
         ),
-        "repeat": Allocation(
+        "repeat": AllocationRule(
             lambda p, m: p, lambda p, m: p.repeated(m), lambda found, n, m: found.expected_error(n)
         ),
-        "points": Allocation(
+        "points": AllocationRule(
             lambda p, m: p, lambda p, m: p, lambda found, n, m: found.expected_error(n), _POINTS
         ),
     }
@@ -133,7 +133,7 @@ Searches = MutableMapping[tuple[int, GeoPrivacy], Search]
 
 
 def compare_allocations(
-    questions: Sequence[Question | Query],
+    questions: Sequence[Estimand | Query],
     privacy: GeoPrivacy,
     prior: Prior,
     n: int,
@@ -172,7 +172,7 @@ def compare_allocations(
         >>> found.choice.allocation, found.crossover
         ('points', 2)
     """
-    asked = [as_question(q) for q in questions]
+    asked = [as_estimand(q) for q in questions]
     if not asked:
         raise ParameterError("questions", questions, "at least one question")
     batch = batched(asked, privacy, prior, n)
@@ -198,13 +198,13 @@ def compare_allocations(
 
 def _allocated(
     name: str,
-    allocation: Allocation,
+    allocation: AllocationRule,
     considered: tuple[str, ...],
-    asked: Sequence[Question],
+    asked: Sequence[Estimand],
     privacy: GeoPrivacy,
     prior: Prior,
     n: int,
-    batch: Batch | None,
+    batch: QueryBatch | None,
     known: Searches,
 ) -> Allocated:
     m = len(asked)

@@ -16,7 +16,7 @@ from geoveil.analyst.planner.kinds import KINDS, Reports, Task
 from geoveil.analyst.planner.prediction import Prediction
 from geoveil.analyst.planner.priors import Prior
 from geoveil.analyst.planner.problem import nodes_near
-from geoveil.analyst.planner.question import Question, SoftQuestion
+from geoveil.analyst.planner.question import Estimand, SoftQuestion
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
@@ -39,7 +39,7 @@ _OF_BELL = 8.0
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class QueryBatch:
     """Queries with one profile over a prior.
 
     Args:
@@ -125,8 +125,8 @@ class Batch:
 
 
 def batched(
-    questions: Sequence[Question], privacy: GeoPrivacy, prior: Prior, n: int
-) -> Batch | None:
+    questions: Sequence[Estimand], privacy: GeoPrivacy, prior: Prior, n: int
+) -> QueryBatch | None:
     """Return the questions as a batch; None if they are no queries of one profile.
 
     Raises:
@@ -150,7 +150,7 @@ def batched(
     return _binned(queries, 1 / privacy.rate, prior)
 
 
-def _binned(queries: Sequence[Query], scale: float, prior: Prior) -> Batch:
+def _binned(queries: Sequence[Query], scale: float, prior: Prior) -> QueryBatch:
     near = min(scale, queries[0].profile.length_scale)
     points, shares = nodes_near([SoftQuestion(query) for query in queries], prior, near)
     if len(points) * len(queries) > _PAIRS:
@@ -180,7 +180,7 @@ def _binned(queries: Sequence[Query], scale: float, prior: Prior) -> Batch:
     for whole, (first, row) in zip(weights, rows, strict=True):
         whole[first - low : first - low + len(row)] = row
     nodes = bend * np.sinh(np.arange(low, high) / (_BEND * _PER_NEAR))
-    return Batch(queries[0], nodes, weights, prior.size)
+    return QueryBatch(queries[0], nodes, weights, prior.size)
 
 
 def _signed_distances(query: Query, points: Array) -> Array:

@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from geoveil.analyst.planner.kinds import CHANNEL
 from geoveil.analyst.planner.prediction import Prediction
-from geoveil.analyst.planner.question import HardQuestion, Question
+from geoveil.analyst.planner.question import Estimand, HardQuestion
 from geoveil.analyst.planner.search import Alternative, Search
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.mechanisms.distance import DebiasedLaplace
@@ -49,7 +49,7 @@ def channels(search: Search, queries: Iterable[Query]) -> Iterator[Alternative]:
         yield Alternative(CHANNEL, candidate, search.problem.privacy, none, reports, prediction)
 
 
-def next_to_optimal(question: Question, found: Alternative) -> bool:
+def next_to_optimal(question: Estimand, found: Alternative) -> bool:
     """Return whether no channel can save much: for bands of 12 noise scales and more.
 
     `DebiasedLaplace` is then within 1.05 × of the lower bound, wherever on the band people are, as

@@ -10,7 +10,7 @@ from geoveil.analyst.planner.lower_bound import LowerBound
 from geoveil.analyst.planner.prediction import Prediction
 from geoveil.analyst.planner.priors import Prior
 from geoveil.analyst.planner.problem import PlanningProblem
-from geoveil.analyst.planner.question import Question, SoftQuestion, as_question
+from geoveil.analyst.planner.question import Estimand, SoftQuestion, as_estimand
 from geoveil.analyst.planner.search import Alternative, Search
 from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError, UnsupportedError
@@ -39,7 +39,7 @@ class Plan:
         return self.search.problem
 
     @property
-    def question(self) -> Question:
+    def question(self) -> Estimand:
         """What is wanted."""
         return self.problem.question
 
@@ -100,7 +100,7 @@ class Plan:
 
 
 def plan(
-    question: Question | Query,
+    question: Estimand | Query,
     privacy: GeoPrivacy,
     prior: Prior,
     n: int,
@@ -135,7 +135,7 @@ def plan(
         >>> best.choice.kind, round(best.choice.prediction.margin(50_000), 5)
         ('DebiasedLaplace', 0.00245)
     """
-    asked = as_question(question)
+    asked = as_estimand(question)
     if not isinstance(privacy, GeoPrivacy) or privacy.delta > 0:
         raise ParameterError("privacy", privacy, "a GeoPrivacy with delta = 0")
     if not isinstance(prior, Prior):

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from geoveil.analyst.planner.kinds import Reports
 from geoveil.analyst.planner.prediction import Prediction, predicted
 from geoveil.analyst.planner.priors import Prior
-from geoveil.analyst.planner.question import HardQuestion, Question
+from geoveil.analyst.planner.question import Estimand, HardQuestion
 from geoveil.gp.privacy import GeoPrivacy
 
 Array = NDArray[np.float64]
@@ -36,7 +36,7 @@ _LEAST = 2.0**-80
 class Nodes:
     """Where a prior is looked at for a question, and what the question says there."""
 
-    question: Question
+    question: Estimand
     prior: Prior
     points: Array
     """(m,) or (m, k), in the unit of the values."""
@@ -87,7 +87,7 @@ class PlanningProblem:
     @classmethod
     def of(
         cls,
-        question: Question,
+        question: Estimand,
         privacy: GeoPrivacy,
         prior: Prior,
         diameter: float | None = None,
@@ -98,7 +98,7 @@ class PlanningProblem:
         return cls(Nodes(question, prior, points, weights), privacy, diameter)
 
     @property
-    def question(self) -> Question:
+    def question(self) -> Estimand:
         """What is wanted."""
         return self.nodes.question
 
@@ -128,7 +128,7 @@ class PlanningProblem:
         return predicted(mean, variance, self.nodes.truth, self.nodes.weights, self.prior.size)
 
 
-def nodes_near(questions: Sequence[Question], prior: Prior, near: float) -> tuple[Array, Array]:
+def nodes_near(questions: Sequence[Estimand], prior: Prior, near: float) -> tuple[Array, Array]:
     """Return points and weights of a prior, dense where one of the questions varies.
 
     Args:
@@ -151,7 +151,7 @@ def mesh(clearance: Callable[[Array], Array], interval: tuple[float, float], nea
     """Return increasing edges of cells, short where something varies and longer farther away.
 
     Args:
-        clearance: see `Question.clearance`; vectorised.
+        clearance: see `Estimand.clearance`; vectorised.
         interval: ends of the first cell.
         near: the shortest length over which reports vary.
     """

@@ -27,7 +27,7 @@ _MITRE = 2.0
 """How far a corner may move, in multiples of its sides' move: right angles stay, spikes are cut."""
 
 
-class Question(ABC):
+class Estimand(ABC):
     """What is wanted: the mean of `truth` over the people."""
 
     @property
@@ -53,7 +53,7 @@ class Question(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class SoftQuestion(Question):
+class SoftQuestion(Estimand):
     """The mean of a query as it is.
 
     Args:
@@ -81,7 +81,7 @@ class SoftQuestion(Question):
         return self.query.profile.length_scale
 
 
-class HardQuestion(Question):
+class HardQuestion(Estimand):
     """The share of people inside a region."""
 
     shifts: ClassVar[bool] = True
@@ -315,7 +315,7 @@ def _inscribed(polygon: Polygon) -> float:
     return float(maximum_inscribed_circle(geometry(polygon.region)).length)
 
 
-def as_question(question: Question | Query) -> Question:
+def as_estimand(question: Estimand | Query) -> Estimand:
     """Return a question; a query stands for its own mean.
 
     Raises:
@@ -323,6 +323,6 @@ def as_question(question: Question | Query) -> Question:
     """
     if isinstance(question, Query):
         return SoftQuestion(question)
-    if not isinstance(question, Question):
-        raise ParameterError("question", question, "a Question or a Query")
+    if not isinstance(question, Estimand):
+        raise ParameterError("question", question, "an Estimand or a Query")
     return question
