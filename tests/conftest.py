@@ -1,6 +1,7 @@
 """The oracles, bits that a test chooses, and how random examples are chosen."""
 
 import importlib.util
+import signal
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -14,6 +15,9 @@ from geoveil.gp import RandomSource
 # waited for a busy machine.
 settings.register_profile("repeatable", deadline=None, derandomize=True, database=None)
 settings.load_profile("repeatable")
+
+# A shell makes jobs in the background ignore Ctrl-C, and so would all that tests start there.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _load_oracles() -> ModuleType:
