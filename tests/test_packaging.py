@@ -46,7 +46,7 @@ def test_wheel_holds_the_parts_as_a_namespace(wheel):
         assert f"geoveil/{part}/py.typed" in names
     assert "geoveil/simulation/data/ca_household_income_2024.npz" in names
     assert "geoveil/proto/v1/campaign.proto" in names
-    assert not [name for name in names if Path(name).name.startswith("test") or "tests/" in name]
+    assert not [name for name in names if Path(name).name.startswith("test_") or "tests/" in name]
     licenses = [name for name in names if "/licenses/" in name]
     assert {Path(name).name for name in licenses} == {"LICENSE", "NOTICE"}
 

@@ -32,7 +32,7 @@ def test_tables_hold_the_moments_of_the_mechanisms(name):
     at = (70_000.0, 160_000.0)
     x = incomes_and_debts().sample(3_000, np.random.default_rng(1))
     mechanism = twoway.SCALAR[name](twoway.setting(PANEL, at))
-    table = twoway_exact._Table(PANEL, PANEL.width(at))
+    table = twoway_exact._MomentTable(PANEL, PANEL.width(at))
     above = (x > at).all(axis=1)
     everyone, hard = table.bins(np.asarray(mechanism.query.signed_distance(x)), above)
     mean, variance = table.columns[name]
