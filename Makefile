@@ -32,7 +32,7 @@ demo: $(VENV)/.stamp-all            ## the whole path once: real data, real serv
 	$(BIN)/geoveil demo $(DEMO)
 
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal -q
-test: $(VENV)/.stamp-test            ## the tests that a change is likely to break (< 4 min)
+test: $(VENV)/.stamp-test            ## the tests that a change is likely to break (6 min on two cores)
 	$(PYTEST) $(TESTS)
 
 test-all: $(VENV)/.stamp-test            ## all tests, those that take long as well
