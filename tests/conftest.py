@@ -1,9 +1,7 @@
 """The oracles, bits that a test chooses, and how random examples are chosen."""
 
-import importlib.util
+import importlib
 import signal
-import sys
-from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -20,22 +18,10 @@ settings.load_profile("repeatable")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _load_oracles() -> ModuleType:
-    name = "geoveil_gp_oracles"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name("oracles.py"))
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        spec.loader.exec_module(module)
-    return sys.modules[name]
-
-
 @pytest.fixture(scope="session")
 def oracles() -> ModuleType:
-    """The module oracles.py of this folder."""
-    return _load_oracles()
+    """The module of oracles."""
+    return importlib.import_module("tests.oracles")
 
 
 class FixedBits(RandomSource):

@@ -60,7 +60,7 @@ class LabelledEstimate:
     ci_low: float | None
     ci_high: float | None
     confidence: float
-    """Of the interval, in (0, 1)."""
+    """How often the interval is to cover, in (0, 1)."""
     n: int
     """Answers counted."""
     one_report: float | None
@@ -68,7 +68,7 @@ class LabelledEstimate:
     privacy: GeoPrivacy
     """What a whole report promises."""
     period: int
-    """Of a recurring campaign, from 0."""
+    """The period of a recurring campaign, from 0."""
     robust: RobustInterval | None
     """For noise with so heavy a tail that the interval above may not stand, from 1,024 answers."""
     sums: tuple[int, int]

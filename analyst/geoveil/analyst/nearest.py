@@ -33,7 +33,7 @@ USELESS = 0.5
 MOST_REPEATED = 0.5
 """Part of what is asked that an answer may take from the prior instead of from people."""
 _NOBODY = 1e-3
-"""Of the people a prior is worth: fewer are nobody."""
+"""A share of the people that a prior is worth; fewer count as nobody."""
 _MOST_PEOPLE = 1e10
 _LEAST_PER = 1e-9
 _TINY = 1e-300

@@ -50,7 +50,7 @@ from geoveil.gp.coordinates import Area, AzimuthalEquidistant
 _SOFT = 3.0
 """Width of a band or bell that is not given, in noise scales."""
 RADIUS_M = 60_000.0
-"""Of the area about which places are asked, where it is not given."""
+"""The radius of the area about which places are asked, where none is given."""
 _GEOJSON = "a GeoJSON file of a Polygon or MultiPolygon, or of features that are such"
 Place = tuple[float, float]
 """Longitude and latitude, in degrees; or two numbers of people who hold pairs."""
@@ -63,10 +63,10 @@ class Softness:
     noise_scale: float
     """PER/ε: the distance within which values look alike."""
     width: float | None = None
-    """Of the band around a threshold or an edge; None for three noise scales, or for what a range
-    or a circle has room for if that is less."""
+    """The width of the band around a threshold or an edge; None for three noise scales, or for what
+    a range or a circle has room for if that is less."""
     bandwidth: float | None = None
-    """Of the bell at a place, and by which edges are smoothed; None for three noise scales."""
+    """The bandwidth of the bell at a place, and of smoothed edges; None for three noise scales."""
 
     def band(self, most: float = math.inf) -> float:
         """Return the width of a band where there is room for so much."""

@@ -44,7 +44,7 @@ class PublicPrior:
     attribute: str
     """What such people hold."""
     unit: str | None
-    """Of its distances; None if whoever asks has to say."""
+    """The unit of its distances; None if whoever asks has to say."""
     dimension: int
     """2 for places, as (longitude, latitude) in degrees."""
     make: Callable[[AzimuthalEquidistant | None], Prior]

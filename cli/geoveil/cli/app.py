@@ -20,7 +20,7 @@ COMMANDS = (
 )
 """In the order of the help; each is a module here, with an `app` or a function of its name."""
 _GROUP = "geoveil.commands"
-"""Of entry points: other packages add a function or a `typer.Typer` by the name of a command."""
+"""The group of entry points by which other packages add commands: functions or `typer.Typer`."""
 
 
 class _Lazy(TyperGroup):

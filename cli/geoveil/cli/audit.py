@@ -18,7 +18,7 @@ from geoveil.cli.console import err, number, out
 from geoveil.gp.errors import ParameterError
 
 _WIDTHS = (22, 15)
-"""Of the first two columns, so that the table fits into 80."""
+"""The widths of the first two columns, so that the table fits into 80."""
 
 _LEAST_P = 1e-99
 """Smaller p-values are shown as this."""

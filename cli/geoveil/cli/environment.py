@@ -11,7 +11,7 @@ TLS_CLIENT_KEY = "GEOVEIL_TLS_CLIENT_KEY"
 TOKEN = "GEOVEIL_TOKEN"  # noqa: S105 - its name
 """Holds the token that a server asks analysts for, if it does."""
 TOKEN_FILE = "GEOVEIL_TOKEN_FILE"  # noqa: S105 - its name
-"""Likewise, the name of a file that holds it."""
+"""Holds the name of a file that holds the token."""
 TOKENS_FILE = "GEOVEIL_TOKENS_FILE"
 SIGN_KEY = "GEOVEIL_SIGN_KEY"
 CONFIG = "GEOVEIL_CONFIG"

@@ -150,7 +150,7 @@ after a pause, as the point is to find out how much is taken."""
 
 
 SHARES = (0.5, 0.9, 0.99, 1.0)
-"""Of the answered requests, within whose latency so many stayed."""
+"""Shares of the answered requests for which a report says how long they took at most."""
 
 
 def load_campaign() -> StatisticCampaign:

@@ -20,7 +20,7 @@ from geoveil.simulation.populations.files import PopulationFileError, read_csv
 KNOWN = "incomes, collisions, lognormal:MEDIAN,SIGMA, histogram:FILE.csv, FILE.csv or FILE.parquet"
 _ALIKE = 1e-9
 _GROUP = "geoveil.priors"
-"""Of entry points: other packages add what is publicly known of people, by name."""
+"""The group of entry points by which other packages add what is publicly known of people."""
 
 
 def public_prior(text: str, columns: Sequence[str] = (), weights: str | None = None) -> PublicPrior:

@@ -24,11 +24,11 @@ MOST_LOOKED_AT = 1_000
 """Campaigns that are read for a page, closed ones included."""
 _DEFAULT_ON_PAGE = 100
 _MOST_BYTES = 256 << 10
-"""Of a page with more than one campaign, which has at most 1 MiB: few pages fill no memory."""
+"""The most bytes of a page of several campaigns; a campaign alone has up to 1 MiB."""
 _LEAST_READ = 100
 """Campaigns read at once: of a small page among many closed campaigns, too."""
 _READ_BYTES = 2 << 20
-"""Likewise."""
+"""Bytes of campaigns read at once."""
 _MOST_BYTES_READ = 8 << 20
 """For a page, closed campaigns included; those of the last read may exceed it."""
 

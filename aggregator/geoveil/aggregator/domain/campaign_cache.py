@@ -20,7 +20,7 @@ Clock = Callable[[], datetime]
 _MOST_CACHED = 256
 """Campaigns kept decoded."""
 _MOST_BYTES_CACHED = 4 << 20
-"""Of those, as they were published: decoded they take up to thirty times as much."""
+"""Their bytes as they were published: decoded they take up to thirty times as much."""
 
 
 def utc_now() -> datetime:

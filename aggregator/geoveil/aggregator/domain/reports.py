@@ -22,7 +22,7 @@ class Report(NamedTuple):
     answers: Sequence[tuple[int, int]]
     """(query index, integer on the campaign's grid) pairs."""
     period: int = 0
-    """Of a recurring campaign, from 0."""
+    """The period of a recurring campaign, from 0."""
 
     def __repr__(self) -> str:
         return "Report(not shown)"

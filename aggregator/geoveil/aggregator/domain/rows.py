@@ -16,7 +16,7 @@ from geoveil.campaign import Campaign
 _ANSWER = np.dtype([("query_index", "<u4"), ("value", "<i8")])
 """As `geoveil.aggregator.domain.reports.pack` writes it."""
 _ANSWERS = 1 << 17
-"""Of a block, unless one report holds more."""
+"""The most answers of a block, unless one report holds more."""
 
 
 class Answers(NamedTuple):

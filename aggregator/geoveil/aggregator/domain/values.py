@@ -24,9 +24,9 @@ from geoveil.gp.estimation import Accumulator, estimate
 
 MOST_QUESTIONS = 4_096
 GRID_EXPONENT = -30
-"""Of the values that are added up: rounding moves an estimate by less than 10⁻⁹."""
+"""The power of 2 to which values are rounded: it moves an estimate by less than 10⁻⁹."""
 _MOST_CELLS = 1 << 23
-"""Of the rasters of all regions together, at some 50 bytes each."""
+"""The most cells of the rasters of all regions together, at some 50 bytes each."""
 _QUESTIONS_AT_A_TIME = 64
 """Between two of which a call can be cancelled."""
 _LARGEST = math.ldexp(1.0, 62 + GRID_EXPONENT)

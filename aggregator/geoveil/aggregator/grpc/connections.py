@@ -25,7 +25,7 @@ Endpoint: TypeAlias = tuple[bytes, int]
 """The address and the port of the other side."""
 _DESCRIPTORS = "/dev/fd"
 _RESET = struct.pack("ii", 1, 0)
-"""Of SO_LINGER: what was not sent yet is dropped."""
+"""The value of SO_LINGER with which a close drops what was not sent yet."""
 _RECEIVED = slice(128, 136)
 """Where tcpi_bytes_received stands in Linux's struct tcp_info, of <linux/tcp.h>."""
 MARGIN = 3

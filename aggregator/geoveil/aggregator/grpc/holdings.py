@@ -22,7 +22,7 @@ CALL_BYTES = 32 << 10
 """The least that a call holds: objects of gRPC and Python, and what it may send before it is read.
 Messages that are no longer are in it."""
 _COPIES = 2
-"""Of a message: gRPC's and Python's."""
+"""The number of copies of a message in memory: one of gRPC's and one of Python's."""
 _PATIENCE_S = 0.1
 """After which a request that is not complete is looked at."""
 

@@ -50,7 +50,7 @@ _MOST_CALLS = 100
 """Under way at once on one connection."""
 _HANDSHAKE_MS = 10_000
 _NONE_OR_GZIP = 1 << 0 | 1 << 2
-"""Of the compressions that gRPC numbers from 0: none, deflate and gzip."""
+"""A bit for each compression that is taken: gRPC numbers none, deflate and gzip from 0."""
 """Until a new connection has said, with TLS if need be, that it speaks HTTP/2."""
 _KEEPALIVE_MS, _KEEPALIVE_TIMEOUT_MS = 60_000, 20_000
 """Other sides that stand still with calls under way are noticed by a ping that has no answer."""
@@ -227,7 +227,7 @@ class Aggregator:
             Observe(self._metrics),
             hold,
             Authorise(gate, self._metrics.count_denial),
-            guard,
+            partial(guard, longest=self._settings.max_message_bytes),
             Confine(self._metrics.count_denial),
         )
         add_collector(CollectorServicer(self._service, self._settings.max_message_bytes), layered)

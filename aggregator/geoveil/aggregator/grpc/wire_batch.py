@@ -22,7 +22,7 @@ from geoveil.proto.v1 import collector_pb2, report_pb2
 
 _Message = TypeVar("_Message", bound=Message)
 _MODERATE_BYTES = 64 << 10
-"""Of a message that NumPy reads within a millisecond."""
+"""The most bytes that NumPy reads within a millisecond."""
 _MOST_OTHERS = 100
 """Fields of a request apart from reports: ids that are given twice, and what is not known."""
 _CAMPAIGN_ID, _DIGEST, _REPORTS = 1, 2, 3

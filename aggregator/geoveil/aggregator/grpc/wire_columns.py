@@ -17,7 +17,7 @@ from geoveil.campaign.admission import MOST_REPORTS, REPORT_ID_BYTES
 from geoveil.proto.v1.collector_pb2 import SubmitReportsRequest
 
 LEAST_BYTES = 4096
-"""Of a message worth the try: calling NumPy costs as much as parsing some hundred reports."""
+"""The least size at which NumPy is worth it: to call it costs as much as some hundred reports."""
 _LONGEST_VARINT = 10
 _MOST_SHORT = 0x7F
 # Field number << 3 | wire type.
@@ -27,7 +27,7 @@ _INDEX, _VALUE = 0x08, 0x10
 _DIGEST_BYTES = 32
 _UINT64 = np.uint64
 _MOST_BYTES = (MOST_REPORTS + 2) * (2 + _MOST_SHORT)
-"""Of as many reports as there may be, and what stands before them."""
+"""The most bytes of as many reports as there may be, and of what stands before them."""
 
 _Bytes = NDArray[np.uint8]
 _Places = NDArray[np.int64]

@@ -12,12 +12,12 @@ from geoveil.aggregator.ops.tokens import Scope, Token, Tokens
 from geoveil.gp import GeoVeilError
 
 ERROR_DOMAIN = "geoveil"
-"""Of `google.rpc.ErrorInfo`."""
+"""The domain in `google.rpc.ErrorInfo`."""
 _SCHEME = "bearer"
 
 
 TOKEN: ContextVar[Token | None] = ContextVar("token", default=None)
-"""Of the call in progress; None if it needs none."""
+"""The token of the call in progress; None if it needs none."""
 
 
 class Public(Enum):

@@ -31,7 +31,7 @@ IPV6_SITE = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """So many in the long run, and so many at once after a pause."""
+    """A limit on how many things may happen each second, and how many at once after a pause."""
 
     per_second: float
     """Reports per second, > 0."""

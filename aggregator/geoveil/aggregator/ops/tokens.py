@@ -25,7 +25,7 @@ from geoveil.gp import ParameterError
 from geoveil.gp.shown import member
 
 PREFIX = "geoveil_"
-"""Of every token, for people and programs that look for leaked secrets."""
+"""The beginning of every token, by which people and programs find leaked secrets."""
 _VERSION = 2
 _WITHOUT_CAMPAIGNS = 1
 """The version in which no token was limited to campaigns."""

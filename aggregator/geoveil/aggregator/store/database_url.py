@@ -7,7 +7,7 @@ from geoveil.gp import ParameterError
 
 SCHEMES = ("postgresql",)
 STORES = "geoveil.stores"
-"""Of entry points: other packages add stores by the scheme of their URLs."""
+"""The group of entry points by which other packages add stores, named by schemes of URLs."""
 _EXPECTED = "postgresql://USER:PASSWORD@HOST:PORT/DATABASE (it is not shown)"
 
 

@@ -16,7 +16,7 @@ from geoveil.campaign.admission import REPORT_ID_BYTES
 
 _WORDS = REPORT_ID_BYTES // 4
 _RUNS = 8
-"""So many runs of a level become one of the next."""
+"""The number of runs of one level that become one run of the next."""
 _LARGEST = 1 << 21
 """Entries of the largest run: merging takes memory and time."""
 _LEAST_BITS, _MOST_BITS = 16, 27

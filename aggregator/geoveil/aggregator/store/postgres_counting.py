@@ -14,9 +14,9 @@ from geoveil.campaign.admission import REPORT_ID_BYTES
 from geoveil.gp.estimation import Accumulator
 
 CAMPAIGN_LOCKS = 0x67656F76
-"""Of advisory locks (this, campaign key): shared by commits, taken alone to close a campaign."""
+"""The class of advisory locks of campaigns: commits share them, a close takes them alone."""
 _SHARD_LOCKS = CAMPAIGN_LOCKS + 1
-"""Of advisory locks (this, shard): held by the connection that writes the shard."""
+"""The class of advisory locks of shards, held by the connection that writes the shard."""
 SCHEMA_LOCK = CAMPAIGN_LOCKS << 32
 """Advisory lock of whoever changes the schema."""
 _SHARDS = 4096

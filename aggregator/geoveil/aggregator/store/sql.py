@@ -26,7 +26,7 @@ from geoveil.gp.estimation import Accumulator
 _LOG = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 _ATTEMPTS = 8
-"""Of a transaction that the database gave up for the sake of another one."""
+"""How often a transaction is tried that the database gives up for the sake of another."""
 
 _RECORD = (
     CAMPAIGN.c.campaign_id,

@@ -21,7 +21,7 @@ from geoveil.campaign.admission import REPORT_ID_BYTES
 
 _MOST_REPORTS = 256
 _MOST_BYTES = 8192
-"""Of a page, if it holds more than one report."""
+"""The most bytes of a page that holds more than one report."""
 _PAGES_READ = 1024
 _PAGES_WRITTEN = 1024
 

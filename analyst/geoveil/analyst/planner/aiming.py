@@ -20,7 +20,7 @@ _CORRECTIONS = 8
 _CELLS = 64
 """Per width, in which points of the plane are joined while a boundary is moved."""
 _LITTLE = 3e-6
-"""Of all people: what the soft share may miss the hard one by."""
+"""The share of all people by which the soft share may miss the hard one."""
 
 
 def aimed(

@@ -152,7 +152,7 @@ def plan(
 
 
 _HOPELESS = 10.0
-"""So many times the least squared error: another bandwidth would not save as much."""
+"""A squared error so many times the least one is given up: no bandwidth would save as much."""
 
 
 def planned(search: Search, n: int, kinds: Collection[str] = ALL_KINDS) -> Plan:

@@ -48,7 +48,7 @@ class Sample:
 
     setting: KernelSetting
     places: Places
-    """Of the population."""
+    """The places of the population."""
     counts: NDArray[np.int64]
     """People drawn at each place."""
     seed: tuple[int, int]

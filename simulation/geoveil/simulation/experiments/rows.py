@@ -44,7 +44,7 @@ class ErrorRow:
     error: float
     """≥ 0; infinite where a variance is."""
     standard_error: float = 0.0
-    """Of `error`; 0 if nothing was drawn."""
+    """The standard error of `error`; 0 if nothing was drawn."""
     squared_bias: float | None = None
     """The part of `error` that does not shrink with n; None where it was not computed."""
     noise: float | None = None

@@ -11,7 +11,7 @@ from geoveil.gp import ParameterError, validation
 from geoveil.simulation.populations.base import Array, People
 
 _REACH, _NODES = 9.0, 1_801
-"""Of the trapezoid rule, in standard deviations, and its nodes along each axis."""
+"""The reach of the trapezoid rule, in standard deviations, and its nodes along each axis."""
 
 
 @dataclass(frozen=True, kw_only=True)

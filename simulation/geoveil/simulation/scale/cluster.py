@@ -18,7 +18,7 @@ Computer = Callable[[BlockedWork, Sequence[range]], Iterator[tuple[range, Sums]]
 _WINDOW = 1_000
 """Groups under way at a time: enough for hundreds of workers, little for a scheduler to hold."""
 _RETRIES = 3
-"""Of a group whose worker died."""
+"""How often a group is tried again whose worker died."""
 _WORKER_BYTES = 3 << 29
 """Memory of a local worker, 1.5 GiB: a multiple of what it needs."""
 _CONNECT_S = 10

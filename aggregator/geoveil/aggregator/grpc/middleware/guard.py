@@ -20,11 +20,9 @@ from geoveil.gp import ParameterError
 
 _LONGEST = 4096
 """Bytes of a request that anyone may make and that is parsed here: a name, a page or a service."""
-_LONGEST_UNPACKED = 4 << 20
-"""Bytes of a compressed request of an analyst."""
 
 
-def guard(handler: Handler, method: str) -> Handler:
+def guard(handler: Handler, method: str, *, longest: int) -> Handler:
     """Return a handler that reads the requests itself: gRPC calls malformed bytes UNKNOWN.
 
     Requests of devices with reports come as bytes, and whoever takes them bounds what they hold.
@@ -33,11 +31,16 @@ def guard(handler: Handler, method: str) -> Handler:
     Callers are told what `errors.public` permits; defects are logged, without any content of
     requests. Handlers are coroutines of one answer to one request, or asynchronous generators;
     others are left alone.
+
+    Args:
+        handler: the handler of a method.
+        method: the full name of the method.
+        longest: the most bytes of a request, also of what a compressed one unpacks to.
     """
     behaviour = behaviour_of(handler)
     deserialize = handler.request_deserializer
     bounded = isinstance(RULES.get(method), Public) and deserialize is not bytes
-    read = _reader(deserialize, _LONGEST if bounded else None)
+    read = _reader(deserialize, _LONGEST if bounded else longest)
     read_all = _all_reader(read) if handler.request_streaming else read
 
     async def answer(message: bytes, context: Context) -> object:
@@ -64,17 +67,15 @@ def guard(handler: Handler, method: str) -> Handler:
     return with_behaviour(handler, answer, parsed=False)
 
 
-def _reader(
-    deserialize: Callable[[bytes], Any] | None, longest: int | None
-) -> Callable[[bytes], Any]:
+def _reader(deserialize: Callable[[bytes], Any] | None, longest: int) -> Callable[[bytes], Any]:
     """Return what makes a request of bytes, and says so if it can't."""
 
     def read(message: bytes) -> Any:
         if deserialize is None or deserialize is bytes:
             return message
-        if longest is not None and len(message) > longest:
+        if len(message) > longest:
             raise ParameterError("size of a request", len(message), f"at most {longest:,} bytes")
-        message = unpacked(message, longest or _LONGEST_UNPACKED)
+        message = unpacked(message, longest)
         try:
             return deserialize(message)
         except DecodeError:

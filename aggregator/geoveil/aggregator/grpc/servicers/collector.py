@@ -28,7 +28,7 @@ class CollectorServicer(WireServicer):
         longest: the most bytes that a compressed request may unpack to.
     """
 
-    def __init__(self, service: Service, longest: int = 4 << 20) -> None:
+    def __init__(self, service: Service, longest: int) -> None:
         self._service = service
         self._longest = longest
 
