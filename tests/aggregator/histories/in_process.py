@@ -54,7 +54,7 @@ class Parts:
 
     store: Callable[[Path], SQLiteStore] = SQLiteStore
     writer: type[Writer] = Writer
-    collector: Callable[[Service], CollectorServicer] = CollectorServicer
+    collector: Callable[[Service, int], CollectorServicer] = CollectorServicer
 
 
 class _Handlers:
@@ -109,7 +109,7 @@ class Replica:
         pace = PollTimer(self._sleep)
         service = Service(self.writer, reader, _SETTINGS, clock, limits=limits, pace=pace)
         server: Any = _Handlers()
-        add_collector(parts.collector(service), server)
+        add_collector(parts.collector(service, _SETTINGS.max_message_bytes), server)
         add_AnalystServicer_to_server(AnalystServicer(service), server)
         self._handlers = server.by_name
 
