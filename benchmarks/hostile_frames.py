@@ -126,9 +126,19 @@ class Connection:
             self._came = self._came[end:]
         return self._granted
 
+    def pong(self) -> bool:
+        """Return whether the other side answers anything within half a second when asked."""
+        with suppress(OSError):
+            while self._socket.recv(1 << 16, socket.MSG_DONTWAIT):
+                pass
+        self.send(frame(Kind.PING, payload=bytes(8)))
+        with suppress(OSError):
+            return bool(self._socket.recv(1))
+        return False
+
     def alive(self) -> bool:
         """Return whether the other side has not closed it."""
-        return not self._poll.poll(0)
+        return self._socket.fileno() >= 0 and not self._poll.poll(0)
 
     def close(self) -> None:
         """Close it."""

@@ -1,6 +1,7 @@
 """Who gives way when calls hold too much, and how many connections stay."""
 
 import os
+import select
 import socket
 import sys
 from collections import Counter
@@ -18,6 +19,7 @@ from geoveil.aggregator.grpc.connections import (
     endpoint,
     idlest,
     received,
+    silence,
 )
 from geoveil.aggregator.grpc.holdings import CALL_BYTES, Call, Holdings
 from geoveil.aggregator.ops.rates import peer_address
@@ -240,6 +242,27 @@ def test_connections_are_found_and_closed_and_no_others(
         side.sendall(b"still here")
         assert client.recv(100) == b"still here"
     assert len(os.listdir("/dev/fd")) == before, "no duplicate is left"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere connections are closed instead")
+def test_a_silenced_connection_is_heard_no_more_and_not_told(
+    pairs: tuple[int, list[tuple[socket.socket, socket.socket]]],
+) -> None:
+    port, opened = pairs
+    (client, side), (other, other_side) = opened[:2]
+    client.send(b"before")
+    assert silence(port, {of(client)}) == 1
+    client.send(b"after")
+    other.send(b"heard")
+    assert other_side.recv(100) == b"heard"
+    side.settimeout(0.3)
+    with pytest.raises(TimeoutError):
+        side.recv(100)
+    told = select.poll()
+    told.register(client, select.POLLRDHUP)
+    assert told.poll(0) == []
+    assert close(port, {of(client)}) == 1
+    assert told.poll(1000) != []
 
 
 def test_the_operating_system_tells_what_connections_received(

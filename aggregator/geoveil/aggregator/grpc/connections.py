@@ -1,4 +1,4 @@
-"""The connections of this process that came in at a port: found, counted and closed.
+"""The connections of this process that came in at a port: found, counted, silenced and closed.
 
 gRPC for Python takes connections by itself and offers no way to close one, so they are looked for
 among the descriptors of the process. A duplicate of a descriptor names the same connection whatever
@@ -6,12 +6,13 @@ becomes of the original, so that never another one is closed. Where the operatin
 show descriptors in /dev/fd, there are none to be found.
 """
 
+import ctypes
 import os
 import socket
 import stat
 import struct
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from heapq import heapify, heappop, heapreplace
 from ipaddress import ip_address
@@ -26,6 +27,11 @@ Endpoint: TypeAlias = tuple[bytes, int]
 _DESCRIPTORS = "/dev/fd"
 _RESET = struct.pack("ii", 1, 0)
 """The value of SO_LINGER with which a close drops what was not sent yet."""
+_ATTACH_FILTER = 26
+"""The number of SO_ATTACH_FILTER, of Linux's <asm-generic/socket.h>."""
+_KEEP_NOTHING = struct.pack("HBBI", 0x06, 0, 0, 0)
+"""A classic BPF program: return 0, so that the kernel drops whatever comes."""
+_DISCARDED = 1 << 20
 _RECEIVED = slice(128, 136)
 """Where tcpi_bytes_received stands in Linux's struct tcp_info, of <linux/tcp.h>."""
 MARGIN = 3
@@ -62,14 +68,16 @@ def connections(port: int) -> list[Endpoint]:
 
 def close(port: int, others: Collection[Endpoint]) -> int:
     """Close connections that came in at a port, whatever waits in them; return how many."""
-    count = 0
-    for other, found in _sockets(port):
-        if other in others:
-            with suppress(OSError):  # the other side was faster
-                found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-                found.shutdown(socket.SHUT_RDWR)
-                count += 1
-    return count
+    return _each(port, others, _close)
+
+
+def silence(port: int, others: Collection[Endpoint]) -> int:
+    """Hear no more of connections that came in at a port; return how many.
+
+    The other sides are not told, so that they do not connect anew: to them the network is slow.
+    Where the kernel can't do that, the connections are closed.
+    """
+    return _each(port, others, _silence if sys.platform == "linux" else _close)
 
 
 def received(port: int, others: Collection[Endpoint]) -> dict[Endpoint, int]:
@@ -134,6 +142,33 @@ def idlest(found: Mapping[Endpoint, tuple[bool, float]], many: int) -> list[Endp
         else:
             heappop(most_first)
     return chosen
+
+
+def _each(
+    port: int, others: Collection[Endpoint], change: Callable[[socket.socket], object]
+) -> int:
+    count = 0
+    for other, found in _sockets(port) if others else ():
+        if other in others:
+            with suppress(OSError):  # the other side was faster
+                change(found)
+                count += 1
+    return count
+
+
+def _close(one: socket.socket) -> None:
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+    one.shutdown(socket.SHUT_RDWR)
+
+
+def _silence(one: socket.socket) -> None:
+    program = ctypes.create_string_buffer(_KEEP_NOTHING)
+    one.setsockopt(
+        socket.SOL_SOCKET, _ATTACH_FILTER, struct.pack("HP", 1, ctypes.addressof(program))
+    )
+    with suppress(BlockingIOError):  # once nothing is left of what came before
+        while one.recv(_DISCARDED, socket.MSG_TRUNC | socket.MSG_DONTWAIT):
+            pass
 
 
 def _sockets(port: int) -> Iterator[tuple[Endpoint, socket.socket]]:

@@ -1,4 +1,7 @@
-"""Looks after the connections of a server: closes those that hold much, and some of too many."""
+"""Looks after the connections of a server.
+
+It closes those that hold much and some of too many, and silences those that ask in vain.
+"""
 
 import asyncio
 import time
@@ -12,6 +15,7 @@ from geoveil.aggregator.grpc.connections import (
     endpoint,
     idlest,
     received,
+    silence,
 )
 from geoveil.aggregator.grpc.holdings import Holdings
 from geoveil.aggregator.ops.rates import Monotonic, peer_address
@@ -20,6 +24,8 @@ _LOOK_S = 0.1
 """Between two looks at what calls hold."""
 _COUNT_EVERY = 2
 """Looks between two counts of the connections."""
+_SILENT_S = 10.0
+"""Until a connection that was silenced is closed."""
 
 
 class Keeper:
@@ -43,6 +49,8 @@ class Keeper:
         self._clock = clock
         self._port = 0
         self._unwanted: set[Endpoint] = set()
+        self._noisy: set[Endpoint] = set()
+        self._silenced: dict[Endpoint, asyncio.TimerHandle] = {}
         self._closing: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[None] | None = None
         self._since: dict[Endpoint, float] = {}
@@ -58,6 +66,9 @@ class Keeper:
         self._looking = self._closing = None
         for task in tasks:
             task.cancel()
+        for timer in self._silenced.values():
+            timer.cancel()
+        self._silenced.clear()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def close(self, peer: str) -> None:
@@ -66,14 +77,32 @@ class Keeper:
         if other is not None:
             self._close([other])
 
+    def silence(self, peer: str) -> None:
+        """Hear no more of the connection of a peer, soon, and close it a while after.
+
+        A connection that is closed at once is opened again at once.
+        """
+        other = endpoint(peer)
+        if other is not None and other not in self._silenced:
+            loop = asyncio.get_running_loop()
+            self._silenced[other] = loop.call_later(_SILENT_S, self._end_silence, other)
+            self._noisy.add(other)
+            self._close([])
+
+    def _end_silence(self, other: Endpoint) -> None:
+        del self._silenced[other]
+        self._close([other])
+
     def _close(self, others: Collection[Endpoint]) -> None:
         self._unwanted.update(others)
         if self._closing is None or self._closing.done():
             self._closing = asyncio.create_task(self._close_all(), name="close connections")
 
     async def _close_all(self) -> None:
-        while self._unwanted:
+        while self._unwanted or self._noisy:
             unwanted, self._unwanted = self._unwanted, set()
+            noisy, self._noisy = self._noisy, set()
+            await asyncio.to_thread(silence, self._port, noisy)
             await asyncio.to_thread(close, self._port, unwanted)
 
     async def _look(self) -> None:

@@ -220,7 +220,7 @@ class Aggregator:
                 ("grpc.so_reuseport", 0),  # two servers on one port would share its requests
             ],
         )
-        hold = Hold(self._keeper.holdings, self._limits, self._keeper.close)
+        hold = Hold(self._keeper.holdings, self._limits, self._keeper.silence)
         # Generated code takes a server, of which it calls two methods.
         layered: Any = Layered(
             server,

@@ -21,10 +21,12 @@ from geoveil.aggregator.grpc.middleware.wrapping import (
     generates,
     of_bytes,
 )
-from geoveil.aggregator.ops.rates import Rate, RateLimits, TokenBuckets
+from geoveil.aggregator.ops.rates import Rate, RateLimits, TokenBuckets, peer_address
 
 _IN_VAIN = Rate(per_second=100.0, burst=200.0)
-"""Calls that were taken back or came too fast, of one connection: beyond it, it is closed."""
+"""Calls of one address that were taken back or came too fast: beyond it, those of its connections
+are silenced that are beyond `_IN_VAIN_EACH` too."""
+_IN_VAIN_EACH = Rate(per_second=2.0, burst=20.0)
 
 
 class Hold:
@@ -33,16 +35,17 @@ class Hold:
     Args:
         holdings: what calls hold.
         limits: how fast they may come.
-        close: closes the connection of a peer.
+        silence: hears no more of the connection of a peer.
     """
 
     def __init__(
-        self, holdings: Holdings, limits: RateLimits, close: Callable[[str], object]
+        self, holdings: Holdings, limits: RateLimits, silence: Callable[[str], object]
     ) -> None:
         self._holdings = holdings
         self._limits = limits
-        self._close = close
+        self._silence = silence
         self._in_vain = TokenBuckets(_IN_VAIN)
+        self._in_vain_each = TokenBuckets(_IN_VAIN_EACH)
 
     def __call__(self, handler: Handler, method: str) -> Handler:
         """Return a handler of bytes, which are counted."""
@@ -127,5 +130,7 @@ class Hold:
         return message  # type: ignore[no-any-return]  # bytes, as nothing deserialises them
 
     def _count_in_vain(self, peer: str) -> None:
-        if self._in_vain.take(peer.encode(), 1):
-            self._close(peer)
+        of_all = self._in_vain.take(peer_address(peer), 1)
+        of_one = self._in_vain_each.take(peer.encode(), 1)
+        if of_all and of_one:
+            self._silence(peer)
