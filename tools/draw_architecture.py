@@ -43,7 +43,7 @@ WAY: dict[str, tuple[str, tuple[Step, ...]]] = {
         (
             Step("checks the signature and its own policy", "geoveil.client:Policy.check"),
             Step("is given a private value", "geoveil.client:Client.contribute"),
-            Step("draws the noise, exactly", "geoveil.gp.exact.release:release_integers"),
+            Step("draws the noise, exactly", "geoveil.gp.exact:release_integers"),
             Step("keeps the report before it leaves", "geoveil.client.journal:Journal.record"),
             Step(
                 "sends it until it is acknowledged",

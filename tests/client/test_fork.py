@@ -342,7 +342,7 @@ def test_a_child_does_not_wait_for_what_a_thread_of_its_parent_computes(
 
 PRECISION = """
 import os, threading
-from geoveil.gp.exact.ball import working_precision
+from geoveil.gp.exact import working_precision
 
 begun, go_on = threading.Event(), threading.Event()
 

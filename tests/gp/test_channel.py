@@ -29,8 +29,7 @@ from geoveil.gp import (
     Threshold,
     UnsupportedError,
 )
-from geoveil.gp.exact.bits import LazyUniform
-from geoveil.gp.exact.release import release_integers
+from geoveil.gp.exact import LazyUniform, release_integers
 from geoveil.gp.mechanisms import channel_spline
 from geoveil.gp.mechanisms.base import PrivatePoint
 from geoveil.gp.mechanisms.channel import TOTAL, ProbabilityTable, rounded

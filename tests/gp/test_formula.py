@@ -39,7 +39,7 @@ from geoveil.gp import (
     UnsupportedError,
 )
 from geoveil.gp.arithmetic import FLOAT
-from geoveil.gp.exact.ball import BALL, working_precision
+from geoveil.gp.exact import BALL, working_precision
 from geoveil.gp.smooth import cells
 from geoveil.gp.smooth.jet import FLOAT_JETS, BallJets, Jet, enclosure, jet
 from geoveil.gp.smooth.tape import Tape, recorded

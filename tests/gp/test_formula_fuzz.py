@@ -28,7 +28,7 @@ from flint import arb, fmpq
 
 from geoveil.gp import ParameterError, UnsupportedError
 from geoveil.gp.arithmetic import Arithmetic
-from geoveil.gp.exact.ball import BallArithmetic, working_precision
+from geoveil.gp.exact import BallArithmetic, working_precision
 from geoveil.gp.smooth.jet import BallJets, Jet, enclosure, jet
 from geoveil.gp.smooth.tape import Pieces, Tape, recorded
 

@@ -26,7 +26,7 @@ from geoveil.gp import (
     StudentT,
     Threshold,
 )
-from geoveil.gp.exact.release import INT64_MAX, INT64_MIN
+from geoveil.gp.exact import INT64_MAX, INT64_MIN
 
 BEYOND = 2.0**-41
 PRIVACY = GeoPrivacy(1.0, per=0.5)

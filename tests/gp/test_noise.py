@@ -18,7 +18,7 @@ from geoveil.gp import (
     PowerLaw,
     StudentT,
 )
-from geoveil.gp.exact.ball import BALL, working_precision
+from geoveil.gp.exact import BALL, working_precision
 
 CASES: dict[str, list[Noise]] = {
     "laplace": [Laplace(), Laplace(2.5), Laplace(1e-4)],

@@ -27,7 +27,7 @@ from geoveil.gp import (
     SmoothMechanism,
     UnsupportedError,
 )
-from geoveil.gp.exact.ball import BALL, working_precision
+from geoveil.gp.exact import BALL, working_precision
 from geoveil.gp.queries import polygon
 from geoveil.gp.queries.polygon import Polygon
 

@@ -19,7 +19,7 @@ from geoveil.gp import (
     Smoothstep,
     Threshold,
 )
-from geoveil.gp.exact.ball import BALL, working_precision
+from geoveil.gp.exact import BALL, working_precision
 from geoveil.gp.mechanisms.additive import ROUND_UP
 from geoveil.gp.mechanisms.smooth import TAIL_COSTS
 from geoveil.gp.smooth.certified import ExponentialBound, LinearBound

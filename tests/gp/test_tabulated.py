@@ -29,7 +29,7 @@ from geoveil.gp import (
     Threshold,
     UnsupportedError,
 )
-from geoveil.gp.exact.ball import BALL
+from geoveil.gp.exact import BALL
 
 UNIT = GeoPrivacy(1.0, per=1.0)
 PROFILES: dict[str, Callable[[], Any]] = {

@@ -44,7 +44,7 @@ from geoveil.gp import (
     TwoWayThreshold,
     UnsupportedError,
 )
-from geoveil.gp.exact.bits import LazyUniform
+from geoveil.gp.exact import LazyUniform
 from geoveil.gp.mechanisms.base import PrivatePoint
 
 UNIT = GeoPrivacy(1.0, per=1.0)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from geoveil.gp import RandomSource, SeededSource
-from geoveil.gp.exact.ball import BALL
+from geoveil.gp.exact import BALL
 from geoveil.selection import (
     HalfStudentT,
     LocalDampening,

@@ -7,8 +7,7 @@ import mpmath as mp
 import pytest
 
 from geoveil.gp import GeoVeilError, RandomSource
-from geoveil.gp.exact.ball import BALL
-from geoveil.gp.exact.bits import LazyUniform
+from geoveil.gp.exact import BALL, LazyUniform
 from geoveil.selection import ExponentialMechanism, PermuteAndFlip, ReportNoisyMax
 from geoveil.selection.draws import largest, weighted_index
 

@@ -9,8 +9,7 @@ from flint import arb
 from scipy.stats import kstest
 
 from geoveil.gp import ParameterError, SeededSource, UnsupportedError
-from geoveil.gp.exact.ball import working_precision
-from geoveil.gp.exact.bits import LazyUniform
+from geoveil.gp.exact import LazyUniform, working_precision
 from geoveil.gp.noise import Laplace
 from geoveil.selection import (
     LaplaceLogNormal,

@@ -9,7 +9,7 @@ import pytest
 
 from geoveil.audit import admissible, database_pairs, worst_pair
 from geoveil.gp import ParameterError, PrivateValueError, SeededSource
-from geoveil.gp.exact.ball import working_precision
+from geoveil.gp.exact import working_precision
 from geoveil.selection import ExponentialMechanism, LocalDampening, LocalUtilities, SmoothUtilities
 from geoveil.selection.local_dampening import _BALLS
 

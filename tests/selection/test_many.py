@@ -8,8 +8,7 @@ import pytest
 from flint import arb
 
 from geoveil.gp import ParameterError, RandomSource, SeededSource
-from geoveil.gp.exact.ball import BALL
-from geoveil.gp.exact.bits import LazyUniform
+from geoveil.gp.exact import BALL, LazyUniform
 from geoveil.selection import (
     ExponentialMechanism,
     HalfStudentT,

@@ -10,7 +10,7 @@ import pytest
 from flint import acb, arb
 
 from geoveil.gp import ParameterError, SeededSource
-from geoveil.gp.exact.ball import working_precision
+from geoveil.gp.exact import working_precision
 from geoveil.selection import ExponentialMechanism, ReportNoisyMax
 from geoveil.selection.noisy_max import laplace_maximum
 

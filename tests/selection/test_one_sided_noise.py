@@ -9,7 +9,7 @@ from flint import arb
 from scipy import stats
 
 from geoveil.gp.errors import ParameterError
-from geoveil.gp.exact.ball import BALL, working_precision
+from geoveil.gp.exact import BALL, working_precision
 from geoveil.selection.one_sided import (
     ExponentialPareto,
     HalfGeneralizedCauchy,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from flint import acb, arb, fmpq
 
-from geoveil.gp.exact.ball import working_precision
+from geoveil.gp.exact import working_precision
 from geoveil.gp.noise import Laplace
 from geoveil.selection.argmax_probability import argmax_probabilities
 from geoveil.selection.noise_law import Law, one_sided_law, two_sided_law

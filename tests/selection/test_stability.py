@@ -9,7 +9,7 @@ import pytest
 
 from geoveil.audit import margin_pairs, worst_pair
 from geoveil.gp import ParameterError, PrivateValueError
-from geoveil.gp.exact.ball import BALL, working_precision
+from geoveil.gp.exact import BALL, working_precision
 from geoveil.selection import ExponentialMechanism, Margin, PermuteAndFlip, StabilityMechanism
 from geoveil.selection.stability import _RULES
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from geoveil.campaign.model import Campaign
 from geoveil.gp import ParameterError
-from geoveil.gp.exact.release import INT64_MAX, INT64_MIN
+from geoveil.gp.exact import INT64_MAX, INT64_MIN
 from geoveil.gp.shown import member
 
 REPORT_ID_BYTES = 16

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from geoveil.campaign.mechanisms import PlanarLaplaceSpec
 from geoveil.campaign.model import LIKELY_BEYOND, Campaign
 from geoveil.gp import GeoPrivacy, ParameterError, PlanarLaplace, QueryMechanism, RandomSource
-from geoveil.gp.exact.release import INT64_MAX, INT64_MIN, step_exponent_of
+from geoveil.gp.exact import INT64_MAX, INT64_MIN, step_exponent_of
 from geoveil.gp.lazy import lazy
 
 AXES = ("x", "y", "z")

@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.gp.noise.laplace import Laplace
+from geoveil.gp.noise.base import Laplace
 
 Array = NDArray[np.float64]
 

@@ -2,7 +2,7 @@
 
 Every formula that decides what a report is (a query, its smooth bound, a noise quantile, a
 debiased function) is written once, against `Arithmetic`. Evaluated with `FLOAT` it is vectorised
-float64, for simulation; evaluated with `geoveil.gp.exact.ball.BALL` it is ball arithmetic, which
+float64, for simulation; evaluated with `geoveil.gp.exact.BALL` it is ball arithmetic, which
 encloses the real number, for release [MATH §10].
 
 Parameters enter a formula through `constant`, never as a Python float that has been computed with:

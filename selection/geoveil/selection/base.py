@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError, UnsupportedError
-from geoveil.gp.exact.bits import RandomSource, chosen_source
+from geoveil.gp.exact import RandomSource, chosen_source
 from geoveil.gp.privacy.rounding import at_most, require_count
 from geoveil.gp.shown import ReprByArguments, ValueObject
 from geoveil.selection.scores import Scores, Utilities

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from geoveil.gp.arithmetic import Real
 from geoveil.gp.errors import GeoVeilError
-from geoveil.gp.exact.ball import BALL, working_precision
-from geoveil.gp.exact.bits import LazyUniform, RandomSource
+from geoveil.gp.exact import BALL, LazyUniform, RandomSource, working_precision
 
 _Answer = TypeVar("_Answer")
 

@@ -15,8 +15,7 @@ import numpy as np
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import Real
 from geoveil.gp.errors import ParameterError
-from geoveil.gp.exact.ball import BALL
-from geoveil.gp.exact.bits import LazyUniform, RandomSource
+from geoveil.gp.exact import BALL, LazyUniform, RandomSource
 from geoveil.gp.privacy.rounding import at_least
 from geoveil.selection.base import Array, Guarantee, SelectionMechanism
 from geoveil.selection.draws import (

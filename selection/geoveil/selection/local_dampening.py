@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import Real
 from geoveil.gp.errors import ParameterError, PrivateValueError
-from geoveil.gp.exact.ball import BALL
-from geoveil.gp.exact.bits import RandomSource
+from geoveil.gp.exact import BALL, RandomSource
 from geoveil.gp.privacy.rounding import at_least
 from geoveil.selection.base import Array, Guarantee, SelectionMechanism
 from geoveil.selection.draws import Indices, exponential_bounds, weighted_indices

@@ -15,8 +15,7 @@ import numpy as np
 from flint import arb
 
 from geoveil.gp.arithmetic import Real
-from geoveil.gp.exact.ball import BALL, working_precision
-from geoveil.gp.exact.bits import LazyUniform
+from geoveil.gp.exact import BALL, LazyUniform, working_precision
 from geoveil.gp.noise.base import Array, Noise
 from geoveil.selection.draws import Enclosure, Words, ball, uniform, unknown, widened
 from geoveil.selection.one_sided import OneSidedNoise

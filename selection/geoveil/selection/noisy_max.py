@@ -12,9 +12,8 @@ import numpy as np
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import Real
 from geoveil.gp.errors import ParameterError
-from geoveil.gp.exact.ball import BALL, round_to_grid
-from geoveil.gp.exact.bits import LazyUniform, RandomSource, chosen_source
-from geoveil.gp.noise.laplace import Laplace
+from geoveil.gp.exact import BALL, LazyUniform, RandomSource, chosen_source, round_to_grid
+from geoveil.gp.noise.base import Laplace
 from geoveil.selection.base import Array, ScoresLike
 from geoveil.selection.draws import (
     Enclosure,

@@ -14,8 +14,7 @@ import numpy as np
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import Real
 from geoveil.gp.errors import NotPrivateWarning, ParameterError
-from geoveil.gp.exact.ball import BALL
-from geoveil.gp.exact.bits import LazyUniform, RandomSource
+from geoveil.gp.exact import BALL, LazyUniform, RandomSource
 from geoveil.gp.noise.base import Noise
 from geoveil.gp.privacy.rounding import require_count
 from geoveil.selection.argmax_probability import argmax_probabilities

@@ -23,8 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.errors import ParameterError, PrivateValueError
-from geoveil.gp.exact.ball import BALL, working_precision
-from geoveil.gp.exact.bits import RandomSource
+from geoveil.gp.exact import BALL, RandomSource, working_precision
 from geoveil.selection.base import Array, Guarantee, SelectionMechanism
 from geoveil.selection.draws import Indices, weighted_indices
 from geoveil.selection.scores import Margin, Scores, SmoothUtilities

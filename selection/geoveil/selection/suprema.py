@@ -13,7 +13,7 @@ from typing import TypeAlias
 from flint import arb
 
 from geoveil.gp.errors import GeoVeilError
-from geoveil.gp.exact.ball import BALL, working_precision
+from geoveil.gp.exact import BALL, working_precision
 from geoveil.gp.noise.inversion import InvertedNoise
 from geoveil.gp.privacy.rounding import BITS, upper
 

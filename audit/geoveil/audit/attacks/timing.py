@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from geoveil.audit.case import Scene
 from geoveil.audit.catalogue import BELL, INCOME, PLACE, RAMP, STEP
-from geoveil.gp.exact.pacing import paced
+from geoveil.gp.exact import paced
 from geoveil.gp.mechanisms.additive import LipschitzMechanism
 from geoveil.gp.mechanisms.distance import DebiasedLaplace
 from geoveil.gp.mechanisms.linear_program_mechanism import LinearProgramMechanism

@@ -16,9 +16,15 @@ from numpy.typing import ArrayLike, NDArray
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Real
 from geoveil.gp.errors import ParameterError
-from geoveil.gp.exact.ball import BALL
-from geoveil.gp.exact.bits import LazyUniform, RandomSource, chosen_source
-from geoveil.gp.exact.release import INT64_MAX, INT64_MIN, release_integers
+from geoveil.gp.exact import (
+    BALL,
+    INT64_MAX,
+    INT64_MIN,
+    LazyUniform,
+    RandomSource,
+    chosen_source,
+    release_integers,
+)
 from geoveil.gp.mechanisms.grid import grid_exponent, levels_of
 from geoveil.gp.not_private import Simulated, warn_beside_holder
 from geoveil.gp.privacy import GeoPrivacy, LocalPrivacy

@@ -11,9 +11,7 @@ from numpy.typing import ArrayLike
 
 from geoveil.gp.arithmetic import Real
 from geoveil.gp.errors import ParameterError
-from geoveil.gp.exact.ball import BALL, working_precision
-from geoveil.gp.exact.bits import LazyUniform
-from geoveil.gp.exact.release import INT64_MAX, INT64_MIN
+from geoveil.gp.exact import BALL, INT64_MAX, INT64_MIN, LazyUniform, working_precision
 from geoveil.gp.lazy import lazy
 from geoveil.gp.mechanisms.base import Array, PrivatePoint, QueryMechanism
 from geoveil.gp.mechanisms.channel import BITS, TOTAL, Channel

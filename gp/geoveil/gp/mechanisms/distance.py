@@ -15,10 +15,10 @@ from numpy.typing import ArrayLike
 
 from geoveil.gp._convolution import laplace_expectation, laplace_variance
 from geoveil.gp.arithmetic import FLOAT, Real
-from geoveil.gp.exact.ball import BALL
+from geoveil.gp.exact import BALL
 from geoveil.gp.mechanisms.base import Array, QueryMechanism
 from geoveil.gp.mechanisms.grid import exponent_below
-from geoveil.gp.noise.laplace import Laplace
+from geoveil.gp.noise.base import Laplace
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
 

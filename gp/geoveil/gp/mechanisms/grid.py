@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 
 from geoveil.gp.errors import ParameterError
-from geoveil.gp.exact.release import step_exponent_of
+from geoveil.gp.exact import step_exponent_of
 from geoveil.gp.queries.profiles import Profile
 
 _FINEST_BITS = 61

@@ -17,8 +17,7 @@ from geoveil.gp import validation
 from geoveil.gp.arithmetic import Real
 from geoveil.gp.deconvolution import PointEstimator, SmoothedRegion, point_estimator
 from geoveil.gp.errors import ParameterError, UnsupportedError
-from geoveil.gp.exact.ball import BALL, working_precision
-from geoveil.gp.exact.release import step_exponent_of
+from geoveil.gp.exact import BALL, step_exponent_of, working_precision
 from geoveil.gp.mechanisms.base import Array, Ideal, Mechanism, PrivatePoint
 from geoveil.gp.mechanisms.grid import exponent_below
 from geoveil.gp.privacy import GeoPrivacy

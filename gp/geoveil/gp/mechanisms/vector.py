@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.errors import ParameterError
-from geoveil.gp.exact.ball import BALL
+from geoveil.gp.exact import BALL
 from geoveil.gp.mechanisms.additive import LipschitzMechanism
 from geoveil.gp.mechanisms.base import Array, Ideal, Mechanism, PrivatePoint
 from geoveil.gp.mechanisms.grid import exponent_below, grid_exponent, levels_of

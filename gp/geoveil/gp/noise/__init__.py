@@ -4,9 +4,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from geoveil.gp.noise.algebraic import GeneralizedCauchy, StudentT
-from geoveil.gp.noise.base import Noise
+from geoveil.gp.noise.base import Laplace, Noise
 from geoveil.gp.noise.frontier import LaplacePareto, PowerLaw
-from geoveil.gp.noise.laplace import Laplace
 from geoveil.gp.smooth.frontier import Frontier
 
 NOISES: Mapping[str, type[Noise]] = MappingProxyType(

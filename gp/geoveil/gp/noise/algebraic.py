@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike
 
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import TINY
-from geoveil.gp.exact.ball import BALL, working_precision
+from geoveil.gp.exact import BALL, working_precision
 from geoveil.gp.noise.base import FAR_TAIL, Array
 from geoveil.gp.noise.inversion import InvertedNoise
 from geoveil.gp.privacy.rounding import BITS, lower, round_up, upper

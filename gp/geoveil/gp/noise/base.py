@@ -1,4 +1,4 @@
-"""The contract of a noise family: a symmetric density h, decreasing away from 0.
+"""The contract of a noise family, a symmetric density h that decreases away from 0, and Laplace's.
 
 A family with a closed-form quantile writes it once, as its inverse survival function, against
 `Arithmetic`: the same formula samples in float64 and releases in balls.
@@ -6,6 +6,7 @@ A family with a closed-form quantile writes it once, as its inverse survival fun
 
 import math
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
@@ -166,3 +167,51 @@ class Noise(ABC):
             middle = np.array(middle)
             middle[far] = np.exp(log_u)
         return np.asarray(np.sign(p - 0.5) * middle)
+
+
+@dataclass(frozen=True, slots=True)
+class Laplace(Noise):
+    """Double exponential noise.
+
+    Args:
+        scale: b > 0, the mean of |Z|.
+
+    Example:
+        >>> Laplace(2.0).variance
+        8.0
+    """
+
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", validation.positive("scale", self.scale))
+
+    def logpdf(self, z: ArrayLike) -> Array:
+        return np.asarray(-np.abs(np.asarray(z)) / self.scale - math.log(2 * self.scale))
+
+    def survival(self, u: ArrayLike) -> Array:
+        return np.asarray(np.exp(-np.asarray(u) / self.scale) / 2)
+
+    @property
+    def variance(self) -> float:
+        return 2 * self.scale**2
+
+    def _absolute_moment(self, order: float) -> float:
+        """Return E|Z|^p: b^p Γ(p+1)."""
+        return math.exp(order * math.log(self.scale) + math.lgamma(order + 1))
+
+    def score(self, u: ArrayLike) -> Array:
+        """Return the score ψ(u): constant."""
+        return np.full(np.shape(u), 1 / self.scale)
+
+    @property
+    def exact_scale_cost(self) -> None:
+        """The cost of a change of scale: uψ grows without bound."""
+
+    @property
+    def max_score(self) -> float:
+        return round_up(1 / Fraction(self.scale))
+
+    def isf(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
+        """Return the u with P[Z > u] = p: −b log 2p."""
+        return -ops.log(2 * p) * ops.constant(self.scale)

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from flint import arb
 
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
-from geoveil.gp.exact.ball import working_precision
+from geoveil.gp.exact import working_precision
 from geoveil.gp.noise.base import Noise
 
 _COARSE = 64

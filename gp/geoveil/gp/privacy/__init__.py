@@ -9,8 +9,7 @@ up. What is handed out as a part of a budget (`scaled`, `split`, `per_factor`) n
 than there is: it is rounded down.
 """
 
-from geoveil.gp.privacy.composition import compose
-from geoveil.gp.privacy.geo import GeoPrivacy
+from geoveil.gp.privacy.geo import GeoPrivacy, compose
 from geoveil.gp.privacy.local import LocalPrivacy
 from geoveil.gp.privacy.ratio import LogScale
 

@@ -11,7 +11,7 @@ import numpy as np
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import Real
 from geoveil.gp.errors import ParameterError
-from geoveil.gp.exact.ball import BALL, working_precision
+from geoveil.gp.exact import BALL, working_precision
 
 BITS = 160
 """Working precision of bounds: far more than a double, so that balls are much thinner."""

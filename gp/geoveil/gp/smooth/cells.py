@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from geoveil.gp.arithmetic import Real
 from geoveil.gp.errors import ParameterError
-from geoveil.gp.exact.ball import working_precision
+from geoveil.gp.exact import working_precision
 from geoveil.gp.smooth.jet import FORMULA, Jet, enclosure
 from geoveil.gp.smooth.tape import Formula, recorded
 

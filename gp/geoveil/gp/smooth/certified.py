@@ -19,7 +19,7 @@ from flint import arb
 from numpy.typing import NDArray
 
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
-from geoveil.gp.exact.ball import working_precision
+from geoveil.gp.exact import working_precision
 from geoveil.gp.smooth.growth import EXPONENTIAL, LINEAR
 
 Array = NDArray[np.float64]

@@ -16,7 +16,7 @@ from flint import arb
 
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, OneVariable, Real
 from geoveil.gp.errors import ParameterError
-from geoveil.gp.exact.ball import BALL
+from geoveil.gp.exact import BALL
 from geoveil.gp.smooth.tape import Formula, recorded
 
 _MOST_PATHS = 256

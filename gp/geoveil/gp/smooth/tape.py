@@ -24,7 +24,7 @@ from flint import arb, ctx
 
 from geoveil.gp.arithmetic import Arithmetic, Exact, OneVariable, Real
 from geoveil.gp.errors import ParameterError
-from geoveil.gp.exact.ball import BALL, working_precision
+from geoveil.gp.exact import BALL, working_precision
 
 Formula: TypeAlias = Callable[[Real, Arithmetic], Real]
 """φ(u), written against an `Arithmetic`."""

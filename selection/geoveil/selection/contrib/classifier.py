@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from geoveil.gp import validation
 from geoveil.gp.errors import GeoVeilError, ParameterError, PrivateValueError
-from geoveil.gp.exact.bits import RandomSource
+from geoveil.gp.exact import RandomSource
 from geoveil.selection.base import Guarantee
 
 Codes = NDArray[np.int64]

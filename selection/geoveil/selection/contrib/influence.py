@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError, PrivateValueError
-from geoveil.gp.exact.bits import RandomSource, chosen_source
+from geoveil.gp.exact import RandomSource, chosen_source
 from geoveil.gp.privacy.rounding import require_count, round_up, share
 from geoveil.selection.base import Guarantee, SelectionMechanism
 from geoveil.selection.contrib.graphs import Graph, egocentric_betweenness

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from geoveil.gp import validation
-from geoveil.gp.exact.bits import RandomSource
+from geoveil.gp.exact import RandomSource
 from geoveil.selection.base import Array, ScoresLike, SelectionMechanism
 from geoveil.selection.contrib.criteria import (
     CRITERIA,

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError, PrivateValueError
-from geoveil.gp.exact.bits import RandomSource, chosen_source
+from geoveil.gp.exact import RandomSource, chosen_source
 from geoveil.gp.privacy.rounding import require_count, round_down, share
 from geoveil.selection.base import Guarantee
 from geoveil.selection.contrib.classifier import Codes, NotFittedError, PrivateClassifier

@@ -26,8 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.gp import validation
-from geoveil.gp.noise.base import Noise
-from geoveil.gp.noise.laplace import Laplace
+from geoveil.gp.noise.base import Laplace, Noise
 from geoveil.selection import (
     HeavyStudentT,
     LaplaceLogNormal,

@@ -14,7 +14,7 @@ import numpy as np
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.errors import GeoVeilError, ParameterError
-from geoveil.gp.exact.ball import BALL, working_precision
+from geoveil.gp.exact import BALL, working_precision
 from geoveil.gp.queries.profiles.enclosed import EnclosedProfile
 from geoveil.gp.shown import ReprByArguments
 from geoveil.gp.smooth.cells import SlopeCells, enclose

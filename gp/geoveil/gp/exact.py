@@ -1,0 +1,400 @@
+"""Release that is private on a real computer: lazy bits, balls, one correctly rounded integer.
+
+For an ideal mechanism y = Y(U), with U uniform in (0, 1), the integer released is the correctly
+rounded y/step [MATH §10]. It is a function of the ideal output alone, so it keeps the ideal
+guarantee: nothing depends on how doubles are spaced, nor on the precision at which the loop happens
+to stop.
+
+Balls (Arb, through python-flint) enclose real numbers. The working precision belongs to the
+process, in python-flint's context; `working_precision` sets it under a lock and restores it. If
+another user of python-flint changes it meanwhile, balls become wider or narrower, never wrong, and
+the loop goes on until one integer remains.
+"""
+
+import hashlib
+import math
+import os
+import secrets
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from fractions import Fraction
+from functools import lru_cache
+from typing import ClassVar, TypeVar
+
+from flint import arb, ctx, fmpq, fmpz
+
+from geoveil.gp import validation
+from geoveil.gp.arithmetic import Arithmetic, Exact, Real
+from geoveil.gp.errors import GeoVeilError, ParameterError
+from geoveil.gp.not_private import warn_caller
+
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+_GUARD_BITS = 32
+_MOST_BITS = 1 << 16
+_Released = TypeVar("_Released")
+
+_SPIN_S = 5e-4
+"""The end of a wait, in seconds, that is spent looking at the clock: a sleep may end so late."""
+_LONGEST_S = 3600.0
+
+
+class RandomSource(ABC):
+    """A stream of independent fair bits."""
+
+    is_secure: ClassVar[bool] = False
+    """Whether nobody can predict the bits; the client refuses a source for which it is false."""
+
+    @abstractmethod
+    def bits(self, count: int) -> int:
+        """Return the next `count` bits as an integer, the first bit drawn the most significant."""
+
+    def below(self, bound: int) -> int:
+        """Return a uniform integer in [0, bound), exactly: draws again instead of folding."""
+        _require_integer("bound", bound, 1)
+        count = (bound - 1).bit_length()
+        while (value := self.bits(count)) >= bound:
+            pass
+        return value
+
+
+def _require_integer(name: str, value: object, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ParameterError(name, value, f"an integer >= {least}")
+
+
+class SystemSource(RandomSource):
+    """The operating system's generator."""
+
+    is_secure: ClassVar[bool] = True
+
+    def bits(self, count: int) -> int:
+        _require_integer("count", count, 0)
+        return secrets.randbits(count)
+
+
+def chosen_source(source: RandomSource | None) -> RandomSource:
+    """Return the source that was given, or the system's for None; called by what releases.
+
+    Whoever gives one whose bits can be predicted is warned, once per process.
+    """
+    if source is None:
+        return SystemSource()
+    if not isinstance(source, RandomSource):
+        raise ParameterError("source", source, "a RandomSource, or None for the system's")
+    if not source.is_secure:
+        warn_caller(
+            "bits that can be predicted hide nothing: whoever knows them reads the value from the"
+            " release. A source that is not secure, such as SeededSource, is for tests; leave it"
+            " out where people's values are"
+        )
+    return source
+
+
+class SeededSource(RandomSource):
+    """Reproducible bits for tests: SHA-256 in counter mode. Never for a release to anyone.
+
+    A release with it warns once per process (`NotPrivateWarning`). Tests switch that off by
+    `warnings.simplefilter("ignore", NotPrivateWarning)`, or pytest's `filterwarnings`.
+
+    Args:
+        seed: any integer.
+
+    Example:
+        >>> SeededSource(1).bits(16) == SeededSource(1).bits(16)
+        True
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = int(validation.real("seed", seed)) if not isinstance(seed, int) else seed
+        self._counter = 0
+        self._pool = 0
+        self._left = 0
+
+    def bits(self, count: int) -> int:
+        _require_integer("count", count, 0)
+        while self._left < count:
+            block = hashlib.sha256(f"{self._seed}/{self._counter}".encode()).digest()
+            self._pool = (self._pool << 256) | int.from_bytes(block)
+            self._left += 256
+            self._counter += 1
+        self._left -= count
+        value = self._pool >> self._left
+        self._pool &= (1 << self._left) - 1
+        return value
+
+
+class LazyUniform:
+    """A number U uniform in (0, 1) of which the leading bits are known.
+
+    U lies in [numerator, numerator + 1] / 2^count. The first 128 bits are drawn at once, before
+    whoever holds it looks at a private value.
+
+    Args:
+        source: where the bits come from.
+    """
+
+    FIRST = 128
+    MORE = 64
+
+    def __init__(self, source: RandomSource) -> None:
+        self._source = source
+        self.count = self.FIRST
+        self.numerator = source.bits(self.FIRST)
+
+    def refine(self) -> None:
+        """Draw more bits; those known stay as they are."""
+        self.numerator = (self.numerator << self.MORE) | self._source.bits(self.MORE)
+        self.count += self.MORE
+
+    def __repr__(self) -> str:
+        return f"LazyUniform({self.count} bits, not shown)"
+
+
+_lock = threading.RLock()
+# A fork waits until no thread computes: the child has the lock and the precision as they should be.
+if hasattr(os, "register_at_fork"):  # where there are forks
+    os.register_at_fork(
+        before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
+    )
+
+
+@contextmanager
+def working_precision(bits: int) -> Iterator[None]:
+    """Compute with `bits` of precision inside the block, alone among threads."""
+    with _lock:
+        before = ctx.prec
+        ctx.prec = bits
+        try:
+            yield
+        finally:
+            ctx.prec = before
+
+
+@lru_cache(maxsize=4096)
+def _constant(numerator: int, denominator: int, precision: int) -> arb:
+    """Return a public parameter as a ball; `precision` keys the cache."""
+    return arb(fmpq(numerator, denominator))
+
+
+class BallArithmetic(Arithmetic):
+    """Scalar balls. A point of dimension k > 1 is a sequence of k balls."""
+
+    def constant(self, value: Exact) -> arb:
+        """Return a public parameter as a ball. For public parameters: it remembers them."""
+        if isinstance(value, int):
+            return _constant(value, 1, ctx.prec)
+        exact = value if isinstance(value, Fraction) else Fraction(value)
+        return _constant(exact.numerator, exact.denominator, ctx.prec)
+
+    def private(self, value: float) -> arb:
+        """Return a double, exactly, and remember nothing."""
+        return arb(value)
+
+    def uniform(self, numerator: int, count: int) -> arb:
+        """Return the ball of all numbers in [numerator, numerator + 1] / 2^count."""
+        scale = _power_of_two(-count - 1, ctx.prec)
+        return arb(fmpz(2 * numerator + 1), fmpz(1)) * scale
+
+    def turn(self, u: Real) -> tuple[Real, Real]:
+        """Return the cosine and sine of u full turns."""
+        sine, cosine = (2 * u).sin_cos_pi()
+        return cosine, sine
+
+    def exp(self, x: Real) -> Real:
+        return x.exp()
+
+    def log(self, x: Real) -> Real:
+        return x.log()
+
+    def expm1(self, x: Real) -> Real:
+        return x.expm1()
+
+    def log1p(self, x: Real) -> Real:
+        return x.log1p()
+
+    def sqrt(self, x: Real) -> Real:
+        """Return the square root: of the part of the ball that is not negative; NaN if none is."""
+        return (x if x < 0 else x.nonnegative_part()).sqrt()
+
+    def power(self, base: Real, exponent: Real) -> Real:
+        """Return a power; without an int exponent, a base below 0 counts as 0."""
+        whole = isinstance(exponent, int)
+        if base > 0 or (whole and (base < 0 or exponent == 0)):
+            return base**exponent
+        if not (base.is_finite() and exponent > 0):
+            return _NAN
+        if not whole:
+            base = base.nonnegative_part()
+        # It rises from 0, and on the other side of 0 rises or falls.
+        power = _ZERO.union(arb(base.upper()) ** exponent)
+        return power if base >= 0 else power.union(arb(base.lower()) ** exponent)
+
+    def minimum(self, x: Real, y: Real) -> Real:
+        return x.min(y)
+
+    def maximum(self, x: Real, y: Real) -> Real:
+        return x.max(y)
+
+    def sign(self, x: Real) -> Real:
+        """Return the sign: all of [−1, 1] where the ball meets 0."""
+        return x.sgn()
+
+    def coordinate(self, x: Real, axis: int) -> Real:
+        """Return one coordinate of a point; x is a sequence of balls."""
+        return x[axis]
+
+    def piecewise(
+        self, x: Real, edges: Sequence[Real], branches: Sequence[Callable[[Real], Real]]
+    ) -> Real:
+        """Return the union over all branches that the ball meets."""
+        if x.is_nan():
+            return x
+        result: arb | None = None
+        for index, branch in enumerate(branches):
+            above = index == 0 or not x < edges[index - 1]
+            below = index == len(edges) or not x > edges[index]
+            if above and below:
+                value = branch(x)
+                result = value if result is None else result.union(value)
+        return result
+
+
+@lru_cache(maxsize=1024)
+def _power_of_two(exponent: int, precision: int) -> arb:
+    return arb(2) ** exponent
+
+
+def round_to_grid(value: arb, step_exponent: int) -> int | None:
+    """Return the integer k that every number y in the ball rounds to, y/step = k ± 1/2, if one."""
+    shifted = value * _power_of_two(-step_exponent, ctx.prec) + _HALF
+    if not shifted.is_finite():
+        return None
+    integer = shifted.floor().unique_fmpz()
+    return None if integer is None else int(integer)
+
+
+_HALF, _ZERO, _NAN = arb(0.5), arb(0), arb.nan()
+BALL = BallArithmetic()
+"""The ball arithmetic."""
+
+
+def release_integers(
+    uniforms: Sequence[LazyUniform],
+    evaluate: Callable[[list[Real]], Sequence[Real]],
+    step_exponent: int,
+) -> tuple[int, ...]:
+    """Return the grid indices of all numbers in evaluate(U₁, U₂, …), which share their randomness.
+
+    Args:
+        uniforms: the U, with their first bits drawn already.
+        evaluate: encloses the ideal outputs, given balls that enclose the U. They may have jumps.
+        step_exponent: the grid is the multiples of 2^step_exponent.
+
+    Returns:
+        The integers nearest to output/step, saturated at the ends of int64: as a function of the
+        output, saturation is part of the mechanism and costs no privacy.
+    """
+    while True:
+        with working_precision(uniforms[0].count + _GUARD_BITS):
+            balls = evaluate([BALL.uniform(u.numerator, u.count) for u in uniforms])
+            integers = [round_to_grid(ball, step_exponent) for ball in balls]
+        if None not in integers:
+            return tuple(min(max(k, INT64_MIN), INT64_MAX) for k in integers if k is not None)
+        if uniforms[0].count >= _MOST_BITS:
+            # A fair source gets here with probability below 2^-60000.
+            raise GeoVeilError("the random source is broken: its bits decide nothing")
+        for uniform in uniforms:
+            uniform.refine()
+
+
+def grid_around(low: Real, high: Real, step_exponent: int) -> tuple[int, int]:
+    """Return the least and greatest integer that outputs between two numbers are released as.
+
+    Args:
+        low: a ball; what is below all of it is not between the two.
+        high: a ball, likewise.
+        step_exponent: of the grid.
+
+    Example:
+        >>> grid_around(BALL.constant(-0.3), BALL.constant(1e300), step_exponent=-1)
+        (-1, 9223372036854775807)
+    """
+    steps = BALL.constant(Fraction(2) ** -step_exponent)
+    least, greatest = (low * steps).lower().floor(), (high * steps).upper().ceil()
+    return (
+        int(least.unique_fmpz()) if least > INT64_MIN else INT64_MIN,
+        int(greatest.unique_fmpz()) if greatest < INT64_MAX else INT64_MAX,
+    )
+
+
+def step_exponent_of(step: float) -> int:
+    """Return e with step = 2^e.
+
+    Raises:
+        ParameterError: if step is not a power of two from 2^-200 to 2^200.
+    """
+    expected = "a power of two from 2^-200 to 2^200"
+    mantissa, exponent = math.frexp(validation.real("step", step, expected))
+    if mantissa != 0.5 or not -200 <= exponent - 1 <= 200:
+        raise ParameterError("step", step, expected)
+    return exponent - 1
+
+
+def paced(
+    release: Callable[[], _Released],
+    seconds: float,
+    *,
+    clock: Callable[[], float] = time.perf_counter,
+    sleep: Callable[[float], object] = time.sleep,
+) -> _Released:
+    """Return what `release` returns, at a whole multiple of `seconds` after the call.
+
+    `release` takes a little longer for some points than for others. Whoever can time a single call,
+    but can't look into the process, learns from a paced one only how many times `seconds` it took:
+    once, if the floor is well above all that a release ever takes. An error is paced as well.
+
+    It hides how long the work took, and nothing else: not the load of the processor while it works,
+    nor what it leaves in the caches, nor the energy that it draws. If the machine is busy the end
+    may be late, by a time that is the machine's and not the point's.
+
+    Args:
+        release: what to do, for example `lambda: mechanism.release(x)`.
+        seconds: the floor, in (0, 3600]; if the work takes longer, the end is the next multiple.
+        clock: monotonic, in seconds.
+        sleep: waits for so many seconds, perhaps a little more; the last half millisecond before
+            the end is spent looking at the clock instead.
+
+    Raises:
+        ParameterError: if an argument is out of range.
+
+    Example:
+        >>> from geoveil.gp import GeoPrivacy, LipschitzMechanism, SeededSource, Threshold
+        >>> m = LipschitzMechanism(Threshold(at=0, width=2), GeoPrivacy(1.0, per=1.0), step=0.25)
+        >>> start = time.perf_counter()
+        >>> paced(lambda: m.release(0.3, SeededSource(1)), 0.002)
+        -1
+        >>> time.perf_counter() - start >= 0.002
+        True
+    """
+    for name, function in (("release", release), ("clock", clock), ("sleep", sleep)):
+        if not callable(function):
+            raise ParameterError(name, function, "a function")
+    floor = validation.between("seconds", seconds, 0, _LONGEST_S, low_open=True)
+    start = clock()
+    try:
+        return release()
+    finally:
+        # Counted, not looped: the number of steps here does not depend on the work.
+        periods = max(1, math.ceil((clock() - start) / floor))
+        _wait_until(start + periods * floor, clock, sleep)
+
+
+def _wait_until(end: float, clock: Callable[[], float], sleep: Callable[[float], object]) -> None:
+    rest = end - clock() - _SPIN_S
+    if rest > 0:
+        sleep(rest)
+    while clock() < end:
+        pass
