@@ -1,24 +1,18 @@
 """geoveil demo: the whole path once, on real data."""
 
-import asyncio
 import json
-import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import typer
 
-from geoveil.analyst import AnalystClient, LabelledEstimate
 from geoveil.cli import options
 from geoveil.cli.console import bars, err, number, out, table_80
-from geoveil.client import GrpcAioTransport, Policy
 from geoveil.gp import ParameterError, validation
-from geoveil.simulation.comparison import PopulationError
-from geoveil.simulation.demo import Experiment, experiments
-from geoveil.simulation.fleet import run_fleet
-from geoveil.simulation.local_server import local_server
+from geoveil.simulation.demo import WHOLE_CLIENTS, DemoRow, experiments, in_halves, running_demo
 
 
 def demo(
@@ -36,93 +30,75 @@ def demo(
 
     Starts an aggregator, creates two campaigns, lets every simulated device perturb the value of a
     real household or collision and submit it, and compares the estimates with the truth.
+
+    400 of the devices run the whole SDK. The others draw their reports with the same code, and a
+    thousand of these go in a request.
     """
     validation.between("devices", devices, 40, 10_000_000)
     if not figure.parent.is_dir():
         raise ParameterError("figure", str(figure), "in a directory that exists")
     started = time.monotonic()
-    rng = np.random.default_rng(seed)
     asked = experiments()
+    whole = min(WHOLE_CLIENTS, devices)
     err.print(
         f"{devices:,} devices; the values are real, and never leave their device in the clear"
     )
-    with (
-        tempfile.TemporaryDirectory(prefix="geoveil-demo-") as folder,
-        local_server(Path(folder) / "aggregator.db") as server,
-        AnalystClient(server) as analyst,
-    ):
-        err.print(f"aggregator at {server}, SQLite")
-        for experiment in asked:
-            analyst.create(experiment.campaign)
-        asyncio.run(_contribute(server, asked, devices, rng))
-        ids = [experiment.campaign.campaign_id for experiment in asked]
-        estimates = [row for name in ids for row in analyst.estimate(name).estimates]
-    with err.status("computing what other mechanisms would give"):
-        truths = [truth for experiment in asked for truth in experiment.truths]
-        predictions = [p for experiment in asked for p in experiment.predictions()]
+    err.print(
+        f"{whole:,} of them run the whole SDK; {devices - whole:,} draw their reports with the same"
+        " code, which are sent in batches"
+    )
+    with running_demo(asked) as running:
+        err.print(f"aggregator at {running.server}, SQLite")
+        with bars(counted=True) as progress:
+            tasks = {
+                experiment.campaign.campaign_id: progress.add_task(
+                    experiment.campaign.title, total=count
+                )
+                for experiment, count in zip(asked, in_halves(devices), strict=True)
+            }
+            running.contribute(
+                devices,
+                np.random.default_rng(seed),
+                lambda of, reports: progress.advance(tasks[of.campaign.campaign_id], reports),
+            )
+        with err.status("computing what other mechanisms would give"):
+            rows = running.rows()
     if as_json:
-        rows = [
-            {"truth": truth} | row.to_json() for truth, row in zip(truths, estimates, strict=True)
-        ]
-        typer.echo(json.dumps({"campaigns": rows}, indent=2))
+        typer.echo(json.dumps({"campaigns": [row.to_json() for row in rows]}, indent=2))
     else:
-        _print_estimates(asked, estimates, truths)
-        _print_competitors(estimates, predictions)
-    _draw(asked, estimates, truths, predictions, figure)
+        _print_estimates(rows)
+        _print_competitors(rows)
+    from geoveil.simulation.figures.demo import draw_demo
+
+    draw_demo(asked[0], asked[1], rows, figure)
     err.print(f"figure: {figure}; {time.monotonic() - started:.0f} s in all")
 
 
-async def _contribute(
-    server: str, asked: list[Experiment], devices: int, rng: np.random.Generator
-) -> None:
-    """Let everybody take part, under a progress bar."""
-    transport = GrpcAioTransport(server)
-    try:
-        with bars(counted=True) as progress:
-            counts = [devices - devices // 2, devices // 2]
-            for experiment, count in zip(asked, counts, strict=True):
-                campaign = experiment.campaign
-                task = progress.add_task(campaign.title, total=count)
-                await run_fleet(
-                    campaign.campaign_id,
-                    experiment.participants(count, rng),
-                    transport=transport,
-                    policy=Policy.permitting(campaign),
-                    on_report=lambda task=task: progress.advance(task),  # type: ignore[misc]
-                )
-    finally:
-        await transport.aclose()
-
-
-def _print_estimates(
-    asked: list[Experiment], estimates: list[LabelledEstimate], truths: list[float]
-) -> None:
+def _print_estimates(rows: Sequence[DemoRow]) -> None:
     table = table_80("", "truth", "estimate", "95 % interval", "n", "ε of each device")
-    privacies = [e.campaign.report_privacy for e in asked for _ in e.campaign.questions]
-    for row, truth, privacy in zip(estimates, truths, privacies, strict=True):
+    for row in rows:
+        found, privacy = row.estimate, row.estimate.privacy
         table.add_row(
-            row.label,
-            number(truth),
-            out.styled((number(row.value), "bold")),
-            f"{number(row.ci_low)}–{number(row.ci_high)}",
-            f"{row.n:,}",
+            found.label,
+            number(row.truth),
+            out.styled((number(found.value), "bold")),
+            f"{number(found.ci_low)}–{number(found.ci_high)}",
+            f"{found.n:,}",
             f"{privacy.epsilon:g} per {privacy.per:,g} {privacy.unit}",
         )
     out.print(table)
 
 
-def _print_competitors(
-    estimates: list[LabelledEstimate], predictions: list[list[PopulationError]]
-) -> None:
-    names = [p.mechanism for p in predictions[0]]
+def _print_competitors(rows: Sequence[DemoRow]) -> None:
+    names = [p.mechanism for p in rows[0].predictions]
     table = table_80("standard error", *names)
-    for row, competitors in zip(estimates, predictions, strict=True):
-        ours = competitors[0].noise_variance
+    for row in rows:
+        n, ours = row.estimate.n, row.predictions[0]
         cells = [
-            f"{number(p.standard_error(row.n))} {p.noise_variance / ours:4.3g}×"
-            for p in competitors
+            f"{number(p.standard_error(n))} {p.noise_variance / ours.noise_variance:4.3g}×"
+            for p in row.predictions[1:]
         ]
-        table.add_row(row.label, number(competitors[0].standard_error(row.n)), *cells[1:])
+        table.add_row(row.estimate.label, number(ours.standard_error(n)), *cells)
     out.print(table)
     out.print(
         "The truth is the mean of the soft query over the population. DebiasedLaplace ran here;"
@@ -131,27 +107,3 @@ def _print_competitors(
         " Shown are the standard error at the same n, noise and sampling together, and the noise's"
         " variance against DebiasedLaplace."
     )
-
-
-def _draw(
-    asked: list[Experiment],
-    estimates: list[LabelledEstimate],
-    truths: list[float],
-    predictions: list[list[PopulationError]],
-    file: Path,
-) -> None:
-    from geoveil.simulation.figures.demo import DemoRow, draw_demo
-
-    rows = [
-        DemoRow(
-            row.label,
-            truth,
-            row.value or 0.0,
-            row.ci_low or 0.0,
-            row.ci_high or 0.0,
-            row.n,
-            competitors,
-        )
-        for row, truth, competitors in zip(estimates, truths, predictions, strict=True)
-    ]
-    draw_demo(asked[0], asked[1], rows, file)

@@ -1,25 +1,38 @@
-"""The demonstration: two real questions, their true answers, and who takes part.
+"""The demonstration: two real questions, their true answers, and the devices that answer them.
 
 (a) The share of California households above $100,000; incomes $8,000 apart are 1-indistinguishable.
 (b) The density of New York collisions at four places; points 500 m apart are 1-indistinguishable.
+
+A few hundred devices run the whole SDK. The others draw their reports with the same code, and send
+many of them in a request: see `geoveil.simulation.fleet`.
 """
 
-from collections.abc import Sequence
+import asyncio
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 
+from geoveil.analyst import AnalystClient, LabelledEstimate
 from geoveil.campaign import (
     Allocation,
     Attribute,
     DebiasedLaplaceSpec,
     Question,
     StatisticCampaign,
+    encode,
 )
-from geoveil.gp import GaussianKernel, GeoPrivacy, Query, Threshold
+from geoveil.client import GrpcAioTransport, Policy
+from geoveil.gp import GaussianKernel, GeoPrivacy, GeoVeilError, Query, Threshold
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.simulation.comparison import Array, PopulationError, Setting, predict
+from geoveil.simulation.fleet import by_batches, by_devices, prepared
+from geoveil.simulation.local_server import local_server
 from geoveil.simulation.populations import Population, collisions, household_incomes
 
 THRESHOLD = 100_000.0
@@ -35,6 +48,10 @@ PLACES = {
     "The Hub, Bronx": (-73.9176, 40.8164),
     "Jamaica, Queens": (-73.8067, 40.7021),
 }
+WHOLE_CLIENTS = 400
+"""Devices that run the whole SDK, half for each question, where there are so many."""
+_BATCH = 1_000
+"""Reports that the others send in a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +92,103 @@ class Experiment:
         """Return the values of people drawn at random, as their devices hold them."""
         values: list[float | list[float]] = self.population.sample(count, rng).tolist()
         return values
+
+
+@dataclass(frozen=True, slots=True)
+class DemoRow:
+    """One question: its truth, its estimate, and what other mechanisms would make of it."""
+
+    truth: float
+    estimate: LabelledEstimate
+    predictions: Sequence[PopulationError]
+
+    def to_json(self) -> dict[str, object]:
+        """Return truth and estimate as JSON can hold them."""
+        return {"truth": self.truth} | self.estimate.to_json()
+
+
+def in_halves(devices: int) -> tuple[int, int]:
+    """Return how many of these devices answer the first question, and how many the second."""
+    return devices - devices // 2, devices // 2
+
+
+@contextmanager
+def running_demo(asked: Sequence[Experiment]) -> Iterator["Demo"]:
+    """Run an aggregator that takes reports to both experiments, until the end of the block."""
+    with (
+        tempfile.TemporaryDirectory(prefix="geoveil-demo-") as folder,
+        local_server(Path(folder) / "aggregator.db") as server,
+        AnalystClient(server) as analyst,
+    ):
+        for experiment in asked:
+            analyst.create(experiment.campaign)
+        yield Demo(server, analyst, tuple(asked))
+
+
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """A running aggregator and the experiments whose campaigns it holds."""
+
+    server: str
+    analyst: AnalystClient
+    asked: tuple[Experiment, ...]
+
+    def contribute(
+        self,
+        devices: int,
+        rng: np.random.Generator,
+        on_reports: Callable[[Experiment, int], None] = lambda experiment, reports: None,
+    ) -> None:
+        """Let devices take part, half of them in each experiment.
+
+        Args:
+            devices: in all; `WHOLE_CLIENTS` of them run the whole SDK.
+            rng: draws the participants. Their noise is always fresh.
+            on_reports: called with the number of reports that were delivered.
+
+        Raises:
+            GeoVeilError: if a report was not.
+        """
+        asyncio.run(self._contribute(devices, rng, on_reports))
+
+    async def _contribute(
+        self,
+        devices: int,
+        rng: np.random.Generator,
+        on_reports: Callable[[Experiment, int], None],
+    ) -> None:
+        transport = GrpcAioTransport(self.server)
+        counts = in_halves(devices)
+        clients = in_halves(min(WHOLE_CLIENTS, devices))
+        try:
+            for experiment, count, whole in zip(self.asked, counts, clients, strict=True):
+                tell = partial(on_reports, experiment)
+                campaign, name = experiment.campaign, experiment.campaign.campaign_id
+                values, policy = experiment.participants(count, rng), Policy.permitting(campaign)
+                alone = await by_devices(
+                    name, values[:whole], transport=transport, policy=policy, on_reports=tell
+                )
+                batches = prepared(
+                    name, encode(campaign), values[whole:], policy=policy, batch_size=_BATCH
+                )
+                together = await by_batches(batches, transport=transport, on_reports=tell)
+                if lost := alone.lost + together.lost:
+                    raise GeoVeilError(f"{lost:,} reports to {name!r} were not acknowledged")
+        finally:
+            await transport.aclose()
+
+    def rows(self) -> list[DemoRow]:
+        """Return what the aggregator estimates, beside the truth and other mechanisms."""
+        return [
+            DemoRow(truth, estimate, predictions)
+            for experiment in self.asked
+            for truth, estimate, predictions in zip(
+                experiment.truths,
+                self.analyst.estimate(experiment.campaign.campaign_id).estimates,
+                experiment.predictions(),
+                strict=True,
+            )
+        ]
 
 
 def experiments(now: datetime | None = None) -> list[Experiment]:

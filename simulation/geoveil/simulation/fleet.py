@@ -1,9 +1,6 @@
-"""A fleet of simulated devices: each one draws, releases and submits through the real SDK.
+"""A fleet of simulated devices: it answers a campaign, and finds how much an aggregator takes.
 
-`run_fleet` lets every device contribute once. The rest makes load: it finds how many reports a
-second an aggregator takes, and how long each request lasts.
-
-There are two ways to make it:
+There are two ways to send reports:
 
 * `by_devices`: every device is an `AsyncClient`, which draws its report, sends one request with it
   and tries again until it is acknowledged. The whole SDK takes part, and most of its time goes into
@@ -81,62 +78,6 @@ class FetchOnce(AsyncTransport):
         self, request: collector_pb2.SubmitReportsRequest, timeout_s: float
     ) -> collector_pb2.SubmitReportsResponse:
         return await self._transport.submit_reports(request, timeout_s)
-
-
-async def run_fleet(
-    campaign_id: str,
-    values: Iterable[Value],
-    *,
-    transport: AsyncTransport,
-    policy: Policy,
-    concurrency: int = 64,
-    on_report: Callable[[], None] = lambda: None,
-) -> int:
-    """Let one device per value contribute once, and return how many were acknowledged.
-
-    Every device is an `AsyncClient` of its own, with its own memory, and sends one request with its
-    one report. As they share a machine, they share the transport, and fetch the campaign once.
-
-    Args:
-        campaign_id: of the campaign.
-        values: what the devices hold.
-        transport: to the aggregator.
-        policy: of every device.
-        concurrency: devices that contribute at the same time, > 0.
-        on_report: called after each acknowledgement.
-
-    Raises:
-        GeoVeilError: whatever stops a device; the others are stopped too.
-    """
-    validation.positive("concurrency", concurrency)
-    simulated_people_are_forgotten()
-    shared = FetchOnce(transport)
-    waiting = iter(values)
-    acknowledged = 0
-
-    async def worker() -> None:
-        nonlocal acknowledged
-        for value in waiting:
-            async with AsyncClient(
-                policy=policy,
-                transport=shared,
-                timeout_s=60.0,
-                background=False,
-                release_floor_s=0,  # nobody's value
-            ) as device:
-                await device.fetch(campaign_id)
-                await device.contribute(campaign_id, value)
-                delivered = (await device.flush()).acknowledged
-            acknowledged += delivered  # not in the line above: others count while it waits
-            on_report()
-
-    try:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(int(concurrency)):
-                group.create_task(worker())
-    except* GeoVeilError as errors:
-        raise first(errors) from None
-    return acknowledged
 
 
 def first(error: BaseException) -> BaseException:

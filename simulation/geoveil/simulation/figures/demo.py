@@ -1,32 +1,19 @@
 """The figure of the demonstration: what was asked, what came out, what others would need."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from geoveil.simulation.comparison import PopulationError
-from geoveil.simulation.demo import BANDWIDTH_M, CITY, PLACES, Experiment
+from geoveil.simulation.demo import BANDWIDTH_M, CITY, PLACES, DemoRow, Experiment
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 OURS, TRUTH, OTHERS = "#0b6e4f", "#222222", "#b0b7bd"
-
-
-@dataclass(frozen=True, slots=True)
-class DemoRow:
-    """One question's truth, estimate and competitors."""
-
-    label: str
-    truth: float
-    estimate: float
-    ci_low: float
-    ci_high: float
-    n: int
-    predictions: Sequence[PopulationError]
+_MOST_INCOME = 300
+"""Thousand dollars: larger incomes are counted beside the histogram, not drawn."""
 
 
 def draw_demo(incomes: Experiment, places: Experiment, rows: Sequence[DemoRow], file: Path) -> None:
@@ -59,16 +46,24 @@ def _draw_incomes(axes: "Axes", experiment: Experiment) -> None:
     query = experiment.campaign.questions[0].query
     population = experiment.population
     axes.hist(
-        np.clip(population.values, -10_000, 300_000) / 1000,
-        bins=np.arange(-10, 301, 5).tolist(),
+        population.values / 1000,
+        bins=np.arange(-10, _MOST_INCOME + 1, 5).tolist(),
         weights=population.weights / 1e6,
         color=OTHERS,
     )
-    axes.set_xlabel("household income, thousand dollars (the last bar holds all above)")
+    beyond = population.weights[population.values > 1000 * _MOST_INCOME].sum() / 1e6
+    axes.text(
+        0.98,
+        0.24,
+        f"{beyond:.2f} million\nhave more →",
+        transform=axes.transAxes,
+        ha="right",
+    )
+    axes.set_xlabel("household income, thousand dollars")
     axes.set_ylabel("million households")
     axes.set_title("(a) What is asked: the (softened) share above $100,000", loc="left")
     twin = axes.twinx()
-    x = np.linspace(-10_000, 300_000, 1500)
+    x = np.linspace(-10_000, 1000 * _MOST_INCOME, 1500)
     twin.plot(x / 1000, query.value(x), color=OURS, lw=2)
     twin.set_ylabel("how much an income counts", color=OURS)
     twin.set_ylim(0, 1.08)
@@ -115,22 +110,25 @@ def _circle(x: float, y: float, radius: float, colour: str) -> Any:
 
 
 def _draw_estimates(axes: "Axes", rows: Sequence[DemoRow]) -> None:
+    labels = []
     for position, row in enumerate(rows):
-        low, high = (row.estimate - row.ci_low), (row.ci_high - row.estimate)
+        found = row.estimate
+        value, low, high = (
+            (end or 0.0) / row.truth for end in (found.value, found.ci_low, found.ci_high)
+        )
         axes.errorbar(
-            row.estimate / row.truth,
+            value,
             position,
-            xerr=[[low / row.truth], [high / row.truth]],
+            xerr=[[value - low], [high - value]],
             fmt="o",
             color=OURS,
             capsize=4,
             lw=2,
             label="estimate, 95 % interval" if position == 0 else None,
         )
+        labels.append(f"{found.label}\n{row.truth:.4f}, n = {found.n:,}")
     axes.axvline(1.0, color=TRUTH, lw=1.2, label="truth")
-    axes.set_yticks(
-        range(len(rows)), [f"{row.label}\n{row.truth:.4f}, n = {row.n:,}" for row in rows]
-    )
+    axes.set_yticks(range(len(rows)), labels)
     axes.invert_yaxis()
     axes.margins(y=0.15)
     axes.set_xlabel("estimate ÷ truth")
@@ -154,7 +152,7 @@ def _draw_competitors(axes: "Axes", rows: Sequence[DemoRow]) -> None:
         p.noise_variance / r.predictions[0].noise_variance for r in rows for p in r.predictions
     )
     axes.set_xlim(0.5, 2.5 * largest)
-    axes.set_yticks(range(len(rows)), [row.label for row in rows])
+    axes.set_yticks(range(len(rows)), [row.estimate.label for row in rows])
     axes.invert_yaxis()
     axes.set_xlabel("variance of the noise ÷ that of DebiasedLaplace (log)")
     axes.set_title("(d) What other mechanisms would add", loc="left")
