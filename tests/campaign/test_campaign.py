@@ -126,11 +126,13 @@ def test_places_come_back_and_are_calibrated_in_true_metres():
     assert campaign.mechanisms[0].privacy.exact_rate <= Fraction(1, 500) / Fraction(kappa)
 
 
+def several(questions, allocation):
+    asked = (Question(f"q{i}", Threshold(i, 1e5, "smoothstep")) for i in range(questions))
+    return incomes(questions=tuple(asked), allocation=allocation)
+
+
 def test_split_spends_no_more_than_the_campaign_promises():
-    campaign = incomes(
-        questions=tuple(Question(f"q{i}", Threshold(i, 1e5, "smoothstep")) for i in range(3)),
-        allocation=Allocation.SPLIT,
-    )
+    campaign = several(3, Allocation.SPLIT)
     spent = sum(m.privacy.exact_rate for m in campaign.mechanisms)
     assert spent <= campaign.privacy.exact_rate
     assert float(spent) == pytest.approx(campaign.privacy.rate, rel=1e-14)
@@ -139,14 +141,15 @@ def test_split_spends_no_more_than_the_campaign_promises():
 def test_partition_draws_each_query_alike_and_split_all():
     """Chi-square over 4 queries, n = 20,000, alpha = 1e-6: limit 30.66; a fold must fail."""
     source = SeededSource(5)
-    drawn = [Allocation.PARTITION.draw(4, source)[0] for _ in range(20_000)]
+    campaign = several(4, Allocation.PARTITION)
+    drawn = [campaign.draw_columns(source)[0] for _ in range(20_000)]
     folded = [source.bits(8) % 6 % 4 for _ in range(20_000)]
 
     def statistic(sample):
         return sum((sample.count(i) - 5_000) ** 2 / 5_000 for i in range(4))
 
     assert statistic(drawn) < 30.66 < statistic(folded)
-    assert Allocation.SPLIT.draw(3, source) == (0, 1, 2)
+    assert list(several(3, Allocation.SPLIT).draw_columns(source)) == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -164,7 +167,7 @@ def test_partition_draws_each_query_alike_and_split_all():
     ],
 )
 def test_allocation_admits_what_it_draws(allocation, indices, sound):
-    assert allocation.admits(indices, 3) is sound
+    assert several(3, allocation).admits(indices) is sound
 
 
 @pytest.mark.parametrize(

@@ -39,10 +39,9 @@ from geoveil.campaign import (
     MechanismSpec,
     PlanarLaplaceSpec,
     Question,
-    StatisticCampaign,
-    ValueCampaign,
     decode,
     encode,
+    make_campaign,
 )
 from geoveil.gp import (
     Disc,
@@ -214,9 +213,7 @@ def planned_campaign(request: PlanRequest, chosen: Chosen, **later: Any) -> Camp
         name=request.attribute, unit=request.privacy.unit, coordinates=request.plane
     )
     later["privacy"] = request.privacy
-    if isinstance(chosen.mechanism, PlanarLaplaceSpec):
-        return ValueCampaign(mechanism=chosen.mechanism, **later)
-    return StatisticCampaign(
+    return make_campaign(
         questions=chosen.questions,
         mechanism=chosen.mechanism,
         allocation=chosen.allocation,

@@ -1,9 +1,7 @@
 """What analyst, server and device agree on: the campaign, its bytes and their digest."""
 
-from geoveil.campaign.allocation import Allocation
-from geoveil.campaign.attribute import Attribute, Value
 from geoveil.campaign.channel import ChannelSpec
-from geoveil.campaign.codec import decode, digest, encode, open_envelope
+from geoveil.campaign.codec import decode, digest, encode, make_campaign, open_envelope
 from geoveil.campaign.entry_points import NotInstalled
 from geoveil.campaign.families import (
     Example,
@@ -22,11 +20,16 @@ from geoveil.campaign.mechanisms import (
     PlanarLaplaceSpec,
     SmoothSpec,
 )
-from geoveil.campaign.model import Campaign, State
-from geoveil.campaign.queries import QUERIES, decode_point_question, encode_point_question
-from geoveil.campaign.question import PointQuestion, Question
+from geoveil.campaign.model import Attribute, Campaign, State, Value
+from geoveil.campaign.queries import (
+    QUERIES,
+    PointQuestion,
+    Question,
+    decode_point_question,
+    encode_point_question,
+)
 from geoveil.campaign.signing import PublicKey, SignatureInvalid, SigningKey, seal, signer
-from geoveil.campaign.statistic import StatisticCampaign
+from geoveil.campaign.statistic import Allocation, StatisticCampaign
 from geoveil.campaign.value import ValueCampaign
 from geoveil.gp.version import __version__ as __version__
 
@@ -63,6 +66,7 @@ __all__ = [
     "digest",
     "encode",
     "encode_point_question",
+    "make_campaign",
     "missing",
     "open_envelope",
     "seal",

@@ -14,12 +14,11 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import DecodeError
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from geoveil.campaign.allocation import Allocation
-from geoveil.campaign.attribute import Attribute
+from geoveil.campaign.families import MechanismSpec
 from geoveil.campaign.mechanisms import MECHANISMS, PlanarLaplaceSpec
-from geoveil.campaign.model import Campaign
-from geoveil.campaign.queries import decode_question, encode_question, name_of, within
-from geoveil.campaign.statistic import MOST_QUESTIONS, StatisticCampaign
+from geoveil.campaign.model import Attribute, Campaign
+from geoveil.campaign.queries import Question, decode_question, encode_question, name_of, within
+from geoveil.campaign.statistic import MOST_QUESTIONS, Allocation, StatisticCampaign
 from geoveil.campaign.value import ValueCampaign
 from geoveil.gp import GeoPrivacy, ParameterError, UnsupportedError
 from geoveil.gp.coordinates import AzimuthalEquidistant
@@ -51,36 +50,26 @@ def encode(campaign: Campaign) -> bytes:
         ParameterError: if they are too many.
         UnsupportedError: if a query or the mechanism is of a kind that no campaign carries.
     """
+    assert isinstance(campaign, (StatisticCampaign, ValueCampaign))
+    asked = campaign if isinstance(campaign, StatisticCampaign) else None
     message = pb.Campaign(
         campaign_id=campaign.campaign_id,
         title=campaign.title,
         attribute=_encode_attribute(campaign.attribute),
         privacy=pb.Privacy(epsilon=campaign.privacy.epsilon, per=campaign.privacy.per),
-        **_encode_asked(campaign),
+        queries=[encode_question(q) for q in asked.questions] if asked else (),
+        mechanism=pb.Mechanism(**MECHANISMS.encode(campaign.mechanism)),
+        allocation=_ALLOCATIONS[asked.allocation if asked else Allocation.PARTITION],
         grid=pb.Grid(step_exponent=campaign.grid_exponent),
-        opens=_encode_date(campaign.opens),
-        closes=_encode_date(campaign.closes),
-        period=None if campaign.period is None else _encode_duration(campaign.period),
         minimum_participants=campaign.minimum_participants,
     )
+    message.opens.FromDatetime(campaign.opens)
+    message.closes.FromDatetime(campaign.closes)
+    if campaign.period is not None:
+        message.period.FromTimedelta(campaign.period)
     result = message.SerializeToString(deterministic=True)
     _require_size(len(result))
     return result
-
-
-def _encode_asked(campaign: Campaign) -> dict[str, Any]:
-    """Return the fields that tell the two kinds of campaign apart."""
-    if isinstance(campaign, ValueCampaign):
-        return {
-            "mechanism": pb.Mechanism(**MECHANISMS.encode(campaign.mechanism)),
-            "allocation": pb.ALLOCATION_PARTITION,
-        }
-    assert isinstance(campaign, StatisticCampaign)
-    return {
-        "queries": [encode_question(q) for q in campaign.questions],
-        "mechanism": pb.Mechanism(**MECHANISMS.encode(campaign.mechanism)),
-        "allocation": _ALLOCATIONS[campaign.allocation],
-    }
 
 
 def _require_size(size: int) -> None:
@@ -135,19 +124,21 @@ def decode(campaign: bytes) -> Campaign:
         ) from None
     if len(message.queries) > MOST_QUESTIONS:
         raise ParameterError("number of queries", len(message.queries), f"1 to {MOST_QUESTIONS:,}")
-    attribute = _decode_attribute(message.attribute)
-    common: dict[str, Any] = {
-        "campaign_id": message.campaign_id,
-        "title": message.title,
-        "attribute": attribute,
-        "privacy": within("privacy", lambda: _decode_privacy(message.privacy, attribute.unit)),
-        "step_exponent": message.grid.step_exponent,
-        "opens": _decode_date("opens", message.opens),
-        "closes": _decode_date("closes", message.closes),
-        "period": _decode_duration(message.period) if message.HasField("period") else None,
-        "minimum_participants": message.minimum_participants,
-    }
-    result = _decode_asked(message, common)
+    attribute, privacy = _decode_attribute(message.attribute), message.privacy
+    result = make_campaign(
+        campaign_id=message.campaign_id,
+        title=message.title,
+        attribute=attribute,
+        privacy=within("privacy", lambda: GeoPrivacy(privacy.epsilon, privacy.per, attribute.unit)),
+        step_exponent=message.grid.step_exponent,
+        opens=_decode_date("opens", message.opens),
+        closes=_decode_date("closes", message.closes),
+        period=_decode_duration(message.period) if message.HasField("period") else None,
+        minimum_participants=message.minimum_participants,
+        questions=tuple(decode_question(i, q) for i, q in enumerate(message.queries)),
+        mechanism=within("mechanism", lambda: MECHANISMS.decode(message.mechanism)),
+        allocation=name_of(_ALLOCATIONS, message.allocation, "allocation"),
+    )
     if result.encoded != campaign:
         raise UnsupportedError(
             "the campaign has fields that this version of geoveil does not know, or is not in"
@@ -156,11 +147,24 @@ def decode(campaign: bytes) -> Campaign:
     return result
 
 
-def _decode_asked(message: pb.Campaign, common: dict[str, Any]) -> Campaign:
-    """Return the campaign of the kind that its mechanism says."""
-    questions = tuple(decode_question(i, q) for i, q in enumerate(message.queries))
-    mechanism = within("mechanism", lambda: MECHANISMS.decode(message.mechanism))
-    allocation = name_of(_ALLOCATIONS, message.allocation, "allocation")
+def make_campaign(
+    *,
+    mechanism: MechanismSpec | PlanarLaplaceSpec,
+    questions: tuple[Question, ...] = (),
+    allocation: Allocation = Allocation.PARTITION,
+    **common: Any,
+) -> Campaign:
+    """Return the campaign of the kind that its mechanism says.
+
+    Args:
+        mechanism: what perturbs answers to questions, or points.
+        questions: what is asked; nothing of points.
+        allocation: how the privacy is spent over the questions.
+        common: the fields of `Campaign`.
+
+    Raises:
+        ParameterError: if something is out of range, or questions go with perturbed points.
+    """
     if not isinstance(mechanism, PlanarLaplaceSpec):
         return StatisticCampaign(
             questions=questions, mechanism=mechanism, allocation=allocation, **common
@@ -200,39 +204,18 @@ def _decode_attribute(message: pb.Attribute) -> Attribute:
     return Attribute(name=message.name, unit=message.unit, coordinates=plane)
 
 
-def _decode_privacy(message: pb.Privacy, unit: str) -> GeoPrivacy:
-    return GeoPrivacy(message.epsilon, message.per, unit)
-
-
-def _encode_date(date: datetime) -> Timestamp:
-    since = date.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
-    seconds = since // timedelta(seconds=1)
-    return Timestamp(
-        seconds=seconds, nanos=(since - timedelta(seconds=seconds)).microseconds * 1000
-    )
-
-
 def _decode_date(field: str, stamp: Timestamp) -> datetime:
     try:
-        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(
-            seconds=stamp.seconds, microseconds=stamp.nanos // 1000
-        )
-    except OverflowError:
+        return stamp.ToDatetime(UTC)
+    except (ValueError, OverflowError):
         raise ParameterError(field, stamp.seconds, "a date between the years 1 and 9999") from None
-
-
-def _encode_duration(length: timedelta) -> Duration:
-    return Duration(
-        seconds=length // timedelta(seconds=1),
-        nanos=(length % timedelta(seconds=1)).microseconds * 1000,
-    )
 
 
 def _decode_duration(message: Duration) -> timedelta:
     try:
-        return timedelta(seconds=message.seconds, microseconds=message.nanos // 1000)
-    except OverflowError:
+        return message.ToTimedelta()
+    except (ValueError, OverflowError):
         raise ParameterError("period", f"{message.seconds} s", "at most ten years") from None
 
 
-__all__ = ["MOST_BYTES", "decode", "digest", "encode"]
+__all__ = ["MOST_BYTES", "decode", "digest", "encode", "make_campaign"]

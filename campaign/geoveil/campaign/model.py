@@ -14,13 +14,15 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from math import ldexp
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from geoveil.campaign.attribute import Attribute
 from geoveil.campaign.text import plain
-from geoveil.gp import GeoPrivacy, ParameterError, QueryMechanism, RandomSource
+from geoveil.gp import GeoPrivacy, ParameterError, PrivateValueError, QueryMechanism, RandomSource
+from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.gp.lazy import lazy
 from geoveil.gp.shown import member
+from geoveil.gp.validation import HELD, exact_array
 
 MOST_SLOTS = 100_000
 """The most columns times periods: as many sums does a server keep for one campaign."""
@@ -42,6 +44,60 @@ def check_campaign_id(campaign_id: object) -> None:
             campaign_id,
             "1 to 64 lower-case letters, digits, '-' and '_', the first a letter or digit",
         )
+
+
+Value = float | int | Sequence[float] | NDArray[np.float64]
+"""A number, a list of numbers, or (longitude, latitude) in degrees."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attribute:
+    """A metric space in which every participant has one point."""
+
+    name: str
+    """For example "household income" or "location"."""
+    unit: str
+    """Unit of distance, for example "dollar"; "metre" for places."""
+    coordinates: AzimuthalEquidistant | None = None
+    """The plane of places given as (longitude, latitude); None if values are used as they are."""
+
+    def __post_init__(self) -> None:
+        plain("attribute.name", self.name, 64)
+        plain("attribute.unit", self.unit, 64)
+        if not isinstance(self.coordinates, AzimuthalEquidistant | None):
+            raise ParameterError(
+                "attribute.coordinates", self.coordinates, "an AzimuthalEquidistant, or None"
+            )
+        if self.coordinates is not None and self.unit != "metre":
+            raise ParameterError("attribute.unit", self.unit, "'metre' for places on the Earth")
+
+    @property
+    def distortion(self) -> float:
+        """κ: how much longer a distance may be in the queries' coordinates than in truth."""
+        return 1.0 if self.coordinates is None else self.coordinates.distortion
+
+    def point(self, value: Value, dimension: int) -> NDArray[np.float64]:
+        """Return one participant's value in the coordinates of the queries.
+
+        Args:
+            value: what the participant holds.
+            dimension: of the queries.
+
+        Raises:
+            PrivateValueError: if it is no finite number (or numbers) of the kind asked for.
+        """
+        expected = "a longitude and a latitude, in degrees"
+        if self.coordinates is None:
+            many = "a finite number" if dimension == 1 else f"{dimension} finite numbers"
+            expected = f"{many}, in {self.unit}"
+        array = None if isinstance(value, (bool, str, bytes)) else exact_array(value)
+        if array is None:
+            raise PrivateValueError(f"{expected}, {HELD}")
+        if array.size != dimension or array.ndim > 1 or not np.isfinite(array).all():
+            raise PrivateValueError(expected)
+        if self.coordinates is not None:
+            return self.coordinates.project(array)
+        return array.reshape(()) if dimension == 1 else array
 
 
 class State(Enum):
@@ -168,13 +224,16 @@ class Campaign(ABC):
     def report_privacy(self) -> GeoPrivacy:
         """What one report spends, all its answers together, in true distances."""
 
-    @abstractmethod
     def admits(self, indices: Sequence[int]) -> bool:
         """Return whether a report with values of these columns, in this order, is sound."""
+        if self.answers == self.columns:
+            return list(indices) == list(range(self.columns))
+        return len(indices) == 1 and 0 <= indices[0] < self.columns
 
-    @abstractmethod
     def draw_columns(self, source: RandomSource) -> Sequence[int]:
         """Return the columns that one report has values of, in its order."""
+        every = self.answers == self.columns
+        return range(self.columns) if every else (source.below(self.columns),)
 
     @abstractmethod
     def release(

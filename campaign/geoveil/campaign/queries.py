@@ -1,12 +1,13 @@
-"""The library's families of queries: what each is for, and how it is written in a campaign."""
+"""Questions, and the library's families of queries: what each is for, and its form on the wire."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
 from geoveil.campaign.families import Example, QueryFamily, Registry, Wire, Work
-from geoveil.campaign.question import PointQuestion, Question
+from geoveil.campaign.text import plain
 from geoveil.gp import (
     Disc,
     GaussianKernel,
@@ -26,6 +27,33 @@ from geoveil.gp import (
 from geoveil.gp.queries import SoftIndicator
 from geoveil.gp.queries.profiles.tabulated import require_pieces
 from geoveil.proto.v1 import campaign_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One query of a campaign and the name of its row in tables."""
+
+    label: str
+    query: Query
+
+    def __post_init__(self) -> None:
+        plain("query.label", self.label, 100)
+        if not isinstance(self.query, Query):
+            raise ParameterError("query", self.query, "a Query")
+
+
+@dataclass(frozen=True, slots=True)
+class PointQuestion:
+    """One query that is asked of perturbed points, and the name of its row in tables."""
+
+    label: str
+    query: Query | SmoothedRegion
+
+    def __post_init__(self) -> None:
+        plain("query.label", self.label, 100)
+        if not isinstance(self.query, (Query, SmoothedRegion)):
+            raise ParameterError("query", self.query, "a Query or a SmoothedRegion")
+
 
 _PROFILES = MappingProxyType({"linear": pb.PROFILE_LINEAR, "smoothstep": pb.PROFILE_SMOOTHSTEP})
 

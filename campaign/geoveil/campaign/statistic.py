@@ -1,17 +1,17 @@
-"""Statistic campaigns: devices answer questions, and perturb their answers."""
+"""Statistic campaigns: devices answer questions, and perturb their answers [MATH §7]."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import Enum
+from fractions import Fraction
 
 from numpy.typing import ArrayLike
 
-from geoveil.campaign.allocation import Allocation
 from geoveil.campaign.entry_points import foreign
 from geoveil.campaign.families import MechanismSpec
 from geoveil.campaign.mechanisms import MECHANISMS, DebiasedLaplaceSpec
 from geoveil.campaign.model import LIKELY_BEYOND, Campaign
-from geoveil.campaign.queries import QUERIES
-from geoveil.campaign.question import Question
+from geoveil.campaign.queries import QUERIES, Question
 from geoveil.gp import (
     GeoPrivacy,
     ParameterError,
@@ -21,8 +21,46 @@ from geoveil.gp import (
     UnsupportedError,
 )
 from geoveil.gp.lazy import lazy
+from geoveil.gp.shown import member
 
 MOST_QUESTIONS = 10_000
+
+
+class Allocation(Enum):
+    """What a report of a campaign over m queries holds, and what it costs.
+
+    Independent answers about one value add up (sequential composition). A report to a campaign
+    whose `privacy` is ε therefore spends ε under PARTITION and SPLIT, and mε under REPEAT.
+
+    Example:
+        >>> for allocation in Allocation:
+        ...     print(allocation.value, allocation.share(4), allocation.times(4))
+        partition 1 1
+        split 1/4 1
+        repeat 1 4
+    """
+
+    __repr__ = member
+
+    PARTITION = "partition"
+    """Each participant answers one query, drawn uniformly, with ε: n is divided by m."""
+    SPLIT = "split"
+    """Each participant answers all m queries, each with ε/m."""
+    REPEAT = "repeat"
+    """Each participant answers all m queries, each with ε, and spends mε."""
+
+    @property
+    def answers_all(self) -> bool:
+        """Whether a participant answers every query."""
+        return self is not Allocation.PARTITION
+
+    def share(self, queries: int) -> Fraction:
+        """Return the share of the campaign's ε that one answer spends."""
+        return Fraction(1, queries) if self is Allocation.SPLIT else Fraction(1)
+
+    def times(self, queries: int) -> int:
+        """Return how many times the campaign's ε one report spends, all its answers together."""
+        return queries if self is Allocation.REPEAT else 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +77,8 @@ class StatisticCampaign(Campaign):
     """What perturbs an answer."""
     allocation: Allocation = Allocation.PARTITION
     """How the privacy is spent over the questions."""
+    _all_built_in: bool = field(init=False, repr=False, compare=False)
+    """Whether the library itself has the code of every query and of the mechanism."""
 
     @property
     def dimension(self) -> int:
@@ -83,16 +123,10 @@ class StatisticCampaign(Campaign):
     def report_privacy(self) -> GeoPrivacy:
         return self.privacy.repeated(self.allocation.times(self.columns))
 
-    def admits(self, indices: Sequence[int]) -> bool:
-        return self.allocation.admits(indices, self.columns)
-
-    def draw_columns(self, source: RandomSource) -> Sequence[int]:
-        return self.allocation.draw(self.columns, source)
-
     def release(
         self, point: ArrayLike, columns: Sequence[int], source: RandomSource
     ) -> Sequence[int]:
-        if self._is_all_built_in:
+        if self._all_built_in:
             return [self.mechanisms[column].release(point, source) for column in columns]
         try:
             values = [self._checked_release(point, column, source) for column in columns]
@@ -112,18 +146,15 @@ class StatisticCampaign(Campaign):
             raise UnsupportedError("no integer of the range that the mechanism states")
         return value
 
-    @lazy
-    def _is_all_built_in(self) -> bool:
-        """Whether the library itself has the code of every query and of the mechanism."""
-        return MECHANISMS.is_built_in(self.mechanism) and all(
-            QUERIES.is_built_in(question.query) for question in self.questions
-        )
-
     def _finest_exponent(self) -> int:
         return min(mechanism.step_exponent for mechanism in self._build(None))
 
     def _build_mechanisms(self) -> None:
         _ = self.mechanisms
+        trusted = MECHANISMS.is_built_in(self.mechanism) and all(
+            QUERIES.is_built_in(question.query) for question in self.questions
+        )
+        object.__setattr__(self, "_all_built_in", trusted)
 
     def _build(self, step: float | None) -> tuple[QueryMechanism, ...]:
         privacy, specs = self._plane_privacy, self.mechanism.each(len(self.questions))

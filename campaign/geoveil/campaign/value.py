@@ -81,12 +81,6 @@ class ValueCampaign(Campaign):
     def report_privacy(self) -> GeoPrivacy:
         return self.privacy
 
-    def admits(self, indices: Sequence[int]) -> bool:
-        return list(indices) == list(range(self.columns))
-
-    def draw_columns(self, source: RandomSource) -> Sequence[int]:
-        return range(self.columns)
-
     def release(
         self, point: ArrayLike, columns: Sequence[int], source: RandomSource
     ) -> Sequence[int]:
