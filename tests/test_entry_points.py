@@ -1,6 +1,8 @@
 """What other packages add besides families: priors, stores and commands, and what they can't do."""
 
 import importlib
+import os
+import subprocess
 import sys
 
 import pytest
@@ -38,6 +40,7 @@ def package(tmp_path, monkeypatch):
         tmp_path, "veil_more", MODULE,
         commands={"hello": "veil_more:hello", "many": "veil_more:group"},
         priors={"none": "veil_more:no_prior", "broken": "veil_more:broken"},
+        mechanisms={"heavy": "veil_more:no_prior"},
         stores={"broken": "veil_more:broken", "text": "builtins:str"},
     )  # fmt: skip
     monkeypatch.syspath_prepend(tmp_path)
@@ -63,6 +66,21 @@ def test_without_the_package_there_is_no_such_command():
 def test_nothing_is_imported_before_it_is_asked_for(package):
     assert set(added("geoveil.commands", frozenset())) == {"hello", "many"}
     assert "veil_more" not in sys.modules
+
+
+def test_the_planner_loads_no_mechanism_before_it_plans(package):
+    """In a process of its own, as KINDS looks once; what looks at KINDS is the control."""
+    for looks, loaded in (("", "False"), ("list(geoveil.analyst.planner.KINDS);", "True")):
+        code = (
+            "import contextlib, sys, geoveil.analyst.planner\n"
+            f"with contextlib.suppress(Exception): {looks or 'pass'}\n"
+            "print('veil_more' in sys.modules)"
+        )
+        told = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True,
+            env={**os.environ, "PYTHONPATH": str(package)},
+        )  # fmt: skip
+        assert told.stdout.strip() == loaded
 
 
 @pytest.mark.parametrize("name", ["none", "broken"])

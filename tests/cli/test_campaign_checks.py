@@ -51,7 +51,7 @@ MISTAKES = {
     ),
     "a place outside of the area": (
         [*PLACE, "--epsilon", "1", "--per", "500", "--place", "13.4,52.5", "--place", "9.9,53.5"],
-        "or --radius larger",
+        "or the radius larger",
     ),
 }  # fmt: skip
 NEVER = {

@@ -304,3 +304,15 @@ def test_at_a_terminal_what_is_missing_is_asked_for(plan, monkeypatch):
 )
 def test_odds_in_words(epsilon, said):
     assert odds_text(odds(GeoPrivacy(epsilon, per=1.0))[0]) == said
+
+
+def test_a_query_about_places_is_planned_as_the_place_that_it_is(plan, planned):
+    more = ("--participants", 20_000, *COLLISIONS, *QUICK)
+    bell = ("--query", "gaussian-kernel:center=0 0,bandwidth=2000")
+    (asked,) = planned(*bell, "--center=-73.98,40.75", *more)["alternatives"][:1]
+    (place,) = planned("--place=-73.98,40.75", "--bandwidth", 2000, *more)["alternatives"][:1]
+    assert asked == place
+    with pytest.raises(ParameterError, match="--center must be given: the numbers of a query are"):
+        plan(*bell, *more)
+    with pytest.raises(ParameterError, match="--prior must be a prior of places"):
+        plan(*bell, "--participants", 20_000, *INCOMES)

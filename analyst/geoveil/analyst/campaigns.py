@@ -188,7 +188,7 @@ def refuse_unlikely(
         asked: the questions that it was made of, for the places that they name.
 
     Raises:
-        ParameterError: naming what to change, or --force.
+        ParameterError: naming what to change.
     """
     _check_places(campaign, asked)
     _check_hidden(campaign)
@@ -199,8 +199,8 @@ def refuse_unlikely(
         raise ParameterError(
             "standard error",
             f"{error:.3g} of {label!r}",
-            f"at most 0.5 with {participants:,} participants: ask with a larger --width or"
-            " --bandwidth, expect more --participants, or publish it all the same with --force",
+            f"at most 0.5 with {participants:,} participants: ask with a larger width or"
+            " bandwidth, or expect more participants",
         )
 
 
@@ -219,19 +219,18 @@ def _check_hidden(campaign: Campaign) -> None:
     privacy = campaign.privacy
     if privacy.epsilon > _MOST_EPSILON:
         raise ParameterError(
-            "--epsilon",
+            "epsilon",
             privacy.epsilon,
             f"at most {_MOST_EPSILON:g}, as values PER apart are to look alike: give the distance"
-            " within which they are, or publish it all the same with --force",
+            " within which they are",
         )
     diameter = _diameter(campaign)
     if privacy.rate * diameter > _MOST_TOLD_APART:
         raise ParameterError(
-            "--per",
+            "per",
             privacy.per,
             f"such that PER/ε is at least a {_MOST_TOLD_APART:,.0f}th of the {diameter:,.6g}"
-            f" {privacy.unit} that values differ by, else next to nothing is hidden; publish it all"
-            " the same with --force",
+            f" {privacy.unit} that values differ by, else next to nothing is hidden",
         )
 
 
@@ -258,17 +257,16 @@ def _check_places(campaign: Campaign, asked: Sequence[AnalystQuestion]) -> None:
             raise ParameterError(
                 "place",
                 where,
-                "where people live; the longitude comes first. Publish it all the same with"
-                " --force",
+                "where people live; the longitude comes first",
             )
         if not _inside(plane, longitude, latitude):
             swapped = abs(longitude) <= 90 and _inside(plane, latitude, longitude)
-            hint = "; the longitude comes first" if swapped else ", or --radius larger"
+            hint = "; the longitude comes first" if swapped else ", or the radius larger"
             raise ParameterError(
                 "place",
                 where,
                 f"within {plane.radius_m:,.0f} metre of {plane.longitude_deg:.15g},"
-                f"{plane.latitude_deg:.15g}{hint}. Publish it all the same with --force",
+                f"{plane.latitude_deg:.15g}{hint}",
             )
 
 

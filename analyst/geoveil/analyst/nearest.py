@@ -102,7 +102,7 @@ def check_prior(request: PlanRequest) -> None:
 
 def _near_threshold(_: Estimand, x: np.ndarray, weights: np.ndarray, people: float) -> str:
     low, high = _span(x, weights, people)
-    return f"--threshold in [{low:.15g}, {high:.15g}) would do"
+    return f"A threshold in [{low:.15g}, {high:.15g}) would do"
 
 
 def _near_values(_: Estimand, x: np.ndarray, weights: np.ndarray, people: float) -> str:
@@ -140,7 +140,7 @@ def check_people(request: PlanRequest) -> None:
         ParameterError: with how many people would do.
     """
     if request.participants > _MOST_PEOPLE:
-        raise ParameterError("--participants", request.participants, f"at most {_MOST_PEOPLE:,.0f}")
+        raise ParameterError("participants", request.participants, f"at most {_MOST_PEOPLE:,.0f}")
     if request.participants >= 1:
         return
     least = None
@@ -148,7 +148,7 @@ def check_people(request: PlanRequest) -> None:
         problem = PlanningProblem.of(request.questions[0], request.plane_privacy, request.prior)
         least = least_people(request.but(participants=1), Search(problem), (_USUAL,))
     more = "" if least is None else f"; {least:,} would do for {_what(request)}"
-    raise ParameterError("--participants", request.participants, f"an integer >= 1{more}")
+    raise ParameterError("participants", request.participants, f"an integer >= 1{more}")
 
 
 def check_plan(request: PlanRequest, found: Plan) -> None:
@@ -164,22 +164,22 @@ def check_plan(request: PlanRequest, found: Plan) -> None:
         least_people(request, found.search, kinds),
         largest_per(request, found.search, kinds),
     )
-    ways = [] if people is None else [f"--participants at least {people:,}"]
+    ways = [] if people is None else [f"participants at least {people:,}"]
     if per is not None:
         unit = request.privacy.unit
         epsilon = rounded(request.privacy.epsilon * request.privacy.per / per, up=True)
-        ways.append(f"--per at most {per:.15g} {unit}".rstrip())
-        ways.append(f"--epsilon at least {epsilon:.15g}")
+        ways.append(f"per at most {per:.15g} {unit}".rstrip())
+        ways.append(f"epsilon at least {epsilon:.15g}")
     margin = found.choice.prediction.margin(found.n)
     if request.target_error is not None and margin > request.target_error:
         least = rounded(margin, up=True)
-        _refuse("--target-error", request.target_error, f"at least {least:.15g}", ways)
+        _refuse("target_error", request.target_error, f"at least {least:.15g}", ways)
     why = (
         f"±{margin:.2g} is known without asking"
         if margin > USELESS
         else f"{repeated(found):.0%} of the answer would be the prior's, not people's"
     )
-    _refuse("--epsilon", request.privacy.epsilon, f"larger to be of use: {why}", ways)
+    _refuse("epsilon", request.privacy.epsilon, f"larger to be of use: {why}", ways)
 
 
 def check_comparison(request: PlanRequest, found: Comparison, searches: Searches) -> None:
@@ -214,17 +214,17 @@ def check_comparison(request: PlanRequest, found: Comparison, searches: Searches
     people = boundary(missed, request.participants, 4.0, _MOST_PEOPLE / 4)
     ways = []
     if people is not None:
-        ways.append(f"--participants at least {enough(missed, people, up=True):,.0f}")
+        ways.append(f"participants at least {enough(missed, people, up=True):,.0f}")
     worst = _worst(request, found)
     if request.target_error is not None and worst > request.target_error:
         least = f"at least {rounded(worst, up=True):.15g} for all of them"
-        _refuse("--target-error", request.target_error, least, ways)
+        _refuse("target_error", request.target_error, least, ways)
     why = (
         f"±{worst:.2g} is known without asking"
         if worst > USELESS
         else f"{from_prior(found):.0%} of an answer would be the prior's, not people's"
     )
-    _refuse("--epsilon", request.privacy.epsilon, f"larger to be of use: {why}", ways)
+    _refuse("epsilon", request.privacy.epsilon, f"larger to be of use: {why}", ways)
 
 
 def _worst(request: PlanRequest, found: Comparison) -> float:

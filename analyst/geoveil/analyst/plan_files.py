@@ -92,8 +92,8 @@ def chosen_alone(request: PlanRequest, found: Plan) -> Chosen:
     if mechanism is None:
         held = ", ".join(kind for kind in (*KINDS, CHANNEL) if fits_campaigns(kind))
         raise UnsupportedError(
-            f"a campaign cannot hold {best.kind}, but {held}; plan with --for-campaign to choose"
-            " among those"
+            f"a campaign cannot hold {best.kind}, but {held}; plan for a campaign to choose among"
+            " those"
         )
     questions: tuple[Question, ...] = ()
     if isinstance(mechanism, MechanismSpec):
@@ -244,7 +244,7 @@ def write_plan(file: Path, request: PlanRequest, chosen: Chosen) -> None:
     try:
         file.write_text("\n".join(_toml(told)) + "\n", encoding="utf-8")
     except OSError as error:
-        raise ParameterError("--out", str(file), f"a file to write ({error.strerror})") from None
+        raise ParameterError("file", str(file), f"a file to write ({error.strerror})") from None
 
 
 def campaign_of(file: Path, *, attribute: str | None = None, **later: Any) -> Campaign:
@@ -264,7 +264,7 @@ def campaign_of(file: Path, *, attribute: str | None = None, **later: Any) -> Ca
         told.pop(_PLANNED, None)
         message = json_format.ParseDict(told, pb.Campaign())
     except (OSError, ValueError, json_format.ParseError):
-        raise ParameterError("--plan", str(file), expected) from None
+        raise ParameterError("file", str(file), expected) from None
     message.campaign_id, message.title = _UNSAID["campaign_id"], _UNSAID["title"]
     message.opens.FromDatetime(_UNSAID["opens"])
     message.closes.FromDatetime(_UNSAID["closes"])

@@ -85,7 +85,7 @@ class Softness:
         point lies there, those at hand say little of how far the estimate may be off.
         """
         narrow = [
-            f"--{name} {value:g}"
+            f"a {name} of {value:g}"
             for name, value in (("width", self.width), ("bandwidth", self.bandwidth))
             if value is not None and value < self.noise_scale
         ]
@@ -112,6 +112,11 @@ class AnalystQuestion(ABC):
             ParameterError: if that is no longitude and latitude.
         """
         return None
+
+    @property
+    def dimension(self) -> int:
+        """How many numbers people hold that it is about: 2 for places."""
+        return 1 if self.place is None else 2
 
     @abstractmethod
     def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> Estimand:
@@ -310,6 +315,10 @@ class MeanOf(AnalystQuestion):
     def __init__(self, query: Query, label: str) -> None:
         object.__setattr__(self, "query", query)
         object.__setattr__(self, "label", label)
+
+    @property
+    def dimension(self) -> int:
+        return self.query.dimension
 
     def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> Estimand:
         return SoftQuestion(self.query)

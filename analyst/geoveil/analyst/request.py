@@ -1,8 +1,9 @@
 """What a plan is asked for: questions, a guarantee, what is publicly known, and how many people."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from geoveil.analyst.least import boundary, enough, rounded
 from geoveil.analyst.planner import (
@@ -31,6 +32,10 @@ from geoveil.gp.coordinates import AzimuthalEquidistant
 RELATIVE_ERROR = 0.1
 """95 % error over the expected answer, at every place for which a bandwidth is found."""
 _ALL = 1e300
+_HELD: Mapping[int, str] = MappingProxyType(
+    {1: "numbers, for example incomes", 2: "places, for example collisions"}
+)
+"""What people hold, by how many numbers that is."""
 _FINEST, _COARSEST = 0.25, 64.0
 """Bandwidths that are tried, in noise scales."""
 
@@ -132,30 +137,38 @@ class PlanRequest:
             attribute: what participants hold; what the prior says by default.
 
         Raises:
-            ParameterError: naming the flag of 'geoveil plan', its value and what is permitted.
+            ParameterError: naming the parameter, its value and what is permitted.
         """
-        about_places = _about_places(asked)
-        if about_places != (source.dimension == 2):
-            fitting = "collisions, or a file with two --prior-column" if about_places else "incomes"
-            kind = "places" if about_places else "numbers"
-            raise ParameterError("--prior", source.name, f"one of {kind}, for example {fitting}")
+        dimension = _dimension(asked)
+        if dimension != source.dimension:
+            raise ParameterError("source", source.name, f"a prior of {_HELD[dimension]}")
         if unit is not None and source.unit not in (None, unit):
-            raise ParameterError("--unit", unit, f"{source.unit!r}, as {source.name} has it")
+            raise ParameterError("unit", unit, f"{source.unit!r}, as {source.name} has it")
         if unit is None and source.unit is None:
-            raise ParameterError("--unit", None, "given")
+            raise ParameterError("unit", None, "given")
         if width is not None and not soft:
-            raise ParameterError("--width", width, "with --soft: otherwise it is planned")
+            raise ParameterError(
+                "width", width, "left out unless soft is given: otherwise it is planned"
+            )
         places = [question for question in asked if isinstance(question, DensityAt)]
         if bandwidth is not None and not places:
-            raise ParameterError("--bandwidth", bandwidth, "with --place")
+            raise ParameterError(
+                "bandwidth", bandwidth, "left out unless a density at a place is asked"
+            )
         if allocation is not None:
-            validation.choice("--allocation", allocation, ALLOCATIONS)
+            validation.choice("allocation", allocation, ALLOCATIONS)
             if len(asked) < 2:
-                raise ParameterError("--allocation", allocation, "with several questions")
+                raise ParameterError(
+                    "allocation", allocation, "left out unless there are several questions"
+                )
         if target_error is not None:
-            validation.positive("--target-error", target_error)
+            validation.positive("target_error", target_error)
         privacy = GeoPrivacy(epsilon, per, unit or source.unit or "")
-        plane = area_of(asked, center, radius) if about_places else None
+        plane = area_of(asked, center, radius) if dimension == 2 else None
+        if dimension == 2 and plane is None:
+            raise ParameterError(
+                "center", None, "given: the numbers of a query are metres east and north of it"
+            )
         prior = source.make(plane)
         if places and bandwidth is None:
             centers = projected(plane, [question.place for question in places])
@@ -206,14 +219,18 @@ class PlanRequest:
         )
 
 
-def _about_places(asked: Sequence[AnalystQuestion]) -> bool:
-    """Return whether questions are about places; all are, or none."""
+def _dimension(asked: Sequence[AnalystQuestion]) -> int:
+    """Return the dimension of the values that all of these questions are about."""
     if not asked:
         raise ParameterError("question", "none", "at least one")
-    kinds = {question.place is not None for question in asked}
-    if len(kinds) > 1:
+    first, *others = sorted({question.dimension for question in asked})
+    if others:
         raise ParameterError("questions", "numbers and places", "of one kind: plan each by itself")
-    return kinds.pop()
+    if first not in _HELD:
+        raise ParameterError(
+            "question", asked[0].label, "about a number or a place: of no others is a prior known"
+        )
+    return first
 
 
 def narrowest(centers: Sequence[Place], privacy: GeoPrivacy, prior: Prior, n: int) -> float:
@@ -242,7 +259,7 @@ def narrowest(centers: Sequence[Place], privacy: GeoPrivacy, prior: Prior, n: in
     found = boundary(missed, start, 2.0, _COARSEST * scale)
     if found is None:
         raise ParameterError(
-            "--bandwidth",
+            "bandwidth",
             None,
             f"given: with {n:,} participants no bell up to {_COARSEST * scale:,.3g} wide is"
             f" answered to {RELATIVE_ERROR:.0%} of the expected density",

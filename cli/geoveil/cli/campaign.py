@@ -56,6 +56,7 @@ _SHOWN_OF_KEY = len("ed25519:") + 16
 
 @app.command()
 @connects
+@options.named_as_typed(file="plan")
 def create(
     title: Annotated[str, typer.Argument(help="One line that people read.")],
     epsilon: Annotated[
@@ -184,13 +185,17 @@ def create(
     else:
         for name, value in said.items():
             if value is not None:
-                raise ParameterError(f"--{name}", value, "left out: the plan says it")
+                raise ParameterError(name, value, "left out: the plan says it")
         campaign = campaign_of(plan, attribute=attribute, **later)
         participants = participants or planned_participants(plan)
     participants = _PARTICIPANTS if participants is None else participants
-    validation.between("--participants", participants, 1, 10**12)
+    validation.between("participants", participants, 1, 10**12)
     if not force:
-        refuse_unlikely(campaign, participants, asked)
+        try:
+            refuse_unlikely(campaign, participants, asked)
+        except ParameterError as error:
+            expected = f"{error.expected}. Publish it all the same with --force"
+            raise ParameterError(error.name, error.value, expected) from None
     key = None if sign_key is None else SigningKey.from_pem(sign_key.read_bytes())
     with analyst_at(connection) as analyst:
         digest = analyst.create(campaign, key)
@@ -212,13 +217,13 @@ def _asking(
     """Return the campaign that options describe, and no plan."""
     for name, value in {**said, "attribute": attribute}.items():
         if name in ("epsilon", "per", "attribute") and value is None:
-            raise ParameterError(f"--{name}", None, "given, unless there is a --plan")
+            raise ParameterError(name, None, "given, unless there is a --plan")
     radius = RADIUS_M if said["radius"] is None else said["radius"]
     center = None if said["center"] is None else place_in("center", said["center"])
     plane = area_of(asked, center, radius)
     if said["unit"] is None and plane is None:
         raise ParameterError(
-            "--unit", None, "given, for example dollar: only of places it is metre by default"
+            "unit", None, "given, for example dollar: only of places it is metre by default"
         )
     privacy = GeoPrivacy(said["epsilon"], said["per"], said["unit"] or "metre")
     more = {"attribute": attribute, "privacy": privacy, "plane": plane, **later}

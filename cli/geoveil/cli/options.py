@@ -1,13 +1,16 @@
 """Options that several commands have, with one meaning each."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
+from inspect import signature
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
 from geoveil.analyst.questions import QUESTIONS, AnalystQuestion, questions_in
 from geoveil.campaign import QUERIES
+from geoveil.gp import ParameterError
 
 _REPEATED = " May be repeated."
 _FAMILIES = ", ".join(QUERIES.names)
@@ -83,3 +86,48 @@ def asked(
             "question": question or (),
         }
     )
+
+
+def named_as_typed(**options: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Let an error about a parameter name the option of a command that set it.
+
+    Args:
+        options: what the library calls a parameter → what the command does, where that differs.
+
+    Example:
+        >>> @named_as_typed(source="prior")
+        ... def plan(per: Annotated[float, typer.Option()], prior: Annotated[str, typer.Option()]):
+        ...     raise ParameterError("per", per, "a finite number > 0")
+        >>> plan(per=-1.0, prior="incomes")
+        Traceback (most recent call last):
+        geoveil.gp.errors.ParameterError: --per must be a finite number > 0, got --per=-1.0
+    """
+
+    def wrapped(command: Callable[..., None]) -> Callable[..., None]:
+        flags = {
+            name.rstrip("_"): next(
+                (said.split("/")[0] for said in hint.__metadata__[0].param_decls or ()),
+                "--" + name.replace("_", "-"),
+            )
+            for name, hint in get_type_hints(command, include_extras=True).items()
+            if hasattr(hint, "__metadata__")
+        }
+
+        @wraps(command)
+        def run(*args: Any, **kwargs: Any) -> None:
+            try:
+                command(*args, **kwargs)
+            except ParameterError as error:
+                given = signature(command).bind(*args, **kwargs).arguments
+                name = options.get(error.name, error.name)
+                value = given.get(name, given.get(f"{name}_"))
+                set_here = error.value == value or (
+                    isinstance(value, list) and error.value in value
+                )
+                if name not in flags or not (set_here or error.name in options):
+                    raise
+                raise ParameterError(flags[name], error.value, error.expected) from error.__cause__
+
+        return run
+
+    return wrapped

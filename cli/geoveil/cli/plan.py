@@ -36,6 +36,9 @@ _NUMBERS: Mapping[str, type] = MappingProxyType(
 )
 
 
+@options.named_as_typed(
+    source="prior", columns="prior_column", weights="prior_weights", file="out_file"
+)
 def plan(
     threshold: options.Threshold = None,
     range_: options.Range = None,
@@ -150,7 +153,7 @@ def plan(
         soft=soft,
         width=width,
         bandwidth=bandwidth,
-        center=None if center is None else place_in("--center", center),
+        center=None if center is None else place_in("center", center),
         radius=RADIUS_M if radius is None else radius,
         target_error=target_error,
         allocation=allocation,
@@ -196,9 +199,9 @@ def _answer(name: str, given: Any, ask: Callable[[str], str] | None) -> Any:
     if given is not None:
         return given
     if ask is None:
-        raise ParameterError(f"--{name}", None, "given")
+        raise ParameterError(name, None, "given")
     text = ask(_PROMPTS[name]).strip()
     try:
         return _NUMBERS.get(name, str)(text.replace("_", "") if name in _NUMBERS else text)
     except ValueError:
-        raise ParameterError(f"--{name}", text, "a number") from None
+        raise ParameterError(name, text, "a number") from None

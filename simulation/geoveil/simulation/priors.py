@@ -52,9 +52,9 @@ def public_prior(text: str, columns: Sequence[str] = (), weights: str | None = N
         found = _added(text)
     else:
         more = "".join(f", {name}" for name in added(_GROUP, _TAKEN))
-        raise ParameterError("--prior", text, f"one of {KNOWN}{more}")
+        raise ParameterError("prior", text, f"one of {KNOWN}{more}")
     if columns or weights is not None:
-        raise ParameterError("--prior-column", [*columns], f"left out: {text} has no columns")
+        raise ParameterError("columns", [*columns], f"left out: {text} has no columns")
     return found
 
 
@@ -78,7 +78,7 @@ def _collisions() -> PublicPrior:
 def _of_rows(text: str, columns: Sequence[str], weights: str | None) -> PublicPrior:
     if not 1 <= len(columns) <= 2:
         raise ParameterError(
-            "--prior-column", [*columns], "one column of values, or a longitude and a latitude"
+            "columns", [*columns], "one column of values, or a longitude and a latitude"
         )
     people = _FILES[Path(text).suffix](text, values=columns, weights=weights)
     return _of_population(people, text, columns[0] if len(columns) == 1 else "location")
@@ -101,7 +101,7 @@ def _lognormal(text: str, rest: str) -> PublicPrior:
         median, sigma = (float(part) for part in rest.split(","))
         prior = LogNormalPrior(math.log(median), sigma)
     except ValueError:  # ParameterErrors are, too
-        raise ParameterError("--prior", text, expected) from None
+        raise ParameterError("prior", text, expected) from None
     return PublicPrior(text, "value", None, 1, lambda _: prior)
 
 

@@ -29,8 +29,6 @@ from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
 
-_ONE_BY_ONE = tuple(name for name, kind in KINDS.items() if not kind.answers_all)
-_POINTS = tuple(name for name, kind in KINDS.items() if kind.answers_all)
 _MOST_ALONE = 64
 """Questions that are planned one by one; more must be queries of one profile."""
 _CLOSE = 1.05
@@ -48,13 +46,17 @@ class AllocationRule:
     """What a person is promised in all."""
     error: Callable[[Prediction, int, int], float]
     """The expected squared error of one estimate, for n people and m questions."""
-    kinds: tuple[str, ...] = _ONE_BY_ONE
-    """Kinds of mechanisms that it can be made of, but for channels."""
+    one_for_all: bool = False
+    """Whether one report is to answer every question."""
 
-    @property
-    def kinds_with_channels(self) -> tuple[str, ...]:
-        """The same, with channels unless one report is to answer every question."""
-        return self.kinds if self.kinds == _POINTS else (*self.kinds, CHANNEL)
+    def kinds(self, channels: bool) -> tuple[str, ...]:
+        """Return the kinds of mechanisms that it can be made of.
+
+        Args:
+            channels: whether optimal channels are among them, which answer one question each.
+        """
+        found = tuple(name for name, k in KINDS.items() if k.answers_all == self.one_for_all)
+        return (*found, CHANNEL) if channels and not self.one_for_all else found
 
 
 ALLOCATIONS: Mapping[str, AllocationRule] = MappingProxyType(
@@ -69,7 +71,7 @@ ALLOCATIONS: Mapping[str, AllocationRule] = MappingProxyType(
             lambda p, m: p, lambda p, m: p.repeated(m), lambda found, n, m: found.expected_error(n)
         ),
         "points": AllocationRule(
-            lambda p, m: p, lambda p, m: p, lambda found, n, m: found.expected_error(n), _POINTS
+            lambda p, m: p, lambda p, m: p, lambda found, n, m: found.expected_error(n), True
         ),
     }
 )
@@ -186,7 +188,7 @@ def compare_allocations(
     rows = []
     for name, allocation in ALLOCATIONS.items():
         try:
-            kinds = allocation.kinds if not channels else allocation.kinds_with_channels
+            kinds = allocation.kinds(channels)
             rows.append(_allocated(name, allocation, kinds, asked, privacy, prior, n, batch, known))
         except UnsupportedError:
             continue  # it serves none of them, or not all

@@ -5,8 +5,9 @@ A kind builds the reports for a query under a guarantee. It serves what it does 
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
 
@@ -161,14 +162,6 @@ POINTS = "PlanarLaplace"
 CHANNEL = "LinearProgramMechanism"
 """Solved for the few queries that are left at the end; see `channels`."""
 
-_FAMILIES: Mapping[str, Kind] = MappingProxyType(
-    {
-        planned.name: _of_family(family, planned)
-        for family in MECHANISMS
-        for planned in family.planned
-        if planned.options
-    }
-)
 _BASELINES: Mapping[str, Kind] = MappingProxyType(
     {
         "StudentT, exact": Kind(
@@ -189,17 +182,37 @@ _BASELINES: Mapping[str, Kind] = MappingProxyType(
     }
 )
 """What no campaign can hold: for comparison."""
-KINDS: Mapping[str, Kind] = MappingProxyType(
-    {
-        **_FAMILIES,
-        **_BASELINES,
-        POINTS: Kind(
+
+
+class _Kinds(Mapping[str, Kind]):
+    """All kinds by name. Packages that add one are loaded when the first is looked at."""
+
+    @cached_property
+    def _all(self) -> dict[str, Kind]:
+        campaigns = {
+            planned.name: _of_family(family, planned)
+            for family in MECHANISMS
+            for planned in family.planned
+            if planned.options
+        }
+        points = Kind(
             _points,
             answers_all=True,
             declares=lambda reports, _: PlanarLaplaceSpec(reports.mechanism.dimension),
-        ),
-    }
-)
+        )
+        return {**campaigns, **_BASELINES, POINTS: points}
+
+    def __getitem__(self, name: str) -> Kind:
+        return self._all[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+
+KINDS: Mapping[str, Kind] = _Kinds()
 """Name → kind; of two that are equally good the first is chosen. Families of other packages are
 among them."""
 

@@ -17,7 +17,8 @@ from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
 
-ALL_KINDS = (*KINDS, CHANNEL)
+_HOPELESS = 10.0
+"""A squared error so many times the least one is given up: no bandwidth would save as much."""
 _BLIND = 2.0
 """Width of a band for a channel where no other kind serves the question, in noise scales."""
 
@@ -106,7 +107,7 @@ def plan(
     n: int,
     *,
     diameter: float | None = None,
-    kinds: Collection[str] = ALL_KINDS,
+    kinds: Collection[str] | None = None,
 ) -> Plan:
     """Return the way to ask a question that has the least expected error.
 
@@ -122,7 +123,7 @@ def plan(
         n: number of people who will report, ≥ 1.
         diameter: largest distance between two possible values, if known; then baselines of local
             privacy at ε·diameter are shown, which is a weaker promise to neighbours.
-        kinds: names in `KINDS`, or "LinearProgramMechanism": what to consider.
+        kinds: names in `KINDS`, or "LinearProgramMechanism": what to consider; all by default.
 
     Raises:
         ParameterError: if an argument is out of range, or the dimensions differ.
@@ -146,24 +147,14 @@ def plan(
         raise ParameterError("n", n, "an integer >= 1")
     if diameter is not None:
         diameter = validation.positive("diameter", diameter)
+    known = (*KINDS, CHANNEL)
+    kinds = known if kinds is None else kinds
     for name in kinds:
-        validation.choice("kinds", name, ALL_KINDS)
-    return planned(Search(PlanningProblem.of(asked, privacy, prior, diameter)), n, kinds)
-
-
-_HOPELESS = 10.0
-"""A squared error so many times the least one is given up: no bandwidth would save as much."""
-
-
-def planned(search: Search, n: int, kinds: Collection[str] = ALL_KINDS) -> Plan:
-    """Return the plan of a search, which remembers what it found for other n.
-
-    Raises:
-        UnsupportedError: if no kind considered serves the question.
-    """
+        validation.choice("kinds", name, known)
+    search = Search(PlanningProblem.of(asked, privacy, prior, diameter))
     found = screened(search, kinds, lambda p: p.expected_error(n))
     if not any(a.satisfies_guarantee for a in found):
-        raise UnsupportedError(f"none of {', '.join(kinds)} serves {search.problem.question!r}")
+        raise UnsupportedError(f"none of {', '.join(kinds)} serves {asked!r}")
     return Plan(search, n, tuple(found))
 
 
