@@ -34,7 +34,7 @@ from geoveil.client import (
     TransportError,
     state_file,
 )
-from geoveil.client.state_format import Mark
+from geoveil.client.state_file import Mark
 from geoveil.gp import GeoPrivacy, Threshold
 from geoveil.proto.v1 import collector_pb2
 

@@ -22,8 +22,7 @@ from geoveil.client import (
     Policy,
     Window,
 )
-from geoveil.client.journal import FILE_NAME
-from geoveil.client.journal_rows import _COLUMNS
+from geoveil.client.journal import _COLUMNS, FILE_NAME
 from geoveil.gp import GeoPrivacy
 
 Make = Callable[..., Any]

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from geoveil.campaign import Campaign, encode, seal
-from geoveil.client.fork_barrier import ForkBarrier
+from geoveil.client.transport import ForkBarrier
 from geoveil.proto.v1 import campaign_pb2, collector_pb2
 from tests.client.grpc_servers import run_script, serving
 

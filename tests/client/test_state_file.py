@@ -404,7 +404,7 @@ def test_a_power_failure_may_lose_what_was_not_flushed_and_nothing_else(
     del before[f"{NAME}-shm"]
     with pytest.raises(JournalError, match="5 of the commits made are missing"):
         opened(put(tmp_path / "same run", before))
-    monkeypatch.setattr("geoveil.client.state_format._boot", lambda: "another run of the machine")
+    monkeypatch.setattr("geoveil.client.state_file._boot", lambda: "another run of the machine")
     after = opened(put(tmp_path / "lost", before))
     assert len(words(after)) == 5
     after.close()

@@ -182,8 +182,13 @@ class Campaign(ABC):
 
     @property
     @abstractmethod
+    def answers_all(self) -> bool:
+        """Whether a report has an integer for every column; else for one, drawn uniformly."""
+
+    @property
     def answers(self) -> int:
         """The number of integers in a report: one, or one per column."""
+        return self.columns if self.answers_all else 1
 
     @property
     @abstractmethod
@@ -226,14 +231,13 @@ class Campaign(ABC):
 
     def admits(self, indices: Sequence[int]) -> bool:
         """Return whether a report with values of these columns, in this order, is sound."""
-        if self.answers == self.columns:
+        if self.answers_all:
             return list(indices) == list(range(self.columns))
         return len(indices) == 1 and 0 <= indices[0] < self.columns
 
     def draw_columns(self, source: RandomSource) -> Sequence[int]:
         """Return the columns that one report has values of, in its order."""
-        every = self.answers == self.columns
-        return range(self.columns) if every else (source.below(self.columns),)
+        return range(self.columns) if self.answers_all else (source.below(self.columns),)
 
     @abstractmethod
     def release(

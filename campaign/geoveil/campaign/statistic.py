@@ -89,8 +89,8 @@ class StatisticCampaign(Campaign):
         return len(self.questions)
 
     @property
-    def answers(self) -> int:
-        return self.columns if self.allocation.answers_all else 1
+    def answers_all(self) -> bool:
+        return self.allocation.answers_all
 
     @property
     def labels(self) -> tuple[str, ...]:

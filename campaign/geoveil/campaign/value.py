@@ -39,8 +39,8 @@ class ValueCampaign(Campaign):
         return self.dimension
 
     @property
-    def answers(self) -> int:
-        return self.dimension
+    def answers_all(self) -> bool:
+        return True
 
     @property
     def labels(self) -> tuple[str, ...]:

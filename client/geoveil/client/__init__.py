@@ -31,15 +31,16 @@ from geoveil.client.errors import (
 )
 from geoveil.client.ledger import Budget
 from geoveil.client.policy import Limit, Policy, Window
-from geoveil.client.report_builder import AcceptedCampaign, ReportBuilder
 from geoveil.client.report_sender import FlushResult
 from geoveil.client.reports import (
+    AcceptedCampaign,
     Answer,
     Batch,
     Contribution,
     Outcome,
     Receipt,
     Rejection,
+    ReportBuilder,
     Status,
     gather,
 )

@@ -1,26 +1,18 @@
 """The asyncio shell: a client whose background is a task."""
 
 import logging
-import os
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from geoveil.campaign import Campaign, Value
-from geoveil.campaign.connection import TLS
 from geoveil.client.device_session import (
     CLOSE_TIMEOUT_S,
-    MOST_PENDING,
-    MOST_PENDING_BYTES,
-    RELEASE_FLOOR_S,
     Counts,
-    DeviceSession,
 )
 from geoveil.client.errors import ClientClosed, ClientError
-from geoveil.client.fork_barrier import ForkBarrier, follow_forks, is_loaded
 from geoveil.client.ledger import Budget
-from geoveil.client.policy import Policy
 from geoveil.client.report_sender import (
     FAILED_WAIT_S,
     MOST_UNQUIET,
@@ -28,15 +20,18 @@ from geoveil.client.report_sender import (
     FlushResult,
     Local,
     Pause,
-    ReportSender,
     Step,
     Steps,
     described,
 )
 from geoveil.client.reports import Receipt
-from geoveil.client.retry import Timing, duration
-from geoveil.client.transport import AsyncTransport, GrpcAioTransport
-from geoveil.gp import RandomSource
+from geoveil.client.retry import duration
+from geoveil.client.sync_client import ClientBase
+from geoveil.client.transport import (
+    AsyncTransport,
+    GrpcAioTransport,
+    is_loaded,
+)
 
 if TYPE_CHECKING:
     import asyncio
@@ -46,7 +41,7 @@ _LOG = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 
 
-class AsyncClient:
+class AsyncClient(ClientBase[AsyncTransport, GrpcAioTransport]):
     """Contributes values to campaigns from one event loop: a `Client`, but for `await`.
 
     A call that is cancelled leaves the journal as a crash would: the next one goes on from there.
@@ -58,49 +53,12 @@ class AsyncClient:
         transport: used instead of gRPC to `target`, and left open by `aclose`.
     """
 
+    _kind = GrpcAioTransport
     _sending: "asyncio.Lock | None"
     _woken: "asyncio.Event | None"
     _task: "asyncio.Task[None] | None"
     _executor: "ThreadPoolExecutor | None"
     _called: bool
-
-    def __init__(
-        self,
-        target: str = "",
-        *,
-        policy: Policy,
-        state_dir: str | os.PathLike[str] | None = None,
-        tls: TLS | None = None,
-        timeout_s: float = 10.0,
-        background: bool = True,
-        most_pending: int = MOST_PENDING,
-        most_pending_bytes: int = MOST_PENDING_BYTES,
-        transport: AsyncTransport | None = None,
-        source: RandomSource | None = None,
-        release_floor_s: float = RELEASE_FLOOR_S,
-        timing: Timing | None = None,
-    ) -> None:
-        self._timeout_s = duration(timeout_s)
-        self._own: GrpcAioTransport | None = None
-        if transport is None:
-            transport = self._own = GrpcAioTransport(target, tls=tls)
-        self._transport = transport
-        self._barrier = ForkBarrier() if self._own is None else self._own.barrier
-        self._session = DeviceSession(
-            policy=policy,
-            state_dir=state_dir,
-            source=source,
-            most_pending=most_pending,
-            most_pending_bytes=most_pending_bytes,
-            floor_s=release_floor_s,
-            timing=timing or Timing(),
-        )
-        self._sender = ReportSender(self._session, self._timeout_s)
-        self._slow = self._session.journal.durable or release_floor_s > 0
-        self._background = background
-        self._closed = False
-        self._renew()
-        follow_forks(self, self._barrier, AsyncClient._forked)
 
     async def fetch(self, campaign_id: str, timeout_s: float | None = None) -> Campaign:
         """Ask the server for a campaign, check it, and keep it for `contribute`."""
@@ -234,17 +192,11 @@ class AsyncClient:
         return self._sending
 
     def _renew(self) -> None:
-        """Make what belongs to one process and its loop."""
+        self._slow = self._session.journal.durable or self._session.floor_s > 0
         self._sending = None
         self._woken = None
         self._task = None
         self._executor = None
-
-    def _forked(self) -> None:
-        """Go on in a child: all but the journal is the parent's."""
-        self._renew()
-        if self._own is not None:
-            self._own.forget()
 
     def _check_open(self) -> None:
         self._called = True

@@ -29,8 +29,7 @@ from geoveil.client.errors import (
 )
 from geoveil.client.journal import Bounds, Journal
 from geoveil.client.policy import Policy
-from geoveil.client.report_builder import AcceptedCampaign, ReportBuilder
-from geoveil.client.reports import Receipt, Status
+from geoveil.client.reports import AcceptedCampaign, Receipt, ReportBuilder, Status
 from geoveil.client.retry import Timing
 from geoveil.gp import RandomSource, paced
 from geoveil.gp.validation import between
@@ -101,7 +100,7 @@ class DeviceSession:
             most_reports=_count("most_pending", most_pending),
             most_bytes=_count("most_pending_bytes", most_pending_bytes),
         )
-        self._floor_s = between("release_floor_s", floor_s, 0, 60)
+        self.floor_s = between("release_floor_s", floor_s, 0, 60)
         self.timing = replace(timing, now=partial(_date, timing.now))
         self.journal = Journal(state_dir)
         self._accepted: dict[str, AcceptedCampaign] = {}
@@ -199,7 +198,7 @@ class DeviceSession:
         The journal does not look at it. Its time, which a disk may stretch beyond any floor, is
         left out, so that the end of the floor stays far from what is hidden.
         """
-        return paced(work, self._floor_s / 2) if self._floor_s else work()
+        return paced(work, self.floor_s / 2) if self.floor_s else work()
 
     def _check_limits(
         self, campaign: Campaign, now: datetime, history_of: ledger.HistoryOf

@@ -179,7 +179,7 @@ class ReportSender:
                     self._session.wanted[campaign_id] = error
                     self._failed(error, campaign_id, self._backoff)
                 else:
-                    self._succeeded(campaign_id, self._backoff)
+                    self._backoff.succeeded(campaign_id)
         done = yield from self._deliver(self._backoff)
         return self._backoff.next_s() or 0.0 if done.pending or self._session.wanted else None
 
@@ -204,7 +204,8 @@ class ReportSender:
                 key = self._failed(error, campaign_id, backoff)
                 ready = set() if key == SERVER else ready - {key}
             else:
-                self._succeeded(campaign_id, backoff)
+                self._backoff.succeeded(campaign_id)
+                backoff.succeeded(campaign_id)
                 counts[status] += 1
         return FlushResult(
             acknowledged=counts[Status.ACKNOWLEDGED],
@@ -253,11 +254,6 @@ class ReportSender:
         if backoff is not self._backoff:
             backoff.failed(key, error)
         return key
-
-    def _succeeded(self, campaign_id: str, backoff: Backoff) -> None:
-        for one in (self._backoff, backoff):
-            one.succeeded(SERVER)
-            one.succeeded(campaign_id)
 
 
 def _within(deadline: Deadline, method: str, message: Any) -> Request:

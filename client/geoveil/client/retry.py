@@ -18,6 +18,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 
 from geoveil.client.errors import ClientError, ParameterError, TransportError
 from geoveil.gp.validation import between
@@ -32,14 +33,13 @@ def _jitter() -> float:
     return secrets.randbits(53) / (1 << 53)
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
 async def _sleep_async(seconds: float) -> None:
     import asyncio  # here, as an app without asyncio need not load it
 
     await asyncio.sleep(seconds)
+
+
+_NOW = partial(datetime.now, UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class Timing:
 
     clock: Callable[[], float] = time.monotonic
     """Seconds, never set back; for deadlines."""
-    now: Callable[[], datetime] = _now
+    now: Callable[[], datetime] = _NOW
     """The date and time, with a time zone; for the journal."""
     jitter: Callable[[], float] = _jitter
     """Uniform numbers in [0, 1), to spread the tries of many devices."""
@@ -180,9 +180,10 @@ class Backoff:
         return first
 
     def succeeded(self, key: str) -> None:
-        """Forget the failures of a key."""
-        self._until.pop(key, None)
-        self._pauses.pop(key, None)
+        """Forget the failures of a key, and of the server, which has answered."""
+        for one in (key, SERVER):
+            self._until.pop(one, None)
+            self._pauses.pop(one, None)
 
     def ready(self, key: str) -> bool:
         """Return whether a key may be tried now, and the server."""
@@ -192,7 +193,7 @@ class Backoff:
     def retain(self, keys: Collection[str]) -> None:
         """Forget all but some keys, and the server: nothing waits for the others any more."""
         for key in self._pauses.keys() - keys - {SERVER}:
-            self.succeeded(key)
+            del self._pauses[key], self._until[key]
 
     def next_s(self) -> float | None:
         """Return the seconds until something may be tried again; None if nothing is put off."""

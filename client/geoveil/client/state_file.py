@@ -12,22 +12,87 @@ Whenever a connection is opened, all of the file is checked: its structure, ever
 commit is missing (see `Mark`). A file that is damaged, or older than its mark, is not used at all.
 """
 
+import hashlib
 import os
 import secrets
 import sqlite3
 import stat
 import threading
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
+from typing import TypeAlias
 
 from geoveil.client.errors import JournalError
-from geoveil.client.state_format import Format, Mark, Use, commits_of
 
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+_BYTES = 128
+_CHECKSUM_DIGITS = 16
 _BUSY_TIMEOUT_S = 5.0
 _CHECKPOINT_BYTES = 1 << 20
+
+
+Use: TypeAlias = Callable[[sqlite3.Connection], None]
+_STATE = """
+CREATE TABLE IF NOT EXISTS state (commits INTEGER NOT NULL, rows INTEGER NOT NULL);
+INSERT INTO state SELECT 0, 0 WHERE NOT EXISTS (SELECT * FROM state);
+"""
+
+
+class Mark:
+    """The mark of one file.
+
+    Args:
+        path: of the mark.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._flushed = 0
+
+    def least(self) -> int:
+        """Return how many commits the file has at least; 0 if nothing is known."""
+        try:
+            text = self.path.read_bytes()[:_BYTES].decode()
+            commits, flushed, boot, checksum = text.split()
+        except (OSError, ValueError):
+            return 0
+        if checksum != _checksum(f"{commits} {flushed} {boot}"):
+            return 0
+        self._flushed = int(flushed)
+        return int(commits) if boot == _boot() else self._flushed
+
+    def note(self, commits: int, *, flushed: bool = False) -> None:
+        """Note that the file has so many commits, and whether they are flushed to the disk.
+
+        Raises:
+            OSError: if it can't be written.
+        """
+        if flushed:
+            self._flushed = commits
+        text = f"{commits} {self._flushed} {_boot()}"
+        line = f"{text} {_checksum(text)}".ljust(_BYTES - 1) + "\n"
+        descriptor = os.open(self.path, os.O_CREAT | os.O_WRONLY, 0o600)
+        try:
+            os.write(descriptor, line.encode())
+        finally:
+            os.close(descriptor)
+
+
+def _checksum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:_CHECKSUM_DIGITS]
+
+
+@cache
+def _boot() -> str:
+    """Return the name of this run of the machine; "none", equal to no other, if it has none."""
+    try:
+        return _BOOT.read_text("utf-8").strip()
+    except (OSError, ValueError):
+        return f"none-{os.urandom(8).hex()}"
 
 
 class StateFile:
@@ -37,7 +102,11 @@ class StateFile:
         state_dir: made with mode 0700 if it is missing; if it exists, nobody but its owner may
             have access. On a local file system that knows hard links. None: in memory.
         name: of the file.
-        schema: SQL that makes its tables; this and the rest are the fields of `Format`.
+        schema: SQL that makes its tables. There is one more, `state`, of one row: `commits` counts
+            them, and `rows` is for triggers of the schema to tell, in any way, what rows there are.
+        version: the number of the schema, which is kept in the file.
+        upgrades: earlier version → what makes its tables those of `version`, in one transaction.
+        check: reads all rows, and raises JournalError if one is not as it was written.
 
     Attributes:
         durable: whether it is on disk: it then survives a crash, and takes its time.
@@ -59,14 +128,17 @@ class StateFile:
         upgrades: Mapping[int, Use] = MappingProxyType({}),
         check: Use = lambda connection: None,
     ) -> None:
-        self._format = Format(schema=schema, version=version, upgrades=upgrades, check=check)
+        self._script = f"{_STATE}{schema}PRAGMA user_version = {version};"
+        self._version = version
+        self._upgrades = upgrades
+        self._check = check
         self._commits = 0
         self._lock = threading.Lock()
         self._inode = 0
         self._path: Path | None = None
         self.durable = state_dir is not None
         if state_dir is None:
-            self._connection = _memory(self._format.script)
+            self._connection = _memory(self._script)
         else:
             self._path = Path(state_dir).absolute() / name
             self._mark = Mark(self._path.with_name(f"{name}-mark"))
@@ -136,7 +208,7 @@ class StateFile:
         try:
             _make_private(path.parent)
             if not path.exists():
-                _create(path, self._format.script)
+                _create(path, self._script)
             for suffix in ("", "-wal", "-shm", "-mark"):  # of an app that was careless with them
                 with suppress(FileNotFoundError):
                     path.with_name(path.name + suffix).chmod(0o600)
@@ -161,13 +233,49 @@ class StateFile:
                 connection.execute("PRAGMA synchronous = NORMAL")
                 # Not within a commit, which somebody may wait for: `sync` does it.
                 connection.execute("PRAGMA wal_autocheckpoint = 0")
-                self._commits = self._format.accept(connection, self.place, least)
+                self._commits = self._accept(connection, least)
                 self._mark.note(self._commits)
             except BaseException:
                 connection.close()
                 raise
             self._connection = connection
         return self._connection
+
+    def _accept(self, connection: sqlite3.Connection, least: int) -> int:
+        """Bring the file up to date, check all of it, and return how many commits it has.
+
+        Args:
+            connection: just opened.
+            least: how many commits it is known to have.
+
+        Raises:
+            JournalError: if it is damaged, or another version wrote it.
+        """
+        self._bring_up_to_date(connection)
+        connection.execute("BEGIN")  # all that is read is of one state
+        _check_structure(connection, self.place)
+        commits = commits_of(connection)
+        if commits < least:
+            reason = f"it is damaged: {least - commits} of the commits made are missing"
+            raise JournalError(self.place, reason)
+        self._check(connection)
+        connection.execute("COMMIT")
+        return commits
+
+    def _bring_up_to_date(self, connection: sqlite3.Connection) -> None:
+        found = _version(connection)
+        if found in self._upgrades:
+            connection.execute("BEGIN IMMEDIATE")
+            if _version(connection) == found:  # no other process was faster
+                _check_structure(connection, self.place)
+                run(connection, _STATE)
+                self._upgrades[found](connection)
+                connection.execute(f"PRAGMA user_version = {self._version}")
+            connection.execute("COMMIT")
+            found = _version(connection)
+        if found != self._version:
+            reason = f"its format is {found}, this geoveil knows {self._version}"
+            raise JournalError(self.place, reason)
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
@@ -280,3 +388,30 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def commits_of(connection: sqlite3.Connection) -> int:
+    """Return how many commits were ever made; 0 if damage has left no number."""
+    made = connection.execute("SELECT commits FROM state").fetchone()
+    return made[0] if made is not None and isinstance(made[0], int) else 0
+
+
+def run(connection: sqlite3.Connection, script: str) -> None:
+    """Execute statements within the open transaction, which `executescript` would end."""
+    statement = ""
+    for part in script.split(";"):
+        statement += f"{part};"
+        if sqlite3.complete_statement(statement):  # a trigger has semicolons of its own
+            connection.execute(statement)
+            statement = ""
+
+
+def _check_structure(connection: sqlite3.Connection, place: str) -> None:
+    (found,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+    if found != "ok":
+        raise JournalError(place, f"it is damaged: {found}")
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    (found,) = connection.execute("PRAGMA user_version").fetchone()
+    return int(found)

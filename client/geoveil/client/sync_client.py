@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from geoveil.campaign import Campaign, Value
 from geoveil.campaign.connection import TLS
@@ -20,7 +20,6 @@ from geoveil.client.device_session import (
     DeviceSession,
 )
 from geoveil.client.errors import ClientClosed, ClientError
-from geoveil.client.fork_barrier import ForkBarrier, follow_forks, is_loaded, loaded
 from geoveil.client.ledger import Budget
 from geoveil.client.policy import Policy
 from geoveil.client.report_sender import (
@@ -37,11 +36,21 @@ from geoveil.client.report_sender import (
 )
 from geoveil.client.reports import Receipt
 from geoveil.client.retry import Timing, duration
-from geoveil.client.transport import GrpcTransport, Transport
+from geoveil.client.transport import (
+    ForkBarrier,
+    GrpcAioTransport,
+    GrpcTransport,
+    Transport,
+    follow_forks,
+    is_loaded,
+    loaded,
+)
 from geoveil.gp import RandomSource
 
 _LOG = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
+_TransportT = TypeVar("_TransportT")
+_GrpcT = TypeVar("_GrpcT", bound=GrpcTransport | GrpcAioTransport)
 
 
 class _Blocking:
@@ -91,7 +100,58 @@ class _Blocking:
             self._barrier.leave()
 
 
-class Client:
+class ClientBase(Generic[_TransportT, _GrpcT]):
+    """What the blocking client and that for asyncio are made of; `Client` has the arguments."""
+
+    _kind: type[_GrpcT]
+
+    def __init__(
+        self,
+        target: str = "",
+        *,
+        policy: Policy,
+        state_dir: str | os.PathLike[str] | None = None,
+        tls: TLS | None = None,
+        timeout_s: float = 10.0,
+        background: bool = True,
+        most_pending: int = MOST_PENDING,
+        most_pending_bytes: int = MOST_PENDING_BYTES,
+        transport: _TransportT | None = None,
+        source: RandomSource | None = None,
+        release_floor_s: float = RELEASE_FLOOR_S,
+        timing: Timing | None = None,
+    ) -> None:
+        self._timeout_s = duration(timeout_s)
+        self._own: _GrpcT | None = self._kind(target, tls=tls) if transport is None else None
+        self._transport: Any = transport if self._own is None else self._own
+        self._barrier = ForkBarrier() if self._own is None else self._own.barrier
+        self._session = DeviceSession(
+            policy=policy,
+            state_dir=state_dir,
+            source=source,
+            most_pending=most_pending,
+            most_pending_bytes=most_pending_bytes,
+            floor_s=release_floor_s,
+            timing=timing or Timing(),
+        )
+        self._sender = ReportSender(self._session, self._timeout_s)
+        self._background = background
+        self._closed = False
+        self._renew()
+        follow_forks(self, self._barrier, ClientBase._forked)
+
+    def _renew(self) -> None:
+        """Make what belongs to one process."""
+        raise NotImplementedError
+
+    def _forked(self) -> None:
+        """Go on in a child: all but the journal is the parent's."""
+        self._renew()
+        if self._own is not None:
+            self._own.forget()
+
+
+class Client(ClientBase[Transport, GrpcTransport]):
     """Contributes values to campaigns; each is perturbed here, on the device, before it leaves.
 
     `contribute` never waits for the network: a thread sends what was drawn, as soon as it can.
@@ -123,46 +183,8 @@ class Client:
         JournalError: if the state directory can't be used.
     """
 
+    _kind = GrpcTransport
     _thread: threading.Thread | None
-
-    def __init__(
-        self,
-        target: str = "",
-        *,
-        policy: Policy,
-        state_dir: str | os.PathLike[str] | None = None,
-        tls: TLS | None = None,
-        timeout_s: float = 10.0,
-        background: bool = True,
-        most_pending: int = MOST_PENDING,
-        most_pending_bytes: int = MOST_PENDING_BYTES,
-        transport: Transport | None = None,
-        source: RandomSource | None = None,
-        release_floor_s: float = RELEASE_FLOOR_S,
-        timing: Timing | None = None,
-    ) -> None:
-        self._timeout_s = duration(timeout_s)
-        self._own: GrpcTransport | None = None
-        if transport is None:
-            transport = self._own = GrpcTransport(target, tls=tls)
-        self._barrier = ForkBarrier() if self._own is None else ForkBarrier(self._own.disconnect)
-        timing = timing or Timing()
-        self._session = DeviceSession(
-            policy=policy,
-            state_dir=state_dir,
-            source=source,
-            most_pending=most_pending,
-            most_pending_bytes=most_pending_bytes,
-            floor_s=release_floor_s,
-            timing=timing,
-        )
-        self._sender = ReportSender(self._session, self._timeout_s)
-        self._effects = _Blocking(transport, self._barrier, timing.sleep)
-        self._background = background
-        self._closed = False
-        self._renew()
-        follow_forks(self, self._barrier, Client._forked)
-        _CLIENTS.add(self)
 
     def fetch(self, campaign_id: str, timeout_s: float | None = None) -> Campaign:
         """Ask the server for a campaign, check it, and keep it for `contribute`.
@@ -304,7 +326,7 @@ class Client:
         self._woken.set()
 
     def _renew(self) -> None:
-        """Make what belongs to one process."""
+        self._effects = _Blocking(self._transport, self._barrier, self._session.timing.sleep)
         self._starting = threading.Lock()
         self._sending = threading.Lock()
         self._woken = threading.Event()
@@ -313,12 +335,7 @@ class Client:
         self._thread = None
         if self._closed:
             self._stop.set()
-
-    def _forked(self) -> None:
-        """Go on in a child: the threads and connections are the parent's."""
-        self._renew()
-        if self._own is not None:
-            self._own.forget()
+        _CLIENTS.add(self)
 
     def _check_open(self) -> None:
         self._called.set()
