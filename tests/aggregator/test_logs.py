@@ -13,7 +13,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from geoveil.aggregator.ops.logs import LIBRARY, REQUEST_ID, configure, handle_loop_errors
+from geoveil.aggregator.ops.logs import LIBRARY, REQUEST_ID, Sparing, configure, handle_loop_errors
 from geoveil.aggregator.ops.tokens import Scope, TokenFile
 from geoveil.gp import ParameterError
 
@@ -69,6 +69,24 @@ def test_json_unless_on_a_terminal(configured: Any) -> None:
         LOG.info("one event")
         assert "one event" in stream.getvalue()
         assert stream.getvalue().startswith("{") is not human
+
+
+def test_a_place_that_complains_again_and_again_is_left_out(
+    configured: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever can bring a complaint about could fill the disk."""
+    now = [0.0]
+    monkeypatch.setattr(Sparing.__init__, "__defaults__", (lambda: now[0],))
+    stream, library = configured(), logging.getLogger("grpc")
+    for now[0] in (0.0, 1000.0):
+        for number in range(100):
+            LOG.warning("without_tls", extra={"number": number})
+            library.error("handshake failed")
+            LOG.info("listening")
+    found = lines(stream)
+    assert len(found) == 2 * 100 + 4 * 20
+    assert [line["left_out"] for line in found if "left_out" in line] == [80, 80]
+    assert len([line for line in found if line["event"] == LIBRARY]) == 40
 
 
 def test_levels(configured: Any) -> None:

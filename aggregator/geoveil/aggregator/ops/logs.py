@@ -10,6 +10,8 @@ import logging
 import re
 import sys
 import threading
+import time
+from collections import Counter
 from contextvars import ContextVar
 from typing import Any, TextIO
 
@@ -17,6 +19,7 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from geoveil.aggregator.ops.diagnostics import traceback_without_values
+from geoveil.aggregator.ops.rates import Monotonic, Rate, TokenBuckets
 from geoveil.aggregator.ops.settings import LOG_FORMATS, LOG_LEVELS
 from geoveil.gp import GeoVeilError
 from geoveil.gp.validation import choice
@@ -31,6 +34,9 @@ _ADDRESS = re.compile(
     r"|\b\d{1,3}(\.\d{1,3}){3}(:\d+)?"
     r"|\[?[0-9a-fA-F]*:[0-9a-fA-F:]*:[0-9a-fA-F.:]+(%\w+)?\]?(:\d+)?"
 )
+_OF_ONE_PLACE = Rate(per_second=0.2, burst=20.0)
+"""How often one place of the code may complain: outsiders can make it do so as often as they
+connect."""
 REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
 """Random, of the call in progress: it joins the lines that belong together."""
 
@@ -68,6 +74,7 @@ def configure(level: str = "info", form: str = "auto", stream: TextIO | None = N
         _without_messages,
     ]
     handler = logging.StreamHandler(target)
+    handler.addFilter(Sparing())
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
@@ -94,12 +101,50 @@ def failed(error: Exception) -> None:
         _LOG.critical("failed", exc_info=error)
 
 
+class Sparing(logging.Filter):
+    """Leaves out warnings and errors of a place that has complained often.
+
+    The field `left_out` of the next that is shown says how many were. What is critical, and what is
+    no complaint, is always shown.
+
+    Args:
+        clock: tells the seconds.
+
+    Example:
+        >>> import logging
+        >>> sparing, record = Sparing(lambda: 0.0), logging.makeLogRecord({"levelno": 30})
+        >>> sum(sparing.filter(record) for _ in range(1000))
+        20
+    """
+
+    def __init__(self, clock: Monotonic = time.monotonic) -> None:
+        super().__init__()
+        self._buckets = TokenBuckets(_OF_ONE_PLACE, clock)
+        self._left_out: Counter[bytes] = Counter()
+        self._lock = threading.Lock()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not logging.WARNING <= record.levelno < logging.CRITICAL:
+            return True
+        place = f"{record.name} {record.pathname} {record.lineno}".encode()
+        with self._lock:
+            if self._buckets.take(place, 1):
+                self._left_out[place] += 1
+                return False
+            left_out = self._left_out.pop(place, 0)
+        if left_out:
+            record.left_out = left_out
+        return True
+
+
 def _with_fields(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
     """Show what was named beside an event of ours; lines of libraries are theirs as a whole."""
     record: logging.LogRecord = event["_record"]
     if record.name.partition(".")[0] == _OURS:
         return _OUR_FIELDS(logger, method, event)
-    return {**event, "event": LIBRARY, "message": without_addresses(str(event["event"]))}
+    left_out = {"left_out": record.left_out} if hasattr(record, "left_out") else {}
+    message = without_addresses(str(event["event"]))
+    return {**event, **left_out, "event": LIBRARY, "message": message}
 
 
 def _with_request_id(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
