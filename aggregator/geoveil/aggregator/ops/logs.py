@@ -133,7 +133,7 @@ class Sparing(logging.Filter):
                 return False
             left_out = self._left_out.pop(place, 0)
         if left_out:
-            record.left_out = left_out
+            vars(record)["left_out"] = left_out
         return True
 
 
@@ -142,7 +142,7 @@ def _with_fields(logger: WrappedLogger, method: str, event: EventDict) -> EventD
     record: logging.LogRecord = event["_record"]
     if record.name.partition(".")[0] == _OURS:
         return _OUR_FIELDS(logger, method, event)
-    left_out = {"left_out": record.left_out} if hasattr(record, "left_out") else {}
+    left_out = {name: count for name, count in vars(record).items() if name == "left_out"}
     message = without_addresses(str(event["event"]))
     return {**event, **left_out, "event": LIBRARY, "message": message}
 
