@@ -17,7 +17,7 @@ import grpc
 import grpc.aio
 
 from benchmarks import hostile_frames as frames
-from benchmarks.hostile_frames import Connections, Kind
+from benchmarks.hostile_frames import Connections, FrameKind
 from benchmarks.hostile_messages import BROWSE, FETCH, STREAM, SUBMIT, field
 from benchmarks.serving import Requests
 from geoveil.campaign import Campaign, decode, digest
@@ -112,7 +112,9 @@ def _unfinished(address: str, seconds: float, *, count: int) -> None:
     """Begin requests of 4 MiB and send as much of them as is let through, but never the end."""
     begun = b"\x00" + _WHOLE.to_bytes(4, "big")
     calls = b"".join(frames.call(2 * k + 1, SUBMIT, more=begun) for k in range(100))
-    pieces = itertools.cycle(frames.frame(Kind.DATA, 2 * k + 1, bytes(16_000)) for k in range(100))
+    pieces = itertools.cycle(
+        frames.frame(FrameKind.DATA, 2 * k + 1, bytes(16_000)) for k in range(100)
+    )
     with Connections(address, count) as connections:
         for connection in connections.rounds(seconds):
             if connection.sent == 0:
@@ -172,7 +174,7 @@ def _calls(address: str, seconds: float) -> None:
 
 _EMPTY, _UNKNOWN = b"\x1a\x00", b"\x78\x01"
 _PAGE = collector_pb2.BrowseCampaignsRequest(page_size=1_000).SerializeToString()
-_CONTINUED = frames.frame(Kind.CONTINUATION, 1, frames.fields(("x-a", "b" * 100)))
+_CONTINUED = frames.frame(FrameKind.CONTINUATION, 1, frames.fields(("x-a", "b" * 100)))
 ATTACKS: Mapping[str, Attack] = MappingProxyType(
     {
         "none": lambda address, seconds: time.sleep(seconds),
@@ -199,10 +201,10 @@ ATTACKS: Mapping[str, Attack] = MappingProxyType(
         "rapid reset": _reset,
         "rapid reset, many connections": partial(_reset, count=100),
         "rapid reset, new connections": partial(_reset, most=1_000),
-        "pings": partial(_flood, frames.frame(Kind.PING, payload=bytes(8))),
+        "pings": partial(_flood, frames.frame(FrameKind.PING, payload=bytes(8))),
         "settings": partial(_flood, frames.settings(window=65_535)),
         "headers without an end": partial(
-            _flood, _CONTINUED, first=frames.frame(Kind.HEADERS, 1, frames.fields((":a", "b")))
+            _flood, _CONTINUED, first=frames.frame(FrameKind.HEADERS, 1, frames.fields((":a", "b")))
         ),
     }
 )

@@ -23,7 +23,7 @@ _PAUSE_S = 0.001
 _UNSIGNED = struct.Struct(">I")
 
 
-class Kind(IntEnum):
+class FrameKind(IntEnum):
     """Of a frame."""
 
     DATA = 0x0
@@ -35,7 +35,7 @@ class Kind(IntEnum):
     CONTINUATION = 0x9
 
 
-def frame(kind: Kind, stream: int = 0, payload: bytes = b"", flags: int = 0) -> bytes:
+def frame(kind: FrameKind, stream: int = 0, payload: bytes = b"", flags: int = 0) -> bytes:
     """Return a frame."""
     length = struct.pack(">I", len(payload))[1:]
     return length + bytes([kind, flags]) + _UNSIGNED.pack(stream) + payload
@@ -43,7 +43,7 @@ def frame(kind: Kind, stream: int = 0, payload: bytes = b"", flags: int = 0) -> 
 
 def settings(window: int) -> bytes:
     """Return a SETTINGS frame with the bytes of each answer that the other side may send."""
-    return frame(Kind.SETTINGS, payload=struct.pack(">HI", _INITIAL_WINDOW, window))
+    return frame(FrameKind.SETTINGS, payload=struct.pack(">HI", _INITIAL_WINDOW, window))
 
 
 def fields(*pairs: tuple[str, str]) -> bytes:
@@ -69,11 +69,11 @@ def call(stream: int, method: str, messages: Iterable[bytes] = (), *, more: byte
     )
     content = b"".join(b"\x00" + _UNSIGNED.pack(len(one)) + one for one in messages) + more
     pieces = [content[at : at + 16_384] for at in range(0, len(content), 16_384)]
-    last = b"" if more else frame(Kind.DATA, stream, flags=END_STREAM)
+    last = b"" if more else frame(FrameKind.DATA, stream, flags=END_STREAM)
     return b"".join(
         [
-            frame(Kind.HEADERS, stream, headers, END_HEADERS),
-            *(frame(Kind.DATA, stream, piece) for piece in pieces),
+            frame(FrameKind.HEADERS, stream, headers, END_HEADERS),
+            *(frame(FrameKind.DATA, stream, piece) for piece in pieces),
             last,
         ]
     )
@@ -81,7 +81,7 @@ def call(stream: int, method: str, messages: Iterable[bytes] = (), *, more: byte
 
 def reset(stream: int) -> bytes:
     """Return a frame that takes a call back."""
-    return frame(Kind.RST_STREAM, stream, _UNSIGNED.pack(8))
+    return frame(FrameKind.RST_STREAM, stream, _UNSIGNED.pack(8))
 
 
 class Connection:
@@ -102,7 +102,7 @@ class Connection:
         if preface:
             self._socket.sendall(PREFACE + settings(window=window))
             self._socket.recv(1 << 16)  # the settings of the other side
-            self._socket.sendall(frame(Kind.SETTINGS, flags=_ACKNOWLEDGED))
+            self._socket.sendall(frame(FrameKind.SETTINGS, flags=_ACKNOWLEDGED))
 
     def send(self, data: bytes) -> None:
         """Send bytes, or a part of them if the other side takes no more."""
@@ -121,7 +121,7 @@ class Connection:
             if len(self._came) < end:
                 break
             stream = int.from_bytes(self._came[5:_HEAD], "big")
-            if self._came[3] == Kind.WINDOW_UPDATE and not stream:
+            if self._came[3] == FrameKind.WINDOW_UPDATE and not stream:
                 self._granted += int.from_bytes(self._came[_HEAD:end], "big")
             self._came = self._came[end:]
         return self._granted
@@ -131,7 +131,7 @@ class Connection:
         with suppress(OSError):
             while self._socket.recv(1 << 16, socket.MSG_DONTWAIT):
                 pass
-        self.send(frame(Kind.PING, payload=bytes(8)))
+        self.send(frame(FrameKind.PING, payload=bytes(8)))
         with suppress(OSError):
             return bool(self._socket.recv(1))
         return False

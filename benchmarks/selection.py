@@ -45,7 +45,7 @@ Rng: TypeAlias = np.random.Generator
 Run: TypeAlias = Callable[[], object]
 
 
-class Comparison(NamedTuple):
+class TimedPair(NamedTuple):
     """What is measured, and what it is compared with."""
 
     name: str
@@ -86,13 +86,13 @@ def _median(run: Run) -> float:
     return float(np.median(seconds))
 
 
-def _trees() -> Iterator[Comparison]:
+def _trees() -> Iterator[TimedPair]:
     whole = adult_table("adult")
     coded = whole.discretised(ADULT_EDGES)
     values = [d for d in coded.domains if isinstance(d, int)]
     codes, labels = coded.records.astype(np.int64), coded.labels
     tree = PrivateDecisionTree(1.0, values=values, classes=[0, 1], depth=DEPTH)
-    yield Comparison(
+    yield TimedPair(
         f"tree, Adult, depth {DEPTH}",
         2.0,
         lambda: tree.fit(coded.records, labels),
@@ -102,7 +102,7 @@ def _trees() -> Iterator[Comparison]:
     learnt = np.random.default_rng(1).permutation(len(whole)) >= len(whole) // 5
     records, own = whole.records[learnt], whole.labels[learnt]
     forest = PrivateRandomForest(domains=whole.domains, classes=[0, 1], trees=32, depth=9)
-    yield Comparison(
+    yield TimedPair(
         "forest of 32 trees, Adult, depth 9",
         2.0,
         lambda: forest.fit(records, own),
@@ -159,7 +159,7 @@ def _random_forest(records: np.ndarray, labels: np.ndarray, trees: int, depth: i
     ]
 
 
-def _nodes() -> Iterator[Comparison]:
+def _nodes() -> Iterator[TimedPair]:
     graph = _graph()
     near: list[set[int]] = [set() for _ in range(graph.nodes)]
     for u, v in graph.edges.tolist():
@@ -167,7 +167,7 @@ def _nodes() -> Iterator[Comparison]:
         near[v].add(u)
     chosen = np.random.default_rng(1).choice(graph.nodes, CENTRES, replace=False)
     pairs = graph.degrees * (graph.degrees - 1)
-    yield Comparison(
+    yield TimedPair(
         f"egocentric betweenness, {graph.nodes:,} nodes",
         30.0,
         lambda: egocentric_betweenness(graph),
@@ -193,7 +193,7 @@ def _by_definition(near: list[set[int]], centre: int) -> float:
     )
 
 
-def _variants() -> Iterator[Comparison]:
+def _variants() -> Iterator[TimedPair]:
     rng = np.random.default_rng(1)
     total = rng.binomial(2 * FAMILIES, 2 / 3, VARIANTS)
     b = rng.binomial(total, 0.5)
@@ -218,7 +218,7 @@ def _variants() -> Iterator[Comparison]:
 
     assert all_tables() == threshold_distance(b, c, FAMILIES, THRESHOLD)[:SAMPLE].tolist()
     for name, run in (("", bound), (", β included", first_bound)):
-        yield Comparison(
+        yield TimedPair(
             f"Theorem 5, {VARIANTS:,} variants{name}",
             0.05,
             run,

@@ -39,7 +39,7 @@ def send(server, campaign_id, values):
         accepted = builder.accept(campaign_id, found.envelope.SerializeToString())
         made = [builder.prepare(accepted, value) for value in values]
         for batch in gather(made):
-            outcomes = batch.outcomes(stub.SubmitReports(batch.request()))
+            outcomes = batch.results(stub.SubmitReports(batch.request()))
             assert all(outcome.rejection is None for outcome in outcomes)
 
 

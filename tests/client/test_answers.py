@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from geoveil.client import (
+    DeliveryStatus,
     FlushResult,
     Limit,
     Policy,
     Rejection,
-    Status,
 )
 from geoveil.gp import GeoPrivacy
 from geoveil.proto.v1 import report_pb2
@@ -66,7 +66,7 @@ def test_rejected_is_for_good(
     assert client.flush() == FlushResult(acknowledged=0, rejected=1, pending=0)
     assert client.flush() == FlushResult(acknowledged=0, rejected=0, pending=0)
     (receipt,) = client.history()
-    assert receipt.status is Status.REJECTED
+    assert receipt.status is DeliveryStatus.REJECTED
     assert receipt.rejection is not None
     assert receipt.rejection.reason == name
     assert receipt.rejection.detail.startswith("closes was\\n2026-01-01!!!")

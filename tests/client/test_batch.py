@@ -9,12 +9,12 @@ import pytest
 from geoveil.campaign import Campaign
 from geoveil.client import (
     Contribution,
+    DeliveryStatus,
     InMemoryCollector,
     InMemoryTransport,
     Policy,
     Rejection,
     ReportBuilder,
-    Status,
     Transport,
     TransportError,
     gather,
@@ -112,15 +112,15 @@ def result(status: int, **more: Any) -> report_pb2.ReportResult:
 
 def test_results_are_read_in_order() -> None:
     (batch,) = gather(contribution(i) for i in range(3))
-    outcomes = batch.outcomes(
+    outcomes = batch.results(
         collector_pb2.SubmitReportsResponse(
             results=[result(1), result(3, reason=4, detail="answer = 9"), result(2)]
         )
     )
     assert [o.status for o in outcomes] == [
-        Status.ACKNOWLEDGED,
-        Status.REJECTED,
-        Status.ACKNOWLEDGED,
+        DeliveryStatus.ACKNOWLEDGED,
+        DeliveryStatus.REJECTED,
+        DeliveryStatus.ACKNOWLEDGED,
     ]
     assert [o.rejection for o in outcomes] == [None, Rejection("OUT_OF_RANGE", "answer = 9"), None]
 
@@ -130,7 +130,7 @@ def test_results_that_break_the_contract_prove_nothing(statuses: list[int]) -> N
     (batch,) = gather(contribution(i) for i in range(3))
     response = collector_pb2.SubmitReportsResponse(results=[result(s) for s in statuses])
     with pytest.raises(TransportError, match="INTERNAL: the server gave"):
-        batch.outcomes(response)
+        batch.results(response)
 
 
 def test_many_devices_share_a_transport(
@@ -144,6 +144,6 @@ def test_many_devices_share_a_transport(
     assert accepted.campaign == campaign
     for batch in gather(builder.prepare(accepted, 1000.0 * i) for i in range(300)):
         for _ in range(2):  # sent again, as after a lost answer
-            outcomes = batch.outcomes(transport.submit_reports(batch.request(), 1.0))
-            assert {o.status for o in outcomes} == {Status.ACKNOWLEDGED}
+            outcomes = batch.results(transport.submit_reports(batch.request(), 1.0))
+            assert {o.status for o in outcomes} == {DeliveryStatus.ACKNOWLEDGED}
     assert len(collector.reports("income")) == 300

@@ -12,10 +12,10 @@ import pytest
 from geoveil.client import (
     BudgetExceeded,
     CampaignNotOpen,
+    DeliveryStatus,
     Limit,
     ParameterError,
     Policy,
-    Status,
     Window,
 )
 from geoveil.client.device_session import _say_that_all_is_forgotten
@@ -105,9 +105,9 @@ def test_what_waits_is_given_up_thirty_days_after_its_campaign_closed(
     client.contribute("income", 52_000)
     steering.results = []  # no answer that counts
     for date, status in (
-        (campaign.closes + timedelta(days=30), Status.PENDING),
-        (FIRST, Status.PENDING),
-        (campaign.closes + timedelta(days=30, microseconds=1), Status.EXPIRED),
+        (campaign.closes + timedelta(days=30), DeliveryStatus.PENDING),
+        (FIRST, DeliveryStatus.PENDING),
+        (campaign.closes + timedelta(days=30, microseconds=1), DeliveryStatus.EXPIRED),
     ):
         fake_time.date = date
         client.flush(0.1)

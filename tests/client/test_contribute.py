@@ -13,6 +13,7 @@ from geoveil.campaign import Campaign, digest, encode, seal
 from geoveil.client import (
     CampaignNotFetched,
     CampaignNotOpen,
+    DeliveryStatus,
     InMemoryTransport,
     Limit,
     ParameterError,
@@ -21,7 +22,6 @@ from geoveil.client import (
     PrivateValueError,
     Receipt,
     ReportBuilder,
-    Status,
 )
 from geoveil.gp import GeoPrivacy, SeededSource
 from geoveil.proto.v1 import report_pb2
@@ -55,7 +55,7 @@ def test_a_value_becomes_one_report_that_waits(
         step_exponent=campaign.grid_exponent,
         privacy=GeoPrivacy(1, 8000, "dollar"),
         drawn=datetime(2026, 5, 1, tzinfo=UTC),
-        status=Status.PENDING,
+        status=DeliveryStatus.PENDING,
     )
     assert [(a.query_index, a.value) for a in receipt.answers] == [
         (a.query_index, a.value) for a in report.answers
@@ -95,7 +95,9 @@ def test_the_receipt_outlives_the_client_and_shows_what_became_of_it(
     last = make_either(state_dir=tmp_path / "state")
     assert last.flush().acknowledged == 1
     sent = last.contribute("income", 2)
-    assert sent == replace(kept, status=Status.ACKNOWLEDGED, sent=sent.sent, settled=sent.settled)
+    assert sent == replace(
+        kept, status=DeliveryStatus.ACKNOWLEDGED, sent=sent.sent, settled=sent.settled
+    )
     assert sent.sent == sent.settled == datetime(2026, 5, 1, tzinfo=UTC)
     assert sent.acknowledged
 
@@ -144,13 +146,16 @@ def test_a_bad_value_costs_nothing_and_a_good_one_still_counts(
     assert source.draws == []
     assert client.history() == ()
     assert all(budget.spent == 0 for budget in client.budgets())
-    assert client.contribute(campaign_id, good).status is Status.PENDING
+    assert client.contribute(campaign_id, good).status is DeliveryStatus.PENDING
 
 
 @pytest.mark.parametrize("place", [(2.35, 48.86), (106.02, -40.72), (-73.98, 42.0), (0.0, 90.0)])
 def test_places_outside_the_area_take_part(make_either: Make, place: Any) -> None:
     """Staying silent would tell where a person is not."""
-    assert make_either(fetched=("places",)).contribute("places", place).status is Status.PENDING
+    assert (
+        make_either(fetched=("places",)).contribute("places", place).status
+        is DeliveryStatus.PENDING
+    )
 
 
 def test_a_campaign_that_is_not_here_is_not_waited_for(
@@ -164,7 +169,7 @@ def test_a_campaign_that_is_not_here_is_not_waited_for(
     assert tape.requests == []
     assert source.draws == []
     client.fetch("income")
-    assert client.contribute("income", 52_000).status is Status.PENDING
+    assert client.contribute("income", 52_000).status is DeliveryStatus.PENDING
 
 
 @pytest.mark.parametrize("bad", ["", "x" * 65, 3, None])

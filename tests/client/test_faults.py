@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from geoveil.client import Client, InMemoryCollector, JournalError, Status, TransportError
+from geoveil.client import Client, DeliveryStatus, InMemoryCollector, JournalError, TransportError
 from geoveil.client.testing import InMemoryCollector as Collector
 from geoveil.proto.v1 import collector_pb2, report_pb2
 from tests.client.mortal import (
@@ -115,7 +115,7 @@ def check_once(lab: Lab, believed: dict[str, Any]) -> None:
     receipts = {r.campaign_id: r for r in believed["history"]}
     assert receipts.keys() == set(NAMES)
     for name, receipt in receipts.items():
-        assert receipt.status is Status.ACKNOWLEDGED
+        assert receipt.status is DeliveryStatus.ACKNOWLEDGED
         assert receipt.report_id == lab.collector.reports(name)[0].report_id.hex()
 
 
@@ -213,7 +213,7 @@ def test_what_a_server_refuses_in_a_batch_is_refused_and_the_rest_counts(tmp_pat
     (ended,) = lab.run(scenario)
     result, statuses = ended.returned()
     assert (result.acknowledged, result.rejected, result.pending) == (3, 3, 0)
-    assert statuses == {Status.ACKNOWLEDGED: 3, Status.REJECTED: 3}
+    assert statuses == {DeliveryStatus.ACKNOWLEDGED: 3, DeliveryStatus.REJECTED: 3}
     assert len(lab.collector.reports("daily")) == 3
 
 

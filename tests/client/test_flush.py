@@ -9,11 +9,11 @@ import pytest
 
 from geoveil.campaign.connection import RETRYABLE
 from geoveil.client import (
+    DeliveryStatus,
     FlushResult,
     InMemoryCollector,
     InMemoryTransport,
     ParameterError,
-    Status,
     TransportError,
 )
 from geoveil.proto.v1 import collector_pb2
@@ -80,7 +80,7 @@ def test_what_can_not_pass_is_tried_once_per_flush(
     assert fake_time.slept == []
     (receipt,) = client.history()
     assert receipt.failure == f"{code}: no"
-    assert receipt.status is Status.PENDING
+    assert receipt.status is DeliveryStatus.PENDING
     steering.failures.clear()
     assert client.flush() == ONE
     assert client.history()[0].failure is None

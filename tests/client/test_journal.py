@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from geoveil.client import Contribution, JournalError, OutboxFull, Rejection, Status
+from geoveil.client import Contribution, DeliveryStatus, JournalError, OutboxFull, Rejection
 from geoveil.client.journal import Bounds, Journal
 from geoveil.client.reports import Entry
 from geoveil.gp import GeoPrivacy
@@ -54,7 +54,11 @@ def record(
 
 
 def recorded(
-    journal: Journal, entry: Entry, status: Status, at: datetime = T0, why: Rejection | None = None
+    journal: Journal,
+    entry: Entry,
+    status: DeliveryStatus,
+    at: datetime = T0,
+    why: Rejection | None = None,
 ) -> Entry:
     journal.record_result(entry, status, at, why)
     found = journal.find(entry.contribution.campaign_id, entry.contribution.period)
@@ -91,7 +95,7 @@ def test_the_first_report_of_a_period_is_the_one_that_counts(journal: Journal) -
 
     assert journal.admit("income", 0, never, BOUNDS) == first
     assert journal.record(made(value=3), never, T0, BOUNDS) == first
-    settled = recorded(journal, first, Status.ACKNOWLEDGED)
+    settled = recorded(journal, first, DeliveryStatus.ACKNOWLEDGED)
     assert journal.admit("income", 0, never, BOUNDS) == settled
     assert journal.record(made(value=3), never, T0, BOUNDS) == settled
     assert record(journal, made(value=2, period=1)).contribution == made(value=2, period=1)
@@ -134,7 +138,7 @@ def test_what_waits_is_bounded(journal: Journal) -> None:
 
 
 def test_a_receipt_says_what_left_the_device(journal: Journal) -> None:
-    receipt = recorded(journal, record(journal, made()), Status.ACKNOWLEDGED).receipt()
+    receipt = recorded(journal, record(journal, made()), DeliveryStatus.ACKNOWLEDGED).receipt()
     assert receipt.report_id == bytes(range(16)).hex()
     assert receipt.digest == "00ff" * 16
     assert [(a.query_index, a.value) for a in receipt.answers] == [(3, -7)]
@@ -146,23 +150,23 @@ def test_a_receipt_says_what_left_the_device(journal: Journal) -> None:
 def test_a_status_only_goes_up(journal: Journal) -> None:
     later = T0 + timedelta(seconds=1)
     entry = record(journal, made())
-    assert recorded(journal, entry, Status.PENDING).settled is None
-    assert recorded(journal, entry, Status.EXPIRED).status is Status.EXPIRED
-    rejected = recorded(journal, entry, Status.REJECTED, later, REFUSAL)
+    assert recorded(journal, entry, DeliveryStatus.PENDING).settled is None
+    assert recorded(journal, entry, DeliveryStatus.EXPIRED).status is DeliveryStatus.EXPIRED
+    rejected = recorded(journal, entry, DeliveryStatus.REJECTED, later, REFUSAL)
     assert (rejected.status, rejected.rejection, rejected.settled) == (
-        Status.REJECTED,
+        DeliveryStatus.REJECTED,
         REFUSAL,
         later,
     )
     # Another process heard that it had been counted before.
-    counted = recorded(journal, entry, Status.ACKNOWLEDGED, later)
-    assert (counted.status, counted.rejection) == (Status.ACKNOWLEDGED, None)
-    assert recorded(journal, entry, Status.REJECTED, T0, REFUSAL) == counted
-    assert recorded(journal, entry, Status.EXPIRED) == counted
+    counted = recorded(journal, entry, DeliveryStatus.ACKNOWLEDGED, later)
+    assert (counted.status, counted.rejection) == (DeliveryStatus.ACKNOWLEDGED, None)
+    assert recorded(journal, entry, DeliveryStatus.REJECTED, T0, REFUSAL) == counted
+    assert recorded(journal, entry, DeliveryStatus.EXPIRED) == counted
 
 
 def test_settling_what_was_never_recorded_changes_nothing(journal: Journal) -> None:
-    journal.record_result(Entry(contribution=made(), drawn=T0), Status.ACKNOWLEDGED, T0)
+    journal.record_result(Entry(contribution=made(), drawn=T0), DeliveryStatus.ACKNOWLEDGED, T0)
     assert journal.history() == ()
 
 
@@ -172,15 +176,18 @@ def test_pending_are_those_without_an_answer_oldest_first(journal: Journal) -> N
     record(journal, made("b"), (T0 + timedelta(seconds=1)).astimezone(east))
     record(journal, made("a"), T0 + timedelta(microseconds=1))
     counted, refused = record(journal, made("d")), record(journal, made("e"))
-    recorded(journal, counted, Status.ACKNOWLEDGED)
-    recorded(journal, refused, Status.REJECTED, why=REFUSAL)
+    recorded(journal, counted, DeliveryStatus.ACKNOWLEDGED)
+    recorded(journal, refused, DeliveryStatus.REJECTED, why=REFUSAL)
     assert [e.contribution.campaign_id for e in journal.pending()] == ["a", "b", "c"]
     assert [e.contribution.campaign_id for e in journal.history()] == ["d", "e", "a", "b", "c"]
     counts, size = journal.counts()
     assert counts == {
-        Status.PENDING: 3, Status.EXPIRED: 0, Status.REJECTED: 1, Status.ACKNOWLEDGED: 1,
-        Status.UNDELIVERABLE: 0,
-    }  # fmt: skip
+        DeliveryStatus.PENDING: 3,
+        DeliveryStatus.EXPIRED: 0,
+        DeliveryStatus.REJECTED: 1,
+        DeliveryStatus.ACKNOWLEDGED: 1,
+        DeliveryStatus.UNDELIVERABLE: 0,
+    }
     assert size == 3 * len(made().report)
 
 
@@ -192,7 +199,7 @@ def test_departure_is_noted_once_and_a_failure_until_it_is_settled(journal: Jour
     (left,) = journal.pending()
     assert (left.sent, left.failure) == (T0, "UNAVAILABLE: down")
     assert left.receipt().failure == "UNAVAILABLE: down"
-    assert recorded(journal, entry, Status.ACKNOWLEDGED).receipt().failure is None
+    assert recorded(journal, entry, DeliveryStatus.ACKNOWLEDGED).receipt().failure is None
 
 
 def test_the_first_campaign_of_an_id_is_pinned(journal: Journal) -> None:
@@ -307,7 +314,7 @@ OPERATIONS: dict[str, Callable[[Journal], object]] = {
     "admit": lambda journal: journal.admit("income", 0, permitted, BOUNDS),
     "pending": lambda journal: journal.pending(),
     "mark_sent": lambda journal: journal.mark_sent(UNKNOWN, T0),
-    "record_result": lambda journal: journal.record_result(UNKNOWN, Status.REJECTED, T0),
+    "record_result": lambda journal: journal.record_result(UNKNOWN, DeliveryStatus.REJECTED, T0),
     "fail": lambda journal: journal.fail(UNKNOWN, "no"),
     "history": lambda journal: journal.history(),
     "counts": lambda journal: journal.counts(),

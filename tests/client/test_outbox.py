@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from geoveil.client import (
-    Counts,
+    DeliveryStatus,
     FlushResult,
     Limit,
     OutboxFull,
     ParameterError,
     Policy,
-    Status,
+    ReportCounts,
     TransportError,
 )
 from geoveil.gp import GeoPrivacy
@@ -67,7 +67,7 @@ def test_the_report_that_is_too_many_is_not_drawn(
     # The day is not lost: once there is room, it can be answered.
     assert client.flush().acknowledged == 3
     assert client.contribute("daily", 52_000).period == 3
-    assert client.counts() == Counts(
+    assert client.counts() == ReportCounts(
         pending=1, pending_bytes=client.counts().pending_bytes, acknowledged=3, rejected=0,
         expired=0, undeliverable=0, refused=2,
     )  # fmt: skip
@@ -137,7 +137,7 @@ def test_what_waits_is_given_up_thirty_days_after_its_campaign_closed(
     fake_time.date = daily.closes + 30 * DAY + later
     result = client.flush()
     (receipt,) = client.history()
-    assert (receipt.status is Status.EXPIRED) == expired
+    assert (receipt.status is DeliveryStatus.EXPIRED) == expired
     assert result.pending == (0 if expired else 1)
     assert client.counts().expired == (1 if expired else 0)
     if expired:
@@ -173,9 +173,9 @@ def test_an_answer_that_comes_after_the_report_was_given_up_counts(
         tape.handler = handler
         fake_time.date = daily.closes + 31 * DAY
         assert other.flush() == FlushResult(acknowledged=0, rejected=0, pending=0)
-        assert other.history()[0].status is Status.EXPIRED
+        assert other.history()[0].status is DeliveryStatus.EXPIRED
         return handler(request)
 
     tape.handler = give_up_meanwhile
     assert slow.flush().acknowledged == 1
-    assert slow.history()[0].status is Status.ACKNOWLEDGED
+    assert slow.history()[0].status is DeliveryStatus.ACKNOWLEDGED

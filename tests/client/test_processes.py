@@ -6,7 +6,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from geoveil.client import Client, InMemoryCollector, InMemoryTransport, Status
+from geoveil.client import Client, DeliveryStatus, InMemoryCollector, InMemoryTransport
 from tests.client.mortal import (
     POLICY,
     PRIVACY,
@@ -63,7 +63,7 @@ def test_two_processes_with_eight_threads_each_count_once(tmp_path: Path) -> Non
         policy=POLICY, state_dir=state, transport=InMemoryTransport(lab.collector)
     ) as client:
         history = client.history()
-        assert [r.status for r in history] == [Status.ACKNOWLEDGED] * len(NAMES)
+        assert [r.status for r in history] == [DeliveryStatus.ACKNOWLEDGED] * len(NAMES)
         assert sum(r.privacy.exact_rate for r in history) == len(NAMES) * PRIVACY.exact_rate
 
 
@@ -110,4 +110,4 @@ def test_a_child_goes_on_with_the_client_of_its_parent(tmp_path: Path) -> None:
     (ended,) = lab.run(parent)
     statuses, history = ended.returned()
     assert statuses == [0] * (len(NAMES) - 1)
-    assert history == dict.fromkeys(NAMES, Status.ACKNOWLEDGED)
+    assert history == dict.fromkeys(NAMES, DeliveryStatus.ACKNOWLEDGED)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from geoveil.campaign import Campaign
-from geoveil.client import CampaignNotOpen, InMemoryCollector, Limit, Policy, Status
+from geoveil.client import CampaignNotOpen, DeliveryStatus, InMemoryCollector, Limit, Policy
 from geoveil.gp import GeoPrivacy
 
 Make = Callable[..., Any]
@@ -114,7 +114,7 @@ def test_what_an_outage_held_up_goes_out_in_requests_of_its_own(
     assert (result.acknowledged, result.pending) == (10, 0)
     assert [len(r.reports) for r in tape.requests if hasattr(r, "reports")] == [1] * 10
     assert [report.period for report in collector.reports("weekly")] == list(range(5))
-    assert {receipt.status for receipt in client.history()} == {Status.ACKNOWLEDGED}
+    assert {receipt.status for receipt in client.history()} == {DeliveryStatus.ACKNOWLEDGED}
 
 
 def test_a_period_that_the_server_has_not_reached_is_refused_alone(

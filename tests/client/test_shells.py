@@ -14,12 +14,12 @@ from geoveil.client import (
     CampaignNotFetched,
     Client,
     ClientClosed,
+    DeliveryStatus,
     InMemoryTransport,
     JournalError,
     ParameterError,
     PlaintextRefused,
     PrivateValueError,
-    Status,
     Transport,
     TransportError,
     device_session,
@@ -261,7 +261,7 @@ def test_the_thread_sends_what_is_contributed_and_ends_with_the_client(
 def test_closing_in_memory_forgets(make_either: Make, fake_time: Any) -> None:
     client = make_either(fetched=("income",))
     receipt = client.contribute("income", 1)
-    assert receipt.status is Status.PENDING
+    assert receipt.status is DeliveryStatus.PENDING
     client.close(0)
     again = make_either(fetched=("income",))
     assert again.history() == ()

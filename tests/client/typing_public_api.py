@@ -15,10 +15,8 @@ from geoveil.campaign import Campaign
 from geoveil.client import (
     TLS,
     AcceptedCampaign,
-    Answer,
     AsyncClient,
     AsyncTransport,
-    Batch,
     Budget,
     BudgetExceeded,
     CampaignChanged,
@@ -26,7 +24,7 @@ from geoveil.client import (
     Client,
     ClientError,
     Contribution,
-    Counts,
+    DeliveryStatus,
     FlushResult,
     GrpcAioTransport,
     GrpcTransport,
@@ -34,13 +32,15 @@ from geoveil.client import (
     InMemoryCollector,
     InMemoryTransport,
     Limit,
-    Outcome,
+    PerturbedAnswer,
     Policy,
     PublicKey,
     Receipt,
     Rejection,
+    ReportBatch,
     ReportBuilder,
-    Status,
+    ReportCounts,
+    SubmissionResult,
     Timing,
     Transport,
     Window,
@@ -59,7 +59,7 @@ def of_the_blocking_client(client: Client) -> None:
     assert_type(client.flush(timeout_s=1.0), FlushResult)
     assert_type(client.history(), tuple[Receipt, ...])
     assert_type(client.budgets(), tuple[Budget, ...])
-    assert_type(client.counts(), Counts)
+    assert_type(client.counts(), ReportCounts)
     client.close()
     client.close(0)
     with client as entered:
@@ -73,7 +73,7 @@ async def of_the_awaited_client(client: AsyncClient) -> None:
     assert_type(await client.flush(), FlushResult)
     assert_type(await client.history(), tuple[Receipt, ...])
     assert_type(await client.budgets(), tuple[Budget, ...])
-    assert_type(await client.counts(), Counts)
+    assert_type(await client.counts(), ReportCounts)
     await client.aclose()
     await client.aclose(0)
     async with client as entered:
@@ -140,17 +140,19 @@ def of_policies(key: PublicKey) -> None:
     policy.minimum_participants = 0  # type: ignore[misc]
 
 
-def of_receipts(receipt: Receipt, result: FlushResult, counts: Counts, budget: Budget) -> None:
+def of_receipts(
+    receipt: Receipt, result: FlushResult, counts: ReportCounts, budget: Budget
+) -> None:
     assert_type(receipt.campaign_id, str)
     assert_type(receipt.period, int)
     assert_type(receipt.attribute, str)
     assert_type(receipt.report_id, str)
     assert_type(receipt.digest, str)
-    assert_type(receipt.answers, tuple[Answer, ...])
+    assert_type(receipt.answers, tuple[PerturbedAnswer, ...])
     assert_type(receipt.perturbed, tuple[float, ...])
     assert_type(receipt.privacy, GeoPrivacy)
     assert_type(receipt.drawn, datetime)
-    assert_type(receipt.status, Status)
+    assert_type(receipt.status, DeliveryStatus)
     assert_type(receipt.sent, datetime | None)
     assert_type(receipt.settled, datetime | None)
     assert_type(receipt.rejection, Rejection | None)
@@ -173,10 +175,10 @@ def of_bulk_hosts(builder: ReportBuilder, envelope: bytes, transport: Transport)
     contributions = [builder.prepare(accepted, 52_000, period=3)]
     assert_type(contributions, list[Contribution])
     for batch in gather(contributions):
-        assert_type(batch, Batch)
+        assert_type(batch, ReportBatch)
         response = transport.submit_reports(batch.request(), 1.0)
         assert_type(response, collector_pb2.SubmitReportsResponse)
-        assert_type(batch.outcomes(response), tuple[Outcome, ...])
+        assert_type(batch.results(response), tuple[SubmissionResult, ...])
     builder.accept("income", "envelope")  # type: ignore[arg-type]
     builder.prepare(envelope, 52_000)  # type: ignore[arg-type]
     builder.prepare(accepted, 52_000, 3)  # type: ignore[call-arg]
@@ -198,5 +200,5 @@ def of_errors(client: Client) -> None:
 
 def of_tests_of_apps(collector: InMemoryCollector) -> None:
     assert_type(InMemoryTransport(collector).aio, InMemoryAsyncTransport)
-    assert_type(Status.PENDING, Literal[Status.PENDING])
+    assert_type(DeliveryStatus.PENDING, Literal[DeliveryStatus.PENDING])
     InMemoryTransport()  # type: ignore[call-arg]

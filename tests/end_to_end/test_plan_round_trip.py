@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from geoveil.analyst import AnalystClient
 from geoveil.analyst.planner import ALLOCATIONS, SamplePrior
 from geoveil.cli.app import app
-from geoveil.client import GrpcTransport, Policy, ReportBuilder, Status, gather
+from geoveil.client import DeliveryStatus, GrpcTransport, Policy, ReportBuilder, gather
 from geoveil.gp import DebiasedLaplace, GeoPrivacy, SeededSource, Threshold
 from geoveil.proto.v1.collector_pb2 import GetCampaignRequest
 from geoveil.simulation.local_server import local_server
@@ -78,8 +78,8 @@ def carried_out(server, people, tmp_path):
             accepted = device.accept(name, shown.envelope.SerializeToString())
             reports = (device.prepare(accepted, income) for income in people.tolist())
             for batch in gather(reports):
-                outcomes = batch.outcomes(transport.submit_reports(batch.request(), 30.0))
-                assert {outcome.status for outcome in outcomes} == {Status.ACKNOWLEDGED}
+                outcomes = batch.results(transport.submit_reports(batch.request(), 30.0))
+                assert {outcome.status for outcome in outcomes} == {DeliveryStatus.ACKNOWLEDGED}
         finally:
             transport.close()
         return tomllib.loads(file.read_text())["planned"]

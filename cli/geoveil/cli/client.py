@@ -11,7 +11,14 @@ from rich.table import Table
 
 from geoveil.cli.console import out
 from geoveil.cli.contribute import default_state
-from geoveil.client import Client, Counts, InMemoryCollector, InMemoryTransport, Policy, Receipt
+from geoveil.client import (
+    Client,
+    InMemoryCollector,
+    InMemoryTransport,
+    Policy,
+    Receipt,
+    ReportCounts,
+)
 from geoveil.client.journal import FILE_NAME
 from geoveil.gp import GeoPrivacy, ParameterError
 from geoveil.gp.privacy import compose
@@ -62,12 +69,12 @@ def history(
         out.tell(f"spent of {attribute!r} in all: {spent}")
 
 
-def _read(state_dir: Path | None) -> tuple[tuple[Receipt, ...], Counts]:
+def _read(state_dir: Path | None) -> tuple[tuple[Receipt, ...], ReportCounts]:
     directory = state_dir or default_state()
     if not (directory / FILE_NAME).exists():  # opening it would make one
         if state_dir is not None:
             raise ParameterError("--state-dir", str(state_dir), "the state directory of a device")
-        return (), Counts(
+        return (), ReportCounts(
             pending=0, pending_bytes=0, acknowledged=0, rejected=0, expired=0, undeliverable=0,
             refused=0,
         )  # fmt: skip
@@ -103,7 +110,7 @@ def _status(receipt: Receipt) -> str:
     return receipt.status.name.lower()
 
 
-def _summary(counts: Counts) -> str:
+def _summary(counts: ReportCounts) -> str:
     damaged = f", {counts.undeliverable} damaged" if counts.undeliverable else ""
     return (
         f"{counts.acknowledged} acknowledged, {counts.pending} pending"

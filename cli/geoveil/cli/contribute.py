@@ -16,22 +16,22 @@ from geoveil.cli.connection import Connection, connects
 from geoveil.cli.console import err, out, privacy_text
 from geoveil.client import (
     Client,
+    DeliveryStatus,
     GrpcTransport,
     Policy,
     Receipt,
     ReportBuilder,
-    Status,
     Transport,
 )
 from geoveil.gp import PrivateValueError
 from geoveil.proto.v1 import collector_pb2
 
 _OUTCOMES = {
-    Status.PENDING: "kept",
-    Status.EXPIRED: "given up",
-    Status.REJECTED: "rejected",
-    Status.ACKNOWLEDGED: "counted",
-    Status.UNDELIVERABLE: "damaged, and given up",
+    DeliveryStatus.PENDING: "kept",
+    DeliveryStatus.EXPIRED: "given up",
+    DeliveryStatus.REJECTED: "rejected",
+    DeliveryStatus.ACKNOWLEDGED: "counted",
+    DeliveryStatus.UNDELIVERABLE: "damaged, and given up",
 }
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")

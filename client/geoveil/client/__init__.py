@@ -8,7 +8,7 @@ with Client("collector.example:443", policy=policy, state_dir=directory, tls=TLS
 from geoveil.campaign import PublicKey
 from geoveil.campaign.connection import TLS
 from geoveil.client.async_client import AsyncClient
-from geoveil.client.device_session import Counts
+from geoveil.client.device_session import ReportCounts
 from geoveil.client.errors import (
     BudgetExceeded,
     CampaignChanged,
@@ -34,14 +34,14 @@ from geoveil.client.policy import Limit, Policy, Window
 from geoveil.client.report_sender import FlushResult
 from geoveil.client.reports import (
     AcceptedCampaign,
-    Answer,
-    Batch,
     Contribution,
-    Outcome,
+    DeliveryStatus,
+    PerturbedAnswer,
     Receipt,
     Rejection,
+    ReportBatch,
     ReportBuilder,
-    Status,
+    SubmissionResult,
     gather,
 )
 from geoveil.client.retry import Timing
@@ -57,10 +57,8 @@ not_private.declare_holder(__name__)
 __all__ = [
     "TLS",
     "AcceptedCampaign",
-    "Answer",
     "AsyncClient",
     "AsyncTransport",
-    "Batch",
     "Budget",
     "BudgetExceeded",
     "CampaignChanged",
@@ -73,7 +71,7 @@ __all__ = [
     "ClientClosed",
     "ClientError",
     "Contribution",
-    "Counts",
+    "DeliveryStatus",
     "FamilyMissing",
     "FlushResult",
     "GeoVeilError",
@@ -86,8 +84,8 @@ __all__ = [
     "Limit",
     "Number",
     "OutboxFull",
-    "Outcome",
     "ParameterError",
+    "PerturbedAnswer",
     "Place",
     "PlaintextRefused",
     "Point",
@@ -97,8 +95,10 @@ __all__ = [
     "PublicKey",
     "Receipt",
     "Rejection",
+    "ReportBatch",
     "ReportBuilder",
-    "Status",
+    "ReportCounts",
+    "SubmissionResult",
     "Timing",
     "Transport",
     "TransportError",

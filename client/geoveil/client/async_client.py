@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from geoveil.campaign import Campaign, Value
 from geoveil.client.device_session import (
     CLOSE_TIMEOUT_S,
-    Counts,
+    ReportCounts,
 )
 from geoveil.client.errors import ClientClosed, ClientError
 from geoveil.client.ledger import Budget
@@ -103,7 +103,7 @@ class AsyncClient(ClientBase[AsyncTransport, GrpcAioTransport]):
         self._check_open()
         return await self._local(self._session.budgets, self._slow)
 
-    async def counts(self) -> Counts:
+    async def counts(self) -> ReportCounts:
         """Return how many reports wait, were acknowledged, rejected, given up, and refused."""
         self._check_open()
         return await self._local(self._session.counts, self._slow)

@@ -29,7 +29,7 @@ from geoveil.client.errors import (
 )
 from geoveil.client.journal import Bounds, Journal
 from geoveil.client.policy import Policy
-from geoveil.client.reports import AcceptedCampaign, Receipt, ReportBuilder, Status
+from geoveil.client.reports import AcceptedCampaign, DeliveryStatus, Receipt, ReportBuilder
 from geoveil.client.retry import Timing
 from geoveil.gp import RandomSource, paced
 from geoveil.gp.validation import between
@@ -46,7 +46,7 @@ _Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
+class ReportCounts:
     """How many reports there are of each kind."""
 
     pending: int
@@ -179,16 +179,16 @@ class DeviceSession:
             found += self.journal.spent(attribute, limit.campaign.unit, of_attribute)
         return tuple(found)
 
-    def counts(self) -> Counts:
+    def counts(self) -> ReportCounts:
         """Return how many reports there are of each kind."""
         found, size = self.journal.counts()
-        return Counts(
-            pending=found[Status.PENDING],
+        return ReportCounts(
+            pending=found[DeliveryStatus.PENDING],
             pending_bytes=size,
-            acknowledged=found[Status.ACKNOWLEDGED],
-            rejected=found[Status.REJECTED],
-            expired=found[Status.EXPIRED],
-            undeliverable=found[Status.UNDELIVERABLE],
+            acknowledged=found[DeliveryStatus.ACKNOWLEDGED],
+            rejected=found[DeliveryStatus.REJECTED],
+            expired=found[DeliveryStatus.EXPIRED],
+            undeliverable=found[DeliveryStatus.UNDELIVERABLE],
             refused=self._refused,
         )
 

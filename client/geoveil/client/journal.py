@@ -22,7 +22,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from geoveil.client.errors import JournalError, OutboxFull
 from geoveil.client.ledger import HistoryOf, Spending, SpendingHistory
-from geoveil.client.reports import Contribution, Entry, Rejection, Status
+from geoveil.client.reports import Contribution, DeliveryStatus, Entry, Rejection
 from geoveil.client.state_file import StateFile, run
 from geoveil.gp import GeoPrivacy
 
@@ -210,7 +210,7 @@ class Journal:
         self._file.sync()
 
     def record_result(
-        self, entry: Entry, status: Status, at: datetime, rejection: Rejection | None = None
+        self, entry: Entry, status: DeliveryStatus, at: datetime, rejection: Rejection | None = None
     ) -> None:
         """Note what became of an entry; a status never goes down."""
         made = entry.contribution
@@ -235,15 +235,15 @@ class Journal:
         # Made outside the lock: many take longer than anybody should wait.
         return tuple(map(_entry, found))
 
-    def counts(self) -> tuple[dict[Status, int], int]:
+    def counts(self) -> tuple[dict[DeliveryStatus, int], int]:
         """Return how many entries have each status, and the bytes of those that wait."""
         with self._file.transaction(writes=False) as connection:
             rows = connection.execute("SELECT status, count(*) FROM report GROUP BY status")
             found = dict(rows.fetchall())
             _, size = connection.execute(_WAITING).fetchone()
-        if not found.keys() <= set(Status):
+        if not found.keys() <= set(DeliveryStatus):
             raise JournalError(self._file.place, "it is damaged: a status is none")
-        return {status: found.get(status, 0) for status in Status}, size
+        return {status: found.get(status, 0) for status in DeliveryStatus}, size
 
     def spent(
         self, attribute: str, unit: str, use: Callable[[SpendingHistory], _Result]
@@ -447,7 +447,7 @@ def _entry(stored: tuple[Any, ...]) -> Entry:
                 closes=_date(closes),
             ),
             drawn=_date(drawn),
-            status=Status(status),
+            status=DeliveryStatus(status),
             sent=None if sent is None else _date(sent),
             settled=None if settled is None else _date(settled),
             rejection=None if reason is None else Rejection(reason, detail),

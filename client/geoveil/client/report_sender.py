@@ -27,7 +27,7 @@ from geoveil.client.errors import (
     ClientError,
     TransportError,
 )
-from geoveil.client.reports import Batch, Entry, Status
+from geoveil.client.reports import DeliveryStatus, Entry, ReportBatch
 from geoveil.client.retry import (
     FIRST_PAUSE_S,
     LONGEST_PAUSE_S,
@@ -192,7 +192,7 @@ class ReportSender:
             known.add(entry.contribution.campaign_id)
         backoff.retain(known)
         ready = set(filter(backoff.ready, known))
-        counts = {Status.ACKNOWLEDGED: 0, Status.REJECTED: 0}
+        counts = {DeliveryStatus.ACKNOWLEDGED: 0, DeliveryStatus.REJECTED: 0}
         for entry in waiting:
             campaign_id = entry.contribution.campaign_id
             if campaign_id not in ready:
@@ -208,17 +208,17 @@ class ReportSender:
                 backoff.succeeded(campaign_id)
                 counts[status] += 1
         return FlushResult(
-            acknowledged=counts[Status.ACKNOWLEDGED],
-            rejected=counts[Status.REJECTED],
+            acknowledged=counts[DeliveryStatus.ACKNOWLEDGED],
+            rejected=counts[DeliveryStatus.REJECTED],
             pending=len(waiting) - sum(counts.values()),
         )
 
-    def _send(self, entry: Entry, deadline: Deadline) -> Steps[Status]:
+    def _send(self, entry: Entry, deadline: Deadline) -> Steps[DeliveryStatus]:
         journal, now = self._journal, self._timing.now
         yield Local(partial(journal.mark_sent, entry, now()), journal.durable)
-        batch = Batch.of(entry.contribution)
+        batch = ReportBatch.of(entry.contribution)
         response = yield _within(deadline, "submit_reports", batch.request())
-        (outcome,) = batch.outcomes(response)
+        (outcome,) = batch.results(response)
         status, rejection = outcome.status, outcome.rejection
         record = partial(journal.record_result, entry, status, now(), rejection)
         yield Local(record, journal.durable)
@@ -230,7 +230,7 @@ class ReportSender:
         kept = []
         for entry in waiting:
             if now - entry.contribution.closes > KEPT_AFTER_CLOSE:
-                self._journal.record_result(entry, Status.EXPIRED, now)
+                self._journal.record_result(entry, DeliveryStatus.EXPIRED, now)
             else:
                 kept.append(entry)
         return tuple(kept)

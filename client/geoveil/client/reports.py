@@ -37,7 +37,7 @@ from geoveil.gp.shown import member
 from geoveil.proto.v1 import collector_pb2, report_pb2
 
 
-class Status(IntEnum):
+class DeliveryStatus(IntEnum):
     """What became of a report. It only ever goes up."""
 
     __repr__ = member
@@ -66,7 +66,7 @@ class Rejection:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PerturbedAnswer:
     """One perturbed answer, as it left the device."""
 
     query_index: int
@@ -89,7 +89,7 @@ class Receipt:
     """The id of the report, in hexadecimal: random; "" if it can't be read any more."""
     digest: str
     """SHA-256 of the campaign's bytes, in hexadecimal."""
-    answers: tuple[Answer, ...]
+    answers: tuple[PerturbedAnswer, ...]
     """All that the server learns about the value; none if they can't be read any more."""
     step_exponent: int
     """The answers lie on the grid of multiples of 2^step_exponent."""
@@ -97,7 +97,7 @@ class Receipt:
     """What it cost, all its answers together, with its unit."""
     drawn: datetime
     """When the value was perturbed."""
-    status: Status
+    status: DeliveryStatus
     """What became of it."""
     sent: datetime | None = None
     """When it left the device first, or was about to; None: it has not."""
@@ -138,7 +138,7 @@ class Receipt:
     @property
     def acknowledged(self) -> bool:
         """Whether the server has confirmed that the report is counted."""
-        return self.status is Status.ACKNOWLEDGED
+        return self.status is DeliveryStatus.ACKNOWLEDGED
 
     @property
     def perturbed(self) -> tuple[float, ...]:
@@ -176,7 +176,7 @@ class Entry:
     """The report; these bytes never change."""
     drawn: datetime
     """When it was drawn, with a time zone."""
-    status: Status = Status.PENDING
+    status: DeliveryStatus = DeliveryStatus.PENDING
     """Whether it was counted."""
     sent: datetime | None = None
     """When it left the device first."""
@@ -202,7 +202,7 @@ class Entry:
             attribute=made.attribute,
             report_id=report.report_id.hex(),
             digest=made.digest.hex(),
-            answers=tuple(Answer(a.query_index, a.value) for a in report.answers),
+            answers=tuple(PerturbedAnswer(a.query_index, a.value) for a in report.answers),
             step_exponent=made.step_exponent,
             privacy=made.privacy,
             drawn=self.drawn,
@@ -210,7 +210,7 @@ class Entry:
             sent=self.sent,
             settled=self.settled,
             rejection=self.rejection,
-            failure=self.failure if self.status is Status.PENDING else None,
+            failure=self.failure if self.status is DeliveryStatus.PENDING else None,
             fresh=self.fresh,
         )
 
@@ -363,10 +363,10 @@ _FIELD_OVERHEAD = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SubmissionResult:
     """What became of one report."""
 
-    status: Status
+    status: DeliveryStatus
     """ACKNOWLEDGED or REJECTED."""
     rejection: Rejection | None = None
     """Why it was rejected."""
@@ -376,7 +376,7 @@ _COUNTED = (report_pb2.REPORT_STATUS_ACCEPTED, report_pb2.REPORT_STATUS_DUPLICAT
 
 
 @dataclass(slots=True)
-class Batch:
+class ReportBatch:
     """The reports of one request, which is filled up to its limits."""
 
     campaign_id: str
@@ -410,7 +410,9 @@ class Batch:
             reports=[report_pb2.Report.FromString(c.report) for c in self.contributions],
         )
 
-    def outcomes(self, response: collector_pb2.SubmitReportsResponse) -> tuple[Outcome, ...]:
+    def results(
+        self, response: collector_pb2.SubmitReportsResponse
+    ) -> tuple[SubmissionResult, ...]:
         """Return what became of each contribution, in their order.
 
         Raises:
@@ -426,17 +428,17 @@ class Batch:
         found = []
         for result in response.results:
             if result.status in _COUNTED:
-                found.append(Outcome(Status.ACKNOWLEDGED))
+                found.append(SubmissionResult(DeliveryStatus.ACKNOWLEDGED))
             elif result.status == report_pb2.REPORT_STATUS_REJECTED:
                 why = Rejection(_reason(result.reason), shown(result.detail))
-                found.append(Outcome(Status.REJECTED, why))
+                found.append(SubmissionResult(DeliveryStatus.REJECTED, why))
             else:
                 unknown = f"the server gave the unknown status {result.status}"
                 raise TransportError("INTERNAL", unknown)
         return tuple(found)
 
 
-def gather(contributions: Iterable[Contribution]) -> Iterator[Batch]:
+def gather(contributions: Iterable[Contribution]) -> Iterator[ReportBatch]:
     """Yield batches of at most 10,000 reports and 4 MiB, each for one period of one campaign.
 
     A participant has one report in each, so that no request shows which reports belong together.
@@ -449,13 +451,13 @@ def gather(contributions: Iterable[Contribution]) -> Iterator[Batch]:
         >>> [batch.request() for batch in gather([])]
         []
     """
-    open_batches: dict[tuple[str, bytes, int], Batch] = {}
+    open_batches: dict[tuple[str, bytes, int], ReportBatch] = {}
     for contribution in contributions:
         key = (contribution.campaign_id, contribution.digest, contribution.period)
         batch = open_batches.get(key)
         if batch is not None and batch.add(contribution):
             continue
-        open_batches[key] = Batch.of(contribution)
+        open_batches[key] = ReportBatch.of(contribution)
         if batch is not None:
             yield batch
     yield from open_batches.values()

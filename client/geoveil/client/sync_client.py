@@ -16,8 +16,8 @@ from geoveil.client.device_session import (
     MOST_PENDING,
     MOST_PENDING_BYTES,
     RELEASE_FLOOR_S,
-    Counts,
     DeviceSession,
+    ReportCounts,
 )
 from geoveil.client.errors import ClientClosed, ClientError
 from geoveil.client.ledger import Budget
@@ -263,7 +263,7 @@ class Client(ClientBase[Transport, GrpcTransport]):
         self._check_open()
         return self._session.budgets()
 
-    def counts(self) -> Counts:
+    def counts(self) -> ReportCounts:
         """Return how many reports wait, were acknowledged, rejected, given up, and refused."""
         self._check_open()
         return self._session.counts()

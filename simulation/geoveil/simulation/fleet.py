@@ -28,8 +28,8 @@ from geoveil.campaign.admission import MOST_REPORTS
 from geoveil.client import (
     AsyncClient,
     AsyncTransport,
-    Batch,
     Policy,
+    ReportBatch,
     ReportBuilder,
     Timing,
     TransportError,
@@ -306,7 +306,7 @@ def prepared(
     policy: Policy,
     batch_size: int = MOST_REPORTS,
     on_reports: Callable[[int], None] = lambda reports: None,
-) -> Iterator[Batch]:
+) -> Iterator[ReportBatch]:
     """Yield batches of drawn reports, ready to be sent.
 
     Args:
@@ -333,7 +333,7 @@ def prepared(
 
 
 async def by_batches(
-    batches: Iterable[Batch],
+    batches: Iterable[ReportBatch],
     *,
     transport: AsyncTransport,
     concurrency: int = 8,
@@ -369,7 +369,7 @@ async def by_batches(
     return load
 
 
-async def _send(batch: Batch, transport: _Metered, timeout_s: float, timing: Timing) -> int:
+async def _send(batch: ReportBatch, transport: _Metered, timeout_s: float, timing: Timing) -> int:
     """Return how many reports of a batch are acknowledged in the end."""
     request = batch.request()
     end = timing.clock() + timeout_s
@@ -383,7 +383,7 @@ async def _send(batch: Batch, transport: _Metered, timeout_s: float, timing: Tim
             if not error.retryable and error.code != PUSHED_BACK:
                 return 0
         else:
-            outcomes = batch.outcomes(response)
+            outcomes = batch.results(response)
             return sum(outcome.rejection is None for outcome in outcomes)
         await timing.sleep_async(min(pause, left))
     raise AssertionError("pauses never end")
