@@ -18,6 +18,8 @@ from geoveil.campaign import (
     Question,
     StatisticCampaign,
     ValueCampaign,
+    digest,
+    encode,
 )
 from geoveil.gp import GeoPrivacy, ParameterError
 from geoveil.gp.coordinates import AzimuthalEquidistant
@@ -157,6 +159,29 @@ def id_of(title: str) -> str:
         'income-above-100k'
     """
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:64].rstrip("-") or "campaign"
+
+
+def campaign_record(campaign: Campaign) -> dict[str, Any]:
+    """Return what a campaign asks, what a report costs and counts for: what JSON can hold."""
+    privacy, step = campaign.report_privacy, 2.0**campaign.grid_exponent
+    columns = zip(campaign.labels, campaign.ranges, campaign.clamps, strict=True)
+    return {
+        "campaign_id": campaign.campaign_id,
+        "title": campaign.title,
+        "sha256": digest(encode(campaign)).hex(),
+        "attribute": campaign.attribute.name,
+        "unit": campaign.attribute.unit,
+        "epsilon": privacy.epsilon,
+        "per": privacy.per,
+        "opens": campaign.opens.isoformat(),
+        "closes": campaign.closes.isoformat(),
+        "periods": campaign.periods,
+        "minimum_participants": campaign.minimum_participants,
+        "queries": [
+            {"label": label, "low": low * step, "high": high * step, "clamps": clamps}
+            for label, (low, high), clamps in columns
+        ],
+    }
 
 
 def expected_text(campaign: Campaign, participants: int) -> str:

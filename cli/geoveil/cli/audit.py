@@ -1,20 +1,17 @@
 """geoveil audit: does every mechanism keep what it promises?"""
 
-import json
 import math
 from collections.abc import Sequence
 from textwrap import fill
 from typing import Annotated
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 from rich.text import Text
 
 from geoveil import audit as auditor
 from geoveil.audit import FAILURE_PROBABILITY, Verdict, attacks
 from geoveil.audit.attacks import ALPHA, Attack, OutputAttack
-from geoveil.cli.console import err, number, out
+from geoveil.cli.console import err, number, out, print_json, table_80
 from geoveil.gp.errors import ParameterError
 
 _WIDTHS = (22, 15)
@@ -82,7 +79,7 @@ def audit(
             "failure_probability": FAILURE_PROBABILITY,
             "rows": [verdict.to_json() for verdict in verdicts],
         }
-        typer.echo(json.dumps(report, indent=2, allow_nan=False))
+        print_json(report)
     else:
         _print_table(verdicts, faults)
         out.print(
@@ -99,11 +96,7 @@ def audit(
 
 def _print_table(verdicts: Sequence[Verdict], faults: bool) -> None:
     headers = ("mechanism", "query", "promise", "exact", "black box", "verdict")
-    table = Table(*headers, box=SIMPLE_HEAD, padding=0)
-    for column in (*table.columns[:2], *table.columns[3:]):
-        column.no_wrap = True
-    for column in table.columns[3:]:
-        column.justify = "right"
+    table = table_80(*headers, wrapped=[2], right=(3, 4, 5), padding=0, pad_edge=True)
     for verdict in verdicts:
         name = Text(verdict.mechanism)
         if verdict.variant:
@@ -174,7 +167,7 @@ def run_attacks(timing_samples: int | None, seed: int, as_json: bool) -> bool:
             "failure_probability": ALPHA,
             "rows": [row.to_json() for row in rows],
         }
-        typer.echo(json.dumps(report, indent=2, allow_nan=False))
+        print_json(report)
     else:
         _print_attacks(rows)
         _explain(rows)
@@ -183,10 +176,7 @@ def run_attacks(timing_samples: int | None, seed: int, as_json: bool) -> bool:
 
 def _print_attacks(rows: Sequence[Attack]) -> None:
     headers = ("attack", "mechanism", "path", "n", "found", "permitted", "verdict")
-    table = Table(*headers, box=SIMPLE_HEAD, padding=0, pad_edge=False)
-    for column in (table.columns[3], *table.columns[4:6]):
-        column.justify = "right"
-        column.no_wrap = True
+    table = table_80(*headers, wrapped=(0, 1, 2, 6), right=(3, 4, 5), padding=0)
     for row in rows:
         found, permitted = _bounds(row)
         table.add_row(

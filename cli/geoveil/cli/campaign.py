@@ -1,6 +1,5 @@
 """geoveil campaign: create, list and close campaigns, and make the key that signs them."""
 
-import json
 import os
 import re
 from datetime import UTC, datetime, timedelta
@@ -8,13 +7,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
 from geoveil.analyst import campaign_of, planned_participants
 from geoveil.analyst.campaigns import (
     campaign_asking,
     campaign_for_points,
+    campaign_record,
     expected_text,
     id_of,
     mechanism_names,
@@ -26,21 +24,16 @@ from geoveil.campaign import (
     Campaign,
     SignatureInvalid,
     SigningKey,
-    digest,
-    encode,
     signer,
 )
 from geoveil.cli import options
-from geoveil.cli.campaign_export import export
 from geoveil.cli.connection import Connection, analyst_at, connects
-from geoveil.cli.console import out, privacy_text
+from geoveil.cli.console import out, print_json, privacy_text, table_80
 from geoveil.cli.environment import SIGN_KEY
 from geoveil.gp import GeoPrivacy, GeoVeilError, ParameterError, validation
 from geoveil.proto.v1.campaign_pb2 import CampaignEnvelope
 
 app = typer.Typer(help="Create, sign, show, list and close campaigns.", no_args_is_help=True)
-
-app.command()(export)
 
 _LONGEST_DAYS = 1_000_000.0
 _PARTICIPANTS = 10_000
@@ -249,7 +242,7 @@ def _asking(
 @connects
 def show(
     campaign_id: Annotated[str, typer.Argument(help="The id of the campaign.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
+    as_json: options.AsJson = False,
     *,
     connection: Connection,
 ) -> None:
@@ -257,16 +250,39 @@ def show(
     with analyst_at(connection) as analyst:
         campaign = analyst.campaign(campaign_id)
     if as_json:
-        typer.echo(json.dumps(_record(campaign), indent=2))
+        print_json(campaign_record(campaign))
         return
     out.tell((campaign.campaign_id, "bold"), f"  {campaign.title}")
     out.tell(f"{campaign.attribute.name}: {privacy_text(campaign)}")
-    table = Table("query", "a report counts from", "to", "beyond", box=SIMPLE_HEAD)
-    for label, column in zip(campaign.labels, _columns(campaign), strict=True):
+    table = table_80("query", "a report counts from", "to", "beyond", wrapped=range(4))
+    for column in campaign_record(campaign)["queries"]:
         beyond = "counts as the end" if column["clamps"] else "is refused"
-        table.add_row(label, _end(column["low"]), _end(column["high"]), beyond)
+        table.add_row(column["label"], _end(column["low"]), _end(column["high"]), beyond)
     out.print(table)
     out.print(weight_text(campaign))
+
+
+@app.command()
+@connects
+@options.named_as_typed(file="file")
+def export(
+    campaign_id: Annotated[str, typer.Argument(help="Of the campaign.")],
+    file: Annotated[Path, typer.Option("--out", help="Parquet file to write. Must not exist.")],
+    period: options.Period = None,
+    timeout: Annotated[float, typer.Option(help="Seconds that it may take.")] = 3600.0,
+    *,
+    connection: Connection,
+) -> None:
+    """Write the perturbed reports to a Parquet file, without their ids.
+
+    A row is an answer, or a point with its coordinates. Values are integers on the campaign's grid:
+    times 2^step_exponent, which the file's metadata names, they are numbers.
+    """
+    from geoveil.simulation.scale import write_reports
+
+    with analyst_at(connection) as analyst:
+        count = write_reports(analyst.export(campaign_id, period, timeout_s=timeout), file)
+    out.tell(f"{count:,} rows in {file}")
 
 
 @app.command()
@@ -370,33 +386,3 @@ def weight_text(campaign: Campaign) -> str:
 
 def _end(value: float) -> str:
     return f"{value:,.4g}" if abs(value) >= 1e6 else f"{value:,.4f}"
-
-
-def _record(campaign: Campaign) -> dict[str, Any]:
-    privacy = campaign.report_privacy
-    return {
-        "campaign_id": campaign.campaign_id,
-        "title": campaign.title,
-        "sha256": digest(encode(campaign)).hex(),
-        "attribute": campaign.attribute.name,
-        "unit": campaign.attribute.unit,
-        "epsilon": privacy.epsilon,
-        "per": privacy.per,
-        "opens": campaign.opens.isoformat(),
-        "closes": campaign.closes.isoformat(),
-        "periods": campaign.periods,
-        "minimum_participants": campaign.minimum_participants,
-        "queries": [
-            {"label": label, **column}
-            for label, column in zip(campaign.labels, _columns(campaign), strict=True)
-        ],
-    }
-
-
-def _columns(campaign: Campaign) -> list[dict[str, Any]]:
-    """Return for each column its range, in the unit of the answers, and what is done beyond."""
-    step = 2.0**campaign.grid_exponent
-    return [
-        {"low": low * step, "high": high * step, "clamps": clamps}
-        for (low, high), clamps in zip(campaign.ranges, campaign.clamps, strict=True)
-    ]

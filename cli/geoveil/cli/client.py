@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
-from geoveil.cli.console import out
+from geoveil.cli.console import out, table_80
 from geoveil.cli.contribute import default_state
 from geoveil.client import (
     Client,
@@ -42,17 +40,8 @@ def history(
         for receipt in receipts:
             typer.echo(json.dumps(receipt.to_json()))
         return
-    table = Table(
-        "campaign",
-        "asked about",
-        "perturbed values",
-        "privacy spent",
-        "drawn (UTC)",
-        "status",
-        box=SIMPLE_HEAD,
-    )
-    for column in (table.columns[0], table.columns[-1]):
-        column.no_wrap = True  # an id has to be typed
+    headers = ("campaign", "asked about", "perturbed values", "privacy spent", "drawn (UTC)")
+    table = table_80(*headers, "status", wrapped=(1, 2, 3, 4))  # an id has to be typed
     for receipt in receipts:
         name = receipt.campaign_id + (f" ({receipt.period})" if receipt.period else "")
         table.add_row(

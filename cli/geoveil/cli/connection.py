@@ -1,11 +1,9 @@
 """Which aggregator a command talks to, and how: the same options for every command that does."""
 
-import inspect
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +19,7 @@ from geoveil.cli.environment import (
     TOKEN,
     TOKEN_FILE,
 )
+from geoveil.cli.options import takes
 from geoveil.gp import GeoVeilError, ParameterError
 
 DEFAULT_SERVER = "127.0.0.1:7717"
@@ -104,33 +103,8 @@ class Connection:
 
 
 def connects(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of a connection, in place of its argument `connection`.
-
-    Example:
-        >>> @connects
-        ... def show(name: str, connection: Connection) -> None:
-        ...     print(name, connection.server)
-        >>> show(name="a", server="localhost:1", tls_roots=None)
-        a localhost:1
-        >>> list(inspect.signature(show).parameters)
-        ['name', 'server', 'tls_roots', 'tls_client_certificate', 'tls_client_key']
-    """
-    signature = inspect.signature(command)
-    own = [p for p in signature.parameters.values() if p.name != "connection"]
-    more = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-        for name, (kind, default) in _OPTIONS.items()
-    ]
-
-    @wraps(command)
-    def run(**given: Any) -> None:
-        options = {name: given.pop(name) for name in _OPTIONS if name in given}
-        command(**given, connection=Connection(**options))
-
-    # Both are read by typer: the one for defaults, the other for kinds.
-    run.__signature__ = signature.replace(parameters=[*own, *more])  # type: ignore[attr-defined]
-    run.__annotations__ = {p.name: p.annotation for p in (*own, *more)}
-    return run
+    """Give a command the options of a connection, in place of its argument `connection`."""
+    return takes("connection", _OPTIONS, Connection)(command)
 
 
 def advice(tls: TLS | None) -> str:

@@ -6,8 +6,9 @@ it is and as no more than text: see `PlainConsole`.
 
 import codecs
 import io
+import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from shutil import get_terminal_size
 from types import MappingProxyType
@@ -148,17 +149,31 @@ def bars(*, counted: bool = False) -> "Progress":
     return progress.Progress(*columns, console=err)
 
 
-def table_80(*headers: str, wrapped: int = 0) -> Table:
+def table_80(
+    *headers: str, wrapped: Iterable[int] = (), right: Iterable[int] = (), **how: Any
+) -> Table:
     """Return a table that fits into 80 columns.
 
     Args:
         headers: of the columns.
-        wrapped: how many columns, from the first on, may be folded.
+        wrapped: the columns that may be folded, from 0.
+        right: the columns whose cells stand at the right.
+        how: what else a `Table` takes.
     """
-    table = Table(*headers, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for column in table.columns[wrapped:]:
+    layout: dict[str, Any] = {"box": SIMPLE_HEAD, "padding": (0, 1, 0, 0), "pad_edge": False}
+    table = Table(*headers, **layout | how)
+    for column in table.columns:
         column.no_wrap = True
+    for index in wrapped:
+        table.columns[index].no_wrap = False
+    for index in right:
+        table.columns[index].justify = "right"
     return table
+
+
+def print_json(record: object) -> None:
+    """Print what JSON can hold, for programs: as it is, not folded and without styles."""
+    sys.stdout.write(json.dumps(record, indent=2, allow_nan=False) + "\n")
 
 
 def number(value: float | None, digits: int = 4) -> str:

@@ -1,6 +1,5 @@
 """geoveil demo: the whole path once, on real data."""
 
-import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ import numpy as np
 import typer
 
 from geoveil.cli import options
-from geoveil.cli.console import bars, err, number, out, table_80
+from geoveil.cli.console import bars, err, number, out, print_json, table_80
 from geoveil.gp import ParameterError, validation
 from geoveil.simulation.demo import WHOLE_CLIENTS, DemoRow, experiments, in_halves, running_demo
 
@@ -64,7 +63,7 @@ def demo(
         with err.status("computing what other mechanisms would give"):
             rows = running.rows()
     if as_json:
-        typer.echo(json.dumps({"campaigns": [row.to_json() for row in rows]}, indent=2))
+        print_json({"campaigns": [row.to_json() for row in rows]})
     else:
         _print_estimates(rows)
         _print_competitors(rows)

@@ -1,13 +1,14 @@
 """Options that several commands have, with one meaning each."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from inspect import signature
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from geoveil.analyst.client import LAST_PERIOD
 from geoveil.analyst.questions import QUESTIONS, AnalystQuestion, questions_in
 from geoveil.campaign import QUERIES
 from geoveil.gp import ParameterError
@@ -62,6 +63,10 @@ Center = Annotated[
 Radius = Annotated[
     float | None, typer.Option(help="Radius of the area, in metres; 60000 by default.")
 ]
+Period = Annotated[
+    int | None,
+    typer.Option(min=0, max=LAST_PERIOD, help="Of a recurring campaign, from 0; all by default."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
 
 
@@ -86,6 +91,48 @@ def asked(
             "question": question or (),
         }
     )
+
+
+def takes(
+    argument: str,
+    options: Mapping[str, tuple[Any, Any]],
+    make: Callable[..., Any] = dict,
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command options in place of one of its arguments, which is made of them.
+
+    Args:
+        argument: the name of the argument.
+        options: name → annotation and default.
+        make: makes the argument of what is given, by name.
+
+    Example:
+        >>> @takes("sides", {"a": (float, 1.0), "b": (float, 2.0)})
+        ... def area(unit: str, sides: dict[str, float]) -> None:
+        ...     print(sides["a"] * sides["b"], unit)
+        >>> area(unit="metre", a=3.0, b=4.0), list(signature(area).parameters)
+        12.0 metre
+        (None, ['unit', 'a', 'b'])
+    """
+
+    def wrapped(command: Callable[..., None]) -> Callable[..., None]:
+        its = signature(command)
+        own = [p for p in its.parameters.values() if p.name != argument]
+        more = [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+            for name, (kind, default) in options.items()
+        ]
+
+        @wraps(command)
+        def run(**given: Any) -> None:
+            of_argument = {name: given.pop(name) for name in options if name in given}
+            command(**given, **{argument: make(**of_argument)})
+
+        # Both are read by typer: the one for defaults, the other for kinds.
+        run.__signature__ = its.replace(parameters=[*own, *more])  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in (*own, *more)}
+        return run
+
+    return wrapped
 
 
 def named_as_typed(**options: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -1,6 +1,5 @@
 """geoveil plan: the right mechanism for a question, and the error to expect."""
 
-import json
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,7 +12,7 @@ from geoveil.analyst import PlanRequest, plan_for, questions_in
 from geoveil.analyst.planning import PlannedQuestion
 from geoveil.analyst.questions import RADIUS_M, VOCABULARY, place_in
 from geoveil.cli import options
-from geoveil.cli.console import err, out
+from geoveil.cli.console import err, out, print_json
 from geoveil.cli.plan_text import print_comparison, print_note, print_plan
 from geoveil.gp import ParameterError
 from geoveil.simulation.priors import KNOWN, public_prior
@@ -175,7 +174,7 @@ def plan(
             else:
                 draw_comparison(planned.found, figure)
     if as_json:
-        typer.echo(json.dumps(report, indent=2, allow_nan=False))
+        print_json(report)
         return
     (print_plan if isinstance(planned, PlannedQuestion) else print_comparison)(report, out)
     for file in (out_file, figure):

@@ -4,12 +4,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 from rich.text import Text
 
 from geoveil.analyst.report import Record
-from geoveil.cli.console import PlainConsole
+from geoveil.cli.console import PlainConsole, table_80
 
 _ALLOCATIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -25,11 +23,7 @@ def print_plan(report: Record, console: PlainConsole) -> None:
     """Print what `plan_report` found."""
     _print_heading(report, console, report["question"])
     headers = ("mechanism", "profile", "centre", "width", "95 % ±", "bias", "×")
-    table = Table(*headers, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for column in table.columns:
-        column.no_wrap = True
-    for column in table.columns[2:]:
-        column.justify = "right"
+    table = table_80(*headers, right=range(2, 7))
     for index, row in enumerate(report["alternatives"]):
         cells = (
             f"{row['mechanism']}{'' if row['keeps_promise'] else ' *'}",
@@ -66,10 +60,7 @@ def print_comparison(report: Record, console: PlainConsole) -> None:
     m = len(report["questions"])
     _print_heading(report, console, f"{m} questions")
     headers = ("allocation", "mechanism", "ε in all", "95 % error", "worst", "× error²")
-    table = Table(*headers, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for column in table.columns[2:]:
-        column.justify = "right"
-        column.no_wrap = True
+    table = table_80(*headers, wrapped=(0, 1), right=range(2, 6))
     for row in report["allocations"]:
         table.add_row(
             Text.assemble(row["allocation"], "\n", (_ALLOCATIONS[row["allocation"]], "dim")),
@@ -90,8 +81,7 @@ def print_comparison(report: Record, console: PlainConsole) -> None:
     if not report["channels"]:
         console.print("Optimal channels were not considered (--channels: some seconds each).")
     console.print(_crossover(report["crossover"], m))
-    answers = Table("question", "95 % error", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    answers.columns[1].justify = "right"
+    answers = table_80("question", "95 % error", wrapped=(0, 1), right=[1])
     for row in report["questions"]:
         answers.add_row(row["question"], f"±{row['error_95']:.3g}")
     console.print(answers)
@@ -160,10 +150,7 @@ def _print_bound(report: Record, console: PlainConsole) -> None:
 
 
 def _print_errors(report: Record, console: PlainConsole) -> None:
-    table = Table("participants", "95 % error", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.pad_edge = False
-    for column in table.columns:
-        column.justify = "right"
+    table = table_80("participants", "95 % error", right=(0, 1))
     for row in report["errors"]:
         bold = row["participants"] == report["participants"]
         table.add_row(

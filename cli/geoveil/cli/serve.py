@@ -1,23 +1,107 @@
 """geoveil serve: run an aggregator until it is told to stop."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
 
+from geoveil.aggregator.ops.settings import Settings
+from geoveil.aggregator.ops.settings_sources import TYPES, load
+from geoveil.cli import options
 from geoveil.cli.environment import CONFIG, VARIABLES
 
-_WHERE, _SECURITY, _OPEN, _LIMITS = "Where", "Security", "Open to anyone", "Limits"
-_STOPPING, _WATCHING = "Starting and stopping", "Watching"
+_TEN_SECONDS = "(10 seconds of them)"
+_SETTINGS: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "Where": {
+            "host": "Address to listen on",
+            "port": "Port; 0 takes a free one",
+            "database": "SQLite file, or postgresql:// URL",
+            "database_url_file": "File with the URL, which holds a password",
+        },
+        "Security": {
+            "tls_certificate": "PEM certificate chain",
+            "tls_key": "PEM private key",
+            "tls_client_ca": "PEM certificates; every client then needs one of theirs",
+            "tokens_file": "Analysts then need a token of 'geoveil token create'",
+            "trusted_keys": "Take campaigns signed by this key ed25519:... only; may be repeated",
+        },
+        "Open to anyone": {
+            "insecure_open_analyst": "Take calls of analysts without a token from anywhere",
+            "reflection": "Describe the services to anyone",
+        },
+        "Limits": {
+            "max_batch": "Reports in one request",
+            "max_message_bytes": "Size of one request",
+            "queue_limit": "Reports that may wait to be written",
+            "campaign_rate": "Reports per second to one campaign (any)",
+            "campaign_burst": f"Reports to one campaign at once {_TEN_SECONDS}",
+            "peer_rate": "Reports per second from one address",
+            "peer_burst": f"Reports from one address at once {_TEN_SECONDS}",
+            "call_rate": "Calls per second from one address",
+            "call_burst": f"Calls from one address at once {_TEN_SECONDS}",
+            "max_connections": "Connections that stay open",
+            "connection_idle_s": "Seconds that a connection without calls stays open",
+            "max_held_bytes": "Memory of requests and responses under way",
+            "commit_limit": "Reports in one transaction",
+            "commit_latency_s": "Seconds to wait for more to write",
+            "busy_timeout_s": "Seconds to wait for other writers",
+            "clock_skew_s": "Seconds that clocks of devices may differ",
+        },
+        "Starting and stopping": {
+            "drain_s": "Seconds to say NOT_SERVING and still serve, once told to stop",
+            "grace_s": "Seconds that open calls then get",
+        },
+        "Watching": {
+            "health_interval_s": "Seconds between tries of the database",
+            "metrics_host": "Address for Prometheus",
+            "metrics_port": "Port for Prometheus; off unless given",
+            "log_level": "debug, info, warning or error",
+            "log_format": "json, human, or auto: human on a terminal",
+        },
+    }
+)
+"""Heading → setting → what its option is for; types and defaults are those of `Settings`."""
+_SPELLED: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "database": ("--database", "-d"),
+        "tls_certificate": ("--tls-certificate", "--tls-cert"),
+        "trusted_keys": ("--trusted-keys", "--trusted-key"),
+        "insecure_open_analyst": ("--insecure-open-analyst/--no-insecure",),
+        "reflection": ("--reflection/--no-reflection",),
+        "grace_s": ("--grace-s", "--grace"),
+    }
+)
+"""How an option is written where it is not its setting's name alone."""
 
 
-def _option(group: str, help_text: str, *names: str) -> Any:
-    return typer.Option(*names, help=help_text, rich_help_panel=group, show_default=False)
+def _option(name: str, heading: str, text: str) -> tuple[Any, None]:
+    """Return the annotation and default of the option for a setting."""
+    kind, several = TYPES.get(name, (Path, False))
+    default = Settings.__dataclass_fields__[name].default if name in TYPES else None
+    unsaid = default is None or isinstance(default, bool | tuple)
+    shown = "" if unsaid else f" ({default:g})" if kind is float else f" ({default})"
+    if kind not in (bool, int, float, Path):
+        kind = list[str] if several else str
+    spelled = _SPELLED.get(name, ())
+    said = typer.Option(
+        *spelled, help=f"{text}{shown}.", rich_help_panel=heading, show_default=False
+    )
+    return Annotated[kind | None, said], None
 
 
+@options.takes(
+    "flags",
+    {
+        name: _option(name, heading, text)
+        for heading, settings in _SETTINGS.items()
+        for name, text in settings.items()
+    },
+)
 def serve(
-    context: typer.Context,
     config: Annotated[
         Path | None,
         typer.Option("--config", "-c", envvar=CONFIG, help="TOML file of settings."),
@@ -26,116 +110,8 @@ def serve(
         bool,
         typer.Option("--check", help="Check the settings and their files, print them, and end."),
     ] = False,
-    host: Annotated[str | None, _option(_WHERE, "Address to listen on (127.0.0.1).")] = None,
-    port: Annotated[int | None, _option(_WHERE, "Port; 0 takes a free one (7717).")] = None,
-    database: Annotated[
-        str | None,
-        _option(_WHERE, "SQLite file, or postgresql:// URL (geoveil.db).", "--database", "-d"),
-    ] = None,
-    database_url_file: Annotated[
-        Path | None, _option(_WHERE, "File with the URL, which holds a password.")
-    ] = None,
-    tls_certificate: Annotated[
-        Path | None,
-        _option(_SECURITY, "PEM certificate chain.", "--tls-certificate", "--tls-cert"),
-    ] = None,
-    tls_key: Annotated[Path | None, _option(_SECURITY, "PEM private key.")] = None,
-    tls_client_ca: Annotated[
-        Path | None, _option(_SECURITY, "PEM certificates; every client then needs one of theirs.")
-    ] = None,
-    tokens_file: Annotated[
-        Path | None, _option(_SECURITY, "Analysts then need a token of 'geoveil token create'.")
-    ] = None,
-    insecure_open_analyst: Annotated[
-        bool | None,
-        _option(
-            _OPEN,
-            "Take calls of analysts without a token, even off the loopback.",
-            "--insecure-open-analyst/--no-insecure",
-        ),
-    ] = None,
-    reflection: Annotated[
-        bool | None,
-        _option(_OPEN, "Describe the services to anyone.", "--reflection/--no-reflection"),
-    ] = None,
-    trusted_keys: Annotated[
-        list[str] | None,
-        _option(
-            _SECURITY,
-            "Take campaigns signed by this key ed25519:... only; may be given again.",
-            "--trusted-keys",
-            "--trusted-key",
-        ),
-    ] = None,
-    max_batch: Annotated[int | None, _option(_LIMITS, "Reports in one request (10000).")] = None,
-    max_message_bytes: Annotated[
-        int | None, _option(_LIMITS, "Size of one request (4194304).")
-    ] = None,
-    queue_limit: Annotated[
-        int | None, _option(_LIMITS, "Reports that may wait to be written (100000).")
-    ] = None,
-    campaign_rate: Annotated[
-        float | None, _option(_LIMITS, "Reports per second to one campaign (any).")
-    ] = None,
-    campaign_burst: Annotated[
-        float | None, _option(_LIMITS, "Reports to one campaign at once (10 seconds of them).")
-    ] = None,
-    peer_rate: Annotated[
-        float | None, _option(_LIMITS, "Reports per second from one address (100000).")
-    ] = None,
-    peer_burst: Annotated[
-        float | None, _option(_LIMITS, "Reports from one address at once (10 seconds of them).")
-    ] = None,
-    call_rate: Annotated[
-        float | None, _option(_LIMITS, "Calls per second from one address (2000).")
-    ] = None,
-    call_burst: Annotated[
-        float | None, _option(_LIMITS, "Calls from one address at once (10 seconds of them).")
-    ] = None,
-    max_connections: Annotated[
-        int | None, _option(_LIMITS, "Connections that stay open (2000).")
-    ] = None,
-    connection_idle_s: Annotated[
-        float | None, _option(_LIMITS, "Seconds that a connection without calls stays open (300).")
-    ] = None,
-    max_held_bytes: Annotated[
-        int | None, _option(_LIMITS, "Memory of requests and responses under way (67108864).")
-    ] = None,
-    commit_limit: Annotated[
-        int | None, _option(_LIMITS, "Reports in one transaction (16384).")
-    ] = None,
-    commit_latency_s: Annotated[
-        float | None, _option(_LIMITS, "Seconds to wait for more to write (0).")
-    ] = None,
-    busy_timeout_s: Annotated[
-        float | None, _option(_LIMITS, "Seconds to wait for other writers (5).")
-    ] = None,
-    clock_skew_s: Annotated[
-        float | None, _option(_LIMITS, "Seconds that clocks of devices may differ (60).")
-    ] = None,
-    drain_s: Annotated[
-        float | None,
-        _option(_STOPPING, "Seconds to say NOT_SERVING and still serve, once told to stop (0)."),
-    ] = None,
-    grace_s: Annotated[
-        float | None,
-        _option(_STOPPING, "Seconds that open calls then get (10).", "--grace-s", "--grace"),
-    ] = None,
-    health_interval_s: Annotated[
-        float | None, _option(_WATCHING, "Seconds between tries of the database (5).")
-    ] = None,
-    metrics_host: Annotated[
-        str | None, _option(_WATCHING, "Address for Prometheus (127.0.0.1).")
-    ] = None,
-    metrics_port: Annotated[
-        int | None, _option(_WATCHING, "Port for Prometheus; off unless given.")
-    ] = None,
-    log_level: Annotated[
-        str | None, _option(_WATCHING, "debug, info, warning or error (info).")
-    ] = None,
-    log_format: Annotated[
-        str | None, _option(_WATCHING, "json, human, or auto: human on a terminal (auto).")
-    ] = None,
+    *,
+    flags: dict[str, Any],
 ) -> None:
     """Run an aggregator: it counts reports exactly once, and keeps what it acknowledged.
 
@@ -148,9 +124,7 @@ def serve(
     from geoveil.aggregator import run
     from geoveil.aggregator.ops.logs import configure, failed, log_what_nobody_catches
     from geoveil.aggregator.ops.native_lines import native_lines_logged
-    from geoveil.aggregator.ops.settings_sources import KNOWN, load
 
-    flags = {name: value for name, value in context.params.items() if name in KNOWN}
     effective = load(config, os.environ, flags, others=VARIABLES)
     settings = effective.settings
     if check:

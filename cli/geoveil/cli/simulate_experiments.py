@@ -1,41 +1,23 @@
 """geoveil simulate oneway, twoway, kde: the seed paper's experiments."""
 
-import os
-import shutil
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated
 
 import typer
 
 from geoveil.cli.console import bars, err, out, table_80
 from geoveil.gp import validation
-from geoveil.simulation.experiments import kde as kernels
-from geoveil.simulation.experiments import oneway as one_way
-from geoveil.simulation.experiments import twoway_draws as two_way
-from geoveil.simulation.experiments.kde_draws import density_maps
-from geoveil.simulation.experiments.kde_settings import DEFAULT, SETTINGS, KernelSetting
-from geoveil.simulation.experiments.kde_settings import REPETITIONS as KERNEL_REPETITIONS
-from geoveil.simulation.experiments.page import Section, results_page
-from geoveil.simulation.experiments.rows import (
-    LOCAL,
-    MODES,
-    ErrorRow,
-    compare,
-    read_csv,
-    write_csv,
-    write_parquet,
+from geoveil.simulation.experiments.published import (
+    MAPS,
+    PublishedExperiment,
+    draw_map,
+    kernels,
+    one_way,
+    two_way,
+    write_page,
 )
-from geoveil.simulation.experiments.runs import ExperimentCell, Run
-from geoveil.simulation.experiments.settings import (
-    ONE_WAY_PANELS,
-    ONE_WAY_REPETITIONS,
-    TWO_WAY_AXIS,
-    TWO_WAY_PANELS,
-    TWO_WAY_REPETITIONS,
-)
+from geoveil.simulation.experiments.rows import LOCAL, ErrorRow, compare
 
 Mode = Annotated[
     str,
@@ -49,15 +31,9 @@ Out = Annotated[
 ]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same table.")]
 Quick = Annotated[bool, typer.Option("--quick", help="A small part of it, to see what it does.")]
-_MAPS: Mapping[str, tuple[KernelSetting, ...]] = MappingProxyType(
-    {"none": (), "default": (DEFAULT,), "all": SETTINGS}
-)
-"""What to map → the settings."""
 Processes = Annotated[
     int | None, typer.Option(help="That compute at once; one for each processor by default.")
 ]
-PEOPLE = 1_600_000
-"""The n that the tables of thresholds show; the figures and the CSV files have all."""
 
 
 def oneway(
@@ -72,19 +48,7 @@ def oneway(
 
     Figures 3 and 8 of the paper. An interrupted run goes on where it stopped.
     """
-    panels = ONE_WAY_PANELS
-    if quick:
-        panels = tuple(replace(p, people=(100_000,)) for p in panels[1::3])
-    cells = one_way.cells(
-        mode=_checked(mode, seed),
-        repetitions=_repetitions(repetitions, 10 if quick else ONE_WAY_REPETITIONS),
-        seed=seed,
-        panels=panels,
-    )
-    rows = _run("oneway", mode, cells, directory, processes)
-    from geoveil.simulation.figures.thresholds import draw_lines
-
-    _finish("oneway", mode, rows, directory, draw_lines)
+    _run(one_way(mode, repetitions, seed, quick), directory, processes)
 
 
 def twoway(
@@ -99,19 +63,7 @@ def twoway(
 
     Figure 4 of the paper. Its grid takes days in monte-carlo mode; --quick has 5 × 5.
     """
-    panels = TWO_WAY_PANELS
-    if quick:
-        panels = tuple(replace(p, axis=TWO_WAY_AXIS[1::7], people=(20_000,)) for p in panels)
-    cells = two_way.cells(
-        mode=_checked(mode, seed),
-        repetitions=_repetitions(repetitions, 10 if quick else TWO_WAY_REPETITIONS),
-        seed=seed,
-        panels=panels,
-    )
-    rows = _run("twoway", mode, cells, directory, processes)
-    from geoveil.simulation.figures.thresholds import draw_bars
-
-    _finish("twoway", mode, rows, directory, draw_bars)
+    _run(two_way(mode, repetitions, seed, quick), directory, processes)
 
 
 def kde(
@@ -122,7 +74,7 @@ def kde(
     quick: Quick = False,
     processes: Processes = None,
     maps: Annotated[
-        str, typer.Option(help=f"Contour maps of one run: {', '.join(_MAPS)}; minutes for each.")
+        str, typer.Option(help=f"Contour maps of one run: {', '.join(MAPS)}; minutes for each.")
     ] = "none",
 ) -> None:
     """Kernel densities of collisions in New York: the error over a grid of 61 × 61.
@@ -130,22 +82,11 @@ def kde(
     Figure 6 of the paper; with --maps default also 5, with --maps all also 9, 10 and 11. In
     monte-carlo mode every report is drawn at 8 × 8 of the centres; --quick has 5 × 5 in any mode.
     """
-    settings = _MAPS[validation.choice("maps", maps, _MAPS)]
-    cells = kernels.cells(
-        mode=_checked(mode, seed),
-        repetitions=_repetitions(repetitions, 2 if quick else KERNEL_REPETITIONS),
-        seed=seed,
-        settings=(replace(DEFAULT, n=20_000),) if quick else SETTINGS,
-        subgrid=5 if quick else None,
-    )
-    rows = _run("kde", mode, cells, directory, processes)
-    from geoveil.simulation.figures.kernels import draw_density_maps, draw_kernel_errors
-
-    _finish("kde", mode, rows, directory, draw_kernel_errors)
+    settings = MAPS[validation.choice("maps", maps, MAPS)]
+    _run(kernels(mode, repetitions, seed, quick), directory, processes)
     for setting in settings:
         with err.status(f"drawing the map of {setting.label}, n = {setting.n:,}"):
-            name = f"kde-map-n{setting.n}-per{setting.per_m:g}-h{setting.factor:g}.png"
-            draw_density_maps(density_maps(setting, seed=seed), setting, directory / name)
+            draw_map(setting, seed, directory)
 
 
 def results(
@@ -153,9 +94,7 @@ def results(
         Path, typer.Option("--out", help="Directory for results.md and, below it, images/.")
     ] = Path("results"),
     seed: Annotated[int, typer.Option(help="The same seed gives the same page.")] = 1,
-    processes: Annotated[
-        int | None, typer.Option(help="That compute at once; one for each processor by default.")
-    ] = None,
+    processes: Processes = None,
 ) -> None:
     """All experiments in exact mode, on one page with figures.
 
@@ -163,80 +102,26 @@ def results(
     the page.
     """
     work = directory / "results"
-    processes = processes or os.cpu_count() or 1
     oneway(directory=work, seed=seed, processes=processes)
     twoway(directory=work, seed=seed, processes=processes)
     kde(directory=work, seed=seed, processes=processes, maps="default")
-    images = directory / "images"
-    images.mkdir(parents=True, exist_ok=True)
-    sections = [
-        _section(work, "oneway", "One threshold on incomes", images, PEOPLE),
-        _section(work, "twoway", "Pairs of thresholds on incomes and debts", images, PEOPLE),
-        _section(work, "kde", "Densities of collisions in New York", images, None),
-    ]
-    page = directory / "results.md"
-    page.write_text(results_page(sections), encoding="utf-8")
-    err.print(f"written: {page}")
+    err.print(f"written: {write_page(work, directory)}")
 
 
-def _section(work: Path, name: str, title: str, images: Path, people: int | None) -> Section:
-    rows: Sequence[ErrorRow] = read_csv(work / f"{name}-exact.csv")
-    figures = {}
-    for suffix, text in (("", "error of every mechanism"), ("-ratios", "error ratios")):
-        file = f"{name}-exact{suffix}.png"
-        shutil.copyfile(work / file, images / file)
-        figures[f"images/{file}"] = f"{title}: {text}"
-    maps = sorted(work.glob(f"{name}-map-*.png"))
-    for drawn in maps:
-        shutil.copyfile(drawn, images / drawn.name)
-        figures[f"images/{drawn.name}"] = f"{title}: one run of each mechanism, every report drawn"
-    return Section(
-        title=title,
-        command=f"geoveil simulate {name}" + (" --maps default" if maps else ""),
-        figures=figures,
-        rows=rows,
-        keep=lambda row: people is None or row.n == people,
-    )
-
-
-def _checked(mode: str, seed: int) -> str:
-    validation.between("seed", seed, 0, 2**63)
-    return validation.choice("mode", mode, MODES)
-
-
-def _repetitions(asked: int | None, default: int) -> int:
-    return default if asked is None else asked
-
-
-def _run(
-    name: str, mode: str, cells: Sequence[ExperimentCell], directory: Path, processes: int | None
-) -> list[ErrorRow]:
-    """Compute the cells under a progress bar; what is finished stays in the directory."""
-    run = Run(directory / "cells", os.cpu_count() or 1 if processes is None else processes)
+def _run(experiment: PublishedExperiment, directory: Path, processes: int | None) -> None:
+    """Compute the cells under a progress bar, write what came out, and print the comparison."""
     with bars() as progress:
-        task = progress.add_task(f"{name}, {mode}", total=sum(cell.cost for cell in cells))
-        return run.rows(cells, lambda cell: progress.advance(task, cell.cost))
+        task = progress.add_task(f"{experiment.name}, {experiment.mode}", total=experiment.cost)
+        rows = experiment.rows(directory, processes, lambda cell: progress.advance(task, cell.cost))
+    stem = experiment.write(rows, directory)
+    _print_comparison(rows)
+    err.print(f"tables and figures: {stem}*")
 
 
-def _finish(
-    name: str,
-    mode: str,
-    rows: Sequence[ErrorRow],
-    directory: Path,
-    draw: Callable[[Sequence[ErrorRow], Path], None],
-) -> None:
-    """Write the tables and figures, and print the comparison."""
-    from geoveil.simulation.figures.thresholds import draw_ratios
-
-    comparisons = compare(rows)
-    stem = directory / f"{name}-{mode}"
-    write_csv(rows, stem.with_suffix(".csv"))
-    write_parquet(rows, stem.with_suffix(".parquet"))
-    draw(rows, stem.with_suffix(".png"))
-    draw_ratios(rows, comparisons, directory / f"{name}-{mode}-ratios.png")
+def _print_comparison(rows: Sequence[ErrorRow]) -> None:
     headers = ("setting", "n", "seed's best", "geoveil's best", "ratio", "prior")
-    table = table_80(*headers, wrapped=1)
-    for c in comparisons:
+    table = table_80(*headers, wrapped=[0])
+    for c in compare(rows):
         table.add_row(
             c.panel,
             _count(c.n),
@@ -251,7 +136,6 @@ def _finish(
         f" {LOCAL} has another guarantee and is left out. prior: the ratio if both may let a"
         " public survey choose the query."
     )
-    err.print(f"tables and figures: {stem}*")
 
 
 def _count(n: int) -> str:

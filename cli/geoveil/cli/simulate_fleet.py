@@ -1,19 +1,17 @@
 """geoveil simulate fleet: load on a running aggregator, to find out how much it takes."""
 
 import asyncio
-import json
 from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
 from geoveil.analyst import AnalystClient
 from geoveil.campaign import Campaign
+from geoveil.cli import options
 from geoveil.cli.connection import CommandError, Connection, analyst_at, connects
-from geoveil.cli.console import bars, out
+from geoveil.cli.console import bars, out, print_json, table_80
 from geoveil.client import TLS, GrpcAioTransport, Policy
 from geoveil.gp import validation
 
@@ -44,7 +42,7 @@ def fleet(
         float, typer.Option("--timeout", help="Seconds for which each report is tried again.")
     ] = 60.0,
     seed: Annotated[int | None, typer.Option(help="Draws the same people again.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
+    as_json: options.AsJson = False,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Send in the clear to another machine.")
     ] = False,
@@ -82,7 +80,7 @@ def fleet(
                 analyst.close_campaign(name)
     missing = load.missing(counted)
     if as_json:
-        typer.echo(json.dumps(load.to_json(counted), indent=2))
+        print_json(load.to_json(counted))
     else:
         _show(load, counted, missing, batch_size)
     if load.lost or missing:
@@ -160,8 +158,7 @@ async def _closing(transport: GrpcAioTransport, sending: Coroutine[Any, Any, Any
 def _show(load: Any, counted: int, missing: int, batch_size: int | None) -> None:
     from geoveil.simulation.fleet import SHARES
 
-    table = Table("", "", box=SIMPLE_HEAD, show_header=False)
-    table.columns[1].justify = "right"
+    table = table_80("", "", wrapped=(0, 1), right=[1], show_header=False)
     table.add_row("reports per second", out.styled((f"{load.throughput:,.0f}", "bold")))
     table.add_row("seconds", f"{load.seconds:,.2f}")
     latencies = [load.latency_s(share) for share in SHARES]

@@ -1,6 +1,5 @@
 """geoveil simulate scale, export, bulk: campaigns of any size, on this machine or a cluster."""
 
-import json
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from geoveil.campaign import Campaign
-from geoveil.cli.console import bars, number, out, privacy_text, table_80
+from geoveil.cli import options
+from geoveil.cli.console import bars, number, out, print_json, privacy_text, table_80
 from geoveil.gp.estimation import Accumulator, estimate
 
 Workers = Annotated[
@@ -24,7 +24,6 @@ Resume = Annotated[
     Path | None,
     typer.Option(help="File of what is finished; a run that finds it goes on from there."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
 
 
 def scale(
@@ -51,7 +50,7 @@ def scale(
     workers: Workers = None,
     scheduler: Scheduler = None,
     resume: Resume = None,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Simulate a campaign of any number of devices; compare its estimate with the truth.
 
@@ -99,7 +98,7 @@ def bulk(
     confidence: Annotated[float, typer.Option(help="Of the interval, in (0, 1).")] = 0.95,
     workers: Workers = None,
     scheduler: Scheduler = None,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Estimate from exported reports: the aggregator's own estimates, computed again, to the bit.
 
@@ -145,11 +144,11 @@ def _show(
     if as_json:
         from geoveil.simulation.scale import estimate_record
 
-        typer.echo(json.dumps([estimate_record(campaign, *row) for row in found], indent=2))
+        print_json([estimate_record(campaign, *row) for row in found])
         return
     simulated = any(truth is not None for _, truth, *_ in found)
     headers = ("", *(("truth",) if simulated else ()), "estimate", "standard error")
-    table = table_80(*headers, f"{100 * confidence:g} % interval", "n", wrapped=1)
+    table = table_80(*headers, f"{100 * confidence:g} % interval", "n", wrapped=[0])
     digits = _digits([got.standard_error for *_, got in found])
     for label, truth, _, got in found:
         interval = f"{number(got.ci_low, digits)}–{number(got.ci_high, digits)}"

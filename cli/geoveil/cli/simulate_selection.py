@@ -5,10 +5,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
-from geoveil.cli.console import err, out
+from geoveil.cli.console import err, out, table_80
 from geoveil.gp import validation
 from geoveil.simulation.selection import EXPERIMENTS, Options, SelectionRow, write_csv, write_json
 from geoveil.simulation.selection.experiment import mechanisms
@@ -58,14 +56,15 @@ def _show(rows: Sequence[SelectionRow]) -> None:
     for measure, dataset, setting in dict.fromkeys((r.measure, r.dataset, r.setting) for r in rows):
         own = [r for r in rows if (r.measure, r.dataset, r.setting) == (measure, dataset, setting)]
         epsilons = _some(sorted({row.epsilon for row in own}))
-        table = Table(
-            box=SIMPLE_HEAD, title=f"{measure}: {dataset}, {setting}", title_justify="left"
+        headers = ("mechanism", "ε", "proved", *(f"ε = {epsilon:.3g}" for epsilon in epsilons))
+        table = table_80(
+            *headers,
+            wrapped=range(len(headers)),
+            right=range(3, len(headers)),
+            title=f"{measure}: {dataset}, {setting}",
+            title_justify="left",
         )
-        table.add_column("mechanism", overflow="fold")
-        table.add_column("ε")
-        table.add_column("proved")
-        for epsilon in epsilons:
-            table.add_column(f"ε = {epsilon:.3g}", justify="right")
+        table.columns[0].overflow = "fold"
         for mechanism, standing in mechanisms(own):
             lines = [r for r in own if (r.mechanism, r.standing) == (mechanism, standing)]
             value = {row.epsilon: row.value for row in lines}

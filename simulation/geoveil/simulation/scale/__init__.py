@@ -2,7 +2,7 @@
 
 from geoveil.simulation.scale.asking import estimate_record, threshold_asked
 from geoveil.simulation.scale.cluster import ClusterError, Computer, computer, in_this_process
-from geoveil.simulation.scale.export import ExportError, export_reports
+from geoveil.simulation.scale.export import ExportError, export_reports, write_reports
 from geoveil.simulation.scale.exported import ExportedReports, exported
 from geoveil.simulation.scale.finished import FinishedFileError
 from geoveil.simulation.scale.simulated import SimulatedCampaign, simulated
@@ -26,4 +26,5 @@ __all__ = [
     "simulated",
     "threshold_asked",
     "total",
+    "write_reports",
 ]

@@ -34,6 +34,7 @@ from geoveil.aggregator.store.migrate import require_current, schema_version
 from geoveil.aggregator.store.opening import open_store
 from geoveil.aggregator.store.schema import CAMPAIGN, REPORT_COUNT
 from geoveil.aggregator.store.sql import SQLStore
+from geoveil.analyst import ReportRows
 from geoveil.campaign import Campaign, ValueCampaign, decode, digest, open_envelope
 from geoveil.campaign.admission import REPORT_ID_BYTES
 from geoveil.campaign.value import AXES
@@ -110,6 +111,53 @@ _ROWS = 1 << 20
 """Rows per row group: a block of the estimate."""
 _GROUPS = 16
 """Row groups per file."""
+
+
+_ROWS = 1 << 20
+"""Rows of a group of a single file."""
+
+
+def write_reports(parts: Iterator[bytes | ReportRows], file: Path) -> int:
+    """Write what a server exports to one Parquet file, and return how many rows it has.
+
+    Args:
+        parts: from `AnalystClient.export`.
+        file: is there with all of its rows, or not at all.
+
+    Raises:
+        ParameterError: if the file is there already, or can't be written.
+        UnsupportedError: if pyarrow is not installed.
+    """
+    parquet = require_pyarrow()
+    if file.exists() or not file.absolute().parent.is_dir():
+        raise ParameterError("file", str(file), "a new file in a folder that exists")
+    content = next(parts)
+    assert isinstance(content, bytes)  # so it begins
+    campaign = decode(content)
+    metadata = {
+        "geoveil.campaign": content,
+        "geoveil.campaign_sha256": digest(content).hex(),
+        "geoveil.step_exponent": str(campaign.grid_exponent),
+    }
+    tables = (
+        table_of(campaign, Rows(part.periods, part.query_indices, part.columns))
+        for part in parts
+        if isinstance(part, ReportRows)
+    )
+    partial, count = file.with_name(file.name + ".partial"), 0
+    schema = schema_of(campaign).with_metadata(metadata)
+    how = {"compression": "zstd", "write_page_checksum": True}
+    try:
+        with parquet.ParquetWriter(partial, schema, **how) as writer:
+            for group in regrouped(tables, _ROWS):
+                writer.write_table(group.replace_schema_metadata(metadata))
+                count += group.num_rows
+        os.replace(partial, file)
+    except OSError as error:
+        raise ParameterError("file", str(file), f"a file to write ({error.strerror})") from error
+    finally:
+        partial.unlink(missing_ok=True)
+    return count
 
 
 class ExportError(GeoVeilError):
