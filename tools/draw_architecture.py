@@ -54,7 +54,7 @@ WAY: dict[str, tuple[str, tuple[Step, ...]]] = {
     "The server, which nobody has to trust": (
         "#fdf1e3",
         (
-            Step("reads the request", "geoveil.aggregator.grpc.wire_batch:read_batch"),
+            Step("reads the request", "geoveil.aggregator.grpc.submissions:read_batch"),
             Step("judges the report", "geoveil.campaign.admission:Admission.fault"),
             Step("gathers reports that wait", "geoveil.aggregator.store.writer:Writer"),
             Step(

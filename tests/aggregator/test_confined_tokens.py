@@ -11,8 +11,7 @@ import pytest
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 
-from geoveil.aggregator.grpc.middleware.confine import CAMPAIGN_OF
-from geoveil.aggregator.ops.authorizer import RULES
+from geoveil.aggregator.ops.authorizer import CAMPAIGN_OF, RULES
 from geoveil.aggregator.ops.tokens import Scope, TokenFile, Tokens
 from geoveil.campaign import seal
 from geoveil.gp import ParameterError

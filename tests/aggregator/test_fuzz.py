@@ -18,7 +18,7 @@ import pytest
 from google.protobuf.message import Message
 
 from benchmarks import hostile_messages
-from geoveil.aggregator.grpc import wire_batch
+from geoveil.aggregator.grpc import submissions
 from geoveil.aggregator.grpc.wire_columns import read_columns
 from geoveil.campaign import SigningKey, seal
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2, collector_pb2, report_pb2
@@ -269,7 +269,7 @@ async def test_large_requests_are_read_by_numpy(
         read.append(read_columns(message))
         return read[-1]
 
-    monkeypatch.setattr(wire_batch, "read_columns", spy)
+    monkeypatch.setattr(submissions, "read_columns", spy)
     wire = (await start_server()).wire
     campaign = publish()
     await wire.create(campaign)

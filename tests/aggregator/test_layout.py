@@ -11,8 +11,7 @@ import pytest
 from scipy import stats
 
 from geoveil.aggregator.domain.layout import BLOCKS, Layout, heavy_tailed
-from geoveil.aggregator.domain.report_columns import ReportColumns
-from geoveil.aggregator.domain.reports import Report, unpack
+from geoveil.aggregator.domain.reports import Report, ReportColumns, unpack
 from geoveil.campaign import Allocation, DebiasedLaplaceSpec, LipschitzLaplaceSpec, SmoothSpec
 from geoveil.gp import ParameterError
 from geoveil.gp.estimation import Accumulator

@@ -214,7 +214,7 @@ async def test_a_whole_day_in_the_log_names_nobody(
     await server.aggregator.stop()
 
     text = stream.getvalue()
-    calls = [line for line in lines(stream) if line["logger"].endswith(".observe")]
+    calls = [line for line in lines(stream) if line["logger"].endswith(".middleware")]
     assert [(line["event"], line["level"], line["method"], line["code"]) for line in calls] == [
         ("call", "info", "geoveil.proto.v1.Analyst/CreateCampaign", "OK"),
         ("call", "debug", "geoveil.proto.v1.Collector/SubmitReports", "OK"),

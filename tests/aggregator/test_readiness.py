@@ -11,7 +11,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from geoveil.aggregator import Code, ServiceError, SQLiteStore
-from geoveil.aggregator.grpc.readiness import Readiness
+from geoveil.aggregator.grpc.health import Readiness
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING

@@ -7,8 +7,8 @@ import pytest
 from google.protobuf.message import DecodeError
 
 from geoveil.aggregator.domain.reports import Report
-from geoveil.aggregator.grpc import wire_batch, wire_columns
-from geoveil.aggregator.grpc.wire_batch import UnreadReports, read_at_once, read_batch
+from geoveil.aggregator.grpc import submissions, wire_columns
+from geoveil.aggregator.grpc.submissions import UnreadReports, read_at_once, read_batch
 from geoveil.gp import ParameterError
 from geoveil.proto.v1 import collector_pb2, report_pb2
 
@@ -57,13 +57,13 @@ def read(message: bytes) -> tuple[str, bytes, list[Report]]:
 @pytest.fixture
 def any_length(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read short messages as long ones are read."""
-    for module in (wire_batch, wire_columns):
+    for module in (submissions, wire_columns):
         monkeypatch.setattr(module, "LEAST_BYTES", 128)
 
 
 @pytest.mark.usefixtures("any_length")
 def test_mutated_messages_are_read_as_protocol_buffers_read_them() -> None:
-    rng = Random(2)  # which makes no group, see below
+    rng = Random(2)
     agreed = refused = 0
     for _ in range(4000):
         sound = request(rng.randrange(1, 12), rng.choice([1, 1, 2, ANSWERS + 3]), rng)
@@ -84,14 +84,6 @@ def test_mutated_messages_are_read_as_protocol_buffers_read_them() -> None:
 
 
 @pytest.mark.usefixtures("any_length")
-def test_groups_which_no_library_of_today_writes_are_refused() -> None:
-    message = request(8, 2, Random(3)) + b"\x7b\x7c"
-    assert len(parsed(message)[2]) == 8
-    with pytest.raises(ParameterError, match="a message of the wire contract"):
-        read(message)
-
-
-@pytest.mark.usefixtures("any_length")
 @pytest.mark.parametrize(
     "extra",
     [
@@ -105,6 +97,7 @@ def test_groups_which_no_library_of_today_writes_are_refused() -> None:
         b"\x1a\x80\x00",
         b"\x18\x05",
         b"\x78" + b"\xff" * 9 + b"\x7f",
+        b"\x7b\x7c",
     ],
     ids=bytes.hex,
 )
@@ -139,19 +132,18 @@ def test_what_is_no_message_is_refused(extra: bytes) -> None:
         read(message)
 
 
-@pytest.mark.parametrize(
-    ("padding", "expected"),
-    [
-        (b"\x1a\x00", "number of reports must be 1 to 10,000"),
-        (b"\x1a\x02\x12\x00", "number of reports must be 1 to 10,000"),
-        (b"\x78\x01", "number of other fields must be at most 100"),
-        (b"\x0a\x01a", "number of other fields must be at most 100"),
-    ],
-    ids=["empty reports", "reports of nothing", "unknown fields", "ids"],
-)
-def test_a_message_of_very_many_fields_costs_little_memory(padding: bytes, expected: str) -> None:
-    message = request(1, 1, Random(4)) + padding * (1_000_000 // len(padding))
-    assert peak_of(message, expected) < 3 << 20
+@pytest.mark.parametrize("padding", [b"\x1a\x00", b"\x1a\x02\x12\x00", b"\x78\x01", b"\x0a\x01a"])
+def test_no_object_is_made_of_very_many_fields(padding: bytes) -> None:
+    """NumPy looks at three times the bytes; of fields Python makes nothing before they are read."""
+    count = 1_000_000 // len(padding)
+    message = request(1, 1, Random(4)) + padding * count
+    tracemalloc.start()
+    try:
+        reports = read_batch(message).reports
+        assert tracemalloc.get_traced_memory()[1] < 4 * len(message)
+    finally:
+        tracemalloc.stop()
+    assert len(reports) == 1 + (count if padding.startswith(b"\x1a") else 0)
 
 
 def test_a_report_of_very_many_answers_is_not_read() -> None:
@@ -181,7 +173,7 @@ def test_no_object_is_made_of_small_requests_before_they_are_counted() -> None:
 
 
 def test_reports_show_nothing_of_themselves() -> None:
-    reports = UnreadReports([memoryview(b"secret")])
+    reports = UnreadReports([b"secret"])
     assert "secret" not in f"{reports!r} {reports}"
     assert len(reports) == 1
 

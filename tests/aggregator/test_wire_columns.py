@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geoveil.aggregator.domain.preparation import faults_of
-from geoveil.aggregator.domain.report_columns import ReportColumns, any_later
-from geoveil.aggregator.domain.reports import Report
+from geoveil.aggregator.domain.reports import Report, ReportColumns, any_later
 from geoveil.aggregator.grpc import wire_columns
 from geoveil.aggregator.grpc.wire_columns import read_columns
 from geoveil.proto.v1 import collector_pb2, report_pb2

@@ -122,8 +122,12 @@ def serve(
     second one ends it at once.
     """
     from geoveil.aggregator import run
-    from geoveil.aggregator.ops.logs import configure, failed, log_what_nobody_catches
-    from geoveil.aggregator.ops.native_lines import native_lines_logged
+    from geoveil.aggregator.ops.logs import (
+        configure,
+        failed,
+        log_what_nobody_catches,
+        native_lines_logged,
+    )
 
     effective = load(config, os.environ, flags, others=VARIABLES)
     settings = effective.settings

@@ -1,17 +1,21 @@
-"""Campaigns that are in use, decoded once however many requests ask for them at once."""
+"""Campaigns as they are published, an envelope that is checked once and relayed unchanged.
+
+Those in use are decoded once, however many requests ask for them at once.
+"""
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from geoveil.aggregator.domain.errors import Code, ServiceError
 from geoveil.aggregator.domain.lane import Lane
-from geoveil.aggregator.domain.publication import Publication
+from geoveil.aggregator.domain.layout import Layout
 from geoveil.aggregator.store import CampaignRecord
 from geoveil.aggregator.store.reader import Reader
-from geoveil.campaign import State
+from geoveil.campaign import PublicKey, State, decode, digest, open_envelope, signer
+from geoveil.campaign.admission import Admission
 from geoveil.gp import GeoVeilError
 
 Clock = Callable[[], datetime]
@@ -26,6 +30,53 @@ _MOST_BYTES_CACHED = 4 << 20
 def utc_now() -> datetime:
     """Return the time of this machine."""
     return datetime.now(UTC)
+
+
+class Publication:
+    """A stored campaign ready for use. Campaigns never change, so neither does this.
+
+    Args:
+        record: of the campaign.
+
+    Raises:
+        GeoVeilError: if the record holds no sound campaign.
+    """
+
+    def __init__(self, record: CampaignRecord) -> None:
+        content = open_envelope(record.published).campaign
+        self.campaign = decode(content)
+        self.digest = digest(content)
+        self.layout = Layout.stored(self.campaign, record.queries, record.block_key)
+        self.admission = Admission(self.campaign)
+
+
+def publish(
+    published: bytes, trusted_keys: Collection[PublicKey] | None
+) -> tuple[CampaignRecord, bytes]:
+    """Return the record of a new campaign, and its digest.
+
+    Args:
+        published: what `geoveil.campaign.seal` returned.
+        trusted_keys: one of which must have signed; None takes campaigns of anybody, and unsigned.
+
+    Raises:
+        SignatureInvalid: if there is a signature that is not of its key over these bytes.
+        ServiceError: SIGNER_NOT_TRUSTED.
+        GeoVeilError: if the campaign is not sound.
+    """
+    envelope = open_envelope(published)
+    key = signer(envelope)
+    if trusted_keys is not None and key not in trusted_keys:
+        raise ServiceError(Code.SIGNER_NOT_TRUSTED)
+    campaign = decode(envelope.campaign)
+    layout = Layout.of(campaign)
+    record = CampaignRecord(
+        campaign_id=campaign.campaign_id,
+        published=published,
+        queries=layout.sums,
+        block_key=layout.key,
+    )
+    return record, digest(envelope.campaign)
 
 
 @dataclass(frozen=True, slots=True)

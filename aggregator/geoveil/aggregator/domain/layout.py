@@ -19,8 +19,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
-from geoveil.aggregator.domain.report_columns import ReportColumns
-from geoveil.aggregator.domain.reports import PackedReport, Report, pack
+from geoveil.aggregator.domain.reports import PackedReport, Report, ReportColumns, pack
 from geoveil.campaign import Campaign
 from geoveil.campaign.admission import REPORT_ID_BYTES
 from geoveil.campaign.model import MOST_SLOTS

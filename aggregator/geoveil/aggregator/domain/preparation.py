@@ -4,10 +4,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from geoveil.aggregator.domain.publication import Publication
-from geoveil.aggregator.domain.report_columns import ReportColumns, any_later
-from geoveil.aggregator.domain.reports import PackedReport, Report, Result, Status
-from geoveil.aggregator.grpc.wire_batch import UnreadReports
+from geoveil.aggregator.domain.campaign_cache import Publication
+from geoveil.aggregator.domain.reports import (
+    PackedReport,
+    Report,
+    ReportColumns,
+    Result,
+    Status,
+    any_later,
+)
+from geoveil.aggregator.grpc.submissions import UnreadReports
 from geoveil.aggregator.store import Outcome
 from geoveil.campaign.admission import Admission, Reason
 

@@ -8,7 +8,13 @@ from functools import partial
 from typing import Any
 
 from geoveil.aggregator.domain.browsing import Page, page, pages
-from geoveil.aggregator.domain.campaign_cache import CampaignCache, CampaignStatus, Clock, utc_now
+from geoveil.aggregator.domain.campaign_cache import (
+    CampaignCache,
+    CampaignStatus,
+    Clock,
+    publish,
+    utc_now,
+)
 from geoveil.aggregator.domain.errors import Code, ServiceError
 from geoveil.aggregator.domain.estimates import (
     DisclosedEstimates,
@@ -20,11 +26,10 @@ from geoveil.aggregator.domain.exporting import Rows, export
 from geoveil.aggregator.domain.lane import Lane
 from geoveil.aggregator.domain.layout import Layout
 from geoveil.aggregator.domain.preparation import prepare, takes_little
-from geoveil.aggregator.domain.publication import publish
 from geoveil.aggregator.domain.reports import PackedReport, Report, Result
 from geoveil.aggregator.domain.values import estimate_queries
 from geoveil.aggregator.domain.watching import PollTimer, watch
-from geoveil.aggregator.grpc.wire_batch import UnreadReports
+from geoveil.aggregator.grpc.submissions import UnreadReports
 from geoveil.aggregator.ops.rates import RateLimits
 from geoveil.aggregator.ops.settings import Settings
 from geoveil.aggregator.store import CampaignPage, CampaignRecord, Outcome, Submission

@@ -14,18 +14,16 @@ import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-untyped]  # no types
 
 from geoveil.aggregator.domain.errors import ServiceError
-from geoveil.aggregator.domain.service import Clock, utc_now
+from geoveil.aggregator.domain.service import Clock, Service, utc_now
 from geoveil.aggregator.grpc.connections import MARGIN, allow, allowed
-from geoveil.aggregator.grpc.health import Health
+from geoveil.aggregator.grpc.health import Health, Readiness, writable
 from geoveil.aggregator.grpc.interpreter import for_serving, serving_loop
 from geoveil.aggregator.grpc.keeper import Keeper
-from geoveil.aggregator.grpc.middleware import Authorise, Confine, Hold, Layered, Observe, guard
-from geoveil.aggregator.grpc.readiness import Readiness, writable
+from geoveil.aggregator.grpc.middleware import Middleware
 from geoveil.aggregator.grpc.servicers import AnalystServicer, CollectorServicer, add_collector
 from geoveil.aggregator.ops.authorizer import Authorizer
-from geoveil.aggregator.ops.instrumentation import ObservedService, ObservedWriter, observed_store
 from geoveil.aggregator.ops.logs import handle_loop_errors
-from geoveil.aggregator.ops.metrics import Metrics, MetricsServer
+from geoveil.aggregator.ops.metrics import Metrics, MetricsServer, observed_store
 from geoveil.aggregator.ops.rates import Rate, RateLimits
 from geoveil.aggregator.ops.settings import Settings
 from geoveil.aggregator.ops.tls import Certificates, certificates
@@ -33,6 +31,7 @@ from geoveil.aggregator.store import Store
 from geoveil.aggregator.store.database_url import DatabaseURL
 from geoveil.aggregator.store.opening import open_any_store
 from geoveil.aggregator.store.reader import Reader
+from geoveil.aggregator.store.writer import Writer
 from geoveil.gp import ParameterError
 from geoveil.proto.v1 import analyst_pb2, collector_pb2
 from geoveil.proto.v1.analyst_pb2_grpc import add_AnalystServicer_to_server
@@ -86,7 +85,7 @@ class Aggregator:
         def observed() -> Store:
             return observed_store(opener(), self._metrics, self._readiness.commit_failed)
 
-        writer = self._writer = ObservedWriter(
+        writer = self._writer = Writer(
             observed,
             queue_limit=settings.queue_limit,
             commit_limit=settings.commit_limit,
@@ -105,8 +104,7 @@ class Aggregator:
             max(settings.max_held_bytes, 4 * settings.max_message_bytes),
             settings.max_message_bytes,
         )
-        self._service = ObservedService(
-            self._metrics,
+        self._service = Service(
             self._writer,
             self._reader,
             settings,
@@ -220,26 +218,25 @@ class Aggregator:
                 ("grpc.so_reuseport", 0),  # two servers on one port would share its requests
             ],
         )
-        hold = Hold(self._keeper.holdings, self._limits, self._keeper.silence)
         # Generated code takes a server, of which it calls two methods.
-        layered: Any = Layered(
+        middleware: Any = Middleware(
             server,
-            Observe(self._metrics),
-            hold,
-            Authorise(gate, self._metrics.count_denial),
-            partial(guard, longest=self._settings.max_message_bytes),
-            Confine(self._metrics.count_denial),
+            metrics=self._metrics,
+            holdings=self._keeper.holdings,
+            limits=self._limits,
+            gate=gate,
+            silence=self._keeper.silence,
+            longest=self._settings.max_message_bytes,
         )
-        add_collector(CollectorServicer(self._service, self._settings.max_message_bytes), layered)
-        add_AnalystServicer_to_server(AnalystServicer(self._service), layered)
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, layered)
+        collector = CollectorServicer(
+            self._service, self._settings.max_message_bytes, self._metrics.count_reports
+        )
+        add_collector(collector, middleware)
+        add_AnalystServicer_to_server(AnalystServicer(self._service), middleware)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, middleware)
         if self._settings.reflection:
-            # Only here: it registers descriptors of its own with the whole process.
-            from geoveil.aggregator.grpc.middleware.reflection import add_reflection
-
-            names = (*_SERVICES, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name)
-            add_reflection(names, layered)
-        layered.refuse_others(hold)
+            _add_reflection(middleware)
+        middleware.refuse_others()
         self._tell(True)  # the stores are open
         host = self._settings.host
         host = f"[{host}]" if ":" in host else host
@@ -300,6 +297,20 @@ class Aggregator:
         if self._settings.insecure_open_analyst:
             meaning = "anyone who reaches this server may create, close and estimate campaigns"
             _LOG.warning("open_to_analysts", extra={"meaning": meaning})
+
+
+def _add_reflection(server: Any) -> None:
+    """Let a server describe its services, and reflection itself."""
+    # Only here: it registers descriptors of its own with the whole process.
+    from grpc_reflection.v1alpha import (  # type: ignore[import-untyped]  # no types
+        reflection,
+        reflection_pb2_grpc,
+    )
+
+    health = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
+    # `enable_server_reflection` would take what is no server of grpc.aio for a synchronous one.
+    servicer = reflection.aio.ReflectionServicer((*_SERVICES, health, reflection.SERVICE_NAME))
+    reflection_pb2_grpc.add_ServerReflectionServicer_to_server(servicer, server)
 
 
 def check_files(settings: Settings) -> None:

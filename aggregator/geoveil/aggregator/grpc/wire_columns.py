@@ -12,12 +12,12 @@ import numpy as np
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
-from geoveil.aggregator.domain.report_columns import ReportColumns
+from geoveil.aggregator.domain.reports import ReportColumns
 from geoveil.campaign.admission import MOST_REPORTS, REPORT_ID_BYTES
 from geoveil.proto.v1.collector_pb2 import SubmitReportsRequest
 
-LEAST_BYTES = 4096
-"""The least size at which NumPy is worth it: to call it costs as much as some hundred reports."""
+LEAST_BYTES = 2048
+"""The least size at which NumPy is worth it: to call it costs as much as some forty reports."""
 _LONGEST_VARINT = 10
 _MOST_SHORT = 0x7F
 # Field number << 3 | wire type.

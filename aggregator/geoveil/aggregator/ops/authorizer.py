@@ -1,15 +1,18 @@
-"""Who may call what: one row per method, and what has no row is refused."""
+"""Who may call what, and of which campaigns: one row per method; what has no row is refused."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime
 from enum import Enum
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from google.protobuf.message import DecodeError
 
 from geoveil.aggregator.ops.settings import Settings
 from geoveil.aggregator.ops.tokens import Scope, Token, Tokens
 from geoveil.gp import GeoVeilError
+from geoveil.proto.v1.campaign_pb2 import Campaign
 
 ERROR_DOMAIN = "geoveil"
 """The domain in `google.rpc.ErrorInfo`."""
@@ -51,6 +54,33 @@ RULES: Mapping[str, Scope | Public] = MappingProxyType(
     }
 )
 """Method → who may call it."""
+
+
+def _named(request: Any) -> str:
+    name: str = request.campaign_id
+    return name
+
+
+def _published(request: Any) -> str:
+    try:
+        return Campaign.FromString(request.envelope.campaign).campaign_id
+    except DecodeError:
+        return ""  # of no campaign, as nobody can say of which
+
+
+CAMPAIGN_OF: Mapping[str, Callable[[Any], str] | None] = MappingProxyType(
+    {
+        _ANALYST + "CreateCampaign": _published,
+        _ANALYST + "CloseCampaign": _named,
+        _ANALYST + "ListCampaigns": None,
+        _ANALYST + "GetEstimate": _named,
+        _ANALYST + "WatchEstimate": _named,
+        _ANALYST + "EstimateQueries": _named,
+        _ANALYST + "ExportReports": _named,
+    }
+)
+"""Method → the campaign that a request is about; None: it shows those of the token and no others.
+A method that is not here refuses every token that is limited."""
 
 
 class Refusal(NamedTuple):
@@ -174,3 +204,23 @@ class Authorizer:
         if token is None:
             raise DeniedError(Denial.TOKEN_UNKNOWN)
         return token
+
+
+def confine(method: str, request: Any) -> None:
+    """Let the token of the call in progress reach no campaigns but those that it is limited to.
+
+    Args:
+        method: "/package.Service/Method".
+        request: as it was parsed.
+
+    Raises:
+        DeniedError: if the request is about another campaign.
+    """
+    token = TOKEN.get()
+    if token is None or token.campaigns is None:
+        return
+    if method not in CAMPAIGN_OF:
+        raise DeniedError(Denial.NO_RULE)
+    campaign_of = CAMPAIGN_OF[method]
+    if campaign_of is not None and campaign_of(request) not in token.campaigns:
+        raise DeniedError(Denial.OTHER_CAMPAIGN)

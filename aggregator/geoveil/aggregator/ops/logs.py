@@ -6,12 +6,16 @@ report, the id of one, or the address of a caller.
 """
 
 import asyncio
+import fcntl
 import logging
+import os
 import re
 import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TextIO
 
@@ -37,6 +41,11 @@ _ADDRESS = re.compile(
 _OF_ONE_PLACE = Rate(per_second=0.2, burst=20.0)
 """How often one place of the code may complain: outsiders can make it do so as often as they
 connect."""
+_PIPE_BYTES = 1 << 20
+_STDERR = 2
+# For example "E0000 00:00:1763.42 71 ssl_transport.cc:1884] Handshake failed".
+_CORE = re.compile(r"([IWEF])\d{4} [\d:.]+ +\d+ ([\w./-]+:\d+)\] (.*)")
+_LEVELS = {"I": logging.INFO, "W": logging.WARNING, "E": logging.ERROR, "F": logging.CRITICAL}
 REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
 """Random, of the call in progress: it joins the lines that belong together."""
 
@@ -193,3 +202,43 @@ def _thread_failed(arguments: Any) -> None:
 def _not_raised(arguments: Any) -> None:
     """Log what nobody could catch, in place of `sys.unraisablehook`."""
     _LOG.error("not_raised", exc_info=arguments.exc_value)
+
+
+@contextmanager
+def native_lines_logged() -> Iterator[None]:
+    """Log each line that native code, gRPC's core above all, writes to standard error.
+
+    Writers never wait: what comes faster than it is logged is lost beyond a megabyte.
+    """
+    sys.stderr.flush()
+    before = os.dup(_STDERR)
+    reading, writing = os.pipe()
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+    os.set_blocking(writing, False)
+    os.dup2(writing, _STDERR)
+    os.close(writing)
+    thread = threading.Thread(target=_log_native_lines, args=(reading,), name="native", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(before, _STDERR)  # the last end of the pipe that is written to
+        os.close(before)
+        thread.join(1.0)
+
+
+def _log_native_lines(descriptor: int) -> None:
+    with os.fdopen(descriptor, encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            if line.strip():
+                _log_native(line.rstrip())
+
+
+def _log_native(line: str) -> None:
+    core = _CORE.match(line)
+    if core:
+        level, where, text = core.groups()
+        logging.getLogger(f"native.{where}").log(_LEVELS[level], "%s", text)
+    else:
+        logging.getLogger("native").warning("%s", line)

@@ -3,8 +3,11 @@
 Labels are closed lists of this program: no campaign, no caller, no address.
 """
 
+import time
 from collections import Counter as Tally
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, cast
 
 from prometheus_client import (
     CollectorRegistry,
@@ -15,13 +18,16 @@ from prometheus_client import (
     start_http_server,
 )
 
+from geoveil.aggregator.domain.errors import Code, ServiceError
 from geoveil.aggregator.domain.reports import Result, Status
 from geoveil.aggregator.ops.authorizer import Denial
+from geoveil.aggregator.store import Outcome, Store, Submission
 from geoveil.campaign.admission import Reason
 from geoveil.gp import ParameterError, __version__
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _REPORTS = (1, 4, 16, 64, 256, 1024, 4096, 16_384, 65_536)
+_FAILURES = (Code.STORE_UNAVAILABLE, Code.INTERNAL)
 
 
 class Metrics:
@@ -144,6 +150,65 @@ class MetricsServer:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+class _ObservedStore:
+    """Stands in for a store, whatever methods that has."""
+
+    def __init__(self, store: Store, metrics: Metrics, commit_failed: Callable[[], object]) -> None:
+        self._store = store
+        self._metrics = metrics
+        self._commit_failed = commit_failed
+
+    def commit(self, batch: Sequence[Submission]) -> list[list[Outcome]]:
+        started = time.perf_counter()
+        try:
+            outcomes = self._store.commit(batch)
+        except Exception:
+            self._metrics.store_errors.labels("commit").inc()
+            self._commit_failed()
+            raise
+        self._metrics.commit_seconds.observe(time.perf_counter() - started)
+        self._metrics.commit_reports.observe(sum(len(of_one) for of_one in outcomes))
+        return outcomes
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(self._store, name)
+        if not callable(attribute):
+            return attribute
+
+        def observed(*arguments: Any, **more: Any) -> Any:
+            try:
+                return attribute(*arguments, **more)
+            except ServiceError as error:
+                if error.code in _FAILURES:
+                    self._metrics.store_errors.labels(name).inc()
+                raise
+
+        return observed
+
+    def __enter__(self) -> "_ObservedStore":
+        self._store.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._store.__exit__(kind, error, trace)
+
+
+def observed_store(store: Store, metrics: Metrics, commit_failed: Callable[[], object]) -> Store:
+    """Return the store with its transactions timed and its failures counted.
+
+    Args:
+        store: any.
+        metrics: where.
+        commit_failed: called, on the thread of the store, when a transaction fails.
+    """
+    return cast(Store, _ObservedStore(store, metrics, commit_failed))
 
 
 def _label(member: Status | Reason) -> str:

@@ -71,6 +71,11 @@ class Writer:
         self._crowded = False
         self._finished: asyncio.Future[None] | None = None
 
+    @property
+    def weight(self) -> int:
+        """Answers that wait to be written."""
+        return self._weight
+
     async def start(self) -> None:
         """Open the store; raises what opening it raises."""
         loop = asyncio.get_running_loop()

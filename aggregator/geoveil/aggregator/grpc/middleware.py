@@ -1,0 +1,390 @@
+"""What stands between the network and the servicers, around every method of a server.
+
+A call is counted and timed; what it holds is bounded; its request is read from the network, so that
+the call is known before; its caller is authorised; the request is parsed, and looked at if the
+caller's token is limited to some campaigns; the servicer answers; every error becomes a status.
+
+Every method is wrapped once, when it is added. Interceptors of gRPC would find, wrap and call
+anew for every call, which takes as long as counting a report. Methods are added as generic ones:
+of those that are registered, grpc.aio awaits the next call of each, and looks through all these
+whenever a call comes.
+"""
+
+import logging
+import secrets
+import time
+from asyncio import CancelledError
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from inspect import isasyncgenfunction
+from random import Random
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError, Message
+from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
+from google.rpc.status_pb2 import Status
+
+from geoveil.aggregator.domain.errors import Code, PublicError, ServiceError, public
+from geoveil.aggregator.grpc.holdings import Call, Holdings
+from geoveil.aggregator.grpc.submissions import unpacked
+from geoveil.aggregator.ops.authorizer import (
+    ERROR_DOMAIN,
+    RULES,
+    TOKEN,
+    Authorizer,
+    DeniedError,
+    Public,
+    confine,
+)
+from geoveil.aggregator.ops.diagnostics import traceback_without_values
+from geoveil.aggregator.ops.logs import REQUEST_ID
+from geoveil.aggregator.ops.metrics import Metrics
+from geoveil.aggregator.ops.rates import Rate, RateLimits, TokenBuckets, peer_address
+from geoveil.gp import ParameterError
+
+if TYPE_CHECKING:
+    Handler: TypeAlias = grpc.RpcMethodHandler[Any, Any]
+    Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
+else:  # generic in their stubs only
+    Handler = grpc.RpcMethodHandler
+    Context = grpc.aio.ServicerContext
+
+_LOG = logging.getLogger(__name__)
+REQUEST_ID_KEY = "geoveil-request-id"
+"""In the trailing metadata of the calls of analysts: what to quote to the operator."""
+_DETAILS_KEY = "grpc-status-details-bin"
+"""Where gRPC's libraries look for google.rpc.Status."""
+_NAMES = {code.value[0]: code.name for code in grpc.StatusCode} | {
+    code: code.name for code in grpc.StatusCode
+}
+_LONGEST_OF_ANYONE = 4096
+"""Bytes of a request that anyone may make and that is parsed here: a name, a page or a service."""
+_IN_VAIN = Rate(per_second=100.0, burst=200.0)
+"""Calls of one address that were taken back or came too fast: beyond it, those of its connections
+are silenced that are beyond `_IN_VAIN_EACH` too."""
+_IN_VAIN_EACH = Rate(per_second=2.0, burst=20.0)
+
+
+class _Method(NamedTuple):
+    """A method of a service, as it is called."""
+
+    path: str
+    """ "/package.Service/Method"; empty of all that there are not."""
+    public: bool
+    """Whether anyone may call it."""
+    behaviour: Callable[[Any, Context], Any]
+    deserialize: Callable[[bytes], Any] | None
+    """None, or `bytes`, if the servicer takes requests as bytes, and bounds what they hold."""
+    longest: int
+    """The most bytes of a request that is parsed, also of what a compressed one unpacks to."""
+    serialize: Callable[[Any], bytes]
+    level: int
+    """Of the line in the log: many are the calls of devices, few those of analysts."""
+
+
+class Middleware:
+    """Takes services in place of a server, as generated code adds them, and hands them on.
+
+    A line per call: at INFO those of analysts, with the name of their token, at DEBUG the others.
+
+    Args:
+        server: that gets them.
+        metrics: where calls are counted.
+        holdings: what calls hold.
+        limits: how fast they may come.
+        gate: who may call what.
+        silence: hears no more of the connection of a peer.
+        longest: the most bytes of a request.
+    """
+
+    def __init__(
+        self,
+        server: grpc.aio.Server,
+        *,
+        metrics: Metrics,
+        holdings: Holdings,
+        limits: RateLimits,
+        gate: Authorizer,
+        silence: Callable[[str], object],
+        longest: int,
+    ) -> None:
+        self._server = server
+        self._metrics = metrics
+        self._holdings = holdings
+        self._limits = limits
+        self._gate = gate
+        self._silence = silence
+        self._longest = longest
+        # Told apart, not secret; the operating system's own would cost a system call for each.
+        self._ids = Random(secrets.randbits(128))  # noqa: S311
+        self._in_vain = TokenBuckets(_IN_VAIN)
+        self._in_vain_each = TokenBuckets(_IN_VAIN_EACH)
+
+    def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Handler]) -> None:
+        """Add the methods of a service.
+
+        Args:
+            service: its full name.
+            handlers: by name of the method; coroutines of one answer to one request, or
+                asynchronous generators.
+        """
+        made = {
+            name: self._around(handler, f"/{service}/{name}") for name, handler in handlers.items()
+        }
+        self._server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(service, made),)
+        )
+
+    def add_generic_rpc_handlers(self, handlers: Iterable[grpc.GenericRpcHandler]) -> None:
+        """Pass over: generated code adds the same by name."""
+
+    def refuse_others(self) -> None:
+        """Refuse every method that was not added before."""
+        others = self._around(grpc.unary_unary_rpc_method_handler(_refuse), "")
+        self._server.add_generic_rpc_handlers((_Others(others),))
+
+    def _around(self, handler: Handler, path: str) -> Handler:
+        """Return a handler that reads its requests itself, and returns responses as bytes.
+
+        On the wire a call of one request is a stream of one.
+        """
+        several, streams = bool(handler.request_streaming), bool(handler.response_streaming)
+        kind = f"{'stream' if several else 'unary'}_{'stream' if streams else 'unary'}"
+        anyone = not path or isinstance(RULES.get(path), Public)
+        parsed = handler.request_deserializer not in (None, bytes)
+        method = _Method(
+            path,
+            anyone,
+            getattr(handler, kind),
+            handler.request_deserializer,
+            _LONGEST_OF_ANYONE if anyone and parsed else self._longest,
+            handler.response_serializer or bytes,
+            logging.DEBUG if anyone else logging.INFO,
+        )
+
+        async def answer(_: Any, context: Context) -> bytes:
+            started = time.perf_counter()
+            request = response = None
+            try:
+                call = self._begin(method, context)
+                request = await self._only(method, call, context)
+                response = method.serialize(await method.behaviour(request, context))
+                self._holdings.resize(call, len(response))  # until it is sent
+            except BaseException as error:  # noqa: BLE001 - it is raised again
+                ended = error
+            else:
+                self._observe(method, context, None, started)
+                return response
+            request = response = None  # see _end
+            raise await self._end(ended, method, context, started)
+
+        async def answers(_: Any, context: Context) -> AsyncIterator[bytes]:
+            started = time.perf_counter()
+            requests = response = message = None
+            try:
+                call = self._begin(method, context)
+                requests = (
+                    self._each(method, call, context)
+                    if several
+                    else await self._only(method, call, context)
+                )
+                async for response in method.behaviour(requests, context):
+                    self._authorise(method, context)  # again: it may be hours later
+                    message = method.serialize(response)
+                    # Until the next one, as whoever made it still knows of it.
+                    self._holdings.resize(call, len(message))
+                    yield message
+            except BaseException as error:  # noqa: BLE001 - it is raised again
+                ended = error
+            else:
+                self._observe(method, context, None, started)
+                return
+            requests = response = message = None  # see _end
+            raise await self._end(ended, method, context, started)
+
+        if isasyncgenfunction(method.behaviour):  # gRPC tells them apart likewise
+            return grpc.stream_stream_rpc_method_handler(answers)
+        return grpc.stream_unary_rpc_method_handler(answer)
+
+    def _begin(self, method: _Method, context: Context) -> Call:
+        request_id = f"{self._ids.getrandbits(64):016x}"
+        REQUEST_ID.set(request_id)
+        if not method.public:
+            context.set_trailing_metadata(((REQUEST_ID_KEY, request_id),))
+        peer = context.peer()
+        try:
+            call = self._holdings.begin(peer)
+            ends: Any = lambda _: self._holdings.end(call)  # noqa: E731 - the stubs want more of it
+            context.add_done_callback(ends)
+            self._limits.admit_call(peer)
+        except ServiceError:
+            self._count_in_vain(peer)
+            raise
+        return call
+
+    async def _only(self, method: _Method, call: Call, context: Context) -> Any:
+        """Return the request of a call that has one."""
+        message = await self._next(call, context)
+        if message is None:
+            self._count_in_vain(context.peer())
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "there is no request")
+        self._authorise(method, context)
+        return _parsed(method, message)
+
+    async def _each(self, method: _Method, call: Call, context: Context) -> AsyncIterator[Any]:
+        """Yield the requests of a call as they come; each after the first counts as a call."""
+        while (message := await self._next(call, context)) is not None:
+            self._authorise(method, context)
+            yield _parsed(method, message)
+            self._limits.admit_call(context.peer())
+
+    async def _next(self, call: Call, context: Context) -> bytes | None:
+        self._holdings.read(call)
+        message: Any = await context.read()
+        if message is grpc.aio.EOF:
+            message = None
+        self._holdings.has_read(call, len(message or b""))
+        return message  # type: ignore[no-any-return]  # bytes, as nothing deserialises them
+
+    def _authorise(self, method: _Method, context: Context) -> None:
+        if not method.public:
+            metadata = context.invocation_metadata() or ()
+            presented = [str(value) for key, value in metadata if key == "authorization"]
+            TOKEN.set(self._gate.admit(method.path, presented))
+
+    async def _end(
+        self, error: BaseException, method: _Method, context: Context, started: float
+    ) -> BaseException:
+        """Return what to raise for a call that failed, so that it holds nothing.
+
+        gRPC keeps the error with the call, of which the frames of the error know: whatever they
+        hold, such as a request, would stay until garbage is collected.
+        """
+        if isinstance(error, CancelledError):
+            self._count_in_vain(context.peer())
+        elif isinstance(error, Exception) and not isinstance(error, grpc.aio.AbortError):
+            if isinstance(error, DeniedError):
+                self._metrics.count_denial(error.denial)
+            aborted = await _abort(error, method.path, context)
+            error.__traceback__ = None
+            error = aborted
+        self._observe(method, context, error, started)
+        error.__traceback__ = error.__context__ = None
+        return error
+
+    def _observe(
+        self, method: _Method, context: Context, error: BaseException | None, started: float
+    ) -> None:
+        """Count, time and log a call that ended, knowing nothing of what is in it."""
+        if not method.path:
+            return
+        code = _NAMES[context.code() or 0]
+        if isinstance(error, CancelledError):
+            code = grpc.StatusCode.CANCELLED.name
+        elif error is not None and not isinstance(error, grpc.aio.AbortError):
+            code = grpc.StatusCode.UNKNOWN.name  # what gRPC makes of it
+        seconds, name = time.perf_counter() - started, method.path[1:]
+        self._metrics.observe_call(name, code, seconds)
+        level = method.level
+        if _LOG.isEnabledFor(level):
+            token = TOKEN.get()
+            caller = {} if token is None else {"token": token.name}
+            fields = {"method": name, "code": code, "seconds": round(seconds, 6)} | caller
+            _LOG.log(level, "call", extra=fields)
+
+    def _count_in_vain(self, peer: str) -> None:
+        of_all = self._in_vain.take(peer_address(peer), 1)
+        of_one = self._in_vain_each.take(peer.encode(), 1)
+        if of_all and of_one:
+            self._silence(peer)
+
+
+class _Others(grpc.GenericRpcHandler):
+    """Whatever a method is called, it is none."""
+
+    def __init__(self, handler: Handler) -> None:
+        self._handler = handler
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Handler:
+        return self._handler
+
+
+async def _refuse(message: bytes, context: Context) -> bytes:
+    await context.abort(grpc.StatusCode.UNIMPLEMENTED, "there is no such method")
+    return b""  # abort raises
+
+
+def _parsed(method: _Method, message: bytes) -> Any:
+    """Return the request that some bytes are, if its caller may make it.
+
+    gRPC would call malformed bytes UNKNOWN.
+    """
+    if method.deserialize is None or method.deserialize is bytes:
+        return message
+    if len(message) > method.longest:
+        raise ParameterError("size of a request", len(message), f"at most {method.longest:,} bytes")
+    message = unpacked(message, method.longest)
+    try:
+        request = method.deserialize(message)
+    except DecodeError:
+        raise ParameterError(
+            "request", f"{len(message)} bytes", "a message of the wire contract"
+        ) from None
+    confine(method.path, request)
+    return request
+
+
+async def _abort(error: Exception, path: str, context: Context) -> BaseException:
+    """End a call with what `errors.public` permits, and return what that raises.
+
+    A defect is logged, without content of requests.
+    """
+    if isinstance(error, DeniedError):
+        status, text = error.denial.value
+        scope = {} if error.scope is None else {"scope": error.scope.value}
+        info = ErrorInfo(reason=error.denial.name, domain=ERROR_DOMAIN, metadata=scope)
+        trailing = _trailing_metadata(status, text, info)
+    else:
+        told = public(error)
+        status, text, trailing = told.status, told.text, trailing_metadata(told)
+        if told.code is Code.INTERNAL:
+            fields = {"method": path[1:], "exception": traceback_without_values(error)}
+            _LOG.error("defect", extra=fields)
+    try:
+        await context.abort(
+            grpc.StatusCode[status], text, (*(context.trailing_metadata() or ()), *trailing)
+        )
+    except BaseException as ended:  # noqa: BLE001 - it is raised by the caller
+        return ended
+
+
+def trailing_metadata(told: PublicError) -> tuple[tuple[str, bytes], ...]:
+    """Return what goes with the status of an error.
+
+    ErrorInfo with the code; RetryInfo if the request may be sent again; BadRequest if a field is
+    at fault.
+
+    Example:
+        >>> error = PublicError(Code.QUEUE_FULL, "full", retry_after_s=1.0)
+        >>> ((key, value),) = trailing_metadata(error)
+        >>> [detail.TypeName() for detail in Status.FromString(value).details]
+        ['google.rpc.ErrorInfo', 'google.rpc.RetryInfo']
+    """
+    details: list[Message] = [ErrorInfo(reason=told.code.name, domain=ERROR_DOMAIN)]
+    if told.retry_after_s is not None:
+        retry = RetryInfo()
+        retry.retry_delay.FromMilliseconds(round(1000 * told.retry_after_s))
+        details.append(retry)
+    if told.violation is not None:
+        field, permitted = told.violation
+        of_field = BadRequest.FieldViolation(field=field, description=f"must be {permitted}")
+        details.append(BadRequest(field_violations=[of_field]))
+    return _trailing_metadata(told.status, told.text, *details)
+
+
+def _trailing_metadata(status: str, text: str, *details: Message) -> tuple[tuple[str, bytes], ...]:
+    told = Status(code=grpc.StatusCode[status].value[0], message=text)
+    for detail in details:
+        told.details.add().Pack(detail)
+    return ((_DETAILS_KEY, told.SerializeToString()),)

@@ -1,0 +1,374 @@
+"""From wire messages to the service and back; no decisions here.
+
+Requests with reports come as bytes, to be counted before they are read. Responses to devices leave
+as bytes: of thousands of results most are alike, and campaigns need not be read to be sent.
+"""
+
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+import grpc
+
+from geoveil.aggregator.domain.browsing import Page
+from geoveil.aggregator.domain.campaign_cache import CampaignStatus
+from geoveil.aggregator.domain.estimates import QueryEstimate
+from geoveil.aggregator.domain.exporting import Rows
+from geoveil.aggregator.domain.reports import Result, Status
+from geoveil.aggregator.domain.service import Service, Snapshot
+from geoveil.aggregator.domain.values import MOST_QUESTIONS
+from geoveil.aggregator.grpc.submissions import is_packed, read_at_once, read_batch, unpacked
+from geoveil.aggregator.grpc.wire_columns import LEAST_BYTES
+from geoveil.aggregator.ops.authorizer import TOKEN
+from geoveil.aggregator.store import CampaignRecord
+from geoveil.campaign import PointQuestion, State, decode_point_question
+from geoveil.campaign.admission import Reason
+from geoveil.gp import GeoPrivacy, ParameterError
+from geoveil.proto.v1 import analyst_pb2 as pb
+from geoveil.proto.v1 import campaign_pb2, collector_pb2, report_pb2
+from geoveil.proto.v1.analyst_pb2_grpc import AnalystServicer as WireAnalystServicer
+from geoveil.proto.v1.collector_pb2_grpc import CollectorServicer as WireCollectorServicer
+
+_DEFAULT_CONFIDENCE = 0.95
+_DEFAULT_INTERVAL_S = 10.0
+_FEW, _MODERATE = 200, 2_500
+"""Results that are each serialised, and results in all."""
+STATES = MappingProxyType(
+    {
+        State.PENDING: campaign_pb2.CAMPAIGN_STATE_PENDING,
+        State.OPEN: campaign_pb2.CAMPAIGN_STATE_OPEN,
+        State.CLOSED: campaign_pb2.CAMPAIGN_STATE_CLOSED,
+    }
+)
+STATUSES = MappingProxyType(
+    {
+        Status.ACCEPTED: report_pb2.REPORT_STATUS_ACCEPTED,
+        Status.DUPLICATE: report_pb2.REPORT_STATUS_DUPLICATE,
+        Status.REJECTED: report_pb2.REPORT_STATUS_REJECTED,
+    }
+)
+REASONS = MappingProxyType(
+    {
+        None: report_pb2.REJECTION_REASON_UNSPECIFIED,
+        Reason.MALFORMED_ID: report_pb2.REJECTION_REASON_MALFORMED_ID,
+        Reason.ID_CONFLICT: report_pb2.REJECTION_REASON_ID_CONFLICT,
+        Reason.WRONG_ANSWERS: report_pb2.REJECTION_REASON_WRONG_ANSWERS,
+        Reason.OUT_OF_RANGE: report_pb2.REJECTION_REASON_OUT_OF_RANGE,
+        Reason.NOT_OPEN: report_pb2.REJECTION_REASON_NOT_OPEN,
+        Reason.WRONG_PERIOD: report_pb2.REJECTION_REASON_WRONG_PERIOD,
+    }
+)
+
+
+class CollectorServicer(WireCollectorServicer):
+    """Translates; errors are mapped by `geoveil.aggregator.grpc.middleware`.
+
+    Args:
+        service: that does what is asked.
+        longest: the most bytes that a compressed request may unpack to.
+        count: told what became of the reports of each request.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        longest: int,
+        count: Callable[[Sequence[Result]], object] = len,
+    ) -> None:
+        self._service = service
+        self._longest = longest
+        self._count = count
+
+    async def GetCampaign(  # noqa: N802 - the wire contract names it
+        self, request: collector_pb2.GetCampaignRequest, context: Any
+    ) -> Any:
+        return serialized_campaign(
+            await self._service.get_campaign(request.campaign_id, peer=context.peer())
+        )
+
+    async def BrowseCampaigns(  # noqa: N802 - the wire contract names it
+        self, request: collector_pb2.BrowseCampaignsRequest, context: Any
+    ) -> Any:
+        return serialized_page(
+            await self._service.browse_campaigns(
+                request.page_size, request.page_token, peer=context.peer()
+            )
+        )
+
+    async def SubmitReports(  # noqa: N802 - the wire contract names it
+        self, request: Any, context: Any
+    ) -> Any:
+        message: bytes = request
+        service, peer = self._service, context.peer()
+        if is_packed(message):
+            message = await service.batches.run(unpacked, message, self._longest)
+        paid = 0 if len(message) < LEAST_BYTES else service.admit_size(peer, len(message))
+        batch = read_at_once(message)
+        if batch is None:
+            batch = await service.batches.run(read_batch, message)
+        results = await service.submit(*batch, peer, paid=paid)
+        self._count(results)
+        if takes_little(results):
+            return serialized_results(results)
+        return await service.batches.run(serialized_results, results)
+
+    async def SubmitReportStream(  # noqa: N802 - the wire contract names it
+        self, request_iterator: AsyncIterable[Any], context: Any
+    ) -> AsyncIterator[Any]:
+        # One at a time: a sender that is faster than the disk is held back by HTTP/2 flow control.
+        async for request in request_iterator:
+            yield await self.SubmitReports(request, context)
+
+
+class AnalystServicer(WireAnalystServicer):
+    """Translates; errors are mapped by `geoveil.aggregator.grpc.middleware`."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def CreateCampaign(  # noqa: N802 - the wire contract names it
+        self, request: pb.CreateCampaignRequest, context: Any
+    ) -> pb.CreateCampaignResponse:
+        published = request.envelope.SerializeToString(deterministic=True)
+        digest = await self._service.create_campaign(published)
+        return pb.CreateCampaignResponse(campaign_digest=digest)
+
+    async def CloseCampaign(  # noqa: N802 - the wire contract names it
+        self, request: pb.CloseCampaignRequest, context: Any
+    ) -> pb.CloseCampaignResponse:
+        await self._service.close_campaign(request.campaign_id)
+        return pb.CloseCampaignResponse()
+
+    async def ListCampaigns(  # noqa: N802 - the wire contract names it
+        self, request: pb.ListCampaignsRequest, context: Any
+    ) -> pb.ListCampaignsResponse:
+        token = TOKEN.get()
+        page = await self._service.list_campaigns(
+            request.page_size, request.page_token, only=None if token is None else token.campaigns
+        )
+        return pb.ListCampaignsResponse(
+            campaigns=[
+                pb.CampaignSummary(
+                    envelope=envelope(standing.record),
+                    state=STATES[standing.state],
+                    reports=standing.record.reports,
+                )
+                for standing in page.standings
+            ],
+            next_page_token=page.next_token,
+        )
+
+    async def GetEstimate(  # noqa: N802 - the wire contract names it
+        self, request: pb.GetEstimateRequest, context: Any
+    ) -> pb.GetEstimateResponse:
+        confidence, period = _asked(request)
+        response: pb.GetEstimateResponse = await self._service.estimate(
+            request.campaign_id, confidence, period, _shown
+        )
+        return response
+
+    async def WatchEstimate(  # noqa: N802 - the wire contract names it
+        self, request: pb.WatchEstimateRequest, context: Any
+    ) -> AsyncIterator[pb.GetEstimateResponse]:
+        confidence, period = _asked(request)
+        interval_s = _interval_s(request)
+        async for response in self._service.watch(
+            request.campaign_id, confidence, period, interval_s, _shown
+        ):
+            yield response
+
+    async def EstimateQueries(  # noqa: N802 - the wire contract names it
+        self, request: pb.EstimateQueriesRequest, context: Any
+    ) -> pb.GetEstimateResponse:
+        confidence, period = _asked(request)
+        # Polygons of many corners take long to check.
+        questions = await self._service.analyses.run(point_questions, request)
+        shown = await self._service.estimate_queries(
+            request.campaign_id, questions, confidence, period
+        )
+        return await self._service.analyses.run(_shown, shown)
+
+    async def ExportReports(  # noqa: N802 - the wire contract names it
+        self, request: pb.ExportReportsRequest, context: Any
+    ) -> AsyncIterator[pb.ExportReportsResponse]:
+        period = request.period if request.HasField("period") else None
+        async for part in self._service.export(request.campaign_id, period):
+            if isinstance(part, CampaignRecord):
+                yield pb.ExportReportsResponse(envelope=envelope(part))
+            else:
+                yield await self._service.analyses.run(exported, part)
+
+
+def _asked(
+    request: pb.GetEstimateRequest | pb.WatchEstimateRequest | pb.EstimateQueriesRequest,
+) -> tuple[float, int | None]:
+    """Return confidence and period, or what is meant where they are absent."""
+    return (
+        request.confidence if request.HasField("confidence") else _DEFAULT_CONFIDENCE,
+        request.period if request.HasField("period") else None,
+    )
+
+
+def _interval_s(request: pb.WatchEstimateRequest) -> float:
+    if not request.HasField("interval"):
+        return _DEFAULT_INTERVAL_S
+    return request.interval.seconds + request.interval.nanos * 1e-9
+
+
+def _shown(shown: Snapshot) -> pb.GetEstimateResponse:
+    disclosure = shown.disclosure
+    return pb.GetEstimateResponse(
+        envelope=envelope(shown.standing.record),
+        state=STATES[shown.standing.state],
+        estimates=[_estimate(e) for e in disclosure.estimates],
+        unbiased_for=disclosure.unbiased_for,
+        privacy=privacy(disclosure.privacy),
+        privacy_at_most=privacy(disclosure.privacy_at_most),
+    )
+
+
+def _estimate(of_query: QueryEstimate) -> pb.Estimate:
+    numbers, sums, robust = of_query.estimate, of_query.sums, of_query.median_of_means
+    return pb.Estimate(
+        label=of_query.label,
+        period=of_query.period,
+        n=numbers.n,
+        value=numbers.value,
+        standard_error=numbers.standard_error,
+        confidence=numbers.confidence,
+        ci_low=numbers.ci_low,
+        ci_high=numbers.ci_high,
+        sum=str(sums.total),
+        sum_of_squares=str(sums.total_of_squares),
+        median_of_means=None
+        if robust is None
+        else pb.MedianOfMeans(
+            value=robust.value,
+            ci_low=robust.ci_low,
+            ci_high=robust.ci_high,
+            blocks=robust.blocks,
+        ),
+    )
+
+
+def add_collector(servicer: CollectorServicer, server: Any) -> None:
+    """Let a server, or what takes services in place of one, answer the calls of devices."""
+    one, stream = grpc.unary_unary_rpc_method_handler, grpc.stream_stream_rpc_method_handler
+    read_name = collector_pb2.GetCampaignRequest.FromString
+    read_page = collector_pb2.BrowseCampaignsRequest.FromString
+    server.add_registered_method_handlers(
+        collector_pb2.DESCRIPTOR.services_by_name["Collector"].full_name,
+        {
+            "GetCampaign": one(servicer.GetCampaign, request_deserializer=read_name),
+            "BrowseCampaigns": one(servicer.BrowseCampaigns, request_deserializer=read_page),
+            "SubmitReports": one(servicer.SubmitReports, request_deserializer=bytes),
+            "SubmitReportStream": stream(servicer.SubmitReportStream, request_deserializer=bytes),
+        },
+    )
+
+
+def envelope(record: CampaignRecord) -> campaign_pb2.CampaignEnvelope:
+    """Return a campaign as it was published."""
+    return campaign_pb2.CampaignEnvelope.FromString(record.published)
+
+
+def serialized_campaign(standing: CampaignStatus) -> bytes:
+    """Return a GetCampaignResponse, serialised: the envelope is copied, not read."""
+    of_state = collector_pb2.GetCampaignResponse(state=STATES[standing.state])
+    return _field(1, standing.record.published) + of_state.SerializeToString()
+
+
+def serialized_page(page: Page) -> bytes:
+    """Return a BrowseCampaignsResponse, likewise."""
+    rest = collector_pb2.BrowseCampaignsResponse(next_page_token=page.next_token)
+    campaigns = [_field(1, serialized_campaign(standing)) for standing in page.standings]
+    return b"".join([*campaigns, rest.SerializeToString()])
+
+
+def _field(number: int, content: bytes) -> bytes:
+    """Return a field of bytes, as it stands in any message."""
+    length, prefix = len(content), bytearray([number << 3 | 2])
+    while length > 0x7F:
+        prefix.append(length & 0x7F | 0x80)
+        length >>= 7
+    return bytes(prefix) + bytes([length]) + content
+
+
+def privacy(guarantee: GeoPrivacy) -> campaign_pb2.Privacy:
+    """Return a guarantee; its unit is that of the campaign's attribute."""
+    return campaign_pb2.Privacy(epsilon=guarantee.epsilon, per=guarantee.per)
+
+
+def results(of_reports: Sequence[Result]) -> list[report_pb2.ReportResult]:
+    """Return what became of each report."""
+    # Most reports of a batch share one Result object; a message for each would be the slowest step.
+    messages: dict[int, report_pb2.ReportResult] = {}
+    for of_report in of_reports:
+        if id(of_report) not in messages:
+            messages[id(of_report)] = report_pb2.ReportResult(
+                status=STATUSES[of_report.status],
+                reason=REASONS[of_report.reason],
+                detail=of_report.detail,
+            )
+    return [messages[id(of_report)] for of_report in of_reports]
+
+
+def takes_little(of_reports: Sequence[Result]) -> bool:
+    """Return whether to serialise results takes no more than about a millisecond."""
+    return len(of_reports) < _MODERATE and len(set(map(id, of_reports))) < _FEW
+
+
+def serialized_results(of_reports: Sequence[Result]) -> bytes:
+    """Return a SubmitReportsResponse with what became of each report, serialised.
+
+    Example:
+        >>> from geoveil.proto.v1.collector_pb2 import SubmitReportsResponse
+        >>> accepted = Result(Status.ACCEPTED)
+        >>> response = SubmitReportsResponse(results=results([accepted, accepted]))
+        >>> serialized_results([accepted, accepted]) == response.SerializeToString()
+        True
+    """
+    # A message of one element per distinct result; joined messages are one with all elements.
+    pieces: dict[int, bytes] = {}
+    for of_report in of_reports:
+        if id(of_report) not in pieces:
+            pieces[id(of_report)] = _serialized(of_report)
+    return b"".join([pieces[id(of_report)] for of_report in of_reports])
+
+
+def _serialized(result: Result) -> bytes:
+    # What has a detail is not kept: it may quote a report.
+    if result.detail or result.reason is not None:
+        return _serialize(result)
+    return _without_reason(result.status)
+
+
+@cache
+def _without_reason(status: Status) -> bytes:
+    return _serialize(Result(status))
+
+
+def _serialize(result: Result) -> bytes:
+    one = collector_pb2.SubmitReportsResponse(results=results([result]))
+    return one.SerializeToString()
+
+
+def point_questions(request: pb.EstimateQueriesRequest) -> list[PointQuestion]:
+    """Return the queries of a request.
+
+    Raises:
+        ParameterError: if there are too many, or naming what is wrong with one.
+    """
+    if len(request.queries) > MOST_QUESTIONS:
+        raise ParameterError("number of queries", len(request.queries), f"1 to {MOST_QUESTIONS:,}")
+    return [decode_point_question(index, query) for index, query in enumerate(request.queries)]
+
+
+def exported(rows: Rows) -> pb.ExportReportsResponse:
+    """Return rows as they are exported."""
+    return pb.ExportReportsResponse(
+        periods=rows.periods.tolist(),
+        query_indices=None if rows.indices is None else rows.indices.tolist(),
+        columns=[pb.ExportedColumn(values=column.tolist()) for column in rows.columns],
+    )

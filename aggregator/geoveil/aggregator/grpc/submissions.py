@@ -1,0 +1,187 @@
+"""SubmitReportsRequests of any size, counted before anything is made of them.
+
+A small message is parsed by Protocol Buffers, which takes microseconds, but no object is made of
+its reports yet. What large ones mostly hold is read by NumPy. Of other large ones Protocol Buffers
+tells only which bytes are reports, and each of these is parsed once it is known how many there are
+and how many answers each may hold.
+
+Compressed requests are unpacked up to what a request may be. gRPC would unpack each before anything
+of ours sees it: four kilobytes to four megabytes, on the thread that answers everybody.
+"""
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar
+
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.message_factory import GetMessageClass
+
+from geoveil.aggregator.domain.reports import Report, ReportColumns
+from geoveil.aggregator.grpc.wire_columns import LEAST_BYTES, read_columns
+from geoveil.gp import ParameterError
+from geoveil.proto.v1.collector_pb2 import SubmitReportsRequest
+from geoveil.proto.v1.report_pb2 import Report as WireReport
+
+_Message = TypeVar("_Message", bound=Message)
+_GZIP = b"\x1f\x8b"
+"""The first bytes of gzip; a protobuf message has no field of this type."""
+_WITH_HEADER = 31
+_MODERATE_BYTES = 64 << 10
+"""The most bytes that NumPy reads within a millisecond."""
+_REPORT_BYTES, _ANSWER_BYTES = 1 << 16, 24
+"""A report of n answers has at most so many bytes, and so many times n."""
+
+
+def is_packed(message: bytes) -> bool:
+    """Return whether a request is compressed.
+
+    Example:
+        >>> import gzip
+        >>> is_packed(gzip.compress(b"")), is_packed(b"a request")
+        (True, False)
+    """
+    return message.startswith(_GZIP)
+
+
+def unpacked(message: bytes, longest: int) -> bytes:
+    """Return a request as it was before it was compressed; one that was not, as it is.
+
+    Args:
+        message: the bytes that came.
+        longest: the most bytes that it may unpack to.
+
+    Raises:
+        ParameterError: if it is damaged, or unpacks to more.
+    """
+    if not is_packed(message):
+        return message
+    unpacking = zlib.decompressobj(wbits=_WITH_HEADER)
+    try:
+        content = unpacking.decompress(message, longest + 1)
+    except zlib.error:
+        raise ParameterError("request", f"{len(message)} bytes", "sound gzip") from None
+    if len(content) > longest:
+        raise ParameterError("size of a request", "more", f"at most {longest:,} bytes")
+    if not unpacking.eof:
+        raise ParameterError("request", f"{len(message)} bytes", "sound gzip")
+    return content
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class UnreadReports:
+    """Reports that are counted and not read yet.
+
+    Args:
+        pieces: serialised reports, or reports as Protocol Buffers parsed them.
+    """
+
+    pieces: Sequence[bytes | WireReport]
+
+    def __len__(self) -> int:
+        return len(self.pieces)
+
+    def read(self, most_answers: int) -> list[Report]:
+        """Return the reports; of one with too many answers no more than tells that.
+
+        Args:
+            most_answers: of a sound report.
+
+        Raises:
+            ParameterError: if one is no report, or far longer than so many answers take.
+        """
+        longest = _REPORT_BYTES + _ANSWER_BYTES * most_answers
+        return [_report(one, longest, most_answers + 1) for one in self.pieces]
+
+    def __repr__(self) -> str:
+        return f"UnreadReports({len(self)}, not shown)"
+
+
+class SubmittedReports(NamedTuple):
+    """What a message says."""
+
+    campaign_id: str
+    campaign_digest: bytes
+    reports: ReportColumns | UnreadReports
+
+
+def read_at_once(message: bytes) -> SubmittedReports | None:
+    """Return what a SubmitReportsRequest says, or None if that may take more than a millisecond.
+
+    Raises:
+        ParameterError: if it is none.
+    """
+    if len(message) < LEAST_BYTES:
+        return _small(message)
+    return _columns(message) if len(message) < _MODERATE_BYTES else None
+
+
+def read_batch(message: bytes) -> SubmittedReports:
+    """Return what a SubmitReportsRequest says, however long that takes.
+
+    Raises:
+        ParameterError: if it is none.
+    """
+    if len(message) < LEAST_BYTES:
+        return _small(message)
+    batch = _columns(message)
+    if batch is not None:
+        return batch
+    request = _parsed(_FRAME, message)
+    return SubmittedReports(
+        request.campaign_id, request.campaign_digest, UnreadReports(request.reports)
+    )
+
+
+def _small(message: bytes) -> SubmittedReports:
+    request = _parsed(SubmitReportsRequest, message)
+    return SubmittedReports(
+        request.campaign_id, request.campaign_digest, UnreadReports(request.reports)
+    )
+
+
+def _columns(message: bytes) -> SubmittedReports | None:
+    columns = read_columns(message)
+    return None if columns is None else SubmittedReports(*columns)
+
+
+def _report(piece: bytes | WireReport, longest: int, most_answers: int) -> Report:
+    if isinstance(piece, bytes):
+        if len(piece) > longest:
+            raise ParameterError("size of a report", len(piece), f"at most {longest:,} bytes")
+        report = _parsed(WireReport, piece)
+    else:
+        report = piece
+    answers = [(a.query_index, a.value) for a in islice(report.answers, most_answers)]
+    return Report(report.report_id, answers, report.period)
+
+
+def _parsed(kind: type[_Message], serialised: bytes) -> _Message:
+    try:
+        return kind.FromString(serialised)
+    except DecodeError:
+        raise _malformed(len(serialised)) from None
+
+
+def _frame() -> type[Message]:
+    """Return the class of requests whose reports are bytes: so large a request holds no objects."""
+    file = FileDescriptorProto(name="frame.proto", package="frame", syntax="proto3")
+    message = file.message_type.add()
+    SubmitReportsRequest.DESCRIPTOR.CopyToProto(message)
+    for field in message.field:
+        if field.name == "reports":
+            field.type = FieldDescriptorProto.TYPE_BYTES
+            field.ClearField("type_name")
+    pool = DescriptorPool()
+    pool.Add(file)
+    return GetMessageClass(pool.FindMessageTypeByName(f"frame.{message.name}"))
+
+
+_FRAME: Any = _frame()
+
+
+def _malformed(size: int) -> ParameterError:
+    return ParameterError("request", f"{size} bytes", "a message of the wire contract")
