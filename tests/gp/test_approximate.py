@@ -28,8 +28,8 @@ from geoveil.gp import (
     Threshold,
     UnsupportedError,
 )
+from geoveil.gp.exact import round_down
 from geoveil.gp.mechanisms.smooth import ApproximateLaplace
-from geoveil.gp.privacy.rounding import round_down
 
 Array = np.ndarray
 RATE = 0.25

@@ -29,8 +29,8 @@ from geoveil.gp import (
     Threshold,
     UnsupportedError,
 )
+from geoveil.gp.exact import log_up, round_down, round_up
 from geoveil.gp.privacy import GeoPrivacy, LocalPrivacy, LogScale, compose
-from geoveil.gp.privacy.rounding import log_up, round_down, round_up
 
 Array = NDArray[np.float64]
 UNIT = GeoPrivacy(1.0, per=1.0)

@@ -36,8 +36,8 @@ from geoveil.gp import (
     Threshold,
     UnsupportedError,
 )
+from geoveil.gp.exact import round_down
 from geoveil.gp.mechanisms.vector import VectorSmoothMechanism, best_vector_noise
-from geoveil.gp.privacy.rounding import round_down
 from geoveil.gp.smooth.frontier import CALIBRATIONS, Frontier
 
 Array = np.ndarray

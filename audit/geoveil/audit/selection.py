@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError
-from geoveil.gp.privacy.rounding import require_count
+from geoveil.gp.validation import require_count
 from geoveil.selection.base import Array, ScoresLike
 from geoveil.selection.scores import LocalUtilities, Margin, Scores, Utilities
 

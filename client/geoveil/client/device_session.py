@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from functools import cache, partial
 from typing import TypeVar
 
-from geoveil.campaign import Campaign, State, Value
+from geoveil.campaign import State, Value
 from geoveil.client import ledger
 from geoveil.client.errors import (
     CampaignNotFetched,
@@ -32,7 +32,7 @@ from geoveil.client.policy import Policy
 from geoveil.client.reports import AcceptedCampaign, DeliveryStatus, Receipt, ReportBuilder
 from geoveil.client.retry import Timing
 from geoveil.gp import RandomSource, paced
-from geoveil.gp.validation import between
+from geoveil.gp.validation import between, require_count
 
 _LOG = logging.getLogger(__name__)
 MOST_PENDING = 1_000
@@ -97,8 +97,8 @@ class DeviceSession:
             _say_that_all_is_forgotten()
         self.builder = ReportBuilder(policy=policy, source=source)
         self._bounds = Bounds(
-            most_reports=_count("most_pending", most_pending),
-            most_bytes=_count("most_pending_bytes", most_pending_bytes),
+            most_reports=require_count("most_pending", most_pending),
+            most_bytes=require_count("most_pending_bytes", most_pending_bytes),
         )
         self.floor_s = between("release_floor_s", floor_s, 0, 60)
         self.timing = replace(timing, now=partial(_date, timing.now))
@@ -125,7 +125,7 @@ class DeviceSession:
         if state is not State.OPEN:
             raise CampaignNotOpen(campaign_id, state.value)
         point = self._paced(partial(self.builder.point, accepted, value))
-        permit = partial(self._check_limits, campaign, now)
+        permit = partial(_check_limits, accepted, now)
         try:
             entry = self.journal.admit(campaign_id, period, permit, self._bounds)
             if entry is None:
@@ -200,20 +200,18 @@ class DeviceSession:
         """
         return paced(work, self.floor_s / 2) if self.floor_s else work()
 
-    def _check_limits(
-        self, campaign: Campaign, now: datetime, history_of: ledger.HistoryOf
-    ) -> None:
-        attribute = campaign.attribute
-        limit = self.builder.policy.limit(attribute.name)
-        assert limit is not None  # the policy permits the campaign
-        ledger.check(
-            campaign.report_privacy,
-            limit,
-            history_of(attribute.name, attribute.unit),
-            campaign_id=campaign.campaign_id,
-            attribute=attribute.name,
-            now=now,
-        )
+
+def _check_limits(accepted: AcceptedCampaign, now: datetime, history_of: ledger.HistoryOf) -> None:
+    campaign, attribute = accepted.campaign, accepted.campaign.attribute
+    assert accepted.limit is not None  # a ReportBuilder accepted it
+    ledger.check(
+        campaign.report_privacy,
+        accepted.limit,
+        history_of(attribute.name, attribute.unit),
+        campaign_id=campaign.campaign_id,
+        attribute=attribute.name,
+        now=now,
+    )
 
 
 def check_id(campaign_id: str) -> None:
@@ -241,9 +239,3 @@ def _date(now: Callable[[], datetime]) -> datetime:
     except OverflowError:
         end = datetime.min if date.year == datetime.min.year else datetime.max
         return end.replace(tzinfo=UTC)
-
-
-def _count(name: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ParameterError(name, value, "an integer >= 1")
-    return value

@@ -13,6 +13,7 @@ from geoveil.client.errors import PolicyRefused, exactly
 from geoveil.client.values import Number, Place, ValueKind, kind_of
 from geoveil.gp import GeoPrivacy, ParameterError
 from geoveil.gp.shown import ReprByArguments
+from geoveil.gp.validation import require_count
 from geoveil.proto.v1 import campaign_pb2 as pb
 
 
@@ -192,9 +193,7 @@ class Policy(ReprByArguments):
         if latest is not None and (not isinstance(latest, datetime) or latest.tzinfo is None):
             raise ParameterError("latest_close", str(latest), "a date with a time zone, or None")
         for name in ("minimum_participants", "most_queries", "most_work"):
-            count = getattr(self, name)
-            if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-                raise ParameterError(name, count, "an integer >= 0")
+            require_count(name, getattr(self, name), 0)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A mapping that can't be changed can't be pickled either.
@@ -221,8 +220,8 @@ class Policy(ReprByArguments):
         assert not isinstance(found, GeoPrivacy)  # __post_init__ made it a Limit
         return found
 
-    def check(self, campaign: Campaign, signer: PublicKey | None) -> None:
-        """Refuse a campaign that no ledger need be asked about.
+    def check(self, campaign: Campaign, signer: PublicKey | None) -> Limit:
+        """Refuse a campaign that no ledger need be asked about; return its attribute's limit.
 
         Rates are compared as exact fractions: not an ulp more than the limit is permitted.
 
@@ -252,6 +251,7 @@ class Policy(ReprByArguments):
             raise PolicyRefused(
                 campaign.campaign_id, f"value of {attribute.name!r}", str(found), str(limit.value)
             )
+        return limit
 
     def check_demand(self, campaign_id: str, demand: Demand) -> None:
         """Refuse a campaign that asks too much of the device, before anything is made of it.

@@ -24,7 +24,7 @@ from geoveil.campaign import (
 from geoveil.campaign.admission import MOST_REPORTS, REPORT_ID_BYTES
 from geoveil.campaign.connection import shown
 from geoveil.client.errors import CampaignInvalid, FamilyMissing, PolicyRefused, TransportError
-from geoveil.client.policy import Demand, Policy
+from geoveil.client.policy import Demand, Limit, Policy
 from geoveil.gp import (
     GeoPrivacy,
     GeoVeilError,
@@ -226,6 +226,8 @@ class AcceptedCampaign:
     """The key whose valid signature it has; None: it is not signed."""
     policy: Policy | None = field(default=None, repr=False, compare=False)
     """What permitted it."""
+    limit: Limit | None = field(default=None, repr=False, compare=False)
+    """How much privacy its attribute may cost by that policy."""
     work: int = field(default=0, repr=False, compare=False)
     """Microseconds of a processor, at most, to read the campaign and draw one report."""
 
@@ -284,9 +286,9 @@ class ReportBuilder:
             raise CampaignInvalid(campaign_id, str(error)) from error
         if campaign.campaign_id != campaign_id:
             raise CampaignInvalid(campaign_id, f"the server sent {campaign.campaign_id!r} instead")
-        self.policy.check(campaign, signed_by)
+        limit = self.policy.check(campaign, signed_by)
         return AcceptedCampaign(
-            campaign, digest(message.campaign), signed_by, self.policy, demand.work
+            campaign, digest(message.campaign), signed_by, self.policy, limit, demand.work
         )
 
     def point(self, accepted: AcceptedCampaign, value: Value) -> NDArray[np.float64]:

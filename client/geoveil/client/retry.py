@@ -63,20 +63,16 @@ def duration(timeout_s: float, *, zero: bool = False) -> float:
     return between("timeout_s", timeout_s, 0, _LONGEST_TIMEOUT_S, low_open=not zero)
 
 
-@dataclass(slots=True)
 class Deadline:
-    """How much time is left for all tries together."""
+    """How much time is left, of so many seconds from now, for all tries together."""
 
-    timeout_s: float
-    clock: Callable[[], float]
-    _end: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._end = self.clock() + self.timeout_s
+    def __init__(self, timeout_s: float, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._end = clock() + timeout_s
 
     def remaining_s(self) -> float:
         """Return the seconds left, at least 0."""
-        return max(self._end - self.clock(), 0.0)
+        return max(self._end - self._clock(), 0.0)
 
 
 def pauses(

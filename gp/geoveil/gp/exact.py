@@ -15,15 +15,19 @@ import hashlib
 import math
 import os
 import secrets
+import sys
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
+from numbers import Rational
 from typing import ClassVar, TypeVar
 
+import numpy as np
 from flint import arb, ctx, fmpq, fmpz
 
 from geoveil.gp import validation
@@ -53,16 +57,11 @@ class RandomSource(ABC):
 
     def below(self, bound: int) -> int:
         """Return a uniform integer in [0, bound), exactly: draws again instead of folding."""
-        _require_integer("bound", bound, 1)
+        validation.require_count("bound", bound)
         count = (bound - 1).bit_length()
         while (value := self.bits(count)) >= bound:
             pass
         return value
-
-
-def _require_integer(name: str, value: object, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ParameterError(name, value, f"an integer >= {least}")
 
 
 class SystemSource(RandomSource):
@@ -71,7 +70,7 @@ class SystemSource(RandomSource):
     is_secure: ClassVar[bool] = True
 
     def bits(self, count: int) -> int:
-        _require_integer("count", count, 0)
+        validation.require_count("count", count, 0)
         return secrets.randbits(count)
 
 
@@ -114,7 +113,7 @@ class SeededSource(RandomSource):
         self._left = 0
 
     def bits(self, count: int) -> int:
-        _require_integer("count", count, 0)
+        validation.require_count("count", count, 0)
         while self._left < count:
             block = hashlib.sha256(f"{self._seed}/{self._counter}".encode()).digest()
             self._pool = (self._pool << 256) | int.from_bytes(block)
@@ -279,6 +278,75 @@ def round_to_grid(value: arb, step_exponent: int) -> int | None:
 _HALF, _ZERO, _NAN = arb(0.5), arb(0), arb.nan()
 BALL = BallArithmetic()
 """The ball arithmetic."""
+
+
+BITS = 160
+"""Working precision of bounds: far more than a double, so that balls are much thinner."""
+
+
+def round_up(number: Fraction) -> float:
+    """Return the least double ≥ `number`, which is ≥ 0; infinity if there is none."""
+    try:
+        nearest = float(number)
+    except OverflowError:
+        return math.inf
+    return nearest if Fraction(nearest) >= number else math.nextafter(nearest, math.inf)
+
+
+def round_down(number: Fraction) -> float:
+    """Return the greatest double ≤ `number`, which is ≥ 0."""
+    try:
+        nearest = float(number)
+    except OverflowError:
+        return sys.float_info.max
+    return nearest if Fraction(nearest) <= number else math.nextafter(nearest, 0.0)
+
+
+def as_given(value: object, checked: float) -> Fraction:
+    """Return a number as it was given; `checked` is the double that its validation returned."""
+    if isinstance(value, Rational):
+        return Fraction(int(value.numerator), int(value.denominator))
+    if isinstance(value, (Decimal, np.floating)):
+        return Fraction(*map(int, value.as_integer_ratio()))
+    return Fraction(checked)
+
+
+def upper(ball: Real) -> Fraction:
+    """Return an upper bound of every number in a finite ball."""
+    mantissa, exponent = ball.upper().man_exp()
+    return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
+
+
+def lower(ball: Real) -> Fraction:
+    """Return a lower bound of every number in a finite ball."""
+    return -upper(-ball)
+
+
+def log_up(number: Fraction) -> float:
+    """Return the least double that is known to be at least the logarithm of a number > 1."""
+    with working_precision(BITS):
+        return round_up(upper(BALL.constant(number).log()))
+
+
+def geometric_up(delta: Fraction, first: Fraction, step: Fraction, count: int) -> float:
+    """Return δ(1 + e^first·(1 + e^step + … + e^{(count−1)·step})), rounded up, at most 1."""
+    with working_precision(BITS):
+        one, ratio = BALL.constant(1), BALL.constant(step)
+        terms = BALL.expm1(count * ratio) / BALL.expm1(ratio)
+        total = BALL.constant(delta) * (one + BALL.exp(BALL.constant(first)) * terms)
+        # A ball that is not below 1 may be one of overflow.
+        return min(round_up(upper(total)), 1.0) if total < one else 1.0
+
+
+def share(name: str, epsilon: float, parts: int) -> float:
+    """Return epsilon/parts, rounded down; refuse parts too small to be an epsilon."""
+    validation.require_count(name, parts)
+    part = round_down(Fraction(epsilon) / parts)
+    if part < validation.LEAST:
+        raise ParameterError(
+            name, parts, f"an integer >= 1 with {epsilon:g}/{name} >= {validation.LEAST:g}"
+        )
+    return part
 
 
 def release_integers(

@@ -50,6 +50,19 @@ FARTHEST = 1e90
 """Largest coordinate of a point. Squares of quotients of such numbers are still numbers."""
 
 
+def require_count(name: str, value: object, least: int = 1, most: int | None = None) -> int:
+    """Return `value` if it is an integer from `least` to `most`; a truth value is none."""
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int)
+        or value < least
+        or (most is not None and value > most)
+    ):
+        expected = f">= {least}" if most is None else f"from {least} to {most}"
+        raise ParameterError(name, value, f"an integer {expected}")
+    return value
+
+
 def positive(name: str, value: object, unit: str = "") -> float:
     """Return `value` as a float > 0, not absurdly small or large."""
     expected = f"a finite number{' of ' + unit if unit else ''} > 0, in [{LEAST:g}, {MOST:g}]"

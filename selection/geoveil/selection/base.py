@@ -19,9 +19,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError, UnsupportedError
-from geoveil.gp.exact import RandomSource, chosen_source
-from geoveil.gp.privacy.rounding import at_most, require_count
+from geoveil.gp.exact import RandomSource, as_given, chosen_source, round_down
 from geoveil.gp.shown import ReprByArguments, ValueObject
+from geoveil.gp.validation import require_count
 from geoveil.selection.scores import Scores, Utilities
 
 Array = NDArray[np.float64]
@@ -85,7 +85,7 @@ class SelectionMechanism(ValueObject, ABC):
     """Kinds that would break the guarantee, and why; {} stands for the mechanism."""
 
     def __init__(self, epsilon: float) -> None:
-        self.epsilon = at_most(epsilon, validation.positive("epsilon", epsilon))
+        self.epsilon = round_down(as_given(epsilon, validation.positive("epsilon", epsilon)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Made again: what is derived from the arguments holds functions, which can't be pickled.

@@ -15,8 +15,7 @@ import numpy as np
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import Real
 from geoveil.gp.errors import ParameterError
-from geoveil.gp.exact import BALL, LazyUniform, RandomSource
-from geoveil.gp.privacy.rounding import at_least
+from geoveil.gp.exact import BALL, LazyUniform, RandomSource, as_given, round_up
 from geoveil.selection.base import Array, Guarantee, SelectionMechanism
 from geoveil.selection.draws import (
     Enclosure,
@@ -60,7 +59,9 @@ class GlobalSelection(SelectionMechanism):
 
     def __init__(self, epsilon: float, sensitivity: float, *, monotone: bool = False) -> None:
         super().__init__(epsilon)
-        self.sensitivity = at_least(sensitivity, validation.positive("sensitivity", sensitivity))
+        self.sensitivity = round_up(
+            as_given(sensitivity, validation.positive("sensitivity", sensitivity))
+        )
         if not isinstance(monotone, bool):
             raise ParameterError("monotone", monotone, "True or False")
         self.monotone = monotone

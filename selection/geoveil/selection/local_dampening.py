@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import Real
 from geoveil.gp.errors import ParameterError, PrivateValueError
-from geoveil.gp.exact import BALL, RandomSource
-from geoveil.gp.privacy.rounding import at_least
+from geoveil.gp.exact import BALL, RandomSource, as_given, round_up
 from geoveil.selection.base import Array, Guarantee, SelectionMechanism
 from geoveil.selection.draws import Indices, exponential_bounds, weighted_indices
 from geoveil.selection.scores import LocalUtilities, Scores
@@ -63,7 +62,9 @@ class LocalDampening(SelectionMechanism):
             if not isinstance(flag, bool):
                 raise ParameterError(name, flag, "True or False")
         if sensitivity is not None:
-            sensitivity = at_least(sensitivity, validation.positive("sensitivity", sensitivity))
+            sensitivity = round_up(
+                as_given(sensitivity, validation.positive("sensitivity", sensitivity))
+            )
         elif shifted:
             raise ParameterError("sensitivity", None, "a number > 0 for shifted=True")
         self.sensitivity = sensitivity

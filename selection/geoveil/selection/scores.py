@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError, PrivateValueError
-from geoveil.gp.privacy.rounding import at_least
+from geoveil.gp.exact import as_given, round_up
 
 Array = NDArray[np.float64]
 
@@ -78,7 +78,7 @@ class SmoothUtilities(Utilities):
 
     def __init__(self, values: ArrayLike, smooth_sensitivity: float, *, beta: float) -> None:
         super().__init__(values)
-        self.beta = at_least(beta, validation.positive("beta", beta))
+        self.beta = round_up(as_given(beta, validation.positive("beta", beta)))
         expected = (
             f"a smooth sensitivity in [{1 / validation.FARTHEST:g}, {validation.FARTHEST:g}]"
             f" {validation.HELD}"

@@ -16,7 +16,7 @@ from geoveil.gp.arithmetic import Real
 from geoveil.gp.errors import NotPrivateWarning, ParameterError
 from geoveil.gp.exact import BALL, LazyUniform, RandomSource
 from geoveil.gp.noise.base import Noise
-from geoveil.gp.privacy.rounding import require_count
+from geoveil.gp.validation import require_count
 from geoveil.selection.argmax_probability import argmax_probabilities
 from geoveil.selection.base import Array, Guarantee, SelectionMechanism
 from geoveil.selection.draws import Indices, exact_argmax, noisy_argmax

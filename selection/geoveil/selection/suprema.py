@@ -13,9 +13,8 @@ from typing import TypeAlias
 from flint import arb
 
 from geoveil.gp.errors import GeoVeilError
-from geoveil.gp.exact import BALL, working_precision
+from geoveil.gp.exact import BALL, BITS, upper, working_precision
 from geoveil.gp.noise.inversion import InvertedNoise
-from geoveil.gp.privacy.rounding import BITS, upper
 
 LogFunction: TypeAlias = Callable[[arb, arb], tuple[arb, arb]]
 """Encloses log g and its derivative over the interval between two points."""

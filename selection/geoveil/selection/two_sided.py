@@ -15,10 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.errors import UnsupportedError
-from geoveil.gp.exact import BALL, LazyUniform, working_precision
+from geoveil.gp.exact import BALL, BITS, LazyUniform, round_up, upper, working_precision
 from geoveil.gp.noise.algebraic import GeneralizedCauchy, StudentT
 from geoveil.gp.noise.base import Array, Laplace, Noise
-from geoveil.gp.privacy.rounding import BITS, round_up, upper
 
 
 @dataclass(frozen=True, slots=True)

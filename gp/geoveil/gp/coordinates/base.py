@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from geoveil.gp.exact import round_down, round_up
 from geoveil.gp.privacy import GeoPrivacy
-from geoveil.gp.privacy.rounding import round_down, round_up
 
 
 class Projection(ABC):

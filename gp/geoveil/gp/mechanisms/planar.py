@@ -102,9 +102,7 @@ class PlanarLaplace(Mechanism[tuple[int, ...]]):
     def __post_init__(self) -> None:
         if not isinstance(self.privacy, GeoPrivacy):
             raise ParameterError("privacy", self.privacy, "a GeoPrivacy")
-        number = self.dimension
-        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-            raise ParameterError("dimension", number, "an integer >= 1")
+        validation.require_count("dimension", self.dimension)
         exponent = exponent_below(1 / self.privacy.rate, _STEP_BITS)
         if isinstance(self.step, bool) or self.step != 0.0:  # the default
             exponent = step_exponent_of(self.step)

@@ -9,12 +9,11 @@ from types import MappingProxyType
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import Arithmetic, Real
 from geoveil.gp.errors import ParameterError
-from geoveil.gp.exact import BALL, working_precision
+from geoveil.gp.exact import BALL, BITS, lower, round_down, upper, working_precision
 from geoveil.gp.mechanisms.additive import AdditiveMechanism
 from geoveil.gp.noise import Noise, best_noise
 from geoveil.gp.noise.base import Laplace
 from geoveil.gp.privacy import GeoPrivacy
-from geoveil.gp.privacy.rounding import BITS, lower, round_down, upper
 from geoveil.gp.queries.base import Query
 from geoveil.gp.smooth.frontier import CALIBRATIONS, Frontier, default_fraction
 from geoveil.gp.smooth.growth import EXPONENTIAL, LINEAR

@@ -24,10 +24,9 @@ from numpy.typing import ArrayLike
 
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import TINY
-from geoveil.gp.exact import BALL, working_precision
+from geoveil.gp.exact import BALL, BITS, lower, round_up, upper, working_precision
 from geoveil.gp.noise.base import FAR_TAIL, Array
 from geoveil.gp.noise.inversion import InvertedNoise
-from geoveil.gp.privacy.rounding import BITS, lower, round_up, upper
 
 _LEVEL = 1e-20
 """The u^γ below which float64 can't tell the density from h(0)."""

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
-from geoveil.gp.privacy.rounding import round_up
+from geoveil.gp.exact import round_up
 
 Array = NDArray[np.float64]
 

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import overload
 
-from geoveil.gp import validation
+from geoveil.gp import exact, validation
 from geoveil.gp.errors import ParameterError, UnsupportedError
-from geoveil.gp.privacy import rounding
 from geoveil.gp.privacy.local import LocalPrivacy
 from geoveil.gp.shown import ReprByArguments
 
@@ -51,11 +50,11 @@ class GeoPrivacy(ReprByArguments):
         if not isinstance(self.unit, str):
             raise ParameterError("unit", self.unit, "a string")
         epsilon = validation.positive("epsilon", self.epsilon)
-        object.__setattr__(self, "epsilon", rounding.at_most(self.epsilon, epsilon))
+        object.__setattr__(self, "epsilon", exact.round_down(exact.as_given(self.epsilon, epsilon)))
         per = validation.positive("per", self.per, self.unit)
-        object.__setattr__(self, "per", rounding.at_least(self.per, per))
+        object.__setattr__(self, "per", exact.round_up(exact.as_given(self.per, per)))
         delta = validation.between("delta", self.delta, 0, 1, high_open=True)
-        object.__setattr__(self, "delta", rounding.at_most(self.delta, delta))
+        object.__setattr__(self, "delta", exact.round_down(exact.as_given(self.delta, delta)))
         object.__setattr__(self, "reach", validation.non_negative("reach", self.reach))
         if self.reach == 0:
             raise ParameterError("reach", self.reach, "a number > 0 (infinity is permitted)")
@@ -89,7 +88,7 @@ class GeoPrivacy(ReprByArguments):
         number = validation.real("factor", factor, expected)
         if not 1 < number <= validation.MOST:
             raise ParameterError("factor", factor, expected)
-        per = rounding.log_up(rounding.exact(factor, number))
+        per = exact.log_up(exact.as_given(factor, number))
         return cls(epsilon, per, f"log {unit}".rstrip())
 
     @property
@@ -112,7 +111,7 @@ class GeoPrivacy(ReprByArguments):
         number = validation.non_negative("distance", distance)
         if number == math.inf:
             return math.inf
-        return rounding.round_up(self.exact_rate * rounding.exact(distance, number))
+        return exact.round_up(self.exact_rate * exact.as_given(distance, number))
 
     def delta_at(self, distance: float | Fraction) -> float:
         """Return the slack that goes with `at(distance)`, for two values `distance` apart.
@@ -138,12 +137,12 @@ class GeoPrivacy(ReprByArguments):
         number = validation.non_negative("distance", distance)
         if self.delta == 0 or number == math.inf:
             return 0.0 if self.delta == 0 else 1.0
-        walked, reach = rounding.exact(distance, number), self.reach
+        walked, reach = exact.as_given(distance, number), self.reach
         if walked <= reach:
             return self.delta if walked > 0 else 0.0
         step = Fraction(reach)
         whole_steps = math.ceil(walked / step) - 1
-        return rounding.geometric_up(
+        return exact.geometric_up(
             Fraction(self.delta),
             self.exact_rate * (walked - whole_steps * step),
             self.exact_rate * step,
@@ -152,8 +151,8 @@ class GeoPrivacy(ReprByArguments):
 
     def scaled(self, factor: float | Fraction) -> "GeoPrivacy":
         """Return the guarantee whose rate is `factor` > 0 times this one, never more."""
-        exact = rounding.exact(factor, validation.positive("factor", factor))
-        epsilon = rounding.round_down(Fraction(self.epsilon) * exact)
+        given = exact.as_given(factor, validation.positive("factor", factor))
+        epsilon = exact.round_down(Fraction(self.epsilon) * given)
         return GeoPrivacy(epsilon, self.per, self.unit, self.delta, self.reach)
 
     def split(self, parts: int) -> "GeoPrivacy":
@@ -170,8 +169,8 @@ class GeoPrivacy(ReprByArguments):
             >>> day.repeated(7).exact_rate <= week.exact_rate
             True
         """
-        epsilon = rounding.share("parts", self.epsilon, parts)
-        delta = rounding.round_down(Fraction(self.delta) / parts)
+        epsilon = exact.share("parts", self.epsilon, parts)
+        delta = exact.round_down(Fraction(self.delta) / parts)
         return GeoPrivacy(epsilon, self.per, self.unit, delta, self.reach)
 
     def repeated(self, times: int) -> "GeoPrivacy":
@@ -185,7 +184,7 @@ class GeoPrivacy(ReprByArguments):
             >>> print(GeoPrivacy(epsilon=0.25, per=8000, unit="dollar").repeated(12))
             ε = 3 per 8000 dollar
         """
-        rounding.require_count("times", times)
+        validation.require_count("times", times)
         return self._together((self,), times)
 
     def in_unit(self, unit: str, factor: float | Fraction) -> "GeoPrivacy":
@@ -210,11 +209,11 @@ class GeoPrivacy(ReprByArguments):
         """
         if not isinstance(unit, str) or not unit:
             raise ParameterError("unit", unit, "the name of a unit")
-        exact = rounding.exact(factor, validation.positive("factor", factor))
-        per = rounding.round_down(Fraction(self.per) * exact)
+        given = exact.as_given(factor, validation.positive("factor", factor))
+        per = exact.round_down(Fraction(self.per) * given)
         reach = self.reach
         if reach < math.inf:
-            reach = rounding.round_down(Fraction(reach) * exact)
+            reach = exact.round_down(Fraction(reach) * given)
         return GeoPrivacy(self.epsilon, per, unit, self.delta, reach)
 
     def stated_per(self, distance: float) -> "GeoPrivacy":
@@ -231,7 +230,7 @@ class GeoPrivacy(ReprByArguments):
             ε = 0.125 per 1000 dollar
         """
         per = validation.positive("distance", distance, self.unit)
-        epsilon = rounding.round_up(self.exact_rate * Fraction(per))
+        epsilon = exact.round_up(self.exact_rate * Fraction(per))
         return GeoPrivacy(epsilon, per, self.unit, self.delta, self.reach)
 
     def local(self, diameter: float | Fraction) -> LocalPrivacy:
@@ -256,7 +255,7 @@ class GeoPrivacy(ReprByArguments):
                 " delta_at(diameter) say what is promised between any two values"
             )
         number = validation.positive("diameter", diameter, self.unit)
-        return LocalPrivacy(rounding.round_up(self.exact_rate * rounding.exact(diameter, number)))
+        return LocalPrivacy(exact.round_up(self.exact_rate * exact.as_given(diameter, number)))
 
     @classmethod
     def _together(cls, guarantees: Sequence["GeoPrivacy"], times: int = 1) -> "GeoPrivacy":
@@ -269,7 +268,7 @@ class GeoPrivacy(ReprByArguments):
                     guarantee.unit,
                     f"{first.unit!r}, that of guarantees[0]; in_unit converts",
                 )
-        delta = rounding.round_up(times * sum((Fraction(g.delta) for g in guarantees), Fraction(0)))
+        delta = exact.round_up(times * sum((Fraction(g.delta) for g in guarantees), Fraction(0)))
         if delta >= 1:
             raise UnsupportedError(
                 f"the slacks δ add up to {delta:g}, and with 1 or more nothing is promised; use"
@@ -277,9 +276,7 @@ class GeoPrivacy(ReprByArguments):
             )
         rate = times * sum((g.exact_rate for g in guarantees), Fraction(0))
         reach = min((g.reach for g in guarantees if g.delta > 0), default=math.inf)
-        return cls(
-            rounding.round_up(rate * Fraction(first.per)), first.per, first.unit, delta, reach
-        )
+        return cls(exact.round_up(rate * Fraction(first.per)), first.per, first.unit, delta, reach)
 
     def __str__(self) -> str:
         parts = [f"ε = {self.epsilon:g} per {self.per:g} {self.unit}".rstrip()]

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from geoveil.gp import validation
-from geoveil.gp.privacy.rounding import at_most, require_count, round_up, share
+from geoveil.gp.exact import as_given, round_down, round_up, share
+from geoveil.gp.validation import require_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class LocalPrivacy:
 
     def __post_init__(self) -> None:
         epsilon = validation.positive("epsilon", self.epsilon)
-        object.__setattr__(self, "epsilon", at_most(self.epsilon, epsilon))
+        object.__setattr__(self, "epsilon", round_down(as_given(self.epsilon, epsilon)))
 
     def at(self, distance: float) -> float:
         """Return how distinguishable (nats) two values may be: epsilon, unless they are equal."""

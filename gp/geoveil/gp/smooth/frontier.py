@@ -22,7 +22,7 @@ from types import MappingProxyType
 from typing import ClassVar, Protocol
 
 from geoveil.gp.errors import ParameterError, UnsupportedError
-from geoveil.gp.privacy.rounding import round_down
+from geoveil.gp.exact import round_down
 from geoveil.gp.shown import member
 
 _LEAST = Fraction(1, 10**6)

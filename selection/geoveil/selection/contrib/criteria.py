@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geoveil.gp.errors import ParameterError
-from geoveil.gp.privacy.rounding import require_count
+from geoveil.gp.validation import require_count
 
 Array = NDArray[np.float64]
 Counts = NDArray[np.int64]

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError, PrivateValueError
 from geoveil.gp.exact import RandomSource, chosen_source
-from geoveil.gp.privacy.rounding import require_count
+from geoveil.gp.validation import require_count
 from geoveil.selection.base import Array, Guarantee, ScoresLike, SelectionMechanism
 from geoveil.selection.contrib.classifier import Codes, NotFittedError, PrivateClassifier
 from geoveil.selection.contrib.random_trees import Domain, RandomTrees, random_trees

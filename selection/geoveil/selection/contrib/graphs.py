@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geoveil.gp.errors import ParameterError, PrivateValueError
-from geoveil.gp.privacy.rounding import require_count
+from geoveil.gp.validation import require_count
 
 Array: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]

@@ -28,8 +28,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError, PrivateValueError
-from geoveil.gp.exact import RandomSource, chosen_source
-from geoveil.gp.privacy.rounding import require_count, round_up, share
+from geoveil.gp.exact import RandomSource, chosen_source, round_up, share
+from geoveil.gp.validation import require_count
 from geoveil.selection.base import Guarantee, SelectionMechanism
 from geoveil.selection.contrib.graphs import Graph, egocentric_betweenness
 from geoveil.selection.contrib.recipe import SelectionRecipe, recipe_named

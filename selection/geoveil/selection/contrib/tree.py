@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError, PrivateValueError
-from geoveil.gp.exact import RandomSource, chosen_source
-from geoveil.gp.privacy.rounding import require_count, round_down, share
+from geoveil.gp.exact import RandomSource, chosen_source, round_down, share
+from geoveil.gp.validation import require_count
 from geoveil.selection.base import Guarantee
 from geoveil.selection.contrib.classifier import Codes, NotFittedError, PrivateClassifier
 from geoveil.selection.contrib.criteria import CriterionName, NodeCounts, checked_most_records

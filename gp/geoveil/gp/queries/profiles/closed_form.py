@@ -18,7 +18,7 @@ from functools import lru_cache
 import numpy as np
 
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
-from geoveil.gp.privacy.rounding import round_down
+from geoveil.gp.exact import round_down
 from geoveil.gp.queries.profiles.base import Array, Profile
 from geoveil.gp.smooth.certified import BOUNDS, CertifiedBound, tabulate
 from geoveil.gp.smooth.envelope import ENVELOPES, Envelope

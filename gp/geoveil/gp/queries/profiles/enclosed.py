@@ -14,7 +14,7 @@ import numpy as np
 
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
 from geoveil.gp.errors import UnsupportedError
-from geoveil.gp.privacy.rounding import round_down
+from geoveil.gp.exact import round_down
 from geoveil.gp.queries.profiles.base import Array, Profile
 from geoveil.gp.smooth.cells import CORNER, SlopeCells
 from geoveil.gp.smooth.certified import BOUNDS, CertifiedBound
