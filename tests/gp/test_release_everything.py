@@ -21,6 +21,7 @@ from geoveil.gp import (
     DebiasedLaplace,
     Disc,
     FormulaProfile,
+    FourthOrderStep,
     Gaussian,
     GaussianKernel,
     GeneralizedCauchy,
@@ -47,6 +48,7 @@ from geoveil.gp import (
     RandomSource,
     Range,
     SeededSource,
+    SixthOrderStep,
     SmoothMechanism,
     Smoothstep,
     StudentT,
@@ -79,6 +81,8 @@ def tent(u: Any, ops: Any) -> Any:
 PROFILES: dict[type, list[Profile]] = {
     Ramp: [Ramp(2.0)],
     Smoothstep: [Smoothstep(2.0)],
+    FourthOrderStep: [FourthOrderStep(2.0)],
+    SixthOrderStep: [SixthOrderStep(3.0)],
     Gaussian: [Gaussian(1.5)],
     FormulaProfile: [
         FormulaProfile(bump, scale=1.5, extent=5.0),
@@ -89,7 +93,7 @@ PROFILES: dict[type, list[Profile]] = {
         TabulatedProfile((0.0, 2.0), (1.0, 0.0), (-0.5, -0.5)),
     ],
 }
-STEPS = ("linear", "smoothstep")
+STEPS = ("linear", "smoothstep", "fourth-order", "sixth-order")
 FLAT, PLANE, SPACE = (0.3, -2.5), ((0.4, 0.2), (7.5, -3.0)), ((0.4, 0.2, 1.0), (5.0, 3.0, -1.0))
 QUERIES: dict[type, list[tuple[Query, tuple[Any, ...]]]] = {
     Threshold: [(Threshold(0.0, 2.0, step), FLAT) for step in STEPS],

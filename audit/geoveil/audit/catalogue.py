@@ -56,6 +56,9 @@ RAMP = Scene(
     privacy=INCOME,
     origin=(100_000.0,),
 )
+HIGHER = replace(
+    RAMP, name="Threshold, fourth-order", query=Threshold(100_000.0, 24_000.0, "fourth-order")
+)
 STEP = replace(
     RAMP, name="Threshold, smoothstep", query=Threshold(100_000.0, 24_000.0, "smoothstep")
 )
@@ -69,6 +72,9 @@ _OTHERS = (
     replace(RAMP, name="Range", query=Range(88_000.0, 112_000.0, 16_000.0)),
     replace(BELL, name="TwoWayThreshold", query=TwoWayThreshold((0.0, 0.0), 1000.0)),
     replace(BELL, name="Disc, smoothstep", query=Disc((0.0, 0.0), 1000.0, 1500.0, "smoothstep")),
+    replace(
+        RAMP, name="Threshold, sixth-order", query=Threshold(100_000.0, 48_000.0, "sixth-order")
+    ),
 )
 _SEEDS: tuple[tuple[Noise, float], ...] = ((StudentT(3.0), 1 / 9), (GeneralizedCauchy(4.0), 1 / 15))
 """The seed paper's noises with the β/ε that it runs them at [SGP §5]."""
@@ -163,7 +169,7 @@ def _lipschitz() -> Iterator[Case]:
 
 
 def _debiased() -> Iterator[Case]:
-    for scene in (STEP, BELL, _bump_scene(), _table_scene()):
+    for scene in (STEP, HIGHER, BELL, _bump_scene(), _table_scene()):
         yield _bounded(scene, DebiasedLaplace(scene.query, scene.privacy))
 
 
@@ -246,7 +252,8 @@ def catalogue() -> tuple[Case, ...]:
 
     Example:
         >>> [case.query for case in catalogue() if case.name == "DebiasedLaplace"]
-        ['Threshold, smoothstep', 'GaussianKernel', 'Linear, formula', 'Radial, table']
+        ['Threshold, smoothstep', 'Threshold, fourth-order', 'GaussianKernel', 'Linear, formula',
+         'Radial, table']
     """
     own = tuple(case for builder in _ROWS for case in builder())
     if find_spec("google") is None or find_spec("google.protobuf") is None:

@@ -55,7 +55,14 @@ class PointQuestion:
             raise ParameterError("query", self.query, "a Query or a SmoothedRegion")
 
 
-_PROFILES = MappingProxyType({"linear": pb.PROFILE_LINEAR, "smoothstep": pb.PROFILE_SMOOTHSTEP})
+_PROFILES = MappingProxyType(
+    {
+        "linear": pb.PROFILE_LINEAR,
+        "smoothstep": pb.PROFILE_SMOOTHSTEP,
+        "fourth-order": pb.PROFILE_FOURTH_ORDER,
+        "sixth-order": pb.PROFILE_SIXTH_ORDER,
+    }
+)
 
 
 def _band(query: SoftIndicator) -> dict[str, Any]:

@@ -23,7 +23,8 @@ WORTH_SOLVING = 0.05
 _NODES = 16
 """Distances for a quick bound; more where a band is wide."""
 _WIDE = 12.0
-"""Width of a band, in noise scales, from which on no channel is solved."""
+"""Width of a band, in noise scales, from which on no channel is solved; of a steeper step that of
+the smoothstep which is as steep."""
 
 
 def bands_like(search: Search, query: Query) -> list[Query]:
@@ -58,7 +59,10 @@ def next_to_optimal(question: Estimand, found: Alternative) -> bool:
     never: who is at their top has more noise than need be, however wide they are.
     """
     profile = found.query.profile if isinstance(found.query, Query) else None
-    wide = isinstance(profile, SoftStep) and profile.width * found.privacy.rate >= _WIDE
+    wide = (
+        isinstance(profile, SoftStep)
+        and min(profile.width, 1.5 / profile.lipschitz) * found.privacy.rate >= _WIDE
+    )
     return wide and (
         isinstance(question, HardQuestion) or isinstance(found.reports, DebiasedLaplace)
     )

@@ -50,7 +50,7 @@ class DiscEstimator(PlugIn):
         for begin, end in zip(edges.T[:-1, :, None], edges.T[1:, :, None], strict=True):
             half = (end - begin) / 2
             a = begin + half * (1 + _BAND)
-            slope = np.asarray(profile.local_lipschitz(np.abs(query.radius - a), 0.0))
+            slope = profile.slope(query.radius - a)
             weight = power * np.asarray(profile.value(query.radius - a)) ** (power - 1) * slope
             for start in range(0, flat.shape[0], _BLOCK):
                 part = slice(start, start + _BLOCK)

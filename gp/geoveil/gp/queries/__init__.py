@@ -5,9 +5,11 @@ from geoveil.gp.queries.indicator import Disc, Range, SoftIndicator, Threshold, 
 from geoveil.gp.queries.polygon import Polygon
 from geoveil.gp.queries.profiles import (
     FormulaProfile,
+    FourthOrderStep,
     Gaussian,
     Profile,
     Ramp,
+    SixthOrderStep,
     Smoothstep,
     TabulatedProfile,
 )
@@ -16,6 +18,7 @@ from geoveil.gp.queries.projected import GaussianKernel, Linear, Radial
 __all__ = [
     "Disc",
     "FormulaProfile",
+    "FourthOrderStep",
     "Gaussian",
     "GaussianKernel",
     "Linear",
@@ -25,6 +28,7 @@ __all__ = [
     "Radial",
     "Ramp",
     "Range",
+    "SixthOrderStep",
     "Smoothstep",
     "SoftIndicator",
     "TabulatedProfile",

@@ -302,7 +302,7 @@ class Polygon(SoftIndicator):
             (exterior, hole, ...) or (exterior, [hole, ...]), or a sequence of parts. A ring may
             repeat its first point at the end. In the unit of the points.
         width: width w > 0 of the band around the boundary, in the same unit.
-        profile: "linear" or "smoothstep".
+        profile: a name in `PROFILES`: "linear", "smoothstep", "fourth-order" or "sixth-order".
 
     Raises:
         ParameterError: as `Threshold`; and if the region is empty or no valid polygon: a ring of

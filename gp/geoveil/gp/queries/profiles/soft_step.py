@@ -5,6 +5,7 @@ is Lipschitz, so that the bias of noise before the function can be undone.
 """
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,14 +13,14 @@ import numpy as np
 
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
-from geoveil.gp.queries.profiles.base import Array
+from geoveil.gp.queries.profiles.base import Array, Profile
 from geoveil.gp.queries.profiles.closed_form import ClosedFormProfile
 from geoveil.gp.smooth.frontier import Frontier
 from geoveil.gp.smooth.growth import EXPONENTIAL
 
 
 @dataclass(frozen=True, slots=True)
-class SoftStep(ClosedFormProfile):
+class SoftStep(Profile):
     """A step from 0 at s = −w/2 to 1 at s = w/2.
 
     Args:
@@ -50,6 +51,17 @@ class SoftStep(ClosedFormProfile):
     def plateaus(self) -> tuple[tuple[float, float, float], ...]:
         return ((-math.inf, -self.width / 2, 0.0), (self.width / 2, math.inf, 1.0))
 
+    @abstractmethod
+    def slope(self, s: Array) -> Array:
+        """Return φ'(s) inside the band, in 1/(unit of s); s has any shape."""
+
+
+class ClosedFormStep(SoftStep, ClosedFormProfile):
+    """A step that never falls."""
+
+    def slope(self, s: Array) -> Array:
+        return np.asarray(self.local_lipschitz(np.abs(s), 0.0))
+
     def slope_breakpoints(self, reach: float) -> tuple[float, ...]:
         """Centre and edge, and where chords reach across."""
         edge = self.width / 2
@@ -59,7 +71,7 @@ class SoftStep(ClosedFormProfile):
 
 
 @dataclass(frozen=True, slots=True)
-class Ramp(SoftStep):
+class Ramp(ClosedFormStep):
     """A straight ramp from 0 at s = −w/2 to 1 at s = w/2.
 
     Args:
@@ -118,7 +130,7 @@ class Ramp(SoftStep):
 
 
 @dataclass(frozen=True, slots=True)
-class Smoothstep(SoftStep):
+class Smoothstep(ClosedFormStep):
     """A cubic step from 0 at s = −w/2 to 1 at s = w/2, flat at both ends.
 
     Args:
