@@ -11,19 +11,22 @@ import os
 import secrets
 import tempfile
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
 
 from geoveil.aggregator.domain.layout import Layout
 from geoveil.aggregator.domain.reports import PackedReport, pack
-from geoveil.aggregator.domain.values import estimate_queries
+from geoveil.aggregator.domain.rows import points_of
+from geoveil.aggregator.domain.values import PointSums, estimate_queries
 from geoveil.aggregator.store import CampaignRecord, Submission, open_store
 from geoveil.aggregator.store.reader import Reader
-from geoveil.campaign import Attribute, Campaign, PlanarLaplaceSpec, PointQuestion, ValueCampaign
+from geoveil.campaign import Attribute, PlanarLaplaceSpec, PointQuestion, ValueCampaign
 from geoveil.gp import GaussianKernel, GeoPrivacy, Range, Threshold
 
 MOST = int(float(os.environ.get("GEOVEIL_POINTS", "1e7")))
@@ -34,7 +37,8 @@ _AT_ONCE = 16
 
 
 def table() -> None:
-    """Print microseconds per point and peak resident memory for each number of points."""
+    """Print what many questions take, then time and peak memory for each number of points."""
+    _many()
     context = multiprocessing.get_context("spawn")
     print(f"{len(_questions())} queries of a value campaign, from all of its points in SQLite:")
     first = None
@@ -52,14 +56,75 @@ def table() -> None:
         )
 
 
-def _campaign() -> Campaign:
+def _many() -> None:
+    """Print what many questions of stored points take, without reading them, and what bounds it."""
+    random = np.random.default_rng(1)
+    size = MOST // 10
+    line, plane = _campaign(1), _campaign(2)
+    points = random.lognormal(11.3, 0.8, (size, 1)) + random.laplace(0, 8_000, (size, 1))
+    places = random.normal(0, 40_000, (size, 2)) + random.laplace(0, 8_000, (size, 2))
+    shares = [
+        PointQuestion(f"above {at}", Threshold(at, 24_000, "smoothstep"))
+        for at in range(1_000, 201_000, 1_000)
+    ]
+    ticks = np.linspace(-120_000, 120_000, 61).tolist()
+    density = [
+        PointQuestion(f"{x} {y}", GaussianKernel((x, y), 16_000)) for x in ticks for y in ticks
+    ]
+    print(f"{size:,} points, in ns of processors per point:")
+    for name, campaign, values, questions, alone in (
+        ("1 threshold", line, points, shares[:1], True),
+        ("200 thresholds", line, points, shares, False),
+        ("1 kernel in the plane", plane, places, density[:1], True),
+        ("61 × 61 kernels in the plane", plane, places, density, False),
+    ):
+        packed = _packed(np.rint(values / campaign.point_mechanism.step).astype(np.int64))
+        layout = Layout.of(campaign)
+        floor = _nanoseconds(partial(_sorted, packed), size)
+        found = _nanoseconds(partial(_asked, layout, packed, questions, size), size)
+        told = "" if alone else f", {found / len(questions):.2f} each"
+        print(f"  {name}: {found:.1f}{told} ({found / floor:.1f} × sorting the points)", flush=True)
+
+
+def _packed(values: np.ndarray[Any, np.dtype[np.int64]]) -> list[bytes]:
+    """Return points in blocks, as the store returns them."""
+    answers = np.zeros(values.shape, [("query_index", "<u4"), ("value", "<i8")])
+    answers["query_index"] = np.arange(values.shape[1])
+    answers["value"] = values
+    block = (1 << 17) // values.shape[1]
+    return [answers[i : i + block].tobytes() for i in range(0, len(answers), block)]
+
+
+def _asked(layout: Layout, packed: list[bytes], questions: list[PointQuestion], size: int) -> None:
+    sums = PointSums(layout.campaign, questions, (size, 1))
+    for block in packed:
+        sums.add(points_of(layout, block))
+    assert sums.estimates([0], 0.95)[-1].sums.n == size
+
+
+def _sorted(packed: list[bytes]) -> None:
+    for block in packed:
+        np.sort(np.frombuffer(block, [("query_index", "<u4"), ("value", "<i8")])["value"])
+
+
+def _nanoseconds(run: Callable[[], None], size: int) -> float:
+    """Return the least time of processors, of three, for each point."""
+    times = []
+    for _ in range(3):
+        before = time.process_time()
+        run()
+        times.append(time.process_time() - before)
+    return 1e9 * min(times) / size
+
+
+def _campaign(dimension: int = 1) -> ValueCampaign:
     opens = datetime(2026, 1, 1, tzinfo=UTC)
     return ValueCampaign(
         campaign_id="points",
         title="Income, asked later",
         attribute=Attribute(name="income", unit="dollar"),
         privacy=GeoPrivacy(1, 8_000, "dollar"),
-        mechanism=PlanarLaplaceSpec(1),
+        mechanism=PlanarLaplaceSpec(dimension),
         opens=opens,
         closes=opens + timedelta(days=365),
     )
@@ -104,7 +169,7 @@ async def _estimated(file: Path) -> tuple[float, float, int]:
     process = psutil.Process()
     watched = asyncio.create_task(_peak(process))
     before = time.process_time()
-    found = await estimate_queries(reader, Layout.of(_campaign()), _questions(), [0], 0.95)
+    found = await estimate_queries(reader, Layout.of(_campaign()), _questions(), {0: 0}, 0.95)
     seconds = time.process_time() - before
     watched.cancel()
     await reader.stop()

@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from geoveil.aggregator import Code, ServiceError
+from geoveil.aggregator.domain.errors import public
 from geoveil.aggregator.domain.layout import Layout
 from geoveil.aggregator.domain.reports import pack
 from geoveil.aggregator.domain.rows import Points, points_of
@@ -201,7 +202,7 @@ async def _peak(blocks: int, *, kept: bool = False) -> int:
     reader: Any = Generated(blocks, kept=kept)
     tracemalloc.start()
     try:
-        shown = await estimate_queries(reader, layout, QUESTIONS[2], [0], 0.95)
+        shown = await estimate_queries(reader, layout, QUESTIONS[2], {0: 0}, 0.95)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -243,6 +244,22 @@ def test_regions_are_refused_that_together_need_too_much_memory() -> None:
     PointSums(campaign(), asked(r0=regions["r0"]))
     with pytest.raises(UnsupportedError, match="fewer at a time"):
         PointSums(campaign(), asked(**regions))
+
+
+async def test_what_takes_too_long_is_refused_before_anything_is_read() -> None:
+    """4,096 kernels far apart, whose sums have no short cut; close together they are no matter."""
+    layout = Layout.of(campaign())
+    far, near = (
+        asked(**{f"k{i}": GaussianKernel((distance * i, 0.0), 500.0) for i in range(4_096)})
+        for distance in (1e6, 10.0)
+    )
+    unread: Any = None
+    with pytest.raises(ServiceError, match=r"4,096 queries of 10,000,000 points.*fewer") as caught:
+        await estimate_queries(unread, layout, far, {0: 10_000_000}, 0.95)
+    assert caught.value.code is Code.TOO_COSTLY
+    assert len(public(caught.value).text) < 300
+    PointSums(campaign(), near, (10_000_000, 1))
+    PointSums(campaign(), far[:64], (10_000_000, 1))
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,23 @@
 """From reports to estimates: exact integer sums, then one division [MATH §8]."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import combinations_with_replacement
 from math import ldexp, sqrt
 from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
 
 from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError
 
-__all__ = ["Accumulator", "Estimate", "estimate"]
+__all__ = ["Accumulator", "Estimate", "estimate", "sums_of"]
+
+_LIMB_BITS = 22
+_SMALL = 1 << 43
+"""Integers below it in size are two limbs of 22 bits, others three."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +58,35 @@ class Accumulator:
             self.total + other.total,
             self.total_of_squares + other.total_of_squares,
         )
+
+
+def sums_of(integers: NDArray[np.int64], starts: NDArray[np.intp]) -> Iterator[Accumulator]:
+    """Yield the sums of consecutive parts of an array, in 64-bit integers that can't overflow.
+
+    Args:
+        integers: at most 2¹⁸, at least one.
+        starts: where the parts begin, increasing, the first at 0.
+
+    Example:
+        >>> list(sums_of(np.array([2**62, 2**62, -1]), np.array([0, 2]))) == [
+        ...     Accumulator.of([2**62, 2**62]), Accumulator.of([-1])]
+        True
+    """
+    count = 2 if max(int(integers.max()), -int(integers.min())) < _SMALL else 3
+    mask = (1 << _LIMB_BITS) - 1
+    limbs = [(integers >> (_LIMB_BITS * i)) & mask for i in range(count - 1)]
+    limbs.append(integers >> (_LIMB_BITS * (count - 1)))  # keeps the sign
+    sizes = np.diff(starts, append=len(integers)).tolist()
+    totals, squares = [0] * len(starts), [0] * len(starts)
+    for i, limb in enumerate(limbs):
+        for part, found in enumerate(np.add.reduceat(limb, starts).tolist()):
+            totals[part] += found << (_LIMB_BITS * i)
+    # Products of two limbs are below 2^44 in size, and 2^18 of them stay below 2^62.
+    for i, j in combinations_with_replacement(range(count), 2):
+        shift = _LIMB_BITS * (i + j) + (i != j)
+        for part, found in enumerate(np.add.reduceat(limbs[i] * limbs[j], starts).tolist()):
+            squares[part] += found << shift
+    yield from map(Accumulator, sizes, totals, squares)
 
 
 @dataclass(frozen=True, slots=True)

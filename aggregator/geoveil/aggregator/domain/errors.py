@@ -38,6 +38,7 @@ class Code(Enum):
     SIGNER_NOT_TRUSTED = "signer not trusted"
     STOPPING = "stopping"
     STORE_UNAVAILABLE = "store unavailable"
+    TOO_COSTLY = "too costly"
     TOO_FEW_REPORTS = "too few reports"
 
 
@@ -88,6 +89,7 @@ CATALOGUE: Mapping[Code, Row] = MappingProxyType(
             "the database can't be reached or written: send again later",
             retry_after_s=5.0,
         ),
+        Code.TOO_COSTLY: Row("FAILED_PRECONDITION", "so much is not computed in one call"),
         Code.TOO_FEW_REPORTS: Row(
             "FAILED_PRECONDITION", "there are too few reports to show an estimate"
         ),

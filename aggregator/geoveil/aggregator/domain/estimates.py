@@ -98,8 +98,10 @@ def disclosed(
 
 def periods_shown(
     layout: Layout, sums: Sequence[Accumulator], begun: int, period: int | None = None
-) -> list[int]:
+) -> dict[int, int]:
     """Return the periods that have enough answers to every query for anything to be shown.
+
+    Each comes with the number of answers to the query that has the fewest.
 
     Args:
         layout: of the sums.
@@ -115,7 +117,8 @@ def periods_shown(
         raise ParameterError("period", period, f"from 0 to {begun - 1}: no other has begun")
     asked = range(begun) if period is None else (period,)
     least = layout.campaign.minimum_participants
-    shown = [p for p in asked if min(s.n for s in _sums_of(layout, sums, p)) >= least]
+    answers = {p: min(s.n for s in _sums_of(layout, sums, p)) for p in asked}
+    shown = {p: n for p, n in answers.items() if n >= least}
     if not shown:
         raise ServiceError(Code.TOO_FEW_REPORTS, told=f"every query needs {least:,} answers")
     return shown

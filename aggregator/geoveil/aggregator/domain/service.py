@@ -287,7 +287,7 @@ class Service:
 
         Raises:
             GeoVeilError: if a parameter is out of range, or a query can't be asked of points.
-            ServiceError: TOO_FEW_REPORTS.
+            ServiceError: TOO_FEW_REPORTS, TOO_COSTLY.
         """
         standing, layout, periods, begun = await self._showable(campaign_id, period)
         async with self._asking:
@@ -309,7 +309,7 @@ class Service:
         """
         standing, layout, periods, _ = await self._showable(campaign_id, period)
         yield standing.record
-        async for rows in export(self._reader, layout, periods):
+        async for rows in export(self._reader, layout, list(periods)):
             yield rows
 
     async def watch(
@@ -365,8 +365,8 @@ class Service:
 
     async def _showable(
         self, campaign_id: str, period: int | None
-    ) -> tuple[CampaignStatus, Layout, list[int], int]:
-        """Return how a campaign stands, the periods of it that may be shown, and how many began."""
+    ) -> tuple[CampaignStatus, Layout, dict[int, int], int]:
+        """Return how a campaign stands, what `periods_shown` says of it, and how many began."""
         async with self.analyses:
             standing, layout, sums, begun = await self._sums(campaign_id)
             periods = await asyncio.to_thread(periods_shown, layout, sums, begun, period)

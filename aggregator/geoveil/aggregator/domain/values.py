@@ -1,36 +1,36 @@
 """Value campaigns: queries that are asked of perturbed points after these were sent [MATH §5.2].
 
 The noise on a point can be undone in the mean, so that each query is the average of one function
-over the points, without bias and at no further cost in privacy. Its values are rounded to a public
-grid and added up as integers: any order, any sharding gives the same bits.
+over the points, without bias and at no further cost in privacy. `ways` says how the queries are
+summed and what that costs: what costs too much is refused before anything is read.
 """
 
 import asyncio
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import NDArray
 
+from geoveil.aggregator.domain.errors import Code, ServiceError
 from geoveil.aggregator.domain.estimates import QueryEstimate
 from geoveil.aggregator.domain.layout import Layout
 from geoveil.aggregator.domain.rows import Points, points_of, read_blocks
 from geoveil.aggregator.store.reader import Reader
-from geoveil.aggregator.store.sums import tally
 from geoveil.campaign import Campaign, PointQuestion, ValueCampaign
 from geoveil.gp import ParameterError, PointEstimator, SmoothedRegion, UnsupportedError
+from geoveil.gp.deconvolution.choice import ways
+from geoveil.gp.deconvolution.totals import GRID_EXPONENT, MOST_AT_ONCE, Groups, Totals
 from geoveil.gp.estimation import Accumulator, estimate
 
 MOST_QUESTIONS = 4_096
-GRID_EXPONENT = -30
-"""The power of 2 to which values are rounded: it moves an estimate by less than 10⁻⁹."""
 _MOST_CELLS = 1 << 23
 """The most cells of the rasters of all regions together, at some 50 bytes each."""
-_QUESTIONS_AT_A_TIME = 64
+MOST_SECONDS = 60.0
+"""Of a processor that one call may take, about."""
+_WAYS_AT_A_TIME = 64
 """Between two of which a call can be cancelled."""
-_LARGEST = math.ldexp(1.0, 62 + GRID_EXPONENT)
-_ANSWER = np.dtype([("query_index", "<u4"), ("value", "<i8")])
 
 
 class PointSums:
@@ -39,11 +39,13 @@ class PointSums:
     Args:
         campaign: a value campaign.
         questions: 1 to 4,096, with distinct labels.
+        expected: about how many points there will be, in how many periods.
 
     Raises:
         ParameterError: if it is a statistic campaign, there are none or too many questions, two
             have one label, or one is of another dimension than the points.
         UnsupportedError: if the noise can't be undone for one of them, which is named.
+        ServiceError: TOO_COSTLY.
 
     Example:
         >>> from datetime import UTC, datetime
@@ -61,7 +63,12 @@ class PointSums:
         [0.6666666666666666]
     """
 
-    def __init__(self, campaign: Campaign, questions: Sequence[PointQuestion]) -> None:
+    def __init__(
+        self,
+        campaign: Campaign,
+        questions: Sequence[PointQuestion],
+        expected: tuple[int, int] = (0, 1),
+    ) -> None:
         if not isinstance(campaign, ValueCampaign):
             raise ParameterError(
                 "campaign_id",
@@ -69,38 +76,36 @@ class PointSums:
                 "of a value campaign: this one's queries are fixed",
             )
         _check(campaign, questions)
-        self._step = campaign.point_mechanism.step
         self._labels = [question.label for question in questions]
         self._estimators = [_estimator(campaign, question) for question in questions]
-        self._sums: dict[tuple[int, int], Accumulator] = {}
+        chosen = ways(
+            dict(zip(self._labels, self._estimators, strict=True)),
+            campaign.point_mechanism.step,
+            *expected,
+        )
+        _afford(sum(way.seconds for way in chosen), len(questions), expected[0])
+        self._ways = [way.totals for way in chosen]
 
-    def parts(self) -> Iterator[range]:
-        """Yield the questions in parts of some: see `add`."""
-        for start in range(0, len(self._labels), _QUESTIONS_AT_A_TIME):
-            yield range(start, min(start + _QUESTIONS_AT_A_TIME, len(self._labels)))
+    def parts(self) -> Iterator[Sequence[Totals]]:
+        """Yield what is to be added to, some at a time: see `add`."""
+        for start in range(0, len(self._ways), _WAYS_AT_A_TIME):
+            yield self._ways[start : start + _WAYS_AT_A_TIME]
 
-    def add(self, points: Points, part: range | None = None) -> None:
+    def add(self, points: Points, part: Sequence[Totals] | None = None) -> None:
         """Count some points.
 
         Args:
             points: on the campaign's grid.
-            part: the questions to count them for; None: all of them.
+            part: what to add them to; None: all.
 
         Raises:
             UnsupportedError: if values are so large that no number of points gives an estimate.
         """
-        if not len(points.values):
-            return
-        coordinates = points.values.astype(np.float64) * self._step
-        if coordinates.shape[1] == 1:
-            coordinates = coordinates[:, 0]
-        answers = np.empty(len(coordinates), _ANSWER)
-        answers["query_index"] = points.periods
-        for question in range(len(self._labels)) if part is None else part:
-            answers["value"] = self._integers(question, self._estimators[question], coordinates)
-            for period, found in tally(answers.tobytes()).items():
-                key = period, question
-                self._sums[key] = self._sums.get(key, Accumulator()) + found
+        for start in range(0, len(points.values), MOST_AT_ONCE):
+            block = slice(start, start + MOST_AT_ONCE)
+            values, groups = _by_period(Points(points.periods[block], points.values[block]))
+            for totals in self._ways if part is None else part:
+                totals.add(values, groups)
 
     def estimates(self, periods: Collection[int], confidence: float) -> list[QueryEstimate]:
         """Return the estimates of queries, query after query, period after period.
@@ -109,33 +114,39 @@ class PointSums:
             periods: to be shown.
             confidence: of the intervals, in (0, 1).
         """
+        sums = {
+            (period, label): of_query
+            for totals in self._ways
+            for period in periods
+            for label, of_query in zip(totals.labels, totals.of(period), strict=True)
+        }
         return [
             QueryEstimate(
                 label, period, of_query, estimate(of_query, GRID_EXPONENT, confidence), None
             )
             for period in periods
-            for question, label in enumerate(self._labels)
-            for of_query in [self._sums.get((period, question), Accumulator())]
+            for label in self._labels
+            for of_query in [sums[period, label]]
         ]
 
-    def _integers(
-        self, question: int, estimator: PointEstimator, coordinates: NDArray[np.float64]
-    ) -> NDArray[np.int64]:
-        with np.errstate(over="ignore", invalid="ignore"):  # what comes of it is refused below
-            values = estimator.value(coordinates)
-        if not np.abs(values).max() < _LARGEST:  # NaN compares false
-            raise UnsupportedError(
-                f"query {self._labels[question]!r}: it is so narrow for the noise that a point may"
-                f" count for {_LARGEST:.0e} or more, or too far away to compute: widen or move it"
-            )
-        return np.rint(np.ldexp(values, -GRID_EXPONENT)).astype(np.int64)
+
+def _by_period(points: Points) -> tuple[NDArray[np.int64], Groups]:
+    """Return the points of a block, period after period, and where those of each stand."""
+    periods, values = points
+    if (periods == periods[0]).all():
+        return values, [(int(periods[0]), slice(0, len(values)))]
+    order = np.argsort(periods, kind="stable")
+    periods, values = periods[order], values[order]
+    starts = np.flatnonzero(np.concatenate([[True], periods[1:] != periods[:-1]])).tolist()
+    ends = [*starts[1:], len(values)]
+    return values, [(int(periods[a]), slice(a, b)) for a, b in zip(starts, ends, strict=True)]
 
 
 async def estimate_queries(
     reader: Reader,
     layout: Layout,
     questions: Sequence[PointQuestion],
-    periods: Sequence[int],
+    periods: Mapping[int, int],
     confidence: float,
 ) -> list[QueryEstimate]:
     """Return what the stored points say of queries. Off the event loop, and ends if cancelled.
@@ -144,27 +155,38 @@ async def estimate_queries(
         reader: started.
         layout: of a value campaign.
         questions: see `PointSums`.
-        periods: to be shown.
+        periods: to be shown, and how many points each has, about.
         confidence: of the intervals, in (0, 1).
 
     Raises:
         GeoVeilError: see `PointSums`; ParameterError if `confidence` is not in (0, 1).
-        ServiceError: STORE_UNAVAILABLE, STOPPING.
+        ServiceError: TOO_COSTLY; STORE_UNAVAILABLE, STOPPING.
     """
     estimate(Accumulator(), GRID_EXPONENT, confidence)  # refuses before anything is read
-    sums = await asyncio.to_thread(PointSums, layout.campaign, questions)
-    shown = np.array(periods, np.uint32)
+    expected = sum(periods.values()), len(periods)
+    sums = await asyncio.to_thread(PointSums, layout.campaign, questions, expected)
+    shown = np.array(list(periods), np.uint32)
     async for packed in read_blocks(reader, layout.campaign):
         points = await asyncio.to_thread(_points_of_periods, layout, packed, shown)
         for part in sums.parts():
             await asyncio.to_thread(sums.add, points, part)
-    return sums.estimates(periods, confidence)
+    return await asyncio.to_thread(sums.estimates, periods, confidence)
 
 
 def _points_of_periods(layout: Layout, packed: bytes, shown: NDArray[np.uint32]) -> Points:
     points = points_of(layout, packed)
-    kept = np.isin(points.periods, shown)
+    kept = points.periods == shown[0] if len(shown) == 1 else np.isin(points.periods, shown)
     return points if kept.all() else Points(points.periods[kept], points.values[kept])
+
+
+def _afford(seconds: float, questions: int, points: int) -> None:
+    if seconds > MOST_SECONDS:
+        raise ServiceError(
+            Code.TOO_COSTLY,
+            told=f"{questions:,} queries of {points:,} points take about {seconds:,.0f} s of a"
+            f" processor, more than {MOST_SECONDS:.0f}: ask about fewer at a time, or one period."
+            " Thresholds, ranges, and near kernels of one bandwidth are cheap together",
+        )
 
 
 def _check(campaign: ValueCampaign, questions: Sequence[PointQuestion]) -> None:

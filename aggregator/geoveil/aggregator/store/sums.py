@@ -1,21 +1,18 @@
-"""Exact sums of packed answers: of many, by NumPy in 64-bit integers that can't overflow."""
+"""Exact sums of packed answers."""
 
 from collections.abc import Mapping
-from itertools import combinations_with_replacement
 
 import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.aggregator.domain.reports import unpack
-from geoveil.gp.estimation import Accumulator
+from geoveil.gp.estimation import Accumulator, sums_of
 
 _ANSWER = np.dtype([("query_index", "<u4"), ("value", "<i8")])
 _FEW = 64
 """Answers that are added one by one sooner than NumPy is called."""
-_LIMB_BITS = 22
-_LIMBS = 3
-# Products of two limbs are below 2^44 in size, and 2^18 of them stay below 2^62.
 _BLOCK = 1 << 18
+"""Answers that are added at once."""
 
 
 def tally(answers: bytes) -> dict[int, Accumulator]:
@@ -49,18 +46,4 @@ def _tally_block(answers: NDArray[np.void]) -> Mapping[int, Accumulator]:
     order = np.argsort(indices, kind="stable")
     indices, values = indices[order], answers["value"][order]
     starts = np.flatnonzero(np.concatenate([[True], indices[1:] != indices[:-1]]))
-    mask = (1 << _LIMB_BITS) - 1
-    limbs = [(values >> (_LIMB_BITS * i)) & mask for i in range(_LIMBS - 1)]
-    limbs.append(values >> (_LIMB_BITS * (_LIMBS - 1)))  # keeps the sign
-    counts = np.diff(starts, append=len(values)).tolist()
-    totals = [0] * len(starts)
-    squares = [0] * len(starts)
-    for i, limb in enumerate(limbs):
-        for group, part in enumerate(np.add.reduceat(limb, starts).tolist()):
-            totals[group] += part << (_LIMB_BITS * i)
-    for i, j in combinations_with_replacement(range(_LIMBS), 2):
-        shift = _LIMB_BITS * (i + j) + (i != j)
-        for group, part in enumerate(np.add.reduceat(limbs[i] * limbs[j], starts).tolist()):
-            squares[group] += part << shift
-    sums = map(Accumulator, counts, totals, squares)
-    return dict(zip(indices[starts].tolist(), sums, strict=True))
+    return dict(zip(indices[starts].tolist(), sums_of(values, starts), strict=True))

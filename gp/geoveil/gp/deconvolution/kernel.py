@@ -286,8 +286,12 @@ class KernelEstimator(PointEstimator):
                 f" {_NOISIEST:g} times no number of points gives an estimate: widen the kernel"
             )
 
+    def at(self, r: Array) -> Array:
+        """Return the value at r bandwidths from the centre."""
+        return _function(r, self._c, self.dimension, self.debias)
+
     def _value(self, points: Array) -> Array:
-        return _function(self._distance(points), self._c, self.dimension, self.debias)
+        return self.at(self._distance(points))
 
     def _distance(self, x: Array) -> Array:
         """Return the distance to the centre, in bandwidths."""

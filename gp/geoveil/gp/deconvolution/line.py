@@ -98,6 +98,11 @@ class RangeEstimator(PointEstimator):
         self._low = ProfileEstimator(query.profile, query.low, scale, debias)
         self._high = ProfileEstimator(query.profile, -query.high, scale, debias, sign=-1.0)
 
+    @property
+    def ends(self) -> tuple[ProfileEstimator, ProfileEstimator]:
+        """What is above the low end, and what is not above the high end."""
+        return self._low, self._high
+
     def _value(self, points: Array) -> Array:
         return self._low._value(points) + (self._high._value(points) - 1)
 

@@ -1,0 +1,231 @@
+"""Totals of many thresholds and ranges on the line, at one price for all of them.
+
+With the smoothstep profile the debiased function of a threshold is a cubic inside its band, 0 on
+one side and 1 on the other. The edges of all bands cut the grid of the points into cells. Of each
+cell the number of its points is kept and Σv … Σv⁶, v ∈ [0, 1) the place in the cell: every cubic
+and its square are sums of these. The powers are rounded to multiples of 2⁻⁴⁴ and added up as
+integers, so that the order of the points and their blocks do not matter. Points are sorted once,
+whatever the number of bands. On which side of an edge a point of the grid lies is found by the very
+comparison of the estimator, so that ties fall alike.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from math import ldexp
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.gp.deconvolution.base import PointEstimator
+from geoveil.gp.deconvolution.line import ProfileEstimator, RangeEstimator
+from geoveil.gp.deconvolution.totals import (
+    GRID_EXPONENT,
+    LARGEST,
+    MOST_AT_ONCE,
+    Groups,
+    Integers,
+    Totals,
+    sums_of_parts,
+)
+from geoveil.gp.estimation import Accumulator
+from geoveil.gp.queries.profiles.soft_step import Smoothstep
+
+Array = NDArray[np.float64]
+
+_POWERS = 6
+_BITS = 44
+"""Powers are rounded to 2⁻⁴⁴: the sums of 2¹⁷ stay below 2⁶¹."""
+_ROUNDER = 1.5 * 2.0 ** (52 - _BITS)
+"""Added to a number in [0, 1] it leaves the number in units of 2⁻⁴⁴, as the last bits of a sum."""
+_ROUNDER_BITS = int(np.float64(_ROUNDER).view(np.int64))
+_ENDS = np.iinfo(np.int64)
+_ONE = 1 << -GRID_EXPONENT
+
+
+@dataclass(frozen=True)
+class Band:
+    """Where a debiased threshold varies, on the grid of the points.
+
+    Attributes:
+        step: the estimator.
+        low: the first integer inside the band.
+        high: the first one beyond it.
+    """
+
+    step: ProfileEstimator
+    low: int
+    high: int
+
+
+def bands_of(estimator: PointEstimator, step: float) -> tuple[Band, ...]:
+    """Return the band of a debiased threshold, or the two of a range; () for anything else.
+
+    Args:
+        estimator: of one query.
+        step: spacing of the grid of the points, in their unit.
+
+    Returns:
+        Bands that do not overlap. () too where a value at a point may be too large to be counted.
+    """
+    if isinstance(estimator, RangeEstimator):
+        low, high = (_band(end, step) for end in estimator.ends)
+        return (low, high) if low and high and low.high <= high.low else ()
+    band = _band(estimator, step)
+    return (band,) if band else ()
+
+
+def _band(estimator: PointEstimator, step: float) -> Band | None:
+    if not (
+        isinstance(estimator, ProfileEstimator)
+        and estimator.debias
+        and isinstance(estimator.profile, Smoothstep)
+        and estimator.profile.debiased_range(estimator.scale)[1] < LARGEST
+    ):
+        return None
+    half = estimator.profile.width / 2
+    sign = estimator.sign
+
+    def reached(edge: float) -> Callable[[int], bool]:
+        """Return whether the signed distance of a point has passed the edge."""
+        return lambda k: bool((sign * (float(k) * step) - estimator.offset < edge) == (sign < 0))
+
+    edges = (-half, half) if sign > 0 else (half, -half)
+    low, high = (_first(reached(edge), sign * (edge + estimator.offset) / step) for edge in edges)
+    return Band(estimator, low, high)
+
+
+def _first(reached: Callable[[int], bool], guess: float) -> int:
+    """Return the first integer of 64 bits for which a monotone property holds; else 2⁶³."""
+    low, high = int(_ENDS.min), int(_ENDS.max) + 1
+    if low / 2 < guess < high / 2:
+        near, far = int(guess) - 4, int(guess) + 4
+        low, high = low if reached(near) else near, far if reached(far) else high
+    while low < high:
+        middle = (low + high) // 2
+        if reached(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+class BandTotals(Totals):
+    """All thresholds and ranges together.
+
+    Values differ from those of `EachTotals` by rounding only: by less than 2⁻³⁰.
+
+    Args:
+        bands: of each label, from `bands_of`; one or two.
+        step: spacing of the grid of the points, in their unit.
+    """
+
+    def __init__(self, bands: Mapping[str, tuple[Band, ...]], step: float) -> None:
+        super().__init__(tuple(bands), step)
+        self._bands = tuple(bands.values())
+        ends = {
+            end for of_one in bands.values() for band in of_one for end in (band.low, band.high)
+        }
+        self._cuts = sorted(ends)
+        self._index = {cut: i for i, cut in enumerate(self._cuts)}
+        # No point is at 2⁶³: what begins there is empty.
+        self._edges = np.array([min(cut, int(_ENDS.max)) for cut in self._cuts], np.int64)
+        self._never = len(self._cuts) - (self._cuts[-1] > _ENDS.max)
+        self._widths = np.diff(np.array(self._cuts, dtype=object)).astype(np.float64)
+        self._counts: dict[int, Integers] = {}
+        """Points before the first cut, between cuts, beyond the last."""
+        self._sums: dict[int, NDArray[np.int64]] = {}
+        """Whole units, and the rest in units of 2⁻⁴⁴, of each power in each cell between cuts."""
+
+    @staticmethod
+    def cells(bands: Mapping[str, tuple[Band, ...]]) -> int:
+        """Return at most how many cells there are."""
+        return 1 + sum(2 * len(of_one) for of_one in bands.values())
+
+    def add(self, points: Integers, groups: Groups) -> None:
+        assert len(points) <= MOST_AT_ONCE
+        for group, part in groups:
+            if group not in self._sums:
+                self._counts[group] = np.zeros(len(self._cuts) + 1, np.int64)
+                self._sums[group] = np.zeros((2, _POWERS, len(self._cuts) - 1), np.int64)
+            self._add(np.sort(points[part, 0]), self._counts[group], self._sums[group])
+
+    def _add(self, ordered: Integers, counts: Integers, sums: NDArray[np.int64]) -> None:
+        before = np.searchsorted(ordered, self._edges)
+        before[self._never :] = len(ordered)
+        sizes = np.diff(before, prepend=0, append=len(ordered))
+        counts += sizes
+        sizes = sizes[1:-1]
+        (filled,) = np.nonzero(sizes)
+        if not len(filled):
+            return
+        inside = ordered[before[0] : before[-1]]
+        starts = before[filled] - before[0]
+        sizes = sizes[filled]
+        # In unsigned integers differences are right whatever the sizes of the two.
+        origins = np.repeat(self._edges[filled].view(np.uint64), sizes)
+        v = (inside.view(np.uint64) - origins).astype(np.float64)
+        v *= np.repeat(1 / self._widths[filled], sizes)
+        power = v.copy()
+        rounded = np.empty_like(v)
+        for row in range(_POWERS):
+            np.add(power, _ROUNDER, out=rounded)
+            # Sums of the bits wrap around, and what the rounder adds to each is taken off again.
+            found = np.add.reduceat(rounded.view(np.int64), starts)
+            found -= np.multiply(sizes, np.int64(_ROUNDER_BITS))
+            rest = sums[1, row, filled] + found
+            sums[0, row, filled] += rest >> _BITS
+            sums[1, row, filled] = rest & ((1 << _BITS) - 1)
+            if row < _POWERS - 1:
+                power *= v
+
+    def of(self, group: int) -> Iterator[Accumulator]:
+        counts = self._counts.get(group)
+        if counts is None:
+            yield from (Accumulator() for _ in self._bands)
+            return
+        whole, rest = self._sums[group].astype(np.float64)
+        moments: Array = np.concatenate(
+            [counts[None, 1:-1].astype(np.float64), whole + rest * ldexp(1.0, -_BITS)]
+        )
+        n = int(counts.sum())
+        for bands in self._bands:
+            # A range is the sum of two thresholds less 1, and one of the two is 1 at every point.
+            excess = n * (len(bands) - 1)
+            totals, squares = zip(*(self._of_band(b, counts, moments) for b in bands), strict=True)
+            yield sums_of_parts(n, sum(totals) - excess * _ONE, sum(squares) - excess * _ONE * _ONE)
+
+    def _of_band(self, band: Band, counts: Integers, moments: Array) -> tuple[int, int]:
+        """Return the sums of a debiased threshold and of its square, in units of the grid."""
+        low, high = self._index[band.low], self._index[band.high]
+        above = counts[high + 1 :] if band.step.sign > 0 else counts[: low + 1]
+        ones = int(above.sum())
+        cells = slice(low, high)
+        cubic = self._cubic(band, cells)
+        square = np.zeros((2 * len(cubic) - 1, cubic.shape[1]))
+        for i, row in enumerate(cubic):
+            square[i : i + len(cubic)] += row * cubic
+        total = float(np.sum(cubic * moments[: len(cubic), cells]))
+        squares = float(np.sum(square * moments[:, cells]))
+        return (
+            ones * _ONE + round(ldexp(total, -GRID_EXPONENT)),
+            ones * _ONE * _ONE + round(ldexp(squares, -2 * GRID_EXPONENT)),
+        )
+
+    def _cubic(self, band: Band, cells: slice) -> Array:
+        """Return the coefficients of v⁰ … v³ of a debiased threshold in each of some cells."""
+        estimator = band.step
+        assert isinstance(estimator.profile, Smoothstep)
+        width = estimator.profile.width
+        lift = 6 * (estimator.scale / width) ** 2
+        start = np.array(self._cuts[cells], np.float64) * self._step
+        t = (estimator.sign * start - estimator.offset) / width + 0.5
+        # t grows by this much within the cell.
+        across = estimator.sign * self._widths[cells] * self._step / width
+        return np.array(
+            [
+                t * t * (3 - 2 * t) - lift * (1 - 2 * t),
+                (6 * t * (1 - t) + 2 * lift) * across,
+                (3 - 6 * t) * across**2,
+                -2 * across**3,
+            ]
+        )

@@ -1,0 +1,96 @@
+"""Which way many estimators are summed over points, and what that costs.
+
+Times were measured on one processor of 2023 that others shared. They are for choosing between ways,
+and for saying beforehand whether a request takes seconds or hours.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from geoveil.gp.deconvolution.bands import Band, BandTotals, bands_of
+from geoveil.gp.deconvolution.base import PointEstimator
+from geoveil.gp.deconvolution.lattice import ORDER, Kernel, Lattice, LatticeTotals
+from geoveil.gp.deconvolution.region import RegionEstimator
+from geoveil.gp.deconvolution.totals import MOST_AT_ONCE, EachTotals, Totals
+
+_EACH_S = 50e-9
+"""Of most estimators at a point."""
+_REGION_S = 150e-9
+_BANDS_S = 15e-9
+_BANDS_BLOCK_S = 60e-6
+"""Of each group in a block, besides its points."""
+_BANDS_CELL_S = 0.3e-6
+_NODE_S = 5e-9
+_TRANSFORMS_S = 90e-9
+"""Of each node of a lattice, once."""
+_MOST_BAND_CELLS = 1 << 18
+"""Of all groups together, at 112 bytes each."""
+_MOST_NODES = 1 << 23
+"""Of all lattices and groups together, at 16 bytes each, and 50 during the transforms of one."""
+
+
+class Way(NamedTuple):
+    """How some estimators are summed."""
+
+    totals: Totals
+    seconds: float
+    """Of one processor, about, for all points."""
+
+
+def ways(
+    estimators: Mapping[str, PointEstimator], step: float, points: int = 0, groups: int = 1
+) -> list[Way]:
+    """Return the cheapest ways to sum estimators; every label is in one of them.
+
+    Args:
+        estimators: by label, for points of one perturbation.
+        step: spacing of the grid of the points, in their unit.
+        points: how many there will be. 0 means few: then no lattice is made for them.
+        groups: how many groups they are of.
+    """
+    chosen, rest = [], dict(estimators)
+    bands = {name: of for name, e in rest.items() if (of := bands_of(e, step))}
+    if bands and _bands_pay(bands, groups):
+        seconds = points * _bands_s(bands, groups)
+        chosen.append(Way(BandTotals(bands, step), seconds))
+        rest = {name: e for name, e in rest.items() if name not in bands}
+    nodes = 0
+    for kernels in _kernels_alike(rest):
+        lattice = Lattice(kernels)
+        seconds = groups * lattice.cells * _TRANSFORMS_S
+        seconds += points * _NODE_S * ORDER**lattice.dimension
+        fits = nodes + groups * lattice.cells <= _MOST_NODES
+        if fits and seconds < points * len(kernels) * _EACH_S:
+            nodes += groups * lattice.cells
+            chosen.append(Way(LatticeTotals(kernels, lattice, step), seconds))
+            rest = {name: e for name, e in rest.items() if name not in kernels}
+    chosen += [
+        Way(EachTotals(name, estimator, step), points * _each_s(estimator))
+        for name, estimator in rest.items()
+    ]
+    return chosen
+
+
+def _each_s(estimator: PointEstimator) -> float:
+    return _REGION_S if isinstance(estimator, RegionEstimator) else _EACH_S
+
+
+def _bands_s(bands: Mapping[str, tuple[Band, ...]], groups: int) -> float:
+    """Return the seconds at a point, with its share of what a block costs."""
+    of_block = groups * (_BANDS_BLOCK_S + BandTotals.cells(bands) * _BANDS_CELL_S)
+    return _BANDS_S + of_block / MOST_AT_ONCE
+
+
+def _bands_pay(bands: Mapping[str, tuple[Band, ...]], groups: int) -> bool:
+    fits = groups * BandTotals.cells(bands) <= _MOST_BAND_CELLS
+    return fits and _bands_s(bands, groups) < len(bands) * _EACH_S
+
+
+def _kernels_alike(estimators: Mapping[str, PointEstimator]) -> list[dict[str, Kernel]]:
+    """Return the kernels among estimators, those of one bandwidth together."""
+    alike: defaultdict[float, dict[str, Kernel]] = defaultdict(dict)
+    for name, estimator in estimators.items():
+        if kernel := Kernel.of(estimator):
+            alike[kernel.bandwidth][name] = kernel
+    return list(alike.values())
