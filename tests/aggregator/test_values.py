@@ -16,7 +16,7 @@ from geoveil.aggregator.domain.reports import pack
 from geoveil.aggregator.domain.rows import Points, points_of
 from geoveil.aggregator.domain.values import PointSums, estimate_queries
 from geoveil.aggregator.store import StoredAnswers
-from geoveil.campaign import Attribute, Campaign, PlanarLaplaceSpec, PointQuestion, ValueCampaign
+from geoveil.campaign import Attribute, PlanarLaplaceSpec, PointQuestion, ValueCampaign
 from geoveil.gp import (
     Disc,
     GaussianKernel,
@@ -38,7 +38,7 @@ LIMIT = 4.9
 """In standard errors: alpha = 1e-6, two-sided."""
 
 
-def campaign(dimension: int = 2, **changes: Any) -> Campaign:
+def campaign(dimension: int = 2, **changes: Any) -> ValueCampaign:
     fields: dict[str, Any] = {
         "campaign_id": "points",
         "title": "Points",
