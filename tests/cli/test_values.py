@@ -155,7 +155,8 @@ def test_a_width_that_is_none_is_refused(geoveil, where, value):
 @pytest.mark.parametrize(
     ("more", "told"),
     [(["--width", "7999"], "a width of 7999 is below PER/ε = 8000"),
-     (["--bandwidth", "10"], "a bandwidth of 10 is below"), (["--width", "8000"], None), ([], None)],
+     (["--bandwidth", "10"], "a bandwidth of 10 is below"),
+     (["--width", "8000"], None), ([], None)],
 )  # fmt: skip
 def test_bands_narrower_than_the_noise_come_with_a_caution(geoveil, server, more, told):
     """Of 400 points none may lie within a few dollars, and then all say the same."""

@@ -24,6 +24,7 @@ from geoveil.campaign import (
     Campaign,
     SignatureInvalid,
     SigningKey,
+    ValueCampaign,
     signer,
 )
 from geoveil.cli import options
@@ -380,6 +381,8 @@ def signed_by(envelope: CampaignEnvelope) -> tuple[str, str]:
 
 def weight_text(campaign: Campaign) -> str:
     """Return by how much one report can move an estimate, in words."""
+    if isinstance(campaign, ValueCampaign) and campaign.attribute.coordinates is None:
+        return "One report, whatever it says, can move the mean point by any distance."
     most = max(map(campaign.most_from_one, range(campaign.columns)))
     return f"One report of n, whatever it says, moves a mean by at most {most:.4g}/n."
 

@@ -41,7 +41,7 @@ def history(
             typer.echo(json.dumps(receipt.to_json()))
         return
     headers = ("campaign", "asked about", "perturbed values", "privacy spent", "drawn (UTC)")
-    table = table_80(*headers, "status", wrapped=(1, 2, 3, 4))  # an id has to be typed
+    table = table_80(*headers, "status", wrapped=(1, 2, 3))  # an id has to be typed
     for receipt in receipts:
         name = receipt.campaign_id + (f" ({receipt.period})" if receipt.period else "")
         table.add_row(

@@ -10,7 +10,7 @@ from geoveil.cli import (
 )
 
 app = typer.Typer(
-    help="The seed paper's experiments, with its mechanisms and geoveil's; load and scale.",
+    help="The experiments of Liang and Yi (CCS 2024), with geoveil's mechanisms too; load, scale.",
     no_args_is_help=True,
 )
 app.command("oneway")(simulate_experiments.oneway)

@@ -1,4 +1,4 @@
-"""geoveil simulate oneway, twoway, kde: the seed paper's experiments."""
+"""geoveil simulate oneway, twoway, kde: the experiments of Liang and Yi (CCS 2024)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -119,7 +119,7 @@ def _run(experiment: PublishedExperiment, directory: Path, processes: int | None
 
 
 def _print_comparison(rows: Sequence[ErrorRow]) -> None:
-    headers = ("setting", "n", "seed's best", "geoveil's best", "ratio", "prior")
+    headers = ("setting", "n", "paper's best", "geoveil's best", "ratio", "prior")
     table = table_80(*headers, wrapped=[0])
     for c in compare(rows):
         table.add_row(
@@ -132,7 +132,7 @@ def _print_comparison(rows: Sequence[ErrorRow]) -> None:
         )
     out.print(table)
     out.print(
-        f"ratio: {rows[0].measure} of the seed paper's best mechanism over that of geoveil's best."
+        f"ratio: {rows[0].measure} of the paper's best mechanism over that of geoveil's best."
         f" {LOCAL} has another guarantee and is left out. prior: the ratio if both may let a"
         " public survey choose the query."
     )

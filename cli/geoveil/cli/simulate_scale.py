@@ -151,7 +151,8 @@ def _show(
     table = table_80(*headers, f"{100 * confidence:g} % interval", "n", wrapped=[0])
     digits = _digits([got.standard_error for *_, got in found])
     for label, truth, _, got in found:
-        interval = f"{number(got.ci_low, digits)}–{number(got.ci_high, digits)}"
+        ends = [number(end, digits) for end in (got.ci_low, got.ci_high)]
+        interval = "needs n ≥ 2" if got.ci_low is None else "–".join(ends)
         cells = [label, *([number(truth, digits)] if simulated else [])]
         cells += [number(got.value, digits), number(got.standard_error, digits)]
         table.add_row(*cells, interval, f"{got.n:,}")
