@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from geoveil.client import CampaignNotFetched, ClientError, JournalError, TransportError
-from geoveil.client.retry import LONGEST_S, SERVER, Backoff, concerns
+from geoveil.client.report_sender import LONGEST_S, SERVER, Backoff, concerns
 
 Make = Callable[..., Any]
 DOWN = TransportError("UNAVAILABLE", "down")
@@ -147,7 +147,7 @@ class Background:
         end = self._time.now_s + seconds
         while True:
             self.rounds += 1
-            wait_s = self._client._run(self._client._sender.work())
+            wait_s = self._client._effects.run(self._client._sender.work(), self._client._stop)
             if wait_s is None or self._time.now_s + wait_s > end:
                 self._time.now_s = end
                 return

@@ -10,7 +10,7 @@ import pytest
 
 from geoveil.campaign.connection import RETRYABLE
 from geoveil.client import ParameterError, Timing, TransportError
-from geoveil.client.retry import Deadline, after, pauses
+from geoveil.client.report_sender import Deadline, after, pauses
 
 # The table of the OTLP specification, "Failures"; RESOURCE_EXHAUSTED is retryable with a hint only.
 OTLP = {

@@ -8,7 +8,7 @@ with Client("collector.example:443", policy=policy, state_dir=directory, tls=TLS
 from geoveil.campaign import PublicKey
 from geoveil.campaign.connection import TLS
 from geoveil.client.async_client import AsyncClient
-from geoveil.client.device_session import ReportCounts
+from geoveil.client.device_session import ReportCounts, Timing
 from geoveil.client.errors import (
     BudgetExceeded,
     CampaignChanged,
@@ -44,7 +44,6 @@ from geoveil.client.reports import (
     SubmissionResult,
     gather,
 )
-from geoveil.client.retry import Timing
 from geoveil.client.sync_client import Client
 from geoveil.client.testing import InMemoryAsyncTransport, InMemoryCollector, InMemoryTransport
 from geoveil.client.transport import AsyncTransport, GrpcAioTransport, GrpcTransport, Transport

@@ -10,6 +10,7 @@ from geoveil.campaign import Campaign, Value
 from geoveil.client.device_session import (
     CLOSE_TIMEOUT_S,
     ReportCounts,
+    duration,
 )
 from geoveil.client.errors import ClientClosed, ClientError
 from geoveil.client.ledger import Budget
@@ -25,7 +26,6 @@ from geoveil.client.report_sender import (
     described,
 )
 from geoveil.client.reports import Receipt
-from geoveil.client.retry import duration
 from geoveil.client.sync_client import ClientBase
 from geoveil.client.transport import (
     AsyncTransport,

@@ -12,7 +12,9 @@ answered, and are never made again.
 
 import logging
 import os
-from collections.abc import Callable
+import secrets
+import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -30,7 +32,6 @@ from geoveil.client.errors import (
 from geoveil.client.journal import Bounds, Journal
 from geoveil.client.policy import Policy
 from geoveil.client.reports import AcceptedCampaign, DeliveryStatus, Receipt, ReportBuilder
-from geoveil.client.retry import Timing
 from geoveil.gp import RandomSource, paced
 from geoveil.gp.validation import between, require_count
 
@@ -41,8 +42,44 @@ CLOSE_TIMEOUT_S = 2.0
 RELEASE_FLOOR_S = 0.002
 """Each half is more than four times what any single answer takes, Student-t noise included."""
 _MOST_CAMPAIGNS = 32
+_LONGEST_TIMEOUT_S = 86_400.0
 _MOMENT_US = 1_000
 _Result = TypeVar("_Result")
+
+
+def _jitter() -> float:
+    """Return a uniform number in [0, 1)."""
+    return secrets.randbits(53) / (1 << 53)
+
+
+async def _sleep_async(seconds: float) -> None:
+    import asyncio  # here, as an app without asyncio need not load it
+
+    await asyncio.sleep(seconds)
+
+
+_NOW = partial(datetime.now, UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """The client's clocks; tests give their own, so that nothing has to wait."""
+
+    clock: Callable[[], float] = time.monotonic
+    """Seconds, never set back; for deadlines."""
+    now: Callable[[], datetime] = _NOW
+    """The date and time, with a time zone; for the journal."""
+    jitter: Callable[[], float] = _jitter
+    """Uniform numbers in [0, 1), to spread the tries of many devices."""
+    sleep: Callable[[float], None] = time.sleep
+    """Waits for so many seconds."""
+    sleep_async: Callable[[float], Awaitable[None]] = _sleep_async
+    """The same, for asyncio."""
+
+
+def duration(timeout_s: float, *, zero: bool = False) -> float:
+    """Return a timeout, in seconds, of a day at most; 0 only if that is permitted."""
+    return between("timeout_s", timeout_s, 0, _LONGEST_TIMEOUT_S, low_open=not zero)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

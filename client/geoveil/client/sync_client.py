@@ -18,6 +18,8 @@ from geoveil.client.device_session import (
     RELEASE_FLOOR_S,
     DeviceSession,
     ReportCounts,
+    Timing,
+    duration,
 )
 from geoveil.client.errors import ClientClosed, ClientError
 from geoveil.client.ledger import Budget
@@ -35,7 +37,6 @@ from geoveil.client.report_sender import (
     described,
 )
 from geoveil.client.reports import Receipt
-from geoveil.client.retry import Timing, duration
 from geoveil.client.transport import (
     ForkBarrier,
     GrpcAioTransport,
@@ -202,7 +203,8 @@ class Client(ClientBase[Transport, GrpcTransport]):
             TransportError: if no answer came in time.
             JournalError: if it can't be kept.
         """
-        return self._run(self._sender.fetch(campaign_id, self._sender.deadline(timeout_s)))
+        steps = self._sender.fetch(campaign_id, self._sender.deadline(timeout_s))
+        return self._effects.run(steps, self._stop)
 
     def contribute(self, campaign_id: str, value: Value) -> Receipt:
         """Perturb a value, once per campaign and period, and keep the result to be sent.
@@ -249,7 +251,7 @@ class Client(ClientBase[Transport, GrpcTransport]):
         if not self._sending.acquire(timeout=deadline.remaining_s()):
             return FlushResult(acknowledged=0, rejected=0, pending=self.counts().pending)
         try:
-            return self._run(self._sender.flush(deadline))
+            return self._effects.run(self._sender.flush(deadline), self._stop)
         finally:
             self._sending.release()
 
@@ -341,9 +343,6 @@ class Client(ClientBase[Transport, GrpcTransport]):
         self._called.set()
         if self._closed:
             raise ClientClosed
-
-    def _run(self, steps: Steps[_Result]) -> _Result:
-        return self._effects.run(steps, self._stop)
 
 
 def _in_background(

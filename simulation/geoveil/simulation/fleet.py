@@ -35,7 +35,7 @@ from geoveil.client import (
     TransportError,
     gather,
 )
-from geoveil.client.retry import pauses
+from geoveil.client.report_sender import pauses
 from geoveil.gp import (
     GeoPrivacy,
     GeoVeilError,
