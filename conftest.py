@@ -1,12 +1,19 @@
 """Which tests run: `--tier quick`, those that a change is likely to break; `rest`; or `all`.
 
 A test that is marked `deep` takes long. `keep` of its cases are quick, spread evenly over all of
-them. A test that is named on the command line is run whole.
+them. A test whose examples Hypothesis draws has few of them in the quick tier, and all of them in
+the others. A test that is named on the command line is run whole.
 """
 
 from itertools import groupby
 
 import pytest
+from hypothesis import settings
+
+# The same examples in every run, so that a failure can be repeated; and no example fails for having
+# waited for a busy machine.
+settings.register_profile("whole", deadline=None, derandomize=True, database=None)
+settings.register_profile("quick", settings.get_profile("whole"), max_examples=30)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -19,20 +26,33 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose how many examples Hypothesis draws."""
+    settings.load_profile("quick" if _tier(config) == "quick" else "whole")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the tests of the other tier."""
-    tier = config.getoption("tier")
-    if tier == "all" or any("::" in argument for argument in config.args):
+    tier = _tier(config)
+    if tier == "all":
         return
-    chosen: dict[bool, list[pytest.Item]] = {True: [], False: []}
-    for _, group in groupby(items, key=_function):
+    left_out = []
+    for _, group in groupby(list(items), key=_function):
         cases = list(group)
         deep = [case for case in cases if case.get_closest_marker("deep")]
-        left = set(deep) - _spread(deep)
-        for case in cases:
-            chosen[case not in left].append(case)
-    items[:] = chosen[tier == "quick"]
-    config.hook.pytest_deselected(items=chosen[tier != "quick"])
+        rest = set(deep) - _spread(deep)
+        if tier == "quick":
+            left_out += rest
+        else:
+            left_out += [case for case in cases if case not in rest and not _is_drawn(case)]
+    dropped = set(left_out)
+    items[:] = [case for case in items if case not in dropped]
+    config.hook.pytest_deselected(items=left_out)
+
+
+def _tier(config: pytest.Config) -> str:
+    named = any("::" in argument for argument in config.args)
+    return "all" if named else str(config.getoption("tier"))
 
 
 def _function(item: pytest.Item) -> str:
@@ -44,3 +64,8 @@ def _spread(deep: list[pytest.Item]) -> set[pytest.Item]:
     marker = deep[0].get_closest_marker("deep") if deep else None
     keep = marker.kwargs.get("keep", 0) if marker else 0
     return {deep[index * len(deep) // keep] for index in range(min(keep, len(deep)))}
+
+
+def _is_drawn(item: pytest.Item) -> bool:
+    """Whether Hypothesis draws the examples of a test."""
+    return bool(getattr(getattr(item, "obj", None), "is_hypothesis_test", False))

@@ -1,18 +1,12 @@
-"""The oracles, bits that a test chooses, and how random examples are chosen."""
+"""The oracles, and bits that a test chooses."""
 
 import importlib
 import signal
 from types import ModuleType
 
 import pytest
-from hypothesis import settings
 
 from geoveil.gp import RandomSource
-
-# The same examples in every run, so that a failure can be repeated; and no example fails for having
-# waited for a busy machine.
-settings.register_profile("repeatable", deadline=None, derandomize=True, database=None)
-settings.load_profile("repeatable")
 
 # A shell makes jobs in the background ignore Ctrl-C, and so would all that tests start there.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -96,7 +96,7 @@ def followed(request, tmp_path):
     return request.param.stem, page, tmp_path, environment
 
 
-@pytest.mark.deep(keep=2)
+@pytest.mark.deep(keep=1)
 def test_a_page_is_followed_with_three_files(followed):
     name, page, folder, environment = followed
     assert len(page.files) <= MOST_FILES

@@ -31,7 +31,6 @@ PERMITTED = {
     grpc.StatusCode.ALREADY_EXISTS,
     grpc.StatusCode.FAILED_PRECONDITION,
 }
-MESSAGES = 3000
 LARGE = 160
 """Reports of a request that is read by NumPy."""
 
@@ -53,13 +52,14 @@ def contents(database: Path) -> dict[str, list[tuple[Any, ...]]]:
 
 
 @pytest.mark.deep(keep=1)
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(("seed", "messages"), [(1, 700), (1, 3000), (2, 3000)])
 async def test_mutated_messages(
     start_server: Any,
     publish: Callable[..., Any],
     wire_report: Callable[..., Any],
     database: Path,
     seed: int,
+    messages: int,
 ) -> None:
     rng = Random(seed)
     wire = (await start_server()).wire
@@ -121,7 +121,7 @@ async def test_mutated_messages(
     taken: dict[bytes, list[tuple[int, int]]] = {}
     created = ["income", "closed"]
     before = contents(database)
-    for _ in range(MESSAGES):
+    for _ in range(messages):
         method, message, response_type = rng.choice(seeds)
         data = mutated(message.SerializeToString(), rng)
         status, response = await call(wire, method, data, response_type)
@@ -155,6 +155,7 @@ async def test_mutated_messages(
     assert result.status == ACCEPTED
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("seed", [3, 4])
 async def test_mutated_messages_in_streams(
     start_server: Any,

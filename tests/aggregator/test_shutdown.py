@@ -203,6 +203,7 @@ async def test_requests_are_taken_while_load_balancers_notice(
     await asyncio.wait_for(stopping, PATIENCE_S)
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
 async def test_a_second_signal_ends_the_process_at_once(
     start_process: Any,

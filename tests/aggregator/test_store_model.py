@@ -136,15 +136,17 @@ def empty_file() -> Iterator[Path]:
         yield Path(folder) / "reports.sqlite"
 
 
-def test_any_sequence_of_calls_to_sqlite() -> None:
+@pytest.mark.parametrize("number", [12, pytest.param(40, marks=pytest.mark.deep)])
+def test_any_sequence_of_calls_to_sqlite(number: int) -> None:
     class Model(StoreModel):
         empty = staticmethod(empty_file)
 
-    run_state_machine_as_test(Model, settings=settings(SETTINGS, max_examples=40))
+    run_state_machine_as_test(Model, settings=settings(SETTINGS, max_examples=number))
 
 
-def test_any_sequence_of_calls_to_postgresql(postgres_server: PostgresServer) -> None:
+@pytest.mark.parametrize("number", [6, pytest.param(20, marks=pytest.mark.deep)])
+def test_any_sequence_of_calls_to_postgresql(postgres_server: PostgresServer, number: int) -> None:
     class Model(StoreModel):
         empty = staticmethod(postgres_server.database)
 
-    run_state_machine_as_test(Model, settings=settings(SETTINGS, max_examples=20))
+    run_state_machine_as_test(Model, settings=settings(SETTINGS, max_examples=number))

@@ -78,6 +78,7 @@ def law(allocation, x, outputs, cell):
     return {((0, i), (1, j)): answer[i] * answer[j] for i, j in product(answer, answer)}
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("allocation", Allocation)
 def test_a_report_tells_values_apart_by_what_it_is_said_to_spend_and_no_less(allocation):
     """Every report of two answers on a grid of 1/32, from -3 to 4, at points 100 dollars apart."""

@@ -252,6 +252,7 @@ class Chosen(RandomSource):
         return digits
 
 
+@pytest.mark.deep(keep=17)
 @pytest.mark.parametrize("name", QUERIES)
 @pytest.mark.parametrize("s", [-1e9, -12_345.678, -0.1, 0.0, 500.0, 2999.5, 8000.0, 77_777.0])
 def test_a_release_has_exactly_the_law_of_the_table(name, s):
@@ -426,12 +427,16 @@ def test_channels_of_no_campaign_are_refused():
         ChannelSpec.of(solved(RAMP), solved(STEP)).build(RAMP, PRIVACY)
     with pytest.raises(ParameterError, match="number of channels must be 1, one per query"):
         replace(campaign(RAMP), mechanism=ChannelSpec.of(solved(RAMP), solved(STEP)))
-    wide = LinearProgramMechanism(Threshold(0, 16_000 * 18), PRIVACY, quick=True)
-    assert wide.channel.grid.rows <= 256  # no plan makes one that a campaign can't hold
     with pytest.raises(ParameterError, match="channel must be a Channel"):
         ChannelMechanism(RAMP, PRIVACY, solved(RAMP))
     with pytest.raises(UnsupportedError, match="too coarse"):
         ChannelMechanism(RAMP, GeoPrivacy(17.0, 8000.0, "dollar"), solved(RAMP).channel)
+
+
+@pytest.mark.deep
+def test_no_plan_makes_a_channel_that_a_campaign_can_not_hold():
+    wide = LinearProgramMechanism(Threshold(0, 16_000 * 18), PRIVACY, quick=True)
+    assert wide.channel.grid.rows <= 256
 
 
 def test_a_disc_keeps_its_corner_free_profile_and_recurs():

@@ -28,6 +28,7 @@ def test_the_table_of_one_mechanism(run):
     assert "PlanarLaplace" not in result.output
 
 
+@pytest.mark.deep
 def test_json_holds_every_row_and_how_it_was_made(run):
     result = run("--json", "--samples", "1000", "--seed", "5")
     assert result.exit_code == 0
@@ -113,6 +114,7 @@ def test_the_help_explains_and_its_examples_run(run):
             assert run(*example.split()[2:]).exit_code == 0
 
 
+@pytest.mark.deep
 def test_attacks_succeed_on_floats_and_fail_on_release(run, monkeypatch):
     few = partial(attacks.attack_outputs, reachable_samples=60, spacing_samples=3000)
     monkeypatch.setattr(attacks, "attack_outputs", few)

@@ -166,7 +166,14 @@ def test_an_allocation_that_is_asked_for_is_planned(plan, tmp_path, dates):
     assert planned["allocation"] == "split"
     for answer in planned["answers"]:
         assert f"{answer['question']}  ±{answer['error_95']:.3g}" in re.sub(" {2,}", "  ", shown)
-    assert "Optimal channels" not in plan(*asked, "--channels", "--allocation", "split").output
+
+
+@pytest.mark.deep
+def test_channels_are_considered_for_an_allocation_if_asked_for(plan):
+    asked = ("--threshold", 50_000, "--threshold", 98_000, "--soft", "--participants", 20_000)
+    shown = plan(*asked, *LOG_NORMAL, "--channels", "--allocation", "split").output
+    assert "split is what was asked for" in shown
+    assert "Optimal channels" not in shown
 
 
 @pytest.mark.deep(keep=2)

@@ -257,9 +257,12 @@ def die_when_it_hangs() -> None:
     signal.alarm(_PATIENCE_S)
 
 
-def every_point(run: Callable[[int], bool], stride: int = 1) -> Iterator[int]:
-    """Yield n = 0, stride, ... after run(n) was killed, until one is not: that was past the end."""
-    for point in range(0, 10_000, stride):
+def every_point(run: Callable[[int], bool], stride: int = 1, first: int = 0) -> Iterator[int]:
+    """Yield n = first, first + stride, ... after run(n) was killed, until one is not.
+
+    That was past the end.
+    """
+    for point in range(first, 10_000, stride):
         if not run(point):
             return
         yield point

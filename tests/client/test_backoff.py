@@ -101,7 +101,7 @@ EVENTS = st.one_of(
 )
 
 
-@settings(max_examples=500)
+@settings(max_examples=5 * settings().max_examples)
 @given(st.lists(EVENTS, max_size=30), st.floats(0, 0.999))
 def test_the_wait_is_none_if_something_is_ready_and_long_enough_if_nothing_is(
     events: list[Any], jitter: float

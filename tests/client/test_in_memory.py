@@ -182,8 +182,11 @@ def requests(campaigns: list[Campaign], seed: int) -> Iterator[Any]:
         yield request
 
 
-async def test_the_real_server_says_the_same(make_campaign: Make, tmp_path: Path) -> None:
-    """1,500 random requests, over the dates and past a closing; every kind of answer occurs."""
+@pytest.mark.parametrize("number", [1000, pytest.param(1500, marks=pytest.mark.deep)])
+async def test_the_real_server_says_the_same(
+    make_campaign: Make, tmp_path: Path, number: int
+) -> None:
+    """Random requests, over the dates and past a closing; every kind of answer occurs."""
     campaigns = [
         make_campaign("one-of-two", queries=TWO),
         make_campaign("both", queries=TWO, allocation=Allocation.SPLIT),
@@ -201,10 +204,10 @@ async def test_the_real_server_says_the_same(make_campaign: Make, tmp_path: Path
         for campaign in campaigns:
             await servers.add(campaign)
         asked = requests(campaigns, seed=7)
-        for step in range(1500):
+        for step in range(number):
             if step % 10 == 0:
                 clock.now = times[step // 10 % len(times)]
-            if step == 1200:
+            if step == number * 4 // 5:
                 await servers.close("both")
             request = next(asked)
             real, in_memory = await servers.ask(request)

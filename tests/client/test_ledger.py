@@ -17,7 +17,7 @@ from geoveil.client.ledger import Spending, SpendingHistory, budgets, check, tot
 from geoveil.client.reports import Contribution
 from geoveil.gp import GeoPrivacy
 
-steady = settings(max_examples=300)
+steady = settings(max_examples=3 * settings().max_examples)
 T0 = datetime(2026, 5, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 

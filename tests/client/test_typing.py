@@ -24,12 +24,14 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("mypy")
 
 
+@pytest.mark.deep
 def test_an_app_sees_the_types_that_are_documented(cache: Path) -> None:
     said, _ = checked(PUBLIC, cache)
     # What mypy says of the packages themselves is not this test's business.
     assert [line for line in said.splitlines() if PUBLIC.name in line] == []
 
 
+@pytest.mark.deep
 def test_what_must_be_an_error_is_one(cache: Path, tmp_path: Path) -> None:
     """The control: without its marks, the same file has an error on each marked line."""
     text = PUBLIC.read_text(encoding="utf-8")

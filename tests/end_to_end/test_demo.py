@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from geoveil.cli.app import app
 
-DEVICES = 2_000
+DEVICES = 500
 
 
 def test_demo_counts_every_device_and_its_estimates_are_near_the_truth(tmp_path):
@@ -35,7 +35,7 @@ def test_demo_counts_every_device_and_its_estimates_are_near_the_truth(tmp_path)
 
 
 def test_demo_prints_tables_of_80_columns(tmp_path):
-    arguments = ["demo", "--devices", "400", "--figure", str(tmp_path / "demo.png")]
+    arguments = ["demo", "--devices", "100", "--figure", str(tmp_path / "demo.png")]
     result = CliRunner().invoke(app, arguments, catch_exceptions=False, env={"COLUMNS": "80"})
     assert result.exit_code == 0
     for name in ("DebiasedLaplace", "Student-t", "Lipschitz", "ε-LDP"):

@@ -84,7 +84,7 @@ def test_g_is_f_less_its_curvature(query: Query) -> None:
     )
 
 
-@pytest.mark.deep(keep=3)
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("debias", [False, True])
 @pytest.mark.parametrize("query", QUERIES, ids=repr)
 def test_mean_and_variance(oracles: Any, query: Query, debias: bool) -> None:

@@ -63,6 +63,7 @@ def noise(per: float) -> PlanarLaplace:
     return PlanarLaplace(GeoPrivacy(1.0, per=per), 2)
 
 
+@pytest.mark.deep(keep=4)
 @pytest.mark.parametrize("box", [BOX, SLIVER, HUGE], ids=["box", "sliver", "half plane"])
 @pytest.mark.parametrize("angle", [0.0, 0.3, math.pi / 4])
 def test_boxes(box: tuple[float, float, float, float], angle: float) -> None:
@@ -144,6 +145,7 @@ def test_g_is_the_debiased_kernel_integrated_over_the_region(c: float) -> None:
     assert np.max(np.abs(control.value(points) - expected)) > bound, "the control must fail"
 
 
+@pytest.mark.deep(keep=2)
 @pytest.mark.parametrize("debias", [False, True])
 @pytest.mark.parametrize("c", [0.15, 0.6, 1.5])
 def test_moments_by_quadrature_over_the_noise(c: float, debias: bool) -> None:

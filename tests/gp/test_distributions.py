@@ -118,7 +118,7 @@ def distance(sample: np.ndarray, cdf: Cdf) -> float:
     return float(np.max(np.abs(empirical - cdf(levels))))
 
 
-@pytest.mark.deep(keep=2)
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("name", CASES)
 def test_releases_follow_the_ideal_law(oracles: Any, name: str) -> None:
     mechanism, x = CASES[name]

@@ -129,7 +129,7 @@ def worst_rate(noise: Noise, beta: Fraction, eta: Fraction, frontier: Frontier, 
     return worst
 
 
-@pytest.mark.deep(keep=8)
+@pytest.mark.deep(keep=2)
 @pytest.mark.parametrize("noise", FAMILIES, ids=repr)
 def test_eta_keeps_the_rate_within_epsilon_to_the_last_digit(noise: Noise) -> None:
     """Not by an ulp more; and, for the closed forms, not a millionth less than could be had."""

@@ -88,7 +88,7 @@ def audit(mechanism: QueryMechanism, x: np.ndarray, y: np.ndarray) -> float:
     return steepest(mechanism.log_density(y[None, :], x[:, None]), x)
 
 
-@pytest.mark.deep(keep=12)
+@pytest.mark.deep(keep=6)
 @pytest.mark.parametrize("choice", CHOICES)
 @pytest.mark.parametrize("reach", [0.0, 5.0, math.inf])
 @pytest.mark.parametrize("name", MAKERS)
@@ -123,6 +123,7 @@ def test_lipschitz_mechanism(name: str) -> None:
         assert 0.99 * RATE <= worst <= RATE * TOLERANCE
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("name", ["smoothstep", "kernel"])
 def test_debiased_laplace(name: str) -> None:
     """Density inside the range, and the atoms where the query is constant."""
@@ -153,6 +154,7 @@ def test_local_laplace(name: str) -> None:
     assert 0.999 * 0.7 <= worst <= 0.7 * TOLERANCE
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("reach", [0.0, math.inf])
 def test_kernel_in_the_plane(reach: float) -> None:
     """Pairs of points of the plane, at all distances and in all directions."""

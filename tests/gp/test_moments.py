@@ -99,7 +99,7 @@ class TestDebiasedLaplace:
     def mechanism(self, name: str, ratio: float) -> DebiasedLaplace:
         return DebiasedLaplace(query_of(name, 4.0 / ratio), PRIVACY)
 
-    @pytest.mark.deep(keep=2)
+    @pytest.mark.deep(keep=1)
     def test_variance(self, oracles: Any, name: str, ratio: float) -> None:
         """Relative, but for the cancellation of E[g²] − f², an ulp of the square of the range.
 
@@ -120,6 +120,7 @@ class TestDebiasedLaplace:
                 assert variance == pytest.approx(float(expected), rel=1e-10, abs=slack)
                 assert variance >= 0
 
+    @pytest.mark.deep(keep=3)
     def test_unbiased(self, oracles: Any, name: str, ratio: float) -> None:
         mechanism = self.mechanism(name, ratio)
         size = 4.0 / ratio

@@ -136,6 +136,7 @@ def ends(ball: arb) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("region", REGIONS)
 class TestDistance:
+    @pytest.mark.deep(keep=3)
     def test_in_floats(self, region: str) -> None:
         query = make(region)
         points = around(query, 120, 1)
@@ -146,7 +147,7 @@ class TestDistance:
         size = max(abs(c) for part in query.region for ring in part for p in ring for c in p)
         np.testing.assert_allclose(ours, expected, rtol=1e-14, atol=1e-15 * size)
 
-    @pytest.mark.deep(keep=5)
+    @pytest.mark.deep(keep=1)
     def test_in_balls(self, region: str) -> None:
         query = make(region)
         with mp.workdps(400), working_precision(200):
@@ -156,6 +157,7 @@ class TestDistance:
                 assert low <= expected <= high
                 assert high - low <= abs(expected) * mp.mpf(2) ** -190
 
+    @pytest.mark.deep(keep=3)
     def test_in_balls_of_several_points(self, region: str) -> None:
         """A point known only to some digits: every point of the ball has its distance in ours."""
         query = make(region)
@@ -315,7 +317,7 @@ class TestBound:
         decay = np.exp(-t) if growth == "exponential" else 1 / (1 + t)
         return points, np.max(steepest * decay, axis=1)
 
-    @pytest.mark.deep(keep=8)
+    @pytest.mark.deep(keep=2)
     def test_bound(
         self, oracles: Any, region: str, profile: str, reach: float, growth: str
     ) -> None:

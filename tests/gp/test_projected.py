@@ -258,6 +258,7 @@ def query_of(name: str) -> Query:
     return Linear(profile, -2.0, offset=1.0) if name == "ripple" else Linear(profile, 1.0)
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("name", ["logistic", "ripple", "walk", "tall"])
 def test_smooth_and_lipschitz_mechanisms_keep_their_rate(name: str) -> None:
     query = query_of(name)
@@ -277,6 +278,7 @@ def test_smooth_and_lipschitz_mechanisms_keep_their_rate(name: str) -> None:
         assert 0.8 * RATE <= worst <= RATE * TOLERANCE
 
 
+@pytest.mark.deep(keep=2)
 @pytest.mark.parametrize("name", ["logistic", "walk", "dome", "tall"])
 def test_debiased_keeps_its_rate(name: str) -> None:
     """Density inside the range, and the atoms on the plateaus; each adds up to 1."""

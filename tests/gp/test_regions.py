@@ -61,7 +61,7 @@ class TestRegions:
                     expected = float(oracles.bound(query, s, mp.mpf(0.07), reach))
                     assert b == pytest.approx(expected, rel=1e-10, abs=0)
 
-    @pytest.mark.deep(keep=5)
+    @pytest.mark.deep(keep=2)
     def test_pairs_of_points(self, region: str, profile: str) -> None:
         """s is 1-Lipschitz, B at reach ∞ bounds every chord, and B is smooth."""
         query = REGIONS[region](profile)

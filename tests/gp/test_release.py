@@ -162,7 +162,7 @@ def test_release_is_the_rounded_ideal_output(
     assert INT64[0] <= low <= released <= high <= INT64[1]
 
 
-@settings(max_examples=150)
+@settings(max_examples=3 * settings().max_examples // 2)
 @given(case=cases())
 def test_seeded_source_is_a_stream_of_bits(oracles: Any, fixed_bits: Any, case: Any) -> None:
     """A release from a seed is the release from that stream's bits, however they are cut."""

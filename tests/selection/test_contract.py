@@ -51,7 +51,7 @@ def test_draws_have_the_probabilities(row: Any, p_value: Any) -> None:
     assert p_value(counts, make(0.7).probabilities(known)) > ALPHA
 
 
-@pytest.mark.deep(keep=3)
+@pytest.mark.deep(keep=1)
 def test_draws_with_noise_of_another_scale_are_told_apart(row: Any, p_value: Any) -> None:
     make, scores = row
     known = scores([0.0, 5.0, 5.0, 0.0] if make(1.0)._kind is not Margin else [3.0, 0, 0, 0])

@@ -37,6 +37,7 @@ def transform(sigma: float, t: float, power: int) -> arb:
         return total / 128 / (2 * arb.pi()).sqrt()
 
 
+@pytest.mark.deep(keep=10)
 @pytest.mark.parametrize("sigma", SIGMAS)
 @pytest.mark.parametrize("t", [1e-12, 1e-3, 0.7, 9.0, 1e4, 1e9])
 def test_survival_density_and_score_are_their_integrals(sigma: float, t: float) -> None:
@@ -120,7 +121,7 @@ def neighbours(m: SmoothPrivateSelection, outcomes: int, growth: float) -> list[
     return result
 
 
-@pytest.mark.deep(keep=4)
+@pytest.mark.deep(keep=2)
 @pytest.mark.parametrize("outcomes", [2, 10, 100])
 @pytest.mark.parametrize("sigma", [0.5, 1.0])
 def test_no_pair_exceeds_epsilon_and_delta(outcomes: int, sigma: float) -> None:

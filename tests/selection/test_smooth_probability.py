@@ -91,6 +91,7 @@ def test_the_error_covers_what_certified_quadrature_finds(gap: float) -> None:
     assert error[0] < 1e-11 * p[0]
 
 
+@pytest.mark.deep
 def test_a_light_tail_agrees_with_mpmath() -> None:
     # The last of six, nine units behind, under 1/(1+|z|^20); F by its series near 0 as well.
     with mp.workdps(25):
@@ -133,6 +134,7 @@ def test_indicators_of_many_outcomes_sum_to_one(law: Law, outcomes: int) -> None
     assert error.max() < 1e-11
 
 
+@pytest.mark.deep
 def test_ten_thousand_different_utilities(
     p_value: Callable[[np.ndarray, np.ndarray], float],
 ) -> None:
@@ -233,6 +235,7 @@ def test_rivals_far_behind_but_near_each_other_are_within_the_stated_error(gap: 
     assert (error <= 1e-11 * p).all()
 
 
+@pytest.mark.deep(keep=8)
 @pytest.mark.parametrize("gap", [3.0, 1e4, 1e16, 1e30])
 def test_no_error_exceeds_what_the_tails_leave_open(law: Law, gap: float) -> None:
     p, error = argmax_probabilities(law, np.array([gap, *np.arange(400.0) * gap / 800]), 1.0)
@@ -241,7 +244,7 @@ def test_no_error_exceeds_what_the_tails_leave_open(law: Law, gap: float) -> Non
     assert (p[1:] <= most * (1 + 1e-9)).all()
 
 
-@pytest.mark.deep(keep=2)
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("noise", [HeavyStudentT(0.5), HeavyStudentT(3.0)])
 @pytest.mark.parametrize("spacing", [0.1, 1.0, 1000.0])
 def test_far_rivals_compete_as_they_would_alone(noise: HeavyStudentT, spacing: float) -> None:

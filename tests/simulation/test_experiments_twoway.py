@@ -63,7 +63,7 @@ def test_the_lattice_stands_for_the_population():
     )
 
 
-@pytest.mark.deep(keep=5)
+@pytest.mark.deep(keep=2)
 @pytest.mark.parametrize("name", list(twoway.ORIGIN))
 def test_drawn_errors_have_the_exact_mean_and_variance(name, moments):
     """80 repetitions of 20,000 people at 4 thresholds; z and chi-square at α = 1e-6 for each.

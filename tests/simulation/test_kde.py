@@ -104,6 +104,7 @@ def test_equal_points_are_gathered():
 # Exact errors
 
 
+@pytest.mark.deep(keep=5)
 @pytest.mark.parametrize("name", KERNEL)
 def test_errors_are_those_of_the_mechanism_at_every_point(name, places, grid):
     """The mechanism's own moments in the plane, at each person, without any table."""
@@ -188,7 +189,7 @@ def test_distances_are_points_enough(name):
     assert on_line.simulate(distance, np.random.default_rng(1)) == pytest.approx(expected)
 
 
-@pytest.mark.deep(keep=6)
+@pytest.mark.deep(keep=2)
 @pytest.mark.parametrize("name", KERNEL)
 def test_drawn_errors_have_the_exact_law(name, places, grid):
     """400 campaigns of 2,000 people: how often |e_t − bias| stays below its median, at 3 centres.

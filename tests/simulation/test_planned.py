@@ -98,6 +98,7 @@ def test_every_prediction_against_draws(where, request):
         assert within(a.prediction, mean_square(a.reports, found.problem, index)), a.kind
 
 
+@pytest.mark.deep
 def test_a_wrong_prediction_would_be_noticed(planned_for_incomes):
     """Control: reports at an ε that is a tenth larger than was predicted for."""
     query, problem = planned_for_incomes.choice.query, planned_for_incomes.problem

@@ -57,6 +57,7 @@ def test_one_worker_two_workers_and_a_loop_give_the_same_bits(workers):
             assert total(work, group_size=group_size) == plain
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("workers", [2], indirect=True)
 def test_more_groups_than_are_under_way_at_a_time(workers, monkeypatch):
     monkeypatch.setattr(cluster, "_WINDOW", 3)

@@ -35,8 +35,6 @@ from .playing import Play, play_many, play_one
 from .processes import Nursery, Processes
 from .sharing import InlineReader
 
-HISTORIES = 15
-OF_PROCESSES = 3
 _EMPTIED = 8
 """Histories, after which the database is emptied: at the end of each all of it is checked."""
 
@@ -74,10 +72,11 @@ def player(
     return play
 
 
+@pytest.mark.parametrize("number", [6, pytest.param(15, marks=pytest.mark.deep)])
 def test_each_report_is_counted_once(
-    postgres_server: PostgresServer, postgres_url: str, proxies: list[CuttingProxy]
+    postgres_server: PostgresServer, postgres_url: str, proxies: list[CuttingProxy], number: int
 ) -> None:
-    play_many(player(postgres_server, postgres_url, proxies), HISTORIES)
+    play_many(player(postgres_server, postgres_url, proxies), number)
 
 
 def test_the_server_restarts(
@@ -99,7 +98,10 @@ def test_the_server_restarts(
     play_one(player(postgres_server, postgres_url, proxies, whole_server=True), history)
 
 
-def test_processes_are_killed(postgres_server: PostgresServer, postgres_url: str) -> None:
+@pytest.mark.parametrize("number", [1, pytest.param(3, marks=pytest.mark.deep)])
+def test_processes_are_killed(
+    postgres_server: PostgresServer, postgres_url: str, number: int
+) -> None:
     numbers = count()
 
     with Nursery() as nursery:
@@ -113,4 +115,4 @@ def test_processes_are_killed(postgres_server: PostgresServer, postgres_url: str
                 finally:
                     await world.close()
 
-        play_many(play, OF_PROCESSES)
+        play_many(play, number)

@@ -42,7 +42,6 @@ from .mutants import MUTANTS
 from .operations import History
 from .playing import Play, play_many
 
-OF_THREADS = 100
 MOST_FOR_A_CONTROL = 300
 RARE = {"WatchesOldNumbers", "QueuesWhatItRefuses"}
 """What fewer than one history in so many shows: only a count that changes between two looks of a
@@ -69,8 +68,9 @@ def test_each_report_is_counted_once(size: int, number: int) -> None:
     play_many(player(), number, size=size, threads=False)
 
 
-def test_each_report_is_counted_once_by_threads() -> None:
-    play_many(player(), OF_THREADS)
+@pytest.mark.parametrize("number", [20, pytest.param(100, marks=pytest.mark.deep)])
+def test_each_report_is_counted_once_by_threads(number: int) -> None:
+    play_many(player(), number)
 
 
 @pytest.mark.deep(keep=2)

@@ -119,7 +119,7 @@ PUBLISHED = [
 ]
 
 
-@pytest.mark.deep(keep=2)
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize(("query", "end", "ratio"), PUBLISHED, ids=lambda v: str(v)[:24])
 def test_debiased_laplace_and_the_channel_against_the_bound(query, end, ratio):
     """Uniform over the region of variation, up to 3.5 h for the kernel."""
@@ -151,6 +151,7 @@ def test_nothing_unbiased_is_below_the_bound():
     assert 0.9 * moved.value < bound.value < moved.value
 
 
+@pytest.mark.deep
 def test_more_nodes_change_little():
     query = Threshold(0, 2.0, "smoothstep")
     values = [lower_bound(query, UNIT, nodes=n).value for n in (12, 24, 48)]

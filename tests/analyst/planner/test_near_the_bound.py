@@ -46,7 +46,7 @@ def test_the_choice_is_near_the_bound(query, prior):
 EDGE = SamplePrior(FAR + 5.5 + np.random.default_rng(2).normal(scale=0.4, size=400).round(2))
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize("prior", [*PRIORS.values(), EDGE], ids=[*PRIORS, "at the edge"])
 def test_bands_for_which_no_channel_is_solved_have_little_to_win(prior):
     """From 12 noise scales on; the control is a band of four, of which the rule says nothing."""
@@ -59,6 +59,7 @@ def test_bands_for_which_no_channel_is_solved_have_little_to_win(prior):
     assert not next_to_optimal(found.question, found.choice)
 
 
+@pytest.mark.deep
 def test_four_noise_scales_are_not_so_wide():
     """Control: there something is to be won."""
     found = plan(Threshold(FAR, 4.0, "smoothstep"), UNIT, PRIORS["uniform"], MANY,

@@ -53,6 +53,7 @@ def least(question, prior, n):
     return min(errors)
 
 
+@pytest.mark.deep(keep=2)
 @pytest.mark.parametrize(
     ("question", "prior", "n"), SETTINGS, ids=[f"{type(q).__name__}-{n}" for q, _, n in SETTINGS]
 )

@@ -61,6 +61,7 @@ def _candidates(total: int, count: int, size: int, changes: int) -> set[tuple[in
     return pairs
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize(("shape", "most"), [((1, 2), 7), ((1, 3), 3), ((2, 2), 2)])
 def test_the_sensitivity_at_a_distance_is_the_largest_that_is_near(
     shape: tuple[int, int], most: int

@@ -59,6 +59,7 @@ def _max_operators(records: tuple[int, ...]) -> Votes:
     return tuple(int(v) for v in max_operator(counts))
 
 
+@pytest.mark.deep
 def test_neighbouring_tables_have_margins_that_fit_the_stability_mechanism() -> None:
     for records in product(range(3), repeat=8):
         here = count_margin(_max_operators(records))

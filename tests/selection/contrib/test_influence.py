@@ -109,6 +109,7 @@ def test_no_edge_moves_a_node_by_more_than_its_local_sensitivity(all_graphs):
     assert worst == 1.0  # and the bound is reached
 
 
+@pytest.mark.deep
 def test_local_sensitivities_are_admissible_on_all_graphs(all_graphs):
     nodes = np.arange(NODES)
     pairs = (
@@ -129,6 +130,7 @@ def test_smooth_sensitivity_is_smooth_and_bounds_the_local_one():
     assert np.abs(np.diff(np.log(values))).max() <= beta * (1 + 1e-12)
 
 
+@pytest.mark.deep(keep=2)
 @pytest.mark.parametrize("name", NODE_RECIPES)
 def test_no_mechanism_exceeds_its_epsilon_between_neighbouring_graphs(name, all_graphs):
     recipe = NODE_RECIPES[name]

@@ -116,7 +116,7 @@ def test_the_papers_bound_is_not_smooth_but_e_to_beta_of_it_is_for_twice_beta():
                 assert bound[counts] < 1
 
 
-@pytest.mark.deep(keep=2)
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("name", PERCENTILE_RECIPES)
 def test_no_mechanism_exceeds_its_epsilon_between_neighbouring_databases(name):
     recipe = PERCENTILE_RECIPES[name]
