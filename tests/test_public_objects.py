@@ -278,7 +278,6 @@ EXCUSED = {
     **dict.fromkeys(("GrpcTransport", "GrpcAioTransport", "InMemoryCollector"), _LIVE),
     **dict.fromkeys(("InMemoryTransport", "InMemoryAsyncTransport"), _LIVE),
     **dict.fromkeys(("Aggregator", "Service", "AnalystServicer", "CollectorServicer"), _LIVE),
-    **dict.fromkeys(("Authorise", "Confine", "Hold", "Layered", "Observe"), _LIVE),
     **dict.fromkeys(("Settings",), "its paths and passwords come from files"),
     **dict.fromkeys(("FloatPath", "GridPath", "TimedMechanism", "Kind", "AllocationRule"), _CODE),
     **dict.fromkeys(("Timing", "SelectionExperiment", "Options"), _CODE),
