@@ -143,9 +143,7 @@ def test_the_demonstration_compares_what_can_be_compared() -> None:
     """ε-LDP has no distance: its ε is stated, and nowhere called the same privacy."""
     stated = found("README.md", r"the paper's ε of (\d+) for incomes and (\d+) for places")
     assert stated == [e.campaign.privacy.at(e.diameter) for e in experiments()]
-    told = found(
-        "cli/geoveil/cli/demo.py", r"the paper's ε of (\d+) and (\d+) between any two values"
-    )
+    told = found("cli/geoveil/cli/demo.py", r"the paper's ε of (\d+) and (\d+) between any two")
     assert told == stated
     for name in ("README.md", "cli/geoveil/cli/demo.py"):
         assert "at the same privacy" not in text(name)

@@ -102,7 +102,8 @@ def _print_competitors(rows: Sequence[DemoRow]) -> None:
     out.print(
         "The truth is the mean of the soft query over the population. DebiasedLaplace ran here;"
         " the Student-t mechanism of Liang and Yi (CCS 2024) and Lipschitz-Laplace would have the"
-        " same ε per distance; ε-LDP has another promise, the paper's ε of 3 and 2 between any two values."
+        " same ε per distance; ε-LDP has another promise, the paper's ε of 3 and 2 between any two"
+        " values."
         " Shown are the standard error at the same n, noise and sampling together, and the noise's"
         " variance against DebiasedLaplace."
     )
