@@ -5,6 +5,7 @@ import argparse
 from benchmarks import (
     host,
     hostile,
+    intervals,
     kde,
     memory,
     oneway,
@@ -34,6 +35,7 @@ TABLES = {
     "oneway": oneway.table,
     "kde": kde.table,
     "selection": selection.table,
+    "intervals": intervals.table,
 }
 
 parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)

@@ -7,6 +7,7 @@ import numpy as np
 
 from geoveil.gp import DebiasedLaplace, GeoPrivacy, Threshold
 from geoveil.gp.estimation import Accumulator, estimate
+from geoveil.gp.intervals import Limits
 from geoveil.simulation import household_incomes
 
 PARTICIPANTS = 5_000
@@ -18,7 +19,11 @@ mechanism = DebiasedLaplace(question, privacy)
 
 incomes = households.sample(PARTICIPANTS, np.random.default_rng())
 reports = [mechanism.release(income) for income in incomes]  # each on its own device
-result = estimate(Accumulator.of(reports), mechanism.step_exponent)
+result = estimate(
+    Accumulator.of(reports),
+    mechanism.step_exponent,
+    limits=Limits(mechanism.range, question.profile.bounds),
+)
 
 print(f"{privacy}, {result.n:,} households")
 print(f"truth     {households.mean(question.value):.4f}")

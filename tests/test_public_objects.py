@@ -24,7 +24,7 @@ from geoveil import analyst, audit, client, gp, selection
 from geoveil.aggregator import Code, store
 from geoveil.analyst import planner
 from geoveil.audit import attacks
-from geoveil.gp import coordinates, deconvolution, estimation
+from geoveil.gp import coordinates, deconvolution, estimation, intervals
 from geoveil.gp.queries import SoftIndicator
 from geoveil.gp.smooth.frontier import Frontier
 from geoveil.selection import contrib
@@ -146,6 +146,8 @@ def made() -> list[Any]:
         deconvolution.RangeEstimator(gp.Range(0.0, 9.0, 2.0, "smoothstep"), 0.2, True),
         deconvolution.RegionEstimator(gp.SmoothedRegion(DISC, 1.4), 0.2, True),
         estimation.Accumulator(3, -4, 99),
+        intervals.Limits((0.0, 2.0), (0.0, 1.0)),
+        intervals.Interval(0.0, 1.0, intervals.IntervalMethod.STUDENT),
         estimation.estimate(estimation.Accumulator(3, -4, 99), -2),
         audit.Bound(0.1, 0.2, 1e-9),
         audit.Finding(0.1, (1.0,), (2.0,), 0.3),
@@ -204,6 +206,7 @@ def made() -> list[Any]:
             standard_error=None,
             ci_low=None,
             ci_high=None,
+            method=None,
             confidence=0.95,
             n=1,
             one_report=0.3,
@@ -211,6 +214,8 @@ def made() -> list[Any]:
             period=0,
             robust=None,
             sums=(1, 1),
+            step_exponent=0,
+            limits=intervals.Limits((0.0, 1.0), (0.0, 1.0)),
         ),
         selection.ExponentialMechanism(0.1, 0.3),
         selection.PermuteAndFlip(0.1, 0.3, monotone=True),

@@ -31,7 +31,9 @@ def test_heavy_tails_get_a_median_of_means_beside_the_mean(publish: Callable[...
     sums = [Accumulator.of(block) for block in blocks]
     (shown,) = disclose(layout, sums, begun=1, confidence=0.9).estimates
     assert shown.sums == Accumulator.of(values)
-    assert shown.estimate == estimate(Accumulator.of(values), campaign.grid_exponent, 0.9)
+    assert shown.estimate == estimate(
+        Accumulator.of(values), campaign.grid_exponent, 0.9, campaign.limits[0]
+    )
     assert shown.median_of_means == median_of_means(sums, campaign.grid_exponent, 0.9)
     assert shown.median_of_means is not None
     assert shown.median_of_means.blocks == 32

@@ -18,8 +18,8 @@ def test_demo_counts_every_device_and_its_estimates_are_near_the_truth(tmp_path)
     assert result.exit_code == 0
     rows = json.loads(result.stdout)["campaigns"]
     fields = {
-        "name", "truth", "estimate", "standard_error", "ci_low", "ci_high", "n", "one_report",
-        "epsilon", "per", "unit",
+        "name", "truth", "estimate", "standard_error", "ci_low", "ci_high", "interval", "n",
+        "one_report", "epsilon", "per", "unit",
     }  # fmt: skip
     assert all(set(row) == fields for row in rows)
     assert sum(row["n"] for row in rows) == DEVICES

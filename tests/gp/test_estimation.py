@@ -30,7 +30,7 @@ def test_estimate_agrees_with_the_textbook(exponent):
     values = integers * 2.0**exponent
     got = estimate(Accumulator.of(integers.tolist()), exponent, confidence=0.9)
     error = values.std(ddof=1) / math.sqrt(len(values))
-    low, high = stats.norm.interval(0.9, loc=values.mean(), scale=error)
+    low, high = stats.t.interval(0.9, 199, loc=values.mean(), scale=error)
     assert got.n == 200
     assert got.value == pytest.approx(values.mean(), rel=1e-14)
     assert got.standard_error == pytest.approx(error, rel=1e-13)
@@ -49,6 +49,7 @@ def test_too_few_reports_have_no_error_bar():
     assert estimate(Accumulator(), 0).value is None
     one = estimate(Accumulator.of([3]), 0)
     assert (one.value, one.standard_error, one.ci_low, one.ci_high) == (3.0, None, None, None)
+    assert one.method is None
 
 
 @pytest.mark.parametrize("bad", [0, 1, -0.1, math.nan, math.inf, "0.9", None])

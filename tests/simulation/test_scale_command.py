@@ -140,7 +140,8 @@ def test_export_and_bulk_give_the_sums_of_the_aggregator(tmp_path):
     assert result.exit_code == 0
     assert result.stdout.startswith("500 reports in ")
     (row,) = rows("bulk", tmp_path / "out", "--confidence", 0.9)
-    expected = estimate(Accumulator.of(values), campaign.grid_exponent, 0.9)
+    limits = campaign.limits[0]
+    expected = estimate(Accumulator.of(values), campaign.grid_exponent, 0.9, limits)
     assert (row["estimate"], row["standard_error"]) == (expected.value, expected.standard_error)
     assert (row["ci_low"], row["ci_high"], row["n"]) == (expected.ci_low, expected.ci_high, 500)
     assert row["truth"] is None

@@ -1,6 +1,6 @@
 """What a server says of campaigns: who published them, what is estimated, which reports it has."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -8,12 +8,20 @@ from numpy.typing import NDArray
 
 from geoveil.campaign import Campaign, decode
 from geoveil.gp import GeoPrivacy
+from geoveil.gp.estimation import Accumulator, estimate
+from geoveil.gp.intervals import UNLIMITED, IntervalMethod, Limits
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2
 
 _STATES: dict[int, str] = {
     number: name.removeprefix("CAMPAIGN_STATE_").lower()
     for name, number in campaign_pb2.CampaignState.items()
 }
+_METHODS: dict[int, IntervalMethod] = {
+    analyst_pb2.IntervalMethod.Value(f"INTERVAL_METHOD_{method.name}"): method
+    for method in IntervalMethod
+}
+POINTS_EXPONENT = -30
+"""What is computed from points is rounded to 2 to this power, as the protocol says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +67,8 @@ class LabelledEstimate:
     """Noise and sampling together."""
     ci_low: float | None
     ci_high: float | None
+    method: IntervalMethod | None
+    """How the interval was found; None if there is none, or an earlier server made a normal one."""
     confidence: float
     """How often the interval is to cover, in (0, 1)."""
     n: int
@@ -73,6 +83,20 @@ class LabelledEstimate:
     """For noise with so heavy a tail that the interval above may not stand, from 1,024 answers."""
     sums: tuple[int, int]
     """Σk and Σk² of the integers that were reported."""
+    step_exponent: int
+    """The grid of those integers is 2 to this power."""
+    limits: Limits
+    """What answers, and their mean, can be."""
+
+    def with_interval(self, method: IntervalMethod) -> "LabelledEstimate":
+        """Return the same with another interval, from the same reports.
+
+        Raises:
+            ParameterError: if the method needs answers with ends, and these have none.
+        """
+        sums = Accumulator(self.n, *self.sums)
+        found = estimate(sums, self.step_exponent, self.confidence, self.limits, method)
+        return replace(self, ci_low=found.ci_low, ci_high=found.ci_high, method=found.method)
 
     def to_json(self) -> dict[str, object]:
         """Return what JSON can hold, ε with its distance and unit."""
@@ -82,6 +106,9 @@ class LabelledEstimate:
             "standard_error": self.standard_error,
             "ci_low": self.ci_low,
             "ci_high": self.ci_high,
+            "interval": None
+            if self.method is None
+            else {"method": self.method.value, "promise": self.method.promise},
             "n": self.n,
             "one_report": self.one_report,
             "epsilon": self.privacy.epsilon,
@@ -175,6 +202,7 @@ def _estimate(
         standard_error=shown.standard_error if several else None,
         ci_low=shown.ci_low if several else None,
         ci_high=shown.ci_high if several else None,
+        method=_METHODS.get(shown.interval_method),
         confidence=shown.confidence,
         n=shown.n,
         one_report=(
@@ -188,6 +216,13 @@ def _estimate(
             else None
         ),
         sums=(int(shown.sum or 0), int(shown.sum_of_squares or 0)),
+        step_exponent=POINTS_EXPONENT if of_points else campaign.grid_exponent,
+        limits=Limits(
+            (shown.limits.least_answer, shown.limits.greatest_answer),
+            (shown.limits.least_mean, shown.limits.greatest_mean),
+        )
+        if shown.HasField("limits")
+        else UNLIMITED,
     )
 
 

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from geoveil.campaign.text import plain
 from geoveil.gp import GeoPrivacy, ParameterError, PrivateValueError, QueryMechanism, RandomSource
 from geoveil.gp.coordinates import AzimuthalEquidistant
+from geoveil.gp.intervals import UNLIMITED, Limits
 from geoveil.gp.lazy import lazy
 from geoveil.gp.shown import member
 from geoveil.gp.validation import HELD, exact_array
@@ -267,6 +268,23 @@ class Campaign(ABC):
         """Return how far the sum of a column moves at most when one report becomes another."""
         low, high = self.ranges[column]
         return ldexp(high - low, self.grid_exponent)
+
+    @lazy
+    def limits(self) -> tuple[Limits, ...]:
+        """What reports in each column, and their mean over any people, can be, in its unit.
+
+        Reports with noise that knows no bound have no limits, though only some of them count.
+        """
+        step = ldexp(1.0, self.grid_exponent)
+        found = []
+        for (low, high), clamps, means in zip(self.ranges, self.clamps, self._means, strict=True):
+            found.append(Limits(UNLIMITED.reports if clamps else (low * step, high * step), means))
+        return tuple(found)
+
+    @property
+    def _means(self) -> tuple[tuple[float, float], ...]:
+        """The least and the greatest mean of reports in each column, over any people."""
+        return (UNLIMITED.means,) * self.columns
 
     @property
     def grid_exponent(self) -> int:

@@ -116,6 +116,14 @@ class StatisticCampaign(Campaign):
         return tuple(None if outputs is None else frozenset(outputs) for outputs in found)
 
     @property
+    def _means(self) -> tuple[tuple[float, float], ...]:
+        return tuple(
+            (low - mechanism.bias_bound, high + mechanism.bias_bound)
+            for mechanism in self.mechanisms
+            for low, high in [mechanism.query.profile.bounds]
+        )
+
+    @property
     def answer_privacy(self) -> GeoPrivacy:
         return self.privacy.scaled(self.allocation.share(self.columns))
 

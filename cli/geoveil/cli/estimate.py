@@ -1,6 +1,7 @@
 """geoveil estimate: what the reports of a campaign say."""
 
 import json
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -18,12 +19,21 @@ from geoveil.cli import options
 from geoveil.cli.connection import Connection, analyst_at, connects
 from geoveil.cli.console import err, number, out
 from geoveil.gp import ParameterError
+from geoveil.gp.intervals import IntervalMethod
 
 
 @connects
 def estimate(
     campaign_id: Annotated[str, typer.Argument(help="Of the campaign.")],
     confidence: Annotated[float, typer.Option(help="Of the interval, in (0, 1).")] = 0.95,
+    interval: Annotated[
+        IntervalMethod | None,
+        typer.Option(
+            help="How it is found, from the same reports: by default the sharpest that covers in"
+            " every population tried. full-ends: wider, for small numbers of reports or another"
+            " confidence than 95 and 99 %."
+        ),
+    ] = None,
     period: Annotated[
         int | None,
         typer.Option(
@@ -68,7 +78,13 @@ def estimate(
 
     Example: geoveil estimate where --place Midtown=-73.985,40.755 --bandwidth 1000
     """
-    show = _print_json if as_json else _print_table
+
+    def show(found: CampaignEstimates) -> None:
+        if interval is not None:
+            rows = tuple(row.with_interval(interval) for row in found.estimates)
+            found = replace(found, estimates=rows)
+        (_print_json if as_json else _print_table)(found)
+
     asked = options.asked(threshold, range_, place, circle, region, query, question)
     with analyst_at(connection) as analyst:
         if asked:
@@ -150,6 +166,8 @@ def _print_table(found: CampaignEstimates) -> None:
     out.tell((campaign.title, "bold"), f"  ({found.privacy}{each})")
     out.print(table)
     out.tell(f"{found.unbiased_for} The error holds noise and sampling.")
+    for method in dict.fromkeys(row.method for row in rows if row.method is not None):
+        out.print(f"Interval ({method}): {method.promise}.")
     if told:
         out.print(
             "No single report, whatever it says, moves an estimate by more than the last column."

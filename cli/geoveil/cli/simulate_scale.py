@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import cycle
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -138,8 +139,8 @@ def _show(
     as_json: bool,
 ) -> None:
     found = [
-        (label, truth, sums, estimate(sums, campaign.grid_exponent, confidence))
-        for label, truth, sums in rows
+        (label, truth, sums, estimate(sums, campaign.grid_exponent, confidence, limits))
+        for (label, truth, sums), limits in zip(rows, cycle(campaign.limits), strict=False)
     ]
     if as_json:
         from geoveil.simulation.scale import estimate_record

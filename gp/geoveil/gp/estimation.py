@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations_with_replacement
 from math import ldexp, sqrt
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError
+from geoveil.gp.intervals import UNLIMITED, IntervalMethod, Limits, interval_of_mean
 
 __all__ = ["Accumulator", "Estimate", "estimate", "sums_of"]
 
@@ -98,8 +98,9 @@ class Estimate:
         value: their mean; None while n < 1.
         standard_error: s/√n, which holds noise and sampling together; None while n < 2.
         confidence: of the interval, in (0, 1).
-        ci_low: lower end of the normal interval; None while n < 2.
+        ci_low: lower end of the interval; None while n < 2.
         ci_high: its upper end.
+        method: how the interval was found; None while n < 2.
     """
 
     n: int
@@ -108,10 +109,17 @@ class Estimate:
     confidence: float
     ci_low: float | None
     ci_high: float | None
+    method: IntervalMethod | None
 
 
-def estimate(sums: Accumulator, step_exponent: int, confidence: float = 0.95) -> Estimate:
-    """Return the mean of k·2^step_exponent over the reports, with a normal interval.
+def estimate(
+    sums: Accumulator,
+    step_exponent: int,
+    confidence: float = 0.95,
+    limits: Limits = UNLIMITED,
+    method: IntervalMethod | None = None,
+) -> Estimate:
+    """Return the mean of k·2^step_exponent over the reports, with an interval.
 
     s/√n is conservative for people whose reports are independent but not identically distributed.
 
@@ -119,9 +127,11 @@ def estimate(sums: Accumulator, step_exponent: int, confidence: float = 0.95) ->
         sums: exact sums of the integers k.
         step_exponent: of the campaign's grid.
         confidence: in (0, 1).
+        limits: what reports and their expected mean can be.
+        method: of the interval, see `interval_of_mean`.
 
     Raises:
-        ParameterError: if `confidence` is not in (0, 1).
+        ParameterError: if `confidence` is not in (0, 1), or the method needs bounded reports.
 
     Example:
         >>> estimate(Accumulator.of([0, 4, 4, 8]), step_exponent=-2).value
@@ -129,14 +139,13 @@ def estimate(sums: Accumulator, step_exponent: int, confidence: float = 0.95) ->
     """
     confidence = validation.between("confidence", confidence, 0, 1, low_open=True, high_open=True)
     if sums.n == 0:
-        return Estimate(0, None, None, confidence, None, None)
+        return Estimate(0, None, None, confidence, None, None, None)
     step = ldexp(1.0, step_exponent)
     value = float(Fraction(sums.total, sums.n)) * step
     if sums.n == 1:
-        return Estimate(1, value, None, confidence, None, None)
-    spread = Fraction(
-        sums.n * sums.total_of_squares - sums.total * sums.total, sums.n * sums.n * (sums.n - 1)
-    )
-    error = sqrt(float(spread)) * step
-    margin = NormalDist().inv_cdf((1 + confidence) / 2) * error
-    return Estimate(sums.n, value, error, confidence, value - margin, value + margin)
+        return Estimate(1, value, None, confidence, None, None, None)
+    spread = Fraction(sums.n * sums.total_of_squares - sums.total * sums.total, sums.n * sums.n)
+    error = sqrt(float(spread / (sums.n - 1))) * step
+    variance = float(spread) * step * step
+    found = interval_of_mean(sums.n, value, variance, confidence, limits, method)
+    return Estimate(sums.n, value, error, confidence, found.low, found.high, found.method)

@@ -14,6 +14,7 @@ from geoveil.aggregator.domain.median_of_means import MedianOfMeans, median_of_m
 from geoveil.campaign import Allocation, Campaign, StatisticCampaign
 from geoveil.gp import GeoPrivacy, ParameterError
 from geoveil.gp.estimation import Accumulator, Estimate, estimate
+from geoveil.gp.intervals import Limits
 
 _EVERYBODY = "the mean of the soft query over all who took part{period}"
 _MEANS: Mapping[Allocation, str] = MappingProxyType(
@@ -35,6 +36,8 @@ class QueryEstimate:
     period: int
     sums: Accumulator
     estimate: Estimate
+    limits: Limits
+    """What answers, and their mean, can be."""
     median_of_means: MedianOfMeans | None
     """None where the noise has no heavy tail, or there is too little for it."""
 
@@ -168,7 +171,8 @@ def _estimates(
                 label,
                 period,
                 of_query,
-                estimate(of_query, exponent, confidence),
+                estimate(of_query, exponent, confidence, campaign.limits[column]),
+                campaign.limits[column],
                 robust or None,
             )
 

@@ -122,10 +122,16 @@ class PointSums:
         }
         return [
             QueryEstimate(
-                label, period, of_query, estimate(of_query, GRID_EXPONENT, confidence), None
+                label,
+                period,
+                of_query,
+                estimate(of_query, GRID_EXPONENT, confidence, limits),
+                limits,
+                None,
             )
             for period in periods
-            for label in self._labels
+            for label, estimator in zip(self._labels, self._estimators, strict=True)
+            for limits in [estimator.limits]
             for of_query in [sums[period, label]]
         ]
 

@@ -25,6 +25,7 @@ from geoveil.aggregator.store import CampaignRecord
 from geoveil.campaign import PointQuestion, State, decode_point_question
 from geoveil.campaign.admission import Reason
 from geoveil.gp import GeoPrivacy, ParameterError
+from geoveil.gp.intervals import IntervalMethod
 from geoveil.proto.v1 import analyst_pb2 as pb
 from geoveil.proto.v1 import campaign_pb2, collector_pb2, report_pb2
 from geoveil.proto.v1.analyst_pb2_grpc import AnalystServicer as WireAnalystServicer
@@ -32,6 +33,10 @@ from geoveil.proto.v1.collector_pb2_grpc import CollectorServicer as WireCollect
 
 _DEFAULT_CONFIDENCE = 0.95
 _DEFAULT_INTERVAL_S = 10.0
+_METHODS = MappingProxyType(
+    {method: pb.IntervalMethod.Value(f"INTERVAL_METHOD_{method.name}") for method in IntervalMethod}
+    | {None: pb.INTERVAL_METHOD_UNSPECIFIED}
+)
 _FEW, _MODERATE = 200, 2_500
 """Results that are each serialised, and results in all."""
 STATES = MappingProxyType(
@@ -230,6 +235,7 @@ def _shown(shown: Snapshot) -> pb.GetEstimateResponse:
 
 def _estimate(of_query: QueryEstimate) -> pb.Estimate:
     numbers, sums, robust = of_query.estimate, of_query.sums, of_query.median_of_means
+    answers, means = of_query.limits.reports, of_query.limits.means
     return pb.Estimate(
         label=of_query.label,
         period=of_query.period,
@@ -248,6 +254,13 @@ def _estimate(of_query: QueryEstimate) -> pb.Estimate:
             ci_low=robust.ci_low,
             ci_high=robust.ci_high,
             blocks=robust.blocks,
+        ),
+        interval_method=_METHODS[numbers.method],
+        limits=pb.AnswerLimits(
+            least_answer=answers[0],
+            greatest_answer=answers[1],
+            least_mean=means[0],
+            greatest_mean=means[1],
         ),
     )
 

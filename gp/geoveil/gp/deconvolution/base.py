@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError, UnsupportedError
+from geoveil.gp.intervals import Limits
 from geoveil.gp.queries.base import Query
 from geoveil.gp.shown import ValueObject
 
@@ -38,6 +39,11 @@ class PointEstimator(ValueObject, ABC):
     def unbiased(self) -> bool:
         """Whether its mean over the noise is f(x)."""
         return self.debias
+
+    @property
+    @abstractmethod
+    def limits(self) -> Limits:
+        """The least and the greatest value at any point, and mean over any people."""
 
     def value(self, points: ArrayLike) -> Array:
         """Return one number per perturbed point.
@@ -96,6 +102,10 @@ class PlugIn(PointEstimator):
     def __init__(self, query: Query, scale: float) -> None:
         super().__init__(query.dimension, scale, debias=False)
         self.query = query
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(self.query.profile.bounds, self.query.profile.bounds)
 
     def _value(self, points: Array) -> Array:
         return self.query.value(points)

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from geoveil.gp.deconvolution.base import PointEstimator, any_query, point_estimator
 from geoveil.gp.deconvolution.line import ProfileEstimator, radial_on_the_line
 from geoveil.gp.errors import UnsupportedError
+from geoveil.gp.intervals import Limits
 from geoveil.gp.queries.profiles import Gaussian
 from geoveil.gp.queries.projected import GaussianKernel, Radial
 
@@ -258,6 +259,7 @@ _NOISIEST = 1000.0
 """Noise scale in bandwidths beyond which the variance for k = 2 exceeds 10¹²."""
 _FARTHEST = 100.0
 _STEP = 1 / 80
+_MEANS = 0.0, 1.0
 
 
 class KernelEstimator(PointEstimator):
@@ -290,6 +292,12 @@ class KernelEstimator(PointEstimator):
         """Return the value at r bandwidths from the centre."""
         return _function(r, self._c, self.dimension, self.debias)
 
+    @property
+    def limits(self) -> Limits:
+        if not self.debias:
+            return Limits(_MEANS, _MEANS)
+        return Limits(_ends(self._c, self.dimension), _MEANS)
+
     def _value(self, points: Array) -> Array:
         return self.at(self._distance(points))
 
@@ -305,6 +313,13 @@ class KernelEstimator(PointEstimator):
     def _variance(self, x: Array) -> Array:
         table = _log_variance(self._c, self.dimension, self.debias)
         return np.asarray(np.exp(table(self._distance(x), -np.inf)))
+
+
+@lru_cache(maxsize=32)
+def _ends(c: float, dimension: int) -> tuple[float, float]:
+    """Return the least and the greatest of g, to 1e-6: it is greatest at the centre."""
+    g = debiased_bell(np.linspace(0.0, reach(c), 1 << 14), c, dimension)
+    return float(g.min()), float(g.max())
 
 
 def _function(r: Array, c: float, dimension: int, debias: bool) -> Array:

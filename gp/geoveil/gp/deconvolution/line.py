@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from geoveil.gp._convolution import laplace_expectation, laplace_variance
 from geoveil.gp.deconvolution.base import PlugIn, PointEstimator, any_query, point_estimator
 from geoveil.gp.errors import UnsupportedError
+from geoveil.gp.intervals import Limits
 from geoveil.gp.queries.indicator import Range, Threshold
 from geoveil.gp.queries.profiles import Profile
 from geoveil.gp.queries.projected import Linear, Radial
@@ -42,6 +43,11 @@ class ProfileEstimator(PointEstimator):
         self.profile = profile
         self.offset = offset
         self.sign = sign
+
+    @property
+    def limits(self) -> Limits:
+        ends = self.profile.debiased_range(self.scale if self.debias else 0.0)
+        return Limits(ends, self.profile.bounds)
 
     def _value(self, points: Array) -> Array:
         return self._function(self._distance(points))
@@ -102,6 +108,10 @@ class RangeEstimator(PointEstimator):
     def ends(self) -> tuple[ProfileEstimator, ProfileEstimator]:
         """What is above the low end, and what is not above the high end."""
         return self._low, self._high
+
+    @property
+    def limits(self) -> Limits:
+        return self._low.limits  # where one of the two varies, the other is 1
 
     def _value(self, points: Array) -> Array:
         return self._low._value(points) + (self._high._value(points) - 1)

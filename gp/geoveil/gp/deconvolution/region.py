@@ -12,6 +12,7 @@ from geoveil.gp import validation
 from geoveil.gp.deconvolution.base import PointEstimator, point_estimator
 from geoveil.gp.deconvolution.raster import Field, RasterGrid, Spectrum, region_spectrum
 from geoveil.gp.errors import ParameterError
+from geoveil.gp.intervals import Limits
 from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.indicator import Disc, SoftIndicator
 from geoveil.gp.queries.polygon import Polygon
@@ -164,6 +165,13 @@ class RegionEstimator(PointEstimator):
     def _average(self) -> Spectrum:
         """The transform of the mean over the noise."""
         return np.asarray(self._smooth if self.debias else self._smooth * self._noise)
+
+    @cached_property
+    def limits(self) -> Limits:
+        values = self._grid.inverse(self._spectrum)
+        # The function is 0 beyond the grid; between cells of h/8 it hardly rises above them.
+        low, high = min(float(values.min()), 0.0), max(float(values.max()), 1.0)
+        return Limits((low, high), (0.0, 1.0))
 
     def _value(self, points: Array) -> Array:
         return self._g(points)

@@ -9,10 +9,46 @@ import geoveil.proto.v1.campaign_pb2
 import google.protobuf.descriptor
 import google.protobuf.duration_pb2
 import google.protobuf.internal.containers
+import google.protobuf.internal.enum_type_wrapper
 import google.protobuf.message
+import sys
 import typing
 
+if sys.version_info >= (3, 10):
+    import typing as typing_extensions
+else:
+    import typing_extensions
+
 DESCRIPTOR: google.protobuf.descriptor.FileDescriptor
+
+class _IntervalMethod:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _IntervalMethodEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_IntervalMethod.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    INTERVAL_METHOD_UNSPECIFIED: _IntervalMethod.ValueType  # 0
+    INTERVAL_METHOD_WEIGHTED_ENDS: _IntervalMethod.ValueType  # 1
+    """Student's interval, widened by a report that is imagined at each end of what
+    an answer can be, of less weight the less one report can move the mean.
+    """
+    INTERVAL_METHOD_FULL_ENDS: _IntervalMethod.ValueType  # 2
+    """The same, but always with the weight of a report: it is the wider one."""
+    INTERVAL_METHOD_STUDENT: _IntervalMethod.ValueType  # 3
+    """Student's: of answers without ends."""
+
+class IntervalMethod(_IntervalMethod, metaclass=_IntervalMethodEnumTypeWrapper): ...
+
+INTERVAL_METHOD_UNSPECIFIED: IntervalMethod.ValueType  # 0
+INTERVAL_METHOD_WEIGHTED_ENDS: IntervalMethod.ValueType  # 1
+"""Student's interval, widened by a report that is imagined at each end of what
+an answer can be, of less weight the less one report can move the mean.
+"""
+INTERVAL_METHOD_FULL_ENDS: IntervalMethod.ValueType  # 2
+"""The same, but always with the weight of a report: it is the wider one."""
+INTERVAL_METHOD_STUDENT: IntervalMethod.ValueType  # 3
+"""Student's: of answers without ends."""
+global___IntervalMethod = IntervalMethod
 
 @typing.final
 class CreateCampaignRequest(google.protobuf.message.Message):
@@ -378,6 +414,8 @@ class Estimate(google.protobuf.message.Message):
     SUM_OF_SQUARES_FIELD_NUMBER: builtins.int
     PERIOD_FIELD_NUMBER: builtins.int
     MEDIAN_OF_MEANS_FIELD_NUMBER: builtins.int
+    INTERVAL_METHOD_FIELD_NUMBER: builtins.int
+    LIMITS_FIELD_NUMBER: builtins.int
     label: builtins.str
     n: builtins.int
     """Answers counted for this query (of GetEstimate of a value campaign: for this
@@ -389,6 +427,7 @@ class Estimate(google.protobuf.message.Message):
     """Noise and sampling together; this and the interval are absent while n < 2."""
     confidence: builtins.float
     ci_low: builtins.float
+    """What no mean of the query can be is cut off."""
     ci_high: builtins.float
     sum: builtins.str
     """Exact decimal integers, in units of the grid (of EstimateQueries, 2^-30):
@@ -397,11 +436,19 @@ class Estimate(google.protobuf.message.Message):
     sum_of_squares: builtins.str
     period: builtins.int
     """Of a recurring campaign, from 0."""
+    interval_method: global___IntervalMethod.ValueType
+    """How the interval was found. Absent where there is none, and of earlier
+    servers, whose intervals were normal.
+    """
     @property
     def median_of_means(self) -> global___MedianOfMeans:
         """For noise with so heavy a tail that it has no fourth moment, from 1,024
         answers on: an interval that stands even without a variance.
         """
+
+    @property
+    def limits(self) -> global___AnswerLimits:
+        """From which, with the sums, other intervals can be had."""
 
     def __init__(
         self,
@@ -417,9 +464,11 @@ class Estimate(google.protobuf.message.Message):
         sum_of_squares: builtins.str = ...,
         period: builtins.int = ...,
         median_of_means: global___MedianOfMeans | None = ...,
+        interval_method: global___IntervalMethod.ValueType = ...,
+        limits: global___AnswerLimits | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_ci_high", b"_ci_high", "_ci_low", b"_ci_low", "_standard_error", b"_standard_error", "_value", b"_value", "ci_high", b"ci_high", "ci_low", b"ci_low", "median_of_means", b"median_of_means", "standard_error", b"standard_error", "value", b"value"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_ci_high", b"_ci_high", "_ci_low", b"_ci_low", "_standard_error", b"_standard_error", "_value", b"_value", "ci_high", b"ci_high", "ci_low", b"ci_low", "confidence", b"confidence", "label", b"label", "median_of_means", b"median_of_means", "n", b"n", "period", b"period", "standard_error", b"standard_error", "sum", b"sum", "sum_of_squares", b"sum_of_squares", "value", b"value"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_ci_high", b"_ci_high", "_ci_low", b"_ci_low", "_standard_error", b"_standard_error", "_value", b"_value", "ci_high", b"ci_high", "ci_low", b"ci_low", "limits", b"limits", "median_of_means", b"median_of_means", "standard_error", b"standard_error", "value", b"value"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_ci_high", b"_ci_high", "_ci_low", b"_ci_low", "_standard_error", b"_standard_error", "_value", b"_value", "ci_high", b"ci_high", "ci_low", b"ci_low", "confidence", b"confidence", "interval_method", b"interval_method", "label", b"label", "limits", b"limits", "median_of_means", b"median_of_means", "n", b"n", "period", b"period", "standard_error", b"standard_error", "sum", b"sum", "sum_of_squares", b"sum_of_squares", "value", b"value"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_ci_high", b"_ci_high"]) -> typing.Literal["ci_high"] | None: ...
     @typing.overload
@@ -430,6 +479,33 @@ class Estimate(google.protobuf.message.Message):
     def WhichOneof(self, oneof_group: typing.Literal["_value", b"_value"]) -> typing.Literal["value"] | None: ...
 
 global___Estimate = Estimate
+
+@typing.final
+class AnswerLimits(google.protobuf.message.Message):
+    """In the unit of the query. Infinite where there is no limit."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    LEAST_ANSWER_FIELD_NUMBER: builtins.int
+    GREATEST_ANSWER_FIELD_NUMBER: builtins.int
+    LEAST_MEAN_FIELD_NUMBER: builtins.int
+    GREATEST_MEAN_FIELD_NUMBER: builtins.int
+    least_answer: builtins.float
+    greatest_answer: builtins.float
+    least_mean: builtins.float
+    """Of any people."""
+    greatest_mean: builtins.float
+    def __init__(
+        self,
+        *,
+        least_answer: builtins.float = ...,
+        greatest_answer: builtins.float = ...,
+        least_mean: builtins.float = ...,
+        greatest_mean: builtins.float = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["greatest_answer", b"greatest_answer", "greatest_mean", b"greatest_mean", "least_answer", b"least_answer", "least_mean", b"least_mean"]) -> None: ...
+
+global___AnswerLimits = AnswerLimits
 
 @typing.final
 class MedianOfMeans(google.protobuf.message.Message):
