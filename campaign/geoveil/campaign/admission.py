@@ -49,7 +49,7 @@ class Admission:
     """The checks of one campaign, ready for many reports.
 
     Args:
-        campaign: that reports are made for.
+        campaign: the campaign that reports are made for.
     """
 
     def __init__(self, campaign: Campaign) -> None:
@@ -77,7 +77,7 @@ class Admission:
         Args:
             report_id: the name of the report.
             answers: pairs of a column and an integer on the campaign's grid.
-            period: of a recurring campaign, from 0; else 0.
+            period: the period of a recurring campaign, from 0; else 0.
         """
         if len(report_id) != REPORT_ID_BYTES:
             return _fault(
@@ -115,7 +115,7 @@ class Admission:
         Args:
             indices: column of each answer, shape (n,).
             values: integers on the campaign's grid, shape (n,).
-            periods: of a recurring campaign, else 0; shape (n,).
+            periods: periods of a recurring campaign, else 0; shape (n,).
         """
         if not self._one_answer or (indices >= len(self._ranges)).any():
             return False

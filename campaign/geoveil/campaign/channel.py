@@ -63,7 +63,7 @@ class ChannelSpec(MechanismSpec):
         for ε/m; about places, for the privacy in the plane.
 
         Args:
-            mechanisms: in the order of the queries; a `LinearProgramMechanism` is one.
+            mechanisms: one per query, in their order; a `LinearProgramMechanism` is one.
         """
         for mechanism in mechanisms:
             if not isinstance(mechanism, ChannelMechanism):

@@ -233,8 +233,8 @@ def failed(call: Any, kind: type[_Failure]) -> _Failure:
     """Return the error for a gRPC call that has failed.
 
     Args:
-        call: that ended with a status other than OK.
-        kind: of error.
+        call: a call that ended with a status other than OK.
+        kind: class of the error that is returned.
     """
     metadata = call.trailing_metadata() or ()
     return kind(

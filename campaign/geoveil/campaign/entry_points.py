@@ -19,7 +19,7 @@ def added(group: str, taken: frozenset[str]) -> Mapping[str, "EntryPoint"]:
     """Return the entry points of a group by name, of everything installed; nothing is imported.
 
     Args:
-        group: for example "geoveil.queries".
+        group: group of entry points, for example "geoveil.queries".
         taken: names of the library's own, which nothing else can have.
 
     Raises:
@@ -45,9 +45,9 @@ def load(group: str, name: str, taken: Collection[str]) -> object:
     """Return what another package gives a name in a group; it is imported if it was not yet.
 
     Args:
-        group: for example "geoveil.queries".
-        name: of the entry point.
-        taken: as `added`.
+        group: group of entry points, for example "geoveil.queries".
+        name: name of the entry point.
+        taken: names of the library's own, which nothing else can have.
 
     Raises:
         NotInstalled: if no package gives it.
@@ -64,7 +64,7 @@ class NotInstalled(UnsupportedError):  # noqa: N818 - it says what is the case
     """Something is named that nothing installed here provides.
 
     Attributes:
-        group: of the entry points that provide such things, for example "geoveil.queries".
+        group: group of the entry points that provide such things, for example "geoveil.queries".
         name: what was asked for.
     """
 

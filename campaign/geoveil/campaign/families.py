@@ -75,10 +75,10 @@ class Work:
     """What a family costs a device, in microseconds of one processor of about 3 GHz."""
 
     read: int
-    """To read and check a query, apart from 1 for every 2 bytes of it."""
+    """Time to read and check a query, apart from 1 for every 2 bytes of it."""
     drawn: int
-    """To draw an answer; of a query: beyond what the mechanism takes, and then 1 for every 10 bytes
-    more."""
+    """Time to draw an answer; of a query: beyond what the mechanism takes, and then 1 for every 10
+    bytes more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +221,8 @@ class Registry(Generic[F]):
     asked for by name, so that a device pays for what its campaigns use.
 
     Args:
-        group: of entry points.
-        kind: of records.
+        group: group of the entry points by which packages add families.
+        kind: class of the records.
         built_in: the library's own; nothing else can take their names.
     """
 
@@ -323,7 +323,7 @@ class Registry(Generic[F]):
 
         Raises:
             NotInstalled: if there is no such family.
-            ParameterError: as `Family.parse`.
+            ParameterError: if the parameters can't be read, or one is out of range.
         """
         name, _, parameters = text.partition(":")
         return self[name.strip()].parse(parameters)
@@ -336,7 +336,7 @@ def missing(family: Family) -> list[str]:
     that states the guarantee that was asked for.
 
     Args:
-        family: of queries or mechanisms.
+        family: record of a family of queries or mechanisms.
     """
     lacks = [] if _NAME.fullmatch(family.name) else ["a name of lower-case letters, digits and '-'"]
     if not family.summary:

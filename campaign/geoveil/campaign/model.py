@@ -82,7 +82,7 @@ class Attribute:
 
         Args:
             value: what the participant holds.
-            dimension: of the queries.
+            dimension: number of coordinates that queries take.
 
         Raises:
             PrivateValueError: if it is no finite number (or numbers) of the kind asked for.
@@ -248,7 +248,7 @@ class Campaign(ABC):
 
         Args:
             point: the participant's value in the coordinates of queries, shape (1,) or (1, k).
-            columns: that `draw_columns` returned.
+            columns: the columns that `draw_columns` returned.
             source: random bits.
         """
 

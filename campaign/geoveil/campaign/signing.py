@@ -167,7 +167,7 @@ def seal(campaign: bytes, key: SigningKey | None = None) -> bytes:
 
     Args:
         campaign: what `encode` returned.
-        key: of the analyst who asks.
+        key: key of the analyst who asks; None leaves it unsigned.
     """
     envelope = pb.CampaignEnvelope(campaign=campaign)
     if key is not None:

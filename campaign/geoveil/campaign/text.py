@@ -32,7 +32,7 @@ def plain(name: str, text: object, most: int) -> str:
     private and unassigned code points are refused, and more than four accents on one letter.
 
     Args:
-        name: of the field.
+        name: name of the field.
         text: what it holds.
         most: characters.
 

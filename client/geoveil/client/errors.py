@@ -52,7 +52,7 @@ class JournalError(ClientError):
     Without it a value could be drawn for twice, so nothing is drawn and nothing is sent.
 
     Attributes:
-        path: of the state directory or the file in it.
+        path: path of the state directory or of the file in it.
         reason: what the operating system or SQLite says.
     """
 
@@ -69,7 +69,7 @@ class PolicyRefused(ClientError):
     """The campaign asks for something that the app's policy does not permit. Nothing was drawn.
 
     Attributes:
-        campaign_id: of the campaign.
+        campaign_id: id of the campaign.
         aspect: what is refused, for example "signature" or "closing date".
         asked: what the campaign says.
         permitted: what the policy permits.
@@ -93,7 +93,7 @@ class BudgetExceeded(ClientError):
     """The answer would cost more privacy than the policy's limits leave. Nothing was drawn.
 
     Attributes:
-        campaign_id: of the campaign.
+        campaign_id: id of the campaign.
         attribute: what it asks about.
         scope: which limit: "this campaign", "lifetime", or "any ..." of a window.
         spent: ε spent of that limit so far, over the same distance as the limit.
@@ -135,7 +135,7 @@ class OutboxFull(ClientError):
     """Too much waits to be sent. Nothing was drawn or spent: the new answer is what is dropped.
 
     Attributes:
-        campaign_id: of the campaign.
+        campaign_id: id of the campaign.
         reports: how many wait.
         size: bytes of those.
         most_reports: how many may wait.
@@ -232,8 +232,8 @@ class FamilyMissing(CampaignInvalid):
     """The campaign asks what only another package can answer, and this app does not have it.
 
     Attributes:
-        family: of queries or mechanisms, as the campaign names it.
-        group: of the entry points by which a package provides such families.
+        family: name of the family of queries or mechanisms, as the campaign has it.
+        group: group of the entry points by which a package provides such families.
     """
 
     def __init__(self, campaign_id: str, reason: str, family: str, group: str) -> None:

@@ -180,7 +180,7 @@ class Journal:
 
         Args:
             made: the report.
-            permit: see `Permit`.
+            permit: raises unless the limits leave room.
             at: when it was drawn.
             bounds: what may wait to be sent.
 

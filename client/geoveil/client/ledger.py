@@ -49,7 +49,7 @@ class Budget:
     """One of the limits of an attribute, and how much of it is spent."""
 
     attribute: str
-    """Its name."""
+    """Name of the attribute."""
     scope: str
     """ "lifetime", or "any 365 days, 0:00:00" for a window."""
     limit: GeoPrivacy
@@ -71,9 +71,9 @@ def check(
 
     Args:
         asked: what the answer costs.
-        limit: of the attribute.
+        limit: limit of the attribute.
         history: the answers before it.
-        campaign_id: of the campaign it is for.
+        campaign_id: id of the campaign it is for.
         attribute: name of the attribute.
         now: when it is asked for. Answers that a wrong clock has dated later count as well.
 

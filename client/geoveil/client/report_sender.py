@@ -134,8 +134,8 @@ def after(error: TransportError, pause_s: float, jitter: Callable[[], float]) ->
     not come back together.
 
     Args:
-        error: of the last try.
-        pause_s: from `pauses`.
+        error: why the last try failed.
+        pause_s: seconds, as `pauses` yielded them.
         jitter: uniform numbers in [0, 1).
 
     Example:
@@ -171,11 +171,11 @@ class Backoff:
     jitter: Callable[[], float]
     """Uniform numbers in [0, 1)."""
     first_s: float = FIRST_S
-    """The most that the first pause may be."""
+    """The longest that the first pause may be, in seconds."""
     longest_s: float = LONGEST_S
-    """The most that any may be."""
+    """The longest that any pause may be, in seconds."""
     hopeless_s: float = LONGEST_S
-    """After what another try can't mend."""
+    """Seconds to wait after what another try can't mend."""
     _until: dict[str, float] = field(default_factory=dict)
     _pauses: dict[str, Iterator[float]] = field(default_factory=dict)
 

@@ -260,7 +260,7 @@ class ReportBuilder:
         """Return the campaign that an envelope holds, if it may be answered.
 
         Args:
-            campaign_id: of the campaign that was asked for.
+            campaign_id: id of the campaign that was asked for.
             envelope: a serialised CampaignEnvelope that a server sent, which may be anything.
 
         Raises:
@@ -325,7 +325,7 @@ class ReportBuilder:
         Args:
             accepted: the campaign.
             point: what `point` returned.
-            period: of a recurring campaign.
+            period: the period of a recurring campaign, from 0; else 0.
         """
         campaign = accepted.campaign
         columns = campaign.draw_columns(self._source)

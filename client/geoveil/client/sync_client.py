@@ -59,7 +59,7 @@ class _Blocking:
 
     Args:
         transport: sends requests.
-        barrier: that requests pass.
+        barrier: the barrier that requests pass.
         pause: waits for so many seconds.
     """
 
@@ -166,11 +166,11 @@ class Client(ClientBase[Transport, GrpcTransport]):
             Without it, all is forgotten with the client: the limits of the policy last no longer
             than it does, and the next one draws anew, which a warning in the log says once.
         tls: may be left out for targets on this machine only.
-        timeout_s: of one request, and of `fetch` and `flush` if they are given none, in seconds; no
+        timeout_s: seconds of one request, and of `fetch` and `flush` if they are given none; no
             timeout is longer than a day.
         background: False: no thread; what was drawn is sent by `flush` alone.
         most_pending: reports that may wait to be sent; then `contribute` takes no new one.
-        most_pending_bytes: likewise, bytes.
+        most_pending_bytes: bytes that may wait to be sent, likewise.
         transport: used instead of gRPC to `target`, and left open by `close`.
         source: random bits; the operating system's by default.
         release_floor_s: least time, in seconds, that it takes to look at a value and to draw, so
@@ -194,8 +194,8 @@ class Client(ClientBase[Transport, GrpcTransport]):
         when the app starts, and go on if it fails with a TransportError.
 
         Args:
-            campaign_id: of the campaign.
-            timeout_s: for all tries together, in seconds.
+            campaign_id: id of the campaign.
+            timeout_s: seconds of all tries together; those of the client by default.
 
         Raises:
             PolicyRefused: if it asks for what the policy does not permit.
@@ -214,7 +214,7 @@ class Client(ClientBase[Transport, GrpcTransport]):
         says so with `fresh`, which is False.
 
         Args:
-            campaign_id: of a campaign that this device has; see `fetch`. Any other is fetched in
+            campaign_id: id of a campaign that this device has; see `fetch`. Any other is fetched in
                 the background.
             value: a number, a list of numbers, or (longitude, latitude) in degrees, as the policy
                 says with `Limit.value`. Never logged, stored or shown.
@@ -241,7 +241,7 @@ class Client(ClientBase[Transport, GrpcTransport]):
         """Send what waits, and return what became of it.
 
         Args:
-            timeout_s: for all tries together, in seconds.
+            timeout_s: seconds of all tries together; those of the client by default.
 
         Raises:
             JournalError: if the journal can't be read or written.
@@ -276,7 +276,7 @@ class Client(ClientBase[Transport, GrpcTransport]):
         What is left stays in the state directory, if there is one, for the next client.
 
         Args:
-            timeout_s: in seconds; 0 leaves all of it.
+            timeout_s: seconds; 0 leaves all of it.
         """
         timeout_s = duration(timeout_s, zero=True)
         if self._closed:

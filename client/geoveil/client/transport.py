@@ -147,7 +147,7 @@ def follow_forks(client: _Client, barrier: ForkBarrier, go_on: Callable[[_Client
 
     Args:
         client: the owner of the barrier.
-        barrier: that its requests pass.
+        barrier: the barrier that its requests pass.
         go_on: called with the client in a child, where threads and connections are the parent's.
     """
     _register()

@@ -107,12 +107,12 @@ def laplace_variance(
     E[g²] − mean² would be a difference of nearly equal numbers.
 
     Args:
-        function: see `laplace_expectation`.
+        function: what is applied to the noisy points, as `laplace_expectation` takes it.
         mean: E[function(s + scale·Z)], shape of s.
         s: points, any shape.
         scale: noise scale b > 0.
-        breakpoints: see `laplace_expectation`.
-        length_scale: see `laplace_expectation`.
+        breakpoints: where `function` or a derivative of it may jump.
+        length_scale: distance over which `function` varies.
         limits: values of `function` before the first knot and after the last.
     """
     if scale < _NARROW * length_scale:

@@ -384,7 +384,7 @@ def grid_around(low: Real, high: Real, step_exponent: int) -> tuple[int, int]:
     Args:
         low: a ball; what is below all of it is not between the two.
         high: a ball, likewise.
-        step_exponent: of the grid.
+        step_exponent: the grid is the multiples of 2^step_exponent.
 
     Example:
         >>> grid_around(BALL.constant(-0.3), BALL.constant(1e300), step_exponent=-1)

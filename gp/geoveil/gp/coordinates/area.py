@@ -33,8 +33,8 @@ class Area:
     one at most κ times as long. The disc need not be convex.
 
     Args:
-        longitude_deg: of the centre, in [−180, 180].
-        latitude_deg: of the centre, in [−90, 90].
+        longitude_deg: longitude of the centre, in [−180, 180].
+        latitude_deg: latitude of the centre, in [−90, 90].
         radius_m: ρ, in (0, 5,000,000] metres.
 
     Raises:
@@ -64,10 +64,11 @@ class Area:
         """Return a disc that contains a box of longitudes and latitudes.
 
         Args:
-            west_deg: in [−180, 180].
-            south_deg: in [−90, 90].
-            east_deg: in [−180, 180]; less than `west_deg` if the box crosses the antimeridian.
-            north_deg: in (south_deg, 90].
+            west_deg: longitude of the western side, in [−180, 180].
+            south_deg: latitude of the southern side, in [−90, 90].
+            east_deg: longitude of the eastern side, in [−180, 180]; less than `west_deg` if the box
+                crosses the antimeridian.
+            north_deg: latitude of the northern side, in (south_deg, 90].
 
         Raises:
             ParameterError: if a side is out of range, the box empty, 180° wide or more, or no disc
@@ -87,7 +88,8 @@ class Area:
         Its edges are straight in longitude and latitude [RFC 7946 §3.1.1].
 
         Args:
-            polygon: of shapely, or anything else with a `__geo_interface__`, or a GeoJSON mapping.
+            polygon: a polygon of shapely, or anything else with a `__geo_interface__`, or a GeoJSON
+                mapping.
                 One that crosses the antimeridian is cut there, or has longitudes beyond ±180.
 
         Raises:

@@ -41,9 +41,9 @@ class AzimuthalEquidistant(Projection):
     resolved; they are far below what a longitude in doubles, or any device, resolves.
 
     Args:
-        longitude_deg: of the centre, in [−180, 180].
-        latitude_deg: of the centre, in [−90, 90].
-        radius_m: of the area, in (0, 5,000,000] metres.
+        longitude_deg: longitude of the centre, in [−180, 180].
+        latitude_deg: latitude of the centre, in [−90, 90].
+        radius_m: radius of the area, in (0, 5,000,000] metres.
 
     Raises:
         ParameterError: if a parameter is not finite or out of range.

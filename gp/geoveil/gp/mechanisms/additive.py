@@ -95,7 +95,7 @@ class LipschitzMechanism(AdditiveMechanism):
     Args:
         query: f, with its Lipschitz constant L.
         privacy: the guarantee, in the unit of x.
-        step: see `Mechanism`.
+        step: spacing of the output grid, a power of two; chosen by the mechanism if left out.
 
     Example:
         >>> from geoveil.gp import GeoPrivacy, Threshold

@@ -238,7 +238,7 @@ class QueryMechanism(Mechanism[int]):
         up can outweigh all others, and next to none that was drawn is changed.
 
         Args:
-            beyond: that probability, in (0, 1).
+            beyond: probability of a report outside the range, in (0, 1).
 
         Returns:
             The least and the greatest; `grid_range`, which nothing leaves, where it is finite.

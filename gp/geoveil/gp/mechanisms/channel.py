@@ -115,7 +115,7 @@ def rounded(
         outputs: increasing integers k, at least two.
         table: probabilities > 0, (M, m).
         means: what the rows are to have for the mean of k.
-        ratios: see `Table.require_within`.
+        ratios: the largest quotients of two rows, as `ProbabilityTable.require_within` takes them.
 
     Raises:
         ParameterError: if the result is not private by these ratios.
@@ -151,7 +151,7 @@ class Channel:
     By itself it promises nothing. `ChannelMechanism` checks it against a privacy, exactly.
 
     Args:
-        grid: at which s the rows stand; beyond its ends s counts as the end.
+        grid: distances s at which the rows stand; beyond its ends s counts as the end.
         table: one row per row of the grid.
         step_exponent: an output k stands for k·2^step_exponent; at most 0.
         even: whether it is a channel on |s|; then the grid begins at 0.

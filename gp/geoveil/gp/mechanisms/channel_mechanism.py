@@ -41,8 +41,8 @@ class ChannelMechanism(QueryMechanism):
     Args:
         query: f. Its s(x) is what the channel is asked about.
         privacy: what the channel is to keep, in the unit of x.
-        channel: for example that of a `LinearProgramMechanism`.
-        step: see `Mechanism`; that of the channel by default, or finer.
+        channel: the table that reports are drawn by, as a `LinearProgramMechanism` has one.
+        step: spacing of the output grid, a power of two: that of the channel, or finer.
 
     Raises:
         ParameterError: if two rows differ by more than the privacy permits, or the mean of reports

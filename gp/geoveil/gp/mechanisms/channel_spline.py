@@ -264,7 +264,7 @@ def bias_bound(profile: Profile, grid: SplineGrid, means: Array, even: bool) -> 
     Args:
         profile: φ.
         grid: the cells.
-        means: of the rows, (M,).
+        means: mean report of each row, shape (M,).
         even: whether the distance is |s|; else s below the grid counts as well.
     """
     knots, cells = grid.knots, grid.cells

@@ -149,7 +149,7 @@ class DebiasedLaplace(DistanceLaplace):
         query: a query whose profile has a Lipschitz slope: smoothstep indicators, the kernel,
             formulas without corners.
         privacy: the guarantee, in the unit of x.
-        step: see `Mechanism`; at most 1, so that 0 and 1 lie on the grid.
+        step: spacing of the output grid, a power of two, at most 1, so that 0 and 1 lie on it.
 
     Raises:
         UnsupportedError: if the profile has no bounded debiased form (the linear ramp).
@@ -184,7 +184,7 @@ class RadialLaplace(DistanceLaplace):
     Args:
         query: a kernel, or any other query: its distance is perturbed, a distance or a signed one.
         privacy: the guarantee, in the unit of x.
-        step: see `Mechanism`.
+        step: spacing of the output grid, a power of two; chosen by the mechanism if left out.
 
     Example:
         >>> from geoveil.gp import GaussianKernel, GeoPrivacy

@@ -30,7 +30,7 @@ class DistancePrior:
     Privacy and the mean of a report do not depend on it; the variance does.
 
     Args:
-        distances: in the unit of s.
+        distances: distances s at which people are, in the unit of the points.
         weights: one per distance, ≥ 0 and not all 0; they are divided by their sum.
 
     Raises:
@@ -81,7 +81,7 @@ class DistancePrior:
         """Return the prior of public or synthetic points, (n,) or (n, k), for a query.
 
         Args:
-            query: whose distance is meant.
+            query: the query whose distance s(x) is meant.
             points: public: never the people who are to report.
             weights: one per point; equal by default.
         """

@@ -203,7 +203,7 @@ def _needed(program: LinearProgram, channel: Solution, mesh: Array, shift: Array
 
     Args:
         program: what is solved.
-        channel: with the dual.
+        channel: the solution, with that of the dual.
         mesh: outputs.
         shift: ≥ 0, with sum 1, so that the bound is lowered by κ.
     """

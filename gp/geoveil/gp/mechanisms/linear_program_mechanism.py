@@ -64,7 +64,7 @@ def design(
     Args:
         profile: φ.
         rate: ε per unit of s.
-        prior: of s.
+        prior: public guess of how the distances s are distributed.
         step_exponent: outputs are multiples of 2^step_exponent.
         tolerance: largest bias.
         quick: whether a coarser table will do.
@@ -220,7 +220,7 @@ class LinearProgramMechanism(ChannelMechanism):
         tolerance: largest bias permitted, in the unit of f, in [1e-6, 0.1].
         quick: whether to solve on a coarser grid: in a second instead of several, with a variance
             that is a few per cent larger.
-        step: see `Mechanism`; at most 1. The outputs lie on this grid.
+        step: spacing of the output grid, a power of two, at most 1; the outputs lie on it.
 
     Raises:
         ParameterError: if a parameter is out of range, or the tolerance out of reach.

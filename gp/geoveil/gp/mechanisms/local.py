@@ -22,7 +22,7 @@ class LocalLaplace(AdditiveMechanism):
     Args:
         query: f, with `Profile.bounds`: [0, 1] for all but formulas of one's own.
         privacy: the guarantee between any two points.
-        step: see `Mechanism`.
+        step: spacing of the output grid, a power of two; chosen by the mechanism if left out.
 
     Example:
         >>> from geoveil.gp import LocalPrivacy, Threshold
@@ -71,7 +71,7 @@ class RandomizedResponse(QueryMechanism):
     Args:
         query: f, with values in its profile's bounds; a value outside is moved to the nearer end.
         privacy: the guarantee between any two points.
-        step: see `Mechanism`; at most 1.
+        step: spacing of the output grid, a power of two, at most 1.
 
     Example:
         >>> from geoveil.gp import LocalPrivacy, Threshold

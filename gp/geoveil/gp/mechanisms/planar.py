@@ -205,7 +205,7 @@ class PlanarLaplace(Mechanism[tuple[int, ...]]):
         for one whole r after the other.
 
         Args:
-            beyond: that probability, in (0, 1).
+            beyond: probability of a point farther away, in (0, 1).
 
         Example:
             >>> from geoveil.gp import GeoPrivacy

@@ -49,7 +49,7 @@ class Radial(Query):
         """Return the same query with a table for its profile, so that a campaign can carry it.
 
         Args:
-            tolerance: see `TabulatedProfile.of`.
+            tolerance: largest error of the table.
 
         Raises:
             ParameterError: as `TabulatedProfile.of`.
@@ -104,7 +104,7 @@ class Linear(Query):
         """Return the same query with a table for its profile, so that a campaign can carry it.
 
         Args:
-            tolerance: see `TabulatedProfile.of`.
+            tolerance: largest error of the table.
 
         Raises:
             ParameterError: as `TabulatedProfile.of`.

@@ -32,7 +32,7 @@ class CertifiedBound(ABC):
     """B as a function of u, found once and evaluated at many points.
 
     Args:
-        edges: of the cells, (m + 1,), from `chords.reached`.
+        edges: edges of the cells, shape (m + 1,), from `chords.reached`.
         steepest: upper bounds of L_Λ on the cells, (m,).
         beta: β > 0, in 1/(unit of u).
     """

@@ -32,8 +32,8 @@ class Hermite:
 
     Args:
         knots: (n + 1,), increasing.
-        values: at the knots, (n + 1,).
-        slopes: at the start and the end of each piece, (n, 2).
+        values: values at the knots, shape (n + 1,).
+        slopes: slopes at the start and the end of each piece, shape (n, 2).
     """
 
     knots: Array
