@@ -195,10 +195,10 @@ def point(x: ArrayLike, dimension: int) -> list[float]:
     Raises:
         PrivateValueError: if it is not one finite point of that dimension.
     """
-    coordinates = points(x, dimension).ravel().tolist()
+    coordinates: list[float] = points(x, dimension).ravel().tolist()
     if len(coordinates) != dimension:
         raise PrivateValueError(f"one point of {dimension} finite coordinate(s)")
-    return [float(c) for c in coordinates]
+    return coordinates
 
 
 def points(x: ArrayLike, dimension: int) -> NDArray[np.float64]:
