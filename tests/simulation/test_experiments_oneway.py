@@ -143,7 +143,7 @@ def test_privacy_is_the_same_for_all_but_the_local_one():
     for name, contestant in ONE_WAY.items():
         for build in contestant.versions:
             answer = build(PANEL.setting)
-            privacy = getattr(answer, "privacy", None) or answer._mechanism.privacy
+            privacy = getattr(answer, "privacy", None) or answer.mechanism.privacy
             if name == "ε-LDP":
                 assert privacy.epsilon == pytest.approx(24_000 / 40_000)
             else:

@@ -31,20 +31,18 @@ from geoveil.analyst.planner import (
 )
 from geoveil.analyst.planning import PlannedQuestion, PlannedQuestions, plan_for
 from geoveil.analyst.questions import (
-    QUESTIONS,
     AnalystQuestion,
     DensityAt,
     MeanOf,
-    QuestionFamily,
     ShareAbove,
     ShareBetween,
     ShareInside,
     ShareWithin,
     Softness,
     area_of,
-    questions_in,
 )
 from geoveil.analyst.request import PlanRequest, PublicPrior
+from geoveil.analyst.vocabulary import QUESTIONS, QuestionFamily, questions_in
 from geoveil.campaign.connection import TLS
 from geoveil.gp import not_private
 from geoveil.gp.version import __version__ as __version__

@@ -1,25 +1,13 @@
-"""What an analyst may ask, in the same words for a plan, a campaign and an estimate.
-
-    threshold  100000                  the share of people above a value
-    range      50000,100000            the share between two values
-    place      Midtown=-73.98,40.75    the density of people at a place
-    circle     -73.98,40.75,2000       the share within a circle, of a radius in metres
-    region     district.geojson        the share inside the polygons of a file
-    query      range:low=1,high=5,...  the mean of a query of any family, as it is
-    question   NAME:name=value,...     what another package asks; or any of the above
+"""What an analyst may ask: shares and densities, and how softly.
 
 A plan asks for them sharply, and finds the soft question that stands in for each; a campaign asks
 them softly; and points that were perturbed before may be asked for them later.
 """
 
-import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
@@ -31,8 +19,6 @@ from geoveil.analyst.planner import (
     HardThreshold,
     SoftQuestion,
 )
-from geoveil.campaign import QUERIES, Registry
-from geoveil.campaign.families import Family
 from geoveil.gp import (
     Disc,
     GaussianKernel,
@@ -42,7 +28,6 @@ from geoveil.gp import (
     Range,
     SmoothedRegion,
     Threshold,
-    UnsupportedError,
     validation,
 )
 from geoveil.gp.coordinates import Area, AzimuthalEquidistant
@@ -51,7 +36,6 @@ _SOFT = 3.0
 """Width of a band or bell that is not given, in noise scales."""
 RADIUS_M = 60_000.0
 """The radius of the area about which places are asked, where none is given."""
-_GEOJSON = "a GeoJSON file of a Polygon or MultiPolygon, or of features that are such"
 Place = tuple[float, float]
 """Longitude and latitude, in degrees; or two numbers of people who hold pairs."""
 
@@ -205,7 +189,7 @@ class DensityAt(AnalystQuestion):
 
     @property
     def place(self) -> Place:
-        return _on_earth("place", (self.longitude, self.latitude))
+        return on_earth("place", (self.longitude, self.latitude))
 
     def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> Estimand:
         return SoftQuestion(self._bell(plane, bandwidth))
@@ -240,7 +224,7 @@ class ShareWithin(AnalystQuestion):
 
     @property
     def place(self) -> Place:
-        return _on_earth("circle", (self.longitude, self.latitude))
+        return on_earth("circle", (self.longitude, self.latitude))
 
     def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> Estimand:
         return HardDisc(self._center(plane), self.radius)
@@ -327,19 +311,6 @@ class MeanOf(AnalystQuestion):
         return self.query
 
 
-@dataclass(frozen=True, kw_only=True)
-class QuestionFamily(Family):
-    """All that is said of a family of questions that another package adds.
-
-    What it makes is an `AnalystQuestion`. An entry point in the group `geoveil.questions`, of the
-    family's name, leads to it.
-    """
-
-
-QUESTIONS: Registry[QuestionFamily] = Registry("geoveil.questions", QuestionFamily, ())
-"""All families of questions of other packages."""
-
-
 def area_of(
     asked: Sequence[AnalystQuestion], center: Place | None = None, radius: float = RADIUS_M
 ) -> AzimuthalEquidistant | None:
@@ -362,151 +333,19 @@ def projected(plane: AzimuthalEquidistant | None, places: Sequence[Place]) -> li
     return [(float(x), float(y)) for x, y in plane.project(np.asarray(places, np.float64))]
 
 
-def questions_in(words: Mapping[str, Sequence[object]]) -> list[AnalystQuestion]:
-    """Return the questions that people write as they stand at the top of this module.
-
-    Args:
-        words: a word that stands there → what is written after it.
-
-    Raises:
-        ParameterError: naming the word, what was written, and what is permitted.
-
-    Example:
-        >>> asked = questions_in({"threshold": ["100000"], "range": ["50000,100000"]})
-        >>> [question.label for question in asked]
-        ['above 100,000', '50,000 to 100,000']
-        >>> questions_in({"place": ["Times Square=-73.9855,40.758"]})[0].label
-        'Times Square'
-    """
-    found: list[AnalystQuestion] = []
-    for word, texts in words.items():
-        validation.choice("question", word, VOCABULARY)
-        for text in texts:
-            found += VOCABULARY[word](str(text))
-    return found
-
-
-def numbers_in(name: str, text: str, count: int, expected: str) -> tuple[float, ...]:
-    """Return so many numbers, between commas or spaces.
-
-    Raises:
-        ParameterError: naming `name`, and what is expected, if it is anything else.
-
-    Example:
-        >>> numbers_in("range", "50000, 100000", 2, "LOW,HIGH")
-        (50000.0, 100000.0)
-    """
-    try:
-        numbers = [float(part) for part in text.replace(",", " ").split()]
-    except ValueError:
-        raise ParameterError(name, text, expected) from None
-    if len(numbers) != count:
-        raise ParameterError(name, text, expected)
-    return validation.numbers(name, numbers)
-
-
-def place_in(name: str, text: str) -> Place:
-    """Return the longitude and latitude of 'longitude,latitude'.
-
-    Raises:
-        ParameterError: naming `name`, if they are no such numbers.
-    """
-    longitude, latitude = numbers_in(name, text, 2, "'longitude,latitude' in degrees")
-    return _on_earth(name, (longitude, latitude))
-
-
-def _threshold(text: str) -> Iterator[AnalystQuestion]:
-    try:
-        at = float(text)
-    except ValueError:
-        raise ParameterError("threshold", text, "a number") from None
-    yield ShareAbove(at)
-
-
-def _range(text: str) -> Iterator[AnalystQuestion]:
-    low, high = numbers_in("range", text, 2, "LOW,HIGH")
-    yield ShareBetween(low, high)
-
-
-def _place(text: str) -> Iterator[AnalystQuestion]:
-    label, _, numbers = text.rpartition("=")
-    x, y = numbers_in("place", numbers, 2, "'longitude,latitude' in degrees")
-    yield DensityAt(x, y, label or numbers)
-
-
-def _circle(text: str) -> Iterator[AnalystQuestion]:
-    label, _, numbers = text.rpartition("=")
-    x, y, radius = numbers_in("circle", numbers, 3, "LONGITUDE,LATITUDE,RADIUS in metres")
-    yield ShareWithin(x, y, radius, label)
-
-
-def _region(text: str) -> Iterator[AnalystQuestion]:
-    path = Path(text)
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ParameterError("region", text, f"{_GEOJSON} that can be read") from error
-    features = _features(content)
-    for number, feature in enumerate(features):
-        geometry = feature.get("geometry") or {}
-        kind, coordinates = geometry.get("type"), geometry.get("coordinates")
-        if kind not in ("Polygon", "MultiPolygon") or not isinstance(coordinates, list):
-            raise ParameterError("region", f"{text}: {kind}", _GEOJSON)
-        name = (feature.get("properties") or {}).get("name")
-        fallback = path.stem if len(features) == 1 else f"{path.stem} {number}"
-        try:
-            parts = [coordinates] if kind == "Polygon" else coordinates
-            yield ShareInside(parts, str(name or fallback))
-        except (TypeError, ValueError) as error:
-            raise ParameterError("region", text, _GEOJSON) from error
-
-
-def _query(text: str) -> Iterator[AnalystQuestion]:
-    yield MeanOf(QUERIES.parse(text), text)
-
-
-def _question(text: str) -> Iterator[AnalystQuestion]:
-    word, _, rest = text.partition(":")
-    if word in VOCABULARY:
-        yield from VOCABULARY[word](rest)
-        return
-    found = QUESTIONS.parse(text)
-    if not isinstance(found, AnalystQuestion):
-        raise UnsupportedError(f"the family {word!r} of questions makes {found!r}, which is none")
-    yield found
-
-
-def _features(content: Any) -> list[Mapping[str, Any]]:
-    if not isinstance(content, Mapping):
-        return [{}]
-    if content.get("type") == "FeatureCollection":
-        found = content.get("features")
-        return [f if isinstance(f, Mapping) else {} for f in found] if found else [{}]
-    return [content if content.get("type") == "Feature" else {"geometry": content}]
-
-
 def _pair(corner: Sequence[float]) -> Place:
     x, y, *_ = corner  # a third coordinate is a height
     return float(x), float(y)
 
 
-def _on_earth(name: str, place: Place) -> Place:
+def on_earth(name: str, place: Place) -> Place:
+    """Return a place as it is.
+
+    Raises:
+        ParameterError: naming `name`, if its latitude is none.
+    """
     longitude, latitude = place
     if abs(latitude) > 90:
         text = f"{longitude:.15g},{latitude:.15g}"
         raise ParameterError(name, text, "'longitude,latitude' in degrees, the longitude first")
     return place
-
-
-VOCABULARY: Mapping[str, Callable[[str], Iterator[AnalystQuestion]]] = MappingProxyType(
-    {
-        "threshold": _threshold,
-        "range": _range,
-        "place": _place,
-        "circle": _circle,
-        "region": _region,
-        "query": _query,
-        "question": _question,
-    }
-)
-"""Word → what is read after it."""

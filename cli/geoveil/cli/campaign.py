@@ -18,7 +18,8 @@ from geoveil.analyst.campaigns import (
     mechanism_names,
     refuse_unlikely,
 )
-from geoveil.analyst.questions import RADIUS_M, VOCABULARY, AnalystQuestion, area_of, place_in
+from geoveil.analyst.questions import RADIUS_M, AnalystQuestion, area_of
+from geoveil.analyst.vocabulary import VOCABULARY, place_in
 from geoveil.campaign import (
     Allocation,
     Campaign,

@@ -9,7 +9,8 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from geoveil.analyst.client import LAST_PERIOD
-from geoveil.analyst.questions import QUESTIONS, AnalystQuestion, questions_in
+from geoveil.analyst.questions import AnalystQuestion
+from geoveil.analyst.vocabulary import QUESTIONS, questions_in
 from geoveil.campaign import QUERIES
 from geoveil.gp import ParameterError
 

@@ -10,7 +10,8 @@ import typer
 
 from geoveil.analyst import PlanRequest, plan_for, questions_in
 from geoveil.analyst.planning import PlannedQuestion
-from geoveil.analyst.questions import RADIUS_M, VOCABULARY, place_in
+from geoveil.analyst.questions import RADIUS_M
+from geoveil.analyst.vocabulary import VOCABULARY, place_in
 from geoveil.cli import options
 from geoveil.cli.console import err, out, print_json
 from geoveil.cli.plan_text import print_comparison, print_note, print_plan

@@ -18,9 +18,10 @@ from functools import lru_cache
 
 import numpy as np
 
+from geoveil.analyst.planner import Reports
 from geoveil.gp import DebiasedLaplace, Query, Threshold
 from geoveil.simulation.comparison import Setting
-from geoveil.simulation.experiments.contestants import STUDENT_T, Array, SimulatedReports
+from geoveil.simulation.experiments.contestants import STUDENT_T, Array
 from geoveil.simulation.populations import household_incomes
 
 SURVEY_SIZE = 100_000
@@ -70,7 +71,7 @@ def aimed_seed(setting: Setting, survey: int) -> Setting:
     return replace(setting, seed=seed)
 
 
-def _aimed(query: Query, build: Callable[[Threshold], SimulatedReports], survey: int) -> Threshold:
+def _aimed(query: Query, build: Callable[[Threshold], Reports], survey: int) -> Threshold:
     assert isinstance(query, Threshold)
     choices = [_centred(query, factor * query.width, survey) for factor in WIDTHS]
     return min(choices, key=lambda q: _expected(q, query.at, build(q), survey))
@@ -91,7 +92,7 @@ def _centred(query: Threshold, width: float, survey: int) -> Threshold:
     return Threshold(high, width, profile=query.profile)
 
 
-def _expected(candidate: Threshold, at: float, answer: SimulatedReports, survey: int) -> float:
+def _expected(candidate: Threshold, at: float, answer: Reports, survey: int) -> float:
     """Return the mean squared error to expect, up to the bias that the survey can see."""
     x, shares = incomes_in(survey)
     misjudged = float(np.sum(shares * np.square(candidate.value(x) - (x > at))))

@@ -3,13 +3,14 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
+from geoveil.analyst.planner import PointReports, Reports
 from geoveil.gp import (
     GeneralizedCauchy,
+    GeoPrivacy,
     Noise,
     PlanarLaplace,
     Query,
@@ -21,63 +22,35 @@ from geoveil.simulation.comparison import Setting
 Array = NDArray[np.float64]
 
 
-class SimulatedReports(Protocol):
-    """What one person's report is: its moments at a true point, and draws of it."""
-
-    def mean(self, x: ArrayLike) -> Array:
-        """Return the expected report at points x."""
-        ...
-
-    def variance(self, x: ArrayLike) -> Array:
-        """Return the variance of the report at points x."""
-        ...
-
-    def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Array:
-        """Return one report per point."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Contestant:
     """A mechanism at its parameters, for any setting."""
 
     origin: str
     """One of `ORIGINS`."""
-    build: Callable[[Setting], SimulatedReports]
+    build: Callable[[Setting], Reports]
     """The mechanism for a setting."""
-    others: tuple[Callable[[Setting], SimulatedReports], ...] = ()
+    others: tuple[Callable[[Setting], Reports], ...] = ()
     """As likely as `build`, if there is something public that might have been otherwise."""
     answers_every_query: bool = False
     """Whether one ε pays for all queries together; otherwise each costs ε."""
 
     @property
-    def versions(self) -> tuple[Callable[[Setting], SimulatedReports], ...]:
+    def versions(self) -> tuple[Callable[[Setting], Reports], ...]:
         """All that are equally likely; the error is the mean of theirs."""
         return self.build, *self.others
 
 
-class PerturbedPoints(SimulatedReports):
-    """Perturbed points, each turned into a report about one query.
+def perturbed_points(privacy: GeoPrivacy, query: Query, *, debias: bool) -> PointReports:
+    """Return perturbed points, each turned into a report about one query.
 
     Args:
-        mechanism: perturbs the points.
+        privacy: what a point promises.
         query: what is estimated from them.
         debias: whether the noise is undone.
     """
-
-    def __init__(self, mechanism: PlanarLaplace, query: Query, *, debias: bool) -> None:
-        self._mechanism = mechanism
-        self._estimator = mechanism.estimator(query, debias=debias)
-
-    def mean(self, x: ArrayLike) -> Array:
-        return self._estimator.mean(x)
-
-    def variance(self, x: ArrayLike) -> Array:
-        return self._estimator.variance(x)
-
-    def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Array:
-        """Return one report per point. NOT private on a computer."""
-        return self._estimator.value(self._mechanism.simulate(x, rng))
+    mechanism = PlanarLaplace(privacy, query.dimension)
+    return PointReports(mechanism, mechanism.estimator(query, debias=debias))
 
 
 def _smooth(noise: Noise, beta_fraction: float) -> Callable[[Setting], SmoothMechanism]:

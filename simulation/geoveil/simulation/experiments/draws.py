@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from geoveil.analyst.planner import Reports
 from geoveil.gp import GeneralizedCauchy, Laplace, Noise
 from geoveil.gp.mechanisms.additive import AdditiveMechanism
-from geoveil.simulation.experiments.contestants import Array, SimulatedReports
+from geoveil.simulation.experiments.contestants import Array
 
 Sampler = Callable[[np.random.Generator, int], Array]
 
@@ -41,7 +42,7 @@ def sampler(noise: Noise) -> Sampler:
             return lambda rng, n: noise.sample(rng, (n,))
 
 
-def total(answer: SimulatedReports, x: Array, rng: np.random.Generator) -> float:
+def total(answer: Reports, x: Array, rng: np.random.Generator) -> float:
     """Return the sum of one report for each point.
 
     Args:
@@ -101,7 +102,7 @@ class Draws:
         values: the distinct values, shape (k,).
     """
 
-    def __init__(self, answer: SimulatedReports, values: Array) -> None:
+    def __init__(self, answer: Reports, values: Array) -> None:
         self._answer = answer
         self._values = values
         self._sample: Sampler | None = None

@@ -32,7 +32,7 @@ from geoveil.simulation.experiments.contestants import (
     GENERALIZED_CAUCHY,
     STUDENT_T,
     Contestant,
-    PerturbedPoints,
+    perturbed_points,
 )
 from geoveil.simulation.experiments.rows import LOCAL, OURS, SEED
 
@@ -210,9 +210,7 @@ class PointContestant(Contestant):
 def _points(origin: str, *, debias: bool) -> PointContestant:
     return PointContestant(
         origin,
-        lambda s: PerturbedPoints(
-            PlanarLaplace(s.privacy, s.seed.dimension), s.seed, debias=debias
-        ),
+        lambda s: perturbed_points(s.privacy, s.seed, debias=debias),
         answers_every_query=True,
         debias=debias,
     )

@@ -31,13 +31,13 @@ from types import MappingProxyType
 
 import numpy as np
 
+from geoveil.analyst.planner import Reports
 from geoveil.gp import (
     DebiasedLaplace,
     LipschitzMechanism,
     LocalLaplace,
     LocalPrivacy,
     ParameterError,
-    PlanarLaplace,
     SmoothMechanism,
 )
 from geoveil.simulation.comparison import Setting
@@ -47,8 +47,7 @@ from geoveil.simulation.experiments.contestants import (
     STUDENT_T,
     Array,
     Contestant,
-    PerturbedPoints,
-    SimulatedReports,
+    perturbed_points,
 )
 from geoveil.simulation.experiments.draws import Draws, drawn_blocks, drawn_error
 from geoveil.simulation.experiments.rows import LOCAL, OURS, PRIOR, SEED, SEED_PRIOR, ErrorRow
@@ -61,11 +60,11 @@ from geoveil.simulation.experiments.settings import (
 from geoveil.simulation.populations import household_incomes
 
 
-def _aimed(survey: int) -> Callable[[Setting], SimulatedReports]:
+def _aimed(survey: int) -> Callable[[Setting], Reports]:
     return lambda s: DebiasedLaplace(aimed(s, survey).soft, s.privacy)
 
 
-def _aimed_seed(survey: int) -> Callable[[Setting], SimulatedReports]:
+def _aimed_seed(survey: int) -> Callable[[Setting], Reports]:
     return lambda s: STUDENT_T(aimed_seed(s, survey))
 
 
@@ -75,7 +74,7 @@ ONE_WAY: Mapping[str, Contestant] = MappingProxyType(
     {
         "GP_loc": Contestant(
             SEED,
-            lambda s: PerturbedPoints(PlanarLaplace(s.privacy, 1), s.seed, debias=False),
+            lambda s: perturbed_points(s.privacy, s.seed, debias=False),
             answers_every_query=True,
         ),
         "GP_Lip": Contestant(SEED, lambda s: LipschitzMechanism(s.seed, s.privacy)),
@@ -89,7 +88,7 @@ ONE_WAY: Mapping[str, Contestant] = MappingProxyType(
         "DebiasedLaplace": Contestant(OURS, lambda s: DebiasedLaplace(s.soft, s.privacy)),
         "deconvolved": Contestant(
             OURS,
-            lambda s: PerturbedPoints(PlanarLaplace(s.privacy, 1), s.soft, debias=True),
+            lambda s: perturbed_points(s.privacy, s.soft, debias=True),
             answers_every_query=True,
         ),
         "aimed Student-t": Contestant(SEED_PRIOR, _SEEDS[0], _SEEDS[1:]),
@@ -154,7 +153,7 @@ class OneWayExactCell(ExperimentCell):
             )
         return rows
 
-    def _moments(self, answer: SimulatedReports) -> tuple[float, float, float]:
+    def _moments(self, answer: Reports) -> tuple[float, float, float]:
         """Return μ², E[v] and Var[m − h]."""
         x, shares = distinct_incomes()
         misjudged = answer.mean(x) - (x > self.panel.threshold)
