@@ -25,6 +25,7 @@ escaped before it is shown.
 
 # ruff: noqa: N818 - the names say what happened ("delivery failed"), as an app's code reads best.
 
+from dataclasses import dataclass
 from datetime import datetime
 
 from geoveil.campaign.connection import CallError, TLSRequiredError, shown
@@ -32,7 +33,10 @@ from geoveil.gp import GeoPrivacy, GeoVeilError, ParameterError, PrivateValueErr
 
 
 class ClientError(GeoVeilError):
-    """Root of the client's own errors."""
+    """Root of the client's own errors. Their fields are their arguments."""
+
+    def __post_init__(self) -> None:
+        self.args = tuple(vars(self).values())  # which pickle makes the error of, as it was
 
 
 class PlaintextRefused(ClientError, TLSRequiredError):
@@ -46,41 +50,34 @@ class ClientClosed(ClientError):
         return "the client is closed: make a new one"
 
 
+@dataclass(eq=False, repr=False)
 class JournalError(ClientError):
     """The journal can't be read or written, or is damaged.
 
     Without it a value could be drawn for twice, so nothing is drawn and nothing is sent.
-
-    Attributes:
-        path: path of the state directory or of the file in it.
-        reason: what the operating system or SQLite says.
     """
 
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(path, reason)
-        self.path = path
-        self.reason = reason
+    path: str
+    """Path of the state directory or of the file in it."""
+    reason: str
+    """What the operating system or SQLite says."""
 
     def __str__(self) -> str:
         return f"the journal at {self.path!r} can't be used: {self.reason}"
 
 
+@dataclass(eq=False, repr=False)
 class PolicyRefused(ClientError):
-    """The campaign asks for something that the app's policy does not permit. Nothing was drawn.
+    """The campaign asks for something that the app's policy does not permit. Nothing was drawn."""
 
-    Attributes:
-        campaign_id: id of the campaign.
-        aspect: what is refused, for example "signature" or "closing date".
-        asked: what the campaign says.
-        permitted: what the policy permits.
-    """
-
-    def __init__(self, campaign_id: str, aspect: str, asked: str, permitted: str) -> None:
-        super().__init__(campaign_id, aspect, asked, permitted)
-        self.campaign_id = campaign_id
-        self.aspect = aspect
-        self.asked = asked
-        self.permitted = permitted
+    campaign_id: str
+    """Id of the campaign."""
+    aspect: str
+    """What is refused, for example "signature" or "closing date"."""
+    asked: str
+    """What the campaign says."""
+    permitted: str
+    """What the policy permits."""
 
     def __str__(self) -> str:
         return (
@@ -89,38 +86,24 @@ class PolicyRefused(ClientError):
         )
 
 
+@dataclass(eq=False, repr=False)
 class BudgetExceeded(ClientError):
-    """The answer would cost more privacy than the policy's limits leave. Nothing was drawn.
+    """The answer would cost more privacy than the policy's limits leave. Nothing was drawn."""
 
-    Attributes:
-        campaign_id: id of the campaign.
-        attribute: what it asks about.
-        scope: which limit: "this campaign", "lifetime", or "any ..." of a window.
-        spent: ε spent of that limit so far, over the same distance as the limit.
-        asked: what the answer would cost.
-        limit: the limit.
-        frees: when there is room for it again; None if never.
-    """
-
-    def __init__(
-        self,
-        campaign_id: str,
-        *,
-        attribute: str,
-        scope: str,
-        spent: float,
-        asked: GeoPrivacy,
-        limit: GeoPrivacy,
-        frees: datetime | None,
-    ) -> None:
-        super().__init__(campaign_id, attribute, scope, spent, asked, limit, frees)
-        self.campaign_id = campaign_id
-        self.attribute = attribute
-        self.scope = scope
-        self.spent = spent
-        self.asked = asked
-        self.limit = limit
-        self.frees = frees
+    campaign_id: str
+    """Id of the campaign."""
+    attribute: str
+    """What the campaign asks about."""
+    scope: str
+    """Which limit: "this campaign", "lifetime", or "any ..." of a window."""
+    spent: float
+    """How much of that limit is spent so far: ε over the same distance as the limit."""
+    asked: GeoPrivacy
+    """What the answer would cost."""
+    limit: GeoPrivacy
+    """The limit."""
+    frees: datetime | None
+    """When there is room for it again; None if never."""
 
     def __str__(self) -> str:
         again = "never" if self.frees is None else f"from {self.frees.isoformat()}"
@@ -131,26 +114,20 @@ class BudgetExceeded(ClientError):
         )
 
 
+@dataclass(eq=False, repr=False)
 class OutboxFull(ClientError):
-    """Too much waits to be sent. Nothing was drawn or spent: the new answer is what is dropped.
+    """Too much waits to be sent. Nothing was drawn or spent: the new answer is what is dropped."""
 
-    Attributes:
-        campaign_id: id of the campaign.
-        reports: how many wait.
-        size: bytes of those.
-        most_reports: how many may wait.
-        most_bytes: bytes that may wait.
-    """
-
-    def __init__(
-        self, campaign_id: str, *, reports: int, size: int, most_reports: int, most_bytes: int
-    ) -> None:
-        super().__init__(campaign_id, reports, size, most_reports, most_bytes)
-        self.campaign_id = campaign_id
-        self.reports = reports
-        self.size = size
-        self.most_reports = most_reports
-        self.most_bytes = most_bytes
+    campaign_id: str
+    """Id of the campaign."""
+    reports: int
+    """Number of reports that wait."""
+    size: int
+    """Bytes of the reports that wait."""
+    most_reports: int
+    """Number of reports that may wait."""
+    most_bytes: int
+    """Bytes that may wait."""
 
     def __str__(self) -> str:
         return (
@@ -160,16 +137,12 @@ class OutboxFull(ClientError):
         )
 
 
+@dataclass(eq=False, repr=False)
 class CampaignError(ClientError):
-    """There is no campaign that can be answered. Nothing was drawn.
+    """There is no campaign that can be answered. Nothing was drawn."""
 
-    Attributes:
-        campaign_id: what was asked for.
-    """
-
-    def __init__(self, campaign_id: str, *more: object) -> None:
-        super().__init__(campaign_id, *more)
-        self.campaign_id = campaign_id
+    campaign_id: str
+    """Id of the campaign that was asked for."""
 
 
 class CampaignNotFound(CampaignError):
@@ -179,16 +152,12 @@ class CampaignNotFound(CampaignError):
         return f"the server knows no campaign {self.campaign_id!r}"
 
 
+@dataclass(eq=False, repr=False)
 class CampaignNotFetched(CampaignError):
-    """This device does not have the campaign yet, and contribute() never waits for the network.
+    """This device does not have the campaign yet, and contribute() never waits for the network."""
 
-    Attributes:
-        cause: why fetching it in the background failed last; None if that was not tried yet.
-    """
-
-    def __init__(self, campaign_id: str, cause: ClientError | None = None) -> None:
-        super().__init__(campaign_id, cause)
-        self.cause = cause
+    cause: ClientError | None = None
+    """Why fetching it in the background failed last; None if that was not tried yet."""
 
     def __str__(self) -> str:
         why = "" if self.cause is None else f" (it was tried: {self.cause})"
@@ -198,63 +167,46 @@ class CampaignNotFetched(CampaignError):
         )
 
 
+@dataclass(eq=False, repr=False)
 class CampaignNotOpen(CampaignError):
-    """The campaign takes no reports at the moment.
+    """The campaign takes no reports at the moment."""
 
-    Attributes:
-        state: "pending" before its opening date, "closed" afterwards.
-    """
-
-    def __init__(self, campaign_id: str, state: str) -> None:
-        super().__init__(campaign_id, state)
-        self.state = state
+    state: str
+    """Its state: "pending" before its opening date, "closed" afterwards."""
 
     def __str__(self) -> str:
         return f"campaign {self.campaign_id!r} is {self.state}: it takes no reports now"
 
 
+@dataclass(eq=False, repr=False)
 class CampaignInvalid(CampaignError):
-    """What the server sent is not a sound campaign of that id.
+    """What the server sent is not a sound campaign of that id."""
 
-    Attributes:
-        reason: the first thing found wrong.
-    """
-
-    def __init__(self, campaign_id: str, reason: str) -> None:
-        super().__init__(campaign_id, reason)
-        self.reason = reason
+    reason: str
+    """The first thing found wrong."""
 
     def __str__(self) -> str:
         return f"campaign {self.campaign_id!r} can't be answered: {shown(self.reason)}"
 
 
+@dataclass(eq=False, repr=False)
 class FamilyMissing(CampaignInvalid):
-    """The campaign asks what only another package can answer, and this app does not have it.
+    """The campaign asks what only another package can answer, and this app does not have it."""
 
-    Attributes:
-        family: name of the family of queries or mechanisms, as the campaign has it.
-        group: group of the entry points by which a package provides such families.
-    """
-
-    def __init__(self, campaign_id: str, reason: str, family: str, group: str) -> None:
-        super().__init__(campaign_id, reason)
-        self.args = (campaign_id, reason, family, group)
-        self.family = family
-        self.group = group
+    family: str
+    """Name of the family of queries or mechanisms, as the campaign has it."""
+    group: str
+    """Group of the entry points by which a package provides such families."""
 
 
+@dataclass(eq=False, repr=False)
 class CampaignChanged(CampaignError):
-    """The server shows other bytes than those this device saw first.
+    """The server shows other bytes than those this device saw first."""
 
-    Attributes:
-        pinned: SHA-256 of the campaign as this device saw it first, in hexadecimal.
-        found: SHA-256 of what the server shows now, in hexadecimal.
-    """
-
-    def __init__(self, campaign_id: str, pinned: str, found: str) -> None:
-        super().__init__(campaign_id, pinned, found)
-        self.pinned = pinned
-        self.found = found
+    pinned: str
+    """SHA-256 of the campaign as this device saw it first, in hexadecimal."""
+    found: str
+    """SHA-256 of what the server shows now, in hexadecimal."""
 
     def __str__(self) -> str:
         return (

@@ -1,0 +1,62 @@
+"""Errors hold what they were made of, also in another process."""
+
+import pickle
+from datetime import UTC, datetime
+
+import pytest
+
+from geoveil.client import (
+    BudgetExceeded,
+    CampaignChanged,
+    CampaignNotFetched,
+    CampaignNotFound,
+    ClientClosed,
+    ClientError,
+    FamilyMissing,
+    JournalError,
+    OutboxFull,
+    PolicyRefused,
+    TransportError,
+)
+from geoveil.gp import GeoPrivacy
+
+PRIVACY = GeoPrivacy(1.0, per=8000.0, unit="dollar")
+FREES = datetime(2026, 5, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("error", "arguments"),
+    [
+        (ClientClosed(), ()),
+        (JournalError("/state", reason="full"), ("/state", "full")),
+        (
+            PolicyRefused("c", "signature", "none", permitted="one"),
+            ("c", "signature", "none", "one"),
+        ),
+        (
+            BudgetExceeded(
+                "c",
+                attribute="a",
+                scope="lifetime",
+                spent=1.0,
+                asked=PRIVACY,
+                limit=PRIVACY,
+                frees=FREES,
+            ),
+            ("c", "a", "lifetime", 1.0, PRIVACY, PRIVACY, FREES),
+        ),
+        (OutboxFull("c", reports=1, size=2, most_reports=3, most_bytes=4), ("c", 1, 2, 3, 4)),
+        (CampaignNotFound("c"), ("c",)),
+        (CampaignNotFetched("c"), ("c", None)),
+        (FamilyMissing("c", "reason", family="f", group="g"), ("c", "reason", "f", "g")),
+        (CampaignChanged("c", "0a", "0b"), ("c", "0a", "0b")),
+        (TransportError("UNAVAILABLE", "down"), ("UNAVAILABLE", "down")),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_an_error_is_made_again_of_its_arguments(error: ClientError, arguments: object) -> None:
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error)
+    assert again.args == error.args == arguments
+    assert vars(again) == vars(error)
+    assert str(again) == str(error)
