@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from geoveil.audit import audit, catalogue, exact_epsilon, faults, named, pair_count
+from geoveil.audit import (
+    audit,
+    catalogue,
+    exact_delta,
+    exact_epsilon,
+    faults,
+    named,
+    pair_count,
+)
 from geoveil.audit.case import first_number
 from geoveil.audit.catalogue import INCOME, RAMP
 from geoveil.audit.faults import less_noise
@@ -102,6 +110,48 @@ def test_the_witness_shows_what_is_claimed(cases, verdicts):
         loss = abs(float(mechanism.log_density(y, x)) - float(mechanism.log_density(y, other)))
         shown = loss / mechanism.privacy.at(distance)
         assert shown == pytest.approx(witness.fraction, rel=1e-6), label
+
+
+def test_the_slack_is_used(cases):
+    """The exact calibration: most of δ at the worst pair, never more; 3 % less noise is too little.
+
+    The paper's uses a fiftieth of it.
+    """
+    used = {}
+    for label, case in cases.items():
+        if not label.startswith("Approximate"):
+            continue
+        promise = case.mechanism.privacy
+        worst = {}
+        for factor in (1.0, 0.97):
+            law = Scaled(case.mechanism, factor)
+            worst[factor] = max(
+                exact_delta(
+                    law, x, other, case.outputs, promise.at(float(np.linalg.norm(x - other)))
+                )
+                for x, other in case.pairs
+            )
+        assert worst[1.0] <= promise.delta * (1 + 1e-6), label
+        used[label] = worst[1.0] / promise.delta, worst[0.97] / promise.delta
+    full = [label for label in used if used[label][0] >= 0.65]
+    assert len(full) == 3
+    assert all("exact" in label for label in full)
+    assert all(used[label][1] > 1 for label in full if "linear" not in label)
+    (paper,) = (used[label][0] for label in used if "paper" in label)
+    assert paper < 0.02
+
+
+class Scaled:
+    """A mechanism with its noise scaled by a factor."""
+
+    def __init__(self, mechanism, factor):
+        self.mechanism, self.factor = mechanism, factor
+
+    def log_density(self, y, x):
+        mean = self.mechanism.mean(x)
+        return self.mechanism.log_density(mean + (y - mean) / self.factor, x) - math.log(
+            self.factor
+        )
 
 
 def test_less_noise_would_be_noticed_in_every_tight_row(cases):

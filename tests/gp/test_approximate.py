@@ -29,7 +29,7 @@ from geoveil.gp import (
     UnsupportedError,
 )
 from geoveil.gp.exact import round_down
-from geoveil.gp.mechanisms.smooth import ApproximateLaplace
+from geoveil.gp.mechanisms.approximate import ApproximateLaplace
 
 Array = np.ndarray
 RATE = 0.25
@@ -119,13 +119,13 @@ def test_the_oracle_against_quadrature(seed: int) -> None:
         assert ours[i, j] == pytest.approx(expected, rel=0, abs=1e-7)
 
 
-@pytest.mark.deep(keep=3)
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(
     ("reach", "calibration"),
-    [(4.0, "exact"), (40.0, "exact"), (40.0, "paper"), (math.inf, "exact")],
+    [(math.inf, "exact"), (40.0, "paper"), (4.0, "exact"), (40.0, "exact")],
 )
-@pytest.mark.parametrize("name", ["linear", "smoothstep"])
+@pytest.mark.parametrize("name", ["smoothstep", "linear"])
 def test_hockey_stick_is_at_most_delta(
     name: str, reach: float, calibration: str, size: float
 ) -> None:
@@ -156,51 +156,85 @@ def laplace_pair(r: float, shift: float, gap: float, rate: float) -> float:
     return float(pair[0, 1])
 
 
-@pytest.mark.deep(keep=3)
-@pytest.mark.parametrize("delta", [1e-9, 1e-3, 0.2])
-@pytest.mark.parametrize("reach", [0.5, 8.0, 400.0, 1e9])
-def test_the_exact_cost_is_that_of_the_worst_pair(delta: float, reach: float) -> None:
-    """Over all the bound permits, r ≤ 1 + βd and |f−f'| ≤ b'd for d ≤ Λ: never more than δ.
+@pytest.mark.parametrize("seed", range(3))
+def test_the_divergence_of_a_pair(seed: int) -> None:
+    """The theorem: h(t)·e^{−c/t}·cosh(ηD/t) against the sum of exponentials; 0 the other way."""
+    rng = np.random.default_rng(seed)
+    for _ in range(200):
+        charge, t = rng.uniform(0.1, 6.0), rng.uniform(0.05, 5.0)
+        shift = charge * rng.uniform(0, 1)
+        found = laplace_pair(1 + t, shift, charge, 1.0)
+        h = (1 + t) ** (-1 / t) * t / (1 + t)
+        expected = h * math.exp(-charge / t) * math.cosh(shift / t)
+        assert found == pytest.approx(expected, rel=1e-9, abs=1e-15)
+        pure = charge - math.log1p(t)
+        if pure > 0:  # in units of the larger scale
+            back = hockey_stick(
+                np.array([0.0, pure]), np.array([1 / (1 + t), 1.0]), np.array([0, charge]), 1.0, 9e9
+            )
+            assert back[0, 1] <= 1e-12
+            back = hockey_stick(
+                np.array([0.0, 1.1 * pure]),
+                np.array([1 / (1 + t), 1.0]),
+                np.array([0, charge]),
+                1.0,
+                9e9,
+            )
+            assert back[0, 1] > 1e-6 * pure
 
-    The privacy loss of the proof counts the whole shift for every output, which half of them
-    reach: with δ ≪ 1 at least δ/2 is attained at large Λ.
-    """
-    beta = 0.25 * RATE / max(1.0, math.log(1 / delta))
-    mechanism = ApproximateLaplace(MAKERS["linear"](9.0), privacy_of(delta, reach), beta=beta)
-    gaps = np.append(np.geomspace(reach * 1e-6, reach, 40), reach)
-    largest = 0.0
-    for gap in gaps.tolist():
-        for part in (0.2, 0.7, 1.0):
-            r = 1 + beta * gap * part
-            for shift in (0.0, 0.5, 1.0):
-                found = laplace_pair(r, shift * mechanism.eta * gap, gap, RATE)
-                largest = max(
-                    largest, found, laplace_pair(1 / r, shift * mechanism.eta * gap, gap, RATE)
-                )
-    assert largest <= delta * (1 + 1e-9)
-    tight = mechanism.eta < RATE - beta * 1.001  # else c = 1, and the pure bound decides
-    if tight:
-        assert largest >= 0.45 * delta
+
+SETTINGS = [
+    ("linear", 0.8, 1e-6, math.inf, 0.9),
+    ("linear", 9.0, 1e-3, math.inf, 0.75),
+    ("smoothstep", 0.8, 1e-6, 4.0, 0.25),
+    ("smoothstep", 9.0, 1e-9, math.inf, 0.25),
+    ("smoothstep", 9.0, 1e-3, math.inf, 0.5),
+    ("kernel", 9.0, 1e-6, math.inf, 0.25),
+    ("kernel", 9.0, 1e-3, 4.0, 0.5),
+]
+
+
+@pytest.mark.parametrize(("name", "size", "delta", "reach", "share"), SETTINGS)
+def test_the_exact_calibration_is_within_three_per_cent(
+    name: str, size: float, delta: float, reach: float, share: float
+) -> None:
+    """No pair needs more than δ; with 3 % less noise some pair does."""
+    beta = share * RATE / math.log(1 / delta)
+    mechanism = ApproximateLaplace(MAKERS[name](size), privacy_of(delta, reach), beta=beta)
+    assert worst(mechanism, reach) <= delta
+    assert worst(mechanism, reach, eta=1.03 * mechanism.eta) > delta
+
+
+@pytest.mark.parametrize(
+    ("name", "before"), [("linear", 1.7), ("smoothstep", 1.35), ("kernel", 1.35)]
+)
+def test_variance_against_the_paper_s(name: str, before: float) -> None:
+    """At the default β nowhere more, where f varies 1.35 to 1.75 times less, at δ = 1e-6."""
+    query, privacy = MAKERS[name](9.0), privacy_of(1e-6)
+    x = points(9.0, 0.01)
+    paper = ApproximateLaplace(query, privacy, calibration="paper").variance(x)
+    exact = ApproximateLaplace(query, privacy).variance(x)
+    assert (paper / exact).min() >= before
+    assert (paper / exact)[np.abs(x) <= 4.5].max() <= 16 / 9
 
 
 def test_exact_and_paper_calibration() -> None:
-    """Equal for Λ = ∞; a finite Λ buys a larger η, the more the smaller it is, up to ε − β."""
-    query, delta = MAKERS["linear"](9.0), 1e-6
+    """A finite Λ buys a larger η, the more the smaller it is, up to ε − β; the paper's never."""
+    query, delta = MAKERS["smoothstep"](9.0), 1e-6
     beta = 0.25 * RATE / math.log(1 / delta)
     etas = [
         ApproximateLaplace(query, privacy_of(delta, reach), beta=beta).eta
-        for reach in (math.inf, 1e6, 1e3, 10.0, 1e-3, 1e-40)
+        for reach in (math.inf, 1e3, 10.0, 1e-3, 1e-40)
     ]
     paper = [
         ApproximateLaplace(query, privacy_of(delta, reach), beta=beta, calibration="paper").eta
         for reach in (math.inf, 1e3, 1e-3)
     ]
-    assert paper == [etas[0]] * 3
-    assert etas[0] == pytest.approx(0.75 * RATE, rel=1e-12, abs=0)
-    assert etas[0] <= 0.75 * RATE
-    assert all(a <= b for a, b in pairwise(etas))
-    assert etas[1] < etas[3]
-    assert etas[-1] == pytest.approx(RATE - beta, rel=1e-12, abs=0)
+    assert len(set(paper)) == 1
+    assert paper[0] == pytest.approx(0.75 * RATE, rel=1e-12, abs=0)
+    assert all(eta > 1.15 * paper[0] for eta in etas)
+    assert all(a <= 1.01 * b for a, b in pairwise(etas))
+    assert etas[-1] == pytest.approx(RATE - beta, rel=1e-9, abs=0)
 
 
 class TestControls:
@@ -209,13 +243,17 @@ class TestControls:
     def test_the_cost_of_the_tail_forgotten(self) -> None:
         """η = ε: for a band wider than 1/β the chord and the scale change together."""
         for delta in (1e-9, 1e-3):
-            mechanism = ApproximateLaplace(MAKERS["linear"](600.0), privacy_of(delta))
+            mechanism = ApproximateLaplace(
+                MAKERS["linear"](600.0), privacy_of(delta), calibration="paper"
+            )
             assert worst(mechanism, math.inf) <= delta
             assert worst(mechanism, math.inf, eta=RATE) > 10 * delta
 
     def test_only_the_growth_of_the_scale_paid_for(self) -> None:
         """η = ε − β, the pure part without log(1/δ)."""
-        mechanism = ApproximateLaplace(MAKERS["linear"](600.0), privacy_of(1e-9))
+        mechanism = ApproximateLaplace(
+            MAKERS["linear"](600.0), privacy_of(1e-9), calibration="paper"
+        )
         assert worst(mechanism, math.inf, eta=RATE - mechanism.beta) > 1e-8
 
     @pytest.mark.parametrize("name", MAKERS)
@@ -233,7 +271,9 @@ class TestControls:
 
     def test_a_bound_that_does_not_reach_as_far_as_the_guarantee(self) -> None:
         """Linear growth, but of the local slope only: far chords are steeper than it says."""
-        mechanism = ApproximateLaplace(MAKERS["smoothstep"](600.0), privacy_of(1e-3))
+        mechanism = ApproximateLaplace(
+            MAKERS["smoothstep"](600.0), privacy_of(1e-3), calibration="paper"
+        )
         x = points(600.0, mechanism.beta)
         bound = mechanism.query.smooth_bound(x, mechanism.beta, "linear", 0.0)
         value = mechanism.query.value(x)
@@ -248,7 +288,7 @@ class TestControls:
 )
 def test_moments_and_density(oracles: Any, name: str, size: float) -> None:
     """Scale B/η with B by brute force over chords and points; density of mass 1, mean f."""
-    mechanism = ApproximateLaplace(MAKERS[name](size), privacy_of(1e-4))
+    mechanism = ApproximateLaplace(MAKERS[name](size), privacy_of(1e-4), calibration="paper")
     x = [0.0, 0.3 * size, -0.5 * size, 0.7 * size, -3.0 * size, 7.0 * size]
     s = [abs(v) for v in x] if name == "kernel" else x
     lower = oracles.brute_force_bound(mechanism.query, s, mechanism.beta, "linear", math.inf)
@@ -293,7 +333,7 @@ def test_release_is_the_rounded_ideal_output(oracles: Any, fixed_bits: Any, name
     for size in (0.8, 9.0, 600.0):
         for delta, reach in ((1e-6, math.inf), (0.3, math.inf)):
             query = MAKERS[name](size)
-            mechanism = ApproximateLaplace(query, privacy_of(delta, reach))
+            mechanism = ApproximateLaplace(query, privacy_of(delta, reach), calibration="paper")
             for x in (0.0, 0.25 * size, -0.5 * size, 0.9 * size, 30 * size):
                 value = rng.getrandbits(2048) >> rng.choice([0, 0, 3, 40])
                 released = mechanism.release(x, fixed_bits(value, 2048))
@@ -321,11 +361,12 @@ def test_simulated_reports_have_the_law(oracles: Any) -> None:
     assert oracles.ks_distance(1.05 * z, cdf) > oracles.ks_limit(z.size)
 
 
-def test_default_beta_is_within_a_third_of_the_best_scale_everywhere() -> None:
+def test_default_beta_of_the_paper_s_is_within_a_third_of_the_best_scale_everywhere() -> None:
     """B ∝ 1/(1 + βd) for narrow bands: the scale against that of the best β for each distance."""
     for delta in (1e-9, 0.5):
         cost = max(1.0, math.log(1 / delta))
-        share = ApproximateLaplace(MAKERS["linear"](0.1), privacy_of(delta)).beta * cost / RATE
+        narrow = ApproximateLaplace(MAKERS["linear"](0.1), privacy_of(delta), calibration="paper")
+        share = narrow.beta * cost / RATE
         shares = np.linspace(1e-4, 1 - 1e-4, 4001)
         losses = []
         for c in np.geomspace(1e-3, 1e5, 60):  # distance in units of cost/rate
@@ -335,23 +376,20 @@ def test_default_beta_is_within_a_third_of_the_best_scale_everywhere() -> None:
         assert max(losses) >= 4 / 3 * (1 - 1e-3)
 
 
+@pytest.mark.deep(keep=7)
 @pytest.mark.parametrize("delta", [1e-300, 1e-12, 0.01, 0.3678, 0.3679, 0.5, 0.999])
 @pytest.mark.parametrize("reach", [1e-30, 1.0, 1e30, math.inf])
 def test_eta_is_rounded_down(delta: float, reach: float) -> None:
-    """η ≤ ε − βc in exact arithmetic, and no less than that by 1e-12 of ε."""
-    for calibration in ("exact", "paper"):
-        mechanism = ApproximateLaplace(
-            MAKERS["linear"](9.0), privacy_of(delta, reach), calibration=calibration
-        )
-        with mp.workdps(60):
-            beta, eta = mp.mpf(mechanism.beta), mp.mpf(mechanism.eta)
-            cost: Any = -mp.log(mp.mpf(delta))
-            if calibration == "exact" and reach < math.inf:
-                k = beta * mp.mpf(reach)
-                cost -= mp.log(1 + 1 / k) + mp.log(1 + k) / k
-            largest = mp.mpf(0.9) / mp.mpf(3.6) - beta * max(cost, 1)
-            assert eta <= largest * (1 + mp.mpf(2) ** -50)
-            assert eta >= largest - RATE * mp.mpf(10) ** -12
+    """The paper's η ≤ ε − βc in exact arithmetic, no less by 1e-12; the exact one is no smaller."""
+    query, privacy = MAKERS["linear"](9.0), privacy_of(delta, reach)
+    mechanism = ApproximateLaplace(query, privacy, calibration="paper")
+    with mp.workdps(60):
+        beta, eta = mp.mpf(mechanism.beta), mp.mpf(mechanism.eta)
+        largest = mp.mpf(0.9) / mp.mpf(3.6) - beta * max(-mp.log(mp.mpf(delta)), 1)
+        assert eta <= largest * (1 + mp.mpf(2) ** -50)
+        assert eta >= largest - RATE * mp.mpf(10) ** -12
+    exact = ApproximateLaplace(query, privacy, beta=mechanism.beta)
+    assert mechanism.eta * (1 - 1e-15) <= exact.eta < RATE
 
 
 def test_bad_input_is_refused_by_name() -> None:
@@ -383,7 +421,7 @@ def test_bad_input_is_refused_by_name() -> None:
 
 def test_the_kernel_is_refused_or_released_with_its_bound(oracles: Any, fixed_bits: Any) -> None:
     """Its bound has no closed form: the reason is stated, or the report is f + (B/η)z, up."""
-    mechanism = ApproximateLaplace(MAKERS["kernel"](9.0), privacy_of(0.1))
+    mechanism = ApproximateLaplace(MAKERS["kernel"](9.0), privacy_of(0.1), calibration="paper")
     rng = random.Random(2)
     for x in (3.0, 40.0):
         value = rng.getrandbits(1024)

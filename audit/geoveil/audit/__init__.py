@@ -8,7 +8,7 @@ runs them on a table of rows: the `catalogue` of the library's mechanisms, or th
 from geoveil.audit.black_box import Bound, black_box_bound
 from geoveil.audit.case import Audited, Case, Scene
 from geoveil.audit.catalogue import catalogue, named
-from geoveil.audit.exact import Density, Finding, exact_epsilon, exact_rate
+from geoveil.audit.exact import Density, Finding, exact_delta, exact_epsilon, exact_rate
 from geoveil.audit.faults import faults
 from geoveil.audit.selection import (
     SelectionFinding,
@@ -44,6 +44,7 @@ __all__ = [
     "black_box_bound",
     "catalogue",
     "database_pairs",
+    "exact_delta",
     "exact_epsilon",
     "exact_rate",
     "faults",

@@ -26,13 +26,14 @@ from geoveil.gp import validation
 from geoveil.gp.arithmetic import Arithmetic, Real
 from geoveil.gp.errors import UnsupportedError
 from geoveil.gp.mechanisms.additive import AdditiveMechanism, LipschitzMechanism
+from geoveil.gp.mechanisms.approximate import ApproximateLaplace
 from geoveil.gp.mechanisms.base import Array, QueryMechanism
 from geoveil.gp.mechanisms.channel_mechanism import ChannelMechanism
 from geoveil.gp.mechanisms.distance import DebiasedLaplace, DistanceLaplace, RadialLaplace
 from geoveil.gp.mechanisms.linear_program_mechanism import LinearProgramMechanism
 from geoveil.gp.mechanisms.local import LocalLaplace, RandomizedResponse
 from geoveil.gp.mechanisms.planar import PlanarLaplace
-from geoveil.gp.mechanisms.smooth import ApproximateLaplace, SmoothMechanism
+from geoveil.gp.mechanisms.smooth import SmoothMechanism
 from geoveil.gp.mechanisms.vector import VectorSmoothMechanism
 from geoveil.gp.noise import GeneralizedCauchy, Noise, StudentT
 from geoveil.gp.privacy import GeoPrivacy, LocalPrivacy
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
 INCOME = GeoPrivacy(1.0, per=8000.0, unit="dollar")
 PLACE = GeoPrivacy(1.0, per=500.0, unit="metre")
 _ANY_TWO = LocalPrivacy(1.0)
-_SLACK = 0.01
 _RARELY = 2.0**-41
 """Share of reports beyond the outputs that are looked at, where only a range is known."""
 
@@ -205,13 +205,21 @@ def _planar() -> Iterator[Case]:
 
 
 def _approximate() -> Iterator[Case]:
-    reaches: tuple[tuple[str, float], ...] = (("paper", math.inf), ("exact", 3 * INCOME.per))
-    for calibration, reach in reaches:
-        privacy = replace(INCOME, delta=_SLACK, reach=reach)
-        scene = replace(RAMP, privacy=privacy, pairs=((-0.5, 0.5), (0.0, 1.5), (1.0, 3.0)))
+    near = ((-0.5, 0.5), (0.0, 1.5), (1.0, 3.0))
+    # Those that need the most of the slack, found among all pairs, and others.
+    rows: tuple[tuple[Scene, str, float, float, tuple[tuple[float, float], ...]], ...] = (
+        (RAMP, "paper", 0.01, math.inf, near),
+        (RAMP, "exact", 0.01, 3.0, near),
+        (RAMP, "exact", 0.01, math.inf, ((-1.0, 300.0), *near)),
+        (STEP, "exact", 0.001, math.inf, ((0.1, 0.7), *near)),
+        (BELL, "exact", 0.001, math.inf, ((-1.6, -2.4), *near)),
+    )
+    for scene, calibration, delta, reach, pairs in rows:
+        privacy = replace(scene.privacy, delta=delta, reach=reach * scene.privacy.per)
         mechanism = ApproximateLaplace(scene.query, privacy, calibration=calibration)
+        variant = f"{calibration}, up to {reach:g}/ε" if reach < math.inf else calibration
         outputs = np.linspace(-40.0, 41.0, 40_501)
-        yield scene.case(mechanism, outputs, calibration)
+        yield replace(scene, privacy=privacy, pairs=pairs).case(mechanism, outputs, variant)
 
 
 def _vector() -> Iterator[Case]:

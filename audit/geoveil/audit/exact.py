@@ -116,13 +116,7 @@ def exact_epsilon(
         (0.7893, 0.7893)
     """
     delta = validation.between("delta", delta, 0, 1, low_open=True, high_open=True)
-    y = validation.outputs(outputs)
-    if y.ndim != 1 or len(y) < 3 or not (np.diff(y) > 0).all():
-        raise ParameterError("outputs", f"shape {y.shape}", "three or more numbers that increase")
-    gaps = np.diff(y)
-    weights = (np.concatenate([[0.0], gaps]) + np.concatenate([gaps, [0.0]])) / 2
-    points = [np.asarray(p, dtype=np.float64) for p in (x, other)]
-    masses = [weights * np.exp(mechanism.log_density(y, p)) for p in points]
+    y, points, masses = _masses(mechanism, x, other, outputs)
     ways = [(_least(masses[a], masses[1 - a], delta), a) for a in (0, 1)]
     (epsilon, gain), a = max(ways, key=lambda way: way[0][0])
     return Finding(
@@ -133,11 +127,57 @@ def exact_epsilon(
     )
 
 
+def exact_delta(
+    mechanism: Density, x: ArrayLike, other: ArrayLike, outputs: ArrayLike, epsilon: float
+) -> float:
+    """Return the least δ with P[M(x) ∈ S] ≤ e^ε P[M(x') ∈ S] + δ for all S, both ways.
+
+    The hockey-stick divergence ∫ max(p_x − e^ε p_x', 0), as a trapezoidal sum over the outputs.
+
+    Args:
+        mechanism: anything with a log-density, without atoms.
+        x: one point.
+        other: another one.
+        outputs: as of `exact_epsilon`.
+        epsilon: ε ≥ 0 in nats for this pair.
+
+    Raises:
+        ParameterError: if the outputs do not increase or ε is out of range.
+
+    Example:
+        >>> from geoveil.gp import GeoPrivacy, LipschitzMechanism, Threshold
+        >>> m = LipschitzMechanism(Threshold(at=0, width=2), GeoPrivacy(1.0, per=1.0))
+        >>> delta = exact_delta(m, 0.0, 1.0, np.linspace(-20, 20, 8001), epsilon=0.7893)
+        >>> round(delta, 4), round(1 - float(np.exp((0.7893 - 1) / 2)), 4)
+        (0.1, 0.1)
+    """
+    epsilon = validation.between("epsilon", epsilon, 0, _MOST)
+    _, _, masses = _masses(mechanism, x, other, outputs)
+    return max(float(_excess(masses[a], masses[1 - a], epsilon).sum()) for a in (0, 1))
+
+
+def _masses(
+    mechanism: Density, x: ArrayLike, other: ArrayLike, outputs: ArrayLike
+) -> tuple[Array, list[Array], list[Array]]:
+    """Return the outputs, the two points, and what of each law lies at each output."""
+    y = validation.outputs(outputs)
+    if y.ndim != 1 or len(y) < 3 or not (np.diff(y) > 0).all():
+        raise ParameterError("outputs", f"shape {y.shape}", "three or more numbers that increase")
+    gaps = np.diff(y)
+    weights = (np.concatenate([[0.0], gaps]) + np.concatenate([gaps, [0.0]])) / 2
+    points = [np.asarray(p, dtype=np.float64) for p in (x, other)]
+    return y, points, [weights * np.exp(mechanism.log_density(y, p)) for p in points]
+
+
+def _excess(first: Array, second: Array, epsilon: float) -> Array:
+    return np.asarray(np.maximum(first - np.exp(epsilon) * second, 0.0))
+
+
 def _least(first: Array, second: Array, delta: float) -> tuple[float, Array]:
     """Return the least ε at which the excess is at most δ, and the excess per output there."""
 
     def excess(epsilon: float) -> Array:
-        return np.asarray(np.maximum(first - np.exp(epsilon) * second, 0.0))
+        return _excess(first, second, epsilon)
 
     low, high = 0.0, 1.0
     if excess(low).sum() <= delta:

@@ -1,0 +1,132 @@
+"""Approximate geo-privacy: Laplace noise scaled to a bound that grows linearly [SGP Lemma 3.6]."""
+
+from bisect import bisect_left
+from fractions import Fraction
+
+from geoveil.gp import validation
+from geoveil.gp.arithmetic import Arithmetic, Real
+from geoveil.gp.errors import ParameterError
+from geoveil.gp.exact import BALL, BITS, upper, working_precision
+from geoveil.gp.mechanisms.smooth import BoundedMechanism
+from geoveil.gp.noise.base import Laplace
+from geoveil.gp.privacy import GeoPrivacy
+from geoveil.gp.queries.base import Query
+from geoveil.gp.smooth.frontier import CALIBRATIONS
+from geoveil.gp.smooth.growth import LINEAR
+from geoveil.gp.smooth.hockey_stick import largest_eta
+
+_SHARES = tuple(Fraction(part, 16) for part in (4, 6, 8, 10, 12, 13, 14, 15))
+"""Choices of β, in units of the rate over max(1, log(1/δ))."""
+_KEPT = Fraction(19, 20)
+"""Part of the η at the first of them that a larger β must leave; the paper's η it leaves anyway."""
+
+
+class ApproximateLaplace(BoundedMechanism):
+    """M(x) = f(x) + (B(x)/η)·Laplace(1): (ε, δ, Λ)-GP and unbiased, with light tails.
+
+    B is a smooth bound for *linear* growth at rate β of the slopes of all chords up to Λ. Any
+    η ≤ ε − βc serves, c = max(1, log(1/δ)) [SGP Lemma 3.6]; that is the paper's calibration. It
+    uses a small part of δ, since the steepest chord and the fastest growth of B are not met at the
+    same pair of points. The exact calibration takes the largest η at which no pair of points of
+    this query needs more than δ, to a per cent and rounded down; `geoveil.gp.smooth.hockey_stick`
+    has the theorem and its proof.
+
+    Proof of the paper's. Let d = |x − x'| ≤ Λ, write b, b' for B(x), B(x') and y = f(x) + (b/η)z.
+    From |f(x) − f(x')| ≤ b'd, the privacy loss log p_x(y)/p_x'(y) is at most
+
+        ηd + |z|(r − 1) − log r,   r = b/b' ∈ [1/(1 + βd), 1 + βd].
+
+    For r ≤ 1 this is at most ηd + log(1 + βd) ≤ (η + β)d ≤ εd. For r > 1 it is at most
+    ηd + |z|βd, which exceeds εd only if |z| > c, with probability e^{−c} ≤ δ. ∎
+
+    The bound must reach as far as the guarantee: an additive δ does not chain from small steps to
+    large ones. With exponential growth r may be e^{βd}, and the guarantee fails.
+
+    Args:
+        query: f, with its smooth bound B.
+        privacy: the guarantee, with delta > 0; its `reach` is Λ.
+        beta: smoothness of B, in 1/(unit of x), in (0, rate/c). By default a quarter of that, with
+            which the paper's scale is nowhere more than 4/3 of what it could be; and for the exact
+            calibration up to 15/16, as long as η loses at most a twentieth: then B falls faster.
+        calibration: "exact" or "paper", see above.
+        step: see `Mechanism`.
+
+    Raises:
+        ParameterError: if a parameter is out of range; for delta = 0 in particular.
+
+    Example:
+        >>> from geoveil.gp import GeoPrivacy, Threshold
+        >>> privacy = GeoPrivacy(1.0, per=8000.0, delta=1e-6)
+        >>> m = ApproximateLaplace(Threshold(at=100_000, width=16_000), privacy)
+        >>> round(m.eta / privacy.rate, 2)
+        0.99
+        >>> m.variance([100_000, 150_000]).round(2).tolist()
+        [0.51, 0.29]
+    """
+
+    privacy: GeoPrivacy
+
+    def __init__(
+        self,
+        query: Query,
+        privacy: GeoPrivacy,
+        *,
+        beta: float | None = None,
+        calibration: str = "exact",
+        step: float | None = None,
+    ) -> None:
+        super().__init__(query, privacy, beta=beta, calibration=calibration, step=step)
+        if privacy.delta == 0:
+            raise ParameterError(
+                "privacy.delta",
+                privacy.delta,
+                "a number in (0, 1); for delta = 0 use SmoothMechanism or LipschitzMechanism",
+            )
+        self.calibration = validation.choice("calibration", calibration, CALIBRATIONS)
+        self.noise = Laplace()
+        self._beta = self._default_beta() if beta is None else self._checked(beta)
+        self._eta = self._largest_eta(self._beta)
+        # An η that is next to nothing is noise without end.
+        if self._eta <= privacy.exact_rate / 10**9:
+            cost = paper_cost(privacy.delta)
+            raise ParameterError(
+                "beta",
+                beta,
+                f"in (0, {float(privacy.exact_rate / cost):g}), less than the rate of {privacy}"
+                f" over {float(cost):g}",
+            )
+        self._choose_step(step)
+
+    def _checked(self, beta: float) -> Fraction:
+        return Fraction(validation.positive("beta", beta))
+
+    def _default_beta(self) -> Fraction:
+        unit = self.privacy.exact_rate / paper_cost(self.privacy.delta)
+        least = _SHARES[0] * unit
+        if self.calibration == "paper":
+            return least
+        enough = max(_KEPT * self._largest_eta(least), (1 - _SHARES[0]) * self.privacy.exact_rate)
+        found = bisect_left(
+            _SHARES[1:], True, key=lambda share: self._largest_eta(share * unit) < enough
+        )
+        return _SHARES[found] * unit
+
+    def _largest_eta(self, beta: Fraction) -> Fraction:
+        rate, delta = self.privacy.exact_rate, self.privacy.delta
+        paper = rate - beta * paper_cost(delta)
+        if self.calibration == "paper":
+            return paper
+        found = largest_eta(self.query.profile, float(rate), delta, self.privacy.reach, beta)
+        return max(paper, Fraction(found))
+
+    def _scale(self, s: Real, ops: Arithmetic) -> Real:
+        bound = self.query.profile.noise_bound(
+            s, self._beta, ops, growth=LINEAR, reach=self.privacy.reach
+        )
+        return bound / ops.constant(self._eta)
+
+
+def paper_cost(delta: float) -> Fraction:
+    """Return max(1, log(1/δ)), rounded up [SGP Lemma 3.6]."""
+    with working_precision(BITS):
+        return max(upper(-BALL.constant(delta).log()), Fraction(1))

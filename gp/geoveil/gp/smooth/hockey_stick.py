@@ -1,0 +1,258 @@
+"""How little Laplace noise, scaled to a bound that grows linearly, keeps to ε and δ.
+
+Take two points d ≤ Λ apart. With b = B(x), b' = B(x') let p, p' be the densities of f(x) + (b/η)Z
+and f(x') + (b'/η)Z, Z standard Laplace, and c = εd. No event has more excess P − e^c P' than
+{p > e^c p'} has: the hockey-stick divergence of the pair. Put D = |f(x) − f(x')|/b'.
+
+**Theorem.** Let η ≤ ε. For b > b', with t = b/b' − 1, the divergence is
+
+    h(t)·e^{−c/t}·cosh(ηD/t),   h(t) = (1 + t)^{−1/t}·t/(1 + t).
+
+For b ≤ b' it is 0 if and only if ηD + log(b'/b) ≤ c.
+
+Proof. Count in units of b'/η, and y from the mean of p; the means are ηD apart, and ηD ≤ ηd ≤ c,
+as B bounds all chords up to Λ. Between the means log p/p' is linear, beyond them it changes at the
+rate t/(1 + t). For b > b' it is at most ηD ≤ c between the means, and exceeds c at distances
+from y± = (c ± ηD + log(1 + t))(1 + t)/t on, + on the side of the mean of p'. There p = e^c p', so
+e^c times the tail of p' is 1/(1 + t) of that of p, and this is e^{−y±/(1+t)}/2. What the two tails
+leave is the formula. For b ≤ b' the ratio is largest at the mean of p, where it is that sum. ∎
+
+As h increases, the divergence grows with t and D, and it falls with c. So a pair keeps to δ if
+
+    η ≤ (t/D)·arccosh(δ·e^{c/t}/h(t))   and   η ≤ (c − log(1 + t))·b/|f(x) − f(x')|,
+
+of which the second is that of the pair taken the other way round, and the largest η is the least of
+these over all pairs. It depends on the distances s, s' alone, and |x − x'| is at least |s − s'|; so
+pairs of distances are looked at. With τ = t/d ≤ β and a = D/d ≤ 1 the first is (τ/a)·arccosh(
+δe^{ε/τ}/h(t)): at least its value at τ = β, a = 1, t = βg for all pairs up to g apart.
+
+`largest_eta` encloses it: cells (s, s + g) that are split until the least over each is known to a
+per cent. Within a cell, B differs from its value in the middle by at most the factor 1 + β·way, and
+f by at most B·way, for B bounds the chords.
+"""
+
+import math
+from fractions import Fraction
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+
+from geoveil.gp.arithmetic import FLOAT
+from geoveil.gp.queries.profiles.base import Array, Profile
+from geoveil.gp.smooth.frontier import Frontier
+from geoveil.gp.smooth.growth import LINEAR
+
+_NEAR = 2.0**-8
+"""Pairs so many length scales apart are bounded all at once."""
+_FAR = 2.0**10
+"""So many times the length over which f varies, and over which B halves, is far."""
+_TOLERANCE = 1 / 80
+_MOST_CELLS = 1 << 20
+"""Where so many are not enough, what is known of all pairs at once is returned."""
+_MOST_ABOVE = 1.02
+"""B is nowhere more than this times L: `ClosedFormProfile.noise_bound`, certified bounds."""
+_ROUNDING = 2.0**-36
+"""Far above the relative error of float64 formulas of this length."""
+
+
+@lru_cache(maxsize=512)
+def largest_eta(profile: Profile, rate: float, delta: float, reach: float, beta: Fraction) -> float:
+    """Return an η that keeps every pair of points within ε and δ; 0 where none is known.
+
+    Args:
+        profile: φ of the query.
+        rate: ε, in 1/(unit of s).
+        delta: δ in (0, 1).
+        reach: Λ > 0, in the unit of s.
+        beta: β > 0 of the bound, in 1/(unit of s).
+    """
+    rate *= 1 - _ROUNDING
+    slope = float(beta)
+    everywhere = _within(reach, rate, delta, slope)
+    if everywhere is None:
+        return 0.0
+    near = min(_NEAR * profile.length_scale, reach)
+    if _is_level(profile, near, rate, delta, reach, slope):
+        least = rate
+    else:
+        least = _within(near, rate, delta, slope) or 0.0
+    far = _FAR * (profile.breakpoints[-1] - profile.breakpoints[0] + 1 / slope)
+    if reach > far:
+        least = min(least, _beyond(far, profile, rate, delta, reach, beta))
+    if near < reach:
+        found = _Pairs(profile, rate, delta, reach, beta).least(near, min(far, reach), least)
+        least = found if found is not None else 0.0
+    return max(everywhere, least) * (1 - _ROUNDING)
+
+
+def _log_h(t: Array) -> Array:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(t > 0, np.log(t) - np.log1p(t) - np.log1p(t) / t, -math.inf)
+
+
+def _tail_limit(ratio: Array, t: Array, rate: float, delta: float) -> Array:
+    """Return τ·arccosh(δe^{ε/τ}/h(t)), the limit of ηD/d; 0 where even D = 0 is too much."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        log = math.log(delta) + rate / ratio - _log_h(t)
+        limit = ratio * (log + np.log1p(np.sqrt(-np.expm1(-2 * np.maximum(log, 0)))))
+        return np.where(ratio > 0, np.where(log >= 0, limit, 0.0), rate)
+
+
+def _within(distance: float, rate: float, delta: float, beta: float) -> float | None:
+    """Return an η for pairs up to a distance apart, whatever the query; None for too large β."""
+    log_h = 0.0 if distance == math.inf else float(_log_h(np.asarray(beta * distance)))
+    log = math.log(delta) + rate / beta - log_h
+    if log < 0 or beta >= rate:
+        return None
+    if log == math.inf:
+        return rate - beta
+    tails = beta * (log + math.log1p(math.sqrt(-math.expm1(-2 * log))))
+    return max(min(tails, rate - beta), 0.0)
+
+
+def _is_level(
+    profile: Profile, near: float, rate: float, delta: float, reach: float, beta: float
+) -> bool:
+    """Return whether η = ε serves for pairs up to `near` apart, as B is level where f varies.
+
+    One point then is at depth i in the band, the other o outside; D ≤ i(1 + βo), t ≤ βo, so that
+    (c − ηD)/t ≥ ε/β − εi. The other way round, ηi + log(1 + βo) ≤ ε(i + o).
+    """
+    if profile.frontier(LINEAR, reach) is not Frontier.CROSS or beta > rate:
+        return False
+    log_h = float(_log_h(np.asarray(beta * near)))
+    return bool(log_h + rate * near - rate / beta <= math.log(delta))
+
+
+def _beyond(
+    far: float, profile: Profile, rate: float, delta: float, reach: float, beta: Fraction
+) -> float:
+    """Return an η for pairs further than `far` apart, not both on one side of where f varies.
+
+    They are g apart, and x' at most g + W from each place where f varies. That gives a least b', by
+    smoothness and, for Λ = ∞, by the chord to where f is another. With t ≤ L/b' − 1 and D ≤ |range
+    of f|/b' both c/t and t/D increase with g, so that g = `far` decides.
+    """
+    first, last = profile.breakpoints[0], profile.breakpoints[-1]
+    span = float(np.ptp(profile.bounds))
+    nodes = np.linspace(first, last, 65)
+    bounds = np.asarray(profile.noise_bound(nodes, beta, FLOAT, growth=LINEAR, reach=reach))
+    peak = float(bounds.max())
+    way = far + last - first
+    least = peak / (1 + float(beta) * way)
+    if reach == math.inf:
+        values = np.asarray(profile.value(nodes, FLOAT))
+        least = max(least, min(float(np.abs(values - v).max()) for v in profile.limits) / way)
+    t = min(float(beta) * far, _MOST_ABOVE * profile.lipschitz / least - 1)
+    limit = float(_tail_limit(np.asarray(t / far), np.asarray(t), rate, delta))
+    tails = limit * far * least / span
+    pure = (rate * far - math.log1p(float(beta) * far)) * peak / span
+    return min(tails, pure) if tails > 0 and pure > 0 else 0.0  # 0 for NaN
+
+
+class _Pairs:
+    """The pairs of a profile, and the least limit over them."""
+
+    def __init__(
+        self, profile: Profile, rate: float, delta: float, reach: float, beta: Fraction
+    ) -> None:
+        self._profile = profile
+        self._rate = rate
+        self._delta = delta
+        self._reach = reach
+        self._beta = beta
+
+    def least(self, near: float, far: float, known: float) -> float | None:
+        """Return a lower bound of the limits of pairs from `near` to `far` apart, and of `known`.
+
+        Pairs on one side of all breakpoints have D = 0, and t ≤ βΛ. Others meet the cells.
+        """
+        cells = self._first_cells(near, far)
+        least, seen = known, 0
+        while cells.shape[1]:
+            seen += cells.shape[1]
+            if seen > _MOST_CELLS:
+                return None
+            low, middle = self._limits(cells)
+            known = min(known, float(middle.min()))
+            settled = low >= known * (1 - _TOLERANCE)
+            least = min(least, float(low[settled].min(initial=math.inf)))
+            start, end, shortest, longest = cells[:, ~settled]
+            half, root = (start + end) / 2, np.sqrt(shortest * longest)
+            cells = np.concatenate(
+                [
+                    np.stack([a, b, c, d])
+                    for a, b in ((start, half), (half, end))
+                    for c, d in ((shortest, root), (root, longest))
+                ],
+                axis=1,
+            )
+        return least
+
+    def _first_cells(self, near: float, far: float) -> Array:
+        first, last = self._profile.breakpoints[0], self._profile.breakpoints[-1]
+        count = max(1, math.ceil(math.log2(far / near)))
+        ends = near * np.exp2(np.arange(count + 1) * (math.log2(far / near) / count))
+        ends[0], ends[-1] = near, far
+        cells = []
+        for shortest, longest in pairwise(ends):
+            parts = math.ceil(4 * (last - first + longest) / shortest)
+            if parts > _MOST_CELLS:
+                return np.zeros((4, _MOST_CELLS + 1))
+            s = np.linspace(first - longest, last, parts + 1)
+            cells.append(
+                np.stack([s[:-1], s[1:], np.full(parts, shortest), np.full(parts, longest)])
+            )
+        return np.concatenate(cells, axis=1)
+
+    def _bound(self, s: Array) -> Array:
+        return np.asarray(
+            self._profile.noise_bound(s, self._beta, FLOAT, growth=LINEAR, reach=self._reach)
+        )
+
+    def _limits(self, cells: Array) -> tuple[Array, Array]:
+        """Return lower bounds of η over cells, and η at a pair within each."""
+        start, end, shortest, longest = cells
+        s, gap = (start + end) / 2, (shortest + longest) / 2
+        way = (end - start) / 2
+        other_way = way + (longest - shortest) / 2
+        value, bound = np.asarray(self._profile.value(s, FLOAT)), self._bound(s)
+        other, other_bound = np.asarray(self._profile.value(s + gap, FLOAT)), self._bound(s + gap)
+        change = np.abs(value - other)
+        middle = self._limit(change, (bound, bound), (other_bound, other_bound), gap, gap)
+        most = change + bound * way + other_bound * other_way
+        span = float(np.ptp(self._profile.bounds))
+        most = np.minimum(most, span) + _ROUNDING * span
+        factor, other_factor = 1 + float(self._beta) * way, 1 + float(self._beta) * other_way
+        low = self._limit(
+            most,
+            (bound / factor, bound * factor),
+            (other_bound / other_factor, other_bound * other_factor),
+            shortest,
+            longest,
+        )
+        return low, middle
+
+    def _limit(
+        self,
+        change: Array,
+        bound: tuple[Array, Array],
+        other: tuple[Array, Array],
+        shortest: Array,
+        longest: Array,
+    ) -> Array:
+        """Return the least limit for |Δf| ≤ change, bounds and gaps in intervals, both ways."""
+        beta, rate = float(self._beta), self._rate
+        limit = np.full(change.shape, math.inf)
+        for (large_low, large_high), small_low in ((bound, other[0]), (other, bound[0])):
+            t = np.maximum(large_high / small_low - 1, 0) + _ROUNDING
+            t = np.minimum(t, beta * longest)
+            ratio = np.minimum(beta, t / shortest)
+            tails = _tail_limit(ratio, t, rate, self._delta)
+            pure = rate - np.minimum(beta, np.log1p(t) / shortest)
+            with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+                tails = tails / np.minimum(change / (small_low * shortest), 1)
+                pure = pure / np.minimum(change / (large_low * shortest), 1)
+            limit = np.minimum(limit, np.minimum(tails, pure))
+        return np.where(change > 0, limit, math.inf)
