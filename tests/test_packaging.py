@@ -1,6 +1,7 @@
 """The wheel: builds from the tree, installs into a bare environment, and adds only `geoveil/`."""
 
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -9,6 +10,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
+from geoveil.gp.version import __version__
 
 ROOT = Path(__file__).parents[1]
 PARTS = {
@@ -86,3 +89,13 @@ def test_readme_tells_the_two_commands_that_continuous_integration_runs():
     readme = (ROOT / "README.md").read_text()
     assert "\nmake demo\n" in readme
     assert "\nmake test\n" in readme
+
+
+def test_version_and_date_are_the_same_wherever_they_are_said():
+    """The newest release in CHANGELOG.md is the version of the package and of CITATION.cff."""
+    changes = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    citation = (ROOT / "CITATION.cff").read_text("utf-8")
+    assert re.findall(r"^## (.*)$", changes, re.MULTILINE)[0] == "Unreleased"
+    version, date = re.findall(r"^## ([0-9.]+) - ([0-9-]{10})$", changes, re.MULTILINE)[0]
+    assert version == __version__
+    assert f"\nversion: {version}\ndate-released: {date}\n" in citation
