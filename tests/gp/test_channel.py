@@ -255,6 +255,7 @@ def test_a_ramp_is_unbiased_and_a_bound_is_not_far_from_the_bias(channels):
     assert np.abs(m.mean(x) - m.query.value(x)).max() >= 0.3 * m.bias_bound
 
 
+@pytest.mark.deep
 def test_a_smaller_tolerance_is_met_or_refused():
     m = LinearProgramMechanism(STEP, GeoPrivacy(1.0, per=2.0), tolerance=3e-6)
     assert m.bias_bound <= 3e-6

@@ -48,6 +48,7 @@ def node_client(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "client.js"
 
 
+@pytest.mark.deep
 def test_a_client_in_node(
     server: str, node_client: Path, protos: Path, expected: dict[str, Any]
 ) -> None:

@@ -62,7 +62,7 @@ def player(parts: Parts | None = None) -> Play:
     return play
 
 
-@pytest.mark.parametrize("number", [30, pytest.param(300, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("number", [20, pytest.param(300, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("size", [10, 20])
 def test_each_report_is_counted_once(size: int, number: int) -> None:
     play_many(player(), number, size=size, threads=False)

@@ -98,6 +98,7 @@ def test_privacy_in_all_is_equal_but_for_repeat():
     assert found.choice.total_error == min(row.total_error for row in found.rows[:-1])
 
 
+@pytest.mark.deep
 def test_the_crossover_is_where_the_errors_cross():
     """Oracle: the comparison itself, at m kernels at one and the same place."""
     n, wide = 20_000, GaussianKernel((0.0, 0.0), 0.5)
