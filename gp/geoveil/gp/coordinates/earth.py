@@ -2,6 +2,8 @@
 
 import math
 from functools import lru_cache
+from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,8 +23,6 @@ LARGEST_RADIUS_M = 6_399_593.7
 """a²/b, rounded up, the radius of curvature at the poles. None is larger anywhere."""
 ECCENTRICITY_SQUARED = (2 - 1 / 298.257223563) / 298.257223563
 """e² = f(2 − f) with the flattening f of WGS 84."""
-
-NEEDS_PYPROJ = "places on the Earth need pyproj: pip install 'geoveil[geo]'"
 
 
 def meridional_radius(latitude_deg: float) -> float:
@@ -58,6 +58,20 @@ def wrapped(longitude_deg: float) -> float:
     return math.remainder(longitude_deg, 360.0)
 
 
+def pyproj() -> ModuleType:
+    """Return pyproj, which only places on the Earth need.
+
+    Raises:
+        UnsupportedError: if it is not installed.
+    """
+    try:
+        return import_module("pyproj")
+    except ImportError:
+        raise UnsupportedError(
+            "places on the Earth need pyproj: pip install 'geoveil[geo]'"
+        ) from None
+
+
 @lru_cache(maxsize=1)
 def geodesics() -> "Geod":
     """Return the solver of geodesics on WGS 84.
@@ -65,8 +79,5 @@ def geodesics() -> "Geod":
     Raises:
         UnsupportedError: if pyproj is not installed.
     """
-    try:
-        from pyproj import Geod
-    except ImportError:
-        raise UnsupportedError(NEEDS_PYPROJ) from None
-    return Geod(ellps="WGS84")
+    solver: Geod = pyproj().Geod(ellps="WGS84")
+    return solver

@@ -16,7 +16,7 @@ from geoveil.gp import validation
 from geoveil.gp.coordinates import earth
 from geoveil.gp.coordinates.area import Area
 from geoveil.gp.coordinates.base import Projection
-from geoveil.gp.errors import ParameterError, PrivateValueError, UnsupportedError
+from geoveil.gp.errors import ParameterError, PrivateValueError
 
 if TYPE_CHECKING:
     from pyproj import Transformer
@@ -30,12 +30,10 @@ class AzimuthalEquidistant(Projection):
     moved onto the disc by a contraction: a refusal would tell the server where somebody is not.
 
     Distances in the plane are at most κ = t/sin t times true ones, t = radius/b with b the polar
-    radius. Proof: along the geodesic from the centre lengths are kept; across it a circle of radius
-    ρ has circumference 2π m(ρ), where m'' + Km = 0 for the Gaussian curvature K ≤ 1/b², so by
-    Sturm's comparison m(ρ) ≥ b sin(ρ/b), and ρ/m(ρ) ≤ t/sin t. A place at distance r > ρ is
-    moved to distance min(ρ, max(πb − r, 0)) at the same azimuth: along the geodesic this stretches
-    nothing, across it the same comparison bounds the stretch by κ; and all cut points of the centre
-    lie at r ≥ πb, where the map is constant. It is therefore κ-Lipschitz on the whole Earth.
+    radius. Proof: the contraction brings no two places farther apart (`Area`). On the disc, along
+    the geodesic from the centre lengths are kept; across it a circle of radius ρ has circumference
+    2π m(ρ), where m'' + Km = 0 for the Gaussian curvature K ≤ 1/b², so by Sturm's comparison
+    m(ρ) ≥ b sin(ρ/b), and ρ/m(ρ) ≤ t/sin t. The map is therefore κ-Lipschitz on the whole Earth.
 
     Not covered: the projection is computed in doubles, so distances below about 10⁻⁸ m are not
     resolved; they are far below what a longitude in doubles, or any device, resolves.
@@ -300,12 +298,8 @@ def largest_scale(area: Area, zone: int, nodes: int = 2048) -> float:
     Raises:
         UnsupportedError: if pyproj is not installed.
     """
-    try:
-        from pyproj import Proj
-    except ImportError:
-        raise UnsupportedError(earth.NEEDS_PYPROJ) from None
     longitude, latitude = area.edge(nodes).T
-    proj = Proj(_definition(zone, south=False))
+    proj = earth.pyproj().Proj(_definition(zone, south=False))
     factors = proj.get_factors(longitude, latitude, errcheck=True)
     # Both equal the scale, but for the error of PROJ's differences.
     at_nodes = float(np.maximum(factors.meridional_scale, factors.parallel_scale).max())
@@ -347,8 +341,5 @@ def _definition(zone: int, south: bool) -> str:
 @lru_cache(maxsize=120)
 def _transformer(zone: int, south: bool) -> "Transformer":
     """Return PROJ's transformation; unlike its `Proj`, it may be shared between threads."""
-    try:
-        from pyproj import Transformer
-    except ImportError:
-        raise UnsupportedError(earth.NEEDS_PYPROJ) from None
-    return Transformer.from_pipeline(_definition(zone, south))
+    found: Transformer = earth.pyproj().Transformer.from_pipeline(_definition(zone, south))
+    return found

@@ -13,8 +13,7 @@ import numpy as np
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.exact import BALL, grid_around, working_precision
-from geoveil.gp.mechanisms.base import Array, QueryMechanism
-from geoveil.gp.mechanisms.grid import exponent_below
+from geoveil.gp.mechanisms.base import Array, QueryMechanism, exponent_below
 from geoveil.gp.noise.base import Laplace, Noise
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query

@@ -16,8 +16,7 @@ from numpy.typing import ArrayLike
 from geoveil.gp._convolution import laplace_expectation, laplace_variance
 from geoveil.gp.arithmetic import FLOAT, Real
 from geoveil.gp.exact import BALL
-from geoveil.gp.mechanisms.base import Array, QueryMechanism
-from geoveil.gp.mechanisms.grid import exponent_below
+from geoveil.gp.mechanisms.base import Array, QueryMechanism, exponent_below
 from geoveil.gp.noise.base import Laplace
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query

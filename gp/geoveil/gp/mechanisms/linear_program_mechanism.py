@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError, UnsupportedError
+from geoveil.gp.mechanisms.base import exponent_below, grid_exponent
 from geoveil.gp.mechanisms.channel import Channel, ProbabilityTable, rounded
 from geoveil.gp.mechanisms.channel_mechanism import ChannelMechanism
 from geoveil.gp.mechanisms.channel_spline import SplineGrid, bias_bound
@@ -20,7 +21,6 @@ from geoveil.gp.mechanisms.distance_prior import (
     is_even,
     variation,
 )
-from geoveil.gp.mechanisms.grid import exponent_below, grid_exponent
 from geoveil.gp.mechanisms.linear_program import LinearProgram, solve
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query

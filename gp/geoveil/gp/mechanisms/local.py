@@ -9,8 +9,7 @@ import numpy as np
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.exact import BALL, BITS, upper, working_precision
 from geoveil.gp.mechanisms.additive import AdditiveMechanism
-from geoveil.gp.mechanisms.base import Array, QueryMechanism
-from geoveil.gp.mechanisms.grid import exponent_below
+from geoveil.gp.mechanisms.base import Array, QueryMechanism, exponent_below
 from geoveil.gp.noise.base import Laplace
 from geoveil.gp.privacy import LocalPrivacy
 from geoveil.gp.queries.base import Query

@@ -18,8 +18,7 @@ from geoveil.gp.arithmetic import Real
 from geoveil.gp.deconvolution import PointEstimator, SmoothedRegion, point_estimator
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.exact import BALL, step_exponent_of, working_precision
-from geoveil.gp.mechanisms.base import Array, Ideal, Mechanism, PrivatePoint
-from geoveil.gp.mechanisms.grid import exponent_below
+from geoveil.gp.mechanisms.base import Array, Ideal, Mechanism, PrivatePoint, exponent_below
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
 

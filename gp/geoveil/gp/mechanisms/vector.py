@@ -16,8 +16,15 @@ from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.exact import BALL
 from geoveil.gp.mechanisms.additive import LipschitzMechanism
-from geoveil.gp.mechanisms.base import Array, Ideal, Mechanism, PrivatePoint
-from geoveil.gp.mechanisms.grid import exponent_below, grid_exponent, levels_of
+from geoveil.gp.mechanisms.base import (
+    Array,
+    Ideal,
+    Mechanism,
+    PrivatePoint,
+    exponent_below,
+    grid_exponent,
+    levels_of,
+)
 from geoveil.gp.mechanisms.smooth import SmoothlyScaled
 from geoveil.gp.noise import LaplacePareto, Noise, PowerLaw
 from geoveil.gp.privacy import GeoPrivacy
