@@ -54,10 +54,8 @@ _SHOWN_OF_KEY = len("ed25519:") + 16
 @options.named_as_typed(file="plan")
 def create(
     title: Annotated[str, typer.Argument(help="One line that people read.")],
-    epsilon: Annotated[
-        float | None, typer.Option(help="ε: two values PER apart are ε-alike.")
-    ] = None,
-    per: Annotated[float | None, typer.Option(help="A distance, in UNIT.")] = None,
+    epsilon: options.Epsilon = None,
+    per: options.Per = None,
     attribute: Annotated[
         str | None, typer.Option(help="What participants hold, e.g. 'household income'.")
     ] = None,
@@ -83,7 +81,8 @@ def create(
         ),
     ] = None,
     bandwidth: Annotated[
-        float | None, typer.Option(help="Of the density's bell, in metres; 3·PER/ε by default.")
+        float | None,
+        typer.Option(help="Bandwidth of a density's bell, in metres; 3·PER/ε by default."),
     ] = None,
     center: options.Center = None,
     radius: options.Radius = None,
@@ -243,7 +242,7 @@ def _asking(
 @app.command()
 @connects
 def show(
-    campaign_id: Annotated[str, typer.Argument(help="The id of the campaign.")],
+    campaign_id: options.CampaignId,
     as_json: options.AsJson = False,
     *,
     connection: Connection,
@@ -268,7 +267,7 @@ def show(
 @connects
 @options.named_as_typed(file="file")
 def export(
-    campaign_id: Annotated[str, typer.Argument(help="Of the campaign.")],
+    campaign_id: options.CampaignId,
     file: Annotated[Path, typer.Option("--out", help="Parquet file to write. Must not exist.")],
     period: options.Period = None,
     timeout: Annotated[float, typer.Option(help="Seconds that it may take.")] = 3600.0,
@@ -335,7 +334,7 @@ def list_(connection: Connection) -> None:
 @app.command()
 @connects
 def close(
-    campaign_id: Annotated[str, typer.Argument(help="Of the campaign.")],
+    campaign_id: options.CampaignId,
     *,
     connection: Connection,
 ) -> None:

@@ -12,6 +12,7 @@ import typer
 
 from geoveil.analyst.client import TIMEOUT_S
 from geoveil.campaign import Campaign, decode
+from geoveil.cli import options
 from geoveil.cli.connection import Connection, connects
 from geoveil.cli.console import err, out, privacy_text
 from geoveil.client import (
@@ -45,7 +46,7 @@ _ZEROS = re.compile(r"[+-]?0\d.*")
 
 @connects
 def contribute(
-    campaign_id: Annotated[str, typer.Argument(help="Of the campaign.")],
+    campaign_id: options.CampaignId,
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Accept the privacy shown without being asked.")
     ] = False,

@@ -64,9 +64,22 @@ Center = Annotated[
 Radius = Annotated[
     float | None, typer.Option(help="Radius of the area, in metres; 60000 by default.")
 ]
+CampaignId = Annotated[str, typer.Argument(help="The id of the campaign.")]
+Epsilon = Annotated[float | None, typer.Option(help="ε: two values PER apart are ε-alike.")]
+Per = Annotated[
+    float | None,
+    typer.Option(help="The distance, in UNIT, within which nobody should tell two values apart."),
+]
+Confidence = Annotated[
+    float, typer.Option(help="How often the interval is to cover the truth, in (0, 1).")
+]
 Period = Annotated[
     int | None,
-    typer.Option(min=0, max=LAST_PERIOD, help="Of a recurring campaign, from 0; all by default."),
+    typer.Option(
+        min=0,
+        max=LAST_PERIOD,
+        help="The period of a recurring campaign, counted from 0; all by default.",
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
 

@@ -48,12 +48,10 @@ def plan(
     query: options.Query = None,
     question: options.Question = None,
     participants: Annotated[int | None, typer.Option(help="How many people will report.")] = None,
-    epsilon: Annotated[
-        float | None, typer.Option(help="ε: two values PER apart are ε-alike.")
-    ] = None,
-    per: Annotated[float | None, typer.Option(help="A distance, in UNIT.")] = None,
+    epsilon: options.Epsilon = None,
+    per: options.Per = None,
     unit: Annotated[
-        str | None, typer.Option(help="Of the values; that of a prior that ships by default.")
+        str | None, typer.Option(help="Unit of the values; by default that of a prior that ships.")
     ] = None,
     prior: Annotated[
         str | None,
@@ -64,7 +62,7 @@ def plan(
     ] = None,
     prior_column: Annotated[
         list[str] | None,
-        typer.Option(help="Of a file of rows: its values, or (twice) longitude and latitude."),
+        typer.Option(help="Column of a file that holds values, or (twice) longitude and latitude."),
     ] = None,
     prior_weights: Annotated[
         str | None, typer.Option(help="Column: how many people a row of the file stands for.")
@@ -73,13 +71,13 @@ def plan(
         bool, typer.Option("--soft", help="What is wanted is the soft share, as it is.")
     ] = False,
     width: Annotated[
-        float | None, typer.Option(help="Of its band, with --soft; 3·PER/ε by default.")
+        float | None, typer.Option(help="Width of the band, with --soft; 3·PER/ε by default.")
     ] = None,
     bandwidth: Annotated[
         float | None,
         typer.Option(
-            help="Of a density's bell, in metres; by default the narrowest that is answered to a"
-            " tenth of what is expected."
+            help="Bandwidth of a density's bell, in metres; by default the narrowest that is"
+            " answered to a tenth of what is expected."
         ),
     ] = None,
     center: options.Center = None,

@@ -24,7 +24,7 @@ Mode = Annotated[
     typer.Option(help="exact: from moments. monte-carlo: people and noise are drawn."),
 ]
 Repetitions = Annotated[
-    int | None, typer.Option(help="In monte-carlo mode; the paper's number by default.")
+    int | None, typer.Option(help="Repetitions in monte-carlo mode; the paper's number by default.")
 ]
 Out = Annotated[
     Path, typer.Option("--out", help="Directory for tables, figures and finished parts.")
@@ -32,7 +32,8 @@ Out = Annotated[
 Seed = Annotated[int, typer.Option(help="The same seed gives the same table.")]
 Quick = Annotated[bool, typer.Option("--quick", help="A small part of it, to see what it does.")]
 Processes = Annotated[
-    int | None, typer.Option(help="That compute at once; one for each processor by default.")
+    int | None,
+    typer.Option(help="Processes that compute at once; one for each processor by default."),
 ]
 
 

@@ -37,10 +37,11 @@ def scale(
     ] = "incomes",
     value: Annotated[
         list[str] | None,
-        typer.Option(help="Of a file: column that members hold; twice for pairs."),
+        typer.Option(help="Column of a file that people hold; twice for pairs."),
     ] = None,
     weight: Annotated[
-        str | None, typer.Option(help="Of a file: column that says how many a row stands for.")
+        str | None,
+        typer.Option(help="Column of a file that says how many people a row stands for."),
     ] = None,
     threshold: Annotated[
         float, typer.Option(help="Ask for the share above it (of both, for pairs).")
@@ -95,8 +96,10 @@ def export(
 
 
 def bulk(
-    folder: Annotated[Path, typer.Argument(help="That 'export' wrote; on every worker's path.")],
-    confidence: Annotated[float, typer.Option(help="Of the interval, in (0, 1).")] = 0.95,
+    folder: Annotated[
+        Path, typer.Argument(help="The folder that 'export' wrote, where every worker finds it.")
+    ],
+    confidence: options.Confidence = 0.95,
     workers: Workers = None,
     scheduler: Scheduler = None,
     as_json: options.AsJson = False,

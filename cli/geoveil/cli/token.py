@@ -34,9 +34,12 @@ DEFAULT_FILE = Path("tokens.json")
 def create(
     name: Annotated[str, typer.Argument(help="Who or what will use it.")],
     scope: Annotated[
-        str, typer.Option(help="Of: create, close, list, estimate, export; with commas.")
+        str,
+        typer.Option(help="What it permits, with commas: create, close, list, estimate, export."),
     ] = "list,estimate",
-    expires: Annotated[str, typer.Option(help="After how long: 12h, 90d, 1y, or never.")] = "90d",
+    expires: Annotated[
+        str, typer.Option(help="How long it is good for: 12h, 90d, 1y, or never.")
+    ] = "90d",
     campaign: Annotated[
         list[str] | None,
         typer.Option(
@@ -77,7 +80,7 @@ def list_tokens(file: File = DEFAULT_FILE) -> None:
 
 @app.command()
 def revoke(
-    name: Annotated[str, typer.Argument(help="Of the token.")], file: File = DEFAULT_FILE
+    name: Annotated[str, typer.Argument(help="The name of the token.")], file: File = DEFAULT_FILE
 ) -> None:
     """Remove a token: servers refuse it from the next call on, without a restart."""
     from geoveil.aggregator.ops.tokens import TokenFile
