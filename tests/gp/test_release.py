@@ -137,8 +137,7 @@ def cases(draw: st.DrawFn) -> tuple[QueryMechanism, Any, int]:
     return make(None), x, seed
 
 
-@pytest.mark.deep
-@settings(max_examples=800)
+@settings(max_examples=8 * settings().max_examples)
 @given(
     case=cases(),
     lead=st.sampled_from([0, 0, 1, 2, 4, 6, 9, 14, 25, 60, 140]),

@@ -104,8 +104,7 @@ def cases(draw: st.DrawFn) -> tuple[PlanarLaplace, Any, list[int]]:
     return mechanism, x, numbers
 
 
-@pytest.mark.deep
-@settings(max_examples=500)
+@settings(max_examples=5 * settings().max_examples)
 @given(case=cases())
 def test_release_is_the_rounded_ideal_point(oracles: Any, fixed_bits: Any, case: Any) -> None:
     mechanism, x, numbers = case
