@@ -101,11 +101,6 @@ class Example:
     """A point at which the query varies, in the unit of the points."""
 
 
-def _none() -> Sequence[Example]:
-    """Return no examples."""
-    return ()
-
-
 def _any(query: Query) -> bool:
     """Return that every query is served."""
     return True
@@ -128,7 +123,7 @@ class Family:
     """What it costs a device; by default as much as the dearest of the library."""
     holds: Callable[[Any], bool] | None = None
     """Tells whether a value is of the family, if its class does not say so."""
-    examples: Callable[[], Sequence[Example]] = _none
+    examples: Callable[[], Sequence[Example]] = tuple
     """What the family is tried with and audited at; made when it is asked for."""
 
     def is_of(self, value: object) -> bool:

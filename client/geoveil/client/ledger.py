@@ -96,7 +96,8 @@ def check(
             )
             refusals.append(refusal)
     if refusals:
-        raise max(refusals, key=_when_freed)
+        never = datetime.max.replace(tzinfo=UTC)
+        raise max(refusals, key=lambda refusal: refusal.frees or never)
 
 
 def budgets(attribute: str, limit: Limit, history: SpendingHistory, now: datetime) -> list[Budget]:
@@ -165,10 +166,6 @@ def _shifted(when: datetime, by: timedelta) -> datetime | None:
         return when + by
     except OverflowError:
         return None
-
-
-def _when_freed(refusal: BudgetExceeded) -> datetime:
-    return refusal.frees or datetime.max.replace(tzinfo=UTC)
 
 
 def _over(rate: Fraction, limit: GeoPrivacy) -> float:
