@@ -5,6 +5,7 @@ import logging
 import os
 import threading
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
@@ -101,7 +102,7 @@ class _Blocking:
             self._barrier.leave()
 
 
-class ClientBase(Generic[_TransportT, _GrpcT]):
+class ClientBase(ABC, Generic[_TransportT, _GrpcT]):
     """What the blocking client and that for asyncio are made of; `Client` has the arguments."""
 
     _kind: type[_GrpcT]
@@ -141,9 +142,9 @@ class ClientBase(Generic[_TransportT, _GrpcT]):
         self._renew()
         follow_forks(self, self._barrier, ClientBase._forked)
 
+    @abstractmethod
     def _renew(self) -> None:
         """Make what belongs to one process."""
-        raise NotImplementedError
 
     def _forked(self) -> None:
         """Go on in a child: all but the journal is the parent's."""
