@@ -23,6 +23,7 @@ from geoveil.analyst.estimates import (
 )
 from geoveil.analyst.plan_files import campaign_of, planned_participants
 from geoveil.analyst.planner import (
+    HeapedPrior,
     HistogramPrior,
     LogNormalPrior,
     Prior,
@@ -56,6 +57,7 @@ __all__ = [
     "AsyncAnalystClient",
     "CampaignEstimates",
     "DensityAt",
+    "HeapedPrior",
     "HistogramPrior",
     "LabelledEstimate",
     "LogNormalPrior",

@@ -1,14 +1,15 @@
 """What a server says of campaigns: who published them, what is estimated, which reports it has."""
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.campaign import Campaign, decode
+from geoveil.campaign import Campaign, StatisticCampaign, decode
 from geoveil.gp import GeoPrivacy
 from geoveil.gp.estimation import Accumulator, estimate
+from geoveil.gp.hard_question import Difference, HardShare, hard_share
 from geoveil.gp.intervals import UNLIMITED, IntervalMethod, Limits
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2
 
@@ -87,6 +88,8 @@ class LabelledEstimate:
     """The grid of those integers is 2 to this power."""
     limits: Limits
     """What answers, and their mean, can be."""
+    softness: Difference | None
+    """How far the plan in the campaign expects this to be from the hard share, if there is one."""
 
     def with_interval(self, method: IntervalMethod) -> "LabelledEstimate":
         """Return the same with another interval, from the same reports.
@@ -98,8 +101,21 @@ class LabelledEstimate:
         found = estimate(sums, self.step_exponent, self.confidence, self.limits, method)
         return replace(self, ci_low=found.ci_low, ci_high=found.ci_high, method=found.method)
 
+    @property
+    def hard(self) -> HardShare | None:
+        """The hard share that was asked for, by the plan; None without a plan or an interval."""
+        if self.softness is None or self.value is None:
+            return None
+        if self.ci_low is None or self.ci_high is None:
+            return None
+        return hard_share(self.value, self.ci_low, self.ci_high, self.softness, self.confidence)
+
     def to_json(self) -> dict[str, object]:
         """Return what JSON can hold, ε with its distance and unit."""
+        planned: dict[str, object] = {}
+        if self.softness is not None:
+            planned["expected_difference"] = asdict(self.softness)
+            planned["hard_share"] = None if self.hard is None else asdict(self.hard)
         return {
             "name": self.label,
             "estimate": self.value,
@@ -114,6 +130,7 @@ class LabelledEstimate:
             "epsilon": self.privacy.epsilon,
             "per": self.privacy.per,
             "unit": self.privacy.unit,
+            **planned,
         }
 
 
@@ -223,6 +240,11 @@ def _estimate(
         )
         if shown.HasField("limits")
         else UNLIMITED,
+        softness=(
+            campaign.questions[column].softness
+            if isinstance(campaign, StatisticCampaign) and not of_points
+            else None
+        ),
     )
 
 

@@ -29,7 +29,7 @@ from geoveil.analyst.planner.kinds import (
 from geoveil.analyst.planner.plan import screened
 from geoveil.analyst.planner.prediction import NORMAL_95
 from geoveil.analyst.planner.problem import PlanningProblem
-from geoveil.analyst.planner.question import as_estimand
+from geoveil.analyst.planner.question import HardQuestion, as_estimand
 from geoveil.analyst.planner.search import Search
 from geoveil.analyst.request import PlanRequest
 from geoveil.campaign import (
@@ -54,6 +54,7 @@ from geoveil.gp import (
     Threshold,
     UnsupportedError,
 )
+from geoveil.gp.hard_question import Difference
 from geoveil.gp.queries.profiles.soft_step import SoftStep
 from geoveil.proto.v1 import campaign_pb2 as pb
 
@@ -98,7 +99,8 @@ def chosen_alone(request: PlanRequest, found: Plan) -> Chosen:
     questions: tuple[Question, ...] = ()
     if isinstance(mechanism, MechanismSpec):
         assert isinstance(best.query, Query)  # smoothed regions are read from points
-        questions = (Question(request.labels[0], best.query),)
+        softness = _softness(request, 0, best)
+        questions = (Question(request.labels[0], best.query, softness),)
     expected = {"error_95": best.prediction.margin(found.n)}
     return Chosen(mechanism, questions, Allocation.PARTITION, expected)
 
@@ -152,11 +154,22 @@ def chosen_together(request: PlanRequest, found: Comparison, searches: Searches)
     if isinstance(first, PlanarLaplaceSpec):
         return Chosen(first, (), Allocation.PARTITION, expected)
     questions = []
-    for label, a in zip(request.labels, complete[kind], strict=True):
+    for i, (label, a) in enumerate(zip(request.labels, complete[kind], strict=True)):
         assert isinstance(a.query, Query)
-        questions.append(Question(label, a.query))
+        questions.append(Question(label, a.query, _softness(request, i, a)))
     joined = first.joined([m for m in others if isinstance(m, MechanismSpec)])
     return Chosen(joined, tuple(questions), Allocation(name), expected)
+
+
+def _softness(request: PlanRequest, index: int, found: Alternative) -> Difference | None:
+    """Return how far the soft share is expected from the hard one; None for a soft question.
+
+    What the prior does not know, being a sample, is taken at 1.96 standard deviations.
+    """
+    if not isinstance(request.questions[index], HardQuestion):
+        return None
+    unknown = NORMAL_95 * math.sqrt(found.prediction.bias_uncertainty)
+    return Difference(found.prediction.bias, unknown)
 
 
 def _best(

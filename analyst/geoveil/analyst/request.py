@@ -12,6 +12,7 @@ from geoveil.analyst.planner import (
     Comparison,
     Estimand,
     HardQuestion,
+    HeapedPrior,
     Prior,
     SoftQuestion,
 )
@@ -28,6 +29,7 @@ from geoveil.analyst.questions import (
 )
 from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError, validation
 from geoveil.gp.coordinates import AzimuthalEquidistant
+from geoveil.gp.hard_question import Heap
 
 RELATIVE_ERROR = 0.1
 """95 % error over the expected answer, at every place for which a bandwidth is found."""
@@ -73,6 +75,21 @@ class PublicPrior:
             1
         """
         return cls(name, attribute, unit, prior.dimension, lambda plane: prior)
+
+    def with_heaps(self, heaps: Sequence[Heap]) -> "PublicPrior":
+        """Return the same with people added who hold exactly one value: see `HeapedPrior`.
+
+        Args:
+            heaps: point masses, in the unit of the numbers.
+        """
+        if not heaps:
+            return self
+        told = ", ".join(f"{heap.share:.4g} at {heap.at:,.15g}" for heap in heaps)
+        return replace(
+            self,
+            name=f"{self.name}, with {told}",
+            make=lambda plane: HeapedPrior(self.make(plane), tuple(heaps)),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

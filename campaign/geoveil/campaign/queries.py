@@ -24,6 +24,7 @@ from geoveil.gp import (
     TwoWayThreshold,
     UnsupportedError,
 )
+from geoveil.gp.hard_question import Difference
 from geoveil.gp.queries import SoftIndicator
 from geoveil.gp.queries.profiles.tabulated import require_pieces
 from geoveil.proto.v1 import campaign_pb2 as pb
@@ -35,11 +36,15 @@ class Question:
 
     label: str
     query: Query
+    softness: Difference | None = None
+    """How far a plan expects the mean to be from the hard share that was asked for, if it is."""
 
     def __post_init__(self) -> None:
         plain("query.label", self.label, 100)
         if not isinstance(self.query, Query):
             raise ParameterError("query", self.query, "a Query")
+        if self.softness is not None and not isinstance(self.softness, Difference):
+            raise ParameterError("softness", self.softness, "a Difference, or None")
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +277,11 @@ QUERIES: Registry[QueryFamily] = Registry(
 
 def encode_question(question: Question) -> pb.Query:
     """Return a question of a campaign as it is written there."""
-    return pb.Query(label=question.label, **QUERIES.encode(question.query))
+    message = pb.Query(label=question.label, **QUERIES.encode(question.query))
+    if question.softness is not None:
+        message.softness.expected_difference = question.softness.expected
+        message.softness.bound = question.softness.bound
+    return message
 
 
 def decode_question(index: int, message: pb.Query) -> Question:
@@ -282,7 +291,13 @@ def decode_question(index: int, message: pb.Query) -> Question:
         raise ParameterError(
             f"queries[{index}].kind", message.WhichOneof("kind"), "one that devices answer"
         )
-    return Question(message.label, query)
+    if not message.HasField("softness"):
+        return Question(message.label, query)
+    told = message.softness
+    softness: Difference = within(
+        f"queries[{index}].softness", lambda: Difference(told.expected_difference, told.bound)
+    )
+    return Question(message.label, query, softness)
 
 
 def encode_point_question(question: PointQuestion) -> pb.Query:

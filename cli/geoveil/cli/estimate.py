@@ -168,6 +168,15 @@ def _print_table(found: CampaignEstimates) -> None:
     out.tell(f"{found.unbiased_for} The error holds noise and sampling.")
     for method in dict.fromkeys(row.method for row in rows if row.method is not None):
         out.print(f"Interval ({method}): {method.promise}.")
+    for row in rows:
+        if row.hard is not None and row.softness is not None:
+            begins = f", {_begins(campaign, row.period)}" if recurs else ""
+            out.tell(
+                f"Hard share, {row.label}{begins}: {number(row.hard.value)}, bias-aware"
+                f" {100 * row.confidence:g} % interval {number(row.hard.ci_low)} –"
+                f" {number(row.hard.ci_high)}. The plan expects the soft share, the estimate above,"
+                f" to be {row.softness.expected:+.3g} ± {row.softness.bound:.2g} from it."
+            )
     if told:
         out.print(
             "No single report, whatever it says, moves an estimate by more than the last column."

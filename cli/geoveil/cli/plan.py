@@ -16,6 +16,7 @@ from geoveil.cli import options
 from geoveil.cli.console import err, out, print_json
 from geoveil.cli.plan_text import print_comparison, print_note, print_plan
 from geoveil.gp import ParameterError
+from geoveil.gp.hard_question import Heap
 from geoveil.simulation.priors import KNOWN, public_prior
 
 _EXAMPLES = (
@@ -66,6 +67,13 @@ def plan(
     ] = None,
     prior_weights: Annotated[
         str | None, typer.Option(help="Column: how many people a row of the file stands for.")
+    ] = None,
+    heap: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="VALUE=SHARE: people who hold exactly that, besides those of the prior, as"
+            " 100000=0.0105; repeat it for more."
+        ),
     ] = None,
     soft: Annotated[
         bool, typer.Option("--soft", help="What is wanted is the soft share, as it is.")
@@ -139,6 +147,7 @@ def plan(
         asked = questions_in({word: [text.strip()]})
     people = _answer("participants", participants, ask)
     source = public_prior(_answer("prior", prior, ask), prior_column or (), prior_weights)
+    source = source.with_heaps([_heap(text) for text in heap or ()])
     if source.unit is None:
         unit = _answer("unit", unit, ask)
     request = PlanRequest.of(
@@ -190,6 +199,15 @@ def at_terminal() -> bool:
 def _ask(question: str) -> str:
     answer: str = typer.prompt(question, err=True)
     return answer
+
+
+def _heap(text: str) -> Heap:
+    """Return the people who hold exactly one value: VALUE=SHARE."""
+    value, _, share = text.partition("=")
+    try:
+        return Heap(float(value), float(share))
+    except ValueError:
+        raise ParameterError("heap", text, "VALUE=SHARE, for example 100000=0.0105") from None
 
 
 def _answer(name: str, given: Any, ask: Callable[[str], str] | None) -> Any:

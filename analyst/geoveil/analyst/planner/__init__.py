@@ -12,6 +12,7 @@ from geoveil.analyst.planner.lower_bound import LowerBound, lower_bound
 from geoveil.analyst.planner.plan import Plan, plan
 from geoveil.analyst.planner.prediction import Prediction
 from geoveil.analyst.planner.priors import (
+    HeapedPrior,
     HistogramPrior,
     LogNormalPrior,
     Prior,
@@ -46,6 +47,7 @@ __all__ = [
     "HardRange",
     "HardThreshold",
     "HardTwoWayThreshold",
+    "HeapedPrior",
     "HistogramPrior",
     "Kind",
     "LogNormalPrior",

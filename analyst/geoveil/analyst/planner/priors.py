@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError
+from geoveil.gp.hard_question import Heap
 from geoveil.gp.mechanisms.distance_prior import DistancePrior
 from geoveil.gp.queries.base import Query
 
@@ -242,6 +243,55 @@ class LogNormalPrior(Prior):
         z, lengths = _gauss_cells(np.unique(np.concatenate([edges, inside])))
         weights = lengths * np.exp(-z * z / 2) * NormalDist().pdf(0.0)
         return np.exp(self.mu + self.sigma * z).ravel(), (weights / weights.sum()).ravel()
+
+
+@dataclass(frozen=True)
+class HeapedPrior(Prior):
+    """A law of numbers, with people added who hold exactly one value.
+
+    Args:
+        prior: of the others, in one dimension.
+        heaps: point masses; what they leave of all people is as the prior says.
+
+    Raises:
+        ParameterError: if the prior is of points, or the heaps are all people or more.
+
+    Example:
+        >>> round_incomes = HeapedPrior(LogNormalPrior(11.5, 0.8), (Heap(100_000, 0.0105),))
+        >>> round(round_incomes.expectation(lambda x: x == 100_000), 6)
+        0.0105
+    """
+
+    prior: Prior
+    heaps: tuple[Heap, ...]
+
+    def __post_init__(self) -> None:
+        if self.prior.dimension != 1:
+            raise ParameterError("prior.dimension", self.prior.dimension, "1")
+        object.__setattr__(self, "heaps", tuple(self.heaps))
+        if not sum(heap.share for heap in self.heaps) < 1:
+            raise ParameterError("heaps", self.heaps, "shares with a sum below 1")
+
+    @property
+    def dimension(self) -> int:
+        return 1
+
+    @property
+    def size(self) -> float:
+        return self.prior.size
+
+    @property
+    def continuous(self) -> bool:
+        return self.prior.continuous
+
+    def nodes(self, breaks: Sequence[float] = ()) -> tuple[Array, Array]:
+        points, weights = self.prior.nodes(breaks)
+        shares = np.array([heap.share for heap in self.heaps])
+        places = np.array([heap.at for heap in self.heaps])
+        return (
+            np.concatenate([points, places]),
+            np.concatenate([weights * (1 - shares.sum()), shares]),
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -294,6 +294,7 @@ class Query(google.protobuf.message.Message):
     RADIAL_FIELD_NUMBER: builtins.int
     LINEAR_FIELD_NUMBER: builtins.int
     EXTENSION_FIELD_NUMBER: builtins.int
+    SOFTNESS_FIELD_NUMBER: builtins.int
     label: builtins.str
     """Names the row of this query in tables and figures."""
     @property
@@ -320,6 +321,13 @@ class Query(google.protobuf.message.Message):
     def linear(self) -> global___Linear: ...
     @property
     def extension(self) -> global___Extension: ...
+    @property
+    def softness(self) -> global___Softness:
+        """What a plan expected of the hard question that this query stands for; for
+        those who read the estimate. Absent if nobody planned it, and from
+        EstimateQueries.
+        """
+
     def __init__(
         self,
         *,
@@ -335,12 +343,35 @@ class Query(google.protobuf.message.Message):
         radial: global___Radial | None = ...,
         linear: global___Linear | None = ...,
         extension: global___Extension | None = ...,
+        softness: global___Softness | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["disc", b"disc", "extension", b"extension", "gaussian_kernel", b"gaussian_kernel", "kind", b"kind", "linear", b"linear", "polygon", b"polygon", "radial", b"radial", "range", b"range", "smoothed_disc", b"smoothed_disc", "smoothed_polygon", b"smoothed_polygon", "threshold", b"threshold", "two_way_threshold", b"two_way_threshold"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["disc", b"disc", "extension", b"extension", "gaussian_kernel", b"gaussian_kernel", "kind", b"kind", "label", b"label", "linear", b"linear", "polygon", b"polygon", "radial", b"radial", "range", b"range", "smoothed_disc", b"smoothed_disc", "smoothed_polygon", b"smoothed_polygon", "threshold", b"threshold", "two_way_threshold", b"two_way_threshold"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["disc", b"disc", "extension", b"extension", "gaussian_kernel", b"gaussian_kernel", "kind", b"kind", "linear", b"linear", "polygon", b"polygon", "radial", b"radial", "range", b"range", "smoothed_disc", b"smoothed_disc", "smoothed_polygon", b"smoothed_polygon", "softness", b"softness", "threshold", b"threshold", "two_way_threshold", b"two_way_threshold"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["disc", b"disc", "extension", b"extension", "gaussian_kernel", b"gaussian_kernel", "kind", b"kind", "label", b"label", "linear", b"linear", "polygon", b"polygon", "radial", b"radial", "range", b"range", "smoothed_disc", b"smoothed_disc", "smoothed_polygon", b"smoothed_polygon", "softness", b"softness", "threshold", b"threshold", "two_way_threshold", b"two_way_threshold"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["threshold", "gaussian_kernel", "range", "two_way_threshold", "disc", "polygon", "smoothed_disc", "smoothed_polygon", "radial", "linear", "extension"] | None: ...
 
 global___Query = Query
+
+@typing.final
+class Softness(google.protobuf.message.Message):
+    """The mean of a soft query minus the share that was really asked for."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    EXPECTED_DIFFERENCE_FIELD_NUMBER: builtins.int
+    BOUND_FIELD_NUMBER: builtins.int
+    expected_difference: builtins.float
+    """Finite."""
+    bound: builtins.float
+    """Finite, >= 0: the difference is expected within so much of that."""
+    def __init__(
+        self,
+        *,
+        expected_difference: builtins.float = ...,
+        bound: builtins.float = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["bound", b"bound", "expected_difference", b"expected_difference"]) -> None: ...
+
+global___Softness = Softness
 
 @typing.final
 class Extension(google.protobuf.message.Message):

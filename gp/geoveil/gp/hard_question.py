@@ -1,0 +1,223 @@
+"""The hard question behind a soft one: how far apart they are, and intervals for it [MATH §8].
+
+A soft share is unbiased for itself, and off the hard share by what the band makes of the people in
+it. What is known of them says how far: point masses, such as round incomes, to the number; a
+density by a bound on its slope. An interval for the hard share then has the length that covers
+whatever is left unknown [AK20].
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from geoveil.gp import validation
+from geoveil.gp.errors import ParameterError, UnsupportedError
+from geoveil.gp.queries.base import Query
+from geoveil.gp.queries.indicator import Range, SoftIndicator, Threshold
+
+_HALVINGS = 60
+_CELLS = 1 << 13
+_ROUND_UP = 1 + 1e-5
+"""Factor above the error of the trapezoidal rule on that many cells."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Soft minus hard share.
+
+    Args:
+        expected: what is known of it.
+        bound: ≥ 0; the difference is within so much of what is expected.
+    """
+
+    expected: float
+    bound: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "expected", validation.real("expected", self.expected))
+        object.__setattr__(self, "bound", validation.non_negative("bound", self.bound))
+        if not self.bound <= validation.MOST:
+            raise ParameterError("bound", self.bound, f"at most {validation.MOST:g}")
+
+
+@dataclass(frozen=True, slots=True)
+class Heap:
+    """People who hold exactly one value.
+
+    Args:
+        at: the value.
+        share: of all people, in [0, 1].
+    """
+
+    at: float
+    share: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "at", validation.real("at", self.at))
+        object.__setattr__(self, "share", validation.between("share", self.share, 0, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class People:
+    """What is assumed of people near a threshold.
+
+    Args:
+        slope: the density of those outside the heaps changes by at most this, in shares per
+            (unit of the values)²: from a prior, a pilot, or a conservative guess.
+        density: least and greatest density at the threshold, in shares per unit of the values;
+            counts where the band was moved away from the threshold.
+        heaps: point masses. One that is not stated is not counted, and next to the threshold it
+            outweighs any slope.
+    """
+
+    slope: float
+    density: tuple[float, float] = (0.0, 0.0)
+    heaps: tuple[Heap, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "slope", validation.non_negative("slope", self.slope))
+        ends = validation.numbers("density", self.density)
+        if len(ends) != 2 or not 0 <= ends[0] <= ends[1]:
+            raise ParameterError("density", self.density, "(least, greatest), both >= 0")
+        object.__setattr__(self, "density", ends)
+        object.__setattr__(self, "heaps", tuple(self.heaps))
+
+
+def difference(query: Query, boundaries: Sequence[float], people: People) -> Difference:
+    """Return soft minus hard share, as far as assumptions tell.
+
+    Args:
+        query: a `Threshold` or a `Range`: the band or bands, wherever they lie.
+        boundaries: of the hard question: T for the share above T, (low, high) for the share above
+            low and up to high.
+        people: what is assumed of them; the same slope and density at both ends of a range.
+
+    Raises:
+        ParameterError: if there is not one boundary for each band.
+        UnsupportedError: if the query is of another shape.
+
+    Example:
+        >>> soft = Threshold(at=100_000, width=40_000, profile="smoothstep")
+        >>> people = People(slope=1e-11, heaps=(Heap(100_000, 0.0105),))
+        >>> found = difference(soft, [100_000], people)
+        >>> round(found.expected, 5), round(found.bound, 5)
+        (0.00525, 0.0004)
+    """
+    expected = bound = 0.0
+    for center, boundary, sign in _bands(query, boundaries):
+        assert isinstance(query, SoftIndicator)
+        moved = sign * (center - boundary)
+        low, high = people.density
+        expected -= moved * (low + high) / 2
+        bound += abs(moved) * (high - low) / 2 + people.slope * _leverage(query, moved)
+    for heap in people.heaps:
+        inside = heap.at > boundaries[0] and (len(boundaries) < 2 or heap.at <= boundaries[1])
+        expected += heap.share * (float(query.value(heap.at)) - inside)
+    return Difference(expected, bound)
+
+
+@dataclass(frozen=True, slots=True)
+class HardShare:
+    """The estimate of a hard share."""
+
+    value: float
+    """The estimate of the soft one, less the difference that is expected."""
+    ci_low: float
+    """Lower end of an interval that counts the difference that is not known, in [0, 1]."""
+    ci_high: float
+    """Its upper end."""
+
+
+def hard_share(
+    value: float, ci_low: float, ci_high: float, softness: Difference, confidence: float = 0.95
+) -> HardShare:
+    """Return the estimate of a hard share with a bias-aware interval.
+
+    With B the bound and s the standard error, the interval reaches cv(B/s)·s to either side, cv(t)
+    the quantile of |N(t, 1)|: it covers the hard share with the confidence for every difference
+    within the bound, if that of the soft share does and is normal [AK20]. The
+    s of either side is that by which the soft interval reaches there.
+
+    Args:
+        value: the estimate of the soft share.
+        ci_low: lower end of its interval.
+        ci_high: upper end of its interval.
+        softness: soft minus hard share.
+        confidence: of both intervals, in (0, 1).
+
+    Example:
+        >>> found = hard_share(0.4918, 0.4879, 0.4957, Difference(0.005, 0.001))
+        >>> round(found.value, 4), round(found.ci_low, 4), round(found.ci_high, 4)
+        (0.4868, 0.4824, 0.4912)
+    """
+    quantile = critical_value(0.0, confidence)
+    ends = []
+    for side, end in ((-1.0, ci_low), (1.0, ci_high)):
+        error = (
+            max(side * (end - value), 0.0) / quantile
+        )  # an end may be cut to what a share can be
+        further = softness.bound
+        if error > 0:
+            further = (critical_value(softness.bound / error, confidence) - quantile) * error
+        ends.append(min(max(end + side * further - softness.expected, 0.0), 1.0))
+    return HardShare(value - softness.expected, ends[0], ends[1])
+
+
+def critical_value(ratio: float, confidence: float = 0.95) -> float:
+    """Return the quantile of |N(t, 1)|: how many standard errors an interval reaches.
+
+    Args:
+        ratio: t ≥ 0, the largest bias in standard errors.
+        confidence: in (0, 1).
+
+    Example:
+        >>> [round(critical_value(t), 3) for t in (0.0, 0.5, 1.0, 3.0)]
+        [1.96, 2.181, 2.646, 4.645]
+    """
+    t = validation.non_negative("ratio", ratio)
+    confidence = validation.between("confidence", confidence, 0, 1, low_open=True, high_open=True)
+    normal = NormalDist()
+    low, high = 0.0, t + normal.inv_cdf((1 + confidence) / 2)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        covered = normal.cdf(middle - t) - normal.cdf(-middle - t)
+        low, high = (middle, high) if covered < confidence else (low, middle)
+    return high
+
+
+def _bands(query: Query, boundaries: Sequence[float]) -> Iterator[tuple[float, float, float]]:
+    """Yield where each band lies, its boundary, and on which side the region is."""
+    centers: tuple[float, ...]
+    signs: tuple[float, ...]
+    if isinstance(query, Threshold):
+        centers, signs = (query.at,), (1.0,)
+    elif isinstance(query, Range):
+        centers, signs = (query.low, query.high), (1.0, -1.0)
+    else:
+        raise UnsupportedError(f"the hard question behind {query!r} is not bounded: ask a prior")
+    ends = validation.numbers("boundaries", boundaries)
+    if len(ends) != len(centers):
+        raise ParameterError("boundaries", boundaries, f"{len(centers)} numbers")
+    yield from zip(centers, ends, signs, strict=True)
+
+
+def _leverage(query: SoftIndicator, moved: float) -> float:
+    """Return the largest difference per slope of the density, that at the boundary left out.
+
+    With Ψ(s) the integral of φ − 1{s > 0} from the far side up to s, on either side of 0, the
+    difference is the sum of what the density at 0 makes and −∫Ψq': at most sup|q'|·∫|Ψ|.
+    """
+    edge = query.width / 2
+    sides = []
+    for side in (1.0, -1.0):  # by symmetry φ − 1 above 0 is −φ below
+        end = max(edge + side * moved, 0.0)
+        s = np.linspace(0.0, end, _CELLS + 1)
+        height = query.profile.value(-s + side * moved if side < 0 else -(s - moved))
+        step = end / _CELLS
+        parts = (height[1:] + height[:-1]) * (step / 2)
+        tail = np.append(np.cumsum(parts[::-1])[::-1], 0.0)
+        size = np.abs(tail)
+        sides.append(float((size[1:] + size[:-1]).sum() * step / 2))
+    return sum(sides) * _ROUND_UP
