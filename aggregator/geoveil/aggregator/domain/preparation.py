@@ -113,8 +113,10 @@ def faults_of(admission: Admission, reports: Sequence[Report]) -> list[Result | 
     """Return what is wrong with each report; of a request without faults, at the cost of one."""
     if isinstance(reports, ReportColumns) and _all_sound(admission, reports):
         return [None] * len(reports)
-    faults = (admission.fault(*report) for report in reports)
-    return [fault and Result(Status.REJECTED, *fault) for fault in faults]
+    return [
+        (fault := admission.fault(*report)) and Result(Status.REJECTED, *fault)
+        for report in reports
+    ]
 
 
 def _all_sound(admission: Admission, reports: ReportColumns) -> bool:

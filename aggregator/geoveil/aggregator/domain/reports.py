@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
+from operator import attrgetter
 from struct import Struct
 from typing import NamedTuple, overload
 
@@ -17,6 +18,8 @@ from numpy.typing import NDArray
 from geoveil.campaign.admission import REPORT_ID_BYTES, Reason
 
 _ANSWER = Struct("<Iq")
+ANSWER_BYTES = _ANSWER.size
+"""Of an answer that is packed."""
 
 
 class Report(NamedTuple):
@@ -90,7 +93,7 @@ def any_later(reports: Sequence[Report], period: int) -> bool:
     """
     if isinstance(reports, ReportColumns):
         return bool((reports.periods > period).any())
-    return any(report.period > period for report in reports)
+    return max(map(attrgetter("period"), reports), default=0) > period
 
 
 class PackedReport(NamedTuple):
@@ -137,8 +140,3 @@ def pack(answers: Sequence[tuple[int, int]]) -> bytes:
 def unpack(answers: bytes) -> Iterator[tuple[int, int]]:
     """Return the answers of one report, or of many joined."""
     return _ANSWER.iter_unpack(answers)
-
-
-def count_answers(reports: Sequence[PackedReport]) -> int:
-    """Return how many answers reports hold."""
-    return sum(len(answers) for _, answers in reports) // _ANSWER.size

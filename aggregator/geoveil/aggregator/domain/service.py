@@ -1,9 +1,9 @@
 """What the aggregator does, whatever carries the requests to it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -26,7 +26,7 @@ from geoveil.aggregator.domain.exporting import Rows, export
 from geoveil.aggregator.domain.lane import Lane
 from geoveil.aggregator.domain.layout import Layout
 from geoveil.aggregator.domain.preparation import prepare, takes_little
-from geoveil.aggregator.domain.reports import PackedReport, Report, Result
+from geoveil.aggregator.domain.reports import Report, Result
 from geoveil.aggregator.domain.values import estimate_queries
 from geoveil.aggregator.domain.watching import PollTimer, watch
 from geoveil.aggregator.grpc.submissions import UnreadReports
@@ -222,9 +222,15 @@ class Service:
         in_time, early = prepared.packed
         # A period that has not begun takes no new report, but what was counted before the clock
         # was set back is still known. First, as a failure of what follows then leaves no trace.
-        of_early = await self._write(campaign_id, early, admit=False)
-        of_in_time = await self._write(campaign_id, in_time, admit=self._admits(campaign, now))
-        return prepared.results(of_in_time, of_early)
+        of_early: list[Outcome] = []
+        of_in_time: list[Outcome] = []
+        if early:
+            of_early = await self._writer.submit(Submission(campaign_id, early, admit=False))
+        if in_time:
+            # By the dates; the store knows if it was closed.
+            admit = campaign.opens <= now + self._skew and now - self._skew < campaign.closes
+            of_in_time = await self._writer.submit(Submission(campaign_id, in_time, admit))
+        return prepared.results(iter(of_in_time), iter(of_early))
 
     def admit_size(self, peer: str, size: int) -> int:
         """Let a peer pass that sends a request, before it is read, or refuse it.
@@ -377,17 +383,6 @@ class Service:
         size = sum(len(standing.record.published) for standing in standings)
         if size > _MUCH:
             self._limits.charge_peer(peer, size // _REPORT_BYTES)
-
-    async def _write(
-        self, campaign_id: str, packed: Sequence[PackedReport], *, admit: bool
-    ) -> Iterator[Outcome]:
-        if not packed:
-            return iter(())
-        return iter(await self._writer.submit(Submission(campaign_id, packed, admit)))
-
-    def _admits(self, campaign: Campaign, now: datetime) -> bool:
-        """Return whether new reports are taken by the dates; the store knows if it was closed."""
-        return campaign.opens <= now + self._skew and now - self._skew < campaign.closes
 
     def _latest_period(self, campaign: Campaign) -> int:
         """Return the last period that has begun, by the clock of a device that is ahead."""

@@ -5,7 +5,6 @@ as bytes: of thousands of results most are alike, and campaigns need not be read
 """
 
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
-from functools import cache
 from types import MappingProxyType
 from typing import Any
 
@@ -313,20 +312,6 @@ def privacy(guarantee: GeoPrivacy) -> campaign_pb2.Privacy:
     return campaign_pb2.Privacy(epsilon=guarantee.epsilon, per=guarantee.per)
 
 
-def results(of_reports: Sequence[Result]) -> list[report_pb2.ReportResult]:
-    """Return what became of each report."""
-    # Most reports of a batch share one Result object; a message for each would be the slowest step.
-    messages: dict[int, report_pb2.ReportResult] = {}
-    for of_report in of_reports:
-        if id(of_report) not in messages:
-            messages[id(of_report)] = report_pb2.ReportResult(
-                status=STATUSES[of_report.status],
-                reason=REASONS[of_report.reason],
-                detail=of_report.detail,
-            )
-    return [messages[id(of_report)] for of_report in of_reports]
-
-
 def takes_little(of_reports: Sequence[Result]) -> bool:
     """Return whether to serialise results takes no more than about a millisecond."""
     return len(of_reports) < _MODERATE and len(set(map(id, of_reports))) < _FEW
@@ -336,35 +321,29 @@ def serialized_results(of_reports: Sequence[Result]) -> bytes:
     """Return a SubmitReportsResponse with what became of each report, serialised.
 
     Example:
-        >>> from geoveil.proto.v1.collector_pb2 import SubmitReportsResponse
         >>> accepted = Result(Status.ACCEPTED)
-        >>> response = SubmitReportsResponse(results=results([accepted, accepted]))
-        >>> serialized_results([accepted, accepted]) == response.SerializeToString()
-        True
+        >>> response = serialized_results([accepted, accepted])
+        >>> len(collector_pb2.SubmitReportsResponse.FromString(response).results)
+        2
     """
-    # A message of one element per distinct result; joined messages are one with all elements.
+    # A message of one element per distinct result, as most reports of a batch share one object;
+    # joined messages are one with all elements.
     pieces: dict[int, bytes] = {}
-    for of_report in of_reports:
-        if id(of_report) not in pieces:
-            pieces[id(of_report)] = _serialized(of_report)
-    return b"".join([pieces[id(of_report)] for of_report in of_reports])
+    for result in of_reports:
+        if id(result) not in pieces:
+            fine = result.reason is None and not result.detail
+            pieces[id(result)] = _FINE[result.status] if fine else _serialized(result)
+    return b"".join(map(pieces.__getitem__, map(id, of_reports)))
 
 
 def _serialized(result: Result) -> bytes:
-    # What has a detail is not kept: it may quote a report.
-    if result.detail or result.reason is not None:
-        return _serialize(result)
-    return _without_reason(result.status)
+    told = report_pb2.ReportResult(
+        status=STATUSES[result.status], reason=REASONS[result.reason], detail=result.detail
+    )
+    return collector_pb2.SubmitReportsResponse(results=[told]).SerializeToString()
 
 
-@cache
-def _without_reason(status: Status) -> bytes:
-    return _serialize(Result(status))
-
-
-def _serialize(result: Result) -> bytes:
-    one = collector_pb2.SubmitReportsResponse(results=results([result]))
-    return one.SerializeToString()
+_FINE = MappingProxyType({status: _serialized(Result(status)) for status in Status})
 
 
 def point_questions(request: pb.EstimateQueriesRequest) -> list[PointQuestion]:

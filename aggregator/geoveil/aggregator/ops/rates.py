@@ -67,29 +67,25 @@ class TokenBuckets:
         self._most = most
         self._levels: OrderedDict[bytes, tuple[float, float]] = OrderedDict()
 
-    def take(self, key: bytes, tokens: float) -> float:
-        """Take tokens and return 0; or take none and return how long to wait, in seconds."""
-        level = self._level(key)
-        missing = min(tokens, self._rate.burst) - level
-        if missing > 0:
-            return missing / self._rate.per_second
-        self._keep(key, level - tokens)
-        return 0.0
+    def take(self, key: bytes, tokens: float, *, owe: bool = False) -> float:
+        """Take tokens and return 0; or take none and return how long to wait, in seconds.
 
-    def charge(self, key: bytes, tokens: float) -> None:
-        """Take tokens, if there are none too: they are owed then."""
-        self._keep(key, self._level(key) - tokens)
-
-    def _level(self, key: bytes) -> float:
-        now = self._clock()
-        level, then = self._levels.get(key, (self._rate.burst, now))
-        return min(self._rate.burst, level + (now - then) * self._rate.per_second)
-
-    def _keep(self, key: bytes, level: float) -> None:
-        self._levels[key] = (level, self._clock())
+        Args:
+            key: of the bucket.
+            tokens: how many.
+            owe: take them in any case; what is not there is owed then.
+        """
+        now, rate = self._clock(), self._rate
+        level, then = self._levels.get(key, (rate.burst, now))
+        level = min(rate.burst, level + (now - then) * rate.per_second)
+        missing = min(tokens, rate.burst) - level
+        if missing > 0 and not owe:
+            return missing / rate.per_second
+        self._levels[key] = (level - tokens, now)
         self._levels.move_to_end(key)
         if len(self._levels) > self._most:
             self._levels.popitem(last=False)
+        return 0.0
 
     def __len__(self) -> int:
         return len(self._levels)
@@ -168,20 +164,16 @@ class _Shared:
     def take(self, peer: str, tokens: float) -> float:
         """Take tokens if there are enough; return the seconds until there are, or 0."""
         wait_s = self._addresses.take(self._hidden(peer_address(peer)), tokens)
-        if self._connections is not None:
-            connection = self._hidden(peer.encode())
-            if wait_s and tokens > self._part:
-                return wait_s  # else each new connection might owe a large request
-            if wait_s:
-                return min(wait_s, self._connections.take(connection, tokens))
-            self._connections.charge(connection, tokens)
-        return wait_s
+        if self._connections is None or (wait_s and tokens > self._part):
+            return wait_s  # else each new connection might owe a large request
+        taken = self._connections.take(self._hidden(peer.encode()), tokens, owe=not wait_s)
+        return min(wait_s, taken)
 
     def charge(self, peer: str, tokens: float) -> None:
         """Take tokens whether or not there are enough."""
-        self._addresses.charge(self._hidden(peer_address(peer)), tokens)
+        self._addresses.take(self._hidden(peer_address(peer)), tokens, owe=True)
         if self._connections is not None:
-            self._connections.charge(self._hidden(peer.encode()), tokens)
+            self._connections.take(self._hidden(peer.encode()), tokens, owe=True)
 
     def _hidden(self, name: bytes) -> bytes:
         return hashlib.blake2b(name, key=self._secret, digest_size=16).digest()

@@ -8,10 +8,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from operator import itemgetter
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from geoveil.aggregator.domain.reports import PackedReport, count_answers
+from geoveil.aggregator.domain.reports import ANSWER_BYTES, PackedReport
 from geoveil.gp.estimation import Accumulator
 from geoveil.gp.shown import member
 
@@ -45,7 +46,7 @@ class Submission:
     @property
     def weight(self) -> int:
         """Answers held, at least 1."""
-        return max(1, count_answers(self.reports))
+        return max(1, sum(map(len, map(itemgetter(1), self.reports))) // ANSWER_BYTES)
 
 
 class Outcome(Enum):

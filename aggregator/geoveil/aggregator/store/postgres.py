@@ -12,26 +12,29 @@ What makes it exactly once, at READ COMMITTED:
   it or sees the campaign closed.
 """
 
+import os
+import re
+import shutil
+import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from sqlalchemy import Connection, create_engine, event, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from geoveil.aggregator.domain.errors import Code
+from geoveil.aggregator.domain.errors import Code, ServiceError
 from geoveil.aggregator.store.base import Outcome, StoredAnswers, Submission
-from geoveil.aggregator.store.postgres_arrays import register
 from geoveil.aggregator.store.postgres_counting import (
     CAMPAIGN_LOCKS,
     SCHEMA_LOCK,
     count,
+    register,
 )
-from geoveil.aggregator.store.postgres_dump import dump, require_dump
 from geoveil.aggregator.store.schema import REPORT
 from geoveil.aggregator.store.sql import SQLStore
 from geoveil.gp import ParameterError
@@ -122,10 +125,10 @@ shown), got database='...'
         return StoredAnswers(packed, rows[-1].report_id.bytes if len(rows) == limit else None)
 
     def prepare_copy(self) -> None:
-        require_dump(self.run(_server_version))
+        _require_dump(self.run(_server_version))
 
     def copy(self, target: Path) -> None:
-        dump(self._parameters, target)
+        _dump(self._parameters, target)
 
     def _is_transient(self, error: SQLAlchemyError) -> bool:
         return getattr(getattr(error, "orig", None), "sqlstate", None) in _TRANSIENT
@@ -179,3 +182,61 @@ def _configure(connection: Any, busy_timeout_s: float) -> None:
             " WHERE current_setting('synchronous_commit') = 'off'"
         )
     connection.commit()
+
+
+def _require_dump(server: int) -> None:
+    """Refuse to go on without a pg_dump that can copy a server.
+
+    Args:
+        server: its major version; an older pg_dump refuses it.
+
+    Raises:
+        ServiceError: STORE_UNAVAILABLE, saying what is needed and what there is.
+    """
+    program = shutil.which("pg_dump")
+    found = "there is none"
+    if program is not None:
+        shown = _run([program, "--version"]).stdout
+        version = re.search(r"\) (\d+)", shown)
+        if version and int(version[1]) >= server:
+            return
+        found = f"{program} is of {f'version {version[1]}' if version else 'no version it tells'}"
+    raise ServiceError(
+        Code.STORE_UNAVAILABLE,
+        f"a copy of it takes pg_dump of PostgreSQL {server} or later on the PATH, and {found}:"
+        " install PostgreSQL's client programs of that version",
+    )
+
+
+def _dump(parameters: Mapping[str, Any], target: Path) -> None:
+    """Write what `pg_restore` reads to a file.
+
+    Args:
+        parameters: of the connection, as libpq names them.
+        target: the file.
+
+    Raises:
+        ServiceError: STORE_UNAVAILABLE with the words of pg_dump.
+    """
+    # The password not among the arguments, which every user of the machine can list.
+    password = parameters.get("password")
+    environment = {**os.environ, "PGPASSWORD": password} if password else None
+    shown = make_conninfo(**{**parameters, "password": None})
+    done = _run(
+        ["pg_dump", "--format=custom", f"--file={target}", f"--dbname={shown}"], environment
+    )
+    if done.returncode:
+        raise ServiceError(Code.STORE_UNAVAILABLE, done.stderr.strip())
+
+
+def _run(
+    command: Sequence[str], environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # noqa: S603 - the operator's own programs and database
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )

@@ -3,7 +3,8 @@
 import logging
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from itertools import accumulate
+from functools import partial
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -130,9 +131,9 @@ class SQLStore(Store):
         by_campaign: dict[str, list[Submission]] = {}
         for submission in batch:
             by_campaign.setdefault(submission.campaign_id, []).append(submission)
-        counted = self.run(lambda c: self._count(c, by_campaign), write=True)
-        outcomes = {campaign_id: iter(of_one) for campaign_id, of_one in counted.items()}
-        return [[next(outcomes[s.campaign_id]) for _ in s.reports] for s in batch]
+        counted = self.run(partial(self._count, by_campaign=by_campaign), write=True)
+        following = dict(zip(counted, map(iter, counted.values()), strict=True))
+        return [list(islice(following[s.campaign_id], len(s.reports))) for s in batch]
 
     def totals(self, campaign_id: str) -> list[Accumulator]:
 

@@ -1,8 +1,10 @@
 """A store in one SQLite file: nothing to install, and every acknowledged report on disk."""
 
+import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +13,22 @@ from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from geoveil.aggregator.domain.errors import Code, ServiceError
-from geoveil.aggregator.store.base import Outcome, StoredAnswers, Submission
+from geoveil.aggregator.domain.reports import PackedReport
+from geoveil.aggregator.store.base import Outcome, StoredAnswers, Submission, judge
 from geoveil.aggregator.store.id_index import IdIndex
 from geoveil.aggregator.store.private_file import make_private_database, protect_database
 from geoveil.aggregator.store.schema import REPORT_PAGE
 from geoveil.aggregator.store.sql import SQLStore
-from geoveil.aggregator.store.sqlite_counting import count, read_sums
-from geoveil.aggregator.store.sqlite_pages import Page, read_answers
+from geoveil.aggregator.store.sqlite_pages import (
+    Last,
+    Page,
+    answers_of,
+    append,
+    read_answers,
+    read_ids,
+    read_pages,
+)
+from geoveil.aggregator.store.sums import tally
 from geoveil.gp.estimation import Accumulator
 
 _PRAGMAS = (
@@ -28,6 +39,39 @@ _PRAGMAS = (
     "wal_autocheckpoint = 4000",  # pages
 )
 _PAGES_READ = 1024
+_SHARD = 0
+"""The only one: SQLite has one writer at a time."""
+_PAGES_INDEXED = 1024
+"""At once."""
+_READ_SUMS = """
+    SELECT json_group_array(json_array(query_index, n, total, total_of_squares)) FROM query_sum
+    WHERE campaign_key = :key
+"""
+_READ_STANDING = f"""
+    SELECT campaign.campaign_key, closed, coalesce(reports, 0),
+        (SELECT json_group_array(json_array(query_index, n, total, total_of_squares))
+            FROM query_sum
+            WHERE campaign_key = campaign.campaign_key AND shard = {_SHARD}
+            AND query_index IN (SELECT value FROM json_each(:indices))),
+        first, ids, answers
+    FROM campaign
+    LEFT JOIN report_count ON
+        report_count.campaign_key = campaign.campaign_key AND report_count.shard = {_SHARD}
+    LEFT JOIN report_page ON
+        report_page.campaign_key = campaign.campaign_key AND first = (
+            SELECT max(first) FROM report_page WHERE campaign_key = campaign.campaign_key)
+    WHERE campaign_id = :campaign_id
+"""  # noqa: S608 - no input in it
+_WRITE_SUMS = f"""
+    INSERT OR REPLACE INTO query_sum
+        (campaign_key, shard, query_index, n, total, total_of_squares)
+    SELECT :key, {_SHARD}, json_extract(value, '$[0]'), json_extract(value, '$[1]'),
+        json_extract(value, '$[2]'), json_extract(value, '$[3]') FROM json_each(:sums)
+"""  # noqa: S608 - no input in it
+_WRITE_COUNT = f"""
+    INSERT OR REPLACE INTO report_count (campaign_key, shard, reports)
+    VALUES (:key, {_SHARD}, :reports)
+"""  # noqa: S608 - no input in it
 
 
 class SQLiteStore(SQLStore):
@@ -83,16 +127,64 @@ class SQLiteStore(SQLStore):
         self, connection: Connection, by_campaign: Mapping[str, Sequence[Submission]]
     ) -> dict[str, list[Outcome]]:
         self._written = []
-        outcomes = {}
-        for campaign_id, submissions in by_campaign.items():
-            counted = count(connection, campaign_id, submissions, self._indices)
-            outcomes[campaign_id] = counted.outcomes
-            if counted.pages:
-                self._written.append((counted.campaign_key, counted.pages, counted.reports))
+        return {
+            campaign_id: self._count_one(connection, campaign_id, submissions)
+            for campaign_id, submissions in by_campaign.items()
+        }
+
+    def _count_one(
+        self, connection: Connection, campaign_id: str, submissions: Sequence[Submission]
+    ) -> list[Outcome]:
+        """Count the reports to one campaign: all they need in one statement, all added in three.
+
+        Each is a text that `sqlite3` knows already, as its cost and not that of the reports is what
+        a transaction of few reports takes.
+        """
+        reports: list[PackedReport] = []
+        admitted: list[bool] = []
+        for submission in submissions:
+            reports += submission.reports
+            admitted += [submission.admit] * len(submission.reports)
+        ids, answers = zip(*reports, strict=True) if reports else ((), ())
+        sums = tally(b"".join(answers))
+        parameters = {"campaign_id": campaign_id, "indices": json.dumps(list(sums))}
+        row = connection.exec_driver_sql(_READ_STANDING, parameters).one_or_none()
+        if row is None:
+            raise ServiceError(Code.CAMPAIGN_NOT_FOUND)
+        key, closed, before, sums_before, *last = row
+        if closed:
+            admitted = [False] * len(reports)
+        candidates = self._current_index(connection, key, before).find(b"".join(ids))
+        stored = _stored(connection, key, candidates, reports) if candidates else {}
+        outcomes, fresh = judge(zip(reports, admitted, strict=True), stored)
+        if fresh:
+            if len(fresh) < len(reports):
+                sums = tally(b"".join([answers for _, answers in fresh]))
+            page = None if last[0] is None else Last(*last)
+            pages = append(connection, key, before, fresh, page)
+            _write_sums(connection, key, _sums(sums_before), sums)
+            after = before + len(fresh)
+            connection.exec_driver_sql(_WRITE_COUNT, {"key": key, "reports": after})
+            self._written.append((key, pages, after))
         return outcomes
 
+    def _current_index(self, connection: Connection, key: int, reports: int) -> IdIndex:
+        """Return the index of a campaign with all that is stored in it, by whatever process.
+
+        The pages that are written belong in it once the transaction is durable.
+        """
+        index = self._indices.get(key)
+        if index is None or index.reports > reports:
+            index = self._indices[key] = IdIndex()
+        if index.reports < reports:
+            pages = read_ids(connection, key, index.reports)
+            while some := list(islice(pages, _PAGES_INDEXED)):
+                index.add(some)
+            index.reports = reports
+        return index
+
     def read_sums(self, connection: Connection, key: int) -> dict[int, Accumulator]:
-        return read_sums(connection, key)
+        return _sums(connection.exec_driver_sql(_READ_SUMS, {"key": key}).scalar_one())
 
     def read_reports(self, connection: Connection, key: int) -> Iterator[tuple[bytes, bytes]]:
         query = select(REPORT_PAGE.c.ids, REPORT_PAGE.c.answers)
@@ -134,3 +226,45 @@ def _configure(connection: Any, _record: object) -> None:
 def _begin(connection: Connection) -> None:
     write = connection.get_execution_options().get("geoveil_write")
     connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN DEFERRED")
+
+
+def _stored(
+    connection: Connection,
+    key: int,
+    candidates: Sequence[tuple[int, int]],
+    reports: Sequence[PackedReport],
+) -> dict[int, bool]:
+    """Return the positions of stored ids, each with whether its answers are the same.
+
+    Args:
+        connection: to read with.
+        key: of the campaign.
+        candidates: positions, and pages that may hold the ids there.
+        reports: whose ids to look for.
+    """
+    pages = read_pages(connection, key, (page for _, page in candidates))
+    stored = {}
+    for position, page in candidates:
+        report_id, answers = reports[position]
+        held = answers_of(pages[page], report_id)
+        if held is not None:
+            stored[position] = held == answers
+    return stored
+
+
+def _write_sums(
+    connection: Connection,
+    key: int,
+    before: Mapping[int, Accumulator],
+    added: Mapping[int, Accumulator],
+) -> None:
+    rows = []
+    for index, sums in added.items():
+        after = before.get(index, Accumulator()) + sums
+        rows.append((index, after.n, str(after.total), str(after.total_of_squares)))
+    connection.exec_driver_sql(_WRITE_SUMS, {"key": key, "sums": json.dumps(rows)})
+
+
+def _sums(stored: str) -> dict[int, Accumulator]:
+    found = json.loads(stored)
+    return {index: Accumulator(n, int(total), int(ss)) for index, n, total, ss in found}

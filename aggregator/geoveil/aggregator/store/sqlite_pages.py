@@ -10,7 +10,6 @@ it back: with a step per report, that would bound the server to a thousand repor
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -147,8 +146,10 @@ def append(
         last: page of the campaign; None if there is none.
     """
     pages: list[Page] = []
-    for width, of_width in groupby(sorted(reports, key=_width), key=_width):
-        group = list(of_width)
+    by_width: dict[int, list[PackedReport]] = {}
+    for report in reports:
+        by_width.setdefault(len(report.answers), []).append(report)
+    for width, group in sorted(by_width.items()):
         capacity = min(_MOST_REPORTS, max(1, _MOST_BYTES // (REPORT_ID_BYTES + width)))
         start = 0
         if last is not None:
@@ -170,16 +171,12 @@ def append(
     return pages
 
 
-def _width(report: PackedReport) -> int:
-    return len(report.answers)
-
-
 def _page(
     first: int, reports: Sequence[PackedReport], held_ids: bytes = b"", held_answers: bytes = b""
 ) -> Page:
-    fresh = b"".join([report_id for report_id, _ in reports])
-    ids = held_ids + fresh
-    answers = held_answers + b"".join([answers for _, answers in reports])
+    added, of_added = zip(*reports, strict=True)
+    fresh = b"".join(added)
+    ids, answers = held_ids + fresh, held_answers + b"".join(of_added)
     halves = np.frombuffer(ids, ">u8").reshape(-1, 2)
     order = np.lexsort((halves[:, 1], halves[:, 0]))
     rows = np.frombuffer(answers, np.uint8).reshape(len(order), -1)
