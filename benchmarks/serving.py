@@ -146,8 +146,18 @@ def publish(
     questions: int = QUERIES,
 ) -> Campaign:
     """Create the campaign that reports are made for, or another one, signed or not."""
+    campaign = campaign_of_load(campaign_id, questions)
+    with grpc.insecure_channel(address) as channel:
+        envelope = campaign_pb2.CampaignEnvelope.FromString(seal(encode(campaign), key))
+        request = analyst_pb2.CreateCampaignRequest(envelope=envelope)
+        analyst_pb2_grpc.AnalystStub(channel).CreateCampaign(request)
+    return campaign
+
+
+def campaign_of_load(campaign_id: str = "load", questions: int = QUERIES) -> StatisticCampaign:
+    """Return a campaign of thresholds of an income that is open for a day."""
     now = datetime.now(UTC)
-    campaign = StatisticCampaign(
+    return StatisticCampaign(
         campaign_id=campaign_id,
         title="Load",
         attribute=Attribute(name="income", unit="dollar"),
@@ -159,11 +169,6 @@ def publish(
         opens=now,
         closes=now + timedelta(days=1),
     )
-    with grpc.insecure_channel(address) as channel:
-        envelope = campaign_pb2.CampaignEnvelope.FromString(seal(encode(campaign), key))
-        request = analyst_pb2.CreateCampaignRequest(envelope=envelope)
-        analyst_pb2_grpc.AnalystStub(channel).CreateCampaign(request)
-    return campaign
 
 
 def counted(address: str) -> int:

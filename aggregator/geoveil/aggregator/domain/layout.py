@@ -12,6 +12,7 @@ can aim reports at one block, and all who share the database find the same.
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from struct import Struct
 from typing import Any, Self
 
@@ -127,7 +128,9 @@ class Layout:
         if self._ends is not None:
             low, high = (ends[reports.indices] for ends in self._ends)
             rows["value"] = np.clip(reports.values, low, high)
-        return list(map(PackedReport._make, _PACKED_REPORT.iter_unpack(rows.tobytes())))
+        # `PackedReport._make` is a function of Python, and there are thousands.
+        make = partial(tuple.__new__, PackedReport)
+        return list(map(make, _PACKED_REPORT.iter_unpack(rows.tobytes())))
 
     def _blocks(self, ids: bytes) -> NDArray[np.int64]:
         """Return the block of each of some ids, which are joined."""

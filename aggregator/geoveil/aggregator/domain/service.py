@@ -217,7 +217,7 @@ class Service:
             prepared = prepare(publication, reports, latest)
         else:
             prepared = await self.batches.run(prepare, publication, reports, latest)
-        if rejected := sum(map(bool, prepared.faults)):
+        if rejected := len(prepared.faults) - prepared.faults.count(None):
             self._limits.charge_peer(peer, (_REJECTED_COSTS - 1) * rejected)
         in_time, early = prepared.packed
         # A period that has not begun takes no new report, but what was counted before the clock

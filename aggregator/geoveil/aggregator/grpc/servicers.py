@@ -36,8 +36,8 @@ _METHODS = MappingProxyType(
     {method: pb.IntervalMethod.Value(f"INTERVAL_METHOD_{method.name}") for method in IntervalMethod}
     | {None: pb.INTERVAL_METHOD_UNSPECIFIED}
 )
-_FEW, _MODERATE = 200, 2_500
-"""Results that are each serialised, and results in all."""
+_FEW = 200
+"""Results that are each serialised within a millisecond."""
 STATES = MappingProxyType(
     {
         State.PENDING: campaign_pb2.CAMPAIGN_STATE_PENDING,
@@ -314,7 +314,7 @@ def privacy(guarantee: GeoPrivacy) -> campaign_pb2.Privacy:
 
 def takes_little(of_reports: Sequence[Result]) -> bool:
     """Return whether to serialise results takes no more than about a millisecond."""
-    return len(of_reports) < _MODERATE and len(set(map(id, of_reports))) < _FEW
+    return len(set(map(id, of_reports))) < _FEW
 
 
 def serialized_results(of_reports: Sequence[Result]) -> bytes:
@@ -329,10 +329,9 @@ def serialized_results(of_reports: Sequence[Result]) -> bytes:
     # A message of one element per distinct result, as most reports of a batch share one object;
     # joined messages are one with all elements.
     pieces: dict[int, bytes] = {}
-    for result in of_reports:
-        if id(result) not in pieces:
-            fine = result.reason is None and not result.detail
-            pieces[id(result)] = _FINE[result.status] if fine else _serialized(result)
+    for key, result in dict(zip(map(id, of_reports), of_reports, strict=True)).items():
+        fine = result.reason is None and not result.detail
+        pieces[key] = _FINE[result.status] if fine else _serialized(result)
     return b"".join(map(pieces.__getitem__, map(id, of_reports)))
 
 

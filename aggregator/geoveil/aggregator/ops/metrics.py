@@ -111,7 +111,7 @@ class Metrics:
             self._count_result(results[0], 1)
             return
         # Most results of a batch are one object: comparing each would be slow.
-        of_id = {id(result): result for result in results}
+        of_id = dict(zip(map(id, results), results, strict=True))
         for key, count in Tally(map(id, results)).items():
             self._count_result(of_id[key], count)
 

@@ -53,6 +53,7 @@ class Outcome(Enum):
     """What the store did with a report."""
 
     __repr__ = member
+    __hash__ = object.__hash__  # that of `Enum` is a function of Python, called for each report
 
     ACCEPTED = "accepted"
     DUPLICATE = "duplicate"
@@ -206,9 +207,13 @@ def judge(
     Returns:
         One outcome per report, and the reports to be stored.
     """
+    pairs = list(reports)
+    fresh = {} if stored else {report.report_id: report for report, admitted in pairs if admitted}
+    if fresh and len(fresh) == len(pairs):  # none is known, refused or given twice
+        return [Outcome.ACCEPTED] * len(pairs), list(fresh.values())
     outcomes = []
-    fresh: dict[bytes, PackedReport] = {}
-    for position, (report, admitted) in enumerate(reports):
+    fresh = {}
+    for position, (report, admitted) in enumerate(pairs):
         same = stored.get(position)
         if same is None and report.report_id in fresh:
             same = fresh[report.report_id].answers == report.answers

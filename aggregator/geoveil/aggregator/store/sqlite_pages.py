@@ -10,6 +10,7 @@ it back: with a step per report, that would bound the server to a thousand repor
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -146,9 +147,11 @@ def append(
         last: page of the campaign; None if there is none.
     """
     pages: list[Page] = []
-    by_width: dict[int, list[PackedReport]] = {}
-    for report in reports:
-        by_width.setdefault(len(report.answers), []).append(report)
+    by_width: dict[int, list[PackedReport]] = {len(reports[0].answers): [*reports]}
+    if len(set(map(len, map(itemgetter(1), reports)))) > 1:
+        by_width.clear()
+        for report in reports:
+            by_width.setdefault(len(report.answers), []).append(report)
     for width, group in sorted(by_width.items()):
         capacity = min(_MOST_REPORTS, max(1, _MOST_BYTES // (REPORT_ID_BYTES + width)))
         start = 0
