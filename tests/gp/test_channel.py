@@ -29,7 +29,7 @@ from geoveil.gp import (
     Threshold,
     UnsupportedError,
 )
-from geoveil.gp.exact import LazyUniform, release_integers
+from geoveil.gp.exact import BALL, LazyUniform, release_integers
 from geoveil.gp.mechanisms import channel_spline
 from geoveil.gp.mechanisms.base import PrivatePoint
 from geoveil.gp.mechanisms.channel import TOTAL, ProbabilityTable, rounded
@@ -402,7 +402,7 @@ def by_balls(m, x, seed):
     """Release as any mechanism does: in balls, by the definition, from the same bits."""
     point, uniform = PrivatePoint(np.ravel(x).tolist()), LazyUniform(SeededSource(seed))
     (k,) = release_integers(
-        [uniform], lambda u: [m._ideal(point.distance(m.query), u[0])], m.step_exponent
+        [uniform], lambda u: [m._ideal(point.distance(m.query), u[0], BALL)], m.step_exponent
     )
     return k
 

@@ -29,6 +29,7 @@ from typing import ClassVar, TypeVar
 
 import numpy as np
 from flint import arb, ctx, fmpq, fmpz
+from numpy.typing import NDArray
 
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import Arithmetic, Exact, Real
@@ -133,15 +134,16 @@ class LazyUniform:
 
     Args:
         source: where the bits come from.
+        first: the first 128, if they are drawn already, as two words of 64.
     """
 
     FIRST = 128
     MORE = 64
 
-    def __init__(self, source: RandomSource) -> None:
+    def __init__(self, source: RandomSource, first: Sequence[int] | None = None) -> None:
         self._source = source
         self.count = self.FIRST
-        self.numerator = source.bits(self.FIRST)
+        self.numerator = source.bits(self.FIRST) if first is None else first[0] << 64 | first[1]
 
     def refine(self) -> None:
         """Draw more bits; those known stay as they are."""
@@ -150,6 +152,13 @@ class LazyUniform:
 
     def __repr__(self) -> str:
         return f"LazyUniform({self.count} bits, not shown)"
+
+
+def first_words(source: RandomSource, count: int) -> NDArray[np.uint64]:
+    """Return the first 128 bits of many uniform numbers, (count, 2), in the order of drawing."""
+    size = LazyUniform.FIRST * count
+    drawn = source.bits(size).to_bytes(size // 8)
+    return np.frombuffer(drawn, ">u8").astype(np.uint64).reshape(count, 2)
 
 
 _lock = threading.RLock()

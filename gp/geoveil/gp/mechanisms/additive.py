@@ -66,9 +66,9 @@ class AdditiveMechanism(QueryMechanism):
         value = self.query.profile.value(s, FLOAT)
         return np.asarray(value + self._scale(s, FLOAT) * self.noise.sample(rng, s.shape))
 
-    def _ideal(self, s: Real, u: Real) -> Real:
-        value = self.query.profile.value(s, BALL)
-        return value + self._scale(s, BALL) * self.noise.quantile(u, BALL)
+    def _ideal(self, s: Real, u: Real, ops: Arithmetic) -> Real:
+        value = self.query.profile.value(s, ops)
+        return value + self._scale(s, ops) * self.noise.quantile(u, ops)
 
     def _variance(self, s: Array) -> Array:
         if self.noise.variance == math.inf:

@@ -9,7 +9,8 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import ArrayLike
 
-from geoveil.gp.arithmetic import Real
+from geoveil.gp.arithmetic import Arithmetic, Real
+from geoveil.gp.enclosed import Undecided
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.exact import BALL, INT64_MAX, INT64_MIN, LazyUniform, working_precision
 from geoveil.gp.lazy import lazy
@@ -135,8 +136,10 @@ class ChannelMechanism(QueryMechanism):
         index = np.searchsorted(stacked.ravel(), row + rng.random(s.shape), side="right")
         return np.asarray(self._atoms[index - row * stacked.shape[1]])
 
-    def _ideal(self, s: Real, u: Real) -> Real:
-        """Enclose the ideal output: the output whose share of [0, 1] holds U."""
+    def _ideal(self, s: Real, u: Real, ops: Arithmetic) -> Real:
+        """Enclose the ideal output: the output whose share of [0, 1] holds U. In balls only."""
+        if ops is not BALL:
+            raise Undecided
         grid = self.channel.grid
         low, high = (BALL.constant(edge) for edge in (grid.edges[0], grid.edges[-1]))
         inside = BALL.clip(BALL.absolute(s) if self.channel.even else s, low, high)

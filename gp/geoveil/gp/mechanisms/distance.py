@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from geoveil.gp._convolution import laplace_expectation, laplace_variance
-from geoveil.gp.arithmetic import FLOAT, Real
-from geoveil.gp.exact import BALL
+from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.mechanisms.base import Array, QueryMechanism, exponent_below
 from geoveil.gp.noise.base import Laplace
 from geoveil.gp.privacy import GeoPrivacy
@@ -82,9 +81,9 @@ class DistanceLaplace(QueryMechanism):
     def _simulate(self, s: Array, rng: np.random.Generator) -> Array:
         return self._g(s + self.scale * rng.laplace(size=s.shape))
 
-    def _ideal(self, s: Real, u: Real) -> Real:
-        v = s + BALL.constant(self._b) * _STANDARD.quantile(u, BALL)
-        return self.query.profile.debiased(v, self._undo, BALL)
+    def _ideal(self, s: Real, u: Real, ops: Arithmetic) -> Real:
+        v = s + ops.constant(self._b) * _STANDARD.quantile(u, ops)
+        return self.query.profile.debiased(v, self._undo, ops)
 
     def _mean(self, s: Array) -> Array:
         """Return the expected report at the distances s."""

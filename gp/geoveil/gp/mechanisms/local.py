@@ -126,11 +126,11 @@ class RandomizedResponse(QueryMechanism):
         below, _ = self._shares(s)
         return np.where(rng.random(s.shape) < below, low, high)
 
-    def _ideal(self, s: Real, u: Real) -> Real:
+    def _ideal(self, s: Real, u: Real, ops: Arithmetic) -> Real:
         """Enclose the ideal output: the high atom iff U exceeds (high − f)/(high − low)."""
-        low, high = BALL.constant(self._low), BALL.constant(self._high)
-        at = self._value(s, BALL) + u * BALL.constant(self._high - self._low)
-        return BALL.piecewise(at, (high,), (lambda _: low, lambda _: high))
+        low, high = ops.constant(self._low), ops.constant(self._high)
+        at = self._value(s, ops) + u * ops.constant(self._high - self._low)
+        return ops.piecewise(at, (high,), (lambda _: low, lambda _: high))
 
     def _variance(self, s: Array) -> Array:
         below, above = self._shares(s)

@@ -119,6 +119,10 @@ class PlanarLaplace(Mechanism[tuple[int, ...]]):
         return True
 
     @property
+    def _shape(self) -> tuple[int, ...]:
+        return (self.dimension,)
+
+    @property
     def _uniforms(self) -> tuple[int, ...]:
         if self.dimension not in DIMENSIONS:
             raise UnsupportedError(f"points are released in {DIMENSIONS} dimensions")

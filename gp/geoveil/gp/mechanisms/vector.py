@@ -152,6 +152,10 @@ class VectorSmoothMechanism(SmoothlyScaled, Mechanism[tuple[int, ...]]):
         return np.asarray(self._bound(self._distances(x), FLOAT))
 
     @property
+    def _shape(self) -> tuple[int, ...]:
+        return (self.size,)
+
+    @property
     def _uniforms(self) -> tuple[int, ...]:
         return (1,) * self.size
 
