@@ -351,6 +351,10 @@ def test_everything_is_released(oracles: Any, kind: type, row: tuple[Query, Any]
                 make()
             continue
         mechanism = make()
+        together, source = mechanism.release_many(points, SeededSource(8)), SeededSource(8)
+        assert (
+            together.tolist() == np.array([mechanism.release(x, source) for x in points]).tolist()
+        )
         for x in points:
             found = releases(mechanism, x)
             assert law_agrees(oracles, mechanism, x, found), (name, "another law is simulated")
