@@ -171,19 +171,7 @@ def _checked(period: int | None) -> int | None:
 
 
 class _Connection:
-    """What both clients share: the checked target, one channel, and the token.
-
-    Args:
-        target: a gRPC address, for example "collector.example:443".
-        tls: how to know the server, and it the caller; may be left out for targets on this machine.
-        token: that the server asks analysts for, if it does.
-        timeout_s: for a call, in seconds.
-
-    Raises:
-        ParameterError: if an argument is out of range.
-        TLSMissingError: if the target is not on this machine and `tls` is None.
-        TokenInClearError: if a token would have to be sent in the clear to another machine.
-    """
+    """What both clients share: the checked target, one channel, and the token."""
 
     def __init__(
         self,
