@@ -55,6 +55,11 @@ def test_a_signed_campaign_says_by_whom(geoveil, key_file):
     created = geoveil("campaign", "create", "Signed", *INCOME, "--sign-key", str(key_file))
     assert f"signed by {public}" in created.output
     geoveil("campaign", "create", "Unsigned", *INCOME)
+    record = {
+        row["campaign_id"]: row for row in json.loads(geoveil("campaign", "list", "--json").stdout)
+    }
+    assert (record["signed"]["signed_by"], record["unsigned"]["signed_by"]) == (public, None)
+    assert (record["signed"]["state"], record["signed"]["reports"]) == ("open", 0)
     listed = geoveil("campaign", "list").output.splitlines()
     for name, signer in (("signed", f"signed by {public[:15]}"), ("unsigned", "signed by nobody")):
         (at,) = (i for i, line in enumerate(listed) if line.startswith(f"{name}  open, 0 reports"))

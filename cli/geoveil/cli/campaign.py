@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from geoveil.analyst import campaign_of, planned_participants
+from geoveil.analyst import PublishedCampaign, campaign_of, planned_participants
 from geoveil.analyst.campaigns import (
     campaign_asking,
     campaign_for_points,
@@ -308,13 +308,16 @@ def keygen(
 
 @app.command("list")
 @connects
-def list_(connection: Connection) -> None:
+def list_(as_json: options.AsJson = False, *, connection: Connection) -> None:
     """List all campaigns, each with its id, who signed it, what it costs, and its title.
 
     A title is indented: what stands at the margin is said by this command.
     """
     with analyst_at(connection) as analyst:
         listed = list(analyst.campaigns())
+    if as_json:
+        print_json([_listed(found) for found in listed])
+        return
     for found in listed:
         try:
             campaign = found.campaign
@@ -329,6 +332,18 @@ def list_(connection: Connection) -> None:
         )
         out.tell("signed by ", signed_by(found.envelope), f", {privacy_text(campaign)}{each}")
         out.tell(f"  {campaign.title}")
+
+
+def _listed(found: PublishedCampaign) -> dict[str, Any]:
+    """Return what a list says of a campaign, for JSON; `signed_by` is null if it is not signed."""
+    record: dict[str, Any] = {}
+    try:
+        record = campaign_record(found.campaign)
+        key = signer(found.envelope)
+        record["signed_by"] = None if key is None else str(key)
+    except GeoVeilError as error:  # it can't be read, or its signature is not valid
+        record["error"] = str(error)
+    return record | {"state": found.state, "reports": found.reports}
 
 
 @app.command()
