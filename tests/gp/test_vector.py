@@ -9,6 +9,7 @@ import math
 import random
 from collections.abc import Callable
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import mpmath as mp
@@ -30,6 +31,7 @@ from geoveil.gp import (
     PowerLaw,
     PrivateValueError,
     Query,
+    Range,
     SeededSource,
     SmoothMechanism,
     StudentT,
@@ -51,6 +53,11 @@ SETS: dict[str, Callable[[], list[Query]]] = {
     "kernel and ramp": lambda: [GaussianKernel(0.0, 9.0), Threshold(5.0, 9.0)],
     "ramps": lambda: [Threshold(-20.0, 6.0), Threshold(20.0, 9.0)],
     "steps": lambda: [Threshold(-2.0, 6.0, "smoothstep"), Threshold(8.0, 60.0, "smoothstep")],
+    "ramps of one width": lambda: [Threshold(-20.0, 6.0), Threshold(20.0, 6.0)],
+    "ramps that touch": lambda: [Threshold(-3.0, 6.0), Threshold(3.0, 6.0)],
+    "ramp and range": lambda: [Threshold(0.0, 6.0), Range(-20.0, 20.0, 6.0)],
+    "chain of ramps": lambda: [Threshold(0.0, 6.0), Threshold(4.0, 6.0), Threshold(8.0, 6.0)],
+    "steps apart": lambda: [Threshold(-9.0, 6.0, "smoothstep"), Threshold(9.0, 9.0, "smoothstep")],
     "three": lambda: [Threshold(0.0, 9.0, "smoothstep"), GaussianKernel(3.0, 9.0), Threshold(0, 5)],
 }
 # Name → (noise, mβ/ε, calibration); None is the default.
@@ -63,6 +70,31 @@ CHOICES: dict[str, tuple[Noise | None, float | None, str]] = {
     "cauchy, paper": (GeneralizedCauchy(4), 0.2, "paper"),
     "power-law": (PowerLaw(1.0, 0.3), 0.2, "exact"),
 }
+
+
+USED_UP = {"kernel, hardly another", "ramps of one width", "ramps that touch", "ramp and range"}
+"""With 2 % less noise these are not private any more."""
+
+
+@cache
+def active_sets(queries: tuple[Query, ...]) -> set[tuple[int, ...]]:
+    """The sets of queries that vary at one point, seen on a fine line."""
+    if not all(isinstance(query, (Threshold, Range)) for query in queries):
+        return {tuple(range(len(queries)))}
+    x = np.linspace(-100.0, 100.0, 40_001) + 1e-7
+    varies = [np.abs(q.signed_distance(x)) < q.profile.length_scale / 2 for q in queries]
+    rows = np.unique(np.transpose(varies), axis=0)
+    return {tuple(np.flatnonzero(row).tolist()) for row in rows if row.any()}
+
+
+def joint(mechanism: VectorSmoothMechanism, bounds: Any) -> Any:
+    """B from the B_j: the largest sum over an active set, or that over all."""
+    queries = mechanism.queries
+    sets = active_sets(queries)
+    uneven = len({round(sum(queries[j].lipschitz for j in s), 9) for s in sets}) > 1
+    if mechanism.calibration == "paper" or (mechanism.frontier is Frontier.CROSS and uneven):
+        return sum(bounds)
+    return max(sum(bounds[j] for j in s) for s in sets)
 
 
 def made(queries: list[Query], choice: str, reach: float = 0.0) -> VectorSmoothMechanism:
@@ -128,8 +160,9 @@ def test_all_reports_together_are_private(name: str, choice: str) -> None:
         mechanism = made(SETS[name](), choice, reach)
         worst = audit(mechanism)
         assert worst <= RATE * TOLERANCE
-        if name == "kernel, hardly another" and mechanism.calibration == "exact" and reach == 0:
-            assert worst >= 0.97 * RATE, "more noise than needed"
+        if name in USED_UP and choice == "default" and reach == 0:
+            assert worst >= 0.9995 * RATE, "more noise than needed"
+            assert audit(mechanism, eta=1.02 * mechanism.eta) > 1.01 * RATE
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -142,7 +175,7 @@ def test_log_density_is_that_of_the_formula(oracles: Any, name: str) -> None:
         for x in (-40.0, -4.5, 0.0, 3.3, 17.0):
             s = [oracles.signed_distance(query, x) for query in mechanism.queries]
             pairs = list(zip(mechanism.queries, s, strict=True))
-            scale = mp.fsum(oracles.bound(q, v, beta) for q, v in pairs) / eta
+            scale = joint(mechanism, [oracles.bound(q, v, beta) for q, v in pairs]) / eta
             for z in itertools.product((-300.0, 0.0, 0.7), repeat=m):
                 y = [
                     float(oracles.value(q, v) + scale * w)
@@ -301,6 +334,20 @@ class TestControls:
         scale = np.sum(bounds, axis=0) / mechanism.eta
         assert steepest(x, queries, mechanism.noise, scale) <= RATE * TOLERANCE
 
+    def test_the_cross_for_steps_that_vary_apart(self) -> None:
+        """η = ε is for ramps: B and f of a smoothstep vary together."""
+        mechanism = made(SETS["steps apart"](), "default")
+        assert mechanism.frontier is Frontier.RECTANGLE
+        assert audit(mechanism) <= RATE * TOLERANCE
+        assert audit(mechanism, eta=RATE) > 1.2 * RATE
+
+    def test_ramps_that_overlap_scaled_as_if_apart(self) -> None:
+        mechanism = made(SETS["chain of ramps"](), "default")
+        x = path(mechanism)
+        bounds = [q.smooth_bound(x, mechanism.beta) for q in mechanism.queries]
+        scale = np.max(bounds, axis=0) / mechanism.eta
+        assert steepest(x, list(mechanism.queries), mechanism.noise, scale) > 1.2 * RATE
+
     def test_beta_not_divided(self) -> None:
         mechanism = made(SETS["one kernel twice"](), "student, exact")
         x = path(mechanism)
@@ -320,7 +367,7 @@ def test_moments(oracles: Any, name: str, choice: str) -> None:
         for row, point in enumerate(x.tolist()):
             s = [oracles.signed_distance(query, point) for query in mechanism.queries]
             pairs = list(zip(mechanism.queries, s, strict=True))
-            scale = mp.fsum(oracles.bound(q, v, beta) for q, v in pairs) / eta
+            scale = joint(mechanism, [oracles.bound(q, v, beta) for q, v in pairs]) / eta
             expected: Any = [float(oracles.value(q, v)) for q, v in pairs]
             np.testing.assert_allclose(mechanism.mean(x)[row], expected, rtol=1e-12)
             np.testing.assert_allclose(
@@ -364,7 +411,8 @@ def expected_integers(
         assert round_down(mechanism._eta) == mechanism.eta
         s = [oracles.signed_distance(query, x) for query in mechanism.queries]
         pairs = list(zip(mechanism.queries, s, strict=True))
-        scale = mp.fsum(oracles.bound(q, v, beta, mechanism.reach) for q, v in pairs) / eta
+        bounds = [oracles.bound(q, v, beta, mechanism.reach) for q, v in pairs]
+        scale = joint(mechanism, bounds) / eta
         return [
             oracles.round_to_grid(
                 oracles.value(q, v) + scale * oracles.quantile(mechanism.noise, k, 128),
@@ -478,7 +526,7 @@ def total_variances(name: str, m: int, gap: float) -> tuple[float, float]:
 
 @pytest.mark.parametrize(
     ("m", "g", "linear", "smoothstep"),
-    [(4, 3, 1 / 4.4, 1 / 1.9), (10, 3, 1 / 4.4, 1 / 1.6), (10, 30, 1.1, 3.1), (30, 100, 4.4, 13)],
+    [(4, 3, 5.8, 4.7), (10, 3, 16, 14), (10, 30, 10, 4.5), (30, 100, 30, 13)],
 )
 def test_against_dividing_the_rate(m: int, g: int, linear: float, smoothstep: float) -> None:
     """The numbers of the docstring: split variance over the variance together."""

@@ -224,16 +224,20 @@ def _approximate() -> Iterator[Case]:
 
 def _vector() -> Iterator[Case]:
     path = tuple((np.arange(-60, 61) / 10).tolist())
-    for gap in (0.0, 4.0):
-        second = Threshold(100_000.0 + gap * INCOME.per, 24_000.0, "smoothstep")
-        mechanism = VectorSmoothMechanism([STEP.query, second], INCOME)
+    for first, gap in ((STEP, 0.0), (STEP, 4.0), (RAMP, 4.0)):
+        assert isinstance(first.query, Threshold)
+        second = Threshold(
+            100_000.0 + gap * INCOME.per, first.query.width, first.query.profile.name
+        )
+        mechanism = VectorSmoothMechanism([first.query, second], INCOME)
         axis = additive_outputs(mechanism.largest_scale)[::4]
         grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
         # Two reports that change together change most where they are equal.
         equal = mechanism.largest_scale * np.linspace(-20.0, 20.0, 1001)
         outputs = np.concatenate([grid, np.stack([equal, equal], axis=-1)])
-        name = "one threshold twice" if gap == 0 else f"two thresholds, {gap:g}/ε apart"
-        scene = replace(STEP, name=name, path=path)
+        kind = "ramps" if first is RAMP else "thresholds"
+        name = "one threshold twice" if gap == 0 else f"two {kind}, {gap:g}/ε apart"
+        scene = replace(first, name=name, path=path)
         variant = type(mechanism.noise).__name__
         yield scene.case(mechanism, outputs, variant, statistic=all_numbers_added)
 

@@ -6,6 +6,7 @@ mathematics of one dimension, and neither knows of the other.
 """
 
 from abc import ABC, abstractmethod
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -63,6 +64,19 @@ class Query(ABC):
         """
         s, breakpoints = np.asarray(self.signed_distance(points, FLOAT)), self.breakpoints
         return np.maximum(np.maximum(breakpoints[0] - s, s - breakpoints[-1]), 0.0)
+
+    @property
+    def varies_within(self) -> tuple[tuple[Fraction, Fraction], ...] | None:
+        """Intervals of values, exact, outside of which f is constant; None where none are known.
+
+        For one dimension. Questions that vary in different places need less noise together.
+
+        Example:
+            >>> from geoveil.gp import Threshold
+            >>> Threshold(at=100.0, width=8.0).varies_within
+            ((Fraction(96, 1), Fraction(104, 1)),)
+        """
+        return None
 
     def value(self, x: ArrayLike) -> NDArray[np.float64]:
         """Return f(x).

@@ -6,6 +6,7 @@ its distance [MATH §2.1].
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
 
@@ -73,6 +74,10 @@ class Threshold(SoftIndicator):
         """Return s(x): x − T."""
         return x - ops.constant(self.at)
 
+    @property
+    def varies_within(self) -> tuple[tuple[Fraction, Fraction], ...]:
+        return (_around(self.at, self.width),)
+
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class Range(SoftIndicator):
@@ -116,6 +121,10 @@ class Range(SoftIndicator):
     def signed_distance(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
         """Return s(x): the distance to the nearer end, positive between them."""
         return ops.minimum(x - ops.constant(self.low), ops.constant(self.high) - x)
+
+    @property
+    def varies_within(self) -> tuple[tuple[Fraction, Fraction], ...]:
+        return (_around(self.low, self.width), _around(self.high, self.width))
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
@@ -214,6 +223,11 @@ class Disc(SoftIndicator):
     def signed_distance(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
         """Return s(x): r − |x − c|."""
         return ops.constant(self.radius) - ops.distance(x, self.center)
+
+
+def _around(place: float, width: float) -> tuple[Fraction, Fraction]:
+    half = Fraction(width) / 2
+    return Fraction(place) - half, Fraction(place) + half
 
 
 def _band(width: float, profile: str | SoftStep) -> dict[str, Any]:
