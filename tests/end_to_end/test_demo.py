@@ -18,8 +18,8 @@ def test_demo_counts_every_device_and_its_estimates_are_near_the_truth(tmp_path)
     assert result.exit_code == 0
     rows = json.loads(result.stdout)["campaigns"]
     fields = {
-        "name", "truth", "estimate", "standard_error", "ci_low", "ci_high", "interval", "n",
-        "one_report", "epsilon", "per", "unit",
+        "name", "truth", "hard_truth", "estimate", "standard_error", "ci_low", "ci_high",
+        "interval", "n", "one_report", "epsilon", "per", "unit",
     }  # fmt: skip
     assert all(set(row) == fields for row in rows)
     assert sum(row["n"] for row in rows) == DEVICES
@@ -31,6 +31,8 @@ def test_demo_counts_every_device_and_its_estimates_are_near_the_truth(tmp_path)
         assert abs(row["estimate"] - row["truth"]) < 6 * row["standard_error"]
         assert row["ci_low"] < row["estimate"] < row["ci_high"]
     assert math.isclose(rows[0]["truth"], 0.49184, abs_tol=1e-5)
+    assert math.isclose(rows[0]["hard_truth"], 0.486751, abs_tol=1e-6)
+    assert all(row["hard_truth"] is None for row in rows[1:])
     assert figure.read_bytes().startswith(b"\x89PNG")
 
 

@@ -122,6 +122,8 @@ def test_every_allocation_keeps_the_error_that_was_planned(allocation, carried_o
     for at, answer, estimate in zip(THRESHOLDS, answers, found, strict=True):
         assert within(estimate, share_above(people, at), answer["error_95"])
         assert not within(estimate, share_above(1.5 * people, at), answer["error_95"])
+        printed = (estimate["ci_high"] - estimate["ci_low"]) / 2
+        assert answer["population_error_95"] == pytest.approx(printed, rel=0.1)
 
 
 EACH = {"partition": (1 / 3, 1.0), "split": (1.0, 1 / 3), "repeat": (1.0, 1.0)}

@@ -22,7 +22,7 @@ from geoveil.analyst.planner import (
 from geoveil.analyst.planner.allocation import Searches
 from geoveil.analyst.planner.kinds import KINDS, POINTS
 from geoveil.analyst.planner.plan import screened
-from geoveil.analyst.planner.prediction import NORMAL_95
+from geoveil.analyst.planner.prediction import Targets
 from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.analyst.planner.search import Search
 from geoveil.analyst.request import PlanRequest
@@ -45,9 +45,14 @@ _CLOSE = 1.05
 _USUAL = "DebiasedLaplace"
 
 
-def margin_wanted(request: PlanRequest) -> float:
-    """Return the largest 95 % error that is of any use."""
-    return USELESS if request.target_error is None else min(request.target_error, USELESS)
+def times_wanted(request: PlanRequest, targets: Targets) -> float:
+    """Return the 95 % error in multiples of what is wanted of it, at most 1 if it will do.
+
+    What is wanted is said of the population, as an estimate will print it; with the bias of what is
+    asked softly the error is to be of some use.
+    """
+    wanted = math.inf if request.target_error is None else request.target_error
+    return max(targets.population / wanted, targets.hard_question / USELESS)
 
 
 def repeated(found: Plan) -> float:
@@ -74,8 +79,8 @@ def excess(request: PlanRequest, found: Plan) -> float:
 def _excess(
     request: PlanRequest, problem: PlanningProblem, prediction: Prediction, n: float
 ) -> float:
-    margin = prediction.margin(n) / margin_wanted(request)
-    return math.log(max(margin, _repeated(problem, prediction) / MOST_REPEATED, _TINY))
+    times = times_wanted(request, prediction.targets(n))
+    return math.log(max(times, _repeated(problem, prediction) / MOST_REPEATED, _TINY))
 
 
 def check_prior(request: PlanRequest) -> None:
@@ -170,9 +175,10 @@ def check_plan(request: PlanRequest, found: Plan) -> None:
         epsilon = rounded(request.privacy.epsilon * request.privacy.per / per, up=True)
         ways.append(f"per at most {per:.15g} {unit}".rstrip())
         ways.append(f"epsilon at least {epsilon:.15g}")
-    margin = found.choice.prediction.margin(found.n)
-    if request.target_error is not None and margin > request.target_error:
-        least = rounded(margin, up=True)
+    targets = found.choice.prediction.targets(found.n)
+    margin = targets.hard_question
+    if request.target_error is not None and targets.population > request.target_error:
+        least = rounded(targets.population, up=True)
         _refuse("target_error", request.target_error, f"at least {least:.15g}", ways)
     why = (
         f"±{margin:.2g} is known without asking"
@@ -193,7 +199,6 @@ def check_comparison(request: PlanRequest, found: Comparison, searches: Searches
     Raises:
         ParameterError: with how many people would do.
     """
-    wanted = margin_wanted(request)
     alone = [PlanningProblem.of(q, request.plane_privacy, request.prior) for q in request.questions]
 
     def from_prior(of: Comparison) -> float:
@@ -201,7 +206,8 @@ def check_comparison(request: PlanRequest, found: Comparison, searches: Searches
         return max(_repeated(s, p) for s, p in zip(alone, predictions, strict=True))
 
     def excess_of(of: Comparison) -> float:
-        return math.log(max(_worst(request, of) / wanted, from_prior(of) / MOST_REPEATED, _TINY))
+        times = max(times_wanted(request, targets) for targets in request.chosen(of).targets)
+        return math.log(max(times, from_prior(of) / MOST_REPEATED, _TINY))
 
     def missed(n: float) -> float:
         again = compare_allocations(
@@ -215,9 +221,11 @@ def check_comparison(request: PlanRequest, found: Comparison, searches: Searches
     ways = []
     if people is not None:
         ways.append(f"participants at least {enough(missed, people, up=True):,.0f}")
-    worst = _worst(request, found)
-    if request.target_error is not None and worst > request.target_error:
-        least = f"at least {rounded(worst, up=True):.15g} for all of them"
+    targets = request.chosen(found).targets
+    worst = max(each.hard_question for each in targets)
+    population = max(each.population for each in targets)
+    if request.target_error is not None and population > request.target_error:
+        least = f"at least {rounded(population, up=True):.15g} for all of them"
         _refuse("target_error", request.target_error, least, ways)
     why = (
         f"±{worst:.2g} is known without asking"
@@ -225,11 +233,6 @@ def check_comparison(request: PlanRequest, found: Comparison, searches: Searches
         else f"{from_prior(found):.0%} of an answer would be the prior's, not people's"
     )
     _refuse("epsilon", request.privacy.epsilon, f"larger to be of use: {why}", ways)
-
-
-def _worst(request: PlanRequest, found: Comparison) -> float:
-    """Return the largest 95 % error of the allocation that is chosen."""
-    return NORMAL_95 * math.sqrt(max(request.chosen(found).errors))
 
 
 def least_people(request: PlanRequest, search: Search, kinds: Sequence[str]) -> int | None:

@@ -101,7 +101,8 @@ def chosen_alone(request: PlanRequest, found: Plan) -> Chosen:
         assert isinstance(best.query, Query)  # smoothed regions are read from points
         softness = _softness(request, 0, best)
         questions = (Question(request.labels[0], best.query, softness),)
-    expected = {"error_95": best.prediction.margin(found.n)}
+    targets = best.prediction.targets(found.n)
+    expected = {"error_95": targets.hard_question, "population_error_95": targets.population}
     return Chosen(mechanism, questions, Allocation.PARTITION, expected)
 
 
@@ -145,8 +146,14 @@ def chosen_together(request: PlanRequest, found: Comparison, searches: Searches)
         raise UnsupportedError(f"none of {', '.join(ways)} serves all of these questions")
     kind = min(complete, key=lambda k: sum(error(a.prediction) for a in complete[k]))
     answers = [
-        {"question": label, "error_95": NORMAL_95 * math.sqrt(error(a.prediction)), **_shape(a)}
+        {
+            "question": label,
+            "error_95": targets.hard_question,
+            "population_error_95": targets.population,
+            **_shape(a),
+        }
         for label, a in zip(request.labels, complete[kind], strict=True)
+        for targets in [a.prediction.targets(found.n, error(a.prediction))]
     ]
     expected = {"allocation": name, "answers": answers}
     mechanisms = [declared(kind, a.reports, a.parameters) for a in complete[kind]]

@@ -1,15 +1,17 @@
 """What a plan says, as plain numbers: tables and JSON are both made of these."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from geoveil.analyst.nearest import repeated
 from geoveil.analyst.plan_files import shape_of
 from geoveil.analyst.planner import ALLOCATIONS, Allocated, Alternative, Comparison, Plan
 from geoveil.analyst.planner.kinds import fits_campaigns
-from geoveil.analyst.planner.prediction import NORMAL_95
+from geoveil.analyst.planner.prediction import Targets
+from geoveil.analyst.planner.question import Estimand, HardQuestion
 from geoveil.analyst.request import PlanRequest
-from geoveil.gp import GeoPrivacy
+from geoveil.gp import GeoPrivacy, Query
 
 DISTANCES = (1, 2, 5)
 """Multiples of `per` at which privacy is put into words."""
@@ -31,9 +33,16 @@ def plan_report(request: PlanRequest, found: Plan, least: float | None) -> Recor
         "choice": choice.kind,
         "reason": found.reason,
         "from_prior": repeated(found),
+        "targets": _targets(choice.prediction.targets(n), found.question),
+        "price_of_privacy": _price(choice.prediction.targets(n), n),
         "alternatives": [_alternative(a, found) for a in found.alternatives],
         "errors": [
-            {"participants": people, "error_95": margin, "share_of_bias": share}
+            {
+                "participants": people,
+                "error_95": margin,
+                "share_of_bias": share,
+                "targets": _targets(choice.prediction.targets(people), found.question),
+            }
             for people, margin, share in found.at(several(n))
         ],
         "bound": None if least is None else _bound(found, least),
@@ -47,8 +56,15 @@ def comparison_report(request: PlanRequest, found: Comparison) -> Record:
     return {
         **_heading(request),
         "questions": [
-            {"question": label, "error_95": NORMAL_95 * math.sqrt(error)}
-            for label, error in zip(request.labels, best.errors, strict=True)
+            {
+                "question": label,
+                "error_95": targets.hard_question,
+                "targets": _targets(targets, question),
+                "price_of_privacy": _price(targets, found.n),
+            }
+            for label, question, targets in zip(
+                request.labels, request.questions, best.targets, strict=True
+            )
         ],
         "choice": best.allocation,
         "asked_for": request.allocation is not None,
@@ -91,8 +107,33 @@ def several(n: int) -> list[int]:
 def typical_error(row: Allocated, n: int, questions: int) -> float:
     """Return 1.96 times the root of the mean squared error over the questions."""
     error = ALLOCATIONS[row.allocation].error
-    total = math.fsum(error(p, n, questions) for p in row.predictions)
-    return NORMAL_95 * math.sqrt(total / len(row.predictions))
+    return _typical([p.targets(n, error(p, n, questions)) for p in row.predictions])
+
+
+def _typical(targets: Sequence[Targets]) -> float:
+    return math.sqrt(math.fsum(t.hard_question**2 for t in targets) / len(targets))
+
+
+def _targets(targets: Targets, question: Estimand | Query) -> Record:
+    """Return the three targets: a soft question stands for itself, and for no hard one."""
+    hard = targets.hard_question if isinstance(question, HardQuestion) else None
+    return {
+        "participants": {"error_95": _finite(targets.participants)},
+        "population": {"error_95": _finite(targets.population)},
+        "hard_question": None if hard is None else {"error_95": _finite(hard)},
+    }
+
+
+def _price(targets: Targets, n: int) -> Record | None:
+    """Return the price of privacy, and how many people in the clear would do; None if none would.
+
+    Nobody differs from anybody in a question that has the same answer for all: then nobody has to
+    be asked in the clear.
+    """
+    price = targets.price_of_privacy
+    if not math.isfinite(price):
+        return None
+    return {"variance_ratio": price, "participants_in_the_clear": round(n / price)}
 
 
 def _heading(request: PlanRequest) -> Record:
@@ -131,8 +172,8 @@ def _allocation(row: Allocated, chosen: Allocated, privacy: GeoPrivacy) -> Recor
         "allocation": row.allocation,
         "mechanisms": sorted(set(row.kinds)),
         "epsilon": row.in_all.epsilon,
-        "typical_error_95": NORMAL_95 * math.sqrt(total / len(row.errors)),
-        "worst_error_95": NORMAL_95 * math.sqrt(max(row.errors)),
+        "typical_error_95": _typical(row.targets),
+        "worst_error_95": max(targets.hard_question for targets in row.targets),
         "times": total / best if best else 1.0,
         "same_promise": row.in_all.exact_rate <= privacy.scaled(1 + 1e-9).exact_rate,
     }

@@ -91,7 +91,11 @@ def plan(
     center: options.Center = None,
     radius: options.Radius = None,
     target_error: Annotated[
-        float | None, typer.Option(help="The 95 % error that is wanted; refused if out of reach.")
+        float | None,
+        typer.Option(
+            help="The 95 % error wanted of the population, which an estimate prints; refused if"
+            " out of reach."
+        ),
     ] = None,
     allocation: Annotated[
         str | None,

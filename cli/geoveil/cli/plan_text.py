@@ -37,8 +37,10 @@ def print_plan(report: Record, console: PlainConsole) -> None:
         table.add_row(*cells, style="bold" if index == 0 else None)
     console.print(table)
     console.print(
-        "95 % ±: exceeded once in twenty times. bias: part of the squared error that more"
-        " people do not remove. ×: the squared error in multiples of the first.",
+        "95 % ±: error in the population, exceeded once in twenty times. bias: part of its square"
+        " that more people do not remove. ×: squared error in multiples of the first, who takes"
+        " part being no source of it. (A wider band may err less in the population, since it takes"
+        " more of the answer from the prior: that is no reason to choose it.)",
         style="dim",
     )
     console.print(report["reason"])
@@ -48,6 +50,7 @@ def print_plan(report: Record, console: PlainConsole) -> None:
             f"{report['from_prior']:.0%} of what is asked is taken from the prior, by where the"
             " band lies; the rest from people."
         )
+    _print_targets(report, console)
     _print_bound(report, console)
     if any(not row["keeps_promise"] for row in report["alternatives"]):
         console.print("* promises less, and is not chosen", style="dim")
@@ -81,10 +84,21 @@ def print_comparison(report: Record, console: PlainConsole) -> None:
     if not report["channels"]:
         console.print("Optimal channels were not considered (--channels: some seconds each).")
     console.print(_crossover(report["crossover"], m))
-    answers = table_80("question", "95 % error", wrapped=(0, 1), right=[1])
+    of_each = ("question", "participants", "population", "hard question", "price")
+    answers = table_80(*of_each, wrapped=(0, 1), right=range(1, 5))
     for row in report["questions"]:
-        answers.add_row(row["question"], f"±{row['error_95']:.3g}")
+        price = row["price_of_privacy"]
+        answers.add_row(
+            row["question"],
+            *(_error_of(row["targets"][name]) for name in _TARGETS),
+            "–" if price is None else f"{price['variance_ratio']:.3g}×",
+        )
     console.print(answers)
+    console.print(
+        f"{_TARGETS_MEAN} Price: of privacy, the variance in multiples of what the same people"
+        " would give in the clear.",
+        style="dim",
+    )
     _print_errors(report, console)
     _print_odds(report, console)
 
@@ -138,6 +152,34 @@ def _print_heading(report: Record, console: PlainConsole, what: str) -> None:
             f" prior: {report['prior']['name']}, {known}",
         )
     )
+
+
+_TARGETS = ("participants", "population", "hard_question")
+_TARGETS_MEAN = (
+    "Participants: their own mean of the soft query. Population: that of all of whom they are a"
+    " random sample; an estimate prints this error. Hard question: what was asked, in the"
+    " population, the bias of asking softly counted as the prior tells it."
+)
+
+
+def _error_of(target: Mapping[str, Any] | None) -> str:
+    return "–" if target is None else _or_dash(target["error_95"], "±{:.3g}")
+
+
+def _print_targets(report: Record, console: PlainConsole) -> None:
+    """Print the three errors of the choice, and what privacy costs."""
+    table = table_80("of", "95 % error", right=[1])
+    for name in _TARGETS:
+        table.add_row(name.replace("_", " "), _error_of(report["targets"][name]))
+    console.print(table)
+    console.print(_TARGETS_MEAN, style="dim")
+    price = report["price_of_privacy"]
+    if price is not None:
+        console.print(
+            f"Price of privacy: {price['variance_ratio']:.3g} × the variance. In the clear,"
+            f" {price['participants_in_the_clear']:,} participants instead of"
+            f" {report['participants']:,} would have the same error in the population."
+        )
 
 
 def _print_bound(report: Record, console: PlainConsole) -> None:

@@ -30,6 +30,7 @@ from geoveil.campaign import (
 from geoveil.client import GrpcAioTransport, Policy
 from geoveil.gp import GaussianKernel, GeoPrivacy, GeoVeilError, Query, Threshold
 from geoveil.gp.coordinates import AzimuthalEquidistant
+from geoveil.gp.queries import SoftIndicator
 from geoveil.simulation.comparison import Array, PopulationError, Setting, predict
 from geoveil.simulation.fleet import by_batches, by_devices, prepared
 from geoveil.simulation.local_server import local_server
@@ -75,6 +76,20 @@ class Experiment:
             for q in self.campaign.questions
         ]
 
+    @property
+    def hard_truths(self) -> list[float | None]:
+        """The share of the population that is inside, of which each query is a soft version.
+
+        None for densities, which are no share.
+        """
+        return [
+            float(np.average(q.query.signed_distance(self.points) > 0, weights=weights))
+            if isinstance(q.query, SoftIndicator)
+            else None
+            for q in self.campaign.questions
+            for weights in [self.population.weights]
+        ]
+
     def predictions(self) -> list[list[PopulationError]]:
         """Return, per question, the error of each mechanism at the campaign's privacy."""
         privacy = self.campaign.mechanisms[0].privacy
@@ -99,12 +114,16 @@ class DemoRow:
     """One question: its truth, its estimate, and what other mechanisms would make of it."""
 
     truth: float
+    """Of the soft query in the population: what the estimate is unbiased for."""
+    hard_truth: float | None
+    """Of the hard question; None for a density."""
     estimate: LabelledEstimate
     predictions: Sequence[PopulationError]
 
     def to_json(self) -> dict[str, object]:
         """Return truth and estimate as JSON can hold them."""
-        return {"truth": self.truth} | self.estimate.to_json()
+        truths = {"truth": self.truth, "hard_truth": self.hard_truth}
+        return truths | self.estimate.to_json()
 
 
 def in_halves(devices: int) -> tuple[int, int]:
@@ -180,10 +199,11 @@ class Demo:
     def rows(self) -> list[DemoRow]:
         """Return what the aggregator estimates, beside the truth and other mechanisms."""
         return [
-            DemoRow(truth, estimate, predictions)
+            DemoRow(truth, hard, estimate, predictions)
             for experiment in self.asked
-            for truth, estimate, predictions in zip(
+            for truth, hard, estimate, predictions in zip(
                 experiment.truths,
+                experiment.hard_truths,
                 self.analyst.estimate(experiment.campaign.campaign_id).estimates,
                 experiment.predictions(),
                 strict=True,

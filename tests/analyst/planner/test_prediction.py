@@ -73,8 +73,19 @@ def test_the_mean_reciprocal_against_the_law(n, share):
 def test_shares_and_margins():
     found = Prediction(bias=0.03, noise=16.0, bias_variance=0.0, varied=1.0, prior_size=math.inf)
     assert found.expected_error(10_000) == pytest.approx(0.0025)
-    assert found.share_of_bias(10_000) == pytest.approx(0.36)
-    assert found.margin(10_000) == pytest.approx(1.96 * 0.05, rel=1e-4)
+    assert found.share_of_bias(10_000) == pytest.approx(0.36 * 0.0025 / 0.0026)
+    assert found.margin(10_000) == pytest.approx(1.96 * math.sqrt(0.0026), rel=1e-4)
+    targets = found.targets(10_000)
+    assert targets.participants == pytest.approx(1.96 * 0.04, rel=1e-4)
+    assert targets.population == pytest.approx(1.96 * math.sqrt(0.0017), rel=1e-4)
+    assert targets.hard_question == found.margin(10_000)
+    assert targets.price_of_privacy == pytest.approx(17.0)
+    assert Prediction(0.0, 1.0, 0.0, 0.0, 9.0).targets(5).price_of_privacy == math.inf
+    # A third of the people answer: sampling in the clear has them all.
+    parted = found.targets(900, found.partitioned(900, 3))
+    share = mean_reciprocal(900, 1 / 3)
+    assert parted.population == pytest.approx(1.96 * math.sqrt(17 * share), rel=1e-4)
+    assert parted.price_of_privacy == pytest.approx(17 * 900 * share)
     endless = Prediction(0.0, math.inf, 0.0, 1.0, math.inf)
     assert endless.expected_error(10) == math.inf
     assert endless.share_of_bias(10) == 0.0

@@ -20,7 +20,7 @@ from geoveil.analyst.planner.batch import QueryBatch, batched
 from geoveil.analyst.planner.channels import may_save
 from geoveil.analyst.planner.kinds import CHANNEL, KINDS
 from geoveil.analyst.planner.plan import screened
-from geoveil.analyst.planner.prediction import Prediction
+from geoveil.analyst.planner.prediction import Prediction, Targets
 from geoveil.analyst.planner.priors import Prior
 from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.analyst.planner.question import Estimand, as_estimand
@@ -91,7 +91,9 @@ class Allocated:
     predictions: tuple[Prediction, ...]
     """One per question."""
     errors: tuple[float, ...]
-    """Expected squared error of each estimate."""
+    """Expected squared error of each estimate, who takes part being no source of error."""
+    targets: tuple[Targets, ...]
+    """What to expect of each estimate."""
 
     @property
     def total_error(self) -> float:
@@ -226,7 +228,8 @@ def _allocated(
         kinds = tuple(a.kind for a in chosen)
         predictions = tuple(a.prediction for a in chosen)
     errors = tuple(error(p) for p in predictions)
-    return Allocated(name, allocation.in_all(privacy, m), kinds, predictions, errors)
+    targets = tuple(p.targets(n, e) for p, e in zip(predictions, errors, strict=True))
+    return Allocated(name, allocation.in_all(privacy, m), kinds, predictions, errors, targets)
 
 
 def _alone(

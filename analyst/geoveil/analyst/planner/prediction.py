@@ -1,14 +1,15 @@
 """What bias and noise a mechanism will have: exact moments, no simulation.
 
-**Convention.** The people who report are those whom the prior describes, and the truth is their own
-mean. So who takes part is no source of error: what is predicted for n reports is
+**Three targets.** With m and v the mean and the variance of one report at x, expectations over the
+prior, bias = E[m − truth] and noise = E[v], the mean of n reports misses
 
-    bias² + noise/n,   bias = E[m(x) − truth(x)],   noise = E[v(x)],
+* the mean m of the **participants** by noise/n: who takes part is no source of error;
+* the mean m of the **population** of which they are a random sample by (noise + Var[m])/n: that is
+  the standard error which an estimate prints;
+* the **hard question** in the population, which m only stands for, by bias² besides.
 
-m and v the mean and the variance of one report at x, expectations over the prior. Where people are
-drawn at random and the truth is that of those drawn, Var[m − truth]/n is to be added, which is kept
-as `bias_variance`. Where each is asked only one question of several, who answers which is random,
-and that does count: see `partitioned`.
+Ways to ask are chosen by bias² + noise/n, what they can do about it. Where each person is asked
+only one question of several, who answers which is random, and that counts: see `partitioned`.
 
 **The prior is a sample.** The bias of a band that was placed where the prior says it is unbiased is
 0 for that prior and no other. If the prior is worth N people, its estimate of the bias has the
@@ -16,7 +17,7 @@ variance Var[m − truth]/N; with nothing else known of the bias, its expected s
 
     bias² + Var[m − truth]/N,
 
-and that is what choices are made by.
+and that is what choices are made by, and what errors of the hard question are shown with.
 """
 
 import math
@@ -67,13 +68,35 @@ class Prediction:
         return self.mean_squared_error(n) + self.bias_uncertainty
 
     def share_of_bias(self, n: float) -> float:
-        """Return which part of the expected error does not shrink with n."""
-        error = self.expected_error(n)
-        return 0.0 if error == 0 else 1 - self.variance(n) / error if error < math.inf else 0.0
+        """Return which part of the squared error in the population does not shrink with n."""
+        error = self.expected_error(n) + self.varied / n
+        return self.fixed / error if 0 < error < math.inf else 0.0
+
+    @property
+    def fixed(self) -> float:
+        """The expected square of the bias, which does not shrink with n."""
+        return self.bias**2 + self.bias_uncertainty
 
     def margin(self, n: float) -> float:
-        """Return what the error of an estimate exceeds once in twenty times: 1.96 √error."""
-        return NORMAL_95 * math.sqrt(self.expected_error(n))
+        """Return what the error in the population exceeds once in twenty times: 1.96 √error."""
+        return self.targets(n).hard_question
+
+    def targets(self, n: float, error: float | None = None) -> "Targets":
+        """Return what to expect of an estimate from n people, for each of the three targets.
+
+        Args:
+            n: > 0.
+            error: that an allocation has among several questions; `expected_error` by default.
+        """
+        error = self.expected_error(n) if error is None else error
+        varied = self.varied / n
+        population = error - self.fixed + varied
+        return Targets(
+            participants=NORMAL_95 * math.sqrt(max(error - self.fixed, 0.0)),
+            population=NORMAL_95 * math.sqrt(max(population, 0.0)),
+            hard_question=NORMAL_95 * math.sqrt(error + varied),
+            price_of_privacy=population / varied if varied > 0 else math.inf,
+        )
 
     def partitioned(self, n: int, questions: int, *, expected: bool = True) -> float:
         """Return the mean squared error if each of n people answers one of m questions at random.
@@ -89,6 +112,24 @@ class Prediction:
         share = mean_reciprocal(n, 1 / questions) if questions > 1 else 1 / n
         fixed = self.bias**2 + (self.bias_uncertainty if expected else 0.0)
         return fixed + self.noise * share + self.varied * (share - 1 / n)
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """What an estimate misses, at most in 95 % of cases, of each of the three targets.
+
+    Numbers are in the unit of the truth.
+    """
+
+    participants: float
+    """The mean of the soft query over those who take part."""
+    population: float
+    """That over the population of which they are a random sample: what an estimate prints."""
+    hard_question: float
+    """The truth in the population, the bias of what is asked softly counted as the prior says."""
+    price_of_privacy: float
+    """The variance for the population, in multiples of what the same question has of the same
+    people in the clear: so many times fewer people would do there."""
 
 
 @lru_cache(maxsize=256)

@@ -119,7 +119,8 @@ def _draw_estimates(axes: "Axes", rows: Sequence[DemoRow]) -> None:
         axes.errorbar(
             value,
             position,
-            xerr=[[value - low], [high - value]],
+            # What no mean can be is cut off, and the estimate itself may lie there.
+            xerr=[[max(value - low, 0.0)], [max(high - value, 0.0)]],
             fmt="o",
             color=OURS,
             capsize=4,
@@ -127,13 +128,15 @@ def _draw_estimates(axes: "Axes", rows: Sequence[DemoRow]) -> None:
             label="estimate, 95 % interval" if position == 0 else None,
         )
         labels.append(f"{found.label}\n{row.truth:.4f}, n = {found.n:,}")
-    axes.axvline(1.0, color=TRUTH, lw=1.2, label="truth")
+    axes.axvline(1.0, color=TRUTH, lw=1.2, label="soft truth")
+    hard = [row.hard_truth / row.truth for row in rows[:1] if row.hard_truth is not None]
+    axes.plot(hard, [0.0] * len(hard), "D", color=TRUTH, label="hard truth")
     axes.set_yticks(range(len(rows)), labels)
     axes.invert_yaxis()
     axes.margins(y=0.15)
-    axes.set_xlabel("estimate ÷ truth")
+    axes.set_xlabel("estimate ÷ soft truth")
     axes.set_title("(c) What came out", loc="left")
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncol=2, frameon=False)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncol=3, frameon=False)
 
 
 def _draw_competitors(axes: "Axes", rows: Sequence[DemoRow]) -> None:
