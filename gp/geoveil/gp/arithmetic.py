@@ -31,6 +31,11 @@ TINY = 2.3e-308
 class Arithmetic(ABC):
     """The operations that formulas use beyond + − × ÷ and unary minus."""
 
+    @property
+    def precision(self) -> int:
+        """The bits of a number: what is remembered of public parameters is for so many."""
+        return 53
+
     @abstractmethod
     def constant(self, value: Exact) -> Real:
         """Return an exactly known number."""

@@ -19,8 +19,7 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -169,16 +168,22 @@ if hasattr(os, "register_at_fork"):  # where there are forks
     )
 
 
-@contextmanager
-def working_precision(bits: int) -> Iterator[None]:
+class working_precision:  # noqa: N801  (used as a block)
     """Compute with `bits` of precision inside the block, alone among threads."""
-    with _lock:
-        before = ctx.prec
-        ctx.prec = bits
-        try:
-            yield
-        finally:
-            ctx.prec = before
+
+    __slots__ = ("_before", "_bits")
+
+    def __init__(self, bits: int) -> None:
+        self._bits = bits
+
+    def __enter__(self) -> None:
+        _lock.acquire()
+        self._before = ctx.prec
+        ctx.prec = self._bits
+
+    def __exit__(self, *_: object) -> None:
+        ctx.prec = self._before
+        _lock.release()
 
 
 @lru_cache(maxsize=4096)
@@ -190,11 +195,18 @@ def _constant(numerator: int, denominator: int, precision: int) -> arb:
 class BallArithmetic(Arithmetic):
     """Scalar balls. A point of dimension k > 1 is a sequence of k balls."""
 
+    @property
+    def precision(self) -> int:
+        return int(ctx.prec)
+
     def constant(self, value: Exact) -> arb:
         """Return a public parameter as a ball. For public parameters: it remembers them."""
+        if type(value) is float:
+            return arb(value)
         if isinstance(value, int):
             return _constant(value, 1, ctx.prec)
-        exact = value if isinstance(value, Fraction) else Fraction(value)
+        # isinstance(value, Fraction) would take longer than the rest: its class is an abstract one
+        exact = value if type(value) is Fraction else Fraction(value)
         return _constant(exact.numerator, exact.denominator, ctx.prec)
 
     def private(self, value: float) -> arb:

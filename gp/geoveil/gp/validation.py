@@ -195,6 +195,10 @@ def point(x: ArrayLike, dimension: int) -> list[float]:
     Raises:
         PrivateValueError: if it is not one finite point of that dimension.
     """
+    given: tuple[Any, ...] = x if isinstance(x, tuple) else (x,)
+    # Plain floats need no array; NaN compares false.
+    if len(given) == dimension and all(type(c) is float and abs(c) <= FARTHEST for c in given):
+        return list(given)
     coordinates: list[float] = points(x, dimension).ravel().tolist()
     if len(coordinates) != dimension:
         raise PrivateValueError(f"one point of {dimension} finite coordinate(s)")

@@ -8,6 +8,7 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -143,14 +144,20 @@ class LaplacePareto(FrontierNoise):
 
     def isf(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
         """Return the u with P[Z > u] = p: a logarithm in the core, a power in the tail."""
-        epsilon = ops.constant(self.epsilon)
-        a = ops.constant(Fraction(self.epsilon) / Fraction(self.beta))
-        decay = ops.exp(-(1 + a))
-        mass = 2 * (1 + decay / a)  # in units of 1/ε, as is all below
-        knee_tail = decay * (1 + a) / a
-        p_knee = ops.positive(knee_tail / mass)
+        epsilon, a, decay, mass, knee_tail, p_knee = _pareto(self, ops, ops.precision)
         core = -ops.log(mass * ops.maximum(p, p_knee) - knee_tail + decay) / epsilon
         return core * ops.power(p_knee / ops.minimum(p, p_knee), 1 / a)
+
+
+@lru_cache(maxsize=256)
+def _pareto(noise: LaplacePareto, ops: Arithmetic, precision: int) -> tuple[Real, ...]:
+    """Return the constants of a quantile: ε, a, and e^{−(1+a)}, mass and tail in units of 1/ε."""
+    a = ops.constant(Fraction(noise.epsilon) / Fraction(noise.beta))
+    decay = ops.exp(-(1 + a))
+    mass = 2 * (1 + decay / a)
+    knee_tail = decay * (1 + a) / a
+    p_knee = ops.positive(knee_tail / mass)
+    return ops.constant(noise.epsilon), a, decay, mass, knee_tail, p_knee
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,20 +246,28 @@ class PowerLaw(FrontierNoise):
 
     def isf(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
         """Return the u with P[Z > u] = p: a power on either side of the knee, joined there."""
-        epsilon = ops.constant(self.epsilon)
-        beta = ops.constant(self.beta)
-        ratio = Fraction(self.epsilon) / Fraction(self.beta)
-        a = ops.constant(ratio)
-        flat = ratio == 1  # h is constant up to the knee, where the core's survival is 0
-        knee_density = ops.constant(1) if flat else ops.exp((a - 1) * ops.log1p(-1 / a))
-        mass = 2 * (1 + 2 / a * knee_density)  # in units of 1/ε, as is all below
-        p_knee = knee_density * (1 + 1 / a) / mass
-        # (1−βu)^a of the core, from its value (1−1/a)^a at the knee.
-        core = mass * (ops.maximum(p, p_knee) - p_knee) + knee_density * (1 - 1 / a)
+        epsilon, beta, a, mass, p_knee, core_knee = _power(self, ops, ops.precision)
+        flat = self.epsilon == self.beta  # h is constant up to the knee
+        core = mass * (ops.maximum(p, p_knee) - p_knee) + core_knee
         # Powers as expm1 and log, which keep their accuracy for small β.
         inner = 1 - core if flat else -ops.expm1(ops.log(core) / a)
         stretch = ops.expm1(ops.log(p_knee / ops.minimum(p, p_knee)) / a)
         return inner / beta + (1 / beta + 1 / epsilon) * stretch
+
+
+@lru_cache(maxsize=256)
+def _power(noise: PowerLaw, ops: Arithmetic, precision: int) -> tuple[Real, ...]:
+    """Return the constants of a quantile: ε, β, a, the mass, and at the knee p and (1−βu)^a.
+
+    The mass is in units of 1/ε, and the last is (1−1/a)^a.
+    """
+    a = ops.constant(Fraction(noise.epsilon) / Fraction(noise.beta))
+    flat = noise.epsilon == noise.beta  # the core's survival at the knee is 0
+    knee_density = ops.constant(1) if flat else ops.exp((a - 1) * ops.log1p(-1 / a))
+    mass = 2 * (1 + 2 / a * knee_density)
+    p_knee = knee_density * (1 + 1 / a) / mass
+    core_knee = knee_density * (1 - 1 / a)
+    return ops.constant(noise.epsilon), ops.constant(noise.beta), a, mass, p_knee, core_knee
 
 
 def _x_log1p_y(x: float, y: Array | float) -> Array | float:
