@@ -39,6 +39,9 @@ _BEND = 4.0
 """Shortest lengths from the boundary beyond which the nodes' distances grow with theirs."""
 _FARTHEST = 1e5
 """Noise scales; beyond, moments are taken to be constant."""
+_CROWD = 0.05
+"""Share of the people per noise scale, at which widths are compared first."""
+_MIDPOINTS = 4096
 _PER_NEAR = 40
 """Atoms per shortest length at 0; farther off they lie less densely."""
 
@@ -107,6 +110,36 @@ def table(name: str, option: int, profile: str, index: int, diameter: float | No
         return bias, reports.variance(x)
     except UnsupportedError:
         return None
+
+
+def evenly_spread(profile: str, index: int, size: float) -> Prediction:
+    """Return the error of reports with noise before a step, for people spread evenly around it.
+
+    With b = 1, ∫Var(g | s) ds = 2‖φ'‖² + ‖φ''‖² [MATH §2.1], and the soft share differs from the
+    hard one by ∫(φ − 1{s > 0})² ds for each person per noise scale. Where a band is placed so that
+    the prior finds no bias, its best width depends on nothing else but n and the prior's size.
+
+    Args:
+        profile: a name in `PROFILES`.
+        index: see `width`.
+        size: of the prior.
+    """
+    slope, bend, apart = _norms(profile)
+    w = width(index)
+    noise = _CROWD * (2 * slope / w + bend / w**3)
+    return Prediction(0.0, noise, _CROWD * apart * w, 0.25, size)
+
+
+@lru_cache(maxsize=8)
+def _norms(profile: str) -> tuple[float, float, float]:
+    """Return ∫φ'², ∫φ''² and ∫(φ − 1{s > 0})² for a band of width 1, by the midpoint rule."""
+    step = PROFILES[profile](1.0)
+    s = (np.arange(_MIDPOINTS) + 0.5) / _MIDPOINTS - 0.5
+    value = np.asarray(step.value(s))
+    curvature = value - np.asarray(step.debiased(s, 1))
+    parts = (step.slope(s) ** 2, curvature**2, (value - (s > 0)) ** 2)
+    slope, bend, apart = (float(part.mean()) for part in parts)
+    return slope, bend, apart
 
 
 def interpolated(u: Array, index: int, found: Table) -> tuple[Array, Array]:

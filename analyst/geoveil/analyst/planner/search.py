@@ -5,7 +5,7 @@ these are a matter of bias² + noise/n.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
@@ -19,6 +19,7 @@ from geoveil.analyst.planner.coarse import (
     WIDEST,
     Band,
     CoarseCandidate,
+    evenly_spread,
     interpolated,
     joined,
     placed,
@@ -45,6 +46,7 @@ from geoveil.gp.mechanisms.planar import PlanarLaplace
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.indicator import PROFILES, SoftIndicator
+from geoveil.gp.queries.profiles.higher_order import HigherOrderStep
 from geoveil.gp.queries.projected import Linear
 
 Array = NDArray[np.float64]
@@ -122,21 +124,31 @@ class Search:
             kind: a key of `KINDS`.
             error: what is to be least.
         """
-        tried = [
-            self.coarse(kind, option, profile, index)
-            for profile in PROFILES
-            for option in range(len(KINDS[kind].options))
-            for index in range(NARROWEST, WIDEST + 1, _STRIDES[0])
-        ]
-        found = [candidate for candidate in tried if candidate is not None]
-        if not found:
-            return None
-        leading = [
-            min(of_profile, key=lambda c: error(c.prediction))
-            for profile in PROFILES
-            if (of_profile := [c for c in found if c.profile == profile])
-        ]
-        return min((self._refined(c, error) for c in leading), key=lambda c: error(c.prediction))
+        leading: list[CoarseCandidate] = []
+        for profile, step in PROFILES.items():
+            ramps = any(candidate.profile == "linear" for candidate in leading)
+            if ramps and issubclass(step, HigherOrderStep):
+                continue  # noise beside f is scaled to its slope, and these are the steepest
+            first: Sequence[int] = range(NARROWEST, WIDEST + 1, _STRIDES[0])
+            if not ramps and profile != "linear":  # noise before f
+                best = self._best_width(profile, error)
+                first = (best,) if self.coarse(kind, 0, profile, best) else first
+            tried = [
+                self.coarse(kind, option, profile, index)
+                for option in range(len(KINDS[kind].options))
+                for index in first
+            ]
+            found = [candidate for candidate in tried if candidate is not None]
+            if found:
+                leading.append(min(found, key=lambda c: error(c.prediction)))
+        refined = (self._refined(c, error) for c in leading)
+        return min(refined, key=lambda c: error(c.prediction), default=None)
+
+    def _best_width(self, profile: str, error: Callable[[Prediction], float]) -> int:
+        """Return the width that is best in closed form, for noise before the step."""
+        size = self.problem.prior.size
+        widths = range(NARROWEST, WIDEST + 1)
+        return min(widths, key=lambda index: error(evenly_spread(profile, index, size)))
 
     def _refined(
         self, best: CoarseCandidate, error: Callable[[Prediction], float]
