@@ -38,7 +38,14 @@ def test_a_threshold_from_creation_to_estimate(geoveil, tmp_path):
     assert row["n"] == 3
     assert (row["epsilon"], row["per"], row["unit"]) == (1.0, 8000.0, "dollar")
     assert row["ci_low"] < row["estimate"] < row["ci_high"]
-    assert "95 % interval" in geoveil("estimate", "income-above-100k").output
+    assert row["interval"]["method"] == "weighted-ends"
+    table = " ".join(geoveil("estimate", "income-above-100k").output.split())
+    assert "95 % interval" in table
+    assert f"Interval (weighted-ends): {row['interval']['promise']}." in table
+    least = row["price_of_privacy"]["variance_ratio_at_least"]
+    assert f"Price of privacy: at least {least:.3g} × the variance" in table
+    other = geoveil("estimate", "income-above-100k", "--interval", "full-ends", "--json").output
+    assert json.loads(other)["estimates"][0]["interval"]["method"] == "full-ends"
 
     assert "3" in geoveil("campaign", "list").output
     assert geoveil("campaign", "close", "income-above-100k").exit_code == 0

@@ -1,5 +1,6 @@
 """What a server says of campaigns: who published them, what is estimated, which reports it has."""
 
+import math
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -102,6 +103,44 @@ class LabelledEstimate:
         return replace(self, ci_low=found.ci_low, ci_high=found.ci_high, method=found.method)
 
     @property
+    def price_at_least(self) -> float | None:
+        """The least price of privacy: the variance in multiples of that of answers in the clear.
+
+        Of answers in the clear only the mean m and the ends a, b are known: their variance is at
+        most (m − a)(b − m), for the m in the interval where that is greatest. None without both.
+        """
+        low, high = self.limits.means
+        if self.standard_error is None or self.ci_low is None or self.ci_high is None:
+            return None
+        if not math.isfinite(high - low):
+            return None
+        middle = min(max((low + high) / 2, self.ci_low), self.ci_high)
+        clear = (middle - low) * (high - middle)
+        return max(self.standard_error**2 * (self.n - 1) / clear, 1.0) if clear > 0 else None
+
+    def _targets(self) -> dict[str, object]:
+        """Return what is known of the three targets, in the words of a plan."""
+        error, price = self.standard_error, self.price_at_least
+        least = error * math.sqrt(1 - 1 / price) if error is not None and price else None
+        return {
+            "targets": {
+                "participants": {"standard_error_at_least": least, "standard_error_at_most": error},
+                "population": {
+                    "standard_error": error,
+                    "ci_low": self.ci_low,
+                    "ci_high": self.ci_high,
+                },
+                "hard_question": None if self.hard is None else asdict(self.hard),
+            },
+            "price_of_privacy": None
+            if price is None
+            else {
+                "variance_ratio_at_least": price,
+                "participants_in_the_clear_at_most": round(self.n / price),
+            },
+        }
+
+    @property
     def hard(self) -> HardShare | None:
         """The hard share that was asked for, by the plan; None without a plan or an interval."""
         if self.softness is None or self.value is None:
@@ -130,6 +169,7 @@ class LabelledEstimate:
             "epsilon": self.privacy.epsilon,
             "per": self.privacy.per,
             "unit": self.privacy.unit,
+            **self._targets(),
             **planned,
         }
 

@@ -166,6 +166,17 @@ def _print_table(found: CampaignEstimates) -> None:
     out.tell((campaign.title, "bold"), f"  ({found.privacy}{each})")
     out.print(table)
     out.tell(f"{found.unbiased_for} The error holds noise and sampling.")
+    out.print(
+        "The interval is for the population of which the participants are a random sample; of the"
+        " participants themselves the error is at most as large."
+    )
+    prices = [row.price_at_least for row in rows if row.price_at_least is not None]
+    if prices:
+        least, most = f"{min(prices):.3g}", f"{max(prices):.3g}"
+        out.print(
+            f"Price of privacy: at least {least if least == most else f'{least} to {most}'} × the"
+            " variance that the same people would give in the clear."
+        )
     for method in dict.fromkeys(row.method for row in rows if row.method is not None):
         out.print(f"Interval ({method}): {method.promise}.")
     for row in rows:
