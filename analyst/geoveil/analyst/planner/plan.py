@@ -4,7 +4,12 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from geoveil.analyst.planner.channels import bands_like, channels, next_to_optimal
+from geoveil.analyst.planner.channels import (
+    WORTH_SOLVING,
+    bands_like,
+    channels,
+    next_to_optimal,
+)
 from geoveil.analyst.planner.kinds import CHANNEL, KINDS, POINTS
 from geoveil.analyst.planner.lower_bound import LowerBound
 from geoveil.analyst.planner.prediction import Prediction
@@ -69,8 +74,9 @@ class Plan:
             f" {found.share_of_bias(n):.0%} is bias that more people do not remove."
         ]
         if others:
-            bias = "" if ratio >= 1 else ", and a bias of which only the prior tells"
-            parts.append(f"Next is {others[0].kind}, with {ratio:.3g} × the squared error{bias}.")
+            table, bias = "a table that devices check", "a bias of which only the prior tells"
+            price = f", and {table if others[0].kind == CHANNEL else bias}" if ratio < 1 else ""
+            parts.append(f"Next is {others[0].kind}, with {ratio:.3g} × the squared error{price}.")
         return " ".join(parts)
 
     def at(self, people: Iterable[int]) -> list[tuple[int, float, float]]:
@@ -207,7 +213,12 @@ def screened(
 
 
 def ranked(found: Alternative, error: float) -> float:
-    """Return what the error of an alternative counts for in a choice: see `Kind.ranked`."""
+    """Return what the error of an alternative counts for in a choice: see `Kind.ranked`.
+
+    A channel must save a twentieth: every device reads and checks its table.
+    """
+    if found.kind == CHANNEL:
+        return error / (1 - WORTH_SOLVING)
     return KINDS[found.kind].ranked(error) if found.kind in KINDS else error
 
 
