@@ -250,9 +250,9 @@ CAMPAIGNS = {
     "days that are none": ([*INCOME, "--threshold", "1", "--days", "nan"], "days"),
     "a wrong period": ([*INCOME, "--threshold", "1", "--every", "often"], "every"),
     "a period without end": ([*INCOME, "--threshold", "1", "--every", 30 * "9" + "d"], "every"),
-    "an id that is none": ([*INCOME, "--threshold", "1", "--id", "a b/c"], "campaign_id"),
+    "an id that is none": ([*INCOME, "--threshold", "1", "--id", "a b/c"], "--campaign-id"),
     "a negative crowd": (
-        [*INCOME, "--threshold", "1", "--minimum-participants", "-1"], "minimum_participants",
+        [*INCOME, "--threshold", "1", "--minimum-participants", "-1"], "--minimum-participants",
     ),
     "a plan that is not there": (["--attribute", "x", "--plan", "absent.toml"], "plan"),
     "a key that is none": ([*INCOME, "--threshold", "1", "--sign-key", "rubbish"], "key"),

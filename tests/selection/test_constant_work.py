@@ -1,5 +1,6 @@
 """The work of a selection is the same wherever the scores lie: bits, calls, balls are counted."""
 
+import gc
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -53,11 +54,13 @@ def calls(work: Callable[[], Any]) -> int:
         count += event in ("call", "c_call")
 
     before = sys.getprofile()
+    gc.disable()  # it may call back
     sys.setprofile(note)
     try:
         work()
     finally:
         sys.setprofile(before)
+        gc.enable()
     return count
 
 

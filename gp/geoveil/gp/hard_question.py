@@ -150,7 +150,7 @@ def hard_share(
     Example:
         >>> found = hard_share(0.4918, 0.4879, 0.4957, Difference(0.005, 0.001))
         >>> round(found.value, 4), round(found.ci_low, 4), round(found.ci_high, 4)
-        (0.4868, 0.4824, 0.4912)
+        (0.4868, 0.4825, 0.4911)
     """
     quantile = critical_value(0.0, confidence)
     ends = []

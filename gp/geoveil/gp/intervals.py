@@ -128,7 +128,7 @@ def interval_of_mean(
     Example:
         >>> nobody = interval_of_mean(1_000, 0.0, 0.0, 0.95, Limits((0.0, 1.0), (0.0, 1.0)))
         >>> nobody.low, round(nobody.high, 5)  # Clopper and Pearson: 0.00368
-        (0.0, 0.00366)
+        (0.0, 0.00367)
     """
     ends = limits.ends
     if method is None:
