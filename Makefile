@@ -11,7 +11,8 @@ unexport PYTHONDONTWRITEBYTECODE
 help:            ## show this
 	@sed -n 's/^\([a-z-]*\): .*## /  make \1   /p' $(MAKEFILE_LIST)
 
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# What is never imported is not compiled: that took half of the time of a first `make demo`.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "geoveil needs Python >= 3.11, this is " + sys.version)'
 	$(PYTHON) -m venv $(VENV)
