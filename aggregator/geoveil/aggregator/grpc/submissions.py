@@ -1,9 +1,9 @@
 """SubmitReportsRequests of any size, counted before anything is made of them.
 
 A small message is parsed by Protocol Buffers, which takes microseconds, but no object is made of
-its reports yet. What large ones mostly hold is read by NumPy. Of other large ones Protocol Buffers
-tells only which bytes are reports, and each of these is parsed once it is known how many there are
-and how many answers each may hold.
+its reports yet. What large ones mostly hold is read by NumPy. Of other large ones the fields are
+counted, Protocol Buffers tells which bytes are reports, and each of these is parsed once it is
+known how many answers it may hold.
 
 Compressed requests are unpacked up to what a request may be. gRPC would unpack each before anything
 of ours sees it: four kilobytes to four megabytes, on the thread that answers everybody.
@@ -22,6 +22,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from geoveil.aggregator.domain.reports import Report, ReportColumns
 from geoveil.aggregator.grpc.wire_columns import LEAST_BYTES, read_columns
+from geoveil.campaign.admission import MOST_REPORTS
 from geoveil.gp import ParameterError
 from geoveil.proto.v1.collector_pb2 import SubmitReportsRequest
 from geoveil.proto.v1.report_pb2 import Report as WireReport
@@ -32,6 +33,12 @@ _GZIP = b"\x1f\x8b"
 _WITH_HEADER = 31
 _MODERATE_BYTES = 64 << 10
 """The most bytes that NumPy reads within a millisecond."""
+_MOST_OTHERS = 100
+"""Fields of a request apart from reports: ids that are given twice, and what is not known."""
+_REPORTS = SubmitReportsRequest.DESCRIPTOR.fields_by_name["reports"].number
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_FIXED = {_FIXED64: 8, _FIXED32: 4}
+_LONGEST_VARINT = 10
 _REPORT_BYTES, _ANSWER_BYTES = 1 << 16, 24
 """A report of n answers has at most so many bytes, and so many times n."""
 
@@ -123,17 +130,51 @@ def read_batch(message: bytes) -> SubmittedReports:
     """Return what a SubmitReportsRequest says, however long that takes.
 
     Raises:
-        ParameterError: if it is none.
+        ParameterError: if it is none, or has more fields than a request may have.
     """
     if len(message) < LEAST_BYTES:
         return _small(message)
     batch = _columns(message)
     if batch is not None:
         return batch
+    _count(message)
     request = _parsed(_FRAME, message)
     return SubmittedReports(
         request.campaign_id, request.campaign_digest, UnreadReports(request.reports)
     )
+
+
+def _count(message: bytes) -> None:
+    """Refuse more fields than a request may have, having looked at no more than so many."""
+    at = reports = others = 0
+    while at < len(message):
+        tag, at = _varint(message, at)
+        kind = tag & 7
+        length = _FIXED.get(kind, 0)
+        if kind in (_VARINT, _BYTES):
+            value, at = _varint(message, at)
+            length = value if kind == _BYTES else 0
+        at += length
+        if tag >> 3 == _REPORTS:
+            reports += 1
+        else:
+            others += 1
+        if reports > MOST_REPORTS:
+            raise ParameterError("number of reports", "more", f"1 to {MOST_REPORTS:,}")
+        if others > _MOST_OTHERS:
+            raise ParameterError("number of other fields", "more", f"at most {_MOST_OTHERS}")
+
+
+def _varint(message: bytes, at: int) -> tuple[int, int]:
+    """Return the number that stands somewhere, and where it ends."""
+    value = shift = 0
+    for end in range(at + 1, min(at + _LONGEST_VARINT, len(message)) + 1):
+        byte = message[end - 1]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, end
+        shift += 7
+    raise _malformed(len(message))
 
 
 def _small(message: bytes) -> SubmittedReports:

@@ -166,8 +166,12 @@ class RegionEstimator(PointEstimator):
         """The transform of the mean over the noise."""
         return np.asarray(self._smooth if self.debias else self._smooth * self._noise)
 
-    @cached_property
+    @property
     def limits(self) -> Limits:
+        return self._limits
+
+    @cached_property
+    def _limits(self) -> Limits:
         values = self._grid.inverse(self._spectrum)
         # The function is 0 beyond the grid; between cells of h/8 it hardly rises above them.
         low, high = min(float(values.min()), 0.0), max(float(values.max()), 1.0)
