@@ -185,7 +185,7 @@ def test_channels_are_considered_for_an_allocation_if_asked_for(plan):
         (("--threshold", 100_000, *INCOMES), DebiasedLaplaceSpec, 1),
         (("--threshold", 50_000, "--threshold", 100_000, "--threshold", 150_000, *INCOMES),
          PlanarLaplaceSpec, 0),
-        (("--place", "-73.98,40.75", "--bandwidth", 1_500, *COLLISIONS), ChannelSpec, 1),
+        (("--place", "-73.98,40.75", "--bandwidth", 500, *COLLISIONS), ChannelSpec, 1),
     ],
 )  # fmt: skip
 def test_a_plan_becomes_a_campaign_that_the_server_takes(
