@@ -21,14 +21,18 @@ const credentials = grpc.credentials.createInsecure();
 const analyst = new wire.Analyst(address, credentials);
 const collector = new wire.Collector(address, credentials);
 
+// A call that hangs says which it is.
+const soon = () => ({ deadline: Date.now() + 30000 });
 const call = (client, method, request) =>
   new Promise((resolve, reject) =>
-    client[method](request, (error, response) => (error ? reject(error) : resolve(response))),
+    client[method](request, soon(), (error, response) =>
+      error ? reject(new Error(`${method}: ${error.message}`, { cause: error })) : resolve(response),
+    ),
   );
 
 const streamed = (request) =>
   new Promise((resolve, reject) => {
-    const stream = collector.SubmitReportStream();
+    const stream = collector.SubmitReportStream(soon());
     stream.on("data", resolve);
     stream.on("error", reject);
     stream.write(request);
@@ -89,7 +93,7 @@ async function main() {
     campaignDigest: Buffer.alloc(32),
   }).then(
     () => "OK",
-    (error) => grpc.status[error.code],
+    (error) => grpc.status[error.cause.code],
   );
   const shown = await call(analyst, "GetEstimate", { campaignId: "by-node" });
   const [estimate] = shown.estimates;
