@@ -34,7 +34,7 @@ demo: $(VENV)/.stamp-all            ## the whole path once: real data, real serv
 
 # Three workers keep two cores busy while one waits for a server or a disk.
 PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal -q
-test: $(VENV)/.stamp-test            ## the tests that a change is likely to break (4 min on two cores)
+test: $(VENV)/.stamp-test            ## the tests that a change is likely to break (5 min on two cores)
 	$(PYTEST) $(TESTS)
 
 test-all: $(VENV)/.stamp-test            ## all tests, those that take long as well
