@@ -61,7 +61,9 @@ function published() {
 
 function sealed(campaign) {
   const { privateKey, publicKey } = crypto.generateKeyPairSync("ed25519");
-  const raw = Buffer.from(publicKey.export({ format: "jwk" }).x, "base64url");
+  // The last 32 bytes of its DER are the key. An export as "jwk" can wait for ever in Node 20:
+  // garbage collected at that moment locks the key a second time.
+  const raw = publicKey.export({ format: "der", type: "spki" }).subarray(-32);
   const signature = crypto.sign(null, Buffer.concat([CONTEXT, campaign]), privateKey);
   return { campaign, signature: { publicKey: raw, signature } };
 }
