@@ -56,9 +56,9 @@ REFUSALS = frozenset(
     }
 )
 MOST_GROWTH_MB = 48.0
-"""Of the resident memory, from the first fifth of the messages on."""
+"""The most that resident memory may grow after the first fifth of the messages."""
 _WARMING = 2_000
-"""So many at least are sent before: until then caches fill, and what is loaded late is loaded."""
+"""The least messages before memory is looked at: caches fill, and what is loaded late is loaded."""
 _CONCURRENCY = 32
 _STORED = 500
 _DEADLINE_S = 60
@@ -70,7 +70,7 @@ class Found:
 
     statuses: Mapping[str, int]
     resident_mb: tuple[float, float]
-    """Of the server, after a fifth of the messages and after all."""
+    """Resident memory of the server, after a fifth of the messages and after all."""
     seconds: float
     same_state: bool
     """Whether every row of every table and every estimate is as before."""

@@ -15,7 +15,7 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 END_STREAM, END_HEADERS = 0x1, 0x4
 _INITIAL_WINDOW = 0x4
 _WINDOW = 65_535
-"""Of a connection, and of a stream unless settings say another."""
+"""Bytes that a connection may receive at first, and a stream unless settings say otherwise."""
 _HEAD = 9
 _ACKNOWLEDGED = 0x1
 _PATIENCE_S = 0.5
@@ -24,7 +24,7 @@ _UNSIGNED = struct.Struct(">I")
 
 
 class FrameKind(IntEnum):
-    """Of a frame."""
+    """The kind of a frame."""
 
     DATA = 0x0
     HEADERS = 0x1

@@ -26,7 +26,7 @@ from geoveil.gp import GeoPrivacy, GeoVeilError
 SECONDS = 15.0
 MOST_P99_S, MOST_RESIDENT_MB = 1.0, 512.0
 _LARGE_QUESTIONS = 5_000
-"""Of a campaign of some 200 kB, so that pages are large."""
+"""Questions of a campaign of some 200 kB, so that pages are large."""
 _WARM_S = 1.0
 _PAUSE_S = 0.02
 _LOOK_S = 0.05

@@ -51,7 +51,7 @@ class Known:
 
     @property
     def digest(self) -> bytes:
-        """Of the campaign."""
+        """SHA-256 of the bytes of the campaign."""
         return digest(encode(self.campaign))
 
 

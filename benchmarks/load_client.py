@@ -49,7 +49,7 @@ class Served:
     seconds: float
     """From the first request to the last answer."""
     processor_s: float
-    """Of the client."""
+    """Seconds of processors that the client used."""
     latencies_s: Sequence[float]
     """In ascending order; at a rate, from the time at which a request was due."""
 

@@ -41,9 +41,9 @@ class Measured(NamedTuple):
     server_us: float
     """Microseconds of processors that the server used per report."""
     client_us: float
-    """Likewise, the client."""
+    """Microseconds of processors that the client used per report."""
     database_us: float
-    """Likewise, the processes of PostgreSQL."""
+    """Microseconds of processors that PostgreSQL used per report."""
     p99_ms: float
 
 

@@ -33,7 +33,7 @@ from geoveil.gp.smooth.jet import BallJets, Jet, enclosure, jet
 from geoveil.gp.smooth.tape import Pieces, Tape, recorded
 
 BITS = 64
-"""Of the enclosures."""
+"""The precision of the enclosures."""
 DEPTH = 6
 
 Tree = tuple[Any, ...]

@@ -34,7 +34,7 @@ from geoveil.selection import HeavyGeneralizedCauchy, HeavyStudentT, LaplaceLogN
 UNIT = GeoPrivacy(1.0, per=1.0)
 DIGITS = 40
 ROUNDING = mp.mpf(10) ** -32
-"""Of 40 digits; far less than an ulp of a double."""
+"""The error of 40 digits; far less than an ulp of a double."""
 SCORES: dict[type[Noise], Any] = {
     # ψ(u) for an mpf u; c makes an exact number of a parameter.
     GeneralizedCauchy: lambda n, u, c: c(n.gamma) * u ** (c(n.gamma) - 1) / (1 + u ** c(n.gamma)),

@@ -79,7 +79,7 @@ class Chosen:
     questions: tuple[Question, ...]
     allocation: Allocation
     expected: Mapping[str, Any]
-    """For people to read."""
+    """What the planner expects of the campaign, for people to read."""
 
 
 def chosen_alone(request: PlanRequest, found: Plan) -> Chosen:

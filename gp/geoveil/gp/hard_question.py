@@ -155,9 +155,8 @@ def hard_share(
     quantile = critical_value(0.0, confidence)
     ends = []
     for side, end in ((-1.0, ci_low), (1.0, ci_high)):
-        error = (
-            max(side * (end - value), 0.0) / quantile
-        )  # an end may be cut to what a share can be
+        # An end may be cut to what a share can be.
+        error = max(side * (end - value), 0.0) / quantile
         further = softness.bound
         if error > 0:
             further = (critical_value(softness.bound / error, confidence) - quantile) * error

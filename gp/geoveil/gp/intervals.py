@@ -90,7 +90,7 @@ class Limits:
 
 
 UNLIMITED = Limits()
-"""Of reports of which nothing is known."""
+"""The ends of reports of which nothing is known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,9 +114,9 @@ class DemoRow:
     """One question: its truth, its estimate, and what other mechanisms would make of it."""
 
     truth: float
-    """Of the soft query in the population: what the estimate is unbiased for."""
+    """The mean of the soft query in the population: what the estimate is unbiased for."""
     hard_truth: float | None
-    """Of the hard question; None for a density."""
+    """The true answer to the hard question; None for a density."""
     estimate: LabelledEstimate
     predictions: Sequence[PopulationError]
 

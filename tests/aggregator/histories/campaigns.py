@@ -78,7 +78,7 @@ KERNEL = GaussianKernel((0.0, 0.0), 50_000.0)
 """What is asked of points."""
 _PRIVACY = GeoPrivacy(1.0, 8000.0, "dollar")
 _POINT_EXPONENT = -34
-"""Of the grid of points: so coarse that most of them lie far apart."""
+"""The step of the grid of points: so coarse that most of them lie far apart."""
 _FAULTS = {
     Kind.SHORT_ID: pb.REJECTION_REASON_MALFORMED_ID,
     Kind.WRONG_ANSWERS: pb.REJECTION_REASON_WRONG_ANSWERS,

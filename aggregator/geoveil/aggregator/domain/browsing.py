@@ -30,7 +30,7 @@ _LEAST_READ = 100
 _READ_BYTES = 2 << 20
 """Bytes of campaigns read at once."""
 _MOST_BYTES_READ = 8 << 20
-"""For a page, closed campaigns included; those of the last read may exceed it."""
+"""Bytes read for a page, closed campaigns included; those of the last read may exceed it."""
 
 Read = Callable[[str, int, int], Awaitable[CampaignPage]]
 """Reads what `Store.campaign_page` returns for `after`, `limit` and `most_bytes`."""

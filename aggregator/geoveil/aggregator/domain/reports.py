@@ -19,7 +19,7 @@ from geoveil.campaign.admission import REPORT_ID_BYTES, Reason
 
 _ANSWER = Struct("<Iq")
 ANSWER_BYTES = _ANSWER.size
-"""Of an answer that is packed."""
+"""Bytes of a packed answer."""
 
 
 class Report(NamedTuple):

@@ -28,9 +28,9 @@ MOST_QUESTIONS = 4_096
 _MOST_CELLS = 1 << 23
 """The most cells of the rasters of all regions together, at some 50 bytes each."""
 MOST_SECONDS = 60.0
-"""Of a processor that one call may take, about."""
+"""About the most seconds of a processor that one call may take."""
 _WAYS_AT_A_TIME = 64
-"""Between two of which a call can be cancelled."""
+"""Ways of summing that are worked on before a call can be cancelled."""
 
 
 class PointSums:

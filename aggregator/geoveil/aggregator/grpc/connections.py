@@ -148,7 +148,7 @@ def _each(
     port: int, others: Collection[Endpoint], change: Callable[[socket.socket], object]
 ) -> int:
     count = 0
-    for other, found in _sockets(port) if others else ():
+    for other, found in _sockets(port):
         if other in others:
             with suppress(OSError):  # the other side was faster
                 change(found)

@@ -87,7 +87,7 @@ class Keeper:
             loop = asyncio.get_running_loop()
             self._silenced[other] = loop.call_later(_SILENT_S, self._end_silence, other)
             self._noisy.add(other)
-            self._close([])
+            self._start()
 
     def _end_silence(self, other: Endpoint) -> None:
         del self._silenced[other]
@@ -95,6 +95,9 @@ class Keeper:
 
     def _close(self, others: Collection[Endpoint]) -> None:
         self._unwanted.update(others)
+        self._start()
+
+    def _start(self) -> None:
         if self._closing is None or self._closing.done():
             self._closing = asyncio.create_task(self._close_all(), name="close connections")
 
@@ -102,8 +105,9 @@ class Keeper:
         while self._unwanted or self._noisy:
             unwanted, self._unwanted = self._unwanted, set()
             noisy, self._noisy = self._noisy, set()
-            await asyncio.to_thread(silence, self._port, noisy)
-            await asyncio.to_thread(close, self._port, unwanted)
+            for change, others in ((silence, noisy), (close, unwanted)):
+                if others:
+                    await asyncio.to_thread(change, self._port, others)
 
     async def _look(self) -> None:
         while True:

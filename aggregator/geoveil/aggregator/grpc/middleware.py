@@ -80,7 +80,7 @@ class _Method(NamedTuple):
     """The most bytes of a request that is parsed, also of what a compressed one unpacks to."""
     serialize: Callable[[Any], bytes]
     level: int
-    """Of the line in the log: many are the calls of devices, few those of analysts."""
+    """The level of the line in the log: devices make many calls, analysts few."""
 
 
 class Middleware:

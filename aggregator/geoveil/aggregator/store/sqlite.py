@@ -42,7 +42,7 @@ _PAGES_READ = 1024
 _SHARD = 0
 """The only one: SQLite has one writer at a time."""
 _PAGES_INDEXED = 1024
-"""At once."""
+"""Pages of the index read at once."""
 _READ_SUMS = """
     SELECT json_group_array(json_array(query_index, n, total, total_of_squares)) FROM query_sum
     WHERE campaign_key = :key

@@ -63,7 +63,7 @@ _BOUND_REACH = 6.0
 """Noise scales from the band up to which the prior counts for a bound; a channel counts what is
 beyond as being there."""
 _BANDWIDTHS = (0.5, 0.7, 1.0, 1.4, 2.0, 2.8)
-"""By which regions are smoothed that are read from perturbed points, in noise scales."""
+"""Bandwidths, in noise scales, that smooth regions which are read from perturbed points."""
 
 
 @dataclass(frozen=True)

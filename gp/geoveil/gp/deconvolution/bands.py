@@ -25,6 +25,7 @@ from geoveil.gp.deconvolution.totals import (
     Groups,
     Integers,
     Totals,
+    rounder,
     sums_of_parts,
 )
 from geoveil.gp.estimation import Accumulator
@@ -35,9 +36,7 @@ Array = NDArray[np.float64]
 _POWERS = 6
 _BITS = 44
 """Powers are rounded to 2⁻⁴⁴: the sums of 2¹⁷ stay below 2⁶¹."""
-_ROUNDER = 1.5 * 2.0 ** (52 - _BITS)
-"""Added to a number in [0, 1] it leaves the number in units of 2⁻⁴⁴, as the last bits of a sum."""
-_ROUNDER_BITS = int(np.float64(_ROUNDER).view(np.int64))
+_ROUNDER, _ROUNDER_BITS = rounder(_BITS)
 _ENDS = np.iinfo(np.int64)
 _ONE = 1 << -GRID_EXPONENT
 

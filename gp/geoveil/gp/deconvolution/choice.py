@@ -15,19 +15,19 @@ from geoveil.gp.deconvolution.region import RegionEstimator
 from geoveil.gp.deconvolution.totals import MOST_AT_ONCE, EachTotals, Totals
 
 _EACH_S = 50e-9
-"""Of most estimators at a point."""
+"""The cost of most estimators at a point."""
 _REGION_S = 150e-9
 _BANDS_S = 15e-9
 _BANDS_BLOCK_S = 60e-6
-"""Of each group in a block, besides its points."""
+"""The cost of each group in a block, besides its points."""
 _BANDS_CELL_S = 0.3e-6
 _NODE_S = 5e-9
 _TRANSFORMS_S = 90e-9
-"""Of each node of a lattice, once."""
+"""The cost of each node of a lattice, once."""
 _MOST_BAND_CELLS = 1 << 18
-"""Of all groups together, at 112 bytes each."""
+"""The most cells of all groups together, at 112 bytes each."""
 _MOST_NODES = 1 << 23
-"""Of all lattices and groups together, at 16 bytes each, and 50 during the transforms of one."""
+"""The most nodes of all lattices and groups, at 16 bytes each, and 50 while one is transformed."""
 
 
 class Way(NamedTuple):
@@ -35,7 +35,7 @@ class Way(NamedTuple):
 
     totals: Totals
     seconds: float
-    """Of one processor, about, for all points."""
+    """About the time of one processor for all points."""
 
 
 def ways(

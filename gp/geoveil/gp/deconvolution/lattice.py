@@ -30,6 +30,7 @@ from geoveil.gp.deconvolution.totals import (
     Groups,
     Integers,
     Totals,
+    rounder,
     sums_of_parts,
 )
 from geoveil.gp.estimation import Accumulator
@@ -42,15 +43,13 @@ ORDER = 10
 _PER_BANDWIDTH = 16
 _BITS = 43
 """Weights are rounded to 2⁻⁴³: what 2¹⁸ points add at a node stays below 2⁶²."""
-_ROUNDER = 1.5 * 2.0 ** (52 - _BITS)
-"""Added to a number in [−1, 1] it leaves the number in units of 2⁻⁴³, as the last bits of a sum."""
-_ROUNDER_BITS = int(np.float64(_ROUNDER).view(np.int64))
+_ROUNDER, _ROUNDER_BITS = rounder(_BITS)
 _CARRIED_BITS = 20
 _CARRY_AFTER = 1 << 18
 _BLOCK = 1 << 12
 """Points spread at a time: what stays in the cache."""
 _FARTHEST = 2.0**40
-"""In cells: places are then known to 2⁻¹² of one."""
+"""The farthest place, in cells: places are then known to 2⁻¹² of a cell."""
 
 
 @dataclass(frozen=True)

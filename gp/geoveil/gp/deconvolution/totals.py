@@ -29,6 +29,21 @@ MOST_AT_ONCE = 1 << 17
 """The most points of a block: sums of so many stay within 64 bits."""
 
 
+def rounder(bits: int) -> tuple[float, int]:
+    """Return what rounds doubles in [−1, 1] to multiples of 2^−bits, and its own bits.
+
+    Added to a double it leaves the multiple as the last bits of the sum: those of the sum, read as
+    an integer, less its own.
+
+    Example:
+        >>> added, own = rounder(44)
+        >>> int((np.float64(0.75) + added).view(np.int64)) - own == 3 << 42
+        True
+    """
+    added = np.float64(1.5 * 2.0 ** (52 - bits))
+    return float(added), int(added.view(np.int64))
+
+
 class Totals(ABC):
     """Sums, for each group of points, of what the estimators that it was made for return.
 

@@ -38,7 +38,8 @@ from geoveil.gp.smooth.growth import EXPONENTIAL
 _DEFAULT_SHARES = {Frontier.CROSS: 0.3, Frontier.RECTANGLE: 0.1}
 """mβ in units of the rate."""
 _WORTH_THE_CROSS = Fraction(3, 2)
-"""So many times the scale of the noise, η on the rectangle loses as much."""
+"""The cross is taken at up to so many times the scale of the noise: as much as the rectangle's η
+loses."""
 _STEP_BITS = 40
 _TAIL_BITS = 13
 

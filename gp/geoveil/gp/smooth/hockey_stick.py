@@ -46,7 +46,7 @@ from geoveil.gp.smooth.growth import LINEAR
 _NEAR = 2.0**-8
 """Pairs so many length scales apart are bounded all at once."""
 _FAR = 2.0**10
-"""So many times the length over which f varies, and over which B halves, is far."""
+"""What counts as far, in lengths over which f varies and over which B halves."""
 _TOLERANCE = 1 / 80
 _MOST_CELLS = 1 << 20
 """Where so many are not enough, what is known of all pairs at once is returned."""

@@ -33,7 +33,7 @@ class HigherOrderStep(SoftStep, EnclosedProfile):
     order: ClassVar[int]
     """p: the bias is of order w^p where the density has as many derivatives."""
     coefficients: ClassVar[tuple[int, ...]]
-    """Of P: all over `divisor`, which makes them exact."""
+    """The coefficients of P: all over `divisor`, which makes them exact."""
     divisor: ClassVar[int]
 
     @property
