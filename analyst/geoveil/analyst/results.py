@@ -1,0 +1,89 @@
+"""What every result of an analyst can do: be read as rows, by pandas, by JSON and in a notebook.
+
+A result says its numbers once, in `rows`, and what must be known to read them once, in `notes`.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from geoveil.gp import UnsupportedError
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["Result"]
+
+
+class Result(ABC):
+    """Numbers in rows, with the sentences that say what they are.
+
+    Example:
+        >>> class Shares(Result):
+        ...     title = "Two shares"
+        ...     notes = ("Both are of the population.",)
+        ...     def rows(self):
+        ...         return [{"name": "low", "estimate": 0.25}, {"name": "high", "estimate": 0.75}]
+        >>> Shares().to_dict()["rows"][1]
+        {'name': 'high', 'estimate': 0.75}
+    """
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """What the rows are of, in a few words."""
+
+    @property
+    @abstractmethod
+    def notes(self) -> Sequence[str]:
+        """Sentences: whose share or mean it is, what an interval holds, what was assumed."""
+
+    @abstractmethod
+    def rows(self) -> list[dict[str, Any]]:
+        """Return one dictionary a row, all with the same keys, of text, numbers, bools and None."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what JSON can hold: title, rows and notes; numbers without a value are None."""
+        rows = [{key: _finite(value) for key, value in row.items()} for row in self.rows()]
+        return {"title": self.title, "rows": rows, "notes": list(self.notes)}
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """Return the rows as a data frame; the notes are in its `attrs`.
+
+        Raises:
+            UnsupportedError: if pandas is not installed.
+        """
+        try:
+            import pandas as pd
+        except ImportError:
+            raise UnsupportedError("a data frame needs pandas: pip install pandas") from None
+        frame = pd.DataFrame(self.rows())
+        frame.attrs |= {"title": self.title, "notes": list(self.notes)}
+        return frame
+
+    def _repr_html_(self) -> str:
+        rows = self.rows()
+        heads = "".join(
+            f"<th>{escape(key.replace('_', ' '))}</th>" for key in (rows[0] if rows else ())
+        )
+        lines = "".join(
+            "<tr>" + "".join(f"<td>{escape(_told(value))}</td>" for value in row.values()) + "</tr>"
+            for row in rows
+        )
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
+        return (
+            f"<table><caption>{escape(self.title)}</caption><thead><tr>{heads}</tr></thead>"
+            f"<tbody>{lines}</tbody></table>{notes}"
+        )
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _told(value: Any) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,59 @@
+"""What every result can do, whatever it is of."""
+
+import json
+import math
+import sys
+
+import pytest
+
+from geoveil.analyst.results import Result
+from geoveil.gp import UnsupportedError
+
+
+class Shares(Result):
+    title = "Shares <of> two"
+    notes = ("Both are of the population.",)
+
+    def rows(self):
+        return [
+            {"name": "a & b", "estimate": 0.123456, "standard_error": None},
+            {"name": "none", "estimate": math.nan, "standard_error": math.inf},
+        ]
+
+
+class Nothing(Shares):
+    def rows(self):
+        return []
+
+
+def test_json_holds_no_number_that_is_none():
+    told = json.loads(json.dumps(Shares().to_dict(), allow_nan=False))
+    assert told["title"] == "Shares <of> two"
+    assert told["rows"][0]["estimate"] == 0.123456
+    assert told["rows"][1] == {"name": "none", "estimate": None, "standard_error": None}
+    assert told["notes"] == ["Both are of the population."]
+
+
+def test_a_notebook_shows_text_and_not_markup():
+    shown = Shares()._repr_html_()
+    assert "Shares &lt;of&gt; two" in shown
+    assert "a &amp; b" in shown
+    assert "0.1235" in shown
+    assert "standard error" in shown
+
+
+def test_without_rows_there_is_an_empty_table():
+    assert "<tbody></tbody>" in Nothing()._repr_html_()
+
+
+def test_pandas_has_the_rows_and_the_notes():
+    pytest.importorskip("pandas")
+    frame = Shares().to_pandas()
+    assert list(frame.columns) == ["name", "estimate", "standard_error"]
+    assert frame.attrs["notes"] == ["Both are of the population."]
+
+
+def test_without_pandas_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(UnsupportedError, match="pip install pandas"):
+        Shares().to_pandas()
