@@ -1,0 +1,111 @@
+"""The distribution behind noisy reports: expectation-maximisation, with smoothing [LWLSS20].
+
+Counts of reports are a mixture: of those that a person in each cell would give, by the shares of
+people in the cells. The shares that make the counts likeliest are full of spikes, which are noise;
+smoothing after each step removes them, and with them whatever is narrower than it in the truth: a
+heap is spread, a jump is rounded. So the result is biased, and no interval comes with it.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from geoveil.gp import validation
+from geoveil.gp.errors import ParameterError
+
+Array = NDArray[np.float64]
+
+BINOMIAL = (0.25, 0.5, 0.25)
+"""Of each cell a quarter goes to either neighbour: the smoothing of [LWLSS20]."""
+_TOLERANCE = 1e-3
+_ITERATIONS = 10_000
+_SUM = 1e-6
+"""By how much the probabilities of a cell may miss 1."""
+
+
+def expectation_maximisation(
+    transition: ArrayLike,
+    counts: ArrayLike,
+    smoothing: Sequence[float] = BINOMIAL,
+    *,
+    shape: Sequence[int] | None = None,
+    tolerance: float = _TOLERANCE,
+    iterations: int = _ITERATIONS,
+) -> Array:
+    """Return the share of people in each cell, (k,), with sum 1.
+
+    It begins with equal shares, and ends when the logarithm of the likelihood of all counts changes
+    by less than the tolerance.
+
+    Args:
+        transition: probability of each outcome for a person in each cell, (outcomes, k); every
+            column has the sum 1.
+        counts: how often each outcome was reported, (outcomes,), ≥ 0 and not all 0.
+        smoothing: an odd number of weights ≥ 0 with sum 1, from end to end the same as back; what
+            of a cell goes to its neighbours after each step. (1,) smooths nothing.
+        shape: of the cells in space, (rows, columns) for a plane: each direction is smoothed; they
+            lie on a line by default.
+        tolerance: > 0.
+        iterations: at most so many, ≥ 1.
+
+    Raises:
+        ParameterError: if an argument is out of range, or the shapes do not fit.
+
+    Example:
+        >>> halves_told_wrong_once_in_four = [[0.75, 0.25], [0.25, 0.75]]
+        >>> expectation_maximisation(halves_told_wrong_once_in_four, [40, 60], (1,)).round(2)
+        array([0.3, 0.7])
+    """
+    law, seen = validation.float_array(transition), validation.float_array(counts)
+    if law is None or law.ndim != 2 or law.size == 0:
+        raise ParameterError("transition", "something else", "probabilities, (outcomes, cells)")
+    if not ((law >= 0).all() and np.allclose(law.sum(axis=0), 1.0, rtol=0, atol=_SUM)):
+        raise ParameterError("transition", "some", "numbers >= 0, each column with the sum 1")
+    if seen is None or seen.shape != law.shape[:1]:
+        raise ParameterError("counts", "something else", f"numbers, ({len(law)},)")
+    if not (np.isfinite(seen).all() and (seen >= 0).all() and seen.sum() > 0):
+        raise ParameterError("counts", "some", "finite numbers >= 0, not all 0")
+    kernel = _kernel(smoothing)
+    cells = law.shape[1]
+    space = (cells,) if shape is None else tuple(shape)
+    if int(np.prod(space)) != cells:
+        raise ParameterError("shape", shape, f"of {cells} cells")
+    tolerance = validation.positive("tolerance", tolerance)
+    law, seen = law[seen > 0], seen[seen > 0]
+    if not law.any(axis=1).all():
+        raise ParameterError("counts", "some", "0 for outcomes that nobody can give")
+    shares, before = np.full(cells, 1 / cells), -np.inf
+    for _ in range(iterations):
+        expected = law @ shares
+        after = float(np.sum(seen * np.log(expected)))
+        if abs(after - before) < tolerance:
+            break
+        before = after
+        shares = _smoothed(shares * (law.T @ (seen / expected)), kernel, space)
+        shares /= shares.sum()
+    return shares
+
+
+def _kernel(smoothing: Sequence[float]) -> tuple[float, ...]:
+    weights = validation.numbers("smoothing", smoothing)
+    if len(weights) % 2 == 0 or weights != weights[::-1] or min(weights) < 0:
+        raise ParameterError("smoothing", smoothing, "an odd number of weights >= 0, symmetric")
+    if abs(sum(weights) - 1) > _SUM or weights[len(weights) // 2] == 0:
+        raise ParameterError("smoothing", smoothing, "weights with sum 1, that in the middle > 0")
+    return weights
+
+
+def _smoothed(shares: Array, kernel: Sequence[float], space: tuple[int, ...]) -> Array:
+    """Return shares of which a part has gone to their neighbours; at the ends none is lost."""
+    if len(kernel) == 1:
+        return shares
+    half = len(kernel) // 2
+    spread = shares.reshape(space)
+    for axis in range(len(space)):
+        lines = np.moveaxis(spread, axis, -1)
+        padded = np.pad(lines, [(0, 0)] * (lines.ndim - 1) + [(half, half)], mode="symmetric")
+        length = lines.shape[-1]
+        parts = (weight * padded[..., i : i + length] for i, weight in enumerate(kernel))
+        spread = np.moveaxis(np.sum(list(parts), axis=0), -1, axis)
+    return spread.ravel()

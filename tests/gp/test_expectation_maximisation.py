@@ -1,0 +1,99 @@
+"""Expectation-maximisation: the likeliest shares without smoothing, smooth ones with it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.signal import convolve2d
+
+from geoveil.gp import ParameterError
+from geoveil.gp.expectation_maximisation import BINOMIAL, expectation_maximisation
+
+
+def laplace_law(cells: int, scale: float) -> np.ndarray:
+    """Return the law of cell + Laplace noise, rounded to a cell, what is beyond at the ends."""
+    edges = np.arange(cells - 1)[:, None] + 0.5 - np.arange(cells)[None]
+    below = np.where(edges < 0, np.exp(edges / scale) / 2, 1 - np.exp(-edges / scale) / 2)
+    return np.diff(np.vstack([np.zeros(cells), below, np.ones(cells)]), axis=0)
+
+
+def log_likelihood(law: np.ndarray, counts: np.ndarray, shares: np.ndarray) -> float:
+    return float(np.sum(counts * np.log(law @ shares)))
+
+
+def test_without_smoothing_it_finds_the_likeliest_shares():
+    """The oracle is a general optimiser over the logarithms of the shares, from 3 starts."""
+    rng = np.random.default_rng(1)
+    law = laplace_law(6, 1.0)
+    counts = rng.multinomial(500, law @ rng.dirichlet(np.ones(6))).astype(float)
+    found = expectation_maximisation(law, counts, (1,), tolerance=1e-12, iterations=100_000)
+
+    def lost(logits: np.ndarray) -> float:
+        shares = np.exp(logits - logits.max())
+        return -log_likelihood(law, counts, shares / shares.sum())
+
+    best = -min(minimize(lost, rng.normal(size=6), method="BFGS").fun for _ in range(3))
+    assert log_likelihood(law, counts, found) == pytest.approx(best, abs=1e-4)
+    smooth = expectation_maximisation(law, counts)
+    assert log_likelihood(law, counts, smooth) < best - 0.1  # control: it is something else
+
+
+@pytest.mark.parametrize("shape", [(40,), (5, 8)])
+def test_smoothing_convolves_in_each_direction_and_loses_nobody(shape: tuple[int, ...]):
+    """With a law that tells all, a step of the maximisation gives the shares of the counts."""
+    rng = np.random.default_rng(2)
+    counts = np.zeros(shape)
+    inside = counts[tuple(slice(1, -1) for _ in shape)]
+    inside[...] = rng.integers(1, 9, inside.shape)
+    told = expectation_maximisation(
+        np.eye(counts.size), counts.ravel() + 1e-12, shape=shape, iterations=1
+    )
+    kernel = np.outer(BINOMIAL, BINOMIAL) if len(shape) > 1 else np.array([BINOMIAL])
+    expected = convolve2d(np.atleast_2d(counts / counts.sum()), kernel, "same")
+    assert told == pytest.approx(expected.ravel(), abs=1e-9)
+    assert told.sum() == pytest.approx(1.0)
+
+
+def test_people_at_the_ends_stay_there():
+    law = laplace_law(30, 2.0)
+    counts = 1e4 * law[:, 0]
+    found = expectation_maximisation(law, counts)
+    assert found.sum() == pytest.approx(1.0)
+    assert found[:3].sum() > 0.9
+
+
+def test_smoothing_errs_less_on_a_smooth_population():
+    """Integrated squared error of the distribution function, n = 5,000, 5 samples, fixed seed."""
+    rng = np.random.default_rng(3)
+    law = laplace_law(60, 4.0)
+    truth = np.exp(-(((np.arange(60) - 30) / 9) ** 2) / 2)
+    truth /= truth.sum()
+    errors = np.zeros(2)
+    for _ in range(5):
+        counts = rng.multinomial(5_000, law @ truth)
+        for i, smoothing in enumerate([BINOMIAL, (1.0,)]):
+            found = expectation_maximisation(law, counts, smoothing)
+            errors[i] += np.sum(np.cumsum(found - truth) ** 2)
+    assert errors[0] < 0.5 * errors[1]
+
+
+@pytest.mark.parametrize(
+    ("law", "counts", "smoothing", "named"),
+    [
+        ([[0.5, 0.5], [0.4, 0.5]], [1, 1], BINOMIAL, "transition"),
+        ([[1.0, 0.0], [0.0, 1.0]], [1, -1], BINOMIAL, "counts"),
+        ([[1.0, 0.0], [0.0, 1.0]], [0, 0], BINOMIAL, "counts"),
+        ([[1.0, 1.0], [0.0, 0.0]], [1, 1], BINOMIAL, "counts"),
+        ([[1.0, 0.0], [0.0, 1.0]], [1, 1], (0.5, 0.5), "smoothing"),
+        ([[1.0, 0.0], [0.0, 1.0]], [1, 1], (0.5, 0.2, 0.5), "smoothing"),
+    ],
+)
+def test_what_is_no_law_is_refused(
+    law: Any, counts: Any, smoothing: Sequence[float], named: str
+) -> None:
+    with pytest.raises(ParameterError, match=named):
+        expectation_maximisation(law, counts, smoothing)
+    with pytest.raises(ParameterError, match="shape"):
+        expectation_maximisation(np.eye(4), np.ones(4), shape=(3, 2))
