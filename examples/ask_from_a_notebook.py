@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from geoveil.analyst import (
-    AnalystClient,
+    Analyst,
     PlanRequest,
     PublicPrior,
     SamplePrior,
@@ -50,7 +50,7 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory() as folder,
         local_server(Path(folder) / "aggregator.db") as address,
-        AnalystClient(address) as analyst,
+        Analyst(address) as analyst,
     ):
         analyst.create(campaign, SigningKey.generate())
         for number, income in enumerate(people.sample(DEVICES, np.random.default_rng(1)).tolist()):

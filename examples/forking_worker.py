@@ -13,7 +13,7 @@ import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from geoveil.analyst import AnalystClient
+from geoveil.analyst import Analyst
 from geoveil.campaign import Attribute, Question, StatisticCampaign
 from geoveil.client import Client, Limit, Policy
 from geoveil.gp import GeoPrivacy, Threshold
@@ -33,7 +33,7 @@ def serve_requests(client: Client) -> None:
 def publish(address: str) -> None:
     """Publish the campaigns, as an analyst would."""
     now = datetime.now(UTC)
-    with AnalystClient(address) as analyst:
+    with Analyst(address) as analyst:
         for campaign_id in CAMPAIGNS:
             campaign = StatisticCampaign(
                 campaign_id=campaign_id,

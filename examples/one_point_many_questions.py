@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from geoveil.analyst import (
-    AnalystClient,
+    Analyst,
     DensityAt,
     ShareWithin,
     asked_of_points,
@@ -49,7 +49,7 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory() as folder,
         local_server(Path(folder) / "aggregator.db") as address,
-        AnalystClient(address) as analyst,
+        Analyst(address) as analyst,
         open_channel(address) as channel,
     ):
         analyst.create(campaign)

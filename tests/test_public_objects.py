@@ -289,7 +289,7 @@ EXCUSED = {
     **dict.fromkeys(("FloatPath", "GridPath", "TimedMechanism", "Kind", "AllocationRule"), _CODE),
     **dict.fromkeys(("Timing", "SelectionExperiment", "Options"), _CODE),
     **dict.fromkeys(("PlanRequest", "PublicPrior", "PlannedQuestion", "PlannedQuestions"), _CODE),
-    **dict.fromkeys(("AnalystClient", "AsyncAnalystClient"), _LIVE),
+    **dict.fromkeys(("Analyst", "AsyncAnalyst"), _LIVE),
     **dict.fromkeys(("CampaignEstimates", "PublishedCampaign", "ReportRows"), _TABLES),
     **dict.fromkeys(("QueryFamily", "MechanismFamily", "QuestionFamily"), _CODE),
     **dict.fromkeys(("Planned", "Registry"), _CODE),

@@ -35,7 +35,7 @@ WAY: dict[str, tuple[str, tuple[Step, ...]]] = {
             Step("plans: which mechanism, how many people", "geoveil.analyst.planner.plan:plan"),
             Step("states the question", "geoveil.campaign:StatisticCampaign"),
             Step("signs it", "geoveil.campaign.signing:seal"),
-            Step("asks the server for estimates", "geoveil.analyst:AnalystClient"),
+            Step("asks the server for estimates", "geoveil.analyst:Analyst"),
         ),
     ),
     "The device": (

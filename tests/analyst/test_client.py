@@ -10,8 +10,8 @@ import pytest
 
 from geoveil.analyst import (
     TLS,
-    AnalystClient,
-    AsyncAnalystClient,
+    Analyst,
+    AsyncAnalyst,
     DensityAt,
     ReportRows,
     ServerError,
@@ -37,7 +37,7 @@ class Blocking:
     """The blocking client, with the calls of the other."""
 
     def __init__(self, target, **more):
-        self._client = AnalystClient(target, **more)
+        self._client = Analyst(target, **more)
 
     async def __aenter__(self):
         return self
@@ -64,7 +64,7 @@ def server(tmp_path_factory):
         yield address
 
 
-@pytest.fixture(params=[Blocking, AsyncAnalystClient], ids=["blocking", "asyncio"])
+@pytest.fixture(params=[Blocking, AsyncAnalyst], ids=["blocking", "asyncio"])
 def client(request):
     return request.param
 
@@ -181,7 +181,7 @@ def test_elsewhere_takes_tls_and_so_does_a_token(client):
 
 async def test_a_watch_that_is_left_ends_at_once(server, campaign):
     """Its stream is cancelled, so that no thread waits for what nobody reads."""
-    async with AsyncAnalystClient(server) as analyst:
+    async with AsyncAnalyst(server) as analyst:
         await analyst.create(campaign)
         stream = analyst.watch(campaign.campaign_id)
         await anext(stream)

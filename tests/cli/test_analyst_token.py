@@ -2,7 +2,7 @@
 
 import pytest
 
-from geoveil.analyst import TLS, AnalystClient, ServerError, TokenInClearError
+from geoveil.analyst import TLS, Analyst, ServerError, TokenInClearError
 from geoveil.cli.connection import CommandError, Connection, analyst_at
 from geoveil.cli.environment import TOKEN, TOKEN_FILE
 
@@ -21,7 +21,7 @@ def test_a_token_is_sent_in_the_clear_to_this_machine_only(monkeypatch):
     with analyst_at(HERE) as analyst:
         assert analyst._metadata == (("authorization", f"Bearer {SECRET}"),)
     with pytest.raises(TokenInClearError) as refused:
-        AnalystClient("aggregator.example:7717", tls=TLS(insecure=True), token=SECRET)
+        Analyst("aggregator.example:7717", tls=TLS(insecure=True), token=SECRET)
     assert SECRET not in str(refused.value)
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from geoveil.analyst import AnalystClient
+from geoveil.analyst import Analyst
 
 INCOME = [
     "--attribute", "household income", "--unit", "dollar", "--epsilon", "1", "--per", "8000",
@@ -19,7 +19,7 @@ INCOME = [
 def test_the_range_of_a_report_is_shown(geoveil, server, mechanism, clamps, most):
     name = f"shown-{mechanism}"
     made = geoveil("campaign", "create", name, *INCOME, "--mechanism", mechanism)
-    with AnalystClient(server) as analyst:
+    with Analyst(server) as analyst:
         campaign = analyst.campaign(name)
     weight = campaign.most_from_one(0)
     assert weight == pytest.approx(most, rel=0.02)
@@ -44,7 +44,7 @@ def test_an_estimate_says_what_one_report_can_do(geoveil, server, tmp_path):
         state = str(tmp_path / str(person))
         geoveil("contribute", "weighed", "--yes", "--state-dir", state, stdin="70000")
     (row,) = json.loads(geoveil("estimate", "weighed", "--json").output)["estimates"]
-    with AnalystClient(server) as analyst:
+    with Analyst(server) as analyst:
         campaign = analyst.estimate("weighed").campaign
     assert row["one_report"] == campaign.most_from_one(0) / 3
     shown = geoveil("estimate", "weighed").output

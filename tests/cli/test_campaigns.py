@@ -8,7 +8,7 @@ from random import Random
 import grpc
 import pytest
 
-from geoveil.analyst import AnalystClient, ServerError
+from geoveil.analyst import Analyst, ServerError
 from geoveil.campaign import (
     Attribute,
     PublicKey,
@@ -123,7 +123,7 @@ def test_heavy_tails_show_the_interval_that_needs_no_variance(geoveil, server):
         Report(report_id=rng.randbytes(16), answers=[Answer(value=rng.randrange(2**30))])
         for _ in range(1_100)
     ]
-    with AnalystClient(server) as analyst, grpc.insecure_channel(server) as channel:
+    with Analyst(server) as analyst, grpc.insecure_channel(server) as channel:
         digest = analyst.create(campaign)
         request = SubmitReportsRequest(campaign_id="heavy", campaign_digest=digest, reports=reports)
         CollectorStub(channel).SubmitReports(request, timeout=30)

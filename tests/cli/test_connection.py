@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from geoveil.aggregator import Aggregator, Settings
-from geoveil.analyst import AnalystClient
+from geoveil.analyst import Analyst
 from geoveil.cli.app import app
 from geoveil.cli.connection import CommandError, Connection
 from geoveil.cli.console import err, out
@@ -215,6 +215,6 @@ def test_a_page_after_the_other_is_listed(geoveil, server, monkeypatch):
     listed = geoveil("campaign", "list").output
     lines = [line.split()[0] for line in listed.splitlines() if line.strip().startswith("page-")]
     assert lines == [f"page-{number}" for number in range(5)]
-    with AnalystClient(server) as analyst:
+    with Analyst(server) as analyst:
         campaigns = [s.envelope.campaign for s in analyst.campaigns()]
     assert len(campaigns) == len(set(campaigns)) >= 5

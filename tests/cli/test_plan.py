@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from geoveil.analyst import AnalystClient, DensityAt, PlanRequest, ShareAbove, campaign_of, plan_for
+from geoveil.analyst import Analyst, DensityAt, PlanRequest, ShareAbove, campaign_of, plan_for
 from geoveil.analyst.report import odds
 from geoveil.campaign import (
     Allocation,
@@ -210,7 +210,7 @@ def test_a_plan_becomes_a_campaign_that_the_server_takes(
         )  # fmt: skip
     created = geoveil("campaign", "create", "Planned", "--plan", str(file), "--id", name)
     assert f"{name}  ε = 1 per" in created.output
-    with AnalystClient(server) as analyst:
+    with Analyst(server) as analyst:
         published = {c.campaign_id: c for c in (s.campaign for s in analyst.campaigns())}[name]
     assert published.mechanism == campaign.mechanism
     assert getattr(published, "questions", ()) == asked

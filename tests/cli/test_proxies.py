@@ -8,7 +8,7 @@ from contextlib import suppress
 import grpc
 import pytest
 
-from geoveil.analyst import AnalystClient, ServerError
+from geoveil.analyst import Analyst, ServerError
 from geoveil.cli.environment import TOKEN
 from geoveil.client import (
     TLS,
@@ -90,7 +90,7 @@ def test_no_command_goes_through_a_proxy(proxy, geoveil, tmp_path):
 
 @pytest.mark.parametrize("tls", [TLS(insecure=True), TLS()])
 def test_an_analyst_of_another_machine_does_not_either(proxy, tls):
-    with AnalystClient(ELSEWHERE, tls=tls, timeout_s=2.0) as analyst, pytest.raises(ServerError):
+    with Analyst(ELSEWHERE, tls=tls, timeout_s=2.0) as analyst, pytest.raises(ServerError):
         list(analyst.campaigns())
     assert proxy == []
 

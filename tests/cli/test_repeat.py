@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from geoveil.analyst import AnalystClient
+from geoveil.analyst import Analyst
 from geoveil.campaign import Allocation
 from geoveil.cli.console import out
 from geoveil.client import Client, Limit, Policy, PolicyRefused
@@ -48,7 +48,7 @@ def test_every_device_answers_everything_and_its_sum_is_charged(geoveil, server,
         for answer in receipt.answers:
             sent[answer.query_index] += answer.value
             squares[answer.query_index] += answer.value**2
-    with AnalystClient(server) as analyst:
+    with Analyst(server) as analyst:
         shown = analyst.estimate("three-lines", 0.95)
     assert [e.sums for e in shown.estimates] == [(sent[q], squares[q]) for q in range(3)]
     assert [e.n for e in shown.estimates] == [len(VALUES)] * 3
@@ -89,7 +89,7 @@ def test_what_the_command_says_is_the_sum(geoveil, tmp_path, monkeypatch):
 def test_without_a_choice_everyone_answers_one(geoveil, server):
     geoveil("campaign", "create", "Unsaid", *ASKED[:-2])
     geoveil("campaign", "create", "Parted", *ASKED[:-1], "split")
-    with AnalystClient(server) as analyst:
+    with Analyst(server) as analyst:
         found = {name: analyst.campaign(name) for name in ("unsaid", "parted")}
     assert {name: c.allocation.value for name, c in found.items()} == {
         "unsaid": "partition",

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as parquet
 import pytest
 
-from geoveil.analyst import AnalystClient, ServerError, questions_in
+from geoveil.analyst import Analyst, ServerError, questions_in
 from geoveil.analyst.campaigns import asked_of_points, softness_of_points
 from geoveil.campaign import Attribute, PlanarLaplaceSpec, ValueCampaign, decode
 from geoveil.client import Client, Limit, Place, Policy, ReportBuilder, gather
@@ -186,7 +186,7 @@ def test_statistic_campaigns_are_exported_too(geoveil, server, tmp_path):
     assert "20 rows" in geoveil("campaign", "export", "above", "--out", str(file)).output
     table = parquet.read_table(file)
     assert table.column_names == ["period", "query_index", "value"]
-    with AnalystClient(server) as analyst:
+    with Analyst(server) as analyst:
         estimates = analyst.estimate("above", 0.95).estimates
     for index, shown in enumerate(estimates):
         mask = table.column("query_index").to_numpy() == index

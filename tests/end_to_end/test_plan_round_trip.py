@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from geoveil.analyst import AnalystClient
+from geoveil.analyst import Analyst
 from geoveil.analyst.planner import ALLOCATIONS, SamplePrior
 from geoveil.cli.app import app
 from geoveil.client import DeliveryStatus, GrpcTransport, Policy, ReportBuilder, gather
@@ -187,5 +187,5 @@ def test_a_channel_for_one_question_keeps_the_error_that_was_planned(carried_out
 
 
 def published(server, name):
-    with AnalystClient(server) as analyst:
+    with Analyst(server) as analyst:
         return analyst.campaign(name)

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from geoveil.aggregator import Aggregator, Settings, SQLiteStore
 from geoveil.aggregator.store import CampaignRecord
-from geoveil.analyst import AnalystClient
+from geoveil.analyst import Analyst
 from geoveil.campaign import Attribute, Question, StatisticCampaign, encode, seal
 from geoveil.cli import simulate_fleet
 from geoveil.cli.connection import CommandError
@@ -241,7 +241,7 @@ APP.command("fleet")(fleet)
 
 
 def listed(server):
-    with AnalystClient(server) as analyst:
+    with Analyst(server) as analyst:
         return {s.campaign.campaign_id: s for s in analyst.campaigns()}
 
 
@@ -260,7 +260,7 @@ def test_the_command_loads_a_campaign_of_its_own_and_closes_it(server, options):
 
 
 def test_the_command_loads_a_campaign_that_is_named_and_leaves_it_open(server):
-    with AnalystClient(server) as analyst:
+    with Analyst(server) as analyst:
         analyst.create(experiments()[1].campaign)
     for reports in (50, 100):
         result = run("--server", server, "--devices", "50", "--campaign", "collisions")
@@ -272,7 +272,7 @@ def test_the_command_loads_a_campaign_that_is_named_and_leaves_it_open(server):
 
 
 def test_the_command_fails_if_reports_are_lost(server):
-    with AnalystClient(server) as analyst:
+    with Analyst(server) as analyst:
         analyst.create(replace(CAMPAIGN, campaign_id="shut"))
         analyst.close_campaign("shut")
     result = run("--server", server, "--devices", "9", "--campaign", "shut", "--batch-size", "9")

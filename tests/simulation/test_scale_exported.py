@@ -133,11 +133,11 @@ def test_dask_gives_the_same_bits(database, folder):
 def test_the_estimates_are_those_that_analysts_get(database, folder):
     """Through the aggregator's service, which knows nothing of Parquet."""
     from geoveil.aggregator import Aggregator
-    from geoveil.analyst import AnalystClient
+    from geoveil.analyst import Analyst
 
     async def ask(name):
         async with Aggregator(Settings(database=database, port=0)) as running:
-            with AnalystClient(running.address) as analyst:
+            with Analyst(running.address) as analyst:
                 return await asyncio.to_thread(analyst.estimate, name, 0.9)
 
     work = exported(folder)[1]

@@ -7,9 +7,9 @@ from geoveil.analyst.campaigns import (
     softness_of_points,
 )
 from geoveil.analyst.client import (
-    AnalystClient,
+    Analyst,
     AnalystError,
-    AsyncAnalystClient,
+    AsyncAnalyst,
     ServerError,
     TLSMissingError,
     TokenInClearError,
@@ -51,10 +51,10 @@ from geoveil.gp.version import __version__ as __version__
 __all__ = [
     "QUESTIONS",
     "TLS",
-    "AnalystClient",
+    "Analyst",
     "AnalystError",
     "AnalystQuestion",
-    "AsyncAnalystClient",
+    "AsyncAnalyst",
     "CampaignEstimates",
     "DensityAt",
     "HeapedPrior",

@@ -1,6 +1,6 @@
 """The analyst's client, blocking and for asyncio: publish a question, read what reports say of it.
 
-    with AnalystClient("collector.example:443", tls=TLS(), token=token) as analyst:
+    with Analyst("collector.example:443", tls=TLS(), token=token) as analyst:
         analyst.create(campaign, key)
         for estimates in analyst.watch(campaign.campaign_id):
             print(estimates.estimates[0].value)
@@ -207,7 +207,7 @@ class _Connection:
             raise _closed() from error
 
 
-class AnalystClient(_Connection):
+class Analyst(_Connection):
     """Publishes campaigns and reads their estimates; for any number of threads.
 
     Args:
@@ -223,7 +223,7 @@ class AnalystClient(_Connection):
         ServerError: from every method, if the server refuses the call or can't be reached.
 
     Example:
-        >>> with AnalystClient("127.0.0.1:1", timeout_s=0.5) as analyst:
+        >>> with Analyst("127.0.0.1:1", timeout_s=0.5) as analyst:
         ...     try:
         ...         analyst.close_campaign("income")
         ...     except ServerError as error:
@@ -231,7 +231,7 @@ class AnalystClient(_Connection):
         True True
     """
 
-    def __enter__(self) -> "AnalystClient":
+    def __enter__(self) -> "Analyst":
         return self
 
     def __exit__(
@@ -340,8 +340,8 @@ class AnalystClient(_Connection):
             started.cancel()  # nothing to a call that has ended
 
 
-class AsyncAnalystClient(_Connection):
-    """Publishes campaigns and reads their estimates; `AnalystClient` for asyncio.
+class AsyncAnalyst(_Connection):
+    """Publishes campaigns and reads their estimates; `Analyst` for asyncio.
 
     Args:
         target: a gRPC address, for example "collector.example:443".
@@ -356,7 +356,7 @@ class AsyncAnalystClient(_Connection):
         ServerError: from every method, if the server refuses the call or can't be reached.
     """
 
-    async def __aenter__(self) -> "AsyncAnalystClient":
+    async def __aenter__(self) -> "AsyncAnalyst":
         return self
 
     async def __aexit__(
@@ -398,7 +398,7 @@ class AsyncAnalystClient(_Connection):
     async def estimate(
         self, campaign_id: str, confidence: float = 0.95, period: int | None = None
     ) -> CampaignEstimates:
-        """Return the estimates of a campaign; arguments as of `AnalystClient.estimate`."""
+        """Return the estimates of a campaign; arguments as of `Analyst.estimate`."""
         return await self._unary(_estimate(campaign_id, confidence, period, self._timeout_s))
 
     def watch(
@@ -416,7 +416,7 @@ class AsyncAnalystClient(_Connection):
         *,
         timeout_s: float = _ASKING_S,
     ) -> CampaignEstimates:
-        """Return what the points of a value campaign say; arguments as of `AnalystClient.ask`."""
+        """Return what the points of a value campaign say; arguments as of `Analyst.ask`."""
         return await self._unary(_ask(campaign_id, questions, confidence, period, timeout_s))
 
     def export(

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from geoveil.analyst import AnalystClient, ServerError, TokenInClearError
+from geoveil.analyst import Analyst, ServerError, TokenInClearError
 from geoveil.campaign.connection import TLS
 from geoveil.cli.environment import (
     SERVER,
@@ -127,7 +127,7 @@ class CommandError(GeoVeilError):
 
 
 @contextmanager
-def analyst_at(connection: Connection) -> Iterator[AnalystClient]:
+def analyst_at(connection: Connection) -> Iterator[Analyst]:
     """Yield the client that options ask for, with the token of the environment.
 
     Raises:
@@ -138,9 +138,7 @@ def analyst_at(connection: Connection) -> Iterator[AnalystClient]:
     """
     tls = connection.tls()
     try:
-        with AnalystClient(
-            connection.server, tls=tls or TLS(insecure=True), token=_token()
-        ) as analyst:
+        with Analyst(connection.server, tls=tls or TLS(insecure=True), token=_token()) as analyst:
             yield analyst
     except TokenInClearError as error:
         raise CommandError(f"{error}: give --tls-roots") from None

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from geoveil.analyst import AnalystClient
+from geoveil.analyst import Analyst
 from geoveil.campaign import Campaign
 from geoveil.cli import options
 from geoveil.cli.connection import CommandError, Connection, analyst_at, connects
@@ -87,7 +87,7 @@ def fleet(
         raise typer.Exit(1)
 
 
-def _look(analyst: AnalystClient, name: str) -> tuple[Campaign, bytes, int]:
+def _look(analyst: Analyst, name: str) -> tuple[Campaign, bytes, int]:
     """Return a campaign, its bytes and its count of reports."""
     for found in analyst.campaigns():
         campaign = found.campaign

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from geoveil.analyst import AnalystClient, LabelledEstimate
+from geoveil.analyst import Analyst, LabelledEstimate
 from geoveil.campaign import (
     Allocation,
     Attribute,
@@ -137,7 +137,7 @@ def running_demo(asked: Sequence[Experiment]) -> Iterator["Demo"]:
     with (
         tempfile.TemporaryDirectory(prefix="geoveil-demo-") as folder,
         local_server(Path(folder) / "aggregator.db") as server,
-        AnalystClient(server) as analyst,
+        Analyst(server) as analyst,
     ):
         for experiment in asked:
             analyst.create(experiment.campaign)
@@ -149,7 +149,7 @@ class Demo:
     """A running aggregator and the experiments whose campaigns it holds."""
 
     server: str
-    analyst: AnalystClient
+    analyst: Analyst
     asked: tuple[Experiment, ...]
 
     def contribute(

@@ -121,7 +121,7 @@ def write_reports(parts: Iterator[bytes | ReportRows], file: Path) -> int:
     """Write what a server exports to one Parquet file, and return how many rows it has.
 
     Args:
-        parts: from `AnalystClient.export`.
+        parts: from `Analyst.export`.
         file: is there with all of its rows, or not at all.
 
     Raises:
