@@ -14,13 +14,14 @@ from geoveil.gp import (
     GeneralizedCauchy,
     GeoPrivacy,
     Linear,
+    LocalPrivacy,
     Query,
     SmoothMechanism,
     StudentT,
     Threshold,
 )
 from geoveil.selection import HeavyGeneralizedCauchy
-from geoveil.simulation.demo import experiments
+from geoveil.simulation.demo import FOOTINGS, experiments
 
 ROOT = Path(__file__).parents[1]
 Array: TypeAlias = NDArray[np.float64]
@@ -139,11 +140,40 @@ def test_what_a_heavy_tail_costs_if_the_change_of_scale_is_priced_by_the_tail() 
     assert np.max(share * np.abs(u * psi - 1) + eta * psi) == pytest.approx(cost, abs=6e-3)
 
 
+def two_digits(value: float) -> float:
+    return float(f"{value:.2g}")
+
+
+def as_number(cell: str) -> float:
+    return float(cell.replace(",", "").rstrip("×"))
+
+
+def printed(lines: list[str], start: str) -> list[float]:
+    (line,) = [line for line in lines if line.lstrip().startswith(start)]
+    return [as_number(word) for word in line.split() if word.endswith("×")]
+
+
 def test_the_demonstration_compares_what_can_be_compared() -> None:
-    """ε-LDP has no distance: its ε is stated, and nowhere called the same privacy."""
-    stated = found("README.md", r"the paper's ε of (\d+) for incomes and (\d+) for places")
-    assert stated == [e.campaign.privacy.at(e.diameter) for e in experiments()]
-    told = found("cli/geoveil/cli/demo.py", r"the paper's ε of (\d+) and (\d+) between any two")
-    assert told == stated
+    """ε-LDP on stated footings: odds and noise as printed, and nowhere called the same privacy."""
+    incomes, places = experiments()
+    scales = [d / incomes.privacy.per for d in (8_000, 40_000, 100_000)]
+    assert scales == list(FOOTINGS)
+    promises: list[GeoPrivacy | LocalPrivacy] = [incomes.privacy]
+    promises += [incomes.privacy.local(d * incomes.privacy.per) for d in scales]
+    odds = [[two_digits(np.exp(p.at(d * incomes.privacy.per))) for d in scales] for p in promises]
+    assert odds == [
+        [as_number(cell) for cell in cells("docs/guarantees.md", start)]
+        for start in ("| geo-privacy, ε = 1 per", *(f"| ε-LDP, ε = {s:g}:" for s in scales))
+    ]
+    readme = (ROOT / "README.md").read_text().splitlines()
+    starts = ("8,000 dollar or 500", "40,000 dollar or 2,500", "100,000 dollar or 6,250")
+    for start, column in zip(starts, zip(*odds, strict=True), strict=True):
+        assert printed(readme, start) == list(column)
+    for experiment, label in ((incomes, "above $100,000"), (places, "Times Square")):
+        ours = experiment.predictions()[0][0].noise_variance
+        local = [p.noise_variance / ours for p in experiment.local_predictions()[0]]
+        assert printed(readme, f"noise: {label}") == [1.0, *map(two_digits, local)]
+    told = found("README.md", r"needs (\d+) times the noise variance, (\d+) times for a density")
+    assert told == [printed(readme, f"noise: {label}")[1] for label in ("above", "Times")]
     for name in ("README.md", "cli/geoveil/cli/demo.py"):
         assert "at the same privacy" not in text(name)

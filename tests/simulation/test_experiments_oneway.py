@@ -20,12 +20,12 @@ PANEL = replace(ONE_WAY_PANELS[8], people=(20_000,))  # T = 500,000, 1/ε = 40,0
 
 
 def test_the_settings_are_those_of_the_paper():
-    """[MATH §12]: twelve panels, widths min(0.2T, 2/ε), ε_L = ε·diameter."""
+    """[MATH §12]: twelve panels, widths min(0.2T, 2/ε), ε_L = ε·footing."""
     assert len(ONE_WAY_PANELS) == 12
     widths = [panel.setting.seed.width for panel in ONE_WAY_PANELS]
     assert widths[:6] == [1_600, 2_000, 2_000, 16_000, 20_000, 20_000]
     assert widths[6:] == [32_000, 48_000, 80_000, 64_000, 96_000, 160_000]
-    assert {p.threshold: p.diameter for p in ONE_WAY_PANELS} == {
+    assert {p.threshold: p.footing for p in ONE_WAY_PANELS} == {
         10_000: 1_200,
         100_000: 12_000,
         500_000: 24_000,
@@ -156,7 +156,7 @@ def test_too_few_repetitions_are_refused(repetitions):
         oneway.cells(mode="monte-carlo", repetitions=repetitions)
 
 
-@pytest.mark.parametrize("field", ["threshold", "per", "diameter"])
+@pytest.mark.parametrize("field", ["threshold", "per", "footing"])
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf, True, "1"])
 def test_unsound_panels_are_refused(field, value):
     with pytest.raises(ParameterError, match=field):

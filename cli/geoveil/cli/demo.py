@@ -1,5 +1,6 @@
 """geoveil demo: the whole path once, on real data."""
 
+import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,14 @@ import typer
 from geoveil.cli import options
 from geoveil.cli.console import bars, err, number, out, print_json, table_80
 from geoveil.gp import ParameterError, validation
-from geoveil.simulation.demo import WHOLE_CLIENTS, DemoRow, experiments, in_halves, running_demo
+from geoveil.simulation.demo import (
+    FOOTINGS,
+    WHOLE_CLIENTS,
+    DemoRow,
+    experiments,
+    in_halves,
+    running_demo,
+)
 
 
 def demo(
@@ -67,6 +75,7 @@ def demo(
     else:
         _print_estimates(rows)
         _print_competitors(rows)
+        _print_footings([rows[0], rows[1]])
     from geoveil.simulation.figures.demo import draw_demo
 
     draw_demo(asked[0], asked[1], rows, figure)
@@ -111,8 +120,38 @@ def _print_competitors(rows: Sequence[DemoRow]) -> None:
     out.print(
         "DebiasedLaplace ran here;"
         " the Student-t mechanism of Liang and Yi (CCS 2024) and Lipschitz-Laplace would have the"
-        " same ε per distance; ε-LDP has another promise, the paper's ε of 3 and 2 between any two"
-        " values."
+        " same ε per distance."
         " Shown are the standard error at the same n, noise and sampling together, and the noise's"
         " variance against DebiasedLaplace."
     )
+
+
+def _print_footings(rows: Sequence[DemoRow]) -> None:
+    """Print what ε-LDP would reveal, and how much noise it would add, at each footing."""
+    privacies = list(dict.fromkeys(row.estimate.privacy for row in rows))
+    epsilons = [privacies[0].epsilon * scales for scales in FOOTINGS]  # one ε for both questions
+    headers = ("odds of values apart by", "geo-privacy", *(f"ε-LDP ε={e:g}" for e in epsilons))
+    table = table_80(*headers, right=range(1, len(headers)))
+    for scales, epsilon in zip(FOOTINGS, epsilons, strict=True):
+        apart = " or ".join(f"{scales * p.per:,g} {p.unit}" for p in privacies)
+        table.add_row(apart, _odds(epsilon), *map(_odds, epsilons))
+    for row in rows:
+        ours = row.predictions[0].noise_variance
+        noise = [_factor(of_footing.noise_variance / ours) for of_footing in row.local]
+        table.add_row(f"noise: {row.estimate.label}", "1×", *noise)
+    out.print(table)
+    out.print(
+        "Odds: by how much one report can change the odds of two values, whatever was known before."
+        " Noise: the variance that ε-LDP's randomised response would add, against DebiasedLaplace."
+        " Each ε-LDP is on an equal footing with the campaigns at one distance: nearer pairs it"
+        " hides less, farther ones more."
+    )
+
+
+def _odds(log_odds: float) -> str:
+    return _factor(math.exp(log_odds))
+
+
+def _factor(factor: float) -> str:
+    """Return a factor to two digits."""
+    return f"{float(f'{factor:.2g}'):,g}×"

@@ -134,8 +134,8 @@ def _print_comparison(rows: Sequence[ErrorRow]) -> None:
     out.print(table)
     out.print(
         f"ratio: {rows[0].measure} of the paper's best mechanism over that of geoveil's best."
-        f" {LOCAL} has another guarantee and is left out. prior: the ratio if both may let a"
-        " public survey choose the query."
+        f" {LOCAL} has another guarantee, equal at one distance only, and is left out. prior: the"
+        " ratio if both may let a public survey choose the query."
     )
 
 

@@ -12,10 +12,10 @@ from geoveil.gp import (
     DebiasedLaplace,
     GeoPrivacy,
     LipschitzMechanism,
-    LocalLaplace,
     LocalPrivacy,
     Query,
     QueryMechanism,
+    RandomizedResponse,
     SmoothMechanism,
     StudentT,
 )
@@ -33,8 +33,13 @@ class Setting:
     """The query as the seed paper asks it: the same steepest slope."""
     privacy: GeoPrivacy
     """In the coordinates of the queries."""
-    diameter: float
-    """Distance at which the paper compares with ε-LDP: ε_L = ε·diameter [MATH §12]."""
+    footing: float
+    """Distance at which ε-LDP promises as much: nearer pairs it hides less, farther ones more."""
+
+    @property
+    def local(self) -> LocalPrivacy:
+        """The guarantee of ε-LDP at the footing: ε·footing between any two values."""
+        return self.privacy.local(self.footing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,22 +69,32 @@ COMPETITORS: Mapping[str, Callable[[Setting], QueryMechanism]] = MappingProxyTyp
             calibration="paper",
         ),
         "Lipschitz": lambda s: LipschitzMechanism(s.seed, s.privacy),
-        "ε-LDP": lambda s: LocalLaplace(s.seed, LocalPrivacy(s.privacy.at(s.diameter))),
     }
 )
-"""Name → mechanism for a setting: what geoveil runs, the seed paper's, and two baselines."""
+"""Name → mechanism for a setting: what geoveil runs, the seed paper's, and a baseline, all with the
+same guarantee."""
+LOCAL_COMPETITORS: Mapping[str, Callable[[Setting], QueryMechanism]] = MappingProxyType(
+    {"ε-LDP": lambda s: RandomizedResponse(s.seed, s.local)}
+)
+"""Name → mechanism with the guarantee of ε-LDP at the setting's footing."""
 
 
-def predict(setting: Setting, points: Array, weights: Array) -> list[PopulationError]:
-    """Return the error of every competitor on a weighted population.
+def predict(
+    setting: Setting,
+    points: Array,
+    weights: Array,
+    mechanisms: Mapping[str, Callable[[Setting], QueryMechanism]] = COMPETITORS,
+) -> list[PopulationError]:
+    """Return the error of mechanisms on a weighted population.
 
     Args:
         setting: question and guarantee.
         points: in the coordinates of the queries, (n,) or (n, k).
         weights: (n,), > 0.
+        mechanisms: name → mechanism for a setting.
     """
     predictions = []
-    for name, build in COMPETITORS.items():
+    for name, build in mechanisms.items():
         mechanism = build(setting)
         value = mechanism.query.value(points)
         mean = np.average(value, weights=weights)

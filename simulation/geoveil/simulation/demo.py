@@ -31,7 +31,13 @@ from geoveil.client import GrpcAioTransport, Policy
 from geoveil.gp import GaussianKernel, GeoPrivacy, GeoVeilError, Query, Threshold
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.gp.queries import SoftIndicator
-from geoveil.simulation.comparison import Array, PopulationError, Setting, predict
+from geoveil.simulation.comparison import (
+    LOCAL_COMPETITORS,
+    Array,
+    PopulationError,
+    Setting,
+    predict,
+)
 from geoveil.simulation.fleet import by_batches, by_devices, prepared
 from geoveil.simulation.local_server import local_server
 from geoveil.simulation.populations import Population, collisions, household_incomes
@@ -49,6 +55,9 @@ PLACES = {
     "The Hub, Bronx": (-73.9176, 40.8164),
     "Jamaica, Queens": (-73.8067, 40.7021),
 }
+FOOTINGS = (1.0, 5.0, 12.5)
+"""Distances, as multiples of the one that ε is stated over, at which ε-LDP promises as much as the
+campaign: $8,000, $40,000 and $100,000 for incomes, 500 m, 2.5 km and 6.25 km for places."""
 WHOLE_CLIENTS = 400
 """Devices that run the whole SDK, half for each question, where there are so many."""
 _BATCH = 1_000
@@ -65,8 +74,6 @@ class Experiment:
     """The population in the coordinates of the queries."""
     seed_queries: tuple[Query, ...]
     """Each question as the seed paper would ask it."""
-    diameter: float
-    """The distance at which the paper compares with ε-LDP, in the coordinates of the queries."""
 
     @property
     def truths(self) -> list[float]:
@@ -90,16 +97,35 @@ class Experiment:
             for weights in [self.population.weights]
         ]
 
-    def predictions(self) -> list[list[PopulationError]]:
-        """Return, per question, the error of each mechanism at the campaign's privacy."""
+    @property
+    def privacy(self) -> GeoPrivacy:
+        """What the answer to one question promises, in the coordinates of the queries."""
         privacy = self.campaign.mechanisms[0].privacy
         assert isinstance(privacy, GeoPrivacy)
+        return privacy
+
+    def predictions(self) -> list[list[PopulationError]]:
+        """Return, per question, the error of each mechanism with the campaign's guarantee."""
         return [
-            predict(
-                Setting(question.query, seed, privacy, self.diameter),
-                self.points,
-                self.population.weights,
-            )
+            predict(setting, self.points, self.population.weights)
+            for setting in self._settings(self.privacy.per)
+        ]
+
+    def local_predictions(self) -> list[list[PopulationError]]:
+        """Return, per question, the error under ε-LDP at each of the footings."""
+        people = self.points, self.population.weights
+        by_footing = [
+            [
+                predict(setting, *people, LOCAL_COMPETITORS)[0]
+                for setting in self._settings(scales * self.privacy.per)
+            ]
+            for scales in FOOTINGS
+        ]
+        return [list(of_question) for of_question in zip(*by_footing, strict=True)]
+
+    def _settings(self, footing: float) -> list[Setting]:
+        return [
+            Setting(question.query, seed, self.privacy, footing)
             for question, seed in zip(self.campaign.questions, self.seed_queries, strict=True)
         ]
 
@@ -119,6 +145,9 @@ class DemoRow:
     """The true answer to the hard question; None for a density."""
     estimate: LabelledEstimate
     predictions: Sequence[PopulationError]
+    """Of mechanisms with the same guarantee; the first one ran."""
+    local: Sequence[PopulationError]
+    """Under ε-LDP, at each of `FOOTINGS`."""
 
     def to_json(self) -> dict[str, object]:
         """Return truth and estimate as JSON can hold them."""
@@ -199,13 +228,14 @@ class Demo:
     def rows(self) -> list[DemoRow]:
         """Return what the aggregator estimates, beside the truth and other mechanisms."""
         return [
-            DemoRow(truth, hard, estimate, predictions)
+            DemoRow(truth, hard, estimate, predictions, local)
             for experiment in self.asked
-            for truth, hard, estimate, predictions in zip(
+            for truth, hard, estimate, predictions, local in zip(
                 experiment.truths,
                 experiment.hard_truths,
                 self.analyst.estimate(experiment.campaign.campaign_id).estimates,
                 experiment.predictions(),
+                experiment.local_predictions(),
                 strict=True,
             )
         ]
@@ -232,7 +262,7 @@ def _incomes(opens: datetime) -> Experiment:
         closes=opens + timedelta(days=1),
     )
     seed = Threshold(THRESHOLD, SEED_BAND, profile="linear")
-    return Experiment(campaign, population, population.values, (seed,), diameter=24_000.0)
+    return Experiment(campaign, population, population.values, (seed,))
 
 
 def _collisions(opens: datetime) -> Experiment:
@@ -253,4 +283,4 @@ def _collisions(opens: datetime) -> Experiment:
         closes=opens + timedelta(days=1),
     )
     points = CITY.project(population.values)
-    return Experiment(campaign, population, points, tuple(kernels.values()), diameter=1_000.0)
+    return Experiment(campaign, population, points, tuple(kernels.values()))

@@ -18,7 +18,6 @@ from geoveil.gp import (
     GeoPrivacy,
     LipschitzMechanism,
     LocalLaplace,
-    LocalPrivacy,
     ParameterError,
     PlanarLaplace,
     PointEstimator,
@@ -191,7 +190,7 @@ def _node_weights(places: Places, centres: Array, nodes: DistanceNodes) -> Itera
         yield weights
 
 
-LOCAL_DIAMETER_M = 1_000.0
+LOCAL_FOOTING_M = 1_000.0
 """Distance at which the paper compares with local privacy: ε_L = 1000 ε [MATH §12]."""
 
 
@@ -223,9 +222,7 @@ KERNEL: Mapping[str, Contestant] = MappingProxyType(
         "GP_Lip": Contestant(SEED, lambda s: LipschitzMechanism(s.seed, s.privacy)),
         "Student-t": Contestant(SEED, STUDENT_T),
         "generalized Cauchy": Contestant(SEED, GENERALIZED_CAUCHY),
-        LOCAL: Contestant(
-            SEED, lambda s: LocalLaplace(s.seed, LocalPrivacy(s.privacy.at(s.diameter)))
-        ),
+        LOCAL: Contestant(SEED, lambda s: LocalLaplace(s.seed, s.local)),
         "PowerLaw": Contestant(OURS, lambda s: SmoothMechanism(s.soft, s.privacy)),
         "DebiasedLaplace": Contestant(OURS, lambda s: DebiasedLaplace(s.soft, s.privacy)),
         "deconvolved": _points(OURS, debias=True),
@@ -242,7 +239,7 @@ def question(kernel: GaussianKernel, privacy: GeoPrivacy) -> Setting:
             perturbs f or the distance does the same in either.
         privacy: in the unit of the kernel.
     """
-    return Setting(kernel, kernel, privacy, LOCAL_DIAMETER_M)
+    return Setting(kernel, kernel, privacy, LOCAL_FOOTING_M)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

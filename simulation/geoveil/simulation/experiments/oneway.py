@@ -36,7 +36,6 @@ from geoveil.gp import (
     DebiasedLaplace,
     LipschitzMechanism,
     LocalLaplace,
-    LocalPrivacy,
     ParameterError,
     SmoothMechanism,
 )
@@ -80,9 +79,7 @@ ONE_WAY: Mapping[str, Contestant] = MappingProxyType(
         "GP_Lip": Contestant(SEED, lambda s: LipschitzMechanism(s.seed, s.privacy)),
         "Student-t": Contestant(SEED, STUDENT_T),
         "generalized Cauchy": Contestant(SEED, GENERALIZED_CAUCHY),
-        LOCAL: Contestant(
-            SEED, lambda s: LocalLaplace(s.seed, LocalPrivacy(s.privacy.at(s.diameter)))
-        ),
+        LOCAL: Contestant(SEED, lambda s: LocalLaplace(s.seed, s.local)),
         "LaplacePareto": Contestant(OURS, lambda s: SmoothMechanism(s.seed, s.privacy)),
         "PowerLaw": Contestant(OURS, lambda s: SmoothMechanism(s.soft, s.privacy)),
         "DebiasedLaplace": Contestant(OURS, lambda s: DebiasedLaplace(s.soft, s.privacy)),

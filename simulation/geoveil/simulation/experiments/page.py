@@ -37,8 +37,12 @@ _NOTES = """## How to read them
 * **Densities.** ε for each centre means 3,721 ε for each person. If everybody spends ε once, the
   best of the paper's is plain perturbed points, whose bias stays however many people take part;
   the same points with the noise undone have no bias, so that the factor grows with n.
-* **ε-LDP** has another guarantee (any two values, whatever their distance) and takes part in no
-  ratio.
+* **ε-LDP** has another guarantee: a report changes the odds of any two values by at most e^ε,
+  however far apart they are. It is shown, as in the paper, on an
+  [equal footing](guarantees.md#against-ε-ldp-an-equal-footing) at one distance Δ, with ε·Δ:
+  $1,200, $12,000, $24,000 and $48,000 for the four thresholds in turn, $12,000 for pairs and
+  1,000 m for densities. Pairs of values nearer than Δ it hides less than the others do, farther
+  ones more, so it takes part in no ratio.
 
 ## A billion devices
 

@@ -17,7 +17,8 @@ ORIGINS = (SEED, OURS, SEED_PRIOR, PRIOR)
 """Where a mechanism, at its parameters, comes from."""
 MODES = ("exact", "monte-carlo")
 LOCAL = "ε-LDP"
-"""The paper shows it for reference: its guarantee is another one, so it takes part in no ratio."""
+"""The paper shows it for reference: its guarantee equals the others' at one distance, the footing,
+and is another one everywhere else, so it takes part in no ratio."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,17 +30,17 @@ class OneWayPanel:
     Args:
         threshold: T > 0, in dollars.
         per: 1/ε, in dollars.
-        diameter: distance at which the paper compares with ε-LDP, in dollars.
+        footing: distance at which the paper puts ε-LDP on an equal footing, in dollars.
         people: numbers of people, one point of the panel each.
     """
 
     threshold: float
     per: float
-    diameter: float
+    footing: float
     people: tuple[int, ...] = ONE_WAY_PEOPLE
 
     def __post_init__(self) -> None:
-        for name in ("threshold", "per", "diameter"):
+        for name in ("threshold", "per", "footing"):
             validation.positive(name, getattr(self, name))
 
     @property
@@ -56,12 +56,12 @@ class OneWayPanel:
             soft=Threshold(self.threshold, width, profile="smoothstep"),
             seed=Threshold(self.threshold, width, profile="linear"),
             privacy=GeoPrivacy(1.0, per=self.per, unit="dollar"),
-            diameter=self.diameter,
+            footing=self.footing,
         )
 
 
 ONE_WAY_PANELS = tuple(
-    OneWayPanel(threshold, per, diameter=pers[1])
+    OneWayPanel(threshold, per, footing=pers[1])
     for threshold, pers in _ONE_WAY_PERS.items()
     for per in pers
 )
@@ -69,7 +69,7 @@ ONE_WAY_PANELS = tuple(
 
 TWO_WAY_PEOPLE = (400_000, 1_600_000, 6_400_000)
 TWO_WAY_PERS = (8_000.0, 12_000.0, 20_000.0)
-TWO_WAY_DIAMETER = 12_000.0
+TWO_WAY_FOOTING = 12_000.0
 TWO_WAY_REPETITIONS = 50
 TWO_WAY_AXIS = tuple(10_000.0 + 30_000.0 * j for j in range(34))
 """Thresholds along each axis, in dollars."""

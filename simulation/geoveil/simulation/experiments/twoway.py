@@ -34,7 +34,7 @@ from geoveil.gp import (
 from geoveil.simulation.comparison import Setting
 from geoveil.simulation.experiments.contestants import GENERALIZED_CAUCHY, STUDENT_T
 from geoveil.simulation.experiments.rows import LOCAL, OURS, SEED
-from geoveil.simulation.experiments.settings import TWO_WAY_DIAMETER, TwoWayPanel
+from geoveil.simulation.experiments.settings import TWO_WAY_FOOTING, TwoWayPanel
 
 POINT_BAND = 1.5
 """Width of the band of deconvolved points, in noise scales of a coordinate."""
@@ -74,7 +74,7 @@ def setting(panel: TwoWayPanel, at: tuple[float, float]) -> Setting:
         soft=TwoWayThreshold(at, width, profile="smoothstep"),
         seed=TwoWayThreshold(at, width, profile="linear"),
         privacy=panel.privacy,
-        diameter=TWO_WAY_DIAMETER,
+        footing=TWO_WAY_FOOTING,
     )
 
 
@@ -88,7 +88,7 @@ def on_the_line(panel: TwoWayPanel, width: float) -> Setting:
         soft=Threshold(0.0, width, profile="smoothstep"),
         seed=Threshold(0.0, width, profile="linear"),
         privacy=panel.privacy,
-        diameter=TWO_WAY_DIAMETER,
+        footing=TWO_WAY_FOOTING,
     )
 
 

@@ -12,7 +12,7 @@ from geoveil.simulation.experiments.draws import drawn_blocks, drawn_error, tota
 from geoveil.simulation.experiments.rows import LOCAL, ErrorRow
 from geoveil.simulation.experiments.runs import ExperimentCell
 from geoveil.simulation.experiments.settings import (
-    TWO_WAY_DIAMETER,
+    TWO_WAY_FOOTING,
     TWO_WAY_PANELS,
     TWO_WAY_REPETITIONS,
     TwoWayPanel,
@@ -117,7 +117,7 @@ def _sums(panel: TwoWayPanel, contestant: str) -> Sums:
         points = PlanarLaplace(panel.privacy, dimension=2)
         return lambda x, rng: _above(points.simulate(x, rng), axis)
     if contestant == LOCAL:
-        scale = panel.per / TWO_WAY_DIAMETER
+        scale = panel.per / TWO_WAY_FOOTING
 
         def local(x: Array, rng: np.random.Generator) -> Array:
             noise = [rng.laplace(scale=scale, size=len(x)).sum() for _ in range(len(axis) ** 2)]

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from geoveil.simulation.experiments.rows import LOCAL, ErrorRow
 from geoveil.simulation.experiments.runs import ExperimentCell
-from geoveil.simulation.experiments.settings import TWO_WAY_DIAMETER, TwoWayPanel
+from geoveil.simulation.experiments.settings import TWO_WAY_FOOTING, TwoWayPanel
 from geoveil.simulation.experiments.twoway import (
     ORIGIN,
     SCALAR,
@@ -130,7 +130,7 @@ class TwoWayExactCell(ExperimentCell):
         moments["GP_loc"] = self._plug_in(lattices)
         moments["deconvolved"] = self._deconvolved(lattices)
         nothing = np.zeros((SHIFTS, len(self.panel.axis) ** 2))
-        rate = TWO_WAY_DIAMETER / self.panel.per
+        rate = TWO_WAY_FOOTING / self.panel.per
         moments[LOCAL] = Moments(nothing, nothing, nothing + 2 / rate**2)
         return moments
 

@@ -6,14 +6,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from geoveil.simulation.demo import BANDWIDTH_M, CITY, PLACES, DemoRow, Experiment
+from geoveil.simulation.comparison import PopulationError
+from geoveil.simulation.demo import (
+    BANDWIDTH_M,
+    CITY,
+    FOOTINGS,
+    PLACES,
+    DemoRow,
+    Experiment,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 OURS, TRUTH, OTHERS = "#0b6e4f", "#222222", "#b0b7bd"
 _MOST_INCOME = 300
-"""Thousand dollars: larger incomes are counted beside the histogram, not drawn."""
+"""Thousand dollars: incomes from there on are counted beside the histogram, not drawn."""
+_LOCAL_DRAWN = 2
+"""Footings of ε-LDP that are drawn: the nearest ones."""
 
 
 def draw_demo(incomes: Experiment, places: Experiment, rows: Sequence[DemoRow], file: Path) -> None:
@@ -45,17 +55,18 @@ def draw_demo(incomes: Experiment, places: Experiment, rows: Sequence[DemoRow], 
 def _draw_incomes(axes: "Axes", experiment: Experiment) -> None:
     query = experiment.campaign.questions[0].query
     population = experiment.population
+    drawn = population.values < 1000 * _MOST_INCOME
     axes.hist(
-        population.values / 1000,
+        population.values[drawn] / 1000,
         bins=np.arange(-10, _MOST_INCOME + 1, 5).tolist(),
-        weights=population.weights / 1e6,
+        weights=population.weights[drawn] / 1e6,
         color=OTHERS,
     )
-    beyond = population.weights[population.values > 1000 * _MOST_INCOME].sum() / 1e6
+    beyond = population.weights[~drawn].sum() / 1e6
     axes.text(
         0.98,
-        0.24,
-        f"{beyond:.2f} million\nhave more →",
+        0.29,
+        f"{beyond:.2f} million from\n${_MOST_INCOME},000 on →",
         transform=axes.transAxes,
         ha="right",
     )
@@ -140,23 +151,30 @@ def _draw_estimates(axes: "Axes", rows: Sequence[DemoRow]) -> None:
 
 
 def _draw_competitors(axes: "Axes", rows: Sequence[DemoRow]) -> None:
-    names = [p.mechanism for p in rows[0].predictions]
-    colours = [OURS, "#7f8c8d", "#b0b7bd", "#d5d9dc"]
+    privacies = [rows[0].estimate.privacy, rows[1].estimate.privacy]
+    names = [p.mechanism for p in rows[0].predictions] + [
+        "ε-LDP, equal at\n" + " or ".join(f"{scales * p.per:,g} {p.unit}" for p in privacies)
+        for scales in FOOTINGS[:_LOCAL_DRAWN]
+    ]
+    colours = [OURS, "#7f8c8d", "#b0b7bd", "#c98a2b", "#e6c48c"]
     height = 0.8 / len(names)
+    ratios = np.array([_noise_ratios(row) for row in rows])
     for i, (name, colour) in enumerate(zip(names, colours, strict=True)):
-        ratio = [
-            row.predictions[i].noise_variance / row.predictions[0].noise_variance for row in rows
-        ]
+        ratio = ratios[:, i]
         where = np.arange(len(rows)) + (i - (len(names) - 1) / 2) * height
         bars = axes.barh(where, ratio, height * 0.92, color=colour, label=name)
         axes.bar_label(bars, [f"{r:.3g}×" for r in ratio], padding=3, fontsize=8)
     axes.set_xscale("log")
-    largest = max(
-        p.noise_variance / r.predictions[0].noise_variance for r in rows for p in r.predictions
-    )
-    axes.set_xlim(0.5, 2.5 * largest)
+    axes.axvline(1.0, color=TRUTH, lw=0.8)
+    axes.set_xlim(0.5 * ratios.min(), 2.5 * ratios.max())
     axes.set_yticks(range(len(rows)), [row.estimate.label for row in rows])
     axes.invert_yaxis()
     axes.set_xlabel("variance of the noise ÷ that of DebiasedLaplace (log)")
     axes.set_title("(d) What other mechanisms would add", loc="left")
-    axes.legend(loc="upper center", bbox_to_anchor=(0.45, -0.12), ncol=4, frameon=False, fontsize=8)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.4, -0.12), ncol=3, frameon=False, fontsize=8)
+
+
+def _noise_ratios(row: DemoRow) -> list[float]:
+    """Return the noise variance of every mechanism that is drawn, over that of the first."""
+    drawn: list[PopulationError] = [*row.predictions, *row.local[:_LOCAL_DRAWN]]
+    return [p.noise_variance / drawn[0].noise_variance for p in drawn]
