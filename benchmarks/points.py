@@ -169,7 +169,7 @@ async def _estimated(file: Path) -> tuple[float, float, int]:
     process = psutil.Process()
     watched = asyncio.create_task(_peak(process))
     before = time.process_time()
-    found = await estimate_queries(reader, Layout.of(_campaign()), _questions(), {0: 0}, 0.95)
+    found, _ = await estimate_queries(reader, Layout.of(_campaign()), _questions(), {0: 0}, 0.95)
     seconds = time.process_time() - before
     watched.cancel()
     await reader.stop()

@@ -191,6 +191,50 @@ async def test_periods_are_shown_apart_and_only_those_with_enough(running: Runni
     assert "no other has begun" in details
 
 
+async def test_covariances_come_with_the_estimates_where_they_are_asked_for(
+    running: RunningServer,
+) -> None:
+    wire, asked = running.wire, published()
+    await wire.create(asked)
+    points = released(asked, 40)
+    await wire.submit(asked, *reports_of(points))
+    assert not (await wire.analyst.EstimateQueries(ask())).covariances
+    shown = await wire.analyst.EstimateQueries(ask(joint=True))
+    (found,) = shown.covariances
+    mechanism = asked.campaign.point_mechanism
+    answers = [
+        mechanism.estimator(question.query, debias=True).value(points * mechanism.step)
+        for question in QUESTIONS
+    ]
+    expected = (np.cov(answers) / 40)[np.tril_indices(len(QUESTIONS))]
+    assert found.period == 0
+    assert list(found.lower_triangle) == pytest.approx(expected.tolist(), rel=1e-4, abs=1e-9)
+
+
+async def test_points_are_read_again_only_when_some_were_counted(
+    start_server: ServerStarter, database: Any
+) -> None:
+    class Counting(SQLiteStore):
+        reads = 0
+
+        def answers(
+            self, campaign_id: str, after: bytes = b"", limit: int = 1 << 16
+        ) -> StoredAnswers:
+            type(self).reads += 1
+            return super().answers(campaign_id, after, limit)
+
+    running = await start_server(open_store=lambda: Counting(database))
+    wire, asked = running.wire, published()
+    await wire.create(asked)
+    await wire.submit(asked, *reports_of(released(asked, 5)))
+    first, reads = await wire.analyst.EstimateQueries(ask()), Counting.reads
+    assert await wire.analyst.EstimateQueries(ask()) == first
+    assert Counting.reads == reads > 0
+    await wire.submit(asked, *reports_of(released(asked, 1), first=50))
+    assert (await wire.analyst.EstimateQueries(ask())).estimates[0].n == 6
+    assert Counting.reads > reads
+
+
 @pytest.mark.parametrize(
     ("request_", "told"),
     [
@@ -276,7 +320,7 @@ async def test_a_deadline_ends_the_reading_and_frees_the_next_call(
     asked = published()
     await running.wire.create(asked)
     await running.wire.submit(asked, *reports_of(released(asked, 5)))
-    for _ in range(2):  # the second would wait for ever if the first went on
+    for _ in range(3):  # the last would wait for ever if the first two went on
         Endless.asked = 0
         call = running.wire.analyst.EstimateQueries(ask(), timeout=0.5)
         assert (await refusal(call))[0] is grpc.StatusCode.DEADLINE_EXCEEDED

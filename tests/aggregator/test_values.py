@@ -14,7 +14,7 @@ from geoveil.aggregator.domain.errors import public
 from geoveil.aggregator.domain.layout import Layout
 from geoveil.aggregator.domain.reports import pack
 from geoveil.aggregator.domain.rows import Points, points_of
-from geoveil.aggregator.domain.values import PointSums, estimate_queries
+from geoveil.aggregator.domain.values import AnswerCache, PointSums, estimate_queries
 from geoveil.aggregator.store import StoredAnswers
 from geoveil.campaign import Attribute, PlanarLaplaceSpec, PointQuestion, ValueCampaign
 from geoveil.gp import (
@@ -206,7 +206,7 @@ async def _peak(blocks: int, *, kept: bool = False) -> int:
     reader: Any = Generated(blocks, kept=kept)
     tracemalloc.start()
     try:
-        shown = await estimate_queries(reader, layout, QUESTIONS[2], {0: 0}, 0.95)
+        shown, _ = await estimate_queries(reader, layout, QUESTIONS[2], {0: 0}, 0.95)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -293,3 +293,62 @@ def test_stored_answers_that_are_no_points_are_a_defect(answers: list[tuple[int,
 def test_points_are_shown_nowhere() -> None:
     points = of_period(np.array([[31_415, 92_653]]))
     assert "31415" not in repr(points)
+
+
+JOINT = asked(
+    low=Threshold(-300.0, 900.0, "smoothstep"),
+    above=Threshold(300.0, 900.0, "smoothstep"),
+    between=Range(-400.0, 700.0, 800.0, "smoothstep"),
+)
+
+
+@pytest.mark.parametrize("questions", [JOINT, QUESTIONS[1]], ids=["bands", "bands and a bell"])
+def test_covariances_go_with_the_standard_errors_of_each_period(
+    questions: list[PointQuestion],
+) -> None:
+    recurring = campaign(1, period=timedelta(days=1))
+    mechanism = recurring.point_mechanism
+    rng = np.random.default_rng(9)
+    values = on_grid(mechanism, np.asarray(mechanism.simulate(rng.normal(0, 500, 4_000), rng)))
+    periods = rng.integers(0, 2, 4_000).astype(np.uint32)
+    sums = PointSums(recurring, questions, (4_000, 2), joint=True)
+    sums.add(Points(periods, values))
+    found = sums.covariances([0, 1, 2])
+    assert list(found) == [0, 1]  # nobody answered in the last
+    for period, matrix in found.items():
+        at = values[periods == period, 0] * mechanism.step
+        answers = [mechanism.estimator(q.query, debias=True).value(at) for q in questions]
+        assert matrix == pytest.approx(np.cov(answers) / len(at), rel=1e-5, abs=1e-9)
+        shown = [e.estimate.standard_error for e in sums.estimates([period], 0.95)]
+        assert np.sqrt(np.diag(matrix)) == pytest.approx(shown, rel=1e-5)
+
+
+def test_covariances_are_only_had_where_they_were_asked_for_and_of_so_many() -> None:
+    many = asked(**{f"t{i}": Threshold(10.0 * i, 900.0, "smoothstep") for i in range(901)})
+    assert PointSums(campaign(1), many).covariances([0]) == {}
+    PointSums(campaign(1), many[:900], joint=True)
+    with pytest.raises(ParameterError, match="1 to 900 for covariances"):
+        PointSums(campaign(1), many, joint=True)
+    with pytest.raises(ParameterError, match="1 to 450 for"):
+        PointSums(campaign(1), many[:900], (1_000, 4), joint=True)
+
+
+def test_covariances_that_take_too_long_are_refused() -> None:
+    bells = asked(**{f"k{i}": GaussianKernel((10.0 * i, 0.0), 500.0) for i in range(800)})
+    PointSums(campaign(), bells, (2_000_000, 1))
+    with pytest.raises(ServiceError, match="800 queries of 2,000,000 points"):
+        PointSums(campaign(), bells, (2_000_000, 1), joint=True)
+
+
+def test_answers_are_kept_for_the_very_same_request() -> None:
+    key = AnswerCache.key("points", JOINT, {0: 5}, 0.95, True)
+    assert key == AnswerCache.key("points", list(JOINT), {0: 5}, 0.95, True)
+    others = [
+        AnswerCache.key("other", JOINT, {0: 5}, 0.95, True),
+        AnswerCache.key("points", JOINT[:2], {0: 5}, 0.95, True),
+        AnswerCache.key("points", JOINT[::-1], {0: 5}, 0.95, True),
+        AnswerCache.key("points", JOINT, {0: 6}, 0.95, True),
+        AnswerCache.key("points", JOINT, {0: 5}, 0.9, True),
+        AnswerCache.key("points", JOINT, {0: 5}, 0.95, False),
+    ]
+    assert len({key, *others}) == 7

@@ -8,6 +8,9 @@ from functools import reduce
 from operator import add
 from types import MappingProxyType
 
+import numpy as np
+from numpy.typing import NDArray
+
 from geoveil.aggregator.domain.errors import Code, ServiceError
 from geoveil.aggregator.domain.layout import Layout
 from geoveil.aggregator.domain.median_of_means import MedianOfMeans, median_of_means
@@ -54,6 +57,8 @@ class DisclosedEstimates:
     """What a participant spent, all answers together, in each period in which they answered."""
     privacy_at_most: GeoPrivacy
     """What a participant spent who answered in every period that has begun."""
+    covariances: Mapping[int, NDArray[np.float64]]
+    """Of the estimates of each period, (m, m), where they were asked for."""
 
 
 def disclose(
@@ -81,7 +86,12 @@ def disclose(
 
 
 def disclosed(
-    campaign: Campaign, estimates: Sequence[QueryEstimate], begun: int, *, later: bool = False
+    campaign: Campaign,
+    estimates: Sequence[QueryEstimate],
+    begun: int,
+    *,
+    later: bool = False,
+    covariances: Mapping[int, NDArray[np.float64]] = MappingProxyType({}),
 ) -> DisclosedEstimates:
     """Return estimates that may be shown, with what they mean and have cost.
 
@@ -90,12 +100,14 @@ def disclosed(
         estimates: of periods that have enough answers.
         begun: how many periods have begun, at least 1.
         later: see `unbiased_for`.
+        covariances: of the estimates of each period, (m, m).
     """
     return DisclosedEstimates(
         estimates=estimates,
         unbiased_for=unbiased_for(campaign, later=later),
         privacy=campaign.report_privacy,
         privacy_at_most=campaign.report_privacy.repeated(begun),
+        covariances=covariances,
     )
 
 

@@ -27,7 +27,7 @@ from geoveil.aggregator.domain.lane import Lane
 from geoveil.aggregator.domain.layout import Layout
 from geoveil.aggregator.domain.preparation import prepare, takes_little
 from geoveil.aggregator.domain.reports import Report, Result
-from geoveil.aggregator.domain.values import estimate_queries
+from geoveil.aggregator.domain.values import AnswerCache, estimate_queries
 from geoveil.aggregator.domain.watching import PollTimer, watch
 from geoveil.aggregator.grpc.submissions import UnreadReports
 from geoveil.aggregator.ops.rates import RateLimits
@@ -105,7 +105,8 @@ class Service:
         self.analyses = Lane(_WIDTH)
         """For what is done for analysts."""
         self._pages = Lane(_WIDTH)
-        self._asking = asyncio.Lock()
+        self._asking = Lane(_WIDTH)
+        self._answers = AnswerCache()
 
     async def create_campaign(self, published: bytes) -> bytes:
         """Publish a campaign and return its digest; the same envelope again is welcome.
@@ -280,25 +281,45 @@ class Service:
         questions: Sequence[PointQuestion],
         confidence: float = 0.95,
         period: int | None = None,
+        *,
+        joint: bool = False,
     ) -> Snapshot:
         """Return a value campaign and what its points say of queries; see `PointSums`.
 
-        Reads every report, a block at a time; one such call is under way at a time, others wait.
+        Reads every report, a block at a time; two such calls are under way at a time, others wait.
+        The last answers are kept, and given again until reports come.
 
         Args:
             campaign_id: of a value campaign.
             questions: in the campaign's coordinates.
             confidence: of the intervals, in (0, 1).
             period: the only one to show; None: all that have begun.
+            joint: whether covariances are wanted.
 
         Raises:
             GeoVeilError: if a parameter is out of range, or a query can't be asked of points.
             ServiceError: TOO_FEW_REPORTS, TOO_COSTLY.
         """
         standing, layout, periods, begun = await self._showable(campaign_id, period)
-        async with self._asking:
-            estimates = await estimate_queries(self._reader, layout, questions, periods, confidence)
-        return Snapshot(standing, disclosed(layout.campaign, estimates, begun, later=True))
+        key = await self.analyses.run(
+            AnswerCache.key, campaign_id, questions, periods, confidence, joint
+        )
+        if (answers := self._answers.get(key)) is None:
+            async with self._asking:
+                answers = await estimate_queries(
+                    self._reader, layout, questions, periods, confidence, joint=joint
+                )
+            self._answers.put(key, answers)
+        return Snapshot(
+            standing,
+            disclosed(
+                layout.campaign,
+                answers.estimates,
+                begun,
+                later=True,
+                covariances=answers.covariances,
+            ),
+        )
 
     async def export(
         self, campaign_id: str, period: int | None = None

@@ -7,8 +7,12 @@ summed and what that costs: what costs too much is refused before anything is re
 
 import asyncio
 import math
+from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
+from hashlib import sha256
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +22,17 @@ from geoveil.aggregator.domain.estimates import QueryEstimate
 from geoveil.aggregator.domain.layout import Layout
 from geoveil.aggregator.domain.rows import Points, points_of, read_blocks
 from geoveil.aggregator.store.reader import Reader
-from geoveil.campaign import Campaign, PointQuestion, ValueCampaign
+from geoveil.campaign import Campaign, PointQuestion, ValueCampaign, encode_point_question
 from geoveil.gp import ParameterError, PointEstimator, SmoothedRegion, UnsupportedError
-from geoveil.gp.deconvolution.choice import ways
+from geoveil.gp.deconvolution.bands import BandTotals
+from geoveil.gp.deconvolution.choice import joint_way, ways
+from geoveil.gp.deconvolution.products import Products
 from geoveil.gp.deconvolution.totals import GRID_EXPONENT, MOST_AT_ONCE, Groups, Totals
 from geoveil.gp.estimation import Accumulator, estimate
 
 MOST_QUESTIONS = 4_096
+MOST_JOINT = 900
+"""The most queries that are asked for their covariances, which one message is to hold."""
 _MOST_CELLS = 1 << 23
 """The most cells of the rasters of all regions together, at some 50 bytes each."""
 MOST_SECONDS = 60.0
@@ -40,11 +48,14 @@ class PointSums:
         campaign: a value campaign.
         questions: 1 to 4,096, with distinct labels.
         expected: about how many points there will be, in how many periods.
+        joint: whether covariances are wanted, see `covariances`: of at most 900 questions, and of
+            fewer if there are several periods.
 
     Raises:
         ParameterError: if it is a statistic campaign, there are none or too many questions, two
             have one label, or one is of another dimension than the points.
-        UnsupportedError: if the noise can't be undone for one of them, which is named.
+        UnsupportedError: if the noise can't be undone for one of them, which is named, or its
+            answers have no bound, and so no covariances.
         ServiceError: TOO_COSTLY.
 
     Example:
@@ -68,6 +79,8 @@ class PointSums:
         campaign: Campaign,
         questions: Sequence[PointQuestion],
         expected: tuple[int, int] = (0, 1),
+        *,
+        joint: bool = False,
     ) -> None:
         if not isinstance(campaign, ValueCampaign):
             raise ParameterError(
@@ -78,13 +91,25 @@ class PointSums:
         _check(campaign, questions)
         self._labels = [question.label for question in questions]
         self._estimators = [_estimator(campaign, question) for question in questions]
-        chosen = ways(
+        if joint and expected[1] * len(questions) ** 2 > MOST_JOINT**2:
+            most = int(MOST_JOINT / math.sqrt(expected[1]))
+            raise ParameterError(
+                "number of queries", len(questions), f"1 to {most} for covariances"
+            )
+        by_label, step = (
             dict(zip(self._labels, self._estimators, strict=True)),
             campaign.point_mechanism.step,
-            *expected,
         )
-        _afford(sum(way.seconds for way in chosen), len(questions), expected[0])
+        chosen = ways(by_label, step, *expected)
+        seconds = sum(way.seconds for way in chosen)
         self._ways = [way.totals for way in chosen]
+        self._joint: BandTotals | Products | None = None
+        if joint:
+            self._joint, more = joint_way(chosen, by_label, step, *expected)
+            seconds += more
+            if self._joint not in self._ways:
+                self._ways.append(self._joint)
+        _afford(seconds, len(questions), expected[0])
 
     def parts(self) -> Iterator[Sequence[Totals]]:
         """Yield what is to be added to, some at a time: see `add`."""
@@ -135,6 +160,24 @@ class PointSums:
             for of_query in [sums[period, label]]
         ]
 
+    def covariances(self, periods: Collection[int]) -> dict[int, NDArray[np.float64]]:
+        """Return the covariances of the estimates of a period, (m, m), of noise and sampling.
+
+        Args:
+            periods: to be shown; those of fewer than two points have none.
+
+        Returns:
+            Nothing unless they were asked for.
+        """
+        if self._joint is None:
+            return {}
+        counts = {period: next(iter(self._ways[0].of(period))).n for period in periods}
+        return {
+            period: self._joint.covariance(period) / (n - 1)
+            for period, n in counts.items()
+            if n > 1
+        }
+
 
 def _by_period(points: Points) -> tuple[NDArray[np.int64], Groups]:
     """Return the points of a block, period after period, and where those of each stand."""
@@ -148,13 +191,83 @@ def _by_period(points: Points) -> tuple[NDArray[np.int64], Groups]:
     return values, [(int(periods[a]), slice(a, b)) for a, b in zip(starts, ends, strict=True)]
 
 
+class PointAnswers(NamedTuple):
+    """What points say of queries."""
+
+    estimates: list[QueryEstimate]
+    """Query after query, period after period."""
+    covariances: dict[int, NDArray[np.float64]]
+    """Of the estimates of each period, (m, m), where they were asked for."""
+
+
+class AnswerCache:
+    """The last answers, as long as no report comes: reports are only ever added.
+
+    Example:
+        >>> cache = AnswerCache(most=3)
+        >>> answers = PointAnswers([], {0: np.zeros((1, 1))})
+        >>> for digest in b"abc":
+        ...     cache.put(bytes([digest]), answers)
+        >>> [cache.get(bytes([digest])) is answers for digest in b"abc"]
+        [False, True, True]
+
+    Args:
+        most: numbers that are kept together; the least recently used are dropped first.
+    """
+
+    def __init__(self, most: int = 1 << 21) -> None:
+        self._most = most
+        self._kept: OrderedDict[bytes, PointAnswers] = OrderedDict()
+
+    @staticmethod
+    def key(
+        campaign_id: str,
+        questions: Sequence[PointQuestion],
+        periods: Mapping[int, int],
+        *rest: object,
+    ) -> bytes:
+        """Return what stands for a request, 32 bytes.
+
+        Args:
+            campaign_id: of the campaign.
+            questions: in their order.
+            periods: to be shown, and how many points each has.
+            rest: what else the answers depend on.
+        """
+        found = sha256(repr((campaign_id, list(periods.items()), rest)).encode())
+        for question in questions:
+            content = encode_point_question(question).SerializeToString(deterministic=True)
+            found.update(len(content).to_bytes(8))
+            found.update(content)
+        return found.digest()
+
+    def get(self, key: bytes) -> PointAnswers | None:
+        """Return the answers of a request, if they are kept."""
+        if key in self._kept:
+            self._kept.move_to_end(key)
+        return self._kept.get(key)
+
+    def put(self, key: bytes, answers: PointAnswers) -> None:
+        """Keep answers."""
+        self._kept[key] = answers
+        while sum(map(_size, self._kept.values())) > self._most:
+            self._kept.popitem(last=False)
+
+
+def _size(answers: PointAnswers) -> int:
+    """Return about how many numbers there are, and one for what holds them."""
+    return 1 + 16 * len(answers.estimates) + sum(c.size for c in answers.covariances.values())
+
+
 async def estimate_queries(
     reader: Reader,
     layout: Layout,
     questions: Sequence[PointQuestion],
     periods: Mapping[int, int],
     confidence: float,
-) -> list[QueryEstimate]:
+    *,
+    joint: bool = False,
+) -> PointAnswers:
     """Return what the stored points say of queries. Off the event loop, and ends if cancelled.
 
     Args:
@@ -163,6 +276,7 @@ async def estimate_queries(
         questions: see `PointSums`.
         periods: to be shown, and how many points each has, about.
         confidence: of the intervals, in (0, 1).
+        joint: see `PointSums`.
 
     Raises:
         GeoVeilError: see `PointSums`; ParameterError if `confidence` is not in (0, 1).
@@ -170,13 +284,16 @@ async def estimate_queries(
     """
     estimate(Accumulator(), GRID_EXPONENT, confidence)  # refuses before anything is read
     expected = sum(periods.values()), len(periods)
-    sums = await asyncio.to_thread(PointSums, layout.campaign, questions, expected)
+    sums = await asyncio.to_thread(
+        partial(PointSums, layout.campaign, questions, expected, joint=joint)
+    )
     shown = np.array(list(periods), np.uint32)
     async for packed in read_blocks(reader, layout.campaign):
         points = await asyncio.to_thread(_points_of_periods, layout, packed, shown)
         for part in sums.parts():
             await asyncio.to_thread(sums.add, points, part)
-    return await asyncio.to_thread(sums.estimates, periods, confidence)
+    estimates = await asyncio.to_thread(sums.estimates, periods, confidence)
+    return PointAnswers(estimates, await asyncio.to_thread(sums.covariances, periods))
 
 
 def _points_of_periods(layout: Layout, packed: bytes, shown: NDArray[np.uint32]) -> Points:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 import grpc
+import numpy as np
 
 from geoveil.aggregator.domain.browsing import Page
 from geoveil.aggregator.domain.campaign_cache import CampaignStatus
@@ -189,7 +190,7 @@ class AnalystServicer(WireAnalystServicer):
         # Polygons of many corners take long to check.
         questions = await self._service.analyses.run(point_questions, request)
         shown = await self._service.estimate_queries(
-            request.campaign_id, questions, confidence, period
+            request.campaign_id, questions, confidence, period, joint=request.joint
         )
         return await self._service.analyses.run(_shown, shown)
 
@@ -229,6 +230,10 @@ def _shown(shown: Snapshot) -> pb.GetEstimateResponse:
         unbiased_for=disclosure.unbiased_for,
         privacy=privacy(disclosure.privacy),
         privacy_at_most=privacy(disclosure.privacy_at_most),
+        covariances=[
+            pb.Covariances(period=period, lower_triangle=matrix[np.tril_indices(len(matrix))])
+            for period, matrix in disclosure.covariances.items()
+        ],
     )
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from geoveil.gp.deconvolution.base import PointEstimator
 from geoveil.gp.deconvolution.line import ProfileEstimator, RangeEstimator
+from geoveil.gp.deconvolution.products import covariance_of
 from geoveil.gp.deconvolution.totals import (
     GRID_EXPONENT,
     LARGEST,
@@ -38,6 +39,8 @@ _BITS = 44
 """Powers are rounded to 2⁻⁴⁴: the sums of 2¹⁷ stay below 2⁶¹."""
 _ROUNDER, _ROUNDER_BITS = rounder(_BITS)
 _ENDS = np.iinfo(np.int64)
+_CELLS_AT_ONCE = 1 << 8
+"""Cells whose cubics are held at once for all queries."""
 _ONE = 1 << -GRID_EXPONENT
 
 
@@ -192,6 +195,44 @@ class BandTotals(Totals):
             excess = n * (len(bands) - 1)
             totals, squares = zip(*(self._of_band(b, counts, moments) for b in bands), strict=True)
             yield sums_of_parts(n, sum(totals) - excess * _ONE, sum(squares) - excess * _ONE * _ONE)
+
+    def covariance(self, group: int) -> Array:
+        """Return the mean products of deviations from the means, (m, m); 0 without points.
+
+        The product of two cubics has degree 6: the moments that are kept suffice for every pair.
+        """
+        size = len(self._bands)
+        if group not in self._counts:
+            return np.zeros((size, size))
+        counts = self._counts[group].astype(np.float64)
+        whole, rest = self._sums[group].astype(np.float64)
+        moments = np.zeros((_POWERS + 1, len(counts)))
+        moments[0] = counts
+        moments[1:, 1:-1] = whole + rest * ldexp(1.0, -_BITS)
+        totals, products = np.zeros(size), np.zeros((size, size))
+        for start in range(0, len(counts), _CELLS_AT_ONCE):
+            cells = slice(start, start + _CELLS_AT_ONCE)
+            cubics = np.stack([self._pieces(bands, cells) for bands in self._bands])
+            totals += np.einsum("qjc,jc->q", cubics, moments[:4, cells])
+            weighted = np.empty_like(cubics)
+            for i in range(4):
+                weighted[:, i] = np.einsum("qjc,jc->qc", cubics, moments[i : i + 4, cells])
+            products += cubics.reshape(size, -1) @ weighted.reshape(size, -1).T
+        return covariance_of(int(counts.sum()), totals, (products + products.T) / 2)
+
+    def _pieces(self, bands: tuple[Band, ...], cells: slice) -> Array:
+        """Return the coefficients of v⁰ … v³ of a query in some of all cells, (4, cells).
+
+        Cell 0 is before the first cut, and the last one beyond the last cut.
+        """
+        count = len(self._cuts) + 1
+        pieces = np.zeros((4, count))
+        for band in bands:
+            low, high = self._index[band.low], self._index[band.high]
+            pieces[:, low + 1 : high + 1] += self._cubic(band, slice(low, high))
+            pieces[0, slice(high + 1, count) if band.step.sign > 0 else slice(0, low + 1)] += 1
+        pieces[0] -= len(bands) - 1
+        return pieces[:, cells]
 
     def _of_band(self, band: Band, counts: Integers, moments: Array) -> tuple[int, int]:
         """Return the sums of a debiased threshold and of its square, in units of the grid."""

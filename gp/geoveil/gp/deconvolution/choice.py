@@ -5,12 +5,13 @@ and for saying beforehand whether a request takes seconds or hours.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from geoveil.gp.deconvolution.bands import Band, BandTotals, bands_of
 from geoveil.gp.deconvolution.base import PointEstimator
 from geoveil.gp.deconvolution.lattice import ORDER, Kernel, Lattice, LatticeTotals
+from geoveil.gp.deconvolution.products import Products
 from geoveil.gp.deconvolution.region import RegionEstimator
 from geoveil.gp.deconvolution.totals import MOST_AT_ONCE, EachTotals, Totals
 
@@ -21,9 +22,13 @@ _BANDS_S = 15e-9
 _BANDS_BLOCK_S = 60e-6
 """The cost of each group in a block, besides its points."""
 _BANDS_CELL_S = 0.3e-6
+_PIECES = 16
+"""Numbers of each pair of bands for each band: two cells of four coefficients, in two passes."""
 _NODE_S = 5e-9
 _TRANSFORMS_S = 90e-9
 """The cost of each node of a lattice, once."""
+_PRODUCT_S = 35e-12
+"""The cost of the product of two values at a point."""
 _MOST_BAND_CELLS = 1 << 18
 """The most cells of all groups together, at 112 bytes each."""
 _MOST_NODES = 1 << 23
@@ -70,6 +75,41 @@ def ways(
         for name, estimator in rest.items()
     ]
     return chosen
+
+
+class JointWay(NamedTuple):
+    """How some estimators are summed together with the products of every two."""
+
+    totals: BandTotals | Products
+    seconds: float
+    """About the time of one processor for all points, besides that of their sums."""
+
+
+def joint_way(
+    chosen: Sequence[Way],
+    estimators: Mapping[str, PointEstimator],
+    step: float,
+    points: int = 0,
+    groups: int = 1,
+) -> JointWay:
+    """Return the cheapest way to have the covariances of estimators.
+
+    Args:
+        chosen: how they are summed, see `ways`. If one of these knows the covariances of all, it is
+            returned.
+        estimators: by label, for points of one perturbation.
+        step: spacing of the grid of the points, in their unit.
+        points: how many there will be.
+        groups: how many groups they are of.
+
+    Raises:
+        UnsupportedError: if what one of them returns has no bound.
+    """
+    size = len(estimators)
+    if len(chosen) == 1 and isinstance(chosen[0].totals, BandTotals):
+        return JointWay(chosen[0].totals, groups * size**3 * _PRODUCT_S * _PIECES)
+    each = sum(map(_each_s, estimators.values()))
+    return JointWay(Products(estimators, step), points * (each + size**2 * _PRODUCT_S))
 
 
 def _each_s(estimator: PointEstimator) -> float:

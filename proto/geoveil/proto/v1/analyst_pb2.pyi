@@ -211,6 +211,7 @@ class GetEstimateResponse(google.protobuf.message.Message):
     UNBIASED_FOR_FIELD_NUMBER: builtins.int
     PRIVACY_FIELD_NUMBER: builtins.int
     PRIVACY_AT_MOST_FIELD_NUMBER: builtins.int
+    COVARIANCES_FIELD_NUMBER: builtins.int
     state: geoveil.proto.v1.campaign_pb2.CampaignState.ValueType
     unbiased_for: builtins.str
     """What every value is an unbiased estimate of, in words."""
@@ -232,6 +233,10 @@ class GetEstimateResponse(google.protobuf.message.Message):
     def privacy_at_most(self) -> geoveil.proto.v1.campaign_pb2.Privacy:
         """What a participant spent who answered in every period that has begun."""
 
+    @property
+    def covariances(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Covariances]:
+        """Of EstimateQueries if joint: one per period that holds two points or more."""
+
     def __init__(
         self,
         *,
@@ -241,11 +246,38 @@ class GetEstimateResponse(google.protobuf.message.Message):
         unbiased_for: builtins.str = ...,
         privacy: geoveil.proto.v1.campaign_pb2.Privacy | None = ...,
         privacy_at_most: geoveil.proto.v1.campaign_pb2.Privacy | None = ...,
+        covariances: collections.abc.Iterable[global___Covariances] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["envelope", b"envelope", "privacy", b"privacy", "privacy_at_most", b"privacy_at_most"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["envelope", b"envelope", "estimates", b"estimates", "privacy", b"privacy", "privacy_at_most", b"privacy_at_most", "state", b"state", "unbiased_for", b"unbiased_for"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["covariances", b"covariances", "envelope", b"envelope", "estimates", b"estimates", "privacy", b"privacy", "privacy_at_most", b"privacy_at_most", "state", b"state", "unbiased_for", b"unbiased_for"]) -> None: ...
 
 global___GetEstimateResponse = GetEstimateResponse
+
+@typing.final
+class Covariances(google.protobuf.message.Message):
+    """How the errors of the estimates of one period go together: noise and sampling."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PERIOD_FIELD_NUMBER: builtins.int
+    LOWER_TRIANGLE_FIELD_NUMBER: builtins.int
+    period: builtins.int
+    """Of a recurring campaign, from 0."""
+    @property
+    def lower_triangle(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.float]:
+        """Of the estimates, in the order of the queries: the lower triangle, row after
+        row. Products of answers are rounded to 2^-20 of the greatest answer to each.
+        """
+
+    def __init__(
+        self,
+        *,
+        period: builtins.int = ...,
+        lower_triangle: collections.abc.Iterable[builtins.float] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["lower_triangle", b"lower_triangle", "period", b"period"]) -> None: ...
+
+global___Covariances = Covariances
 
 @typing.final
 class WatchEstimateRequest(google.protobuf.message.Message):
@@ -289,11 +321,17 @@ class EstimateQueriesRequest(google.protobuf.message.Message):
     QUERIES_FIELD_NUMBER: builtins.int
     CONFIDENCE_FIELD_NUMBER: builtins.int
     PERIOD_FIELD_NUMBER: builtins.int
+    JOINT_FIELD_NUMBER: builtins.int
     campaign_id: builtins.str
     confidence: builtins.float
     """In (0, 1); 0.95 if absent."""
     period: builtins.int
     """Of a recurring campaign: one period only; all of them if absent."""
+    joint: builtins.bool
+    """Whether the covariances of the estimates are wanted: of at most 900 queries,
+    and of several periods so many that periods times the square of the number of
+    queries is at most 810,000.
+    """
     @property
     def queries(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[geoveil.proto.v1.campaign_pb2.Query]:
         """1 to 4,096, with distinct labels, in the campaign's coordinates."""
@@ -305,9 +343,10 @@ class EstimateQueriesRequest(google.protobuf.message.Message):
         queries: collections.abc.Iterable[geoveil.proto.v1.campaign_pb2.Query] | None = ...,
         confidence: builtins.float | None = ...,
         period: builtins.int | None = ...,
+        joint: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_confidence", b"_confidence", "_period", b"_period", "confidence", b"confidence", "period", b"period"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_confidence", b"_confidence", "_period", b"_period", "campaign_id", b"campaign_id", "confidence", b"confidence", "period", b"period", "queries", b"queries"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_confidence", b"_confidence", "_period", b"_period", "campaign_id", b"campaign_id", "confidence", b"confidence", "joint", b"joint", "period", b"period", "queries", b"queries"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_confidence", b"_confidence"]) -> typing.Literal["confidence"] | None: ...
     @typing.overload
