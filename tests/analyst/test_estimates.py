@@ -49,7 +49,7 @@ def test_the_price_and_the_error_of_the_participants_are_bounded(incomes):
     people = np.tile(incomes, 6_000)
     row = labelled(reports_of(people, 5), MECHANISM.step_exponent)
     noise, clear = MECHANISM.variance(people).mean(), MECHANISM.mean(people).var()
-    shown = row.to_json()
+    shown = row.to_dict()
     of = shown["targets"]["participants"]
     error = math.sqrt(noise / len(people))
     assert of["standard_error_at_least"] <= 1.03 * error
@@ -64,8 +64,8 @@ def test_the_price_and_the_error_of_the_participants_are_bounded(incomes):
 
 def test_without_what_a_mean_can_be_nothing_is_guessed():
     row = labelled(Accumulator.of([1, 5, 9]), 0, UNLIMITED)
-    assert row.to_json()["price_of_privacy"] is None
-    assert row.to_json()["targets"]["participants"]["standard_error_at_least"] is None
+    assert row.to_dict()["price_of_privacy"] is None
+    assert row.to_dict()["targets"]["participants"]["standard_error_at_least"] is None
     assert labelled(Accumulator.of([1]), 0).price_at_least is None
 
 
@@ -74,4 +74,4 @@ def test_another_interval_is_had_from_the_same_sums():
     wider = row.with_interval(IntervalMethod.FULL_ENDS)
     assert wider.ci_high > row.ci_high > row.value == 0.0
     assert replace(wider, ci_low=row.ci_low, ci_high=row.ci_high, method=row.method) == row
-    assert wider.to_json()["interval"]["method"] == "full-ends"
+    assert wider.to_dict()["interval"]["method"] == "full-ends"

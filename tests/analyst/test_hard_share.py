@@ -82,11 +82,11 @@ def test_the_estimate_prints_it_beside_itself():
         softness=Difference(0.005, 0.001),
     )  # fmt: skip
     assert row.hard == hard_share(0.4918, 0.4879, 0.4957, Difference(0.005, 0.001))
-    record = json.loads(json.dumps(row.to_json()))
+    record = json.loads(json.dumps(row.to_dict()))
     assert record["hard_share"]["value"] == pytest.approx(0.4868)
     assert record["expected_difference"] == {"expected": 0.005, "bound": 0.001}
     assert replace(row, ci_low=None, ci_high=None).hard is None
-    assert "hard_share" not in replace(row, softness=None).to_json()
+    assert "hard_share" not in replace(row, softness=None).to_dict()
 
 
 PLANS, CAMPAIGNS, PEOPLE, SURVEYED = 40, 100, 100_000, 2_000

@@ -243,7 +243,7 @@ def test_rows_say_what_must_be_and_serialise():
         )
     ]
     assert [row.must_succeed for row in rows] == [row.path == "simulate" for row in rows]
-    shown = rows[0].to_json()
+    shown = rows[0].to_dict()
     assert shown["largest_loss"] is None
     assert shown["promised"] == 0.01
     assert shown["permitted_right"] == attacks.permitted_right(0.01)
@@ -359,7 +359,7 @@ def test_every_family_is_timed_at_every_place():
         assert 0 <= row.p_value <= 1
         assert 0 < row.threshold < attacks.ALPHA
         assert all(t > 0 for t in row.medians.values())
-        assert row.to_json()["path"] == row.path
+        assert row.to_dict()["path"] == row.path
     paced_row = replace(bare[0], floor=1e-4, p_value=0.0)
     assert (paced_row.path, paced_row.as_it_must) == ("release, paced", False)
     assert replace(bare[0], p_value=0.0).as_it_must  # measured, no verdict

@@ -248,7 +248,7 @@ def test_a_mechanism_of_ones_own_with_an_infinite_loss_is_failed_by_both(privacy
     assert verdict.mechanism == "Uniform"
     assert verdict.caught
     assert not verdict.keeps
-    found = verdict.to_json()["exact"]
+    found = verdict.to_dict()["exact"]
     assert found["fraction"] is None
     points = [found["x"][0], found["other"][0]]
     assert sum(abs(found["y"][0] - x) <= 20_000.0 for x in points) == 1

@@ -40,8 +40,7 @@ def test_a_threshold_from_creation_to_estimate(geoveil, tmp_path):
     assert row["ci_low"] < row["estimate"] < row["ci_high"]
     assert row["interval"]["method"] == "weighted-ends"
     table = " ".join(geoveil("estimate", "income-above-100k").output.split())
-    assert "95 % interval" in table
-    assert f"Interval (weighted-ends): {row['interval']['promise']}." in table
+    assert f"95 % interval (weighted-ends): {row['interval']['promise']}." in table
     least = row["price_of_privacy"]["variance_ratio_at_least"]
     assert f"Price of privacy: at least {least:.3g} × the variance" in table
     other = geoveil("estimate", "income-above-100k", "--interval", "full-ends", "--json").output
@@ -68,7 +67,7 @@ def test_places_split_over_all_queries(geoveil, tmp_path):
     shown = json.loads(geoveil("estimate", "where", "--json").output)
     assert [row["n"] for row in shown["estimates"]] == [1, 1]
     assert [row["standard_error"] for row in shown["estimates"]] == [None, None]
-    assert "needs n ≥ 2" in geoveil("estimate", "where").output
+    assert "need two answers" in " ".join(geoveil("estimate", "where").output.split())
 
 
 @pytest.mark.parametrize(

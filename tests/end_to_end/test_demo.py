@@ -19,7 +19,8 @@ def test_demo_counts_every_device_and_its_estimates_are_near_the_truth(tmp_path)
     rows = json.loads(result.stdout)["campaigns"]
     fields = {
         "name", "truth", "hard_truth", "estimate", "standard_error", "ci_low", "ci_high",
-        "interval", "n", "one_report", "epsilon", "per", "unit", "targets", "price_of_privacy",
+        "interval", "n", "one_report", "median_of_means", "epsilon", "per", "unit", "targets",
+        "price_of_privacy",
     }  # fmt: skip
     assert all(set(row) == fields for row in rows)
     assert sum(row["n"] for row in rows) == DEVICES

@@ -1,12 +1,14 @@
 """What a server says of campaigns: who published them, what is estimated, which reports it has."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from geoveil.analyst.results import Result
 from geoveil.campaign import Campaign, StatisticCampaign, decode
 from geoveil.gp import GeoPrivacy
 from geoveil.gp.estimation import Accumulator, estimate
@@ -149,7 +151,7 @@ class LabelledEstimate:
             return None
         return hard_share(self.value, self.ci_low, self.ci_high, self.softness, self.confidence)
 
-    def to_json(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """Return what JSON can hold, ε with its distance and unit."""
         planned: dict[str, object] = {}
         if self.softness is not None:
@@ -169,13 +171,19 @@ class LabelledEstimate:
             "epsilon": self.privacy.epsilon,
             "per": self.privacy.per,
             "unit": self.privacy.unit,
+            "median_of_means": self.robust
+            and {
+                "estimate": self.robust.value,
+                "ci_low": self.robust.ci_low,
+                "ci_high": self.robust.ci_high,
+            },
             **self._targets(),
             **planned,
         }
 
 
-@dataclass(frozen=True, slots=True)
-class CampaignEstimates:
+@dataclass(frozen=True)
+class CampaignEstimates(Result):
     """What the reports of a campaign say so far."""
 
     campaign: Campaign
@@ -189,6 +197,101 @@ class CampaignEstimates:
     """What a participant spent, in all or in every period in which they answered."""
     privacy_at_most: GeoPrivacy
     """What a participant spent who answered in every period that has begun."""
+
+    @property
+    def title(self) -> str:
+        recurs = self.campaign.period is not None
+        each = f" in each period, at most {self.privacy_at_most} so far" if recurs else ""
+        return f"{self.campaign.title} ({self.privacy}, for each participant{each})"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return tuple(self._notes())
+
+    def with_interval(self, method: IntervalMethod) -> "CampaignEstimates":
+        """Return the same with other intervals, from the same reports.
+
+        Raises:
+            ParameterError: if the method needs answers with ends, and these have none.
+        """
+        rows = tuple(row.with_interval(method) for row in self.estimates)
+        return replace(self, estimates=rows)
+
+    def rows(self) -> list[dict[str, Any]]:
+        campaign, rows = self.campaign, []
+        for row in self.estimates:
+            begins = (
+                {}
+                if campaign.period is None
+                else {"period": row.period, "begins": self._begins(row)}
+            )
+            told: dict[str, Any] = {
+                "query": row.label,
+                **begins,
+                "estimate": row.value,
+                "standard_error": row.standard_error,
+                "ci_low": row.ci_low,
+                "ci_high": row.ci_high,
+            }
+            if any(other.robust is not None for other in self.estimates):
+                ends = row.robust and (row.robust.ci_low, row.robust.ci_high)
+                told["median_of_means_low"], told["median_of_means_high"] = ends or (None, None)
+            told["n"] = row.n
+            if any(other.one_report is not None for other in self.estimates):
+                told["one_report_at_most"] = row.one_report
+            rows.append(told)
+        return rows
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "campaign_id": self.campaign.campaign_id,
+            "unbiased_for": self.unbiased_for,
+            "epsilon_at_most": self.privacy_at_most.epsilon,
+            "estimates": [row.to_dict() | {"period": row.period} for row in self.estimates],
+            "notes": list(self.notes),
+        }
+
+    def _begins(self, row: LabelledEstimate) -> str:
+        assert self.campaign.period is not None  # asked of recurring campaigns only
+        return f"{self.campaign.opens + row.period * self.campaign.period:%Y-%m-%d %H:%M} UTC"
+
+    def _notes(self) -> Iterator[str]:
+        rows = self.estimates
+        yield f"{self.unbiased_for} The error holds noise and sampling."
+        yield (
+            "The interval is for the population of which the participants are a random sample; of"
+            " the participants themselves the error is at most as large."
+        )
+        if any(row.n < 2 for row in rows):
+            yield "An error and an interval need two answers (n ≥ 2)."
+        prices = [row.price_at_least for row in rows if row.price_at_least is not None]
+        if prices:
+            least, most = f"{min(prices):.3g}", f"{max(prices):.3g}"
+            yield (
+                f"Price of privacy: at least {least if least == most else f'{least} to {most}'} ×"
+                " the variance that the same people would give in the clear."
+            )
+        for method in dict.fromkeys(row.method for row in rows if row.method is not None):
+            yield f"{100 * rows[0].confidence:g} % interval ({method}): {method.promise}."
+        for row in rows:
+            if row.hard is not None and row.softness is not None:
+                begins = "" if self.campaign.period is None else f", {self._begins(row)}"
+                yield (
+                    f"Hard share, {row.label}{begins}: {row.hard.value:.4f}, bias-aware"
+                    f" {100 * row.confidence:g} % interval {row.hard.ci_low:.4f} –"
+                    f" {row.hard.ci_high:.4f}. The plan expects the soft share, the estimate above,"
+                    f" to be {row.softness.expected:+.3g} ± {row.softness.bound:.2g} from it."
+                )
+        if any(row.robust is not None for row in rows):
+            yield (
+                "Where noise has a heavy tail, the interval by the median of means stands even"
+                " without a variance."
+            )
+        if any(row.one_report is not None for row in rows):
+            yield (
+                "No single report, whatever it says, moves an estimate by more than the last"
+                " column."
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from geoveil.gp import UnsupportedError
 
 if TYPE_CHECKING:
     import pandas
+    from matplotlib.axes import Axes
 
 __all__ = ["Result"]
 
@@ -62,6 +63,14 @@ class Result(ABC):
         frame = pd.DataFrame(self.rows())
         frame.attrs |= {"title": self.title, "notes": list(self.notes)}
         return frame
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Draw the result, in new axes unless some are given, and return them.
+
+        Raises:
+            UnsupportedError: if a result of this kind has no picture, or matplotlib is missing.
+        """
+        raise UnsupportedError(f"{self.title} has no picture: its rows say all of it")
 
     def _repr_html_(self) -> str:
         rows = self.rows()

@@ -69,7 +69,7 @@ class Verdict:
         """Whether the samples alone prove that more is lost than is promised."""
         return self.black_box.fraction > 1
 
-    def to_json(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """Return the fields by name, and both conclusions; None stands for an infinite fraction."""
         found: dict[str, object] = {**asdict(self), "keeps": self.keeps, "caught": self.caught}
         if self.exact.fraction == math.inf:

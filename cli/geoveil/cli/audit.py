@@ -77,7 +77,7 @@ def audit(
             "seed": seed,
             "pairs": pairs,
             "failure_probability": FAILURE_PROBABILITY,
-            "rows": [verdict.to_json() for verdict in verdicts],
+            "rows": [verdict.to_dict() for verdict in verdicts],
         }
         print_json(report)
     else:
@@ -165,7 +165,7 @@ def run_attacks(timing_samples: int | None, seed: int, as_json: bool) -> bool:
             "timing_samples": count,
             "seed": seed,
             "failure_probability": ALPHA,
-            "rows": [row.to_json() for row in rows],
+            "rows": [row.to_dict() for row in rows],
         }
         print_json(report)
     else:

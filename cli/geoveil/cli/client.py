@@ -38,7 +38,7 @@ def history(
     receipts, counts = _read(state_dir)
     if as_json:
         for receipt in receipts:
-            typer.echo(json.dumps(receipt.to_json()))
+            typer.echo(json.dumps(receipt.to_dict()))
         return
     headers = ("campaign", "asked about", "perturbed values", "privacy spent", "drawn (UTC)")
     table = table_80(*headers, "status", wrapped=(1, 2, 3))  # an id has to be typed

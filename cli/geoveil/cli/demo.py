@@ -71,7 +71,7 @@ def demo(
         with err.status("computing what other mechanisms would give"):
             rows = running.rows()
     if as_json:
-        print_json({"campaigns": [row.to_json() for row in rows]})
+        print_json({"campaigns": [row.to_dict() for row in rows]})
     else:
         _print_estimates(rows)
         _print_competitors(rows)

@@ -80,7 +80,7 @@ def fleet(
                 analyst.close_campaign(name)
     missing = load.missing(counted)
     if as_json:
-        print_json(load.to_json(counted))
+        print_json(load.to_dict(counted))
     else:
         _show(load, counted, missing, batch_size)
     if load.lost or missing:

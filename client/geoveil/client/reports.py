@@ -112,7 +112,7 @@ class Receipt:
     had been answered already, nothing was drawn, and the value given has no effect. Receipts of one
     report are equal either way."""
 
-    def to_json(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """Return what JSON can hold: ε with its distance and unit, times in ISO 8601."""
         return {
             "campaign_id": self.campaign_id,

@@ -149,10 +149,10 @@ class DemoRow:
     local: Sequence[PopulationError]
     """Under ε-LDP, at each of `FOOTINGS`."""
 
-    def to_json(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """Return truth and estimate as JSON can hold them."""
         truths = {"truth": self.truth, "hard_truth": self.hard_truth}
-        return truths | self.estimate.to_json()
+        return truths | self.estimate.to_dict()
 
 
 def in_halves(devices: int) -> tuple[int, int]:

@@ -163,7 +163,7 @@ class Load:
         """Return how many reports were acknowledged and are not among those counted since."""
         return max(self.accepted - counted, 0)
 
-    def to_json(self, counted: int) -> dict[str, object]:
+    def to_dict(self, counted: int) -> dict[str, object]:
         """Return what JSON can hold.
 
         Args:

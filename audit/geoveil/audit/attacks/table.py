@@ -65,7 +65,7 @@ class OutputAttack:
         beyond = self.largest_loss is not None and self.largest_loss > self.promised
         return not (self.succeeds or beyond)
 
-    def to_json(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """Return the fields and what they prove; None stands for an infinite loss."""
         found: dict[str, object] = asdict(self)
         if self.largest_loss == math.inf:
@@ -118,7 +118,7 @@ class TimingAttack:
         """The largest difference of medians, in seconds."""
         return max(self.medians.values()) - min(self.medians.values())
 
-    def to_json(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """Return the fields and what they prove; times in seconds."""
         return asdict(self) | {
             "attack": self.attack,

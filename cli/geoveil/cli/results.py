@@ -1,0 +1,168 @@
+"""How a result of an analyst leaves the command: as a table, JSON, CSV, Parquet or a picture."""
+
+import csv
+import math
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from geoveil.analyst.results import Result
+from geoveil.cli.console import out, print_json, table_80
+from geoveil.cli.options import AsJson, takes
+from geoveil.gp import ParameterError
+
+_PICTURES = (".png", ".svg", ".pdf")
+_OPTIONS: dict[str, tuple[Any, Any]] = {
+    "as_json": (AsJson, False),
+    "as_csv": (
+        Annotated[bool, typer.Option("--csv", help="Print comma-separated values instead.")],
+        False,
+    ),
+    "parquet": (
+        Annotated[Path | None, typer.Option(help="Parquet file to write the rows to.")],
+        None,
+    ),
+    "plot": (
+        Annotated[
+            Path | None,
+            typer.Option(help=f"Picture to draw, by its ending {', '.join(_PICTURES)}."),
+        ],
+        None,
+    ),
+    "quiet": (
+        Annotated[
+            bool, typer.Option("--quiet", "-q", help="Print the rows alone, without what they say.")
+        ],
+        False,
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """What is wanted of results.
+
+    Raises:
+        ParameterError: if two forms are wanted on standard output, or a file has the wrong ending.
+    """
+
+    as_json: bool = False
+    as_csv: bool = False
+    parquet: Path | None = None
+    plot: Path | None = None
+    quiet: bool = False
+
+    def __post_init__(self) -> None:
+        if self.as_json and self.as_csv:
+            raise ParameterError("csv", True, "left out where there is --json: one is printed")
+        if self.plot is not None and self.plot.suffix.lower() not in _PICTURES:
+            raise ParameterError("plot", str(self.plot), f"a file ending in {_PICTURES}")
+
+    def show(self, result: Result) -> None:
+        """Print a result, and write the files that are wanted.
+
+        Raises:
+            UnsupportedError: if it has no picture and one is wanted, before anything is printed.
+            OSError: if a file can't be written.
+        """
+        if self.plot is not None:
+            _draw(result, self.plot)
+        if self.parquet is not None:
+            _write_parquet(result, self.parquet)
+        if self.as_json:
+            print_json(result.to_dict())
+        elif self.as_csv:
+            _print_csv(result.rows())
+        else:
+            _print_table(result, notes=not self.quiet)
+
+
+def formed(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of a form, in place of its argument `form`."""
+    return takes("form", _OPTIONS, Form)(command)
+
+
+def _draw(result: Result, file: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    figure = result.plot().get_figure(root=True)
+    assert figure is not None  # new axes have one
+    figure.savefig(file, dpi=150, bbox_inches="tight")
+
+
+def _write_parquet(result: Result, file: Path) -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    told = result.to_dict()
+    table = pyarrow.Table.from_pylist(told["rows"])
+    notes = "\n".join(told["notes"])
+    table = table.replace_schema_metadata({"title": told["title"], "notes": notes})
+    parquet.write_table(table, file)
+
+
+def _print_csv(rows: Sequence[dict[str, Any]]) -> None:
+    if rows:
+        writer = csv.DictWriter(sys.stdout, rows[0], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _print_table(result: Result, *, notes: bool) -> None:
+    if notes:
+        out.tell((result.title, "bold"))
+    rows = result.rows()
+    if rows:
+        cells = [_with_interval(row) for row in rows]
+        text = [any(isinstance(row.get(key), str) for row in rows) for key in cells[0]]
+        table = table_80(
+            *(key.replace("_", " ") for key in cells[0]),
+            wrapped=range(len(text)),
+            right=(place for place, is_text in enumerate(text) if not is_text),
+        )
+        for line in cells:
+            table.add_row(*line.values())
+        out.print(table)
+    if notes:
+        for note in result.notes:
+            out.print(note)
+
+
+def _with_interval(row: Mapping[str, Any]) -> dict[str, str]:
+    """Return the cells of a row, with the two ends of an interval in one.
+
+    Decimals are those of the standard error to two digits, where there is one.
+    """
+    error = row.get("standard_error")
+    decimals = max(1 - math.floor(math.log10(error)), 0) if error else None
+    cells = {}
+    for key, value in row.items():
+        if key == "ci_low":
+            ends = [shown(row[end], decimals) for end in ("ci_low", "ci_high")]
+            cells["interval"] = "–" if value is None else " – ".join(ends)
+        elif key != "ci_high":
+            cells[key] = shown(value, decimals)
+    return cells
+
+
+def shown(value: object, decimals: int | None = None) -> str:
+    """Return a cell of a table: a dash for nothing, decimals that suit the size of a number.
+
+    Example:
+        >>> [shown(value) for value in (None, 0.25, 55_512.4, 12.5, 7, "above")]
+        ['–', '0.2500', '55,512', '12.50', '7', 'above']
+        >>> shown(0.000123, decimals=6)
+        '0.000123'
+    """
+    if value is None or value != value:  # not a number
+        return "–"
+    if not isinstance(value, float):
+        return str(value) if isinstance(value, bool | str) else f"{value:,}"
+    if decimals is None:
+        decimals = 0 if abs(value) >= 1e4 else 2 if abs(value) >= 10 else 4
+    return f"{value:,.{decimals}f}"
