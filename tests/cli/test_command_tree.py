@@ -1,5 +1,6 @@
 """What holds of every command, each of which is imported when it is asked for."""
 
+import pytest
 import typer
 
 from geoveil.cli.app import app
@@ -41,3 +42,20 @@ def test_lines_of_help_are_broken_by_the_terminal_alone():
         assert one.help, one.name
         for paragraph in one.help.split("\n\n"):
             assert "\n" not in paragraph, one.name
+
+
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        ("geoveil est", {"estimate"}),
+        ("geoveil campaign ", {"create", "show", "export", "keygen", "list", "close"}),
+        ("geoveil estimate --thr", {"--threshold"}),
+    ],
+)
+def test_a_shell_completes_commands_and_options(typed, completed, monkeypatch, capsys):
+    monkeypatch.setenv("_GEOVEIL_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", typed)
+    monkeypatch.setenv("COMP_CWORD", str(typed.count(" ")))
+    with pytest.raises(SystemExit):
+        app(prog_name="geoveil")
+    assert set(capsys.readouterr().out.split()) == completed

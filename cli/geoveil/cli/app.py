@@ -61,7 +61,6 @@ app = typer.Typer(
     cls=_Lazy,
     help="Population statistics from private values, without trusting the server.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
