@@ -291,6 +291,8 @@ EXCUSED = {
     **dict.fromkeys(("PlanRequest", "PublicPrior", "PlannedQuestion", "PlannedQuestions"), _CODE),
     **dict.fromkeys(("Analyst", "AsyncAnalyst"), _LIVE),
     **dict.fromkeys(("CampaignEstimates", "PublishedCampaign", "ReportRows"), _TABLES),
+    **dict.fromkeys(("JointEstimates", "Quantity", "Means"), _TABLES),
+    **dict.fromkeys(("Reports",), _PEOPLE),
     **dict.fromkeys(("QueryFamily", "MechanismFamily", "QuestionFamily"), _CODE),
     **dict.fromkeys(("Planned", "Registry"), _CODE),
 }

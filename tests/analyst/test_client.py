@@ -13,6 +13,7 @@ from geoveil.analyst import (
     Analyst,
     AsyncAnalyst,
     DensityAt,
+    Means,
     ReportRows,
     ServerError,
     ShareAbove,
@@ -143,6 +144,11 @@ async def test_points_are_asked_later(client, server, tmp_path):
         (found,) = (await analyst.ask(campaign.campaign_id, questions)).estimates
         assert (found.label, found.n, found.one_report) == ("here", 2, None)
         assert found.value is not None
+        joint = await analyst.ask(campaign.campaign_id, Means(questions))
+        assert joint.values.tolist() == [found.value]
+        assert joint.standard_errors == pytest.approx([found.standard_error], rel=1e-4)
+        with pytest.raises(ParameterError, match="period"):
+            await analyst.ask(campaign.campaign_id, Means(questions), period=-1)
 
 
 async def test_what_is_refused_is_an_error_that_says_whether_to_try_again(client, server):

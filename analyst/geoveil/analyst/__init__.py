@@ -43,6 +43,11 @@ from geoveil.analyst.questions import (
     area_of,
 )
 from geoveil.analyst.request import PlanRequest, PublicPrior
+from geoveil.analyst.results import Result
+from geoveil.analyst.statistics.joint import JointEstimates, Quantity
+from geoveil.analyst.statistics.reports import Reports, reports_of
+from geoveil.analyst.statistics.simultaneous import critical_value
+from geoveil.analyst.statistics.statistic import Means, Statistic
 from geoveil.analyst.vocabulary import QUESTIONS, QuestionFamily, questions_in
 from geoveil.campaign.connection import TLS
 from geoveil.gp import not_private
@@ -59,18 +64,23 @@ __all__ = [
     "DensityAt",
     "HeapedPrior",
     "HistogramPrior",
+    "JointEstimates",
     "LabelledEstimate",
     "LogNormalPrior",
     "MeanOf",
+    "Means",
     "PlanRequest",
     "PlannedQuestion",
     "PlannedQuestions",
     "Prior",
     "PublicPrior",
     "PublishedCampaign",
+    "Quantity",
     "QuestionFamily",
     "RasterPrior",
     "ReportRows",
+    "Reports",
+    "Result",
     "RobustInterval",
     "SamplePrior",
     "ServerError",
@@ -79,6 +89,7 @@ __all__ = [
     "ShareInside",
     "ShareWithin",
     "Softness",
+    "Statistic",
     "TLSMissingError",
     "TokenInClearError",
     "area_of",
@@ -86,9 +97,11 @@ __all__ = [
     "campaign_asking",
     "campaign_for_points",
     "campaign_of",
+    "critical_value",
     "plan_for",
     "planned_participants",
     "questions_in",
+    "reports_of",
     "softness_of_points",
 ]
 

@@ -14,15 +14,24 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 from geoveil.analyst.estimates import (
     CampaignEstimates,
     PublishedCampaign,
     ReportRows,
     estimates_in,
+    joint_in,
     published,
     rows_in,
+)
+from geoveil.analyst.statistics.joint import JointEstimates
+from geoveil.analyst.statistics.statistic import (
+    Found,
+    Statistic,
+    driven,
+    driven_async,
+    period_of,
 )
 from geoveil.campaign import (
     Campaign,
@@ -153,6 +162,18 @@ def _ask(
     return _Call(
         "EstimateQueries", request, lambda answer: estimates_in(answer, of_points=True), timeout_s
     )
+
+
+def _ask_jointly(
+    campaign_id: str,
+    questions: Sequence[PointQuestion],
+    confidence: float,
+    period: int,
+    timeout_s: float,
+) -> _Call[JointEstimates]:
+    asked = _ask(campaign_id, questions, confidence, period, timeout_s)
+    asked.request.joint = True
+    return _Call(asked.method, asked.request, joint_in, timeout_s)
 
 
 def _export(campaign_id: str, period: int | None, timeout_s: float) -> _Call[bytes | ReportRows]:
@@ -287,25 +308,60 @@ class Analyst(_Connection):
         """Yield the estimates whenever they have changed, until the campaign is closed."""
         return self._stream(_watch(campaign_id, confidence, period))
 
+    @overload
     def ask(
         self,
         campaign_id: str,
-        questions: Sequence[PointQuestion],
+        asked: Sequence[PointQuestion],
         confidence: float = 0.95,
         period: int | None = None,
         *,
         timeout_s: float = _ASKING_S,
-    ) -> CampaignEstimates:
+    ) -> CampaignEstimates: ...
+
+    @overload
+    def ask(
+        self,
+        campaign_id: str,
+        asked: Statistic[Found],
+        confidence: float = 0.95,
+        period: int | None = None,
+        *,
+        timeout_s: float = _ASKING_S,
+    ) -> Found: ...
+
+    def ask(
+        self,
+        campaign_id: str,
+        asked: Sequence[PointQuestion] | Statistic[Any],
+        confidence: float = 0.95,
+        period: int | None = None,
+        *,
+        timeout_s: float = _ASKING_S,
+    ) -> Any:
         """Return what the points of a value campaign say, at no further cost in privacy.
 
         Args:
             campaign_id: id of the campaign.
-            questions: in its coordinates: see `asked_of_points`.
+            asked: a statistic, whose result is returned; or questions in the campaign's
+                coordinates: see `asked_of_points`.
             confidence: of the intervals, in (0, 1).
-            period: of a recurring campaign, from 0; all that have begun by default.
-            timeout_s: seconds; every report is read.
+            period: of a recurring campaign, from 0; all that have begun by default, but a statistic
+                is of one that is named.
+            timeout_s: seconds for each time that every report is read.
         """
-        return self._unary(_ask(campaign_id, questions, confidence, period, timeout_s))
+        if not isinstance(asked, Statistic):
+            return self._unary(_ask(campaign_id, asked, confidence, period, timeout_s))
+        campaign = self.campaign(campaign_id)
+        of = period_of(campaign, _checked(period))
+        return driven(
+            asked,
+            campaign,
+            confidence,
+            lambda questions: self._unary(
+                _ask_jointly(campaign_id, questions, confidence, of, timeout_s)
+            ),
+        )
 
     def export(
         self, campaign_id: str, period: int | None = None, *, timeout_s: float = _EXPORTING_S
@@ -407,17 +463,50 @@ class AsyncAnalyst(_Connection):
         """Yield the estimates whenever they have changed, until the campaign is closed."""
         return self._stream(_watch(campaign_id, confidence, period))
 
+    @overload
     async def ask(
         self,
         campaign_id: str,
-        questions: Sequence[PointQuestion],
+        asked: Sequence[PointQuestion],
         confidence: float = 0.95,
         period: int | None = None,
         *,
         timeout_s: float = _ASKING_S,
-    ) -> CampaignEstimates:
+    ) -> CampaignEstimates: ...
+
+    @overload
+    async def ask(
+        self,
+        campaign_id: str,
+        asked: Statistic[Found],
+        confidence: float = 0.95,
+        period: int | None = None,
+        *,
+        timeout_s: float = _ASKING_S,
+    ) -> Found: ...
+
+    async def ask(
+        self,
+        campaign_id: str,
+        asked: Sequence[PointQuestion] | Statistic[Any],
+        confidence: float = 0.95,
+        period: int | None = None,
+        *,
+        timeout_s: float = _ASKING_S,
+    ) -> Any:
         """Return what the points of a value campaign say; arguments as of `Analyst.ask`."""
-        return await self._unary(_ask(campaign_id, questions, confidence, period, timeout_s))
+        if not isinstance(asked, Statistic):
+            return await self._unary(_ask(campaign_id, asked, confidence, period, timeout_s))
+        campaign = await self.campaign(campaign_id)
+        of = period_of(campaign, _checked(period))
+        return await driven_async(
+            asked,
+            campaign,
+            confidence,
+            lambda questions: self._unary(
+                _ask_jointly(campaign_id, questions, confidence, of, timeout_s)
+            ),
+        )
 
     def export(
         self, campaign_id: str, period: int | None = None, *, timeout_s: float = _EXPORTING_S

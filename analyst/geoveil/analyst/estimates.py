@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.analyst.results import Result
+from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.campaign import Campaign, StatisticCampaign, decode
-from geoveil.gp import GeoPrivacy
+from geoveil.gp import GeoPrivacy, UnsupportedError
 from geoveil.gp.estimation import Accumulator, estimate
 from geoveil.gp.hard_question import Difference, HardShare, hard_share
 from geoveil.gp.intervals import UNLIMITED, IntervalMethod, Limits
@@ -335,6 +336,33 @@ def estimates_in(
         message.unbiased_for,
         _privacy(campaign, message.privacy),
         _privacy(campaign, message.privacy_at_most),
+    )
+
+
+def joint_in(message: analyst_pb2.GetEstimateResponse) -> JointEstimates:
+    """Return what a message says of questions to the points of one period, with covariances.
+
+    Raises:
+        UnsupportedError: if there are none: too few points, or a server that does not know them.
+    """
+    found = estimates_in(message, of_points=True)
+    if not message.covariances:
+        reports = max((estimate.n for estimate in found.estimates), default=0)
+        told = "have no covariances" if reports < 2 else "came without covariances: an old server"
+        raise UnsupportedError(f"estimates of {reports} reports {told}")
+    rows = found.estimates
+    covariance = np.zeros((len(rows), len(rows)))
+    covariance[np.tril_indices(len(rows))] = message.covariances[0].lower_triangle
+    covariance += np.tril(covariance, -1).T
+    return JointEstimates(
+        labels=tuple(row.label for row in rows),
+        values=np.array([row.value for row in rows]),
+        covariance=covariance,
+        n=rows[0].n,
+        confidence=rows[0].confidence,
+        limits=tuple(row.limits for row in rows),
+        privacy=rows[0].privacy,
+        period=None if found.campaign.period is None else rows[0].period,
     )
 
 

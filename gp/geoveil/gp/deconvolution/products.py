@@ -68,8 +68,9 @@ class Products(Totals):
         values = np.empty((len(self._estimators), len(coordinates)))
         for row, estimator in zip(values, self._estimators, strict=True):
             row[:] = estimator.value(coordinates)
-        values *= np.ldexp(1.0, _BITS - self._exponents)[:, None]
-        return np.rint(values, out=values)
+        np.multiply(values, np.ldexp(1.0, _BITS - self._exponents)[:, None], out=values)
+        np.rint(values, out=values)
+        return values
 
 
 class _Sums:

@@ -1,0 +1,1 @@
+"""What analysts ask for: curves, quantiles, histograms, comparisons, each with its joint errors."""

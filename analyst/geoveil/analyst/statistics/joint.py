@@ -1,0 +1,348 @@
+"""Estimates of several questions from the same reports, with all their covariances [MATH §8].
+
+Questions that the same perturbed points answer have errors that go together: a difference of two is
+known better, or worse, than if they were independent. All that is said here rests on the covariance
+matrix C of the estimates: a contrast c has the variance cᵀCc.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from geoveil.analyst.results import Result
+from geoveil.analyst.statistics.simultaneous import critical_value
+from geoveil.gp import GeoPrivacy, ParameterError, validation
+from geoveil.gp.intervals import Interval, Limits, interval_of_mean
+
+__all__ = ["JointEstimates", "Quantity"]
+
+Array = NDArray[np.float64]
+
+POPULATION = (
+    "Estimates are of the population of which the participants are a random sample; errors hold"
+    " the noise of privacy and the sampling."
+)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Quantity(Result):
+    """One number with its error and interval."""
+
+    label: str
+    value: float
+    standard_error: float
+    """Noise and sampling together; NaN where the interval was found without one."""
+    ci_low: float
+    """Infinite where the reports bound the quantity on no side, or only on the other."""
+    ci_high: float
+    confidence: float
+    n: int
+    """People."""
+    privacy: GeoPrivacy
+    """What a whole report promises."""
+    about: tuple[str, ...] = (POPULATION,)
+    """Sentences: whose number it is, and how the interval was found."""
+
+    @property
+    def title(self) -> str:
+        return self.label
+
+    @property
+    def notes(self) -> Sequence[str]:
+        return self.about
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": self.label,
+                "estimate": self.value,
+                "standard_error": self.standard_error,
+                "ci_low": self.ci_low,
+                "ci_high": self.ci_high,
+                "confidence": self.confidence,
+                "n": self.n,
+            }
+        ]
+
+    def scaled(self, factor: float, label: str) -> "Quantity":
+        """Return a multiple, for example a total of a share.
+
+        Args:
+            factor: > 0.
+            label: of the multiple.
+        """
+        factor = validation.positive("factor", factor)
+        return replace(
+            self,
+            label=label,
+            value=self.value * factor,
+            standard_error=self.standard_error * factor,
+            ci_low=self.ci_low * factor,
+            ci_high=self.ci_high * factor,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class JointEstimates(Result):
+    """Estimates of the means of several soft questions, with all covariances.
+
+    Example:
+        >>> two = JointEstimates(
+        ...     labels=("a", "b"), values=np.array([0.5, 0.3]),
+        ...     covariance=np.array([[0.0004, 0.0003], [0.0003, 0.0004]]), n=1_000,
+        ...     confidence=0.95, limits=(Limits((0.0, 1.0), (0.0, 1.0)),) * 2,
+        ...     privacy=GeoPrivacy(1.0, per=8_000.0, unit="dollar"))
+        >>> round(two.difference("a", "b").standard_error, 4)  # 0.0283 if they were independent
+        0.0141
+    """
+
+    labels: tuple[str, ...]
+    """The names of the questions, distinct."""
+    values: Array
+    """(m,), unbiased estimates of the means of the soft questions over the population."""
+    covariance: Array
+    """(m, m), of these estimates: noise and sampling together."""
+    n: int
+    """People, at least 2."""
+    confidence: float
+    """Of intervals where no other is named, in (0, 1)."""
+    limits: tuple[Limits, ...]
+    """Of each question: what answers and means can be."""
+    privacy: GeoPrivacy
+    """What a whole report promises."""
+    period: int | None = None
+    """Of a recurring campaign, from 0."""
+
+    def __post_init__(self) -> None:
+        m = len(self.labels)
+        if len(set(self.labels)) != m or not m:
+            raise ParameterError("labels", self.labels, "one or more, and distinct")
+        if len(self.limits) != m:
+            raise ParameterError("limits", f"{len(self.limits)} of them", f"{m}: one of each label")
+        for name, shape in (("values", (m,)), ("covariance", (m, m))):
+            array = np.asarray(getattr(self, name), np.float64)
+            if array.shape != shape or not np.isfinite(array).all():
+                raise ParameterError(name, f"shape {array.shape}", f"shape {shape}, all finite")
+            object.__setattr__(self, name, array)
+        if self.n < 2:
+            raise ParameterError("n", self.n, "at least 2")
+        validation.between("confidence", self.confidence, 0, 1, low_open=True, high_open=True)
+
+    @property
+    def title(self) -> str:
+        period = "" if self.period is None else f", period {self.period}"
+        return f"{len(self.labels)} estimates from {self.n:,} reports{period}"
+
+    @property
+    def notes(self) -> Sequence[str]:
+        return (POPULATION, f"Each interval covers at {self.confidence:.4g} by itself.")
+
+    def rows(self) -> list[dict[str, Any]]:
+        low, high = self.intervals()
+        return [
+            {
+                "name": label,
+                "estimate": value,
+                "standard_error": error,
+                "ci_low": below,
+                "ci_high": above,
+                "n": self.n,
+            }
+            for label, value, error, below, above in zip(
+                self.labels,
+                self.values.tolist(),
+                self.standard_errors.tolist(),
+                low.tolist(),
+                high.tolist(),
+                strict=True,
+            )
+        ]
+
+    @property
+    def standard_errors(self) -> Array:
+        """Of each estimate, (m,)."""
+        return np.asarray(np.sqrt(np.maximum(np.diag(self.covariance), 0.0)))
+
+    @cached_property
+    def correlations(self) -> Array:
+        """Of the estimates, (m, m); 0 beside 1 where an estimate has no spread."""
+        errors = self.standard_errors
+        scale = np.divide(1.0, errors, out=np.zeros_like(errors), where=errors > 0)
+        found = np.clip(self.covariance * np.outer(scale, scale), -1.0, 1.0)
+        np.fill_diagonal(found, 1.0)
+        return np.asarray(found)
+
+    def index(self, question: str | int) -> int:
+        """Return where a question stands, given its label or that number.
+
+        Raises:
+            ParameterError: if it is none of them.
+        """
+        if isinstance(question, str) and question in self.labels:
+            return self.labels.index(question)
+        if isinstance(question, int) and 0 <= question < len(self.labels):
+            return question
+        few = ", ".join(self.labels[:5]) + (", …" if len(self.labels) > 5 else "")
+        raise ParameterError("question", question, f"a label ({few}) or its place from 0")
+
+    def interval(self, question: str | int, confidence: float | None = None) -> Interval:
+        """Return the interval of one question by itself.
+
+        Args:
+            question: its label, or its place from 0.
+            confidence: in (0, 1); that of the estimates by default.
+        """
+        i = self.index(question)
+        variance = max(float(self.covariance[i, i]), 0.0) * (self.n - 1)
+        level = self.confidence if confidence is None else confidence
+        return interval_of_mean(self.n, float(self.values[i]), variance, level, self.limits[i])
+
+    def intervals(self, confidence: float | None = None) -> tuple[Array, Array]:
+        """Return the lower and the upper ends of all intervals, each by itself, (m,) and (m,)."""
+        found = [self.interval(i, confidence) for i in range(len(self.labels))]
+        return np.array([i.low for i in found]), np.array([i.high for i in found])
+
+    def band(self, confidence: float | None = None) -> tuple[Array, Array]:
+        """Return the ends of intervals that cover all means at once, (m,) and (m,).
+
+        Where hardly any report differs from the others they do not collapse: each is the interval
+        of one question at the confidence that the critical value stands for.
+        """
+        critical = self.critical_value(confidence)
+        return self.intervals(math.erf(critical / math.sqrt(2)))
+
+    def critical_value(self, confidence: float | None = None) -> float:
+        """Return how many standard errors all estimates are within at once: see `critical_value`.
+
+        Args:
+            confidence: in (0, 1); that of the estimates by default.
+        """
+        return critical_value(
+            self.correlations, self.confidence if confidence is None else confidence
+        )
+
+    def contrast(
+        self, weights: ArrayLike, label: str = "contrast", limits: Limits | None = None
+    ) -> Quantity:
+        """Return the estimate of a weighted sum of the means, Σ wᵢ mᵢ.
+
+        Args:
+            weights: (m,).
+            label: of the sum.
+            limits: what the sum of one person's answers, and of their means, can be; by default
+                as far apart as the limits of the questions let them be.
+        """
+        w = np.asarray(weights, np.float64)
+        if w.shape != self.values.shape or not np.isfinite(w).all():
+            raise ParameterError(
+                "weights", f"shape {w.shape}", f"{len(self.values)} finite numbers"
+            )
+        limits = _limits_of_sum(self.limits, w) if limits is None else limits
+        value, variance = float(w @ self.values), max(float(w @ self.covariance @ w), 0.0)
+        found = interval_of_mean(self.n, value, variance * (self.n - 1), self.confidence, limits)
+        return self._quantity(label, value, math.sqrt(variance), found.low, found.high)
+
+    def difference(self, a: str | int, b: str | int, label: str = "") -> Quantity:
+        """Return the estimate of the mean of one question less that of another."""
+        i, j = self.index(a), self.index(b)
+        weights = np.zeros(len(self.labels))
+        weights[i] += 1
+        weights[j] -= 1
+        return self.contrast(weights, label or f"{self.labels[i]} − {self.labels[j]}")
+
+    def ratio(self, a: str | int, b: str | int, label: str = "") -> Quantity:
+        """Return the estimate of the mean of one question in multiples of that of another.
+
+        Its interval is Fieller's: the whole line where the reports do not tell the denominator
+        from 0.
+        """
+        i, j = self.index(a), self.index(b)
+        return ratio_of(
+            float(self.values[i]),
+            float(self.values[j]),
+            self.covariance[np.ix_([i, j], [i, j])],
+            self._quantity(label or f"{self.labels[i]} / {self.labels[j]}", 0.0, 0.0, 0.0, 0.0),
+        )
+
+    def _quantity(
+        self, label: str, value: float, error: float, low: float, high: float
+    ) -> Quantity:
+        return Quantity(
+            label=label,
+            value=value,
+            standard_error=error,
+            ci_low=low,
+            ci_high=high,
+            confidence=self.confidence,
+            n=self.n,
+            privacy=self.privacy,
+        )
+
+
+def ratio_of(a: float, b: float, covariance: Array, like: Quantity) -> Quantity:
+    """Return the ratio of two estimates with its interval.
+
+    Args:
+        a: the numerator.
+        b: the denominator.
+        covariance: of both, (2, 2).
+        like: what label, confidence, n and privacy are taken from.
+    """
+    from scipy.special import ndtri
+
+    quantile = float(ndtri((1 + like.confidence) / 2))
+    (aa, ab), (_, bb) = covariance.tolist()
+    value = a / b if b else math.nan
+    error = (
+        math.sqrt(max(aa - 2 * value * ab + value * value * bb, 0.0)) / abs(b) if b else math.inf
+    )
+    low, high = _fieller(a, b, (aa, ab, bb), quantile)
+    return replace(
+        like,
+        value=value,
+        standard_error=error,
+        ci_low=low,
+        ci_high=high,
+        about=(
+            POPULATION,
+            "The interval is Fieller's, which holds also where the denominator is hardly told from"
+            " 0, and is the whole line where it is not; the standard error is by the delta method.",
+        ),
+    )
+
+
+def _fieller(
+    a: float, b: float, covariance: tuple[float, float, float], quantile: float
+) -> tuple[float, float]:
+    """Return the ends of all r with (a − r b)² ≤ z² Var(a − r b).
+
+    Where b is not told from 0 that set is no interval, and the whole line is returned.
+    """
+    aa, ab, bb = covariance
+    square = quantile**2
+    # lead·r² − 2·half·r + last ≤ 0
+    lead, half, last = b * b - square * bb, a * b - square * ab, a * a - square * aa
+    inside = half * half - lead * last
+    if lead <= 0 or inside < 0:
+        return -math.inf, math.inf
+    root = math.sqrt(inside)
+    return (half - root) / lead, (half + root) / lead
+
+
+def _limits_of_sum(limits: Sequence[Limits], weights: Array) -> Limits:
+    """Return the widest limits that a weighted sum of answers can have."""
+
+    def ends(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
+        low = high = 0.0
+        for weight, pair in zip(weights.tolist(), pairs, strict=True):
+            if weight:
+                low += min(weight * pair[0], weight * pair[1])
+                high += max(weight * pair[0], weight * pair[1])
+        return (low, high) if low < high else (-math.inf, math.inf)
+
+    return Limits(ends([one.reports for one in limits]), ends([one.means for one in limits]))

@@ -1,0 +1,117 @@
+"""What an analyst wants to know, as a generator of questions: whoever has reports can answer it.
+
+A statistic yields the questions that it needs answered, receives their joint estimates, and in the
+end returns a result. It does no input or output: a client of a server and reports at hand drive it
+alike. Some ask twice: first where a quantile is, about, and then closely there.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from geoveil.analyst.results import Result
+from geoveil.analyst.statistics.joint import JointEstimates
+from geoveil.campaign import Campaign, PointQuestion, ValueCampaign
+from geoveil.gp import ParameterError
+
+__all__ = ["Means", "Statistic"]
+
+Found = TypeVar("Found", bound=Result)
+Steps = Generator[Sequence[PointQuestion], JointEstimates, Found]
+MOST_QUESTIONS = 900
+"""The most questions of which a server returns covariances."""
+
+
+class Statistic(ABC, Generic[Found]):
+    """What an analyst wants to know of the people behind reports.
+
+    Example:
+        >>> from geoveil.gp import Threshold
+        >>> shares = Means([PointQuestion("adults", Threshold(18.0, 6.0, "smoothstep"))])
+        >>> isinstance(shares, Statistic)
+        True
+    """
+
+    @abstractmethod
+    def steps(self, campaign: Campaign, confidence: float) -> Steps[Found]:
+        """Yield questions, receive their joint estimates, and return the result.
+
+        Args:
+            campaign: whose reports answer.
+            confidence: of the result, in (0, 1).
+
+        Raises:
+            GeoVeilError: if the statistic can't be had of such a campaign.
+        """
+
+
+@dataclass(frozen=True)
+class Means(Statistic[JointEstimates]):
+    """The means of several questions, with all covariances."""
+
+    questions: Sequence[PointQuestion]
+
+    def steps(self, campaign: Campaign, confidence: float) -> Steps[JointEstimates]:
+        return (yield self.questions)
+
+
+def driven(
+    statistic: Statistic[Found],
+    campaign: Campaign,
+    confidence: float,
+    answer: Callable[[Sequence[PointQuestion]], JointEstimates],
+) -> Found:
+    """Return the result of a statistic whose questions are answered one after the other."""
+    steps = statistic.steps(campaign, confidence)
+    try:
+        questions = next(steps)
+        while True:
+            questions = steps.send(answer(questions))
+    except StopIteration as end:
+        found: Found = end.value
+        return found
+
+
+async def driven_async(
+    statistic: Statistic[Found],
+    campaign: Campaign,
+    confidence: float,
+    answer: Callable[[Sequence[PointQuestion]], Awaitable[JointEstimates]],
+) -> Found:
+    """Return what `driven` returns, for answers that are awaited."""
+    steps = statistic.steps(campaign, confidence)
+    try:
+        questions = next(steps)
+        while True:
+            questions = steps.send(await answer(questions))
+    except StopIteration as end:
+        found: Found = end.value
+        return found
+
+
+def noise_scale(campaign: Campaign, dimension: int = 1) -> float:
+    """Return PER/ε of the points of a value campaign, in the coordinates of queries.
+
+    Args:
+        campaign: any.
+        dimension: that its points are to have.
+
+    Raises:
+        ParameterError: if it is another kind of campaign.
+    """
+    if not isinstance(campaign, ValueCampaign) or campaign.dimension != dimension:
+        kind = "numbers" if dimension == 1 else f"points of {dimension} coordinates"
+        raise ParameterError("campaign", campaign.campaign_id, f"a value campaign of {kind}")
+    return 1 / campaign.point_mechanism.privacy.rate
+
+
+def period_of(campaign: Campaign, period: int | None) -> int:
+    """Return the period that is asked for: the only one, unless the campaign recurs.
+
+    Raises:
+        ParameterError: if it recurs and none is named.
+    """
+    if period is None and campaign.periods > 1:
+        raise ParameterError("period", None, "named, as the campaign recurs: from 0")
+    return period or 0
