@@ -1,8 +1,8 @@
 """Doubles with a proved bound on their error, many at a time: a filter in front of balls.
 
 A number is held as a double and a radius that certainly contains it [MATH §10]. Only + − × ÷, √ and
-comparisons of doubles are used, which IEEE 754 rounds correctly; logarithm and exponential are
-series of these, whose errors are bounded here, whatever the system's library does. What such a
+comparisons of doubles are used, which IEEE 754 rounds correctly; logarithm, exponential and turns
+are series of these, whose errors are bounded here, whatever the system's library does. What such a
 number can't tell (a formula that looks at its balls, or has none of these operations) is
 `Undecided`, and balls decide.
 """
@@ -26,8 +26,8 @@ two small errors."""
 _TINY = 2.0**-1000
 """Above what underflow loses."""
 _SERIES = 2.0**-50
-"""Bound on the relative error of the logarithm and the exponential: 8 units, of which less than 7
-are used [MATH §10]."""
+"""Bound on the error of logarithm and exponential, relative to them, and of cosine and sine: 8
+units, of which less than 7 are used [MATH §10]."""
 _LN2_HIGH = float.fromhex("0x1.62e42feep-1")
 """The first 32 bits of log 2: its product with an exponent is exact."""
 _LN2_LOW = float.fromhex("0x1.a39ef35793c76p-33")
@@ -126,8 +126,13 @@ def _rounded(middle: Array, radius: Array) -> Enclosed:
     return Enclosed(middle, (radius + np.abs(middle) * _UNIT) * _ABOVE + _TINY)
 
 
+_TWO_PI = 2 * math.pi
+"""A unit from 2π."""
 _INVERSE_ODD = tuple(1 / (2 * j + 1) for j in range(12))
 _INVERSE_FACTORIAL = tuple(1 / math.factorial(j) for j in range(16))
+
+_COSINE = tuple((-1) ** j / math.factorial(2 * j) for j in range(11))
+_SINE = tuple((-1) ** j / math.factorial(2 * j + 1) for j in range(10))
 
 
 def _series(x: Array, coefficients: Sequence[float]) -> Array:
@@ -223,6 +228,17 @@ class EnclosedArithmetic(Arithmetic):
         known = x.middle > 2.0**-1000
         value = np.sqrt(np.where(known, x.middle, 1.0))
         return _rounded(value, np.where(known, x.radius / value, math.inf))
+
+    def turn(self, u: Real) -> tuple[Enclosed, Enclosed]:
+        """Return the cosine and sine of u full turns, u in [0, 1]."""
+        quarter = np.rint(4 * u.middle)
+        angle = _TWO_PI * (u.middle - quarter / 4)  # the difference is exact
+        square = angle * angle
+        cosine, sine = _series(square, _COSINE), angle * _series(square, _SINE)
+        odd, radius = quarter % 2 == 1, (u.radius * 7 + _SERIES) * _ABOVE
+        x, y = np.where(odd, -sine, cosine), np.where(odd, cosine, sine)
+        turned = np.where(quarter % 4 >= 2, -1.0, 1.0)
+        return Enclosed(turned * x, radius), Enclosed(turned * y, radius)
 
     def power(self, base: Real, exponent: Real) -> Enclosed:
         if not isinstance(exponent, int):

@@ -11,13 +11,14 @@ from itertools import count
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import Real
 from geoveil.gp.deconvolution import PointEstimator, SmoothedRegion, point_estimator
+from geoveil.gp.enclosed import ENCLOSED, EnclosedArithmetic, round_where_decided
 from geoveil.gp.errors import ParameterError, UnsupportedError
-from geoveil.gp.exact import BALL, step_exponent_of, working_precision
+from geoveil.gp.exact import BALL, BallArithmetic, step_exponent_of, working_precision
 from geoveil.gp.mechanisms.base import Array, Ideal, Mechanism, PrivatePoint, exponent_below
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
@@ -29,26 +30,29 @@ _REACH_BITS = 128
 """Working precision for a radius at a public probability."""
 
 
-def _sign(u: Sequence[Real]) -> list[Real]:
+_Ops = BallArithmetic | EnclosedArithmetic
+
+
+def _sign(u: Sequence[Real], ops: _Ops) -> list[Real]:
     """Return −1 or 1."""
-    one = BALL.constant(1)
-    return [BALL.piecewise(u[0], [BALL.constant(0.5)], [lambda _: -one, lambda _: one])]
+    one = ops.constant(1)
+    return [ops.piecewise(u[0], [ops.constant(0.5)], [lambda _: -one, lambda _: one])]
 
 
-def _angle(u: Sequence[Real]) -> list[Real]:
+def _angle(u: Sequence[Real], ops: _Ops) -> list[Real]:
     """Return a point of the circle."""
-    return list(BALL.turn(u[0]))
+    return list(ops.turn(u[0]))
 
 
-def _height_and_angle(u: Sequence[Real]) -> list[Real]:
+def _height_and_angle(u: Sequence[Real], ops: _Ops) -> list[Real]:
     """Return a point of the sphere, whose height is uniform in [−1, 1]."""
     height = 2 * u[0] - 1
-    ring = BALL.sqrt(4 * u[0] * (1 - u[0]))
-    return [ring * part for part in BALL.turn(u[1])] + [height]
+    ring = ops.sqrt(4 * u[0] * (1 - u[0]))
+    return [ring * part for part in ops.turn(u[1])] + [height]
 
 
-_DIRECTIONS: Mapping[int, tuple[int, Callable[[Sequence[Real]], list[Real]]]] = MappingProxyType(
-    {1: (1, _sign), 2: (1, _angle), 3: (2, _height_and_angle)}
+_DIRECTIONS: Mapping[int, tuple[int, Callable[[Sequence[Real], _Ops], list[Real]]]] = (
+    MappingProxyType({1: (1, _sign), 2: (1, _angle), 3: (2, _height_and_angle)})
 )
 
 DIMENSIONS = tuple(_DIRECTIONS)
@@ -60,13 +64,13 @@ def uniforms_needed(dimension: int) -> int:
     return dimension + _DIRECTIONS[dimension][0]
 
 
-def planar_noise(u: Sequence[Real]) -> list[Real]:
+def planar_noise(u: Sequence[Real], ops: _Ops) -> list[Real]:
     """Return the coordinates of a noise vector, from the uniform numbers for its dimension."""
     dimension = next(k for k in DIMENSIONS if uniforms_needed(k) == len(u))
-    radius = BALL.constant(0)
-    for share in u[:dimension]:
-        radius = radius - BALL.log(share)
-    return [radius * part for part in _DIRECTIONS[dimension][1](u[dimension:])]
+    radius = -ops.log(u[0])
+    for share in u[1:dimension]:
+        radius = radius - ops.log(share)
+    return [radius * part for part in _DIRECTIONS[dimension][1](u[dimension:], ops)]
 
 
 @dataclass(frozen=True)
@@ -129,13 +133,23 @@ class PlanarLaplace(Mechanism[tuple[int, ...]]):
         return (uniforms_needed(self.dimension),)
 
     def _ideals(self, point: PrivatePoint) -> Sequence[Ideal]:
-        scale = 1 / self.privacy.exact_rate
+        return [lambda u: self._moved(point.balls, u, BALL)]
 
-        def ideal(u: Sequence[Real]) -> Sequence[Real]:
-            b = BALL.constant(scale)
-            return [c + b * n for c, n in zip(point.balls, planar_noise(u), strict=True)]
+    def _decided(
+        self, points: Array, drawn: NDArray[np.uint64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        axes = [ENCLOSED.private(axis) for axis in points.reshape(len(points), -1).T]
+        uniforms = [ENCLOSED.uniform(words) for words in drawn.swapaxes(0, 1)]
+        with np.errstate(all="ignore"):  # what overflows is not decided
+            moved = self._moved(axes, uniforms, ENCLOSED)
+            found = [round_where_decided(axis, self.step_exponent) for axis in moved]
+        integers, decided = zip(*found, strict=True)
+        return np.stack(integers, axis=-1), np.all(decided, axis=0)
 
-        return [ideal]
+    def _moved(self, point: Sequence[Real], u: Sequence[Real], ops: _Ops) -> list[Real]:
+        """Return the coordinates of a point with its noise."""
+        b = ops.constant(1 / self.privacy.exact_rate)
+        return [c + b * n for c, n in zip(point, planar_noise(u, ops), strict=True)]
 
     def _report(self, integers: tuple[int, ...]) -> tuple[int, ...]:
         return integers
