@@ -201,6 +201,8 @@ def made() -> list[Any]:
         analyst.ShareInside([[SQUARE]], "square"),
         analyst.Softness(0.1, bandwidth=0.3),
         analyst.RobustInterval(0.1, 0.0, 0.3, 32),
+        analyst.Contamination(0.1, 2.3, (0.0, 1.0)),
+        analyst.ContaminatedEstimate(analyst.Contamination(0.1, 2.3, (0.0, 1.0)), 0.3, 0.7, None),
         analyst.LabelledEstimate(
             label="all",
             value=0.1,

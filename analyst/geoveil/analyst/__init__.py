@@ -14,8 +14,10 @@ from geoveil.analyst.client import (
     TLSMissingError,
     TokenInClearError,
 )
+from geoveil.analyst.contamination import Contamination, planned_contamination
 from geoveil.analyst.estimates import (
     CampaignEstimates,
+    ContaminatedEstimate,
     LabelledEstimate,
     PublishedCampaign,
     ReportRows,
@@ -61,6 +63,8 @@ __all__ = [
     "AnalystQuestion",
     "AsyncAnalyst",
     "CampaignEstimates",
+    "ContaminatedEstimate",
+    "Contamination",
     "DensityAt",
     "HeapedPrior",
     "HistogramPrior",
@@ -99,6 +103,7 @@ __all__ = [
     "campaign_of",
     "critical_value",
     "plan_for",
+    "planned_contamination",
     "planned_participants",
     "questions_in",
     "reports_of",

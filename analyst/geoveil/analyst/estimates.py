@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from geoveil.analyst.contamination import Contamination
 from geoveil.analyst.results import Result
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.campaign import Campaign, StatisticCampaign, decode
@@ -105,6 +106,26 @@ class LabelledEstimate:
         found = estimate(sums, self.step_exponent, self.confidence, self.limits, method)
         return replace(self, ci_low=found.ci_low, ci_high=found.ci_high, method=found.method)
 
+    def contaminated(self, fraction: float) -> "ContaminatedEstimate":
+        """Return what is known if a fraction of the answers may be false.
+
+        Raises:
+            ParameterError: if the fraction is not in [0, 1), or nothing is known of what an answer
+                counts for.
+        """
+        low, high = self.limits.reports
+        width = high - low
+        if self.one_report is not None:
+            width = min(width, self.one_report * self.n)
+        liars = Contamination(fraction, width, self.limits.means)
+        if self.ci_low is None or self.ci_high is None:
+            return ContaminatedEstimate(liars, None, None, None)
+        hard = self.hard
+        if hard is not None:
+            of_shares = Contamination(fraction, width, (0.0, 1.0))
+            hard = HardShare(hard.value, *of_shares.widened(hard.ci_low, hard.ci_high))
+        return ContaminatedEstimate(liars, *liars.widened(self.ci_low, self.ci_high), hard)
+
     @property
     def price_at_least(self) -> float | None:
         """The least price of privacy: the variance in multiples of that of answers in the clear.
@@ -183,6 +204,25 @@ class LabelledEstimate:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class ContaminatedEstimate:
+    """What is known of an estimate if some answers may be false."""
+
+    contamination: Contamination
+    """How far these can move it."""
+    ci_low: float | None
+    """Lower end of the interval that holds the mean over honest people, too."""
+    ci_high: float | None
+    hard: HardShare | None
+    """The hard share, with an interval that does."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return what JSON can hold."""
+        hard = {} if self.hard is None else {"hard_share": asdict(self.hard)}
+        ends = {"ci_low": self.ci_low, "ci_high": self.ci_high}
+        return self.contamination.to_dict() | ends | hard
+
+
 @dataclass(frozen=True)
 class CampaignEstimates(Result):
     """What the reports of a campaign say so far."""
@@ -198,6 +238,8 @@ class CampaignEstimates(Result):
     """What a participant spent, in all or in every period in which they answered."""
     privacy_at_most: GeoPrivacy
     """What a participant spent who answered in every period that has begun."""
+    contamination: float | None = None
+    """Which fraction of the answers may be false; None: it is not asked."""
 
     @property
     def title(self) -> str:
@@ -218,6 +260,17 @@ class CampaignEstimates(Result):
         rows = tuple(row.with_interval(method) for row in self.estimates)
         return replace(self, estimates=rows)
 
+    def contaminated(self, fraction: float) -> "CampaignEstimates":
+        """Return the same with what a fraction of false answers can do to each estimate.
+
+        Raises:
+            ParameterError: if the fraction is not in [0, 1), or nothing is known of what an answer
+                counts for.
+        """
+        for row in self.estimates:
+            row.contaminated(fraction)
+        return replace(self, contamination=fraction)
+
     def rows(self) -> list[dict[str, Any]]:
         campaign, rows = self.campaign, []
         for row in self.estimates:
@@ -237,6 +290,10 @@ class CampaignEstimates(Result):
             if any(other.robust is not None for other in self.estimates):
                 ends = row.robust and (row.robust.ci_low, row.robust.ci_high)
                 told["median_of_means_low"], told["median_of_means_high"] = ends or (None, None)
+            if self.contamination is not None:
+                widened = row.contaminated(self.contamination)
+                told["contaminated_low"] = widened.ci_low
+                told["contaminated_high"] = widened.ci_high
             told["n"] = row.n
             if any(other.one_report is not None for other in self.estimates):
                 told["one_report_at_most"] = row.one_report
@@ -248,9 +305,17 @@ class CampaignEstimates(Result):
             "campaign_id": self.campaign.campaign_id,
             "unbiased_for": self.unbiased_for,
             "epsilon_at_most": self.privacy_at_most.epsilon,
-            "estimates": [row.to_dict() | {"period": row.period} for row in self.estimates],
+            "estimates": [
+                row.to_dict() | {"period": row.period} | self._contaminated(row)
+                for row in self.estimates
+            ],
             "notes": list(self.notes),
         }
+
+    def _contaminated(self, row: LabelledEstimate) -> dict[str, object]:
+        if self.contamination is None:
+            return {}
+        return {"contamination": row.contaminated(self.contamination).to_dict()}
 
     def _begins(self, row: LabelledEstimate) -> str:
         assert self.campaign.period is not None  # asked of recurring campaigns only
@@ -283,6 +348,8 @@ class CampaignEstimates(Result):
                     f" {row.hard.ci_high:.4f}. The plan expects the soft share, the estimate above,"
                     f" to be {row.softness.expected:+.3g} ± {row.softness.bound:.2g} from it."
                 )
+        if self.contamination is not None:
+            yield from self._of_liars(self.contamination)
         if any(row.robust is not None for row in rows):
             yield (
                 "Where noise has a heavy tail, the interval by the median of means stands even"
@@ -293,6 +360,27 @@ class CampaignEstimates(Result):
                 "No single report, whatever it says, moves an estimate by more than the last"
                 " column."
             )
+
+    def _of_liars(self, fraction: float) -> Iterator[str]:
+        for row in self.estimates:
+            found = row.contaminated(fraction)
+            liars, hard = found.contamination, found.hard
+            begins = "" if self.campaign.period is None else f", {self._begins(row)}"
+            holds = (
+                ""
+                if hard is None
+                else f" The hard share is held by {hard.ci_low:.4f} – {hard.ci_high:.4f}."
+            )
+            yield (
+                f"Liars, {row.label}{begins}: {100 * fraction:g} % of the answers move the estimate"
+                f" by at most {liars.moved:.3g}, whatever they say, and by at most"
+                f" {liars.moved_by_values:.3g} if they are an honest app's about false values."
+                f"{holds}"
+            )
+        yield (
+            "The contaminated interval holds the mean over honest people whatever liars say, at the"
+            " same confidence."
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,6 +80,8 @@ class Chosen:
     allocation: Allocation
     expected: Mapping[str, Any]
     """What the planner expects of the campaign, for people to read."""
+    asked: tuple[Alternative, ...]
+    """How each question is asked."""
 
 
 def chosen_alone(request: PlanRequest, found: Plan) -> Chosen:
@@ -103,7 +105,7 @@ def chosen_alone(request: PlanRequest, found: Plan) -> Chosen:
         questions = (Question(request.labels[0], best.query, softness),)
     targets = best.prediction.targets(found.n)
     expected = {"error_95": targets.hard_question, "population_error_95": targets.population}
-    return Chosen(mechanism, questions, Allocation.PARTITION, expected)
+    return Chosen(mechanism, questions, Allocation.PARTITION, expected, (best,))
 
 
 def chosen_together(request: PlanRequest, found: Comparison, searches: Searches) -> Chosen:
@@ -159,13 +161,13 @@ def chosen_together(request: PlanRequest, found: Comparison, searches: Searches)
     mechanisms = [declared(kind, a.reports, a.parameters) for a in complete[kind]]
     first, *others = (m for m in mechanisms if m is not None)
     if isinstance(first, PlanarLaplaceSpec):
-        return Chosen(first, (), Allocation.PARTITION, expected)
+        return Chosen(first, (), Allocation.PARTITION, expected, tuple(complete[kind]))
     questions = []
     for i, (label, a) in enumerate(zip(request.labels, complete[kind], strict=True)):
         assert isinstance(a.query, Query)
         questions.append(Question(label, a.query, _softness(request, i, a)))
     joined = first.joined([m for m in others if isinstance(m, MechanismSpec)])
-    return Chosen(joined, tuple(questions), Allocation(name), expected)
+    return Chosen(joined, tuple(questions), Allocation(name), expected, tuple(complete[kind]))
 
 
 def _softness(request: PlanRequest, index: int, found: Alternative) -> Difference | None:
@@ -241,13 +243,18 @@ def planned_campaign(request: PlanRequest, chosen: Chosen, **later: Any) -> Camp
     )
 
 
+def as_if_published(request: PlanRequest, chosen: Chosen) -> Campaign:
+    """Return the campaign of a plan, with something in place of what the plan leaves open."""
+    return planned_campaign(request, chosen, **_UNSAID)
+
+
 def write_plan(file: Path, request: PlanRequest, chosen: Chosen) -> None:
     """Write a plan.
 
     Raises:
         ParameterError: if the file cannot be written, or no campaign can be made of the plan.
     """
-    campaign = planned_campaign(request, chosen, **_UNSAID)
+    campaign = as_if_published(request, chosen)
     message = pb.Campaign.FromString(encode(campaign))
     message.ClearField("opens")
     message.ClearField("closes")

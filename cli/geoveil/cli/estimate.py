@@ -48,6 +48,7 @@ def estimate(
             " regions; 3·PER/ε by default."
         ),
     ] = None,
+    contamination: options.Contamination = None,
     timeout: Annotated[
         float, typer.Option(help="Seconds that an estimate from points may take.")
     ] = 600.0,
@@ -68,7 +69,8 @@ def estimate(
     """
 
     def show(found: CampaignEstimates) -> None:
-        form.show(found if interval is None else found.with_interval(interval))
+        found = found if interval is None else found.with_interval(interval)
+        form.show(found if contamination is None else found.contaminated(contamination))
 
     asked = options.asked(threshold, range_, place, circle, region, query, question)
     with analyst_at(connection) as analyst:

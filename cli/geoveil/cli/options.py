@@ -73,6 +73,13 @@ Per = Annotated[
 Confidence = Annotated[
     float, typer.Option(help="How often the interval is to cover the truth, in (0, 1).")
 ]
+Contamination = Annotated[
+    float | None,
+    typer.Option(
+        help="Fraction of false reports, as 0.01: also say what they can do, at most, to the"
+        " numbers."
+    ),
+]
 Period = Annotated[
     int | None,
     typer.Option(

@@ -8,13 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from geoveil.analyst import PlanRequest, plan_for, questions_in
+from geoveil.analyst import PlanRequest, plan_for, planned_contamination, questions_in
 from geoveil.analyst.planning import PlannedQuestion
 from geoveil.analyst.questions import RADIUS_M
 from geoveil.analyst.vocabulary import VOCABULARY, place_in
 from geoveil.cli import options
 from geoveil.cli.console import err, out, print_json
-from geoveil.cli.plan_text import print_comparison, print_note, print_plan
+from geoveil.cli.plan_text import print_comparison, print_liars, print_note, print_plan
 from geoveil.gp import ParameterError
 from geoveil.gp.hard_question import Heap
 from geoveil.simulation.priors import KNOWN, public_prior
@@ -122,6 +122,7 @@ def plan(
         bool,
         typer.Option("--bound/--no-bound", help="How good could any unbiased mechanism be?"),
     ] = True,
+    contamination: options.Contamination = None,
     attribute: Annotated[
         str | None, typer.Option(help="What participants hold, for --out.")
     ] = None,
@@ -172,9 +173,12 @@ def plan(
         attribute=attribute,
     )
     with err.status("planning"):
-        restricted = out_file is not None if for_campaign is None else for_campaign
+        held = out_file is not None or contamination is not None
+        restricted = held if for_campaign is None else for_campaign
         planned = plan_for(request, for_campaign=restricted, bound=bound)
         report = planned.report()
+        if contamination is not None:
+            report["contamination"] = planned_contamination(planned, contamination)
         if out_file is not None:
             planned.write(out_file)
         if figure is not None:
@@ -192,6 +196,7 @@ def plan(
     for file in (out_file, figure):
         if file is not None:
             err.tell(f"wrote {file}")
+    print_liars(report, out)
     print_note(report, out)
 
 

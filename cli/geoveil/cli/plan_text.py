@@ -103,6 +103,17 @@ def print_comparison(report: Record, console: PlainConsole) -> None:
     _print_odds(report, console)
 
 
+def print_liars(report: Record, console: PlainConsole) -> None:
+    """Say what false reports can do to the estimates, if it was asked."""
+    for row in report.get("contamination", ()):
+        console.tell(
+            f"Liars, {row['question']}: if {100 * row['fraction_of_participants']:g} % of the"
+            f" participants send anything, the estimate moves by at most {row['moved']:.3g}; if"
+            " they only hand a false value to an honest app, by at most"
+            f" {row['moved_by_false_values']:.3g}."
+        )
+
+
 def print_note(report: Record, console: PlainConsole) -> None:
     """Say so if the best is nothing that a campaign can hold."""
     rows = report.get("alternatives", [])

@@ -1,0 +1,111 @@
+"""What false reports can do to an estimate, and to what a plan promises [MATH §8].
+
+A mean of n reports of which a fraction η says anything within its range [lo, hi] differs from the
+mean of honest ones in their place by at most η·(hi − lo), whatever the liars know. Those who hand
+a false value to an honest app send what another person might have sent: on average they move it by
+at most η·(the greatest less the least mean), which is η for a share.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from geoveil.analyst.plan_files import as_if_published
+from geoveil.analyst.planner.kinds import PointReports
+from geoveil.campaign import Allocation, ValueCampaign
+from geoveil.gp import ParameterError, validation
+
+if TYPE_CHECKING:
+    from geoveil.analyst.planning import PlanOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class Contamination:
+    """How far a fraction of false reports can move an estimate.
+
+    Args:
+        fraction: η, of the reports that an estimate is from, in [0, 1).
+        width: hi − lo of what a report counts for.
+        means: the least and the greatest mean over any people.
+
+    Raises:
+        ParameterError: if the fraction is out of range, or nothing bounds what a report counts for.
+
+    Example:
+        >>> liars = Contamination(0.01, width=2.3, means=(0.0, 1.0))
+        >>> round(liars.moved, 3), liars.moved_by_values
+        (0.023, 0.01)
+        >>> liars.widened(0.005, 0.015)
+        (0.0, 0.038)
+    """
+
+    fraction: float
+    width: float
+    means: tuple[float, float] = (-math.inf, math.inf)
+
+    def __post_init__(self) -> None:
+        validation.between("contamination", self.fraction, 0, 1, high_open=True)
+        if not math.isfinite(self.width):
+            bounded = "left out: nothing bounds what a report counts for"
+            raise ParameterError("contamination", self.fraction, bounded)
+
+    @property
+    def moved(self) -> float:
+        """How far reports that say anything can move the estimate."""
+        return self.fraction * self.width
+
+    @property
+    def moved_by_values(self) -> float:
+        """How far false values, perturbed as true ones, can move what is expected of it."""
+        low, high = self.means
+        return min(self.fraction * (high - low), self.moved) if self.fraction else 0.0
+
+    def widened(self, low: float, high: float) -> tuple[float, float]:
+        """Return what holds the mean over honest people if an interval holds what is estimated.
+
+        Args:
+            low: lower end of the interval.
+            high: upper end.
+        """
+        least, greatest = self.means
+        return max(low - self.moved, min(least, low)), min(high + self.moved, max(greatest, high))
+
+    def to_dict(self) -> dict[str, object]:
+        """Return what JSON can hold."""
+        return {
+            "fraction": self.fraction,
+            "moved": self.moved,
+            "moved_by_false_values": self.moved_by_values,
+        }
+
+
+def planned_contamination(planned: "PlanOutcome", fraction: float) -> list[dict[str, Any]]:
+    """Return what a fraction of the participants can do to each estimate of a plan.
+
+    Where each answers one question of several, all liars may answer the same one.
+
+    Args:
+        planned: a plan of which a campaign can be made.
+        fraction: of the participants, in [0, 1).
+
+    Raises:
+        ParameterError: if the fraction is out of range.
+        UnsupportedError: if campaigns cannot hold what was chosen.
+    """
+    validation.between("contamination", fraction, 0, 1, high_open=True)
+    chosen = planned.chosen()
+    campaign = as_if_published(planned.request, chosen)
+    each = 1
+    if chosen.allocation is Allocation.PARTITION and not isinstance(campaign, ValueCampaign):
+        each = campaign.columns
+    rows = []
+    for column, (label, asked) in enumerate(zip(planned.request.labels, chosen.asked, strict=True)):
+        if isinstance(asked.reports, PointReports):
+            limits = asked.reports.estimator.limits
+            width, means = limits.reports[1] - limits.reports[0], limits.means
+        else:
+            width, means = campaign.most_from_one(column), campaign.limits[column].means
+        of_answers = fraction / (fraction + (1 - fraction) / each)
+        found = Contamination(of_answers, width, means)
+        rows.append({"question": label, "fraction_of_participants": fraction} | found.to_dict())
+    return rows

@@ -1,0 +1,149 @@
+"""What false reports can do: the bound is reached, and intervals under it hold the honest mean."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from geoveil.analyst import (
+    Contamination,
+    LabelledEstimate,
+    PlannedQuestion,
+    PlannedQuestions,
+    PlanRequest,
+    ShareAbove,
+    plan_for,
+    planned_contamination,
+)
+from geoveil.gp import DebiasedLaplace, GeoPrivacy, ParameterError, Threshold
+from geoveil.gp.estimation import Accumulator, estimate
+from geoveil.gp.hard_question import Difference
+from geoveil.gp.intervals import UNLIMITED, IntervalMethod, Limits
+from geoveil.simulation.priors import public_prior
+
+PRIVACY = GeoPrivacy(1.0, per=8_000.0, unit="dollar")
+MECHANISM = DebiasedLaplace(Threshold(0.0, 24_000.0, "smoothstep"), PRIVACY)
+LOW, HIGH = MECHANISM.range
+LIMITS = Limits((LOW, HIGH), (0.0, 1.0))
+FRACTION, PEOPLE, CAMPAIGNS = 0.05, 4_000, 200
+LIARS = round(FRACTION * PEOPLE)
+
+
+def labelled(reports: Any, **but: Any) -> LabelledEstimate:
+    sums = Accumulator.of(np.rint(reports / MECHANISM.step).astype(int).tolist())
+    found = estimate(sums, MECHANISM.step_exponent, limits=LIMITS)
+    shown = LabelledEstimate(
+        label="above", value=found.value, standard_error=found.standard_error, ci_low=found.ci_low,
+        ci_high=found.ci_high, method=found.method, confidence=found.confidence, n=found.n,
+        one_report=(HIGH - LOW) / found.n, privacy=PRIVACY, period=0, robust=None,
+        sums=(sums.total, sums.total_of_squares), step_exponent=MECHANISM.step_exponent,
+        limits=LIMITS, softness=None,
+    )  # fmt: skip
+    return replace(shown, **but)
+
+
+def test_liars_at_the_ends_reach_the_bound_and_no_more() -> None:
+    honest = np.full(PEOPLE, LOW)
+    lying = np.where(np.arange(PEOPLE) < LIARS, HIGH, honest)
+    moved = labelled(lying).contaminated(FRACTION).contamination.moved
+    assert lying.mean() - honest.mean() == pytest.approx(moved, rel=1e-12)
+    assert moved == pytest.approx(FRACTION * (HIGH - LOW), rel=1e-12)
+
+
+@pytest.mark.parametrize("says", [HIGH, LOW], ids=["high", "low"])
+def test_an_interval_under_contamination_holds_the_honest_mean(says: float) -> None:
+    """200 campaigns of 4,000, of whom 200 lie: in 95 % and more, and not if all are trusted."""
+    rng = np.random.default_rng(11)
+    people = rng.normal(0.0, 20_000.0, 20_000)
+    truth = float(MECHANISM.query.value(people).mean())
+    held = trusted = by_values = trusting = 0
+    for _ in range(CAMPAIGNS):
+        reports = MECHANISM.simulate(rng.choice(people, PEOPLE), rng)
+        reports[:LIARS] = says
+        row = labelled(reports)
+        found = row.contaminated(FRACTION)
+        assert found.ci_low is not None
+        assert found.ci_high is not None
+        held += found.ci_low <= truth <= found.ci_high
+        assert row.ci_low is not None
+        assert row.ci_high is not None
+        trusted += row.ci_low <= truth <= row.ci_high
+        reports[:LIARS] = MECHANISM.simulate(np.full(LIARS, math.copysign(1e9, says)), rng)
+        row = labelled(reports)
+        widened = row.contaminated(FRACTION).contamination.moved_by_values
+        assert row.ci_low is not None
+        assert row.ci_high is not None
+        by_values += row.ci_low - widened <= truth <= row.ci_high + widened
+        trusting += row.ci_low <= truth <= row.ci_high
+    assert held >= 0.95 * CAMPAIGNS
+    assert by_values >= 0.95 * CAMPAIGNS
+    assert trusted <= 0.1 * CAMPAIGNS
+    assert trusting <= 0.6 * CAMPAIGNS
+
+
+def test_what_cannot_be_is_cut_off_and_the_hard_share_is_widened_too() -> None:
+    row = labelled(np.full(PEOPLE, 0.0), softness=Difference(0.001, 0.002))
+    found = row.contaminated(FRACTION)
+    assert row.hard is not None
+    assert found.hard is not None
+    assert row.ci_high is not None
+    assert found.ci_low == 0.0
+    assert found.ci_high == pytest.approx(row.ci_high + FRACTION * (HIGH - LOW))
+    assert found.hard.ci_high == pytest.approx(row.hard.ci_high + FRACTION * (HIGH - LOW))
+    assert found.hard.value == row.hard.value
+    none = row.contaminated(0.0)
+    assert (none.ci_low, none.ci_high, none.hard) == (row.ci_low, row.ci_high, row.hard)
+    shown = found.to_dict()
+    assert shown["fraction"] == FRACTION
+    assert shown["moved_by_false_values"] == FRACTION
+    assert labelled(np.zeros(1)).contaminated(FRACTION).to_dict()["ci_low"] is None
+
+
+def test_noise_without_bound_counts_within_what_one_report_can_move() -> None:
+    row = labelled(np.zeros(100), limits=UNLIMITED, method=IntervalMethod.STUDENT, one_report=0.07)
+    assert row.contaminated(0.1).contamination.moved == pytest.approx(0.7)
+    for fraction, said in ((1.0, row), (-0.1, row), (0.1, replace(row, one_report=None))):
+        with pytest.raises(ParameterError, match="contamination"):
+            said.contaminated(fraction)
+
+
+def planned(*asked: ShareAbove, **said: Any) -> PlannedQuestion | PlannedQuestions:
+    source = public_prior("lognormal:98000,0.83")
+    request = PlanRequest.of(
+        asked, epsilon=1.0, per=8_000.0, source=source, participants=500_000, unit="dollar", **said
+    )
+    return plan_for(request, for_campaign=True, bound=False)
+
+
+@pytest.mark.deep
+def test_a_plan_says_what_its_reports_can_do() -> None:
+    found = planned(ShareAbove(100_000.0), soft=True, width=80_000.0)
+    (row,) = planned_contamination(found, FRACTION)
+    width = 1 + 12 / 10**2  # smoothstep of ten noise scales
+    assert row["moved"] == pytest.approx(FRACTION * width, rel=1e-3)
+    assert row["moved_by_false_values"] == FRACTION
+    with pytest.raises(ParameterError, match="contamination"):
+        planned_contamination(found, 1.5)
+
+
+@pytest.mark.deep
+def test_of_several_questions_all_liars_may_answer_the_same() -> None:
+    asked = ShareAbove(100_000.0), ShareAbove(150_000.0), ShareAbove(75_000.0)
+    rows = planned_contamination(planned(*asked, allocation="partition"), 0.01)
+    # Of 300 participants 3 lie; 297 answer one of three questions: 99 to each.
+    assert [row["fraction"] for row in rows] == pytest.approx([3 / 102] * 3)
+    found = planned(*asked, allocation="points")
+    rows = planned_contamination(found, 0.01)
+    assert [row["fraction"] for row in rows] == pytest.approx([0.01] * 3)
+    assert [row["question"] for row in rows] == [question.label for question in asked]
+    for row, way in zip(rows, found.chosen().asked, strict=True):
+        reports: Any = way.reports
+        low, high = reports.estimator.limits.reports
+        assert row["moved"] == pytest.approx(0.01 * (high - low))
+
+
+def test_nothing_is_promised_where_nothing_is_bounded() -> None:
+    with pytest.raises(ParameterError, match="bounds"):
+        Contamination(0.01, math.inf)
