@@ -294,6 +294,8 @@ EXCUSED = {
     **dict.fromkeys(("Analyst", "AsyncAnalyst"), _LIVE),
     **dict.fromkeys(("CampaignEstimates", "PublishedCampaign", "ReportRows"), _TABLES),
     **dict.fromkeys(("JointEstimates", "Quantity", "Means"), _TABLES),
+    **dict.fromkeys(("GroupEstimates", "Differences", "SmallAreaEstimates"), _TABLES),
+    **dict.fromkeys(("WeightedSample",), _PEOPLE),
     **dict.fromkeys(("Reports",), _PEOPLE),
     **dict.fromkeys(("QueryFamily", "MechanismFamily", "QuestionFamily"), _CODE),
     **dict.fromkeys(("Planned", "Registry"), _CODE),

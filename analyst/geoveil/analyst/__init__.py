@@ -46,10 +46,18 @@ from geoveil.analyst.questions import (
 )
 from geoveil.analyst.request import PlanRequest, PublicPrior
 from geoveil.analyst.results import Result
+from geoveil.analyst.statistics.groups import Differences, GroupEstimates
 from geoveil.analyst.statistics.joint import JointEstimates, Quantity
 from geoveil.analyst.statistics.reports import Reports, reports_of
 from geoveil.analyst.statistics.simultaneous import critical_value
+from geoveil.analyst.statistics.small_areas import SmallAreaEstimates, small_areas
 from geoveil.analyst.statistics.statistic import Means, Statistic
+from geoveil.analyst.statistics.weighting import (
+    MarginsFileError,
+    WeightedSample,
+    margins_from_csv,
+    raking_weights,
+)
 from geoveil.analyst.vocabulary import QUESTIONS, QuestionFamily, questions_in
 from geoveil.campaign.connection import TLS
 from geoveil.gp import not_private
@@ -66,11 +74,14 @@ __all__ = [
     "ContaminatedEstimate",
     "Contamination",
     "DensityAt",
+    "Differences",
+    "GroupEstimates",
     "HeapedPrior",
     "HistogramPrior",
     "JointEstimates",
     "LabelledEstimate",
     "LogNormalPrior",
+    "MarginsFileError",
     "MeanOf",
     "Means",
     "PlanRequest",
@@ -92,21 +103,26 @@ __all__ = [
     "ShareBetween",
     "ShareInside",
     "ShareWithin",
+    "SmallAreaEstimates",
     "Softness",
     "Statistic",
     "TLSMissingError",
     "TokenInClearError",
+    "WeightedSample",
     "area_of",
     "asked_of_points",
     "campaign_asking",
     "campaign_for_points",
     "campaign_of",
     "critical_value",
+    "margins_from_csv",
     "plan_for",
     "planned_contamination",
     "planned_participants",
     "questions_in",
+    "raking_weights",
     "reports_of",
+    "small_areas",
     "softness_of_points",
 ]
 

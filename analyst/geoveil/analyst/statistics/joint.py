@@ -43,8 +43,8 @@ class Quantity(Result):
     confidence: float
     n: int
     """People."""
-    privacy: GeoPrivacy
-    """What a whole report promises."""
+    privacy: GeoPrivacy | None = None
+    """What a whole report promises; None if that is not known."""
     about: tuple[str, ...] = (POPULATION,)
     """Sentences: whose number it is, and how the interval was found."""
 

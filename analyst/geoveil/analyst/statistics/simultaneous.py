@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from geoveil.gp import ParameterError, validation
 
-__all__ = ["critical_value", "normal_draws"]
+__all__ = ["critical_value", "largest_errors", "normal_draws"]
 
 Array = NDArray[np.float64]
 
@@ -37,6 +37,18 @@ def critical_value(correlations: Array, confidence: float = 0.95) -> float:
         3.3
     """
     confidence = validation.between("confidence", confidence, 0, 1, low_open=True, high_open=True)
+    return float(np.quantile(largest_errors(correlations), confidence, method="hazen"))
+
+
+def largest_errors(correlations: Array) -> Array:
+    """Return 65,536 draws of max |N(0, R)|, always the same.
+
+    Args:
+        correlations: R, (m, m).
+
+    Raises:
+        ParameterError: if it is no matrix of finite numbers.
+    """
     r = np.asarray(correlations, np.float64)
     if r.ndim != 2 or r.shape[0] != r.shape[1] or not len(r) or not np.isfinite(r).all():
         raise ParameterError("correlations", f"shape {r.shape}", "(m, m), finite, m >= 1")
@@ -45,14 +57,14 @@ def critical_value(correlations: Array, confidence: float = 0.95) -> float:
     if factor.shape[1] <= 1:  # all of one normal variable
         from scipy.special import ndtri
 
-        return float(ndtri((1 + confidence) / 2)) * float(np.abs(factor).max(initial=0.0))
-    maxima = np.concatenate(
+        levels = (1 + (np.arange(DRAWS) + 0.5) / DRAWS) / 2
+        return np.asarray(ndtri(levels) * np.abs(factor).max(initial=0.0))
+    return np.concatenate(
         [
             np.abs(factor @ rng.standard_normal((factor.shape[1], _AT_ONCE))).max(axis=0)
             for _ in range(DRAWS // _AT_ONCE)
         ]
     )
-    return float(np.quantile(maxima, confidence))
 
 
 def normal_draws(covariance: Array, count: int, seed: int = _SEED) -> Array:

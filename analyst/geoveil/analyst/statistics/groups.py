@@ -1,0 +1,379 @@
+"""Groups of people side by side: their means, differences between them, and all of them together.
+
+Within a group the mean is that of its reports. Differences have intervals that hold one by one or
+all at once; weighted to known sizes the groups make one estimate of the whole population [MATH §8].
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.analyst.results import Result
+from geoveil.analyst.statistics.joint import Quantity
+from geoveil.analyst.statistics.simultaneous import largest_errors
+from geoveil.gp import GeoPrivacy, ParameterError
+from geoveil.gp.intervals import UNLIMITED, Limits, interval_of_mean
+from geoveil.gp.validation import between, choice, float_array
+
+Array = NDArray[np.float64]
+
+WEIGHTED = (
+    "Of the population that the weights stand for; errors hold the noise of privacy and the"
+    " sampling, and take the sizes of groups for exact."
+)
+RULES = ("simultaneous", "bonferroni", "single")
+"""How differences count together: all intervals hold at once (by the law of the largest error, or
+by the sum of the risks), or each by itself."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class GroupEstimates(Result):
+    """The mean of one question within each group of people.
+
+    Raises:
+        ParameterError: if lengths differ, a label comes twice, or the covariance is none.
+
+    Example:
+        >>> groups = GroupEstimates.independent(
+        ...     {"north": 0.42, "south": 0.55}, {"north": 0.01, "south": 0.02})
+        >>> whole = groups.post_stratify({"north": 300_000, "south": 700_000})
+        >>> round(whole.value, 3), round(whole.standard_error, 4)
+        (0.511, 0.0143)
+        >>> for row in groups.differences().rows():
+        ...     print(row["group"], "-", row["other"], round(row["estimate"], 3))
+        south - north 0.13
+    """
+
+    labels: tuple[str, ...]
+    """The names of the groups."""
+    values: Array
+    """An unbiased estimate of the mean of each, shape (groups,)."""
+    covariance: Array
+    """Of these estimates, noise and sampling together, shape (groups, groups)."""
+    n: tuple[int, ...] | None = None
+    """How many reports each rests on; None if that is not known, or makes no sense."""
+    confidence: float = 0.95
+    """Of intervals, in (0, 1)."""
+    limits: Limits = UNLIMITED
+    """What a report, and a mean of them, can be."""
+    question: str = "mean"
+    """What was asked."""
+    privacy: GeoPrivacy | None = None
+    """What a whole report promises; None if that is not known."""
+
+    def __post_init__(self) -> None:
+        labels, groups = tuple(self.labels), len(self.labels)
+        values, covariance = float_array(self.values), float_array(self.covariance)
+        if not labels or len(set(labels)) != groups:
+            raise ParameterError("labels", labels, "distinct names, at least one")
+        if values is None or values.shape != (groups,) or not np.isfinite(values).all():
+            raise ParameterError("values", self.values, f"{groups} finite numbers")
+        if covariance is None or not _is_covariance(covariance, groups):
+            raise ParameterError(
+                "covariance", "something else", f"a covariance matrix of {groups} estimates"
+            )
+        if self.n is not None and (len(self.n) != groups or min(self.n) < 1):
+            raise ParameterError("n", self.n, f"{groups} integers >= 1, or None")
+        between("confidence", self.confidence, 0, 1, low_open=True, high_open=True)
+        object.__setattr__(self, "labels", labels)
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "covariance", covariance)
+
+    @classmethod
+    def independent(
+        cls,
+        values: Mapping[str, float],
+        standard_errors: Mapping[str, float],
+        n: Mapping[str, int] | None = None,
+        **rest: Any,
+    ) -> Self:
+        """Return groups of different people.
+
+        Args:
+            values: group → the estimate of its mean.
+            standard_errors: group → its standard error.
+            n: group → how many reports it rests on.
+            rest: `confidence`, `limits`, `question` and `privacy` as of the class.
+        """
+        for name, given in (("standard_errors", standard_errors), ("n", n or values)):
+            if set(given) != set(values):
+                raise ParameterError(f"groups of {name}", sorted(given), f"{sorted(values)}")
+        errors = np.array([standard_errors[label] for label in values], np.float64)
+        return cls(
+            labels=tuple(values),
+            values=np.array(list(values.values()), np.float64),
+            covariance=np.diag(errors**2),
+            n=None if n is None else tuple(n[label] for label in values),
+            **rest,
+        )
+
+    @property
+    def standard_errors(self) -> Array:
+        """Of each group, shape (groups,)."""
+        return np.sqrt(np.diag(self.covariance))
+
+    @property
+    def title(self) -> str:
+        return f"{self.question} by group"
+
+    @property
+    def notes(self) -> Sequence[str]:
+        return (
+            "Each row is of the people of that group, of whom those who took part are a random"
+            f" sample; each {self.confidence:.0%} interval holds by itself. `differences` compares"
+            " them.",
+        )
+
+    def rows(self) -> list[dict[str, Any]]:
+        low, high = self.intervals(self.confidence)
+        return [
+            {
+                "group": label,
+                "estimate": float(self.values[i]),
+                "standard_error": float(self.standard_errors[i]),
+                "ci_low": float(low[i]),
+                "ci_high": float(high[i]),
+                "n": None if self.n is None else self.n[i],
+            }
+            for i, label in enumerate(self.labels)
+        ]
+
+    def intervals(self, confidence: float) -> tuple[Array, Array]:
+        """Return the lower and the upper limits of the groups' means, each by itself.
+
+        They are those of `interval_of_mean`, which don't collapse where few reports differ; normal
+        ones where the number of reports is not known.
+        """
+        if self.n is None or min(self.n) < 2:
+            reach = _normal_quantile(confidence) * self.standard_errors
+            return self.values - reach, self.values + reach
+        found = [
+            interval_of_mean(n, float(v), float(e * e * (n - 1)), confidence, self.limits)
+            for n, v, e in zip(self.n, self.values, self.standard_errors, strict=True)
+        ]
+        return np.array([f.low for f in found]), np.array([f.high for f in found])
+
+    def post_stratify(self, sizes: Mapping[str, float]) -> Quantity:
+        """Return the mean of a population whose groups have known sizes.
+
+        Its error is that of the groups' means at the sizes, which are taken for exact.
+
+        Args:
+            sizes: group → its people, or its share; every group, and no other.
+
+        Raises:
+            ParameterError: if a group is missing or unknown, or a size is not > 0.
+        """
+        shares = self._shares(sizes)
+        return self._combined(shares, float(shares @ self.covariance @ shares))
+
+    def rake(
+        self, variables: Mapping[str, Sequence[str]], margins: Mapping[str, Mapping[str, float]]
+    ) -> Quantity:
+        """Return the mean of a population of which only margins are known, as of region and sex.
+
+        The groups are combinations of labels, and their numbers of reports are raked to the
+        margins. The error is linearised: to that of the means at these shares, it adds what the
+        margins leave open, the groups' distances from the regression on the margins.
+
+        Args:
+            variables: variable → the label of each group, in their order.
+            margins: variable → label → its people, or its share: see `raking_weights`.
+
+        Raises:
+            ParameterError: if labels or sizes don't fit, or numbers of reports are not known.
+            UnsupportedError: if no weights fit all margins.
+        """
+        from geoveil.analyst.statistics.weighting import raking_weights  # which gives groups
+
+        if self.n is None:
+            raise ParameterError("n", None, "the number of reports of each group, for raking")
+        shares = raking_weights(variables, margins, np.array(self.n, np.float64))
+        shares /= shares.sum()
+        columns = [
+            np.eye(len(names))[codes]
+            for labels in variables.values()
+            for names, codes in [np.unique(np.asarray(labels), return_inverse=True)]
+        ]
+        explained, roots = np.hstack(columns), np.sqrt(shares)
+        slopes = np.linalg.lstsq(roots[:, None] * explained, roots * self.values, rcond=None)[0]
+        open_ = shares**2 / np.array(self.n) @ (self.values - explained @ slopes) ** 2
+        return self._combined(shares, float(shares @ self.covariance @ shares + open_))
+
+    def differences(self, against: str | None = None, rule: str = "simultaneous") -> "Differences":
+        """Return the differences between groups.
+
+        Args:
+            against: the group that the others are compared with; None: every pair.
+            rule: how they count together, one of `RULES`.
+
+        Raises:
+            ParameterError: if there is no such group or rule, or only one group.
+        """
+        choice("rule", rule, RULES)
+        if len(self.labels) < 2:
+            raise ParameterError("groups", self.labels, "at least two")
+        if against is not None:
+            choice("against", against, self.labels)
+        return Differences._of(self, against, rule)
+
+    def _shares(self, sizes: Mapping[str, float]) -> Array:
+        if set(sizes) != set(self.labels):
+            raise ParameterError("groups of the sizes", sorted(sizes), f"{sorted(self.labels)}")
+        for label, size in sizes.items():
+            if not (isinstance(size, (int, float)) and math.isfinite(size) and size > 0):
+                raise ParameterError(f"sizes[{label!r}]", size, "a finite number > 0")
+        found = np.array([sizes[label] for label in self.labels], np.float64)
+        return np.asarray(found / found.sum())
+
+    def _combined(self, shares: Array, variance: float) -> Quantity:
+        value, error = float(shares @ self.values), math.sqrt(max(variance, 0.0))
+        reach = _normal_quantile(self.confidence) * error
+        below, above = _recovered(self, shares[None, :], self.confidence)
+        least, greatest = self.limits.means
+        return Quantity(
+            label=self.question,
+            value=value,
+            standard_error=error,
+            ci_low=max(value - max(reach, float(below[0])), min(least, value)),
+            ci_high=min(value + max(reach, float(above[0])), max(greatest, value)),
+            confidence=self.confidence,
+            n=0 if self.n is None else sum(self.n),
+            privacy=self.privacy,
+            about=(WEIGHTED,),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Differences(Result):
+    """Differences between groups, with intervals and p values that count them together."""
+
+    pairs: tuple[tuple[str, str], ...]
+    """A group, and the other that is subtracted from it."""
+    values: Array
+    standard_errors: Array
+    ci_low: Array
+    ci_high: Array
+    p_values: Array
+    """How likely so large a difference is, of all that are shown, where there is none."""
+    rule: str
+    confidence: float
+
+    @property
+    def title(self) -> str:
+        return "Differences between groups"
+
+    @property
+    def notes(self) -> Sequence[str]:
+        return (
+            f"Each {self.confidence:.0%} interval holds by itself: of many, some miss."
+            if self.rule == "single"
+            else f"All {self.confidence:.0%} intervals hold at once, and the p values count all"
+            f" {len(self.pairs)} differences ({self.rule}).",
+        )
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "group": pair[0],
+                "other": pair[1],
+                "estimate": float(self.values[i]),
+                "standard_error": float(self.standard_errors[i]),
+                "ci_low": float(self.ci_low[i]),
+                "ci_high": float(self.ci_high[i]),
+                "p_value": float(self.p_values[i]),
+            }
+            for i, pair in enumerate(self.pairs)
+        ]
+
+    @classmethod
+    def _of(cls, groups: GroupEstimates, against: str | None, rule: str) -> "Differences":
+        many = len(groups.labels)
+        if against is None:
+            chosen = [(i, j) for j in range(many) for i in range(j + 1, many)]
+        else:
+            base = groups.labels.index(against)
+            chosen = [(i, base) for i in range(many) if i != base]
+        contrasts = np.zeros((len(chosen), many))
+        for row, (i, j) in enumerate(chosen):
+            contrasts[row, i], contrasts[row, j] = 1.0, -1.0
+        values = contrasts @ groups.values
+        errors = np.sqrt(np.einsum("ki,ij,kj->k", contrasts, groups.covariance, contrasts))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            scores = np.where(errors > 0, abs(values) / errors, np.where(values != 0, np.inf, 0.0))
+        confidence, p_values = _together(groups, contrasts, errors, scores, rule)
+        below, above = _recovered(groups, contrasts, confidence)
+        return cls(
+            pairs=tuple((groups.labels[i], groups.labels[j]) for i, j in chosen),
+            values=values,
+            standard_errors=errors,
+            ci_low=values - below,
+            ci_high=values + above,
+            p_values=p_values,
+            rule=rule,
+            confidence=groups.confidence,
+        )
+
+
+def _together(
+    groups: GroupEstimates, contrasts: Array, errors: Array, scores: Array, rule: str
+) -> tuple[float, Array]:
+    """Return the confidence that each interval needs, and the p values of scores."""
+    from scipy.special import ndtr
+
+    single = 2 * ndtr(-scores)
+    if rule == "single":
+        return groups.confidence, single
+    if rule == "bonferroni":
+        return 1 - (1 - groups.confidence) / len(scores), np.minimum(len(scores) * single, 1.0)
+    scales = np.where(errors > 0, errors, 1.0)
+    correlations = (contrasts @ groups.covariance @ contrasts.T) / np.outer(scales, scales)
+    largest = np.sort(largest_errors(correlations))
+    critical = float(np.quantile(largest, groups.confidence, method="hazen"))
+    beyond = len(largest) - np.searchsorted(largest, scores)
+    # Where none was drawn so large, the sum of the risks says more.
+    counted = (beyond + 1) / (len(largest) + 1)
+    bounded = np.where(beyond > 0, counted, np.minimum(len(scores) * single, counted))
+    return float(2 * ndtr(critical) - 1), np.maximum(bounded, single)
+
+
+def _recovered(groups: GroupEstimates, contrasts: Array, confidence: float) -> tuple[Array, Array]:
+    """Return how far the limits of contrasts are from them, from the limits of the groups.
+
+    The method of variance estimates recovery [ZD08]: each group's margin stands for
+    its error, so that no interval collapses where a group's doesn't.
+    """
+    low, high = groups.intervals(confidence)
+    down, up = groups.values - low, high - groups.values
+    errors = groups.standard_errors
+    scales = np.where(errors > 0, errors, 1.0)
+    correlations = groups.covariance / np.outer(scales, scales)
+    np.fill_diagonal(correlations, 1.0)
+
+    def reach(margins: Array) -> Array:
+        squares = np.einsum("ki,ij,kj->k", margins, correlations, margins)
+        return np.asarray(np.sqrt(np.maximum(squares, 0.0)))
+
+    positive, negative = np.maximum(contrasts, 0), np.minimum(contrasts, 0)
+    return reach(positive * down + negative * up), reach(positive * up + negative * down)
+
+
+def _is_covariance(matrix: Array, groups: int) -> bool:
+    if matrix.shape != (groups, groups) or not np.isfinite(matrix).all():
+        return False
+    scale = float(abs(matrix).max())
+    symmetric = bool((abs(matrix - matrix.T) <= 1e-9 * scale).all())
+    return symmetric and float(np.linalg.eigvalsh(matrix).min()) >= -1e-9 * scale
+
+
+def _normal_quantile(confidence: float) -> float:
+    from scipy.special import ndtri
+
+    return float(ndtri((1 + confidence) / 2))
+
+
+__all__ = ["RULES", "Differences", "GroupEstimates"]
