@@ -193,6 +193,9 @@ def made() -> list[Any]:
         planner.SoftQuestion(RAMP),
         planner.LogNormalPrior(0.1, 0.3, people=1000),
         planner.HeapedPrior(planner.LogNormalPrior(0.1, 0.3), ()),
+        planner.DoubtedPrior(
+            planner.LogNormalPrior(0.1, 0.3), {"other": planner.LogNormalPrior(0.2, 0.3)}
+        ),
         analyst.ShareAbove(0.1),
         analyst.MeanOf(STEP, "soft share"),
         analyst.ShareBetween(0.1, 0.3, "middle"),

@@ -54,7 +54,9 @@ def planned(plan):
 def test_a_threshold_on_the_incomes_that_ship(plan):
     shown = plan("--threshold", 100_000, "--participants", 50_000, *INCOMES)
     assert shown.exit_code == 0
-    assert "DebiasedLaplace has the least expected error at n = 50,000: ±0.00419" in shown.output
+    assert "DebiasedLaplace has the least expected error at n = 50,000: ±0.00446" in shown.output
+    doubt = "With values 10 % higher than the prior says, the answer would be off by 0.005, which"
+    assert doubt in " ".join(shown.output.split())
     within = re.search(r"within ([0-9.]+) % of the best that any unbiased", shown.output)
     assert within is not None
     assert 0 < float(within[1]) < 10
@@ -82,6 +84,52 @@ def test_the_table_says_what_the_json_says():
     for row in report["errors"]:
         assert [f"{row['participants']:,}", f"±{row['error_95']:.3g}"] in cells
     assert report["reason"] in " ".join(text.split())
+
+
+def test_a_plan_for_stated_scenarios_is_for_the_worst(plan, planned, tmp_path, dates):
+    """The table, the JSON and the signed campaign say the same; what is unstated is only told."""
+    asked = ("--threshold", 100_000, "--participants", 20_000, *LOG_NORMAL, *QUICK)
+    doubts = ("--scenario-scale", 0.1, "--scenario", "2015=lognormal:80000,0.9")
+    told = planned(*asked)["scenarios"]
+    assert not told["stated"]
+    assert len(told["rows"]) == 3
+    file = tmp_path / "plan.toml"
+    report = planned(*asked, *doubts, "--heap", "100000=0.01", "--out", file)
+    found = report["scenarios"]
+    assert found["stated"]
+    names = ["as the prior says", "values 10 % lower", "values 10 % higher", "2015"]
+    assert [row["scenario"] for row in found["rows"]] == names
+    errors = {row["scenario"]: row["hard_question"]["error_95"] for row in found["rows"]}
+    assert errors[found["worst"]] == max(errors[name] for name in names[1:])
+    assert max(errors.values()) <= 1.02 * report["targets"]["hard_question"]["error_95"]
+    campaign = campaign_of(file, campaign_id="a", title="A", **dates)
+    assert isinstance(campaign, StatisticCampaign)
+    signed = campaign.questions[0].softness
+    assert signed is not None
+    for row in found["rows"]:
+        assert abs(row["bias"] - signed.expected) <= signed.bound
+    assert tomllib.loads(file.read_text())["planned"]["scenarios"] == names[1:]
+    shown = " ".join(plan(*asked, *doubts).output.split())
+    assert "values 10 % higher" in shown
+    assert "The worst scenario is " in shown
+    several = plan(*asked, "--threshold", 50_000, "--scenario-scale", 0.1).output
+    assert "above 50,000: the worst scenario is values 10 %" in " ".join(several.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--scenario", "older"), "--scenario must be NAME=PRIOR"),
+        (("--scenario", "older=nothing"), "--scenario must be NAME=PRIOR, the prior one of"),
+        (("--scenario", "places=collisions"), "must be a prior of what"),
+        (("--scenario-scale", 1), "--scenario-scale must be"),
+    ],
+)
+def test_scenarios_of_something_else_are_refused(arguments, expected, plan):
+    with pytest.raises(ParameterError, match=expected):
+        plan("--threshold", 98_000, "--participants", 20_000, *LOG_NORMAL, *QUICK, *arguments)
+    with pytest.raises(ParameterError, match="places have no scale"):
+        plan("--place=-73.98,40.75", "--participants", 20_000, *COLLISIONS, "--scenario-scale", 0.1)
 
 
 def test_more_people_err_less_and_the_choice_errs_least(planned):

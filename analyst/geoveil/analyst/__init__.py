@@ -25,6 +25,7 @@ from geoveil.analyst.estimates import (
 )
 from geoveil.analyst.plan_files import campaign_of, planned_participants
 from geoveil.analyst.planner import (
+    DoubtedPrior,
     HeapedPrior,
     HistogramPrior,
     LogNormalPrior,
@@ -75,6 +76,7 @@ __all__ = [
     "Contamination",
     "DensityAt",
     "Differences",
+    "DoubtedPrior",
     "GroupEstimates",
     "HeapedPrior",
     "HistogramPrior",

@@ -5,7 +5,6 @@ the plan expects of it stands beside that, in a table of its own, for people to 
 """
 
 import json
-import math
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +26,6 @@ from geoveil.analyst.planner.kinds import (
     fits_campaigns,
 )
 from geoveil.analyst.planner.plan import screened
-from geoveil.analyst.planner.prediction import NORMAL_95
 from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.analyst.planner.question import HardQuestion, as_estimand
 from geoveil.analyst.planner.search import Search
@@ -155,7 +153,7 @@ def chosen_together(request: PlanRequest, found: Comparison, searches: Searches)
             **_shape(a),
         }
         for label, a in zip(request.labels, complete[kind], strict=True)
-        for targets in [a.prediction.targets(found.n, error(a.prediction))]
+        for targets in [a.prediction.targets(found.n, error)]
     ]
     expected = {"allocation": name, "answers": answers}
     mechanisms = [declared(kind, a.reports, a.parameters) for a in complete[kind]]
@@ -171,14 +169,10 @@ def chosen_together(request: PlanRequest, found: Comparison, searches: Searches)
 
 
 def _softness(request: PlanRequest, index: int, found: Alternative) -> Difference | None:
-    """Return how far the soft share is expected from the hard one; None for a soft question.
-
-    What the prior does not know, being a sample, is taken at 1.96 standard deviations.
-    """
+    """Return how far the soft share is expected from the hard one; None for a soft question."""
     if not isinstance(request.questions[index], HardQuestion):
         return None
-    unknown = NORMAL_95 * math.sqrt(found.prediction.bias_uncertainty)
-    return Difference(found.prediction.bias, unknown)
+    return Difference(*found.prediction.softness)
 
 
 def _best(
@@ -264,6 +258,7 @@ def write_plan(file: Path, request: PlanRequest, chosen: Chosen) -> None:
             "participants": request.participants,
             "prior": request.source.name,
             "questions": list(request.labels),
+            "scenarios": list(request.prior.scenarios),
             **chosen.expected,
         },
         **json_format.MessageToDict(message, preserving_proto_field_name=True),

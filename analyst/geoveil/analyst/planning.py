@@ -199,7 +199,7 @@ def _with_channel(found: Plan) -> Plan:
     def promised(query: Query) -> float:
         softened = found.problem.predict(DebiasedLaplace(query, found.privacy))
         least = _least_for(found, query)
-        return replace(softened, noise=least or softened.noise).expected_error(found.n)
+        return softened.with_noise(least or softened.noise).expected_error(found.n)
 
     query = found.choice.query
     assert isinstance(query, Query)

@@ -1,18 +1,32 @@
 """What a plan says, as plain numbers: tables and JSON are both made of these."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from geoveil.analyst.nearest import repeated
 from geoveil.analyst.plan_files import shape_of
-from geoveil.analyst.planner import ALLOCATIONS, Allocated, Alternative, Comparison, Plan
+from geoveil.analyst.planner import (
+    ALLOCATIONS,
+    Allocated,
+    Alternative,
+    Comparison,
+    DoubtedPrior,
+    Plan,
+    Prediction,
+)
 from geoveil.analyst.planner.kinds import fits_campaigns
-from geoveil.analyst.planner.prediction import Targets
+from geoveil.analyst.planner.prediction import NORMAL_95, Targets
+from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.analyst.planner.question import Estimand, HardQuestion
-from geoveil.analyst.request import PlanRequest
+from geoveil.analyst.request import PlanRequest, scaled
 from geoveil.gp import GeoPrivacy, Query
+from geoveil.gp.hard_question import reach
 
+AS_EXPECTED = "as the prior says"
+"""What people are like in no scenario."""
+UNSTATED_SCALE = 0.1
+"""Part by which values are taken to be lower or higher where no scenario is stated."""
 DISTANCES = (1, 2, 5)
 """Multiples of `per` at which privacy is put into words."""
 Record = dict[str, Any]
@@ -35,6 +49,7 @@ def plan_report(request: PlanRequest, found: Plan, least: float | None) -> Recor
         "from_prior": repeated(found),
         "targets": _targets(choice.prediction.targets(n), found.question),
         "price_of_privacy": _price(choice.prediction.targets(n), n),
+        "scenarios": _scenarios_of(request, found),
         "alternatives": [_alternative(a, found) for a in found.alternatives],
         "errors": [
             {
@@ -52,6 +67,10 @@ def plan_report(request: PlanRequest, found: Plan, least: float | None) -> Recor
 def comparison_report(request: PlanRequest, found: Comparison) -> Record:
     """Return all that is said of several questions."""
     best = request.chosen(found)
+
+    def best_error(p: Prediction) -> float:
+        return ALLOCATIONS[best.allocation].error(p, found.n, found.questions)
+
     rows = [_allocation(row, best, request.privacy) for row in found.rows]
     return {
         **_heading(request),
@@ -61,9 +80,14 @@ def comparison_report(request: PlanRequest, found: Comparison) -> Record:
                 "error_95": targets.hard_question,
                 "targets": _targets(targets, question),
                 "price_of_privacy": _price(targets, found.n),
+                "scenarios": _scenarios(request.prior.scenarios, prediction, found.n, best_error),
             }
-            for label, question, targets in zip(
-                request.labels, request.questions, best.targets, strict=True
+            for label, question, targets, prediction in zip(
+                request.labels,
+                request.questions,
+                best.targets,
+                best.predictions,
+                strict=True,
             )
         ],
         "choice": best.allocation,
@@ -107,7 +131,7 @@ def several(n: int) -> list[int]:
 def typical_error(row: Allocated, n: int, questions: int) -> float:
     """Return 1.96 times the root of the mean squared error over the questions."""
     error = ALLOCATIONS[row.allocation].error
-    return _typical([p.targets(n, error(p, n, questions)) for p in row.predictions])
+    return _typical([p.targets(n, lambda p: error(p, n, questions)) for p in row.predictions])
 
 
 def _typical(targets: Sequence[Targets]) -> float:
@@ -182,6 +206,61 @@ def _allocation(row: Allocated, chosen: Allocated, privacy: GeoPrivacy) -> Recor
 def _bound(found: Plan, least: float) -> Record:
     noise = found.choice.prediction.noise
     return {"noise": noise, "least": least, "within_percent": 100 * (noise / least - 1)}
+
+
+def _scenarios_of(request: PlanRequest, found: Plan) -> Record | None:
+    """Return what becomes of the choice in the scenarios of the prior.
+
+    Of a hard question about numbers without any, it is looked at what becomes of it if they are a
+    tenth lower or higher: this is said, and the campaign signs nothing of it.
+    """
+    prediction, names = found.choice.prediction, list(request.prior.scenarios)
+    stated = bool(names)
+    if not stated:
+        if not isinstance(found.question, HardQuestion) or found.question.dimension != 1:
+            return None
+        doubted = DoubtedPrior(request.prior, scaled(request.prior, UNSTATED_SCALE))
+        problem = PlanningProblem.of(found.question, found.privacy, doubted)
+        prediction, names = problem.predict(found.choice.reports), list(doubted.scenarios)
+    shown = _scenarios(names, prediction, found.n)
+    return None if shown is None else {**shown, "stated": stated}
+
+
+def _scenarios(
+    names: Iterable[str],
+    prediction: Prediction,
+    n: int,
+    error: Callable[[Prediction], float] | None = None,
+) -> Record | None:
+    """Return the errors in each scenario, and which is the worst; None if there are none.
+
+    Args:
+        names: of the scenarios.
+        prediction: with as many scenarios, or none.
+        n: number of people.
+        error: see `Prediction.targets`.
+    """
+    if not prediction.scenarios:
+        return None
+    expected = prediction.targets(n, error).population
+    rows: list[Record] = []
+    for name, p in zip(
+        (AS_EXPECTED, *names), (prediction.believed, *prediction.scenarios), strict=True
+    ):
+        population = p.targets(n, error).population
+        hard = reach(population / NORMAL_95, prediction.bias_bound(p))
+        people = n * (population / expected) ** 2 if 0 < expected < math.inf else n
+        rows.append(
+            {
+                "scenario": name,
+                "bias": p.bias,
+                "population": {"error_95": _finite(population)},
+                "hard_question": {"error_95": _finite(hard)},
+                "participants": math.ceil(people),
+            }
+        )
+    worst = max(rows[1:], key=lambda row: row["hard_question"]["error_95"] or math.inf)
+    return {"worst": worst["scenario"], "rows": rows}
 
 
 def _finite(number: float) -> float | None:

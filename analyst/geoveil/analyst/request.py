@@ -10,6 +10,7 @@ from geoveil.analyst.planner import (
     ALLOCATIONS,
     Allocated,
     Comparison,
+    DoubtedPrior,
     Estimand,
     HardQuestion,
     HeapedPrior,
@@ -90,6 +91,62 @@ class PublicPrior:
             name=f"{self.name}, with {told}",
             make=lambda plane: HeapedPrior(self.make(plane), tuple(heaps)),
         )
+
+    def doubted(
+        self, others: Mapping[str, "PublicPrior"] | None = None, scale: float = 0.0
+    ) -> "PublicPrior":
+        """Return the same with what people may be like instead: see `DoubtedPrior`.
+
+        Args:
+            others: name → another region, an older year: of the same values, in the same unit.
+            scale: numbers may be lower or higher than this prior says by such a part, in [0, 1);
+                0 for no such scenario.
+
+        Raises:
+            ParameterError: if the others are of something else, or places are to be scaled.
+
+        Example:
+            >>> from geoveil.analyst import LogNormalPrior
+            >>> incomes = PublicPrior.of_numbers(LogNormalPrior(11.5, 0.8), "dollar")
+            >>> list(incomes.doubted(scale=0.1).make(None).scenarios)
+            ['values 10 % lower', 'values 10 % higher']
+        """
+        scale = validation.between("scenario_scale", scale, 0, 1, high_open=True)
+        if scale > 0 and self.dimension != 1:
+            raise ParameterError("scenario_scale", scale, "left out: places have no scale")
+        others = {} if others is None else others
+        for name, other in others.items():
+            if (other.dimension, other.unit or self.unit) != (
+                self.dimension,
+                self.unit or other.unit,
+            ):
+                raise ParameterError(
+                    f"scenarios[{name!r}]", other.name, f"a prior of what {self.name} is of"
+                )
+        if not others and scale == 0:
+            return self
+
+        def make(plane: AzimuthalEquidistant | None) -> Prior:
+            prior = self.make(plane)
+            named = {name: other.make(plane) for name, other in others.items()}
+            return DoubtedPrior(prior, {**scaled(prior, scale), **named})
+
+        return replace(self, make=make)
+
+
+def scaled(prior: Prior, scale: float) -> dict[str, Prior]:
+    """Return what people are like whose numbers are lower, or higher, by a part of them.
+
+    Args:
+        prior: of numbers.
+        scale: the part, in [0, 1); nothing for 0.
+    """
+    if scale == 0:
+        return {}
+    return {
+        f"values {100 * scale:g} % lower": prior.scaled(1 - scale),
+        f"values {100 * scale:g} % higher": prior.scaled(1 + scale),
+    }
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,14 +1,20 @@
 """geoveil plan: the right mechanism for a question, and the error to expect."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
 
-from geoveil.analyst import PlanRequest, plan_for, planned_contamination, questions_in
+from geoveil.analyst import (
+    PlanRequest,
+    PublicPrior,
+    plan_for,
+    planned_contamination,
+    questions_in,
+)
 from geoveil.analyst.planning import PlannedQuestion
 from geoveil.analyst.questions import RADIUS_M
 from geoveil.analyst.vocabulary import VOCABULARY, place_in
@@ -17,7 +23,7 @@ from geoveil.cli.console import err, out, print_json
 from geoveil.cli.plan_text import print_comparison, print_liars, print_note, print_plan
 from geoveil.gp import ParameterError
 from geoveil.gp.hard_question import Heap
-from geoveil.simulation.priors import KNOWN, public_prior
+from geoveil.simulation.priors import FILES, KNOWN, public_prior
 
 _EXAMPLES = (
     "What do you want to know? For example: threshold 100000; range 50000,100000;"
@@ -75,6 +81,20 @@ def plan(
             " 100000=0.0105; repeat it for more."
         ),
     ] = None,
+    scenario: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="NAME=PRIOR: what people may be like instead, as 2019=incomes2019.csv; the plan"
+            " is for the worst. Repeat it for more."
+        ),
+    ] = None,
+    scenario_scale: Annotated[
+        float,
+        typer.Option(
+            help="Values may be lower or higher than the prior says by this part of them, as 0.1;"
+            " the plan is for the worst."
+        ),
+    ] = 0.0,
     soft: Annotated[
         bool, typer.Option("--soft", help="What is wanted is the soft share, as it is.")
     ] = False,
@@ -152,7 +172,11 @@ def plan(
         asked = questions_in({word: [text.strip()]})
     people = _answer("participants", participants, ask)
     source = public_prior(_answer("prior", prior, ask), prior_column or (), prior_weights)
-    source = source.with_heaps([_heap(text) for text in heap or ()])
+    heaps = [_heap(text) for text in heap or ()]
+    others = dict(_scenario(text, prior_column or (), prior_weights) for text in scenario or ())
+    source = source.with_heaps(heaps).doubted(
+        {name: other.with_heaps(heaps) for name, other in others.items()}, scenario_scale
+    )
     if source.unit is None:
         unit = _answer("unit", unit, ask)
     request = PlanRequest.of(
@@ -217,6 +241,19 @@ def _heap(text: str) -> Heap:
         return Heap(float(value), float(share))
     except ValueError:
         raise ParameterError("heap", text, "VALUE=SHARE, for example 100000=0.0105") from None
+
+
+def _scenario(text: str, columns: Sequence[str], weights: str | None) -> tuple[str, PublicPrior]:
+    """Return what people may be like instead: NAME=PRIOR; columns are those of a file of rows."""
+    name, _, told = text.partition("=")
+    if not name.strip() or not told:
+        raise ParameterError("scenario", text, "NAME=PRIOR, for example 2019=incomes2019.csv")
+    of_rows = Path(told).suffix in FILES and ":" not in told
+    try:
+        other = public_prior(told, columns if of_rows else (), weights if of_rows else None)
+    except ParameterError as error:
+        raise ParameterError("scenario", text, f"NAME=PRIOR, the prior {error.expected}") from error
+    return name.strip(), other
 
 
 def _answer(name: str, given: Any, ask: Callable[[str], str] | None) -> Any:

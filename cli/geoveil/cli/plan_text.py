@@ -37,10 +37,10 @@ def print_plan(report: Record, console: PlainConsole) -> None:
         table.add_row(*cells, style="bold" if index == 0 else None)
     console.print(table)
     console.print(
-        "95 % ±: error in the population, exceeded once in twenty times. bias: part of its square"
-        " that more people do not remove. ×: squared error in multiples of the first, who takes"
-        " part being no source of it. (A wider band may err less in the population, since it takes"
-        " more of the answer from the prior: that is no reason to choose it.)",
+        "95 % ±: of the interval for what was asked. bias: part of the squared error that more"
+        " people do not remove. ×: squared error in multiples of the first, who takes part being no"
+        " source of it. (A wider band may err less, since it takes more of the answer from the"
+        " prior: that is no reason to choose it.)",
         style="dim",
     )
     console.print(report["reason"])
@@ -51,6 +51,7 @@ def print_plan(report: Record, console: PlainConsole) -> None:
             " band lies; the rest from people."
         )
     _print_targets(report, console)
+    _print_scenarios(report, console)
     _print_bound(report, console)
     if any(not row["keeps_promise"] for row in report["alternatives"]):
         console.print("* promises less, and is not chosen", style="dim")
@@ -99,6 +100,14 @@ def print_comparison(report: Record, console: PlainConsole) -> None:
         " would give in the clear.",
         style="dim",
     )
+    for row in report["questions"]:
+        if row["scenarios"] is not None:
+            found = row["scenarios"]
+            worst = next(r for r in found["rows"] if r["scenario"] == found["worst"])
+            console.print(
+                f"{row['question']}: the worst scenario is {worst['scenario']},"
+                f" {_error_of(worst['hard_question'])}."
+            )
     _print_errors(report, console)
     _print_odds(report, console)
 
@@ -168,8 +177,8 @@ def _print_heading(report: Record, console: PlainConsole, what: str) -> None:
 _TARGETS = ("participants", "population", "hard_question")
 _TARGETS_MEAN = (
     "Participants: their own mean of the soft query. Population: that of all of whom they are a"
-    " random sample; an estimate prints this error. Hard question: what was asked, in the"
-    " population, the bias of asking softly counted as the prior tells it."
+    " random sample. Hard question: what was asked, in the population; the interval is longer by"
+    " what the bias of asking softly may be. An estimate prints the last two."
 )
 
 
@@ -191,6 +200,40 @@ def _print_targets(report: Record, console: PlainConsole) -> None:
             f" {price['participants_in_the_clear']:,} participants instead of"
             f" {report['participants']:,} would have the same error in the population."
         )
+
+
+def _print_scenarios(report: Record, console: PlainConsole) -> None:
+    """Print what becomes of the choice if the prior is wrong."""
+    found = report["scenarios"]
+    if found is None:
+        return
+    worst = next(row for row in found["rows"] if row["scenario"] == found["worst"])
+    if not found["stated"]:
+        off = abs(worst["bias"] - found["rows"][0]["bias"])
+        console.print(
+            f"With {worst['scenario']} than the prior says, the answer would be off by {off:.2g},"
+            " which none of these errors counts: --scenario-scale 0.1 plans for that."
+        )
+        return
+    table = table_80(
+        "if people are", "soft − hard", "population", "hard question", "participants",
+        wrapped=[0], right=range(1, 5),
+    )  # fmt: skip
+    for row in found["rows"]:
+        table.add_row(
+            row["scenario"],
+            f"{row['bias']:.4f}",
+            _error_of(row["population"]),
+            _error_of(row["hard_question"]),
+            f"{row['participants']:,}",
+            style="bold" if row is worst else None,
+        )
+    console.print(table)
+    console.print(
+        f"The worst scenario is {worst['scenario']}, {_error_of(worst['hard_question'])}: the"
+        " choice is best for the worst, and the interval for the hard question holds in each."
+        " Participants: so many have the same error of the population."
+    )
 
 
 def _print_bound(report: Record, console: PlainConsole) -> None:

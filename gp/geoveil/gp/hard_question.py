@@ -6,6 +6,7 @@ density by a bound on its slope. An interval for the hard share then has the len
 whatever is left unknown [AK20].
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -157,11 +158,26 @@ def hard_share(
     for side, end in ((-1.0, ci_low), (1.0, ci_high)):
         # An end may be cut to what a share can be.
         error = max(side * (end - value), 0.0) / quantile
-        further = softness.bound
-        if error > 0:
-            further = (critical_value(softness.bound / error, confidence) - quantile) * error
+        further = reach(error, softness.bound, confidence) - quantile * error
         ends.append(min(max(end + side * further - softness.expected, 0.0), 1.0))
     return HardShare(value - softness.expected, ends[0], ends[1])
+
+
+def reach(error: float, bound: float, confidence: float = 0.95) -> float:
+    """Return how far a bias-aware interval reaches to either side: cv(B/s)·s [AK20].
+
+    Args:
+        error: the standard error s ≥ 0; ∞ if there is none.
+        bound: of the bias, B ≥ 0.
+        confidence: in (0, 1).
+
+    Example:
+        >>> round(reach(0.002, 0.001), 5), reach(0.0, 0.001)
+        (0.00436, 0.001)
+    """
+    if not 0 < error < math.inf:
+        return max(error, bound)
+    return critical_value(bound / error, confidence) * error
 
 
 def critical_value(ratio: float, confidence: float = 0.95) -> float:

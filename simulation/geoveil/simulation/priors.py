@@ -46,7 +46,7 @@ def public_prior(text: str, columns: Sequence[str] = (), weights: str | None = N
         found = _SHIPPED[text]()
     elif kind in _MADE and rest:
         found = _MADE[kind](text, rest)
-    elif Path(text).suffix in _FILES:
+    elif Path(text).suffix in FILES:
         return _of_rows(text, columns, weights)
     elif text in added(_GROUP, _TAKEN):
         found = _added(text)
@@ -80,7 +80,7 @@ def _of_rows(text: str, columns: Sequence[str], weights: str | None) -> PublicPr
         raise ParameterError(
             "columns", [*columns], "one column of values, or a longitude and a latitude"
         )
-    people = _FILES[Path(text).suffix](text, values=columns, weights=weights)
+    people = FILES[Path(text).suffix](text, values=columns, weights=weights)
     return _of_population(people, text, columns[0] if len(columns) == 1 else "location")
 
 
@@ -123,7 +123,8 @@ _SHIPPED: Mapping[str, Callable[[], PublicPrior]] = MappingProxyType(
 _MADE: Mapping[str, Callable[[str, str], PublicPrior]] = MappingProxyType(
     {"lognormal": _lognormal, "histogram": _histogram}
 )
-_FILES: Mapping[str, Callable[..., Population]] = MappingProxyType(
+FILES: Mapping[str, Callable[..., Population]] = MappingProxyType(
     {".csv": partial(Population.from_csv), ".parquet": partial(Population.from_parquet)}
 )
+"""Ending of a file of rows → what reads it."""
 _TAKEN = frozenset({*_SHIPPED, *_MADE})

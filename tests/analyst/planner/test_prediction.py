@@ -1,9 +1,11 @@
 """What is predicted, against draws: bias, noise, and who is asked."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import foldnorm
 
 from geoveil.analyst.planner import HardThreshold, Prediction, SamplePrior
 from geoveil.analyst.planner.prediction import mean_reciprocal
@@ -74,7 +76,8 @@ def test_shares_and_margins():
     found = Prediction(bias=0.03, noise=16.0, bias_variance=0.0, varied=1.0, prior_size=math.inf)
     assert found.expected_error(10_000) == pytest.approx(0.0025)
     assert found.share_of_bias(10_000) == pytest.approx(0.36 * 0.0025 / 0.0026)
-    assert found.margin(10_000) == pytest.approx(1.96 * math.sqrt(0.0026), rel=1e-4)
+    reached = foldnorm(0.03 / math.sqrt(0.0017)).ppf(0.95) * math.sqrt(0.0017)
+    assert found.margin(10_000) == pytest.approx(reached, rel=1e-9)
     targets = found.targets(10_000)
     assert targets.participants == pytest.approx(1.96 * 0.04, rel=1e-4)
     assert targets.population == pytest.approx(1.96 * math.sqrt(0.0017), rel=1e-4)
@@ -82,10 +85,33 @@ def test_shares_and_margins():
     assert targets.price_of_privacy == pytest.approx(17.0)
     assert Prediction(0.0, 1.0, 0.0, 0.0, 9.0).targets(5).price_of_privacy == math.inf
     # A third of the people answer: sampling in the clear has them all.
-    parted = found.targets(900, found.partitioned(900, 3))
+    parted = found.targets(900, lambda p: p.partitioned(900, 3))
     share = mean_reciprocal(900, 1 / 3)
     assert parted.population == pytest.approx(1.96 * math.sqrt(17 * share), rel=1e-4)
     assert parted.price_of_privacy == pytest.approx(17 * 900 * share)
     endless = Prediction(0.0, math.inf, 0.0, 1.0, math.inf)
     assert endless.expected_error(10) == math.inf
     assert endless.share_of_bias(10) == 0.0
+
+
+def test_the_worst_scenario_counts():
+    """Of the same reports the bias may be −0.02, 0 or 0.06: 0.02 is taken off, 0.04 may be left."""
+    low, high = (Prediction(bias, 4.0, 0.0, 1.0, math.inf) for bias in (-0.02, 0.06))
+    found = Prediction(0.0, 4.0, 0.01, 1.0, 100.0, scenarios=(low, high))
+    unknown = 1.96 * 0.01
+    assert found.softness == pytest.approx((0.02, 0.04))
+    assert found.worst(10_000) == replace(high, bias=pytest.approx(0.04))
+    assert found.expected_error(10_000) == pytest.approx(0.04**2 + 4 / 10_000)
+    assert found.partitioned(10_000, 1) == pytest.approx(found.expected_error(10_000))
+    assert found.partitioned(10_000, 3) > 3 * 4 / 10_000 + 0.04**2
+    targets = found.targets(10_000)
+    alone = found.believed.targets(10_000)
+    assert targets.population == alone.population
+    assert targets.hard_question > alone.hard_question
+    assert targets.hard_question == pytest.approx(
+        foldnorm(0.04 / math.sqrt(5e-4)).ppf(0.95) * math.sqrt(5e-4)
+    )
+    # What the prior does not know may be more than any scenario.
+    wide = replace(found, bias_variance=1.0, scenarios=(low,))
+    assert wide.softness == pytest.approx((0.0, 10 * unknown), rel=1e-4)
+    assert found.with_noise(1.0).scenarios[1].noise == 1.0

@@ -6,8 +6,16 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from geoveil.analyst.planner import HistogramPrior, LogNormalPrior, RasterPrior, SamplePrior
+from geoveil.analyst.planner import (
+    DoubtedPrior,
+    HeapedPrior,
+    HistogramPrior,
+    LogNormalPrior,
+    RasterPrior,
+    SamplePrior,
+)
 from geoveil.gp import GaussianKernel, ParameterError, Threshold
+from geoveil.gp.hard_question import Heap
 
 
 def test_a_sample_keeps_its_heaps():
@@ -97,3 +105,34 @@ def test_bad_input_is_named(make, name):
     with pytest.raises(ParameterError) as caught:
         make()
     assert caught.value.name == name
+
+
+def test_people_who_have_more_round_alike():
+    """A tenth more of a log-normal law shifts its logarithm; of a sample every row is more."""
+    law = LogNormalPrior(2.0, 0.6)
+    richer = LogNormalPrior(2.0 + math.log(1.1), 0.6)
+
+    def above(x: np.ndarray) -> np.ndarray:
+        return x > 9.0
+
+    assert law.scaled(1.1).expectation(above, [9.0]) == pytest.approx(
+        richer.expectation(above, [9.0]), abs=1e-9
+    )
+    assert law.scaled(1.1).expectation(above, [9.0]) > law.expectation(above, [9.0]) + 0.01
+    heaped = HeapedPrior(law, (Heap(9.0, 0.1),)).scaled(1.1)
+    assert heaped.expectation(lambda x: x == 9.0) == pytest.approx(0.1)
+    sample = SamplePrior([1.0, 2.0], [1, 3]).scaled(0.5)
+    assert sample.nodes()[0].tolist() == [0.5, 1.0]
+    assert sample.size == pytest.approx(1.6)
+    with pytest.raises(ParameterError, match="dimension"):
+        SamplePrior([[1.0, 2.0]]).scaled(1.1)
+
+
+def test_what_people_may_be_like_is_of_the_same_dimension():
+    law = LogNormalPrior(2.0, 0.6)
+    doubted = DoubtedPrior(law, {"other": SamplePrior([1.0])})
+    assert doubted.expectation(np.sqrt) == law.expectation(np.sqrt)
+    assert (doubted.size, doubted.continuous) == (law.size, True)
+    assert not law.scenarios
+    with pytest.raises(ParameterError, match=r"others\['places'\]\.dimension"):
+        DoubtedPrior(law, {"places": SamplePrior([[1.0, 2.0]])})

@@ -5,6 +5,7 @@ import pytest
 
 from geoveil.analyst.planner import (
     KINDS,
+    DoubtedPrior,
     HardDisc,
     HardPolygon,
     HardRange,
@@ -26,6 +27,8 @@ VALUES = np.random.default_rng(1).lognormal(2.0, 0.6, 1_500)
 HEAPED = SamplePrior(np.where(VALUES % 1 < 0.5, np.round(VALUES / 5) * 5, VALUES), size=20_000)
 PLACES = SamplePrior(np.random.default_rng(2).normal(scale=6.0, size=(1_200, 2)), size=50_000)
 SQUARE = HardPolygon([(-5.0, -4.0), (6.0, -4.0), (6.0, 5.0), (0.0, 7.0), (-5.0, 5.0)])
+DOUBTED = DoubtedPrior(HEAPED, {"less": HEAPED.scaled(0.9), "more": HEAPED.scaled(1.1)})
+ELSEWHERE = DoubtedPrior(PLACES, {"west": SamplePrior(PLACES.values - [2.0, 0.0], size=50_000)})
 SETTINGS = [
     (HardThreshold(10.0), HEAPED, 500),
     (HardThreshold(10.0), HEAPED, 500_000),
@@ -33,6 +36,9 @@ SETTINGS = [
     (HardRange(5.0, 12.0), HEAPED, 20_000),
     (HardDisc((1.0, 0.0), 6.0), PLACES, 20_000),
     (SQUARE, PLACES, 20_000),
+    (HardThreshold(10.0), DOUBTED, 20_000),
+    (HardRange(5.0, 12.0), DOUBTED, 20_000),
+    (HardDisc((1.0, 0.0), 6.0), ELSEWHERE, 20_000),
 ]
 
 
@@ -55,7 +61,9 @@ def least(question, prior, n):
 
 @pytest.mark.deep(keep=2)
 @pytest.mark.parametrize(
-    ("question", "prior", "n"), SETTINGS, ids=[f"{type(q).__name__}-{n}" for q, _, n in SETTINGS]
+    ("question", "prior", "n"),
+    SETTINGS,
+    ids=[f"{type(q).__name__}-{type(p).__name__}-{n}" for q, p, n in SETTINGS],
 )
 def test_the_choice_is_within_a_hundredth_of_the_best_of_all(question, prior, n):
     chosen = plan(question, UNIT, prior, n, kinds=TRIED).choice.prediction

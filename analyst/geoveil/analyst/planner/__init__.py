@@ -12,6 +12,7 @@ from geoveil.analyst.planner.lower_bound import LowerBound, lower_bound
 from geoveil.analyst.planner.plan import Plan, plan
 from geoveil.analyst.planner.prediction import Prediction
 from geoveil.analyst.planner.priors import (
+    DoubtedPrior,
     HeapedPrior,
     HistogramPrior,
     LogNormalPrior,
@@ -40,6 +41,7 @@ __all__ = [
     "Alternative",
     "Comparison",
     "DistancePrior",
+    "DoubtedPrior",
     "Estimand",
     "HardDisc",
     "HardPolygon",

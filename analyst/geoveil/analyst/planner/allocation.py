@@ -228,7 +228,7 @@ def _allocated(
         kinds = tuple(a.kind for a in chosen)
         predictions = tuple(a.prediction for a in chosen)
     errors = tuple(error(p) for p in predictions)
-    targets = tuple(p.targets(n, e) for p, e in zip(predictions, errors, strict=True))
+    targets = tuple(p.targets(n, error) for p in predictions)
     return Allocated(name, allocation.in_all(privacy, m), kinds, predictions, errors, targets)
 
 

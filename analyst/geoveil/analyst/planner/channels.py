@@ -1,7 +1,6 @@
 """Optimal channels among the candidates: solved, not looked up, and so for few bands."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 
 from geoveil.analyst.planner.kinds import CHANNEL
@@ -82,5 +81,5 @@ def may_save(search: Search, found: Alternative, error: Callable[[Prediction], f
         least = search.lower_bound(found.query, _NODES, quick=True).value
     except UnsupportedError:
         return True
-    possible = replace(found.prediction, noise=min(least, found.prediction.noise))
+    possible = found.prediction.with_noise(min(least, found.prediction.noise))
     return error(possible) <= (1 - WORTH_SOLVING) * error(found.prediction)

@@ -8,8 +8,9 @@ the signed distance, so that a band costs a sum over the atoms [MATH §8]. What 
 at every point of the prior.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from geoveil.analyst.planner.aiming import aimed, moved
 from geoveil.analyst.planner.kinds import KINDS, Task
 from geoveil.analyst.planner.prediction import Prediction
-from geoveil.analyst.planner.problem import PlanningProblem
+from geoveil.analyst.planner.problem import Nodes, PlanningProblem
 from geoveil.analyst.planner.question import HardQuestion
 from geoveil.gp.errors import UnsupportedError
 from geoveil.gp.privacy import GeoPrivacy
@@ -71,6 +72,21 @@ class Band:
     signed: Array
     truth: Array
     weights: Array
+    inwards: float = 0.0
+    """How far the boundary was moved, in more dimensions."""
+
+    def among(self, atoms: "Atoms") -> "Band":
+        """Return the same band, and what is known of other people near it."""
+        points, truth, weights = atoms
+        if self.query is None:
+            signed = points - self.inwards
+        else:
+            signed = np.asarray(self.query.signed_distance(points))
+        return replace(self, points=points, signed=signed, truth=truth, weights=weights)
+
+
+Atoms: TypeAlias = tuple[Array, Array, Array]
+"""Values in one dimension, else signed distances; their truth and weights."""
 
 
 def width(index: int) -> float:
@@ -153,17 +169,17 @@ def interpolated(u: Array, index: int, found: Table) -> tuple[Array, Array]:
     return np.interp(u, x, bias), np.interp(u, x, variance)
 
 
-def joined(problem: PlanningProblem, wide: float | None) -> tuple[Array, Array, Array]:
-    """Return atoms: values in one dimension, else signed distances; their truth and weights.
+def joined(problem: PlanningProblem, nodes: Nodes, wide: float | None) -> Atoms:
+    """Return atoms for nodes.
 
     Joined at their mean are those that lie within a fraction of the narrowest band of each other,
     next to the same end of the question and on the same side.
 
     Args:
         problem: of a hard question.
+        nodes: of the problem, or of one of its scenarios.
         wide: width of the band, for questions whose corners are rounded by it.
     """
-    nodes = problem.nodes
     points, weights, truth = nodes.points, nodes.weights, nodes.truth
     if problem.question.dimension == 1:
         # Without an end within reach of the prior, nobody is near it.
@@ -185,9 +201,7 @@ def joined(problem: PlanningProblem, wide: float | None) -> tuple[Array, Array, 
     return (mean + origin[first])[used], truth[first][used], mass[used]
 
 
-def placed(
-    problem: PlanningProblem, atoms: tuple[Array, Array, Array], profile: str, index: int
-) -> Band | None:
+def placed(problem: PlanningProblem, atoms: Atoms, profile: str, index: int) -> Band | None:
     """Return a band placed where the soft share of the atoms is their hard one, if it has room."""
     question, wide = problem.question, width(index) * problem.scale
     assert isinstance(question, HardQuestion)
@@ -202,4 +216,4 @@ def placed(
     inwards = moved(points, truth, weights, wide, profile)
     if not question.fits(wide, profile, (inwards,)):
         return None
-    return Band(shape, None, points, points - inwards, truth, weights)
+    return Band(shape, None, points, points - inwards, truth, weights, inwards)

@@ -17,17 +17,27 @@ variance Var[m − truth]/N; with nothing else known of the bias, its expected s
 
     bias² + Var[m − truth]/N,
 
-and that is what choices are made by, and what errors of the hard question are shown with.
+and that is what choices are made by.
+
+**The prior may be wrong.** Where scenarios say what people may be like instead, the same reports
+have a prediction for each of them, and what counts is the largest error.
+
+**The interval for the hard question** is that of `geoveil.gp.hard_question`: the bias that is
+expected is taken off, with scenarios the middle of what they permit, and the interval is wide
+enough for whatever the bias may be besides, 1.96 standard deviations of what the prior does not
+know of it, in each scenario.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.gp import validation
+from geoveil.gp.hard_question import reach
 
 Array = NDArray[np.float64]
 
@@ -49,6 +59,32 @@ class Prediction:
     """Var[m] over people: matters where only some of them are asked."""
     prior_size: float
     """How many people the prior is worth; see `Prior.size`."""
+    scenarios: tuple["Prediction", ...] = ()
+    """The same reports if people are otherwise: one for each of `Prior.scenarios`, in order."""
+
+    @property
+    def believed(self) -> "Prediction":
+        """The prediction if people are as the prior says: without scenarios."""
+        return replace(self, scenarios=())
+
+    def worst(self, n: float) -> "Prediction":
+        """Return the one with the largest expected error, of this and its scenarios.
+
+        Its bias is what is left of it after the middle of the scenarios was taken off.
+        """
+        off = self._taken_off
+        corrected = [replace(p, bias=p.bias - off, scenarios=()) for p in self._all]
+        return max(corrected, key=lambda p: p._expected_error(n))
+
+    def with_noise(self, noise: float) -> "Prediction":
+        """Return what a report with another mean noise has, in each scenario as much less or more.
+
+        Args:
+            noise: variance of one report, averaged over people as the prior says.
+        """
+        times = noise / self.noise if self.noise > 0 else 1.0
+        scenarios = tuple(replace(s, noise=s.noise * times) for s in self.scenarios)
+        return replace(self, noise=noise, scenarios=scenarios)
 
     @property
     def bias_uncertainty(self) -> float:
@@ -64,38 +100,76 @@ class Prediction:
         return self.bias**2 + self.variance(n)
 
     def expected_error(self, n: float) -> float:
-        """Return the mean squared error to expect, the prior being a sample. See the module."""
+        """Return the mean squared error to expect in the worst scenario, the prior being a sample.
+
+        See the module.
+        """
+        return self.worst(n)._expected_error(n)
+
+    def _expected_error(self, n: float) -> float:
         return self.mean_squared_error(n) + self.bias_uncertainty
 
     def share_of_bias(self, n: float) -> float:
         """Return which part of the squared error in the population does not shrink with n."""
-        error = self.expected_error(n) + self.varied / n
-        return self.fixed / error if 0 < error < math.inf else 0.0
+        worst = self.worst(n)
+        error = worst._expected_error(n) + worst.varied / n
+        return worst.fixed / error if 0 < error < math.inf else 0.0
 
     @property
     def fixed(self) -> float:
-        """The expected square of the bias, which does not shrink with n."""
+        """The expected square of the bias if people are as the prior says: n does not shrink it."""
         return self.bias**2 + self.bias_uncertainty
 
+    @property
+    def softness(self) -> tuple[float, float]:
+        """Soft minus hard: what to take off an estimate, and how far off that may be.
+
+        What a prior does not know, being a sample, is taken at 1.96 standard deviations. With
+        scenarios it is the middle of all that they permit: then the bound is least.
+        """
+        unknown = [(p.bias, NORMAL_95 * math.sqrt(p.bias_uncertainty)) for p in self._all]
+        low = min(bias - more for bias, more in unknown)
+        high = max(bias + more for bias, more in unknown)
+        return (low + high) / 2, (high - low) / 2
+
+    def bias_bound(self, scenario: "Prediction") -> float:
+        """Return how far the bias may be off in a scenario, or in this, after what is taken off."""
+        unknown = NORMAL_95 * math.sqrt(scenario.bias_uncertainty)
+        return abs(scenario.bias - self._taken_off) + unknown
+
+    @property
+    def _all(self) -> tuple["Prediction", ...]:
+        return (self, *self.scenarios)
+
+    @property
+    def _taken_off(self) -> float:
+        """What an estimate is corrected by; nothing counts on it where no scenario is stated."""
+        return self.softness[0] if self.scenarios else 0.0
+
     def margin(self, n: float) -> float:
-        """Return what the error in the population exceeds once in twenty times: 1.96 √error."""
+        """Return how far the 95 % interval for the hard question reaches to either side."""
         return self.targets(n).hard_question
 
-    def targets(self, n: float, error: float | None = None) -> "Targets":
+    def targets(self, n: float, error: Callable[["Prediction"], float] | None = None) -> "Targets":
         """Return what to expect of an estimate from n people, for each of the three targets.
+
+        People are as the prior says; that they may be otherwise makes the interval for the hard
+        question longer.
 
         Args:
             n: > 0.
-            error: that an allocation has among several questions; `expected_error` by default.
+            error: of a prediction, for an allocation among several questions; `expected_error` by
+                default.
         """
-        error = self.expected_error(n) if error is None else error
+        alone = self.believed
+        noise = (alone.expected_error(n) if error is None else error(alone)) - alone.fixed
         varied = self.varied / n
-        population = error - self.fixed + varied
+        population = math.sqrt(max(noise + varied, 0.0))
         return Targets(
-            participants=NORMAL_95 * math.sqrt(max(error - self.fixed, 0.0)),
-            population=NORMAL_95 * math.sqrt(max(population, 0.0)),
-            hard_question=NORMAL_95 * math.sqrt(error + varied),
-            price_of_privacy=population / varied if varied > 0 else math.inf,
+            participants=NORMAL_95 * math.sqrt(max(noise, 0.0)),
+            population=NORMAL_95 * population,
+            hard_question=reach(population, max(map(self.bias_bound, self._all))),
+            price_of_privacy=(noise + varied) / varied if varied > 0 else math.inf,
         )
 
     def partitioned(self, n: int, questions: int, *, expected: bool = True) -> float:
@@ -107,16 +181,22 @@ class Prediction:
         Args:
             n: people, ≥ 1.
             questions: m ≥ 1.
-            expected: whether to count what the prior does not know, as `expected_error` does.
+            expected: whether to count what the prior does not know, as `expected_error` does, and
+                the worst scenario.
         """
         share = mean_reciprocal(n, 1 / questions) if questions > 1 else 1 / n
-        fixed = self.bias**2 + (self.bias_uncertainty if expected else 0.0)
-        return fixed + self.noise * share + self.varied * (share - 1 / n)
+
+        def error(p: Prediction) -> float:
+            fixed = (p.bias - off) ** 2 + (p.bias_uncertainty if expected else 0.0)
+            return fixed + p.noise * share + p.varied * (share - 1 / n)
+
+        off = self._taken_off if expected else 0.0
+        return max(map(error, self._all)) if expected else error(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """What an estimate misses, at most in 95 % of cases, of each of the three targets.
+    """How far a 95 % interval reaches to either side, for each of the three targets.
 
     Numbers are in the unit of the truth.
     """
@@ -126,7 +206,8 @@ class Targets:
     population: float
     """That over the population of which they are a random sample: what an estimate prints."""
     hard_question: float
-    """The truth in the population, the bias of what is asked softly counted as the prior says."""
+    """The truth in the population: the interval counts all that the bias of what is asked softly
+    may be; an estimate prints it beside the other."""
     price_of_privacy: float
     """The variance for the population, in multiples of what the same question has of the same
     people in the clear: so many times fewer people would do there."""

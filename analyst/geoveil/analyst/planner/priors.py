@@ -6,9 +6,10 @@ are kept; continuous parts are integrated by Gauss-Legendre quadrature between b
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,19 @@ class Prior(ABC):
     def continuous(self) -> bool:
         """Whether the nodes depend on `breaks`, as those of a density on the line do."""
         return True
+
+    @property
+    def scenarios(self) -> Mapping[str, "Prior"]:
+        """What people may be like instead, by name: nothing else, by default."""
+        return MappingProxyType({})
+
+    def scaled(self, factor: float) -> "Prior":
+        """Return the law of a multiple of the values, in one dimension.
+
+        Args:
+            factor: > 0.
+        """
+        return _ScaledPrior(self, validation.positive("factor", factor))
 
     @abstractmethod
     def nodes(self, breaks: Sequence[float] = ()) -> tuple[Array, Array]:
@@ -284,6 +298,13 @@ class HeapedPrior(Prior):
     def continuous(self) -> bool:
         return self.prior.continuous
 
+    def scaled(self, factor: float) -> "Prior":
+        """Return the law of a multiple of the values, with the heaps where they are.
+
+        Numbers are rounded alike by people who have more.
+        """
+        return HeapedPrior(self.prior.scaled(factor), self.heaps)
+
     def nodes(self, breaks: Sequence[float] = ()) -> tuple[Array, Array]:
         points, weights = self.prior.nodes(breaks)
         shares = np.array([heap.share for heap in self.heaps])
@@ -292,6 +313,85 @@ class HeapedPrior(Prior):
             np.concatenate([points, places]),
             np.concatenate([weights * (1 - shares.sum()), shares]),
         )
+
+
+@dataclass(frozen=True)
+class DoubtedPrior(Prior):
+    """A prior, and what people may be like instead.
+
+    Ways to ask are chosen by the largest of the errors, and a planned campaign signs a bound that
+    holds for all of them.
+
+    Args:
+        prior: what is expected.
+        others: name → another prior, of the same dimension.
+
+    Raises:
+        ParameterError: if the dimensions differ.
+
+    Example:
+        >>> law = LogNormalPrior(11.5, 0.8)
+        >>> DoubtedPrior(law, {"10 % richer": law.scaled(1.1)}).scenarios["10 % richer"].size
+        10000.0
+    """
+
+    prior: Prior
+    others: Mapping[str, Prior]
+
+    def __post_init__(self) -> None:
+        for name, other in self.others.items():
+            if other.dimension != self.prior.dimension:
+                raise ParameterError(
+                    f"others[{name!r}].dimension", other.dimension, f"{self.prior.dimension}"
+                )
+        object.__setattr__(self, "others", dict(self.others))
+
+    @property
+    def scenarios(self) -> Mapping[str, Prior]:
+        return self.others
+
+    @property
+    def dimension(self) -> int:
+        return self.prior.dimension
+
+    @property
+    def size(self) -> float:
+        return self.prior.size
+
+    @property
+    def continuous(self) -> bool:
+        return any(p.continuous for p in (self.prior, *self.others.values()))
+
+    def nodes(self, breaks: Sequence[float] = ()) -> tuple[Array, Array]:
+        return self.prior.nodes(breaks)
+
+
+@dataclass(frozen=True)
+class _ScaledPrior(Prior):
+    """The law of a multiple of the values."""
+
+    prior: Prior
+    factor: float
+
+    def __post_init__(self) -> None:
+        if self.prior.dimension != 1:
+            raise ParameterError("prior.dimension", self.prior.dimension, "1")
+
+    @property
+    def dimension(self) -> int:
+        return 1
+
+    @property
+    def size(self) -> float:
+        return self.prior.size
+
+    @property
+    def continuous(self) -> bool:
+        return self.prior.continuous
+
+    def nodes(self, breaks: Sequence[float] = ()) -> tuple[Array, Array]:
+        points, weights = self.prior.nodes([b / self.factor for b in breaks])
+        return points * self.factor, weights
 
 
 @dataclass(frozen=True, eq=False)

@@ -83,6 +83,8 @@ class PlanningProblem:
     """What each report is to promise, in the unit of the points."""
     diameter: float | None = None
     """Largest distance between two possible values, if that is known, in the unit of the points."""
+    scenarios: tuple[Nodes, ...] = ()
+    """The same where people may be otherwise: one for each of `Prior.scenarios`, in order."""
 
     @classmethod
     def of(
@@ -94,8 +96,11 @@ class PlanningProblem:
     ) -> "PlanningProblem":
         """Return the problem, with the prior looked at where the question varies."""
         near = min(1 / privacy.rate, question.length_scale)
-        points, weights = nodes_near([question], prior, near)
-        return cls(Nodes(question, prior, points, weights), privacy, diameter)
+        found, *scenarios = (
+            Nodes(question, law, *nodes_near([question], law, near))
+            for law in (prior, *prior.scenarios.values())
+        )
+        return cls(found, privacy, diameter, tuple(scenarios))
 
     @property
     def question(self) -> Estimand:
@@ -120,12 +125,16 @@ class PlanningProblem:
 
     def predict(self, reports: Reports) -> Prediction:
         """Return the error of reports, from their exact moments at every node."""
-        points = self.nodes.points
-        return self.prediction(reports.mean(points), reports.variance(points))
+        return self.prediction(lambda at: (reports.mean(at.points), reports.variance(at.points)))
 
-    def prediction(self, mean: Array, variance: Array) -> Prediction:
-        """Return the error of reports with these moments at the nodes, (m,) each."""
-        return predicted(mean, variance, self.nodes.truth, self.nodes.weights, self.prior.size)
+    def prediction(self, moments: Callable[[Nodes], tuple[Array, Array]]) -> Prediction:
+        """Return the error of reports, by their mean and variance at nodes, (m,) each."""
+
+        def at(nodes: Nodes) -> Prediction:
+            mean, variance = moments(nodes)
+            return predicted(mean, variance, nodes.truth, nodes.weights, nodes.prior.size)
+
+        return replace(at(self.nodes), scenarios=tuple(map(at, self.scenarios)))
 
 
 def nodes_near(questions: Sequence[Estimand], prior: Prior, near: float) -> tuple[Array, Array]:

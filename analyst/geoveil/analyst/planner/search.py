@@ -37,7 +37,7 @@ from geoveil.analyst.planner.kinds import (
 )
 from geoveil.analyst.planner.lower_bound import LowerBound, lower_bound
 from geoveil.analyst.planner.prediction import Prediction, predicted
-from geoveil.analyst.planner.problem import PlanningProblem
+from geoveil.analyst.planner.problem import Nodes, PlanningProblem
 from geoveil.analyst.planner.question import HardQuestion, SoftQuestion
 from geoveil.gp.deconvolution import SmoothedRegion
 from geoveil.gp.errors import ParameterError, UnsupportedError
@@ -104,8 +104,8 @@ class Search:
         self.asked_softly = cache(self._asked_softly)
         """Name of a kind → what it makes of a soft question; none if it refuses."""
         self.signed = cache(self._signed)
-        """Query → its signed distance at every node: kinds, bounds and channels share bands."""
-        self._atoms = cache(lambda wide: joined(problem, wide))
+        """(query, nodes) → its signed distance there: kinds, bounds and channels share bands."""
+        self._atoms = cache(lambda nodes, wide: joined(problem, nodes, wide))
         self._band = cache(self._placed)
         self._smoothed = cache(self._region)
 
@@ -130,7 +130,8 @@ class Search:
             if ramps and issubclass(step, HigherOrderStep):
                 continue  # noise beside f is scaled to its slope, and these are the steepest
             first: Sequence[int] = range(NARROWEST, WIDEST + 1, _STRIDES[0])
-            if not ramps and profile != "linear":  # noise before f
+            alone = not self.problem.scenarios  # no closed form knows those
+            if not ramps and profile != "linear" and alone:  # noise before f
                 best = self._best_width(profile, error)
                 first = (best,) if self.coarse(kind, 0, profile, best) else first
             tried = [
@@ -176,33 +177,48 @@ class Search:
         if kind.answers_all and self.hard.dimension > 1:
             return None  # read from smoothed regions: see `regions`
         if kind.answers_all and self.hard.boundaries > 1:
-            band = self._band(profile, index)
-            if band is None or band.query is None:
+            bands = self._band(profile, index)
+            if bands is None or bands[0].query is None:
                 return None
-            task = Task(band.query, problem.privacy, problem.diameter)
+            task = Task(bands[0].query, problem.privacy, problem.diameter)
             try:
                 reports = kind.build(task, kind.options[option])
-                mean, variance = reports.mean(band.points), reports.variance(band.points)
+                moments = [(reports.mean(b.points), reports.variance(b.points)) for b in bands]
             except UnsupportedError:
                 return None
         else:
             beside = None if kind.satisfies_guarantee else problem.diameter
             found = table(name, option, profile, index, beside and beside / problem.scale)
-            band = None if found is None else self._band(profile, index)
-            if band is None or found is None:
+            bands = None if found is None else self._band(profile, index)
+            if bands is None or found is None:
                 return None
-            bias, variance = interpolated(band.signed / problem.scale, index, found)
-            mean = bias + np.asarray(band.profile.value(band.signed))
-        prediction = predicted(mean, variance, band.truth, band.weights, problem.prior.size)
+            moments = []
+            for band in bands:
+                bias, variance = interpolated(band.signed / problem.scale, index, found)
+                moments.append((bias + np.asarray(band.profile.value(band.signed)), variance))
+        prediction, *scenarios = (
+            predicted(mean, variance, band.truth, band.weights, nodes.prior.size)
+            for (mean, variance), band, nodes in zip(moments, bands, self._laws, strict=True)
+        )
+        prediction = replace(prediction, scenarios=tuple(scenarios))
         return CoarseCandidate(name, option, profile, index, prediction)
 
-    def _placed(self, profile: str, index: int) -> Band | None:
+    @property
+    def _laws(self) -> tuple[Nodes, ...]:
+        """The nodes of the prior, then of what people may be like instead."""
+        return (self.problem.nodes, *self.problem.scenarios)
+
+    def _placed(self, profile: str, index: int) -> tuple[Band, ...] | None:
+        """Return a band among the people of the prior, then among those of each scenario."""
         wide = width(index) * self.problem.scale
         try:
-            atoms = self._atoms(wide if self.hard.rounded else None)
-            return placed(self.problem, atoms, profile, index)
+            expected, *others = (
+                self._atoms(nodes, wide if self.hard.rounded else None) for nodes in self._laws
+            )
+            band = placed(self.problem, expected, profile, index)
         except ParameterError:
             return None  # no room for it
+        return None if band is None else (band, *map(band.among, others))
 
     # Bands, exactly.
 
@@ -226,8 +242,12 @@ class Search:
         else:  # what a mechanism makes of a query depends on the signed distance alone
             line = Linear(query.profile, direction=1.0)
             on_line = kind.build(Task(line, problem.privacy, problem.diameter), parameters)
-            s = self.signed(query)
-            prediction = problem.prediction(on_line.mean(s), on_line.variance(s))
+
+            def moments(nodes: Nodes) -> tuple[Array, Array]:
+                s = self.signed(query, nodes)
+                return on_line.mean(s), on_line.variance(s)
+
+            prediction = problem.prediction(moments)
         return self._alternative(found.kind, query, parameters, reports, prediction)
 
     def _alternative(
@@ -264,10 +284,13 @@ class Search:
         for parameters in kind.options:
             try:
                 reports = kind.build(task, parameters)
-                mean, variance = reports.mean(points), reports.variance(points)
+                if asked is query:
+                    prediction = problem.predict(reports)
+                else:
+                    mean, variance = reports.mean(points), reports.variance(points)
+                    prediction = predicted(mean, variance, truth, weights, problem.prior.size)
             except UnsupportedError:
                 return
-            prediction = predicted(mean, variance, truth, weights, problem.prior.size)
             yield self._alternative(name, query, parameters, reports, prediction)
 
     def exact(self, found: Alternative) -> Alternative:
@@ -292,7 +315,7 @@ class Search:
         """
         assert isinstance(self.problem.question, SoftQuestion)
         query = self.problem.question.query
-        s, weights = self.signed(query), self.problem.nodes.weights
+        s, weights = self.signed(query, self.problem.nodes), self.problem.nodes.weights
         near = min(self.problem.scale, query.profile.length_scale)
         place = np.rint(np.arcsinh(s / (_BEND * near)) * (_BEND * _PER_NEAR))
         _, index = np.unique(place, return_inverse=True)
@@ -350,12 +373,12 @@ class Search:
 
     # Laws of signed distances, on which optimal channels and lower bounds depend alone.
 
-    def _signed(self, query: Query) -> Array:
-        return np.asarray(query.signed_distance(self.problem.nodes.points)).ravel()
+    def _signed(self, query: Query, nodes: Nodes) -> Array:
+        return np.asarray(query.signed_distance(nodes.points)).ravel()
 
     def law(self, query: Query) -> DistancePrior:
         """Return the law of a query's signed distance, with all that is far away at its ends."""
-        s, weights = self.signed(query), self.problem.nodes.weights
+        s, weights = self.signed(query, self.problem.nodes), self.problem.nodes.weights
         low, high = variation(query.profile)
         if low == 0:
             s = np.abs(s)
