@@ -133,6 +133,12 @@ def test_estimates_are_unbiased_where_plugging_in_is_not(dimension: int) -> None
         assert value is not None
         assert error is not None
         assert abs(value - truth) < LIMIT * error
+        estimator = mechanism.estimator(question.query, debias=True)
+        found, four = shown.noise_variance, places if dimension > 1 else places[:, 0]
+        of_each = estimator.estimated_variance(points)
+        assert found is not None
+        assert found.value == pytest.approx(of_each.mean(), rel=0.05)  # of some of the points
+        assert found.low < estimator.variance(four).mean() < found.high
         plugged = question.query.value(points)
         assert abs(plugged.mean() - truth) > 2 * LIMIT * plugged.std() / np.sqrt(len(points))
 

@@ -10,13 +10,14 @@ from geoveil.analyst import LabelledEstimate
 from geoveil.gp import DebiasedLaplace, GeoPrivacy, Threshold
 from geoveil.gp.estimation import Accumulator, estimate
 from geoveil.gp.intervals import UNLIMITED, IntervalMethod, Limits
+from geoveil.gp.price import Basis, NoiseVariance
 
 PRIVACY = GeoPrivacy(1.0, 8_000.0, "dollar")
 MECHANISM = DebiasedLaplace(Threshold(0.0, 24_000.0, "smoothstep"), PRIVACY)
 LIMITS = Limits(MECHANISM.range, (0.0, 1.0))
 
 
-def labelled(sums, exponent, limits=LIMITS):
+def labelled(sums, exponent, limits=LIMITS, **known):
     found = estimate(sums, exponent, limits=limits)
     return LabelledEstimate(
         label="above",
@@ -35,6 +36,7 @@ def labelled(sums, exponent, limits=LIMITS):
         step_exponent=exponent,
         limits=limits,
         softness=None,
+        **known,
     )
 
 
@@ -47,7 +49,7 @@ def reports_of(incomes, seed):
 def test_the_price_and_the_error_of_the_participants_are_bounded(incomes):
     """The bounds hold what the law of the mechanism says of the same people, within 3 %."""
     people = np.tile(incomes, 6_000)
-    row = labelled(reports_of(people, 5), MECHANISM.step_exponent)
+    row = labelled(reports_of(people, 5), MECHANISM.step_exponent, mechanism=MECHANISM)
     noise, clear = MECHANISM.variance(people).mean(), MECHANISM.mean(people).var()
     shown = row.to_dict()
     of = shown["targets"]["participants"]
@@ -60,13 +62,53 @@ def test_the_price_and_the_error_of_the_participants_are_bounded(incomes):
     assert 1 <= least <= 1.03 * (math.inf if clear == 0 else 1 + noise / clear)
     in_the_clear = shown["price_of_privacy"]["participants_in_the_clear_at_most"]
     assert in_the_clear == round(len(people) / least)
+    most = shown["price_of_privacy"]["variance_ratio_at_most"]
+    assert clear == 0 or most is None or most >= (1 + noise / clear) / 1.03
+    plain = labelled(reports_of(people, 5), MECHANISM.step_exponent)
+    assert plain.noise_variance.low <= row.noise_variance.low
+    assert row.noise_variance.high <= plain.noise_variance.high
+
+
+def test_the_law_of_the_mechanism_tells_more_than_its_range():
+    """A million people far from the question: what a report is tells that nobody is near it."""
+    rng = np.random.default_rng(3)
+    people = rng.choice([-1e6, 1e6], 20_000)
+    sums = reports_of(people, 5)
+    ends = labelled(sums, MECHANISM.step_exponent).noise_variance
+    law = labelled(sums, MECHANISM.step_exponent, mechanism=MECHANISM).noise_variance
+    assert ends.high > 0.2  # all of the variance
+    assert law.high < 0.06
+    assert law.low <= MECHANISM.variance(people).mean() <= law.high
+
+
+def test_an_estimated_noise_variance_is_shown_as_one():
+    noise = NoiseVariance(0.09, 0.08, 0.10, Basis.ESTIMATED)
+    row = labelled(reports_of(np.zeros(400), 5), MECHANISM.step_exponent, noise=noise)
+    shown = row.to_dict()
+    of = shown["targets"]["participants"]
+    assert of == {
+        "basis": "estimated",
+        "standard_error": pytest.approx(math.sqrt(0.09 / 400)),
+        "standard_error_at_least": pytest.approx(math.sqrt(0.08 / 400)),
+        "standard_error_at_most": pytest.approx(math.sqrt(0.10 / 400)),
+    }
+    variance = row.standard_error**2 * 399
+    price = shown["price_of_privacy"]
+    assert price["variance_ratio"] == pytest.approx(variance / (variance - 0.09))
+    assert price["variance_ratio_at_most"] == pytest.approx(variance / (variance - 0.10))
+    people = round(400 * (variance - 0.09) / variance)
+    assert price["participants_in_the_clear"] == people
+    none = replace(row, noise=NoiseVariance(1.0, 0.9, 1.1, Basis.ESTIMATED)).to_dict()
+    assert none["price_of_privacy"]["variance_ratio"] is None  # all may be noise
+    assert none["price_of_privacy"]["participants_in_the_clear"] == 0
 
 
 def test_without_what_a_mean_can_be_nothing_is_guessed():
     row = labelled(Accumulator.of([1, 5, 9]), 0, UNLIMITED)
-    assert row.to_dict()["price_of_privacy"] is None
-    assert row.to_dict()["targets"]["participants"]["standard_error_at_least"] is None
-    assert labelled(Accumulator.of([1]), 0).price_at_least is None
+    price = row.to_dict()["price_of_privacy"]
+    assert (price["variance_ratio_at_least"], price["variance_ratio_at_most"]) == (1.0, None)
+    assert row.to_dict()["targets"]["participants"]["standard_error_at_least"] == 0.0
+    assert labelled(Accumulator.of([1]), 0).price is None
 
 
 def test_another_interval_is_had_from_the_same_sums():

@@ -43,6 +43,7 @@ def test_a_threshold_from_creation_to_estimate(geoveil, tmp_path):
     assert f"95 % interval (weighted-ends): {row['interval']['promise']}." in table
     least = row["price_of_privacy"]["variance_ratio_at_least"]
     assert f"Price of privacy: at least {least:.3g} × the variance" in table
+    assert "bounded by what the mechanism's noise can be" in table
     other = geoveil("estimate", "income-above-100k", "--interval", "full-ends", "--json").output
     assert json.loads(other)["estimates"][0]["interval"]["method"] == "full-ends"
 

@@ -22,7 +22,7 @@ from geoveil.gp.deconvolution.bands import BandTotals, bands_of
 from geoveil.gp.deconvolution.base import PointEstimator
 from geoveil.gp.deconvolution.choice import ways
 from geoveil.gp.deconvolution.lattice import Kernel, Lattice, LatticeTotals
-from geoveil.gp.deconvolution.totals import EachTotals, Totals
+from geoveil.gp.deconvolution.totals import EachTotals, Sums, Totals
 from geoveil.gp.estimation import Accumulator, sums_of
 from geoveil.gp.queries.profiles.soft_step import Smoothstep
 
@@ -46,12 +46,22 @@ def released(noise: PlanarLaplace, n: int, spread: float, seed: int = 1) -> Poin
 
 
 def sums(totals: Sequence[Totals], points: Points, blocks: int = 1) -> dict[str, Accumulator]:
+    return {label: found.values for label, found in all_sums(totals, points, blocks).items()}
+
+
+def all_sums(totals: Sequence[Totals], points: Points, blocks: int = 1) -> dict[str, Sums]:
     for block in np.array_split(points, blocks):
         for one in totals:
             one.add(block, [(0, slice(0, len(block)))])
     return {
         label: found for one in totals for label, found in zip(one.labels, one.of(0), strict=True)
     }
+
+
+def exact_variance(estimator: PointEstimator, points: Points, step: float) -> float:
+    """Return the sum of the estimated variances, rounded once."""
+    at = points * step
+    return math.fsum(estimator.estimated_variance(at if at.shape[1] > 1 else at[:, 0]).tolist())
 
 
 def exact(estimator: PointEstimator, points: Points, step: float) -> tuple[float, float]:
@@ -192,7 +202,7 @@ def test_any_order_any_blocks_and_any_groups_give_the_same_bits(dimension: int) 
     shuffled = np.random.default_rng(2).permutation(points)
     one = sums(list(made()), points)
     assert len(one) == len(queries)
-    assert sums(list(made()), shuffled, blocks=7) == one
+    assert all_sums(list(made()), shuffled, blocks=7) == all_sums(list(made()), points)
     apart = list(made())
     for totals in apart:
         totals.add(points, [(4, slice(0, 1_000)), (2, slice(1_000, 3_000))])
@@ -202,8 +212,70 @@ def test_any_order_any_blocks_and_any_groups_give_the_same_bits(dimension: int) 
         one,
         strict=True,
     ):
-        assert (of_four + of_two).total == pytest.approx(one[label].total, abs=3)
-        assert (of_four + of_two).n == 3_000
+        together = of_four.values + of_two.values
+        assert together.total == pytest.approx(one[label].total, abs=3)
+        assert together.n == 3_000
+
+
+def test_bands_sum_the_variances_that_estimators_estimate() -> None:
+    """To 1e-12 of themselves; one point more must be told from none."""
+    noise = mechanism()
+    points = released(noise, 20_000, 1.0)
+    es = estimators(noise, STEPS)
+    bands = BandTotals({k: bands_of(e, noise.step) for k, e in es.items()}, noise.step)
+    for label, found in all_sums([bands], points).items():
+        assert found.variance is not None
+        expected = exact_variance(es[label], points, noise.step)
+        assert found.variance == (20_000, pytest.approx(expected, rel=1e-10, abs=1e-9))
+    inside = all_sums([bands], np.zeros((1, 1), np.int64))["0"].variance
+    assert inside is not None
+    assert inside.n == 20_001
+    assert inside.total > 1.00001 * exact_variance(es["0"], points, noise.step)
+
+
+@pytest.mark.parametrize(("dimension", "b"), [(1, 1.0), (2, 0.3), (2, 1.0)])
+def test_a_lattice_sums_the_variances_that_estimators_estimate(dimension: int, b: float) -> None:
+    """To 1e-9 of the greatest at each point: 5,000 points spread over all distances."""
+    noise = mechanism(dimension, b)
+    points = released(noise, 5_000, 1.5)
+    es = estimators(noise, kernels(dimension))
+    ends = es["0"].variance_limits
+    assert ends is not None
+    for label, found in all_sums([of_lattice(noise, es)], points).items():
+        expected = exact_variance(es[label], points, noise.step)
+        assert found.variance is not None
+        assert found.variance.n == 5_000
+        assert found.variance.total == pytest.approx(expected, abs=5_000 * 1e-9 * ends[1])
+
+
+def test_some_of_many_points_stand_for_all() -> None:
+    """In any order and blocks the same; their mean within 4.4 standard errors, α = 1e-5.
+
+    Control: not within them for points that lie elsewhere.
+    """
+    noise = mechanism(1)
+    estimator = noise.estimator(Threshold(0.3, 4.0, "fourth-order"), debias=True)
+    points = released(noise, 200_000, 1.0)
+    few = EachTotals("q", estimator, noise.step, points=len(points))
+    found = all_sums([few], points)["q"].variance
+    assert found is not None
+    assert 8_000 < found.n < 20_000
+    other = EachTotals("q", estimator, noise.step, points=len(points))
+    shuffled = np.random.default_rng(2).permutation(points)
+    assert all_sums([other], shuffled, blocks=7)["q"].variance == found
+    each = estimator.estimated_variance(points[:, 0] * noise.step)
+    error = 4.4 * each.std() / math.sqrt(found.n)
+    assert abs(found.total / found.n - each.mean()) < error
+    moved = estimator.estimated_variance(points[:, 0] * noise.step + 2.0)
+    assert abs(found.total / found.n - moved.mean()) > error
+    whole = all_sums([EachTotals("q", estimator, noise.step)], points)["q"].variance
+    assert whole == (200_000, pytest.approx(float(each.sum()), rel=1e-9))
+
+
+def test_without_an_estimated_variance_there_is_none() -> None:
+    noise = mechanism()
+    plain = EachTotals("q", noise.estimator(STEPS[0]), noise.step)
+    assert all_sums([plain], np.zeros((3, 1), np.int64))["q"].variance is None
 
 
 def test_the_cheapest_way_is_chosen() -> None:

@@ -1,7 +1,7 @@
 """What a server says of campaigns: who published them, what is estimated, which reports it has."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from geoveil.analyst.contamination import Contamination
 from geoveil.analyst.results import Result
 from geoveil.analyst.statistics.joint import JointEstimates
-from geoveil.campaign import Campaign, StatisticCampaign, decode
-from geoveil.gp import GeoPrivacy, UnsupportedError
+from geoveil.campaign import Campaign, StatisticCampaign, ValueCampaign, decode
+from geoveil.gp import GeoPrivacy, QueryMechanism, UnsupportedError
 from geoveil.gp.estimation import Accumulator, estimate
 from geoveil.gp.hard_question import Difference, HardShare, hard_share
 from geoveil.gp.intervals import UNLIMITED, IntervalMethod, Limits
+from geoveil.gp.price import Basis, NoiseVariance, Price, bounded_noise_variance
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2
 
 _STATES: dict[int, str] = {
@@ -95,6 +96,11 @@ class LabelledEstimate:
     """What answers, and their mean, can be."""
     softness: Difference | None
     """How far the plan in the campaign expects this to be from the hard share, if there is one."""
+    noise: NoiseVariance | None = None
+    """Which part of the variance of an answer is noise, where that can be told; see
+    `noise_variance`."""
+    mechanism: QueryMechanism | None = None
+    """What made the answers, if these are to a query of the campaign."""
 
     def with_interval(self, method: IntervalMethod) -> "LabelledEstimate":
         """Return the same with another interval, from the same reports.
@@ -127,30 +133,64 @@ class LabelledEstimate:
         return ContaminatedEstimate(liars, *liars.widened(self.ci_low, self.ci_high), hard)
 
     @property
-    def price_at_least(self) -> float | None:
-        """The least price of privacy: the variance in multiples of that of answers in the clear.
+    def noise_variance(self) -> NoiseVariance | None:
+        """Which part of the variance of an answer is noise; None for fewer than two answers.
 
-        Of answers in the clear only the mean m and the ends a, b are known: their variance is at
-        most (m − a)(b − m), for the m in the interval where that is greatest. None without both.
+        Bounds are those of the mechanism, and of answers in the clear: with the mean m and the
+        ends a, b these have a variance of at most (m − a)(b − m), for the m in the interval where
+        that is greatest. What answers vary more than that is noise.
         """
-        low, high = self.limits.means
         if self.standard_error is None or self.ci_low is None or self.ci_high is None:
             return None
-        if not math.isfinite(high - low):
-            return None
+        variance, found = self._variance, self.noise
+        if found is None and self.mechanism is not None and self.value is not None:
+            excess = variance + self.value**2 - self.value
+            ends = self.ci_low, self.ci_high
+            found = bounded_noise_variance(
+                self.mechanism, self.n, ends, excess, self.limits, self.confidence
+            )
+        if found is None:
+            found = NoiseVariance(None, 0.0, math.inf, Basis.BOUNDED)
+        low, high = self.limits.means
         middle = min(max((low + high) / 2, self.ci_low), self.ci_high)
-        clear = (middle - low) * (high - middle)
-        return max(self.standard_error**2 * (self.n - 1) / clear, 1.0) if clear > 0 else None
+        clear = (middle - low) * (high - middle) if math.isfinite(high - low) else math.inf
+        return found.within(max(variance - clear, 0.0), variance)
+
+    @property
+    def price(self) -> Price | None:
+        """The price of privacy: the variance in multiples of that of answers in the clear."""
+        noise = self.noise_variance
+        return noise.price(self._variance) if noise is not None and self._variance > 0 else None
+
+    @property
+    def _variance(self) -> float:
+        """The mean square deviation of the answers from their mean."""
+        return 0.0 if self.standard_error is None else self.standard_error**2 * (self.n - 1)
 
     def _targets(self) -> dict[str, object]:
         """Return what is known of the three targets, in the words of a plan."""
-        error, price = self.standard_error, self.price_at_least
-        least = error * math.sqrt(1 - 1 / price) if error is not None and price else None
+        noise, price = self.noise_variance, self.price
+
+        def error(variance: float | None) -> float | None:
+            known = variance is not None and math.isfinite(variance)
+            return math.sqrt(variance / self.n) if known and variance is not None else None
+
+        def people(ratio: float | None) -> int | None:
+            return None if ratio is None else round(self.n / ratio)
+
+        def shown(ratio: float | None) -> float | None:
+            return ratio if ratio is not None and math.isfinite(ratio) else None
+
         return {
             "targets": {
-                "participants": {"standard_error_at_least": least, "standard_error_at_most": error},
+                "participants": {
+                    "basis": None if noise is None else noise.basis.value,
+                    "standard_error": noise and error(noise.value),
+                    "standard_error_at_least": noise and error(noise.low),
+                    "standard_error_at_most": noise and error(noise.high),
+                },
                 "population": {
-                    "standard_error": error,
+                    "standard_error": self.standard_error,
                     "ci_low": self.ci_low,
                     "ci_high": self.ci_high,
                 },
@@ -159,8 +199,13 @@ class LabelledEstimate:
             "price_of_privacy": None
             if price is None
             else {
-                "variance_ratio_at_least": price,
-                "participants_in_the_clear_at_most": round(self.n / price),
+                "basis": price.basis.value,
+                "variance_ratio": shown(price.value),
+                "variance_ratio_at_least": shown(price.low),
+                "variance_ratio_at_most": shown(price.high),
+                "participants_in_the_clear": people(price.value),
+                "participants_in_the_clear_at_least": people(price.high),
+                "participants_in_the_clear_at_most": people(price.low),
             },
         }
 
@@ -324,19 +369,10 @@ class CampaignEstimates(Result):
     def _notes(self) -> Iterator[str]:
         rows = self.estimates
         yield f"{self.unbiased_for} The error holds noise and sampling."
-        yield (
-            "The interval is for the population of which the participants are a random sample; of"
-            " the participants themselves the error is at most as large."
-        )
+        yield "The interval is for the population of which the participants are a random sample."
         if any(row.n < 2 for row in rows):
             yield "An error and an interval need two answers (n ≥ 2)."
-        prices = [row.price_at_least for row in rows if row.price_at_least is not None]
-        if prices:
-            least, most = f"{min(prices):.3g}", f"{max(prices):.3g}"
-            yield (
-                f"Price of privacy: at least {least if least == most else f'{least} to {most}'} ×"
-                " the variance that the same people would give in the clear."
-            )
+        yield from _of_privacy(rows)
         for method in dict.fromkeys(row.method for row in rows if row.method is not None):
             yield f"{100 * rows[0].confidence:g} % interval ({method}): {method.promise}."
         for row in rows:
@@ -504,7 +540,54 @@ def _estimate(
             if isinstance(campaign, StatisticCampaign) and not of_points
             else None
         ),
+        noise=_noise(campaign, column, shown, of_points),
+        mechanism=campaign.mechanisms[column] if isinstance(campaign, StatisticCampaign) else None,
     )
+
+
+def _noise(
+    campaign: Campaign, column: int, shown: analyst_pb2.Estimate, of_points: bool
+) -> NoiseVariance | None:
+    """Return the noise variance that the server or the campaign tells."""
+    if shown.HasField("noise_variance"):
+        told = shown.noise_variance
+        return NoiseVariance(told.value, told.ci_low, told.ci_high, Basis.ESTIMATED)
+    if not isinstance(campaign, ValueCampaign) or of_points:
+        return None
+    mechanism = campaign.point_mechanism
+    of_point = np.ravel(mechanism.variance(np.zeros((1, mechanism.dimension))))
+    exact = float(of_point[column])
+    return NoiseVariance(exact, exact, exact, Basis.EXACT)
+
+
+def _of_privacy(rows: Iterable[LabelledEstimate]) -> Iterator[str]:
+    """Yield what privacy cost: a sentence for all estimates for which it is known in one way."""
+    known: dict[Basis, list[tuple[int, NoiseVariance, Price]]] = {}
+    for row in rows:
+        noise, price = row.noise_variance, row.price
+        if noise is not None and price is not None:
+            known.setdefault(price.basis, []).append((row.n, noise, price))
+    for basis, of_basis in known.items():
+        errors, ratios, people = [], [], []
+        for n, noise, price in of_basis:
+            noises = [noise.low, noise.high] if noise.value is None else [noise.value]
+            prices = [price.low, price.high] if price.value is None else [price.value]
+            errors += [math.sqrt(of_one / n) for of_one in noises]
+            ratios += prices
+            people += [round(n / ratio) for ratio in prices]
+        cost, same = _between(ratios, ".3g"), _between(people, ",")
+        if max(ratios) == math.inf:
+            cost, same = f"at least {min(ratios):.3g}", f"at most {max(people):,}"
+        yield (
+            f"Of the participants themselves the standard error is {_between(errors, '.3g')}. Price"
+            f" of privacy: {cost} × the variance that the same people would give in the clear, as"
+            f" good as {same} participants in the clear ({basis.words})."
+        )
+
+
+def _between(numbers: Sequence[float], style: str) -> str:
+    least, most = format(min(numbers), style), format(max(numbers), style)
+    return least if least == most else f"{least} to {most}"
 
 
 def _privacy(campaign: Campaign, message: campaign_pb2.Privacy) -> GeoPrivacy:

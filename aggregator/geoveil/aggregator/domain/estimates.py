@@ -18,6 +18,7 @@ from geoveil.campaign import Allocation, Campaign, StatisticCampaign
 from geoveil.gp import GeoPrivacy, ParameterError
 from geoveil.gp.estimation import Accumulator, Estimate, estimate
 from geoveil.gp.intervals import Limits
+from geoveil.gp.price import NoiseVariance
 
 _EVERYBODY = "the mean of the soft query over all who took part{period}"
 _MEANS: Mapping[Allocation, str] = MappingProxyType(
@@ -43,6 +44,8 @@ class QueryEstimate:
     """What answers, and their mean, can be."""
     median_of_means: MedianOfMeans | None
     """None where the noise has no heavy tail, or there is too little for it."""
+    noise_variance: NoiseVariance | None = None
+    """Of what is asked of points: which part of the variance of an answer is noise."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,9 @@ from geoveil.gp import ParameterError, PointEstimator, SmoothedRegion, Unsupport
 from geoveil.gp.deconvolution.bands import BandTotals
 from geoveil.gp.deconvolution.choice import joint_way, ways
 from geoveil.gp.deconvolution.products import Products
-from geoveil.gp.deconvolution.totals import GRID_EXPONENT, MOST_AT_ONCE, Groups, Totals
+from geoveil.gp.deconvolution.totals import GRID_EXPONENT, MOST_AT_ONCE, Groups, Sums, Totals
 from geoveil.gp.estimation import Accumulator, estimate
+from geoveil.gp.price import estimated_noise_variance
 
 MOST_QUESTIONS = 4_096
 MOST_JOINT = 900
@@ -146,18 +147,9 @@ class PointSums:
             for label, of_query in zip(totals.labels, totals.of(period), strict=True)
         }
         return [
-            QueryEstimate(
-                label,
-                period,
-                of_query,
-                estimate(of_query, GRID_EXPONENT, confidence, limits),
-                limits,
-                None,
-            )
+            _estimated(label, period, sums[period, label], estimator, confidence)
             for period in periods
             for label, estimator in zip(self._labels, self._estimators, strict=True)
-            for limits in [estimator.limits]
-            for of_query in [sums[period, label]]
         ]
 
     def covariances(self, periods: Collection[int]) -> dict[int, NDArray[np.float64]]:
@@ -171,12 +163,27 @@ class PointSums:
         """
         if self._joint is None:
             return {}
-        counts = {period: next(iter(self._ways[0].of(period))).n for period in periods}
+        counts = {period: next(iter(self._ways[0].of(period))).values.n for period in periods}
         return {
             period: self._joint.covariance(period) / (n - 1)
             for period, n in counts.items()
             if n > 1
         }
+
+
+def _estimated(
+    label: str, period: int, sums: Sums, estimator: PointEstimator, confidence: float
+) -> QueryEstimate:
+    limits, ends, noise = estimator.limits, estimator.variance_limits, sums.variance
+    return QueryEstimate(
+        label,
+        period,
+        sums.values,
+        estimate(sums.values, GRID_EXPONENT, confidence, limits),
+        limits,
+        None,
+        estimated_noise_variance(*noise, ends, confidence) if noise and ends else None,
+    )
 
 
 def _by_period(points: Points) -> tuple[NDArray[np.int64], Groups]:
@@ -204,7 +211,7 @@ class AnswerCache:
     """The last answers, as long as no report comes: reports are only ever added.
 
     Example:
-        >>> cache = AnswerCache(most=3)
+        >>> cache = AnswerCache(most=4)
         >>> answers = PointAnswers([], {0: np.zeros((1, 1))})
         >>> for digest in b"abc":
         ...     cache.put(bytes([digest]), answers)

@@ -240,6 +240,7 @@ def _shown(shown: Snapshot) -> pb.GetEstimateResponse:
 def _estimate(of_query: QueryEstimate) -> pb.Estimate:
     numbers, sums, robust = of_query.estimate, of_query.sums, of_query.median_of_means
     answers, means = of_query.limits.reports, of_query.limits.means
+    noise = of_query.noise_variance
     return pb.Estimate(
         label=of_query.label,
         period=of_query.period,
@@ -266,6 +267,9 @@ def _estimate(of_query: QueryEstimate) -> pb.Estimate:
             least_mean=means[0],
             greatest_mean=means[1],
         ),
+        noise_variance=None
+        if noise is None or noise.value is None
+        else pb.NoiseVariance(value=noise.value, ci_low=noise.low, ci_high=noise.high),
     )
 
 

@@ -86,7 +86,7 @@ class Reports:
             for one in totals if joint in totals else [*totals, joint]:
                 one.add(points, [(0, slice(0, len(points)))])
         sums = {
-            label: found
+            label: found.values
             for one in totals
             for label, found in zip(one.labels, one.of(0), strict=True)
         }

@@ -25,7 +25,9 @@ from geoveil.gp.deconvolution.totals import (
     MOST_AT_ONCE,
     Groups,
     Integers,
+    Sums,
     Totals,
+    VarianceSum,
     rounder,
     sums_of_parts,
 )
@@ -180,10 +182,10 @@ class BandTotals(Totals):
             if row < _POWERS - 1:
                 power *= v
 
-    def of(self, group: int) -> Iterator[Accumulator]:
+    def of(self, group: int) -> Iterator[Sums]:
         counts = self._counts.get(group)
         if counts is None:
-            yield from (Accumulator() for _ in self._bands)
+            yield from (Sums(Accumulator(), VarianceSum(0, 0.0)) for _ in self._bands)
             return
         whole, rest = self._sums[group].astype(np.float64)
         moments: Array = np.concatenate(
@@ -193,8 +195,13 @@ class BandTotals(Totals):
         for bands in self._bands:
             # A range is the sum of two thresholds less 1, and one of the two is 1 at every point.
             excess = n * (len(bands) - 1)
-            totals, squares = zip(*(self._of_band(b, counts, moments) for b in bands), strict=True)
-            yield sums_of_parts(n, sum(totals) - excess * _ONE, sum(squares) - excess * _ONE * _ONE)
+            totals, squares, variances = zip(
+                *(self._of_band(b, counts, moments) for b in bands), strict=True
+            )
+            values = sums_of_parts(
+                n, sum(totals) - excess * _ONE, sum(squares) - excess * _ONE * _ONE
+            )
+            yield Sums(values, VarianceSum(n, sum(variances)))
 
     def covariance(self, group: int) -> Array:
         """Return the mean products of deviations from the means, (m, m); 0 without points.
@@ -229,43 +236,68 @@ class BandTotals(Totals):
         pieces = np.zeros((4, count))
         for band in bands:
             low, high = self._index[band.low], self._index[band.high]
-            pieces[:, low + 1 : high + 1] += self._cubic(band, slice(low, high))
+            pieces[:, low + 1 : high + 1] += _cubic(*self._place(band, slice(low, high)))
             pieces[0, slice(high + 1, count) if band.step.sign > 0 else slice(0, low + 1)] += 1
         pieces[0] -= len(bands) - 1
         return pieces[:, cells]
 
-    def _of_band(self, band: Band, counts: Integers, moments: Array) -> tuple[int, int]:
-        """Return the sums of a debiased threshold and of its square, in units of the grid."""
+    def _of_band(self, band: Band, counts: Integers, moments: Array) -> tuple[int, int, float]:
+        """Return the sums of a debiased threshold, of its square, and of its estimated variance.
+
+        The former two in units of the grid.
+        """
         low, high = self._index[band.low], self._index[band.high]
         above = counts[high + 1 :] if band.step.sign > 0 else counts[: low + 1]
         ones = int(above.sum())
         cells = slice(low, high)
-        cubic = self._cubic(band, cells)
+        place = self._place(band, cells)
+        cubic = _cubic(*place)
         square = np.zeros((2 * len(cubic) - 1, cubic.shape[1]))
         for i, row in enumerate(cubic):
             square[i : i + len(cubic)] += row * cubic
-        total = float(np.sum(cubic * moments[: len(cubic), cells]))
-        squares = float(np.sum(square * moments[:, cells]))
+        inside = moments[:, cells]
+        total = float(np.sum(cubic * inside[: len(cubic)]))
+        squares = float(np.sum(square * inside))
         return (
             ones * _ONE + round(ldexp(total, -GRID_EXPONENT)),
             ones * _ONE * _ONE + round(ldexp(squares, -2 * GRID_EXPONENT)),
+            _variance(*place, inside),
         )
 
-    def _cubic(self, band: Band, cells: slice) -> Array:
-        """Return the coefficients of v⁰ … v³ of a debiased threshold in each of some cells."""
+    def _place(self, band: Band, cells: slice) -> tuple[Array, Array, float]:
+        """Return where in the band cells begin, t in [0, 1], how far it goes, and 6c², c = b/w."""
         estimator = band.step
         assert isinstance(estimator.profile, Smoothstep)
         width = estimator.profile.width
-        lift = 6 * (estimator.scale / width) ** 2
         start = np.array(self._cuts[cells], np.float64) * self._step
         t = (estimator.sign * start - estimator.offset) / width + 0.5
-        # t grows by this much within the cell.
-        across = estimator.sign * self._widths[cells] * self._step / width
-        return np.array(
-            [
-                t * t * (3 - 2 * t) - lift * (1 - 2 * t),
-                (6 * t * (1 - t) + 2 * lift) * across,
-                (3 - 6 * t) * across**2,
-                -2 * across**3,
-            ]
-        )
+        across = self._widths[cells] * (estimator.sign * self._step / width)
+        return t, across, 6 * (estimator.scale / width) ** 2
+
+
+def _cubic(t: Array, across: Array, lift: float) -> Array:
+    """Return the coefficients of v⁰ … v³ of a debiased threshold in each of some cells."""
+    return np.array(
+        [
+            t * t * (3 - 2 * t) - lift * (1 - 2 * t),
+            (6 * t * (1 - t) + 2 * lift) * across,
+            (3 - 6 * t) * across**2,
+            -2 * across**3,
+        ]
+    )
+
+
+def _variance(t: Array, across: Array, lift: float, moments: Array) -> float:
+    """Return the sum of its estimated variance, from Σv⁰ … Σv⁴ in each of some cells.
+
+    With u = 1 − 2t it is 9c²(1 − u²)²/2 + 36c⁴u².
+    """
+    start, step = 1 - 2 * t, -2 * across
+    zero, one, two = start * start, 2 * start * step, step * step
+    m = moments
+    squares = zero * m[0] + one * m[1] + two * m[2]
+    fourths = zero * squares + one * (zero * m[1] + one * m[2] + two * m[3])
+    fourths += two * (zero * m[2] + one * m[3] + two * m[4])
+    square = float(squares.sum())
+    flat = float(m[0].sum()) - 2 * square + float(fourths.sum())
+    return max(0.75 * lift * flat + lift * lift * square, 0.0)

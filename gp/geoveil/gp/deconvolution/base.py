@@ -83,6 +83,26 @@ class PointEstimator(ValueObject, ABC):
         """
         return self._variance(validation.points(x, self.dimension))
 
+    def estimated_variance(self, points: ArrayLike) -> Array:
+        """Return one number per perturbed point, whose mean over the noise is `variance(x)`.
+
+        Averaged over people it says how much of the variance of `value` is noise [MATH §8]. At a
+        point it may be below 0 where k > 1.
+
+        Args:
+            points: perturbed points; any shape for k = 1, else (..., k).
+
+        Raises:
+            PrivateValueError: if a coordinate is not finite or the shape does not fit.
+            UnsupportedError: if there is no such function here: `variance_limits` is None.
+        """
+        return self._estimated_variance(validation.points(points, self.dimension))
+
+    @property
+    def variance_limits(self) -> tuple[float, float] | None:
+        """The least and the greatest estimated variance at any point; None: there is none."""
+        return None
+
     @abstractmethod
     def _value(self, points: Array) -> Array:
         """Return the value at checked points."""
@@ -94,6 +114,10 @@ class PointEstimator(ValueObject, ABC):
     @abstractmethod
     def _variance(self, x: Array) -> Array:
         """Return the variance at checked points."""
+
+    def _estimated_variance(self, points: Array) -> Array:
+        """Return the estimated variance at checked points."""
+        raise UnsupportedError(f"{self!r} has no unbiased estimate of its variance")
 
 
 class PlugIn(PointEstimator):

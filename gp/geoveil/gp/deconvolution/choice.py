@@ -71,7 +71,7 @@ def ways(
             chosen.append(Way(LatticeTotals(kernels, lattice, step), seconds))
             rest = {name: e for name, e in rest.items() if name not in kernels}
     chosen += [
-        Way(EachTotals(name, estimator, step), points * _each_s(estimator))
+        Way(EachTotals(name, estimator, step, points // groups), points * _each_s(estimator))
         for name, estimator in rest.items()
     ]
     return chosen

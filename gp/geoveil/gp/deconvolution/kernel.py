@@ -298,8 +298,21 @@ class KernelEstimator(PointEstimator):
             return Limits(_MEANS, _MEANS)
         return Limits(_ends(self._c, self.dimension), _MEANS)
 
+    def variance_at(self, r: Array) -> Array:
+        """Return the estimated variance at r bandwidths from the centre, if it is debiased."""
+        return _estimated_variance(r, self._c, self.dimension)
+
+    @property
+    def variance_limits(self) -> tuple[float, float] | None:
+        return _variance_ends(self._c, self.dimension) if self.debias else None
+
     def _value(self, points: Array) -> Array:
         return self.at(self._distance(points))
+
+    def _estimated_variance(self, points: Array) -> Array:
+        if not self.debias:
+            return super()._estimated_variance(points)
+        return self.variance_at(self._distance(points))
 
     def _distance(self, x: Array) -> Array:
         """Return the distance to the centre, in bandwidths."""
@@ -320,6 +333,20 @@ def _ends(c: float, dimension: int) -> tuple[float, float]:
     """Return the least and the greatest of g, to 1e-6: it is greatest at the centre."""
     g = debiased_bell(np.linspace(0.0, reach(c), 1 << 14), c, dimension)
     return float(g.min()), float(g.max())
+
+
+@lru_cache(maxsize=32)
+def _variance_ends(c: float, dimension: int) -> tuple[float, float]:
+    """Return the least and the greatest estimated variance, to 1e-6 of the greatest."""
+    h = _estimated_variance(np.linspace(0.0, reach(c), 1 << 14), c, dimension)
+    return min(float(h.min()), 0.0), float(h.max())
+
+
+def _estimated_variance(r: Array, c: float, dimension: int) -> Array:
+    """Return g² less the debiased form of f², which is a bell of h/√2."""
+    root = math.sqrt(2)
+    square = debiased_bell(root * r, root * c, dimension)
+    return np.asarray(np.square(debiased_bell(r, c, dimension)) - square)
 
 
 def _function(r: Array, c: float, dimension: int, debias: bool) -> Array:

@@ -3,14 +3,14 @@
 They are translates of one even function g, so that their sums over the points are a convolution.
 Each point is spread over a lattice of h/16 by the weights of Lagrange's interpolation of order 10
 in each coordinate; the weights are rounded to multiples of 2⁻⁴³ and added up as integers, so that
-the order of the points and their blocks do not matter. Then two convolutions by the fast Fourier
-transform, with g and with g², are read at the centres by the same interpolation.
+the order of the points and their blocks do not matter. Then three convolutions by the fast Fourier
+transform, with g, g² and the estimated variance, are read at the centres by the same interpolation.
 
 Interpolating a function whose spectrum is that of g moves it by less than 10⁻¹¹ g(0) at any one
 point, and the mean over points that noise has spread by less than 10⁻¹² g(0).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -29,7 +29,9 @@ from geoveil.gp.deconvolution.totals import (
     MOST_AT_ONCE,
     Groups,
     Integers,
+    Sums,
     Totals,
+    VarianceSum,
     rounder,
     sums_of_parts,
 )
@@ -88,6 +90,13 @@ class Kernel:
         assert isinstance(self.estimator, ProfileEstimator)
         return np.asarray(self.estimator.profile.debiased(r, self.estimator.scale))
 
+    def variance_at(self, r: Array) -> Array:
+        """Return the estimated variance at distances from the centre, in the unit of points."""
+        if isinstance(self.estimator, KernelEstimator):
+            return self.estimator.variance_at(r / self.bandwidth)
+        assert isinstance(self.estimator, ProfileEstimator)
+        return self.estimator.profile.estimated_variance(r, self.estimator.scale)
+
     @property
     def reach(self) -> float:
         """The distance beyond which g is taken for 0, in the unit of the points."""
@@ -135,12 +144,12 @@ class Lattice:
         first = np.floor(at) - (ORDER // 2 - 1)
         return first.astype(np.intp), at - first
 
-    def kernel_at_nodes(self) -> Array:
-        """Return g at all nodes, the centre at the first, around the ends."""
+    def at_nodes(self, function: Callable[[Array], Array]) -> Array:
+        """Return a function of the distance at all nodes, the centre at the first."""
         ways = [np.minimum(np.arange(size), size - np.arange(size)) for size in self.shape]
         axes = [self.spacing * np.arange(size // 2 + 1) for size in self.shape]
         squares = sum(axis**2 for axis in np.meshgrid(*axes, indexing="ij", sparse=True))
-        return np.ascontiguousarray(self.kernel.at(np.sqrt(squares))[np.ix_(*ways)])
+        return np.ascontiguousarray(function(np.sqrt(squares))[np.ix_(*ways)])
 
 
 class LatticeTotals(Totals):
@@ -167,18 +176,18 @@ class LatticeTotals(Totals):
                 self._spread[group] = _Spread(self._lattice)
             self._spread[group].add(points[part].astype(np.float64) * self._step)
 
-    def of(self, group: int) -> Iterator[Accumulator]:
+    def of(self, group: int) -> Iterator[Sums]:
         spread = self._spread.get(group)
         if spread is None:
-            yield from (Accumulator() for _ in self.labels)
+            yield from (Sums(Accumulator(), VarianceSum(0, 0.0)) for _ in self.labels)
             return
-        values, squares = spread.at_centers()
-        for value, square in zip(values.tolist(), squares.tolist(), strict=True):
-            yield sums_of_parts(
+        for value, square, variance in zip(*spread.at_centers(), strict=True):
+            values = sums_of_parts(
                 spread.n,
                 round(ldexp(value, -GRID_EXPONENT)),
                 round(ldexp(square, -2 * GRID_EXPONENT)),
             )
+            yield Sums(values, VarianceSum(spread.n, variance))
 
 
 class _Spread:
@@ -201,8 +210,8 @@ class _Spread:
         for start in range(0, len(points), _BLOCK):
             self._add(points[start : start + _BLOCK])
 
-    def at_centers(self) -> tuple[Array, Array]:
-        """Return the sums of g and of g² around each centre."""
+    def at_centers(self) -> list[list[float]]:
+        """Return the sums of g, of g² and of the estimated variance around each centre."""
         from scipy.fft import irfftn, rfftn
 
         self._carry()
@@ -211,11 +220,11 @@ class _Spread:
         mass += self._nodes
         spectrum: Any = rfftn(np.ldexp(mass, -_BITS).reshape(lattice.shape), overwrite_x=True)
         del mass
-        g = lattice.kernel_at_nodes()
         first, place = lattice.places(lattice.centers)
         weights = [_weights(of_axis) for of_axis in place.T]
         found = []
-        for kernel in (g, g * g):
+        g = lattice.at_nodes(lattice.kernel.at)
+        for kernel in (g, g * g, lattice.at_nodes(lattice.kernel.variance_at)):
             of_kernel: Any = rfftn(kernel)
             field: Any = irfftn(spectrum * of_kernel, s=lattice.shape, overwrite_x=True)
             total = np.zeros(len(first))
@@ -223,8 +232,8 @@ class _Spread:
                 node = tuple(first[:, axis] + offset for axis, offset in enumerate(offsets))
                 weight = prod(of_axis[i] for of_axis, i in zip(weights, offsets, strict=True))
                 total += weight * field[node]
-            found.append(total)
-        return found[0], found[1]
+            found.append(total.tolist())
+        return found
 
     def _add(self, points: Array) -> None:
         shape = self._lattice.shape

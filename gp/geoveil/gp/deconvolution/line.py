@@ -6,6 +6,9 @@ f(x) = φ(x − low) + φ(high − x) − 1, and where one of the two varies the
 sum of two estimators, less 1, and (g_low − 1)(g_high − 1) = 0 everywhere.
 """
 
+from functools import lru_cache
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,6 +21,11 @@ from geoveil.gp.queries.profiles import Profile
 from geoveil.gp.queries.projected import Linear, Radial
 
 Array = NDArray[np.float64]
+
+_MESH = 8_193
+"""Places in each piece of a profile at which the greatest estimated variance is looked for."""
+_INSIDE = 1e-9
+"""Where the first of them is, as a share of the piece."""
 
 
 class ProfileEstimator(PointEstimator):
@@ -49,8 +57,17 @@ class ProfileEstimator(PointEstimator):
         ends = self.profile.debiased_range(self.scale if self.debias else 0.0)
         return Limits(ends, self.profile.bounds)
 
+    @property
+    def variance_limits(self) -> tuple[float, float] | None:
+        return (0.0, _greatest_variance(self.profile, self.scale)) if self.debias else None
+
     def _value(self, points: Array) -> Array:
         return self._function(self._distance(points))
+
+    def _estimated_variance(self, points: Array) -> Array:
+        if not self.debias:
+            return super()._estimated_variance(points)
+        return np.asarray(self.profile.estimated_variance(self._distance(points), self.scale))
 
     def _distance(self, x: Array) -> Array:
         return np.asarray(self.sign * x - self.offset)
@@ -86,6 +103,14 @@ class ProfileEstimator(PointEstimator):
         )
 
 
+@lru_cache(maxsize=64)
+def _greatest_variance(profile: Profile, scale: float) -> float:
+    """Return the greatest estimated variance, to about 1e-6 of it."""
+    share = np.linspace(_INSIDE, 1 - _INSIDE, _MESH)  # it jumps where pieces meet
+    pieces = [low + (high - low) * share for low, high in pairwise(profile.breakpoints)]
+    return float(profile.estimated_variance(np.concatenate(pieces), scale).max())
+
+
 class RangeEstimator(PointEstimator):
     """Two thresholds: above the low end and not above the high end.
 
@@ -113,8 +138,15 @@ class RangeEstimator(PointEstimator):
     def limits(self) -> Limits:
         return self._low.limits  # where one of the two varies, the other is 1
 
+    @property
+    def variance_limits(self) -> tuple[float, float] | None:
+        return self._low.variance_limits
+
     def _value(self, points: Array) -> Array:
         return self._low._value(points) + (self._high._value(points) - 1)
+
+    def _estimated_variance(self, points: Array) -> Array:
+        return self._low._estimated_variance(points) + self._high._estimated_variance(points)
 
     def _mean(self, x: Array) -> Array:
         return self._low._mean(x) + (self._high._mean(x) - 1)

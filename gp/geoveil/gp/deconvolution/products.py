@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.gp.deconvolution.base import PointEstimator
-from geoveil.gp.deconvolution.totals import Array, Groups, Integers, Totals
+from geoveil.gp.deconvolution.totals import Array, Groups, Integers, Sums, Totals
 from geoveil.gp.errors import UnsupportedError
-from geoveil.gp.estimation import Accumulator
 
 _BITS = 20
 _BLOCK = 1 << 12
@@ -49,7 +48,7 @@ class Products(Totals):
                 block = points[start : min(start + _BLOCK, part.stop)]
                 sums.add(self._integers(block.astype(np.float64) * self._step))
 
-    def of(self, group: int) -> Iterator[Accumulator]:
+    def of(self, group: int) -> Iterator[Sums]:
         return iter(())
 
     def covariance(self, group: int) -> Array:

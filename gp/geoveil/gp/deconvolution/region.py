@@ -177,6 +177,15 @@ class RegionEstimator(PointEstimator):
         low, high = min(float(values.min()), 0.0), max(float(values.max()), 1.0)
         return Limits((low, high), (0.0, 1.0))
 
+    @property
+    def variance_limits(self) -> tuple[float, float] | None:
+        return self._variance_limits if self.debias else None
+
+    @cached_property
+    def _variance_limits(self) -> tuple[float, float]:
+        values = self._grid.inverse(self._variance_spectrum)
+        return min(float(values.min()), 0.0), max(float(values.max()), 0.0)
+
     def _value(self, points: Array) -> Array:
         return self._g(points)
 
@@ -185,6 +194,22 @@ class RegionEstimator(PointEstimator):
 
     def _variance(self, x: Array) -> Array:
         return np.maximum(self._variances(x), 0.0)
+
+    def _estimated_variance(self, points: Array) -> Array:
+        if not self.debias:
+            return super()._estimated_variance(points)
+        return self._variance_estimates(points)
+
+    @cached_property
+    def _variance_estimates(self) -> Field:
+        return Field(self._grid, self._variance_spectrum)
+
+    @cached_property
+    def _variance_spectrum(self) -> Spectrum:
+        """The transform of g² less the debiased form of f²."""
+        grid = self._grid
+        squares = grid.transform(grid.inverse(self._spectrum) ** 2)
+        return np.asarray(squares - grid.transform(grid.inverse(self._smooth) ** 2) / self._noise)
 
     @cached_property
     def _means(self) -> Field:

@@ -7,7 +7,8 @@ do this faster than one by one: `BandTotals`, `LatticeTotals`; `ways` chooses.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from math import ldexp
+from math import frexp, ldexp
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,12 @@ MOST_AT_ONCE = 1 << 17
 """The most points of a block: sums of so many stay within 64 bits."""
 
 
+_ENOUGH = 1 << 13
+"""Points from which a mean of estimated variances is told well enough."""
+_VARIANCE_BITS = 42
+"""Estimated variances are rounded to 2⁻⁴² of the greatest: the sums of 2¹⁷ stay below 2⁶⁰."""
+
+
 def rounder(bits: int) -> tuple[float, int]:
     """Return what rounds doubles in [−1, 1] to multiples of 2^−bits, and its own bits.
 
@@ -42,6 +49,23 @@ def rounder(bits: int) -> tuple[float, int]:
     """
     added = np.float64(1.5 * 2.0 ** (52 - bits))
     return float(added), int(added.view(np.int64))
+
+
+class VarianceSum(NamedTuple):
+    """The estimated variances of some points."""
+
+    n: int
+    """How many points: all, or some that stand for them."""
+    total: float
+
+
+class Sums(NamedTuple):
+    """Sums over the points of a group."""
+
+    values: Accumulator
+    """Of an estimator, in units of 2⁻³⁰."""
+    variance: VarianceSum | None
+    """None if the estimator has no estimated variance."""
 
 
 class Totals(ABC):
@@ -69,33 +93,64 @@ class Totals(ABC):
         """
 
     @abstractmethod
-    def of(self, group: int) -> Iterator[Accumulator]:
-        """Yield the sums of a group, label after label, of values in units of 2⁻³⁰."""
+    def of(self, group: int) -> Iterator[Sums]:
+        """Yield the sums of a group, label after label."""
 
 
 class EachTotals(Totals):
     """One estimator, at every point.
 
+    Variances are estimated at all points or, where there are very many, at those whose integer is a
+    multiple of a power of two: noise makes them a random sample, the same in any order.
+
     Args:
         label: of it.
         estimator: any.
         step: spacing of the grid of the points, in their unit.
+        points: about how many each group will have.
     """
 
-    def __init__(self, label: str, estimator: PointEstimator, step: float) -> None:
+    def __init__(self, label: str, estimator: PointEstimator, step: float, points: int = 0) -> None:
         super().__init__([label], step)
         self._estimator = estimator
         self._sums: dict[int, Accumulator] = {}
+        self._others = (1 << max(0, (points // _ENOUGH).bit_length() - 1)) - 1
+        """The bits that are 0 where variances are estimated."""
+        self._variances: dict[int, tuple[int, int]] = {}
+        """Points, and the sum in units of `_unit`."""
+        limits = estimator.variance_limits
+        greatest = 0.0 if limits is None else max(limits[1], -limits[0])
+        self._estimates_variance = limits is not None
+        self._unit = ldexp(1.0, frexp(greatest)[1] - _VARIANCE_BITS)
 
     def add(self, points: Integers, groups: Groups) -> None:
-        coordinates = points.astype(np.float64) * self._step
-        values = self._integers(coordinates[:, 0] if points.shape[1] == 1 else coordinates)
+        values = self._integers(self._coordinates(points))
         starts = np.array([part.start for _, part in groups])
         for (group, _), sums in zip(groups, sums_of(values, starts), strict=True):
             self._sums[group] = self._sums.get(group, Accumulator()) + sums
+        for group, part in groups if self._estimates_variance else ():
+            self._add_variances(group, points[part])
 
-    def of(self, group: int) -> Iterator[Accumulator]:
-        yield self._sums.get(group, Accumulator())
+    def of(self, group: int) -> Iterator[Sums]:
+        variance = None
+        if self._estimates_variance:
+            n, total = self._variances.get(group, (0, 0))
+            variance = VarianceSum(n, total * self._unit)
+        yield Sums(self._sums.get(group, Accumulator()), variance)
+
+    def _add_variances(self, group: int, points: Integers) -> None:
+        if self._others:
+            points = points[points[:, 0] & self._others == 0]
+        if not len(points):
+            return
+        found = self._estimator.estimated_variance(self._coordinates(points))
+        n, total = self._variances.get(group, (0, 0))
+        integers = np.rint(found / self._unit).astype(np.int64)
+        self._variances[group] = n + len(points), total + int(integers.sum())
+
+    def _coordinates(self, points: Integers) -> Array:
+        coordinates = points.astype(np.float64) * self._step
+        return coordinates[:, 0] if points.shape[1] == 1 else coordinates
 
     def _integers(self, coordinates: Array) -> Integers:
         with np.errstate(over="ignore", invalid="ignore"):  # what comes of it is refused below

@@ -336,6 +336,19 @@ class QueryMechanism(Mechanism[int]):
     def variance(self, x: ArrayLike) -> Array:
         return self._variance(self._distance(x))
 
+    def moments(self, s: ArrayLike) -> tuple[Array, Array]:
+        """Return the mean and the variance of a report at signed distances.
+
+        Args:
+            s: distances, any shape, in the unit of x: all that a report depends on.
+
+        Returns:
+            Two arrays of the shape of s; the mean is NaN where it is not f.
+        """
+        distances = validation.points(s, 1)
+        value = np.asarray(self.query.profile.value(distances))
+        return value if self.unbiased else np.full_like(value, np.nan), self._variance(distances)
+
     @property
     def largest_variance(self) -> float:
         """The largest variance of a report over all points; infinite where it does not exist.

@@ -455,6 +455,7 @@ class Estimate(google.protobuf.message.Message):
     MEDIAN_OF_MEANS_FIELD_NUMBER: builtins.int
     INTERVAL_METHOD_FIELD_NUMBER: builtins.int
     LIMITS_FIELD_NUMBER: builtins.int
+    NOISE_VARIANCE_FIELD_NUMBER: builtins.int
     label: builtins.str
     n: builtins.int
     """Answers counted for this query (of GetEstimate of a value campaign: for this
@@ -489,6 +490,13 @@ class Estimate(google.protobuf.message.Message):
     def limits(self) -> global___AnswerLimits:
         """From which, with the sums, other intervals can be had."""
 
+    @property
+    def noise_variance(self) -> global___NoiseVariance:
+        """Of queries asked of points: which part of the variance of an answer is noise.
+        Absent while n < 2, where there is no unbiased estimate of it, and of earlier
+        servers.
+        """
+
     def __init__(
         self,
         *,
@@ -505,9 +513,10 @@ class Estimate(google.protobuf.message.Message):
         median_of_means: global___MedianOfMeans | None = ...,
         interval_method: global___IntervalMethod.ValueType = ...,
         limits: global___AnswerLimits | None = ...,
+        noise_variance: global___NoiseVariance | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_ci_high", b"_ci_high", "_ci_low", b"_ci_low", "_standard_error", b"_standard_error", "_value", b"_value", "ci_high", b"ci_high", "ci_low", b"ci_low", "limits", b"limits", "median_of_means", b"median_of_means", "standard_error", b"standard_error", "value", b"value"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_ci_high", b"_ci_high", "_ci_low", b"_ci_low", "_standard_error", b"_standard_error", "_value", b"_value", "ci_high", b"ci_high", "ci_low", b"ci_low", "confidence", b"confidence", "interval_method", b"interval_method", "label", b"label", "limits", b"limits", "median_of_means", b"median_of_means", "n", b"n", "period", b"period", "standard_error", b"standard_error", "sum", b"sum", "sum_of_squares", b"sum_of_squares", "value", b"value"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_ci_high", b"_ci_high", "_ci_low", b"_ci_low", "_standard_error", b"_standard_error", "_value", b"_value", "ci_high", b"ci_high", "ci_low", b"ci_low", "limits", b"limits", "median_of_means", b"median_of_means", "noise_variance", b"noise_variance", "standard_error", b"standard_error", "value", b"value"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_ci_high", b"_ci_high", "_ci_low", b"_ci_low", "_standard_error", b"_standard_error", "_value", b"_value", "ci_high", b"ci_high", "ci_low", b"ci_low", "confidence", b"confidence", "interval_method", b"interval_method", "label", b"label", "limits", b"limits", "median_of_means", b"median_of_means", "n", b"n", "noise_variance", b"noise_variance", "period", b"period", "standard_error", b"standard_error", "sum", b"sum", "sum_of_squares", b"sum_of_squares", "value", b"value"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_ci_high", b"_ci_high"]) -> typing.Literal["ci_high"] | None: ...
     @typing.overload
@@ -518,6 +527,32 @@ class Estimate(google.protobuf.message.Message):
     def WhichOneof(self, oneof_group: typing.Literal["_value", b"_value"]) -> typing.Literal["value"] | None: ...
 
 global___Estimate = Estimate
+
+@typing.final
+class NoiseVariance(google.protobuf.message.Message):
+    """The mean over the participants of the variance that noise gives an answer, in
+    the unit of the query squared: estimated without bias, cut at 0.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    VALUE_FIELD_NUMBER: builtins.int
+    CI_LOW_FIELD_NUMBER: builtins.int
+    CI_HIGH_FIELD_NUMBER: builtins.int
+    value: builtins.float
+    ci_low: builtins.float
+    """The ends of its interval, at the confidence of the estimate."""
+    ci_high: builtins.float
+    def __init__(
+        self,
+        *,
+        value: builtins.float = ...,
+        ci_low: builtins.float = ...,
+        ci_high: builtins.float = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["ci_high", b"ci_high", "ci_low", b"ci_low", "value", b"value"]) -> None: ...
+
+global___NoiseVariance = NoiseVariance
 
 @typing.final
 class AnswerLimits(google.protobuf.message.Message):

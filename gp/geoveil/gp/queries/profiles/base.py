@@ -100,6 +100,15 @@ class Profile(ABC):
             return self.bounds
         raise self._not_debiasable()
 
+    def estimated_variance(self, v: Array, b: float) -> Array:
+        """Return h(v) = 2b²φ'² + b⁴φ''²: E[h(s + Laplace(b))] is the variance of g there [MATH §8].
+
+        Args:
+            v: noisy signed distances, any shape.
+            b: noise scale > 0.
+        """
+        raise self._not_debiasable()
+
     @abstractmethod
     def debiased_preimages(self, y: Array, b: float) -> tuple[Array, Array]:
         """Return all v with g(v) = y where g is not constant, and |g'(v)| there.

@@ -189,6 +189,13 @@ class EnclosedProfile(Profile):
         twice = 2 * float(self._at(0.0, FLOAT))
         return min(low, twice - high), max(high, twice - low)
 
+    def estimated_variance(self, v: Array, b: float) -> Array:
+        u, c2 = np.asarray(v, dtype=np.float64) / self.scale, (b / self.scale) ** 2
+        low, high = self._ends
+        j = self._jet(self._inside(u, FLOAT), FLOAT)  # both extensions have the same squares
+        found = 2 * c2 * np.square(j.slope) + np.square(c2 * np.asarray(j.curvature))
+        return np.where((u > (-high if self.ray else low)) & (u < high), found, 0.0)
+
     def debiased_preimages(self, y: Array, b: float) -> tuple[Array, Array]:
         """Return all v with g(v) = y, by bisection between the edges of the cells."""
         step = 1e-6 * self.length_scale

@@ -113,6 +113,12 @@ class Gaussian(ClosedFormProfile):
         c2 = (b / self.bandwidth) ** 2
         return (-2 * c2 * math.exp(-(3 + 1 / c2) / 2), 1 + c2)
 
+    def estimated_variance(self, v: Array, b: float) -> Array:
+        """Return h: e^{−u²}(2c²u² + c⁴(1 − u²)²), u = v/h, c = b/h."""
+        u2 = np.square(np.asarray(v) / self.bandwidth)
+        c2 = (b / self.bandwidth) ** 2
+        return np.asarray(np.exp(-u2) * (2 * c2 * u2 + np.square(c2 * (1 - u2))))
+
     def debiased_preimages(self, y: Array, b: float) -> tuple[Array, Array]:
         """Return up to four v: ±u on the falling and the rising branch."""
         c2 = (b / self.bandwidth) ** 2

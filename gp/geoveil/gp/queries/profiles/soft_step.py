@@ -228,6 +228,13 @@ class Smoothstep(ClosedFormStep):
         lift = 6 * (b / self.width) ** 2
         return (-lift, 1 + lift)
 
+    def estimated_variance(self, v: Array, b: float) -> Array:
+        """Return h: 72c²(1/4 − y²)² + 144c⁴y² inside the band, y = v/w, c = b/w; 0 outside."""
+        c2 = (b / self.width) ** 2
+        y2 = np.square(np.asarray(v) / self.width)
+        found = 72 * c2 * np.square(0.25 - y2) + 144 * c2 * c2 * y2
+        return np.where(y2 < 0.25, found, 0.0)
+
     def debiased_preimages(self, y: Array, b: float) -> tuple[Array, Array]:
         """Return the one v with g(v) = y, if any, as g increases inside the band.
 
