@@ -3,6 +3,7 @@
 import typer
 
 from geoveil.cli import (
+    simulate_distribution,
     simulate_experiments,
     simulate_fleet,
     simulate_scale,
@@ -16,6 +17,7 @@ app = typer.Typer(
 app.command("oneway")(simulate_experiments.oneway)
 app.command("twoway")(simulate_experiments.twoway)
 app.command("kde")(simulate_experiments.kde)
+app.command("distribution")(simulate_distribution.distribution)
 app.command("selection")(simulate_selection.selection)
 app.command("results")(simulate_experiments.results)
 app.command("scale")(simulate_scale.scale)

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from geoveil.cli.console import bars, err, out, table_80
+from geoveil.cli.simulate_distribution import distribution
 from geoveil.gp import validation
 from geoveil.simulation.experiments.published import (
     MAPS,
@@ -97,15 +98,16 @@ def results(
     seed: Annotated[int, typer.Option(help="The same seed gives the same page.")] = 1,
     processes: Processes = None,
 ) -> None:
-    """All experiments in exact mode, on one page with figures.
+    """All experiments, the paper's in exact mode, on one page with figures.
 
-    Two minutes or so. An interrupted run goes on where it stopped: parts stay in a directory beside
+    Ten minutes or so. An interrupted run goes on where it stopped: parts stay in a directory beside
     the page.
     """
     work = directory / "results"
     oneway(directory=work, seed=seed, processes=processes)
     twoway(directory=work, seed=seed, processes=processes)
     kde(directory=work, seed=seed, processes=processes, maps="default")
+    distribution(directory=work, seed=seed, processes=processes)
     err.print(f"written: {write_page(work, directory)}")
 
 

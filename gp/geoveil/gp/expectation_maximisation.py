@@ -98,14 +98,9 @@ def _kernel(smoothing: Sequence[float]) -> tuple[float, ...]:
 
 def _smoothed(shares: Array, kernel: Sequence[float], space: tuple[int, ...]) -> Array:
     """Return shares of which a part has gone to their neighbours; at the ends none is lost."""
-    if len(kernel) == 1:
-        return shares
-    half = len(kernel) // 2
+    from scipy.ndimage import correlate1d
+
     spread = shares.reshape(space)
     for axis in range(len(space)):
-        lines = np.moveaxis(spread, axis, -1)
-        padded = np.pad(lines, [(0, 0)] * (lines.ndim - 1) + [(half, half)], mode="symmetric")
-        length = lines.shape[-1]
-        parts = (weight * padded[..., i : i + length] for i, weight in enumerate(kernel))
-        spread = np.moveaxis(np.sum(list(parts), axis=0), -1, axis)
-    return spread.ravel()
+        spread = correlate1d(spread, kernel, axis, mode="reflect")  # the edge's cell comes twice
+    return np.asarray(spread.ravel())

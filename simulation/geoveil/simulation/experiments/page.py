@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from geoveil.simulation.distribution.page import distribution_section
 from geoveil.simulation.experiments.rows import LOCAL, ORIGINS, ErrorRow, compare
 
 _HEAD = """# Results
@@ -15,8 +16,9 @@ mechanisms and with geoveil's, at the same ε. This page is written by
 geoveil simulate results --out docs
 ```
 
-and every table says which command makes it alone. All numbers are expectations over people and
-noise, computed from the exact mean and variance of each mechanism at each value, not simulated;
+and every table says which command makes it alone. The paper's are followed by a comparison with
+ε-LDP on whole distributions. All numbers of the paper's experiments are expectations over people
+and noise, computed from the exact mean and variance of each mechanism at each value, not simulated;
 `--mode monte-carlo` draws everything instead, and agrees within its sampling error (that is a
 test). Numbers of n and of ε are those of the paper; the figures and the CSV files beside them
 have all of them.
@@ -89,9 +91,17 @@ class Section:
     """Which rows the table shows; the CSV has all."""
 
 
-def results_page(sections: Sequence[Section]) -> str:
-    """Return the page as Markdown."""
-    return "\n".join([_HEAD, *(_section(section) for section in sections), _NOTES])
+def results_page(sections: Sequence[Section], distributions: Sequence[ErrorRow] = ()) -> str:
+    """Return the page as Markdown.
+
+    Args:
+        sections: on the paper's experiments.
+        distributions: the rows of `geoveil simulate distribution`, for a section of their own.
+    """
+    parts = [_HEAD, *(_section(section) for section in sections), _NOTES]
+    if distributions:
+        parts.append(distribution_section(distributions))
+    return "\n".join(parts)
 
 
 def _section(section: Section) -> str:

@@ -1,4 +1,4 @@
-"""The seed paper's experiments as a whole: what is computed, drawn, written, and their page."""
+"""The seed paper's experiments as a whole: what is computed, drawn and written, and the page."""
 
 import os
 import shutil
@@ -157,7 +157,7 @@ def write_page(work: Path, directory: Path) -> Path:
     """Put the experiments on one page with figures.
 
     Args:
-        work: where all three have been written, in exact mode.
+        work: where all three have been written, in exact mode, and the table of distributions.
         directory: for results.md and, below it, images/.
     """
     images = directory / "images"
@@ -168,7 +168,8 @@ def write_page(work: Path, directory: Path) -> Path:
         _section(work, "kde", "Densities of collisions in New York", images, None),
     ]
     page = directory / "results.md"
-    page.write_text(results_page(sections), encoding="utf-8")
+    distributions = read_csv(work / "distribution.csv")
+    page.write_text(results_page(sections, distributions), encoding="utf-8")
     return page
 
 

@@ -13,7 +13,8 @@ from geoveil.gp import ParameterError, UnsupportedError, validation
 
 SEED, OURS = "seed paper", "geoveil"
 SEED_PRIOR, PRIOR = "seed paper, with a prior", "geoveil, with a prior"
-ORIGINS = (SEED, OURS, SEED_PRIOR, PRIOR)
+BASELINE = "local privacy"
+ORIGINS = (SEED, OURS, SEED_PRIOR, PRIOR, BASELINE)
 """Where a mechanism, at its parameters, comes from."""
 MODES = ("exact", "monte-carlo")
 LOCAL = "ε-LDP"
@@ -30,7 +31,7 @@ class ErrorRow:
     """
 
     experiment: str
-    """"oneway", "twoway" or "kde"."""
+    """"oneway", "twoway", "kde" or "distribution"."""
     panel: str
     """The setting, but for n: for example "T=100000, 1/ε=8000"."""
     n: int
@@ -41,7 +42,7 @@ class ErrorRow:
     origin: str
     """One of `ORIGINS`."""
     measure: str
-    """"MSE", of one query, or "ASE", of a grid."""
+    """"MSE", of one query, or "ASE", of a grid; what of a distribution, in its experiment."""
     error: float
     """≥ 0; infinite where a variance is."""
     standard_error: float = 0.0
@@ -55,6 +56,9 @@ class ErrorRow:
     seed: int = 0
     repetitions: int = 0
     """0 in exact mode: over all samples and all noise."""
+    footing: float | None = None
+    """Distance at which ε-LDP promises as much as the others, in the unit of the values; None for
+    who is no part of that comparison."""
 
     def __post_init__(self) -> None:
         validation.choice("origin", self.origin, ORIGINS)

@@ -1,0 +1,133 @@
+"""The numbers whose distribution is asked for: incomes, and how far north collisions were."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.simulation.demo import CITY
+from geoveil.simulation.distribution.cells import Cells
+from geoveil.simulation.populations import Population, collisions, household_incomes
+
+Array = NDArray[np.float64]
+
+CELLS = 1024
+"""Cells in which distributions are found: 4⁵, for the tree's sake."""
+BARS = 32
+"""Bars of the histogram."""
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """What is told of a distribution: by a protocol, or by the truth.
+
+    Args:
+        mean: of the numbers, those beyond an end counted as that end.
+        below: share below each edge of the cells, (CELLS + 1,); None if only the mean is told.
+    """
+
+    mean: float
+    below: Array | None = None
+
+
+@dataclass(frozen=True)
+class NumericAttribute:
+    """A number that people hold.
+
+    Args:
+        name: of it.
+        people: who hold it.
+        cells: the range of interest, publicly known, which ε-LDP needs; in the unit of the numbers.
+        per: the distance over which ε is stated.
+    """
+
+    name: str
+    people: Population
+    cells: Cells
+    per: float
+
+    @property
+    def diameter(self) -> float:
+        """The width of the range."""
+        return self.cells.high - self.cells.low
+
+    @property
+    def footings(self) -> tuple[float, ...]:
+        """Distances at which ε-LDP promises as much: `per`, five times that, and the range."""
+        return self.per, 5 * self.per, self.diameter
+
+    @cached_property
+    def truth(self) -> Distribution:
+        """The distribution of the whole population."""
+        return self.of(self.people.values, self.people.weights)
+
+    def of(self, values: Array, weights: Array | None = None) -> Distribution:
+        """Return the distribution of numbers in the clear."""
+        held = np.ones(len(values)) if weights is None else weights
+        order = np.argsort(values)
+        shares = np.append(0.0, np.cumsum(held[order]))
+        below = shares[np.searchsorted(values[order], self.cells.edges)] / shares[-1]
+        capped = np.clip(values, self.cells.low, self.cells.high)
+        return Distribution(float(np.average(capped, weights=held)), self.proper(below))
+
+    def proper(self, below: Array) -> Array:
+        """Return shares rearranged to increase from 0 to 1: never further from a distribution."""
+        inner = np.sort(np.clip(below[1:-1], 0.0, 1.0))
+        return np.concatenate([[0.0], inner, [1.0]])
+
+    def errors(self, told: Distribution) -> dict[str, float]:
+        """Return how far from the truth each measure of a distribution is, ≥ 0; see `MEASURES`."""
+        found = {"mean": abs(told.mean - self.truth.mean)}
+        if told.below is None:
+            return found
+        truth = self.truth.below
+        assert truth is not None
+        wrong = np.abs(told.below - truth)
+        for name, share in _QUARTILES.items():
+            ends = (_quantile(self.cells.edges, below, share) for below in (told.below, truth))
+            found[name] = abs(next(ends) - next(ends))
+        found["largest"] = float(wrong.max())
+        found["area"] = float(wrong.mean() * self.diameter)
+        bars = (np.diff(below[:: CELLS // BARS]) for below in (told.below, truth))
+        found["histogram"] = float(np.abs(next(bars) - next(bars)).sum() / 2)
+        return found
+
+
+_QUARTILES = {"lower quartile": 0.25, "median": 0.5, "upper quartile": 0.75}
+MEASURES: Mapping[str, str] = MappingProxyType(
+    {
+        "mean": "of the numbers, in their unit",
+        **dict.fromkeys(_QUARTILES, "in the unit of the numbers"),
+        "largest": "largest difference of the distribution functions",
+        "area": "area between the distribution functions, in the unit of the numbers",
+        "histogram": f"total variation of {BARS} bars: half of what the shares differ by, added up",
+    }
+)
+"""What is measured → what its error is."""
+
+
+def _quantile(edges: Array, below: Array, share: float) -> float:
+    """Return where the distribution function, straight within cells, reaches the share first."""
+    right = int(np.searchsorted(below, share))
+    left = right - 1
+    part = (share - below[left]) / (below[right] - below[left])
+    return float(edges[left] + part * (edges[right] - edges[left]))
+
+
+def _incomes() -> NumericAttribute:
+    return NumericAttribute("incomes", household_incomes(), Cells(0.0, 2.0**19, CELLS), 8_000.0)
+
+
+def _north() -> NumericAttribute:
+    places = collisions().mapped(lambda degrees: CITY.project(degrees)[:, 1], "metre")
+    return NumericAttribute("collisions", places, Cells(-24_576.0, 24_576.0, CELLS), 500.0)
+
+
+ATTRIBUTES: Mapping[str, Callable[[], NumericAttribute]] = MappingProxyType(
+    {"incomes": lru_cache(maxsize=1)(_incomes), "collisions": lru_cache(maxsize=1)(_north)}
+)
+"""Name → Californian household incomes up to 2¹⁹ dollars, which is the range of [LWLSS20]; metres
+north of the centre at which collisions happened in New York."""

@@ -1,0 +1,69 @@
+"""Cells of equal width, and how likely noise takes somebody from one of them to another."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.gp import ParameterError, validation
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """The numbers from `low` to `high`, in cells of equal width.
+
+    Args:
+        low: the lower end.
+        high: the upper end, > low.
+        count: of cells, ≥ 1.
+
+    Example:
+        >>> Cells(0.0, 2.0, 4).edges.tolist()
+        [0.0, 0.5, 1.0, 1.5, 2.0]
+    """
+
+    low: float
+    high: float
+    count: int
+
+    def __post_init__(self) -> None:
+        low, high = validation.real("low", self.low), validation.real("high", self.high)
+        if not low < high:
+            raise ParameterError("high", self.high, f"a number > {low:g}")
+        validation.require_count("count", self.count)
+
+    @property
+    def width(self) -> float:
+        """The width of a cell."""
+        return (self.high - self.low) / self.count
+
+    @property
+    def edges(self) -> Array:
+        """Their ends, (count + 1,)."""
+        return np.linspace(self.low, self.high, self.count + 1)
+
+    def counts(self, values: Array) -> NDArray[np.int64]:
+        """Return how many values are in each cell; what is beyond an end is in the last one."""
+        place = np.floor((values - self.low) / self.width)
+        cell = np.clip(place, 0, self.count - 1).astype(np.int64)
+        return np.bincount(cell, minlength=self.count)
+
+
+def moved(twice_integrated: Callable[[Array], Array], cells: Array, outcomes: Array) -> Array:
+    """Return the probability that x + noise is in each outcome, x uniform in each cell.
+
+    With A'' the density of the noise, it is a double difference of A over the width of the cell.
+
+    Args:
+        twice_integrated: A.
+        cells: edges of the cells of x, (k + 1,), increasing.
+        outcomes: edges of the outcomes, (m + 1,), increasing.
+
+    Returns:
+        Shape (m, k). A column adds to less than 1 by what lands outside of the outcomes.
+    """
+    grid = twice_integrated(outcomes[:, None] - cells[None, :])
+    return np.asarray(np.maximum(np.diff(-np.diff(grid, axis=1), axis=0), 0.0) / np.diff(cells))

@@ -1,0 +1,85 @@
+"""The distribution from perturbed numbers: sums as computed directly, noise undone, cells moved."""
+
+import numpy as np
+import pytest
+from scipy.integrate import dblquad
+
+from geoveil.gp import GeoPrivacy, ParameterError
+from geoveil.gp.queries.profiles import FourthOrderStep
+from geoveil.simulation.distribution.cells import Cells, moved
+from geoveil.simulation.distribution.perturbed import PerturbedNumbers
+
+CELLS = Cells(0.0, 64.0, 64)
+POINTS = PerturbedNumbers(GeoPrivacy(1.0, per=4.0), CELLS)
+
+
+def test_moved_is_the_integral_over_both_cells():
+    b = 0.7
+    cells, outcomes = np.array([0.0, 0.5, 1.5]), np.array([-1.0, 0.2, 0.4, 3.0])
+
+    def twice_integrated(z):
+        return np.maximum(z, 0.0) + b / 2 * np.exp(-np.abs(z) / b)
+
+    found = moved(twice_integrated, cells, outcomes)
+    for k in range(2):
+        for j in range(3):
+            expected = dblquad(
+                lambda y, x: np.exp(-abs(y - x) / b) / (2 * b),
+                cells[k],
+                cells[k + 1],
+                outcomes[j],
+                outcomes[j + 1],
+            )[0] / (cells[k + 1] - cells[k])
+            assert found[j, k] == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("width", [3.0, 8.0, 24.0])
+def test_soft_shares_are_the_means_of_debiased_steps(width):
+    """Reports far beyond both ends included; the convolution's nodes change next to nothing."""
+    rng = np.random.default_rng(4)
+    reports = POINTS.simulate(np.append(rng.uniform(5, 60, 2_000), [-500.0, 900.0]), rng)
+    pilot = np.linspace(0.0, 1.0, 65)
+    below, error = POINTS._soft(reports, pilot, width * 4.0)
+    step = FourthOrderStep(width * 4.0)
+    for cell in (0, 17, 40, 64):
+        terms = step.debiased(reports - CELLS.edges[cell], 4.0)
+        standard_error = terms.std() / np.sqrt(len(terms))
+        assert below[cell] == pytest.approx(1 - terms.mean(), abs=0.1 * standard_error)
+    middle = step.debiased(reports - CELLS.edges[32], 4.0)
+    # Far from the ends the pilot is straight, so steps have no bias there: only variance is left.
+    if width < 10:
+        assert error[32] == pytest.approx(middle.var() / len(middle), rel=0.03)
+
+
+def test_the_noise_is_undone():
+    """400,000 people around 30: both within 0.01 of the truth, which the reports are not."""
+    rng = np.random.default_rng(1)
+    values = rng.normal(30.0, 6.0, 400_000)
+    reports = POINTS.simulate(values, rng)
+    smoothed = POINTS.smoothed(reports)
+    truth, raw = (
+        np.searchsorted(np.sort(numbers), CELLS.edges) / len(numbers)
+        for numbers in (values, reports)
+    )
+    for found in (smoothed, POINTS.debiased(reports, smoothed)):
+        assert np.abs(found - truth).max() < 0.01
+    assert np.abs(raw - truth).max() > 0.03  # control: as if they were the numbers
+
+
+def test_people_beyond_the_cells_are_counted_there():
+    """A tenth below, a fifth far above: shares at the ends, and no pile within."""
+    rng = np.random.default_rng(2)
+    parts = (np.full(20_000, -40.0), rng.uniform(0, 64, 140_000), np.full(40_000, 4_000.0))
+    reports = POINTS.simulate(np.concatenate(parts), rng)
+    smoothed = POINTS.smoothed(reports)
+    for found in (smoothed, POINTS.debiased(reports, smoothed)):
+        assert found[16::16] == pytest.approx([0.275, 0.45, 0.625, 0.8], abs=0.015)
+        assert found[0] == pytest.approx(0.1, abs=0.02)
+
+
+def test_cells_count_what_is_beyond_in_the_last_ones():
+    assert Cells(0.0, 4.0, 4).counts(np.array([-9.0, 0.0, 1.5, 4.0, 99.0])).tolist() == [2, 1, 0, 2]
+    with pytest.raises(ParameterError, match="high must be"):
+        Cells(1.0, 1.0, 4)
+    with pytest.raises(ParameterError, match="count must be"):
+        Cells(0.0, 1.0, 0)
