@@ -140,6 +140,23 @@ def test_what_a_heavy_tail_costs_if_the_change_of_scale_is_priced_by_the_tail() 
     assert np.max(share * np.abs(u * psi - 1) + eta * psi) == pytest.approx(cost, abs=6e-3)
 
 
+def test_the_readme_quotes_the_table_of_distributions() -> None:
+    """The error of the median, and the factors by which ε-LDP's best is off at each footing."""
+    start = "| incomes, ε = 1 per 8,000 dollar, n = 50,000 | "
+    factors = [
+        float(cells("docs/results.md", f"{start}{footing} |")[3].strip("*"))
+        for footing in ("8,000", "40,000", "524,288")
+    ]
+    error, *quoted = found(
+        "README.md", r"is off by \$(\d+), and by ([\d.]+), ([\d.]+) and ([\d.]+) times as much"
+    )
+    assert quoted == factors
+    table = text("docs/results.md")
+    (median,) = re.findall(r"\| Laplace, debiased \|(?: [^|]+\|){2} (\d+) ±", table)
+    assert error == float(median)
+    assert f"the median income of 50,000 Californians is off by ${median}" in table
+
+
 def two_digits(value: float) -> float:
     return float(f"{value:.2g}")
 

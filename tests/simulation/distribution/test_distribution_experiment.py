@@ -13,6 +13,7 @@ from geoveil.gp import GeoPrivacy, ParameterError
 from geoveil.simulation.distribution.attributes import ATTRIBUTES, BARS, MEASURES, Distribution
 from geoveil.simulation.distribution.experiment import DistributionCell, cells, settings
 from geoveil.simulation.distribution.means import HybridMechanism
+from geoveil.simulation.distribution.page import distribution_section
 from geoveil.simulation.distribution.protocols import CLEAR, DEBIASED, LOCAL_PROTOCOLS, SMOOTHED
 
 INCOMES = ATTRIBUTES["incomes"]()
@@ -66,6 +67,18 @@ def test_every_protocol_is_measured_at_every_footing(rows):
     ours = setting.row(DEBIASED, None, "mean").error
     assert setting.ahead(DEBIASED, 8_000.0, "mean") == pytest.approx(math.sqrt(best / ours))
     assert setting.title == "incomes, ε = 1 per 8,000 dollar, n = 2,000"
+
+
+def test_the_page_has_every_factor_and_marks_where_it_is_behind(rows):
+    text = distribution_section(rows)
+    (setting,) = settings(rows)
+    for footing in setting.footings:
+        start = f"| {setting.title} | {footing:,g} | "
+        (line,) = [line for line in text.splitlines() if line.startswith(start)]
+        for cell, measure in zip(line[len(start) : -2].split(" | "), MEASURES, strict=True):
+            factor = setting.ahead(DEBIASED, footing, measure)
+            assert cell == (f"**{factor:.2g}**" if factor < 1 else f"{factor:.2g}")
+    assert "**0." in text
 
 
 def test_the_seed_makes_the_rows(rows):

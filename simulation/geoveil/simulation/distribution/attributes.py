@@ -99,11 +99,11 @@ class NumericAttribute:
 _QUARTILES = {"lower quartile": 0.25, "median": 0.5, "upper quartile": 0.75}
 MEASURES: Mapping[str, str] = MappingProxyType(
     {
-        "mean": "of the numbers, in their unit",
+        "mean": "of the numbers, in their unit; those beyond an end count as that end",
         **dict.fromkeys(_QUARTILES, "in the unit of the numbers"),
-        "largest": "largest difference of the distribution functions",
-        "area": "area between the distribution functions, in the unit of the numbers",
-        "histogram": f"total variation of {BARS} bars: half of what the shares differ by, added up",
+        "largest": "the largest difference of the distribution functions",
+        "area": "between the distribution functions, in the unit of the numbers",
+        "histogram": f"what the shares of {BARS} bars differ by, added up and halved",
     }
 )
 """What is measured → what its error is."""

@@ -26,9 +26,11 @@ how far north of the centre collisions happened in New York, within 49,152 m.
 
 Each is at three [equal footings](guarantees.md#against-ε-ldp-an-equal-footing): it promises as much
 as geo-privacy to two numbers that far apart, less to nearer ones, more to farther ones; the last is
-the width of the whole range. Everything is drawn: people and noise {repetitions} times, errors are
-root mean squares against the truth of the whole population, so that sampling is in them, and ± is
-their Monte Carlo standard error.
+the width of the whole range. Everything is drawn, people and noise, {repetitions} times; errors
+are root mean squares against the truth of the whole population, so that sampling is in them, and ±
+is their Monte Carlo standard error.
+
+{measures}
 """
 
 _FACTORS = """How far ahead "{debiased}" is: the error of the best protocol of ε-LDP for that
@@ -37,9 +39,12 @@ error are up to {uncertainty:.0%} of it.
 """
 
 _NOTES = """* **The same within reach** (equal at $8,000 or 500 m): ε-LDP hides all pairs as well as
-  geo-privacy hides near ones, and pays for it. **The same worst case** (equal at the whole range):
-  it hides next to nothing, as its ε is {least:.3g} or more, and what is left is sampling. In
-  between the lead changes hands.
+  geo-privacy hides near ones, and pays for it: factors from {reach}.
+* **The same ability to tell** numbers $40,000 or 2,500 m apart: factors from {apart}.
+* **The same worst case** (equal at the whole range): ε-LDP hides next to nothing, as its ε is
+  {least:.3g} or more, and what is left is sampling: factors from {worst}.
+* Some quartiles of incomes are nearer the truth from noisy reports than in the clear: incomes are
+  heaped at round numbers, and a sample's quartile jumps from heap to heap.
 * Protocols of ε-LDP need the range to be known before anybody answers, and cap what is beyond: 2.6
   % of incomes. The square wave's smoothing spreads that pile, which is most of its largest gap
   there.
@@ -57,14 +62,23 @@ def distribution_section(rows: Sequence[ErrorRow]) -> str:
     found = settings(rows)
     name, people = _SHOWN
     shown = [s for s in found if s.rows[0].panel.startswith(name) and s.rows[0].n == people]
-    parts = [_HEAD.format(repetitions=rows[0].repetitions)]
+    measures = "\n".join(f"* {name}: {what}" for name, what in MEASURES.items())
+    parts = [_HEAD.format(repetitions=rows[0].repetitions, measures=measures)]
     if shown:
         best = min(shown, key=lambda s: s.rows[0].per)
         parts += [*_errors(best), "", *_median(best), ""]
     uncertainty = max(setting.uncertainty for setting in found)
     parts += [_FACTORS.format(debiased=DEBIASED, uncertainty=uncertainty), *_factors(found), ""]
+    reach, apart, worst = (_from_to(found, place) for place in range(3))
     least = min(setting.epsilon(setting.footings[-1]) for setting in found)
-    return "\n".join([*parts, _NOTES.format(least=least)])
+    notes = _NOTES.format(least=least, reach=reach, apart=apart, worst=worst)
+    return "\n".join([*parts, notes])
+
+
+def _from_to(found: Sequence[MeasuredSetting], place: int) -> str:
+    """Return the least and the greatest factor at one of the footings."""
+    factors = [s.ahead(DEBIASED, s.footings[place], m) for s in found for m in MEASURES]
+    return f"{min(factors):.2g} to {max(factors):.2g}"
 
 
 def _errors(setting: MeasuredSetting) -> list[str]:
@@ -90,8 +104,8 @@ def _cell(row: ErrorRow | None) -> str:
     error = row.error**0.5
     spread = row.standard_error / (2 * error)
     if error >= 1:
-        return f"{error:,.0f} ± {error * spread:,.0f}"
-    return f"{error:.4f} ± {error * spread:.4f}"
+        return f"{error:,.0f} ± {spread:,.0f}"
+    return f"{error:.4f} ± {spread:.4f}"
 
 
 def _median(setting: MeasuredSetting) -> list[str]:
@@ -102,9 +116,9 @@ def _median(setting: MeasuredSetting) -> list[str]:
         for footing in setting.footings
     ]
     return [
-        f"So the median income of {ours.n:,} Californians is off by ${ours.error**0.5:,.0f} (root"
-        " mean square). The best",
-        f"protocol of ε-LDP is off by so many times as much: {', '.join(factors)}.",
+        f"So the median income of {ours.n:,} Californians is off by ${ours.error**0.5:,.0f}, root"
+        " mean square. The best protocol",
+        f"of ε-LDP is off by so many times as much: {', '.join(factors)}.",
     ]
 
 
