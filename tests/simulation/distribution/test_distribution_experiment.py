@@ -17,11 +17,19 @@ from geoveil.simulation.distribution.page import distribution_section
 from geoveil.simulation.distribution.protocols import CLEAR, DEBIASED, LOCAL_PROTOCOLS, SMOOTHED
 
 INCOMES = ATTRIBUTES["incomes"]()
+assert INCOMES.truth.below is not None
+BELOW = INCOMES.truth.below
 
 
 @pytest.fixture(scope="module")
 def rows():
     return DistributionCell("incomes", 1.0, n=2_000, repetitions=2, seed=2).rows()
+
+
+def error(setting, mechanism, footing, measure):
+    row = setting.row(mechanism, footing, measure)
+    assert row is not None
+    return row.error
 
 
 def test_truth_is_that_of_the_population_capped_at_the_range():
@@ -31,8 +39,8 @@ def test_truth_is_that_of_the_population_capped_at_the_range():
     assert INCOMES.truth.mean == pytest.approx(np.average(capped, weights=weights))
     for cell in (1, 100, 500, 1023):
         below = np.average(values < INCOMES.cells.edges[cell], weights=weights)
-        assert INCOMES.truth.below[cell] == pytest.approx(below)
-    assert (INCOMES.truth.below[0], INCOMES.truth.below[-1]) == (0.0, 1.0)
+        assert BELOW[cell] == pytest.approx(below)
+    assert (BELOW[0], BELOW[-1]) == (0.0, 1.0)
 
 
 def test_errors_are_what_they_say():
@@ -40,15 +48,15 @@ def test_errors_are_what_they_say():
     truth = INCOMES.truth
     assert set(INCOMES.errors(truth).values()) == {0.0}
     assert list(INCOMES.errors(truth)) == list(MEASURES)
-    moved = np.concatenate([[0.0, 0.0], truth.below[:-3], [1.0]])
+    moved = np.concatenate([[0.0, 0.0], BELOW[:-3], [1.0]])
     found = INCOMES.errors(Distribution(truth.mean - 10.0, moved))
     assert found["mean"] == pytest.approx(10.0)
     for quartile in ("lower quartile", "median", "upper quartile"):
         assert found[quartile] == pytest.approx(1_024.0)
-    assert found["largest"] == pytest.approx(np.abs(moved - truth.below).max())
+    assert found["largest"] == pytest.approx(np.abs(moved - BELOW).max())
     assert found["area"] == pytest.approx(1_024.0, rel=0.04)
-    width = len(truth.below) // BARS
-    bars = np.diff(moved[::width]) - np.diff(truth.below[::width])
+    width = len(BELOW) // BARS
+    bars = np.diff(moved[::width]) - np.diff(BELOW[::width])
     assert found["histogram"] == pytest.approx(np.maximum(bars, 0).sum())
     assert list(INCOMES.errors(Distribution(0.0))) == ["mean"]
 
@@ -63,8 +71,8 @@ def test_every_protocol_is_measured_at_every_footing(rows):
         for name in LOCAL_PROTOCOLS:
             told = [m for m in MEASURES if setting.row(name, footing, m) is not None]
             assert told == (["mean"] if name in ("piecewise", "hybrid") else list(MEASURES))
-    best = min(setting.row(name, 8_000.0, "mean").error for name in LOCAL_PROTOCOLS)
-    ours = setting.row(DEBIASED, None, "mean").error
+    best = min(error(setting, name, 8_000.0, "mean") for name in LOCAL_PROTOCOLS)
+    ours = error(setting, DEBIASED, None, "mean")
     assert setting.ahead(DEBIASED, 8_000.0, "mean") == pytest.approx(math.sqrt(best / ours))
     assert setting.title == "incomes, ε = 1 per 8,000 dollar, n = 2,000"
 
@@ -107,7 +115,7 @@ def test_means_have_the_errors_that_variances_say(name):
     unit = 2 * (capped - attribute.cells.low) / attribute.diameter - 1
     noise = np.average(HybridMechanism(local).variance(unit), weights=weights)
     expected = (spread + noise * (attribute.diameter / 2) ** 2) / n
-    found = setting.row("hybrid", attribute.per, "mean").error
+    found = error(setting, "hybrid", attribute.per, "mean")
     low, high = chi2.ppf([5e-7, 1 - 5e-7], repetitions) / repetitions
     assert low < found / expected < high
     assert not low < found / (9 * expected)
