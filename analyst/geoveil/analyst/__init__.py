@@ -47,8 +47,25 @@ from geoveil.analyst.questions import (
 )
 from geoveil.analyst.request import PlanRequest, PublicPrior
 from geoveil.analyst.results import Result
+from geoveil.analyst.statistics.comparison import (
+    Changes,
+    People,
+    Trends,
+    compare,
+    holm,
+    trend,
+)
+from geoveil.analyst.statistics.distribution import (
+    Curve,
+    Density,
+    DistributionCurve,
+    DistributionFunction,
+)
 from geoveil.analyst.statistics.groups import Differences, GroupEstimates
+from geoveil.analyst.statistics.inequality import Gini, MeanValue, TopShare
 from geoveil.analyst.statistics.joint import JointEstimates, Quantity
+from geoveil.analyst.statistics.partition import Histogram, PartitionShares, partition_shares
+from geoveil.analyst.statistics.quantiles import QuantileEstimates, Quantiles
 from geoveil.analyst.statistics.reports import Reports, reports_of
 from geoveil.analyst.statistics.simultaneous import critical_value
 from geoveil.analyst.statistics.small_areas import SmallAreaEstimates, small_areas
@@ -72,26 +89,38 @@ __all__ = [
     "AnalystQuestion",
     "AsyncAnalyst",
     "CampaignEstimates",
+    "Changes",
     "ContaminatedEstimate",
     "Contamination",
+    "Curve",
+    "Density",
     "DensityAt",
     "Differences",
+    "DistributionCurve",
+    "DistributionFunction",
     "DoubtedPrior",
+    "Gini",
     "GroupEstimates",
     "HeapedPrior",
+    "Histogram",
     "HistogramPrior",
     "JointEstimates",
     "LabelledEstimate",
     "LogNormalPrior",
     "MarginsFileError",
     "MeanOf",
+    "MeanValue",
     "Means",
+    "PartitionShares",
+    "People",
     "PlanRequest",
     "PlannedQuestion",
     "PlannedQuestions",
     "Prior",
     "PublicPrior",
     "PublishedCampaign",
+    "QuantileEstimates",
+    "Quantiles",
     "Quantity",
     "QuestionFamily",
     "RasterPrior",
@@ -110,14 +139,19 @@ __all__ = [
     "Statistic",
     "TLSMissingError",
     "TokenInClearError",
+    "TopShare",
+    "Trends",
     "WeightedSample",
     "area_of",
     "asked_of_points",
     "campaign_asking",
     "campaign_for_points",
     "campaign_of",
+    "compare",
     "critical_value",
+    "holm",
     "margins_from_csv",
+    "partition_shares",
     "plan_for",
     "planned_contamination",
     "planned_participants",
@@ -126,6 +160,7 @@ __all__ = [
     "reports_of",
     "small_areas",
     "softness_of_points",
+    "trend",
 ]
 
 not_private.declare_experiments(__name__)

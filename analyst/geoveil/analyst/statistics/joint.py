@@ -117,6 +117,8 @@ class JointEstimates(Result):
     """What a whole report promises."""
     period: int | None = None
     """Of a recurring campaign, from 0."""
+    answers: tuple[int, ...] | None = None
+    """To each question, at least 2; None: everybody answered every question."""
 
     def __post_init__(self) -> None:
         m = len(self.labels)
@@ -129,8 +131,10 @@ class JointEstimates(Result):
             if array.shape != shape or not np.isfinite(array).all():
                 raise ParameterError(name, f"shape {array.shape}", f"shape {shape}, all finite")
             object.__setattr__(self, name, array)
-        if self.n < 2:
-            raise ParameterError("n", self.n, "at least 2")
+        if min([self.n, *(self.answers or ())]) < 2:
+            raise ParameterError("n", (self.n, self.answers), "at least 2")
+        if len(self.answers or self.labels) != m:
+            raise ParameterError("answers", self.answers, f"{m} numbers, or None")
         validation.between("confidence", self.confidence, 0, 1, low_open=True, high_open=True)
 
     @property
@@ -198,9 +202,10 @@ class JointEstimates(Result):
             confidence: in (0, 1); that of the estimates by default.
         """
         i = self.index(question)
-        variance = max(float(self.covariance[i, i]), 0.0) * (self.n - 1)
+        n = self.n if self.answers is None else self.answers[i]
+        variance = max(float(self.covariance[i, i]), 0.0) * (n - 1)
         level = self.confidence if confidence is None else confidence
-        return interval_of_mean(self.n, float(self.values[i]), variance, level, self.limits[i])
+        return interval_of_mean(n, float(self.values[i]), variance, level, self.limits[i])
 
     def intervals(self, confidence: float | None = None) -> tuple[Array, Array]:
         """Return the lower and the upper ends of all intervals, each by itself, (m,) and (m,)."""
@@ -226,6 +231,33 @@ class JointEstimates(Result):
             self.correlations, self.confidence if confidence is None else confidence
         )
 
+    def combined(
+        self, weights: ArrayLike, labels: Sequence[str], limits: Sequence[Limits] | None = None
+    ) -> "JointEstimates":
+        """Return the joint estimates of weighted sums of the means, Σⱼ wᵢⱼ mⱼ.
+
+        Args:
+            weights: (r, m).
+            labels: of the sums, distinct.
+            limits: of each: what the sum of one person's answers, and of their means, can be; by
+                default as far apart as the limits of the questions let them be.
+        """
+        w = np.asarray(weights, np.float64)
+        if w.shape != (len(labels), len(self.values)) or not np.isfinite(w).all():
+            raise ParameterError(
+                "weights",
+                f"shape {w.shape}",
+                f"finite, of shape ({len(labels)}, {len(self.values)}): a row a label",
+            )
+        return replace(
+            self,
+            labels=tuple(labels),
+            values=w @ self.values,
+            covariance=w @ self.covariance @ w.T,
+            limits=tuple(limits or (_limits_of_sum(self.limits, row) for row in w)),
+            answers=None if self.answers is None else _fewest(self.answers, w),
+        )
+
     def contrast(
         self, weights: ArrayLike, label: str = "contrast", limits: Limits | None = None
     ) -> Quantity:
@@ -237,15 +269,11 @@ class JointEstimates(Result):
             limits: what the sum of one person's answers, and of their means, can be; by default
                 as far apart as the limits of the questions let them be.
         """
-        w = np.asarray(weights, np.float64)
-        if w.shape != self.values.shape or not np.isfinite(w).all():
-            raise ParameterError(
-                "weights", f"shape {w.shape}", f"{len(self.values)} finite numbers"
-            )
-        limits = _limits_of_sum(self.limits, w) if limits is None else limits
-        value, variance = float(w @ self.values), max(float(w @ self.covariance @ w), 0.0)
-        found = interval_of_mean(self.n, value, variance * (self.n - 1), self.confidence, limits)
-        return self._quantity(label, value, math.sqrt(variance), found.low, found.high)
+        row = np.asarray(weights, np.float64)[None]
+        made = self.combined(row, [label], None if limits is None else [limits])
+        found = made.interval(0)
+        error = float(made.standard_errors[0])
+        return self._quantity(label, float(made.values[0]), error, found.low, found.high)
 
     def difference(self, a: str | int, b: str | int, label: str = "") -> Quantity:
         """Return the estimate of the mean of one question less that of another."""
@@ -282,6 +310,12 @@ class JointEstimates(Result):
             n=self.n,
             privacy=self.privacy,
         )
+
+
+def _fewest(answers: Sequence[int], weights: Array) -> tuple[int, ...]:
+    """Return the fewest answers that each weighted sum rests on."""
+    counts = np.where(weights != 0, np.asarray(answers), np.iinfo(np.int64).max)
+    return tuple(np.minimum(counts.min(axis=1), max(answers)).tolist())
 
 
 def ratio_of(a: float, b: float, covariance: Array, like: Quantity) -> Quantity:

@@ -1,0 +1,264 @@
+"""The distribution function of perturbed numbers with a simultaneous band, and their density.
+
+A value campaign answers every threshold with the error of a campaign that asked only it. The band
+holds the whole curve at once; it is monotone and within [0, 1], which costs no coverage: the true
+curve is so too.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from geoveil.analyst.results import Result
+from geoveil.analyst.statistics.joint import POPULATION, JointEstimates
+from geoveil.analyst.statistics.statistic import Statistic, Steps
+from geoveil.analyst.statistics.thresholds import band_width, grid, located, shares_above
+from geoveil.campaign import Campaign
+from geoveil.gp import GeoPrivacy, ParameterError
+from geoveil.gp.intervals import Limits
+
+__all__ = ["Curve", "Density", "DistributionCurve", "DistributionFunction"]
+
+Array = NDArray[np.float64]
+
+_TAIL = 0.002
+"""The share on either side of a grid that nobody named."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Curve(Result):
+    """An estimated curve with a band that holds it at all its points at once."""
+
+    name: str
+    """What the values are."""
+    axis: str
+    """What they are at."""
+    at: Array
+    """(m,), increasing."""
+    values: Array
+    """(m,)"""
+    low: Array
+    """(m,), the band's lower end."""
+    high: Array
+    """(m,), the band's upper end."""
+    confidence: float
+    """Of the band as a whole."""
+    n: int
+    """People."""
+    privacy: GeoPrivacy
+    """What a whole report promises."""
+    about: tuple[str, ...] = ()
+    """Sentences: whose curve it is, and how softly it was asked."""
+
+    @property
+    def title(self) -> str:
+        return f"{self.name}, from {self.n:,} reports"
+
+    @property
+    def notes(self) -> Sequence[str]:
+        band = f"The band holds the whole curve at once at {self.confidence:.4g}."
+        return (POPULATION, band, *self.about)
+
+    def rows(self) -> list[dict[str, Any]]:
+        columns = (self.at, self.values, self.low, self.high)
+        return [
+            {self.axis: at, "estimate": value, "band_low": low, "band_high": high}
+            for at, value, low, high in zip(*(c.tolist() for c in columns), strict=True)
+        ]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DistributionCurve(Curve):
+    """The share of people up to each threshold."""
+
+    above: JointEstimates = field(repr=False)
+    """Of the shares above the thresholds, before the curve was made monotone."""
+    width: float
+    """Of the soft thresholds."""
+
+    def quantiles(self, levels: ArrayLike) -> Curve:
+        """Return the quantile function with the band that inverting this one gives.
+
+        Args:
+            levels: increasing, in (0, 1).
+
+        Returns:
+            A curve over the levels; its ends are infinite where the grid ends before they do.
+
+        Raises:
+            ParameterError: if a level is out of range.
+        """
+        p = checked_levels(levels)
+        values = inverse(self.at, self.values, p)
+        # What is known only to be beyond an end of the grid is at that end or further out.
+        low = np.minimum(inverse(self.at, self.high, p), self.at[-1])
+        high = np.maximum(inverse(self.at, self.low, p, last=True), self.at[0])
+        return Curve(
+            name="Quantiles",
+            axis="level",
+            at=p,
+            values=values,
+            low=low,
+            high=high,
+            confidence=self.confidence,
+            n=self.n,
+            privacy=self.privacy,
+            about=(f"Of values blurred by up to {self.width / 2:g} either way.",),
+        )
+
+    def density(self) -> Curve:
+        """Return the density between neighbouring thresholds, with a band for all at once.
+
+        It is that of values blurred by the soft threshold and the distance of two thresholds.
+        """
+        steps = np.diff(self.at)
+        weights = (np.eye(len(steps), len(self.at)) - np.eye(len(steps), len(self.at), 1)) / steps[
+            :, None
+        ]
+        ends = _ends_of_pairs(self.above.limits, steps)
+        middles = (self.at[1:] + self.at[:-1]) / 2
+        found = self.above.combined(weights, [f"at {t:.15g}" for t in middles.tolist()], ends)
+        low, high = found.band()
+        blur = np.sqrt(self.width**2 / 20 + float(steps.max()) ** 2 / 12)
+        return Curve(
+            name="Density",
+            axis="value",
+            at=middles,
+            values=found.values,
+            low=low,
+            high=high,
+            confidence=self.confidence,
+            n=self.n,
+            privacy=self.privacy,
+            about=(
+                f"The density is that of values blurred with a standard deviation of {blur:.4g}: it"
+                f" differs from the sharp one by about {blur**2 / 2:.4g} times its second"
+                " derivative, so that peaks are lower and valleys higher.",
+            ),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistributionFunction(Statistic[DistributionCurve]):
+    """The share of people up to each of many thresholds.
+
+    Example:
+        >>> DistributionFunction(low=0.0, high=200_000.0, points=41).points
+        41
+    """
+
+    at: Sequence[float] | None = None
+    """The thresholds, increasing; by default evenly from `low` to `high`."""
+    points: int = 101
+    """How many thresholds, where they are not named; 2 to 900."""
+    low: float | None = None
+    """The first threshold; by default what leaves about 0.2 % of the people below."""
+    high: float | None = None
+    """The last threshold; by default what leaves about 0.2 % of the people above."""
+    width: float | None = None
+    """Of the soft thresholds; three noise scales by default."""
+
+    def __post_init__(self) -> None:
+        grid(self.points, self.low, self.high, self.at)
+
+    def steps(self, campaign: Campaign, confidence: float) -> Steps[DistributionCurve]:
+        width = band_width(campaign, self.width)
+        at = grid(self.points, self.low, self.high, self.at)
+        if not len(at):
+            (low, high), _ = yield from located(campaign, width, _TAIL)
+            at = np.linspace(low, high, self.points)
+        at, above = yield from shares_above(at, width)
+        return distribution_curve(at, replace(above, confidence=confidence), width)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Density(Statistic[Curve]):
+    """The density of people's values, between neighbouring thresholds."""
+
+    of: DistributionFunction = field(default_factory=DistributionFunction)
+    """The thresholds, at least two."""
+
+    def steps(self, campaign: Campaign, confidence: float) -> Steps[Curve]:
+        curve = yield from self.of.steps(campaign, confidence)
+        if len(curve.at) < 2:
+            raise ParameterError("at", curve.at.tolist(), "two thresholds or more")
+        return curve.density()
+
+
+def distribution_curve(at: Array, above: JointEstimates, width: float) -> DistributionCurve:
+    """Return the distribution function that shares above thresholds say, made monotone.
+
+    Args:
+        at: the thresholds, increasing.
+        above: the shares above them.
+        width: of the soft thresholds.
+    """
+    from scipy.optimize import isotonic_regression
+
+    least, most = above.band()
+    # What holds at one threshold holds, for a curve that rises, at all beyond it.
+    low = np.clip(np.maximum.accumulate(1 - most), 0.0, 1.0)
+    high = np.clip(np.minimum.accumulate((1 - least)[::-1])[::-1], 0.0, 1.0)
+    values = np.clip(isotonic_regression(1 - above.values).x, 0.0, 1.0)
+    return DistributionCurve(
+        name="Distribution function",
+        axis="value",
+        at=at,
+        values=values,
+        low=np.minimum(low, values),
+        high=np.maximum(high, values),
+        confidence=above.confidence,
+        n=above.n,
+        privacy=above.privacy,
+        about=(
+            f"Thresholds are soft over {width:g}: the share up to T lies between the curve's values"
+            f" {width / 2:g} before T and {width / 2:g} beyond it.",
+        ),
+        above=above,
+        width=width,
+    )
+
+
+def checked_levels(levels: ArrayLike) -> Array:
+    """Return levels of quantiles.
+
+    Raises:
+        ParameterError: if they do not increase within (0, 1).
+    """
+    p = np.atleast_1d(np.asarray(levels, np.float64))
+    inside = p.ndim == 1 and len(p) > 0 and bool(((p > 0) & (p < 1)).all())
+    if not inside or not (np.diff(p) > 0).all():
+        raise ParameterError("levels", p.tolist(), "increasing, in (0, 1)")
+    return p
+
+
+def inverse(at: Array, curve: Array, levels: Array, *, last: bool = False) -> Array:
+    """Return where a curve that rises reaches levels; infinite where that is not on its grid.
+
+    Args:
+        at: (m,), increasing.
+        curve: (m,), rising, linear in between.
+        levels: in (0, 1).
+        last: whether the last place is wanted where it is at a level, else the first.
+    """
+    found = np.empty(len(levels))
+    reached = np.searchsorted(curve, levels, "right" if last else "left").tolist()
+    for i, (level, k) in enumerate(zip(levels.tolist(), reached, strict=True)):
+        if 0 < k < len(curve):
+            share = (level - curve[k - 1]) / (curve[k] - curve[k - 1])
+            found[i] = at[k - 1] + share * (at[k] - at[k - 1])
+        else:
+            found[i] = -np.inf if k == 0 else np.inf
+    return found
+
+
+def _ends_of_pairs(limits: Sequence[Limits], steps: Array) -> list[Limits]:
+    """Return what (g(T) − g(T'))/(T' − T) can be: no more than the range of g, either way."""
+    found = []
+    for one, step in zip(limits, steps.tolist(), strict=False):
+        spread = one.reports[1] - one.reports[0]
+        found.append(Limits((-spread / step, spread / step), (0.0, 1.0 / step)))
+    return found

@@ -1,0 +1,153 @@
+"""Mean, Gini coefficient and top shares of perturbed numbers, by their distribution function.
+
+With S(t) the share above t, the mean is L + ∫S from L below everybody, half the mean difference of
+two people is ∫S(1 − S), and the top p hold p·q + ∫S beyond their quantile q. All are sums over
+thresholds near each other; their errors are those of the covariances (the delta method).
+"""
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.analyst.statistics.distribution import inverse
+from geoveil.analyst.statistics.joint import POPULATION, JointEstimates, Quantity, ratio_of
+from geoveil.analyst.statistics.statistic import Statistic, Steps
+from geoveil.analyst.statistics.thresholds import band_width, everywhere
+from geoveil.campaign import Campaign, PointQuestion
+from geoveil.gp import validation
+from geoveil.gp.intervals import UNLIMITED
+
+__all__ = ["Gini", "MeanValue", "TopShare"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeanValue(Statistic[Quantity]):
+    """The mean of the people's values; `scaled` by their number it is their total."""
+
+    width: float | None = None
+    """Of the soft thresholds; three noise scales by default."""
+
+    def steps(self, campaign: Campaign, confidence: float) -> Steps[Quantity]:
+        found = yield from _asked(campaign, confidence, self.width)
+        made = found.above.contrast(found.weights, "mean", UNLIMITED)
+        return replace(
+            made,
+            value=made.value + found.least,
+            ci_low=made.ci_low + found.least,
+            ci_high=made.ci_high + found.least,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gini(Statistic[Quantity]):
+    """The Gini coefficient: half the mean difference of two people, in multiples of the mean."""
+
+    width: float | None = None
+    """Of the soft thresholds; three noise scales by default."""
+
+    def steps(self, campaign: Campaign, confidence: float) -> Steps[Quantity]:
+        found = yield from _asked(campaign, confidence, self.width)
+        share, variance = found.above.values, found.above.standard_errors**2
+        # The square of an estimate is larger in the mean than the square, by the variance.
+        difference = float(found.weights @ (share * (1 - share) + variance))
+        blurred = found.width**2 / 20 * _squared_density(found) / found.mean
+        return found.ratio(
+            "Gini coefficient",
+            difference - blurred * found.mean,
+            found.weights * (1 - 2 * share),
+            f"Soft thresholds blur values over {found.width:g}, which adds about {blurred:.2g}:"
+            " that is taken off.",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopShare(Statistic[Quantity]):
+    """The share of the total of all values that those with the largest hold."""
+
+    share: float = 0.1
+    """Of the people, in (0, 1)."""
+    width: float | None = None
+    """Of the soft thresholds; three noise scales by default."""
+
+    def __post_init__(self) -> None:
+        validation.between("share", self.share, 0, 1, low_open=True, high_open=True)
+
+    def steps(self, campaign: Campaign, confidence: float) -> Steps[Quantity]:
+        from scipy.optimize import isotonic_regression
+
+        found = yield from _asked(campaign, confidence, self.width)
+        rising = np.clip(isotonic_regression(1 - found.above.values).x, 0.0, 1.0)
+        (quantile,) = inverse(found.at, rising, np.array([1 - self.share]))
+        beyond = _integral(found.at, float(quantile))
+        # p·q + ∫S beyond q is least where S(q) = p: an error of q moves it in second order only.
+        return found.ratio(
+            f"share of the top {self.share:.4g}",
+            self.share * float(quantile) + float(beyond @ found.above.values),
+            beyond,
+            f"Soft thresholds blur values over {found.width:g}.",
+        )
+
+
+class _Found(NamedTuple):
+    """Shares above thresholds from below everybody to above everybody."""
+
+    at: Array
+    above: JointEstimates
+    width: float
+
+    @property
+    def least(self) -> float:
+        return float(self.at[0])
+
+    @property
+    def weights(self) -> Array:
+        """Of the shares in their integral."""
+        return _integral(self.at, self.least)
+
+    @property
+    def mean(self) -> float:
+        return self.least + float(self.weights @ self.above.values)
+
+    def ratio(self, label: str, value: float, gradient: Array, note: str) -> Quantity:
+        """Return what a value is in multiples of the mean, given its gradient."""
+        rows = np.stack([gradient, self.weights])
+        like = self.above.contrast(self.weights, label, UNLIMITED)
+        found = ratio_of(value, self.mean, rows @ self.above.covariance @ rows.T, like)
+        return replace(found, about=(POPULATION, "The error is by the delta method.", note))
+
+
+def _asked(
+    campaign: Campaign, confidence: float, width: float | None
+) -> Generator[Sequence[PointQuestion], JointEstimates, _Found]:
+    soft = band_width(campaign, width)
+    at, above = yield from everywhere(campaign, soft)
+    return _Found(at, replace(above, confidence=confidence), soft)
+
+
+def _integral(at: Array, start: float) -> Array:
+    """Return the weights of a function's values in its integral from a start to the last place.
+
+    It is taken as linear between its places.
+    """
+    weights = np.zeros(len(at))
+    for k in range(len(at) - 1):
+        left, right = max(start, float(at[k])), float(at[k + 1])
+        if right > left:
+            step = right - float(at[k])
+            middle = ((left + right) / 2 - float(at[k])) / step
+            weights[k] += (right - left) * (1 - middle)
+            weights[k + 1] += (right - left) * middle
+    return weights
+
+
+def _squared_density(found: _Found) -> float:
+    """Return about the integral of the squared density."""
+    rises = -np.diff(found.above.values)
+    c = found.above.covariance
+    noise = np.diag(c)[1:] + np.diag(c)[:-1] - 2 * np.diag(c, 1)
+    return max(float(((rises**2 - noise) / np.diff(found.at)).sum()), 0.0)

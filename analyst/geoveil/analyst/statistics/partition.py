@@ -1,0 +1,183 @@
+"""Shares of a partition: of everybody, each in one part, with intervals that hold all at once.
+
+The intervals are simultaneous, so that what holds for shares holds for them together: none is below
+0, and each is at most what the lower ends of the others leave. Neither costs coverage.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.analyst.questions import Softness
+from geoveil.analyst.results import Result
+from geoveil.analyst.statistics.joint import POPULATION, JointEstimates
+from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic, Steps, noise_scale
+from geoveil.analyst.statistics.thresholds import shares_above
+from geoveil.campaign import Campaign
+from geoveil.gp import GeoPrivacy, ParameterError, validation
+from geoveil.gp.intervals import Limits
+
+__all__ = ["Histogram", "PartitionShares", "partition_shares"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PartitionShares(Result):
+    """The share of the people in each part of a partition: not negative, and 1 together."""
+
+    labels: tuple[str, ...]
+    """The names of the parts."""
+    shares: Array
+    """(m,)"""
+    low: Array
+    """(m,), lower ends of intervals that cover all shares at once."""
+    high: Array
+    """(m,), upper ends."""
+    confidence: float
+    """Of all intervals together."""
+    n: int
+    """People."""
+    privacy: GeoPrivacy
+    """What a whole report promises."""
+    joint: JointEstimates = field(repr=False)
+    """What the reports say before it is known that shares are not negative."""
+    edges: Array | None = None
+    """Of a histogram: where parts meet, (m − 1,)."""
+    about: tuple[str, ...] = ()
+    """Sentences on how softly the parts were told apart."""
+
+    @property
+    def title(self) -> str:
+        return f"Shares of {len(self.labels)} parts, from {self.n:,} reports"
+
+    @property
+    def notes(self) -> Sequence[str]:
+        told = f"The intervals hold all shares at once at {self.confidence:.4g}."
+        return (POPULATION, told, *self.about)
+
+    def rows(self) -> list[dict[str, Any]]:
+        errors = self.joint.standard_errors
+        columns = (self.shares, errors, self.low, self.high)
+        names = ("estimate", "standard_error", "ci_low", "ci_high")
+        return [
+            {"name": label, **dict(zip(names, row, strict=True))}
+            for label, *row in zip(self.labels, *(c.tolist() for c in columns), strict=True)
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Histogram(Statistic[PartitionShares]):
+    """The shares of the people between edges, below the first and above the last.
+
+    Example:
+        >>> Histogram(edges=(25_000.0, 50_000.0, 100_000.0)).edges
+        (25000.0, 50000.0, 100000.0)
+    """
+
+    edges: Sequence[float]
+    """Increasing, 1 to 899."""
+    width: float | None = None
+    """Of the soft edges; three noise scales by default, or the narrowest part if that is less."""
+
+    def __post_init__(self) -> None:
+        edges = np.asarray(self.edges, np.float64)
+        rises = edges.ndim == 1 and np.isfinite(edges).all() and (np.diff(edges) > 0).all()
+        if not rises or not 1 <= len(edges) < MOST_QUESTIONS:
+            told = f"1 to {MOST_QUESTIONS - 1} finite, increasing numbers"
+            raise ParameterError("edges", list(self.edges), told)
+        if self.width is not None:
+            validation.positive("width", self.width)
+
+    def steps(self, campaign: Campaign, confidence: float) -> Steps[PartitionShares]:
+        edges = np.asarray(self.edges, np.float64)
+        narrowest = float(np.diff(edges).min(initial=np.inf))
+        width = Softness(noise_scale(campaign), self.width).band(narrowest)
+        _, above = yield from shares_above(edges, width)
+        found = between(replace(above, confidence=confidence), width <= narrowest)
+        return replace(
+            partition_shares(found),
+            edges=edges,
+            about=(
+                f"Edges are soft over {width:g}: who is nearer than {width / 2:g} to one counts"
+                " for a part on either side.",
+            ),
+        )
+
+
+def between(above: JointEstimates, apart: bool) -> JointEstimates:
+    """Return the shares of parts that thresholds make: below the first, between, above the last.
+
+    Args:
+        above: the shares above increasing thresholds.
+        apart: whether no two of the soft thresholds overlap.
+    """
+    m = len(above.labels)
+    # The first part is 1 less the share above the first threshold: the 1 is added below.
+    weights = np.zeros((m + 1, m))
+    weights[np.arange(m), np.arange(m)] = -1.0
+    weights[np.arange(1, m + 1), np.arange(m)] += 1.0
+    names = [label.removeprefix("above ") for label in above.labels]
+    labels = [
+        f"up to {names[0]}",
+        *(f"{a} to {b}" for a, b in pairwise(names)),
+        f"above {names[-1]}",
+    ]
+    low, high = above.limits[0].reports
+    share = Limits((low, high), (0.0, 1.0))
+    pair = share if apart else Limits((low - high, high - low), (0.0, 1.0))
+    first = Limits((-high, -low), (-1.0, 0.0))
+    found = above.combined(weights, labels, [first, *(pair,) * (m - 1), share])
+    values = found.values.copy()
+    values[0] += 1.0
+    return replace(found, values=values, limits=(share, *found.limits[1:]))
+
+
+def partition_shares(joint: JointEstimates) -> PartitionShares:
+    """Return estimates of all parts of a partition as shares, with joint intervals.
+
+    Args:
+        joint: of the share of each part, unbiased; together they are 1, or nearly so.
+    """
+    low, high = (np.clip(ends, 0.0, 1.0) for ends in joint.band())
+    left, taken = 1 - (low.sum() - low), 1 - (high.sum() - high)
+    shares = on_simplex(joint.values, joint.standard_errors**2)
+    return PartitionShares(
+        labels=joint.labels,
+        shares=shares,
+        low=np.minimum(np.maximum(low, taken), shares),
+        high=np.maximum(np.minimum(high, left), shares),
+        confidence=joint.confidence,
+        n=joint.n,
+        privacy=joint.privacy,
+        joint=joint,
+    )
+
+
+def on_simplex(values: Array, variances: Array) -> Array:
+    """Return the shares, none negative and 1 together, that are nearest in standard errors.
+
+    Args:
+        values: (m,).
+        variances: of each, (m,); those of variance 0 stay, if others can give way.
+
+    Example:
+        >>> on_simplex(np.array([0.7, 0.4, -0.1]), np.ones(3)).round(3).tolist()
+        [0.65, 0.35, 0.0]
+    """
+    most = float(variances.max())
+    d = variances + (most * 1e-9 if most > 0 else 1.0)
+    low = float(((values - 1) / d).min())  # then all shares are 1 or more
+    high = float((values / d).max())  # then none is above 0
+    for _ in range(200):
+        middle = (low + high) / 2
+        if np.maximum(values - middle * d, 0.0).sum() > 1:
+            low = middle
+        else:
+            high = middle
+    shares = np.maximum(values - high * d, 0.0)
+    return np.asarray(shares / shares.sum() if shares.sum() > 0 else np.full(len(d), 1 / len(d)))

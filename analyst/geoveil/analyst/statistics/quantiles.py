@@ -1,0 +1,193 @@
+"""Quantiles of perturbed numbers, by inverting the intervals of their distribution function.
+
+The interval of a quantile is all thresholds at which the interval of the share holds its level
+(Woodruff 1952). It needs no density, and none of its ends is further than the reports tell.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.analyst.results import Result
+from geoveil.analyst.statistics.distribution import checked_levels, inverse
+from geoveil.analyst.statistics.joint import POPULATION, JointEstimates, Quantity
+from geoveil.analyst.statistics.statistic import Statistic, Steps
+from geoveil.analyst.statistics.thresholds import band_width, octaves, shares_above
+from geoveil.campaign import Campaign
+from geoveil.gp import GeoPrivacy, ParameterError
+
+__all__ = ["QuantileEstimates", "Quantiles"]
+
+Array = NDArray[np.float64]
+
+_MOST_LEVELS = 20
+_STEPS = 32
+"""Thresholds around a quantile, each time."""
+_ROUNDS = 5
+_WITHIN = 12
+"""Steps that an interval spans when it is found closely enough."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QuantileEstimates(Result):
+    """Quantiles, each with an interval of its own."""
+
+    levels: Array
+    """(m,), increasing, in (0, 1)."""
+    values: Array
+    """(m,); infinite where the reports show no value so far out."""
+    standard_errors: Array
+    """(m,): the length of the interval over that of a normal one, in standard errors."""
+    low: Array
+    """(m,), lower ends; infinite where the reports set none."""
+    high: Array
+    """(m,), upper ends; likewise."""
+    correlations: Array
+    """(m, m), of the estimates."""
+    width: float
+    """Of the soft thresholds."""
+    confidence: float
+    """Of each interval by itself."""
+    n: int
+    """People."""
+    privacy: GeoPrivacy
+    """What a whole report promises."""
+
+    @property
+    def title(self) -> str:
+        return f"Quantiles, from {self.n:,} reports"
+
+    @property
+    def notes(self) -> Sequence[str]:
+        return (
+            POPULATION,
+            f"Each interval covers at {self.confidence:.4g} by itself.",
+            f"Thresholds are soft over {self.width:g}: a quantile of the values themselves is at"
+            f" most {self.width / 2:g} away from that of the blurred values, which is estimated.",
+        )
+
+    def rows(self) -> list[dict[str, Any]]:
+        columns = (self.levels, self.values, self.standard_errors, self.low, self.high)
+        names = ("level", "estimate", "standard_error", "ci_low", "ci_high")
+        return [
+            dict(zip(names, row, strict=True))
+            for row in zip(*(column.tolist() for column in columns), strict=True)
+        ]
+
+    def difference(self, low: float, high: float) -> Quantity:
+        """Return how far two quantiles are apart, with the normal interval.
+
+        Args:
+            low: level of the one.
+            high: level of the other.
+
+        Raises:
+            ParameterError: if they are not among the levels.
+        """
+        from scipy.special import ndtri
+
+        for level in (low, high):
+            if level not in self.levels:
+                raise ParameterError("level", level, f"one of {self.levels.tolist()}")
+        i, j = (int(np.flatnonzero(self.levels == level)[0]) for level in (low, high))
+        a, b = float(self.standard_errors[i]), float(self.standard_errors[j])
+        value = float(self.values[j] - self.values[i])
+        error = math.sqrt(max(a * a + b * b - 2 * a * b * float(self.correlations[i, j]), 0.0))
+        half = float(ndtri((1 + self.confidence) / 2)) * error
+        return Quantity(
+            label=f"quantile {high:g} − quantile {low:g}",
+            value=value,
+            standard_error=error,
+            ci_low=value - half,
+            ci_high=value + half,
+            confidence=self.confidence,
+            n=self.n,
+            privacy=self.privacy,
+            about=(POPULATION, *self.notes[2:]),
+        )
+
+    @property
+    def interquartile_range(self) -> Quantity:
+        """How far the quartiles are apart, if both are among the levels."""
+        return replace(self.difference(0.25, 0.75), label="interquartile range")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quantiles(Statistic[QuantileEstimates]):
+    """The values that given shares of the people do not exceed.
+
+    Example:
+        >>> Quantiles(levels=(0.5,)).levels
+        (0.5,)
+    """
+
+    levels: Sequence[float] = (0.25, 0.5, 0.75)
+    """Increasing, in (0, 1), at most 20."""
+    width: float | None = None
+    """Of the soft thresholds; three noise scales by default."""
+
+    def __post_init__(self) -> None:
+        if len(checked_levels(self.levels)) > _MOST_LEVELS:
+            raise ParameterError("levels", len(self.levels), f"at most {_MOST_LEVELS}")
+
+    def steps(self, campaign: Campaign, confidence: float) -> Steps[QuantileEstimates]:
+        width = band_width(campaign, self.width)
+        levels = checked_levels(self.levels)
+        at, above = yield from octaves(campaign, width)
+        for _ in range(_ROUNDS):
+            low, high = _intervals(at, replace(above, confidence=confidence), levels)
+            spans = [_around(at, *ends) for ends in zip(low, high, strict=True)]
+            if all(b - a <= width for a, b in spans) and _closely(at, low, high):
+                break
+            grids = [np.linspace(a, b, _STEPS + 1) for a, b in spans]
+            at, above = yield from shares_above(np.unique(np.concatenate(grids)), width)
+        return _estimates(at, replace(above, confidence=confidence), levels, width)
+
+
+def _estimates(at: Array, above: JointEstimates, levels: Array, width: float) -> QuantileEstimates:
+    from scipy.optimize import isotonic_regression
+    from scipy.special import ndtri
+
+    values = inverse(at, np.clip(isotonic_regression(1 - above.values).x, 0.0, 1.0), levels)
+    low, high = _intervals(at, above, levels)
+    nearest = [int(np.abs(at - value).argmin()) if np.isfinite(value) else 0 for value in values]
+    return QuantileEstimates(
+        levels=levels,
+        values=values,
+        standard_errors=(high - low) / (2 * float(ndtri((1 + above.confidence) / 2))),
+        low=low,
+        high=high,
+        correlations=above.correlations[np.ix_(nearest, nearest)],
+        width=width,
+        confidence=above.confidence,
+        n=above.n,
+        privacy=above.privacy,
+    )
+
+
+def _intervals(at: Array, above: JointEstimates, levels: Array) -> tuple[Array, Array]:
+    """Return the ends of all thresholds at which the interval of the share holds a level."""
+    least, most = above.intervals()
+    # The first threshold whose upper end reaches a level, and the last whose lower end is below.
+    first = inverse(at, np.maximum.accumulate(1 - least), levels)
+    last = inverse(at, np.minimum.accumulate((1 - most)[::-1])[::-1], levels, last=True)
+    return np.minimum(first, at[-1]), np.maximum(last, at[0])
+
+
+def _around(at: Array, low: float, high: float) -> tuple[float, float]:
+    """Return the thresholds on both sides of an interval, one further where there is one."""
+    first = max(int(np.searchsorted(at, low, "right")) - 2, 0)
+    last = min(int(np.searchsorted(at, high, "left")) + 1, len(at) - 1)
+    return float(at[first]), float(at[last])
+
+
+def _closely(at: Array, low: Array, high: Array) -> bool:
+    """Return whether every interval spans enough of the thresholds, or has no end."""
+    return all(
+        not math.isfinite(b - a) or np.count_nonzero((at >= a) & (at <= b)) >= _WITHIN
+        for a, b in zip(low.tolist(), high.tolist(), strict=True)
+    )

@@ -1,0 +1,134 @@
+"""Shares above many thresholds, and where the values of people lie when nobody knows it.
+
+A soft threshold of width w at T asks for the share above T of values that are blurred: an
+independent amount with the density of the step's slope, which is at most w/2, is taken off each. So
+the share above T + w/2 is at most what is found at T, and the share above T − w/2 at least that.
+"""
+
+from collections.abc import Generator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.analyst.questions import Softness
+from geoveil.analyst.statistics.joint import JointEstimates
+from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, noise_scale
+from geoveil.campaign import Campaign, PointQuestion
+from geoveil.gp import ParameterError, Threshold, validation
+
+Array = NDArray[np.float64]
+Asking = Generator[Sequence[PointQuestion], JointEstimates, tuple[Array, JointEstimates]]
+"""Yields questions, and returns thresholds with the joint estimates of the shares above them."""
+
+_OCTAVES = 48
+"""Powers of 2 of the noise scale at which values are looked for first."""
+_STEPS = 64
+_SPARSE = 0.005
+"""The share of people on either side of which thresholds are further apart."""
+_NEAR, _FAR = 400, 100
+"""Thresholds where most people are, and on either side of these."""
+_NOBODY = 1e-9
+"""A share so small is that of nobody: what a report counts for is rounded to it."""
+
+
+def band_width(campaign: Campaign, width: float | None) -> float:
+    """Return the width of soft thresholds: three noise scales unless another is named.
+
+    Raises:
+        ParameterError: if the campaign is none of perturbed numbers, or the width not positive.
+    """
+    scale = noise_scale(campaign)
+    if width is not None:
+        validation.positive("width", width)
+    return Softness(scale, width).band()
+
+
+def shares_above(at: Array, width: float) -> Asking:
+    """Ask for the shares above thresholds.
+
+    Args:
+        at: increasing.
+        width: of each.
+    """
+    questions = [
+        PointQuestion(f"above {t:.15g}", Threshold(t, width, "smoothstep")) for t in at.tolist()
+    ]
+    return at, (yield questions)
+
+
+def grid(count: int, low: float | None, high: float | None, at: Sequence[float] | None) -> Array:
+    """Return checked thresholds, or none where they are still to be found.
+
+    Raises:
+        ParameterError: if they do not increase, or are too many.
+    """
+    if at is not None:
+        found = np.asarray(at, np.float64)
+        rises = found.ndim == 1 and np.isfinite(found).all() and (np.diff(found) > 0).all()
+        if not rises or not 1 <= len(found) <= MOST_QUESTIONS:
+            raise ParameterError("at", "these", f"1 to {MOST_QUESTIONS} finite, increasing numbers")
+        return found
+    if isinstance(count, bool) or not isinstance(count, int) or not 2 <= count <= MOST_QUESTIONS:
+        raise ParameterError("points", count, f"an integer from 2 to {MOST_QUESTIONS}")
+    if (low is None) != (high is None):
+        raise ParameterError("low and high", (low, high), "both, or neither")
+    if low is None or high is None:
+        return np.empty(0)
+    low, high = validation.real("low", low), validation.real("high", high)
+    if not low < high:
+        raise ParameterError("low and high", (low, high), "low < high")
+    return np.linspace(low, high, count)
+
+
+def octaves(campaign: Campaign, width: float) -> Asking:
+    """Ask for the shares above powers of 2 of the noise scale, of both signs, and 0."""
+    powers = noise_scale(campaign) * 2.0 ** np.arange(_OCTAVES + 1)
+    return (yield from shares_above(np.concatenate([-powers[::-1], [0.0], powers]), width))
+
+
+def located(campaign: Campaign, width: float, tail: float) -> Asking:
+    """Find about where values lie, but for a share on either side.
+
+    Args:
+        campaign: whose points are asked.
+        width: of thresholds.
+        tail: the share on each side that may be left out, in [0, 1/2).
+
+    Returns:
+        The two ends, and what was found when they were looked for last.
+    """
+    at, found = yield from octaves(campaign, width)
+    low, high = _ends(at, found, tail)
+    at, found = yield from shares_above(np.linspace(low, high, _STEPS + 1), width)
+    return np.array(_ends(at, found, tail)), found
+
+
+def everywhere(campaign: Campaign, width: float) -> Asking:
+    """Ask for the shares above thresholds from below everybody's value to above everybody's.
+
+    They are near each other where all but one in a hundred are, and further apart beyond.
+    """
+    at, found = yield from octaves(campaign, width)
+    (least, most), (low, high) = _ends(at, found, 0.0), _ends(at, found, _SPARSE)
+    at, found = yield from shares_above(np.linspace(low, high, _STEPS + 1), width)
+    low, high = _ends(at, found, _SPARSE)
+    step = (high - low) / _NEAR
+    below, above = (
+        np.geomspace(step, max(room, 2 * step), _FAR) for room in (low - least, most - high)
+    )
+    return (
+        yield from shares_above(
+            np.concatenate([low - below[::-1], np.linspace(low, high, _NEAR + 1), high + above]),
+            width,
+        )
+    )
+
+
+def _ends(at: Array, found: JointEstimates, tail: float) -> tuple[float, float]:
+    """Return the nearest thresholds that leave no more than a tail on either side."""
+    least = max(tail, _NOBODY)
+    (below,) = np.nonzero(found.values >= 1 - least)
+    (above,) = np.nonzero(found.values <= least)
+    first = int(below[-1]) if len(below) else 0
+    beyond = above[above > first]
+    return float(at[first]), float(at[int(beyond[0]) if len(beyond) else -1])

@@ -1,0 +1,172 @@
+"""Differences, ratios and trends against Monte Carlo, and one test of all of them.
+
+2,000 campaigns know a standard error within 1.6 % (one of its own); 3 % is asked of the mean of
+what is stated, and of 400 campaigns 8 %.
+"""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from geoveil.analyst.statistics import simultaneous
+from geoveil.analyst.statistics.comparison import compare, holm, trend
+from geoveil.analyst.statistics.joint import JointEstimates
+from geoveil.gp import ParameterError, Range, Threshold
+
+from .populations import campaigns, incomes, joint_of, poor, truth
+
+QUERIES = [
+    Threshold(60_000.0, 24_000.0, "smoothstep"),
+    Threshold(80_000.0, 24_000.0, "smoothstep"),
+    Range(20_000.0, 50_000.0, 20_000.0, "smoothstep"),
+]
+
+
+@pytest.fixture(autouse=True)
+def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """8,192 draws of the critical value: it moves coverage by 0.25 % (one standard error)."""
+    monkeypatch.setattr(simultaneous, "DRAWS", 1 << 13)
+
+
+@pytest.mark.deep(keep=1)
+@pytest.mark.parametrize(("count", "within"), [(400, 0.08), (2_000, 0.03)])
+def test_errors_of_differences_and_ratios_are_those_of_monte_carlo(
+    count: int, within: float
+) -> None:
+    """As if independent, both must fail."""
+    made = [joint_of(QUERIES, points) for points in campaigns(incomes(), 1_000, count)]
+    for kind in ("difference", "ratio"):
+        found = [getattr(one, kind)(1, 0) for one in made]
+        spread = np.std([one.value for one in found])
+        assert np.mean([one.standard_error for one in found]) == pytest.approx(spread, rel=within)
+        alone = [replace(one, covariance=np.diag(np.diag(one.covariance))) for one in made[:100]]
+        wrong = np.mean([getattr(one, kind)(1, 0).standard_error for one in alone])
+        assert wrong != pytest.approx(spread, rel=0.15)
+
+
+@pytest.mark.deep(keep=1)
+@pytest.mark.parametrize("count", [60, 2_000])
+def test_differences_between_campaigns_are_all_held_at_once(count: int) -> None:
+    """Of nothing that changed, Holm's rule finds a change in 5 % or less; p alone must not."""
+    both = campaigns(incomes(), 1_000, 2 * count)
+    inside, holm_wrong, alone_wrong = [], [], []
+    for first, second in zip(both, both, strict=True):
+        made = compare(joint_of(QUERIES, first), joint_of(QUERIES, second), people="different")
+        inside.append(bool(((made.low <= 0) & (made.high >= 0)).all()))
+        holm_wrong.append(bool((made.adjusted <= 0.05).any()))
+        alone_wrong.append(bool((made.p_values <= 0.05).any()))
+    assert sum(holm_wrong) <= sum(alone_wrong)
+    if count < 1_000:
+        assert sum(inside) >= 52
+    else:
+        assert 0.94 <= np.mean(inside) <= 0.98
+        assert np.mean(holm_wrong) <= 0.06
+        assert np.mean(alone_wrong) > 0.08
+
+
+def test_three_periods_are_one_family_with_the_covariances_of_neighbours() -> None:
+    three = [joint_of(QUERIES, points) for points in campaigns(incomes(), 2_000, 3)]
+    made = compare(*three, people="different", names=["May", "June", "July"])
+    assert made.labels[0] == "June − May: q0"
+    assert len(made.labels) == 6
+    for row, (a, b) in enumerate(pairwise(three)):
+        block = slice(3 * row, 3 * row + 3)
+        assert made.values[block] == pytest.approx(b.values - a.values)
+        error = np.sqrt(np.diag(a.covariance) + np.diag(b.covariance))
+        assert made.standard_errors[block] == pytest.approx(error)
+    half = (made.high - made.low)[0] / 2 / made.standard_errors[0]
+    assert 2.3 < half < 2.7  # Šidák for six: 2.63
+    first = compare(*three, people="different", to_first=True)
+    assert first.values[3:] == pytest.approx(three[2].values - three[0].values)
+
+
+def test_the_same_people_may_err_by_the_sum() -> None:
+    a, b = (joint_of(QUERIES, points) for points in campaigns(incomes(), 2_000, 2))
+    made = compare(a, b, people="same")
+    assert made.standard_errors == pytest.approx(a.standard_errors + b.standard_errors)
+    different = compare(a, b, people="different")
+    assert (made.low < different.low).all()
+    assert (made.p_values > different.p_values).all()
+    assert "at most" in made.notes[1]
+    again = compare(a, a, people="same")  # the very same reports: nothing differs
+    assert (again.p_values == 1).all()
+
+
+def test_differences_do_not_collapse_where_hardly_anybody_is() -> None:
+    """Nobody in either sample: neither interval is 0 wide, and nothing is significant."""
+    rare = [Threshold(90_000.0, 24_000.0, "smoothstep")]
+    nobody = [joint_of(rare, np.full(50, 10_000.0)) for _ in range(2)]
+    made = compare(*nobody, people="different")
+    assert made.standard_errors.tolist() == [0]
+    assert made.low[0] < 0 < made.high[0]
+    assert made.adjusted.tolist() == [1]
+    assert truth(rare, poor())[0] < made.high[0]
+
+
+def test_holm_is_the_rule_by_its_definition() -> None:
+    """Against closed testing: each p is the largest of Bonferroni's over all sets that hold it."""
+    p = np.random.default_rng(3).uniform(0, 0.3, 6)
+    sets = [[i for i in range(6) if mask >> i & 1] for mask in range(1, 64)]
+    for i, found in enumerate(holm(p).tolist()):
+        closed = max(len(s) * min(p[s]) for s in sets if i in s)
+        assert found == pytest.approx(min(closed, 1.0))
+
+
+def line(values: list[float], error: float = 0.01) -> list[JointEstimates]:
+    (one,) = (joint_of(QUERIES[:1], points) for points in campaigns(incomes(), 1_000, 1))
+    return [
+        replace(one, values=np.array([value]), covariance=np.array([[error**2]]))
+        for value in values
+    ]
+
+
+def test_a_trend_is_the_line_of_weighted_least_squares() -> None:
+    """Against numpy's, with errors that differ."""
+    values, errors = [0.2, 0.25, 0.33, 0.36], [0.01, 0.02, 0.01, 0.03]
+    times = [0.0, 1.0, 3.0, 4.0]
+    made = trend(
+        *(line([v], e)[0] for v, e in zip(values, errors, strict=True)),
+        people="different",
+        times=times,
+    )
+    fitted, cov = np.polyfit(times, values, 1, w=1 / np.array(errors), cov="unscaled")
+    assert made.slopes == pytest.approx([fitted[0]])
+    assert made.standard_errors == pytest.approx([np.sqrt(cov[0, 0])])
+    assert made.low[0] < fitted[0] < made.high[0]
+    assert made.adjusted[0] < 1e-6
+    worst = trend(*line(values), people="same")
+    assert worst.standard_errors[0] > trend(*line(values), people="different").standard_errors[0]
+
+
+def test_what_does_not_lie_on_a_line_is_said_to_be_bent() -> None:
+    assert trend(*line([0.2, 0.3, 0.4, 0.5]), people="different").bent[0] == pytest.approx(1)
+    assert trend(*line([0.2, 0.5, 0.5, 0.2]), people="different").bent[0] < 1e-9
+    assert np.isnan(trend(*line([0.2, 0.3]), people="different").bent[0])
+
+
+def test_the_slopes_of_trends_are_all_held_at_once() -> None:
+    """100 times four periods of one population: at least 88 of 100 hold (chance: 1 in 300)."""
+    all_ = [joint_of(QUERIES, points) for points in campaigns(incomes(), 500, 400)]
+    held = 0
+    for start in range(0, 400, 4):
+        made = trend(*all_[start : start + 4], people="different")
+        held += bool(((made.low <= 0) & (made.high >= 0)).all())
+    assert held >= 88
+
+
+def test_what_cannot_be_compared_is_refused() -> None:
+    a, b = (joint_of(QUERIES, points) for points in campaigns(incomes(), 100, 2))
+    with pytest.raises(ParameterError, match="two or more"):
+        compare(a, people="different")
+    with pytest.raises(ParameterError, match="labels"):
+        compare(a, replace(b, labels=("x", "y", "z")), people="different")
+    with pytest.raises(ParameterError, match="confidence"):
+        compare(a, replace(b, confidence=0.9), people="different")
+    with pytest.raises(ParameterError, match="'different' or 'same'"):
+        compare(a, b, people="others")
+    with pytest.raises(ParameterError, match="names"):
+        compare(a, b, people="same", names=["one"])
+    with pytest.raises(ParameterError, match="times"):
+        trend(a, b, people="same", times=[1.0, 1.0])
