@@ -5,6 +5,7 @@ import gc
 import selectors
 import socket
 import sys
+from collections.abc import Iterator
 
 import pytest
 
@@ -14,13 +15,29 @@ from geoveil.aggregator.grpc.interpreter import for_serving, serving_loop
 PATIENCE_S = 30
 
 
-def test_what_is_there_is_frozen_and_let_go_again() -> None:
+@pytest.fixture
+def thawed() -> Iterator[None]:
+    """Nothing is frozen before a test, and all that was there after it."""
+    gc.unfreeze()
+    yield
+    gc.freeze()
+
+
+def test_what_is_there_is_frozen_and_let_go_again(thawed: None) -> None:
     before = (sys.getswitchinterval(), gc.get_threshold(), gc.get_freeze_count())
     with for_serving():
         assert gc.get_freeze_count() > before[2] + 10_000
         assert sys.getswitchinterval() < before[0]
         assert gc.get_threshold()[0] > before[1][0]
     assert (sys.getswitchinterval(), gc.get_threshold(), gc.get_freeze_count()) == before
+
+
+def test_what_was_frozen_before_stays_so() -> None:
+    gc.freeze()
+    before = gc.get_freeze_count()
+    with for_serving():
+        pass
+    assert gc.get_freeze_count() >= before > 0
 
 
 class Cycle:

@@ -106,6 +106,7 @@ def test_pages_follow_each_other_without_gap_or_repetition(store: SQLStore, limi
     assert [len(on_page) for on_page in pages[:-1]] == [limit] * ((100 - 1) // limit)
 
 
+@pytest.mark.deep(keep=1)
 def test_ten_thousand_campaigns_are_all_there(store: SQLStore) -> None:
     names = shuffled(MANY)
     add(store, names)

@@ -464,6 +464,7 @@ def messages(before, call):
     return [line for line in done.stderr.splitlines() if "Warning" in line]
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_simulate_beside_the_sdk_warns_once_and_blames_the_caller(call):
     found = messages("import geoveil.client", "\n".join([call] * 3 + list(CALLS.values())))

@@ -93,7 +93,7 @@ def test_exact_auditor_catches_what_is_not(name):
     assert again[0] / abs(a - b) == pytest.approx(finding.rate)
 
 
-@pytest.mark.deep(keep=2)
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("name", SOUND)
 def test_black_box_auditor_passes_what_is_private(name):
     """n = 400,000 a point, alpha = 1e-6."""

@@ -17,6 +17,7 @@ def run(geoveil):
     return lambda *arguments: geoveil("audit", *arguments, to_server=False)
 
 
+@pytest.mark.deep
 def test_the_table_of_one_mechanism(run):
     result = run("--mechanism", "LipschitzMechanism", "--samples", "2000")
     assert result.exit_code == 0

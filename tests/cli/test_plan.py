@@ -144,6 +144,7 @@ def test_more_people_err_less_and_the_choice_errs_least(planned):
     assert times == sorted(times)
 
 
+@pytest.mark.deep
 def test_the_soft_question_has_no_bias(planned):
     report = planned(
         "--threshold", 98_000, "--soft", "--width", 24_000, "--participants", 20_000, *LOG_NORMAL,
@@ -170,6 +171,7 @@ def test_a_density_with_a_free_bandwidth_is_answered_to_a_tenth(planned):
     assert min(errors.values()) <= 0.1
 
 
+@pytest.mark.deep
 def test_regions_of_the_plane(planned, tmp_path):
     square = {"type": "Polygon", "coordinates": [[[-74, 40.7], [-73.95, 40.7], [-73.95, 40.77],
                                                  [-74, 40.77], [-74, 40.7]]]}  # fmt: skip
@@ -180,6 +182,7 @@ def test_regions_of_the_plane(planned, tmp_path):
     assert 0 < report["alternatives"][0]["error_95"] < 0.01
 
 
+@pytest.mark.deep
 def test_several_questions_are_compared_at_the_same_promise(planned):
     places = ("--place", "-73.98,40.75", "--place", "-73.95,40.8", "--place", "-73.9,40.7")
     report = planned(
@@ -226,7 +229,7 @@ def test_channels_are_considered_for_an_allocation_if_asked_for(plan):
     assert "Optimal channels" not in shown
 
 
-@pytest.mark.deep(keep=2)
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize(
     ("arguments", "mechanism", "questions"),
     [
@@ -283,7 +286,7 @@ def test_a_plan_without_perturbed_points_keeps_its_questions(tmp_path, dates, pl
     assert campaign.allocation is Allocation.PARTITION
 
 
-@pytest.mark.deep(keep=2)
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize(
     "contradiction",
     [
@@ -364,6 +367,7 @@ def test_odds_in_words(epsilon, said):
     assert odds_text(odds(GeoPrivacy(epsilon, per=1.0))[0]) == said
 
 
+@pytest.mark.deep
 def test_a_query_about_places_is_planned_as_the_place_that_it_is(plan, planned):
     more = ("--participants", 20_000, *COLLISIONS, *QUICK)
     bell = ("--query", "gaussian-kernel:center=0 0,bandwidth=2000")

@@ -1,7 +1,6 @@
 """What the client's tests share: campaigns, a policy, a collector, clocks nobody waits for."""
 
 import asyncio
-import gc
 import random
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
@@ -34,13 +33,6 @@ from geoveil.gp import GaussianKernel, GeoPrivacy, Query, RandomSource, Threshol
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.proto.v1 import collector_pb2, report_pb2
 from tests.campaigns import campaign_of
-
-
-@pytest.fixture(autouse=True)
-def thawed() -> Iterator[None]:
-    """What was frozen for the devices of a test is looked at again after it."""
-    yield
-    gc.unfreeze()
 
 
 class RecordingSource(RandomSource):

@@ -194,6 +194,7 @@ SETTINGS = [
 ]
 
 
+@pytest.mark.deep(keep=4)
 @pytest.mark.parametrize(("name", "size", "delta", "reach", "share"), SETTINGS)
 def test_the_exact_calibration_is_within_three_per_cent(
     name: str, size: float, delta: float, reach: float, share: float
@@ -205,6 +206,7 @@ def test_the_exact_calibration_is_within_three_per_cent(
     assert worst(mechanism, reach, eta=1.03 * mechanism.eta) > delta
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize(
     ("name", "before"), [("linear", 1.7), ("smoothstep", 1.35), ("kernel", 1.35)]
 )
@@ -376,7 +378,7 @@ def test_default_beta_of_the_paper_s_is_within_a_third_of_the_best_scale_everywh
         assert max(losses) >= 4 / 3 * (1 - 1e-3)
 
 
-@pytest.mark.deep(keep=7)
+@pytest.mark.deep(keep=4)
 @pytest.mark.parametrize("delta", [1e-300, 1e-12, 0.01, 0.3678, 0.3679, 0.5, 0.999])
 @pytest.mark.parametrize("reach", [1e-30, 1.0, 1e30, math.inf])
 def test_eta_is_rounded_down(delta: float, reach: float) -> None:

@@ -95,7 +95,7 @@ def line(mechanism, steps):
 # --- privacy ---------------------------------------------------------------------------------
 
 
-@pytest.mark.deep(keep=3)
+@pytest.mark.deep(keep=2)
 @pytest.mark.parametrize("name", NAMES)
 def test_no_output_betrays_more_than_epsilon_between_the_rows(channels, name):
     m = channels[name]
@@ -167,6 +167,7 @@ def test_control_rows_at_the_full_rate_exceed_epsilon_between_nodes(channels):
         assert np.abs(np.diff(np.log(rows), axis=0)).max() * 200 / width > 1 + 1e-4
 
 
+@pytest.mark.deep(keep=3)
 @pytest.mark.parametrize("name", NAMES)
 def test_the_table_is_exact(channels, name):
     """Oracle: the same conditions in fractions, from the counts."""

@@ -16,6 +16,7 @@ from geoveil.gp import Disc, GeoPrivacy, PlanarLaplace, UnsupportedError
 from geoveil.gp.deconvolution.disc import landing_within
 
 
+@pytest.mark.deep(keep=4)
 @pytest.mark.parametrize("dimension", [2, 3])
 @pytest.mark.parametrize("a", [0.01, 0.8, 3.0, 40.0])
 def test_probability_of_landing_within(dimension: int, a: float) -> None:
@@ -36,6 +37,7 @@ def test_probability_of_landing_within(dimension: int, a: float) -> None:
         assert computed == pytest.approx(expected, rel=0, abs=1e-8)
 
 
+@pytest.mark.deep(keep=3)
 @pytest.mark.parametrize("profile", ["linear", "smoothstep", "fourth-order"])
 @pytest.mark.parametrize("dimension", [2, 3])
 def test_monte_carlo(oracles: Any, dimension: int, profile: str) -> None:

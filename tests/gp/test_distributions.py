@@ -149,6 +149,7 @@ def rank_correlation(sample: np.ndarray) -> float:
     return float(scipy.stats.spearmanr(sample[1:], sample[:-1]).statistic)
 
 
+@pytest.mark.deep(keep=6)
 @pytest.mark.parametrize("name", [*CASES, *ONLY_SIMULATED])
 def test_simulations_follow_the_ideal_law(oracles: Any, name: str) -> None:
     mechanism, x = (CASES | ONLY_SIMULATED)[name]

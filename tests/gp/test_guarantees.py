@@ -88,7 +88,7 @@ def audit(mechanism: QueryMechanism, x: np.ndarray, y: np.ndarray) -> float:
     return steepest(mechanism.log_density(y[None, :], x[:, None]), x)
 
 
-@pytest.mark.deep(keep=6)
+@pytest.mark.deep(keep=3)
 @pytest.mark.parametrize("choice", CHOICES)
 @pytest.mark.parametrize("reach", [0.0, 5.0, math.inf])
 @pytest.mark.parametrize("name", MAKERS)
@@ -248,6 +248,7 @@ class TestControls:
         assert 1.8 * RATE <= worst <= 2 * RATE * TOLERANCE
 
 
+@pytest.mark.deep(keep=15)
 @pytest.mark.parametrize("choice", CHOICES)
 @pytest.mark.parametrize("name", MAKERS)
 def test_log_density_is_that_of_the_formula(oracles: Any, name: str, choice: str) -> None:

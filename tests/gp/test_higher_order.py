@@ -157,7 +157,7 @@ def test_preimages_are_all_that_give_a_report(kind: type[SoftStep]) -> None:
         )
 
 
-@pytest.mark.deep(keep=4)
+@pytest.mark.deep(keep=2)
 @pytest.mark.parametrize("growth", ["exponential", "linear"])
 @pytest.mark.parametrize("reach", [0.0, 0.7, math.inf])
 @pytest.mark.parametrize("kind", HIGHER)

@@ -67,7 +67,7 @@ class TestContract:
         assert np.all(np.diff(noise.logpdf(points)) <= 0)
         assert noise.logpdf(np.zeros((2, 3))).shape == (2, 3)
 
-    @pytest.mark.deep(keep=4)
+    @pytest.mark.deep(keep=2)
     def test_cdf_is_the_integral_of_the_density(self, oracles: Any, noise: Noise) -> None:
         scale = oracles.noise_break(noise)
         points = np.array([0.0, 1e-9, 1e-5, 1e-3, 0.02, 0.3, 0.99, 1.01, 3, 30, 500]) * scale
@@ -136,7 +136,7 @@ class TestContract:
                 slack = rounding(noise) * oracles.noise_break(noise)
                 assert ours == pytest.approx(expected, rel=1e-12, abs=slack)
 
-    @pytest.mark.deep(keep=3)
+    @pytest.mark.deep(keep=2)
     def test_isf_in_balls_encloses_the_root(self, oracles: Any, noise: Noise) -> None:
         """The tail beyond both ends of the ball, by quadrature, is on either side of p."""
         with mp.workdps(40), working_precision(100):

@@ -165,6 +165,7 @@ def test_dimensions_agree(query: Any) -> None:
         PlanarLaplace(PRIVACY, 3).estimator(query)
 
 
+@pytest.mark.deep(keep=5)
 @pytest.mark.parametrize("debias", [False, True])
 @pytest.mark.parametrize(
     "query",

@@ -305,6 +305,7 @@ def test_atoms_of_the_odd_extension() -> None:
 RANGES = [("line", -1.0, 1.0), ("tall", 1e6, 5e6), ("ripple", -2 * math.exp(-1.5), 1.0)]
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize(("name", "low", "high"), RANGES)
 def test_local_laplace_covers_the_range(name: str, low: float, high: float) -> None:
     """Any two points: at most ε, and nearly ε; noise of scale 1/ε would cost range·ε."""

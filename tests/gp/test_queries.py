@@ -83,7 +83,7 @@ def test_lipschitz_constant_is_the_steepest_slope(oracles: Any, name: str, size:
     assert steepest >= query.lipschitz * (1 - 1e-6)
 
 
-@pytest.mark.deep(keep=20)
+@pytest.mark.deep(keep=12)
 @pytest.mark.parametrize(("name", "growth", "reach"), SUPPORTED)
 @pytest.mark.parametrize("beta_size", BETA_SIZES)
 def test_bound_is_the_supremum(
@@ -142,7 +142,7 @@ def test_bound_far_from_the_band(oracles: Any, name: str, growth: str, reach: fl
             assert ours <= brute * (1 + 2e-5)
 
 
-@pytest.mark.deep(keep=3)
+@pytest.mark.deep(keep=2)
 @pytest.mark.parametrize("reach", [0.0, INFINITY])
 @pytest.mark.parametrize("beta_h", [0.003, 0.3, 1.0])
 def test_planar_kernel_against_pairs_in_the_plane(
@@ -224,7 +224,7 @@ def test_extreme_points_have_a_value_and_a_bound(name: str, x: float) -> None:
         assert 0 <= float(query.smooth_bound(x, 1e-4, reach=reach)) <= query.lipschitz
 
 
-@pytest.mark.deep(keep=2)
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("beta", [0.05, 0.5, 3.0])
 @pytest.mark.parametrize("reach", [0.1, 0.7, 3.0, 20.0])
 @pytest.mark.parametrize("growth", ["exponential", "linear"])

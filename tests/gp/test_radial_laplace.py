@@ -117,7 +117,7 @@ def test_moments(name: str) -> None:
     assert bias > 0.05
 
 
-@pytest.mark.deep(keep=2)
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("name", CASES)
 def test_density_and_atoms(name: str) -> None:
     """The mass between two outputs is that of the noise which leads there; all adds up to 1."""

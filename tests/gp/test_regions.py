@@ -87,7 +87,7 @@ class TestRegions:
                 excess = log_bound[:, None] - log_bound[None, :] - log_growth
                 assert np.max(excess) <= 1e-10
 
-    @pytest.mark.deep(keep=4)
+    @pytest.mark.deep(keep=2)
     def test_guarantee(self, region: str, profile: str) -> None:
         query = REGIONS[region](profile)
         mechanisms: list[QueryMechanism] = [

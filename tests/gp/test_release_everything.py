@@ -340,7 +340,7 @@ def law_agrees(
     return True
 
 
-@pytest.mark.deep(keep=5)
+@pytest.mark.deep(keep=3)
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: repr(row[0]))
 @pytest.mark.parametrize("kind", MECHANISMS, ids=lambda kind: str(kind.__name__))
 def test_everything_is_released(oracles: Any, kind: type, row: tuple[Query, Any]) -> None:

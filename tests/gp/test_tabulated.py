@@ -139,7 +139,7 @@ def test_the_smooth_bound_is_one_and_hardly_more(seed, reach, growth):
     assert (bound <= brute * (1.02 if reach == 0 else 1.15)).all()
 
 
-@pytest.mark.deep(keep=5)
+@pytest.mark.deep(keep=3)
 @pytest.mark.parametrize("name", PROFILES)
 @pytest.mark.parametrize("tolerance", [1e-2, 1e-5])
 def test_a_table_is_as_close_as_it_says(name, tolerance):

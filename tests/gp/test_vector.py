@@ -152,7 +152,7 @@ def audit(mechanism: VectorSmoothMechanism, **changes: float) -> float:
     return steepest(x, list(mechanism.queries), mechanism.noise, scale)
 
 
-@pytest.mark.deep(keep=9)
+@pytest.mark.deep(keep=5)
 @pytest.mark.parametrize("choice", CHOICES)
 @pytest.mark.parametrize("name", SETS)
 def test_all_reports_together_are_private(name: str, choice: str) -> None:
@@ -235,7 +235,7 @@ def brute_force_eta(noise: Noise, size: int, fraction: float) -> float:
     return float(np.min((1 - fraction * total) / largest))
 
 
-@pytest.mark.deep(keep=8)
+@pytest.mark.deep(keep=4)
 @pytest.mark.parametrize("size", [1, 2, 3, 10])
 @pytest.mark.parametrize(
     "noise",

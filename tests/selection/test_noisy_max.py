@@ -158,7 +158,7 @@ def lead_density(noise: Any, u: Any, winner: Any, leads: Any) -> Any:
 LEADS = np.array([0.01, 0.3, 1.0, 2.5, 6.0])
 
 
-@pytest.mark.deep(keep=2)
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("noise", DENSITY)
 def test_the_lead_costs_no_privacy(noise: Any) -> None:
     """Densities of (winner, lead) for λ = Δ = 1, that is ε = 2: all changes of 3 utilities."""
@@ -189,7 +189,7 @@ def rival_density(noise: Any, u: Any, winner: Any, w: Any) -> Any:
     )
 
 
-@pytest.mark.deep(keep=2)
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("noise", DENSITY)
 def test_each_step_of_the_proof_of_the_lead_holds(noise: Any) -> None:
     """Rivals that gain at most P cost e^P of the lead's density, those that lose at most N, e^N.

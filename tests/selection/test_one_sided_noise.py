@@ -131,6 +131,7 @@ def test_constants_are_above_the_suprema_and_close(noise: OneSidedNoise) -> None
     assert max(hazard, float(noise.pdf(0))) == pytest.approx(noise.hazard, rel=2e-2)
 
 
+@pytest.mark.deep(keep=5)
 @pytest.mark.parametrize(
     ("noise", "ratio"),
     [

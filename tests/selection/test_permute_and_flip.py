@@ -94,6 +94,7 @@ def test_the_exponential_mechanism_is_another_one() -> None:
     assert np.abs(p - expected).max() > 1e-3
 
 
+@pytest.mark.deep(keep=4)
 @pytest.mark.parametrize("m", [1, 2, 9, 40, 1_000, 20_000])
 def test_equal_coins_have_a_closed_form(m: int) -> None:
     """One sure coin and m − 1 coins q: P(best) = (1 − (1 − q)^m)/(m q)."""

@@ -104,7 +104,7 @@ def test_equal_points_are_gathered():
 # Exact errors
 
 
-@pytest.mark.deep(keep=5)
+@pytest.mark.deep(keep=3)
 @pytest.mark.parametrize("name", KERNEL)
 def test_errors_are_those_of_the_mechanism_at_every_point(name, places, grid):
     """The mechanism's own moments in the plane, at each person, without any table."""
@@ -189,7 +189,7 @@ def test_distances_are_points_enough(name):
     assert on_line.simulate(distance, np.random.default_rng(1)) == pytest.approx(expected)
 
 
-@pytest.mark.deep(keep=2)
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("name", KERNEL)
 def test_drawn_errors_have_the_exact_law(name, places, grid):
     """400 campaigns of 2,000 people: how often |e_t − bias| stays below its median, at 3 centres.
@@ -326,6 +326,7 @@ def test_no_setting_is_refused(places, grid):
 # Maps and figures
 
 
+@pytest.mark.deep
 def test_maps_show_each_centre_where_it_is(tmp_path):
     """A map's value at (east, north) is the kernel mean there, not its mirror image."""
     setting = KernelSetting(n=3_000)
@@ -350,6 +351,7 @@ def test_maps_show_each_centre_where_it_is(tmp_path):
     assert file.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.deep
 def test_errors_are_drawn_if_rows_are_missing(tmp_path):
     rows = KernelExactCell(SETTINGS[:1], ("GP_Lip", "DebiasedLaplace"), size=4, subgrid=4).rows()
     assert [IN_ALL in row.panel for row in rows] == [False, True, False, True]

@@ -64,6 +64,7 @@ def test_more_groups_than_are_under_way_at_a_time(workers, monkeypatch):
     assert total(incomes(), workers, group_size=2) == total(incomes())
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("workers", [2], indirect=True)
 def test_an_error_of_a_worker_arrives(workers):
     class Broken(Numbers):

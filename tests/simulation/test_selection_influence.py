@@ -54,7 +54,7 @@ def _exact_inclusion(name: str, known: Influence, epsilon: float) -> np.ndarray:
     return result
 
 
-@pytest.mark.deep(keep=3)
+@pytest.mark.deep(keep=2)
 @pytest.mark.parametrize("name", NOISY)
 def test_drawn_choices_have_the_probabilities_of_the_mechanism(name, graph):
     epsilon, rng = 3.0, np.random.default_rng(11)
@@ -112,6 +112,7 @@ def test_files_that_hold_no_graph_are_refused(tmp_path):
             read_graph(missing)
 
 
+@pytest.mark.deep
 def test_tables_and_figures_come_out_of_the_command(tmp_path):
     arguments = ["simulate", "selection", "--application", "nodes", "--quick"]
     result = runner.invoke(app, [*arguments, "--out", str(tmp_path)], catch_exceptions=False)

@@ -129,6 +129,7 @@ def _drawn(
     return float(np.mean(scores)), float(np.std(scores) / np.sqrt(draws))
 
 
+@pytest.mark.deep
 def test_the_expected_accuracy_is_that_of_drawn_trees() -> None:
     fold = Fold(_made(400, 1), _made(200, 2))
     contestant = BY_NAME["permute-and-flip, max operator"]
@@ -206,6 +207,7 @@ def test_rows_have_every_mechanism_at_every_epsilon() -> None:
             assert row.proved_epsilon == row.epsilon
 
 
+@pytest.mark.deep
 def test_the_quick_experiment_runs_and_draws(tmp_path: Path) -> None:
     rows = EXPERIMENT.run(Options(quick=True))
     value = {(r.mechanism, r.epsilon): r.value for r in rows}

@@ -73,7 +73,7 @@ def test_each_report_is_counted_once_by_threads(number: int) -> None:
     play_many(player(), number)
 
 
-@pytest.mark.deep(keep=2)
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("name", [name for name in MUTANTS if name not in RARE])
 def test_a_broken_part_is_caught(name: str) -> None:
     parts = MUTANTS[name]

@@ -159,6 +159,7 @@ def test_more_nodes_change_little():
     assert abs(values[2] - values[1]) < abs(values[1] - values[0])
 
 
+@pytest.mark.deep
 def test_less_privacy_allows_less_noise_and_units_do_not_matter():
     query = Threshold(0, 2.0, "smoothstep")
     one, two = (lower_bound(query, GeoPrivacy(e, per=1.0), nodes=24).value for e in (1.0, 2.0))

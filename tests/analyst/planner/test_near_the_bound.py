@@ -75,6 +75,7 @@ def test_without_the_channel_it_is_not():
     assert found.choice.prediction.noise > 2 * found.lower_bound(nodes=24).value
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("quick", [False, True])
 def test_windows_bound_what_one_programme_bounds(quick, monkeypatch):
     """A band of 14 noise scales, whole and cut in two: the cut may only lower the bound."""

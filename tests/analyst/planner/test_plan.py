@@ -191,6 +191,7 @@ def test_a_bias_must_save_three_per_cent(n, ratio, chosen):
     assert ("of which only the prior tells" in found.reason) == (chosen == "DebiasedLaplace")
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize(
     ("bandwidth", "ratio", "chosen"),
     [(1.0, (0.7, 0.95), "LinearProgramMechanism"), (3.0, (0.95, 1.0), "DebiasedLaplace")],

@@ -59,7 +59,7 @@ def least(question, prior, n):
     return min(errors)
 
 
-@pytest.mark.deep(keep=2)
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize(
     ("question", "prior", "n"),
     SETTINGS,

@@ -124,6 +124,7 @@ def _changes_until_felt(winners: NDArray[np.int64]) -> NDArray[np.int64]:
     return distance
 
 
+@pytest.mark.deep
 def test_the_smooth_sensitivity_of_maximum_operators_is_the_largest_of_their_databases() -> None:
     # All databases of up to 5 records each of two attributes' and the class's values; those of up
     # to 2 are looked at, so that what is beyond the edge does not matter.

@@ -29,6 +29,7 @@ def for_serving() -> Iterator[None]:
     stay; to look through them stops every call for tens of milliseconds, again and again.
     """
     interval, thresholds = sys.getswitchinterval(), gc.get_threshold()
+    frozen_before = gc.get_freeze_count() > 0
     gc.collect()
     gc.freeze()
     gc.set_threshold(_YOUNG, *thresholds[1:])
@@ -39,7 +40,8 @@ def for_serving() -> Iterator[None]:
     finally:
         sys.setswitchinterval(interval)
         gc.set_threshold(*thresholds)
-        gc.unfreeze()
+        if not frozen_before:  # there is no way to let go of a part
+            gc.unfreeze()
 
 
 def _return_memory() -> None:
