@@ -121,6 +121,8 @@ class CampaignCache:
             self._forget_oldest(_MOST_CACHED)
         else:
             self._loading.move_to_end(campaign_id)
+            if task.done():
+                return task.result()
         # Shielded: a caller that goes away must not take the others' campaign with it.
         return await asyncio.shield(task)
 

@@ -117,7 +117,7 @@ class Layout:
 
     def pack_all(self, reports: Sequence[Report]) -> list[PackedReport]:
         """Return what `pack` does of each."""
-        if not isinstance(reports, ReportColumns):
+        if type(reports) is not ReportColumns:
             return list(map(self.pack, reports))
         rows = np.empty(len(reports), _PACKED)
         rows["report_id"] = np.frombuffer(reports.ids, _ID)

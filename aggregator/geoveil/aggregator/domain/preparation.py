@@ -1,8 +1,8 @@
 """Reports of one request on their way to the store, and what becomes of each."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
 from geoveil.aggregator.domain.campaign_cache import Publication
 from geoveil.aggregator.domain.reports import (
@@ -40,19 +40,18 @@ _EARLY_RESULTS = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """What of a request goes to the store.
-
-    Args:
-        faults: one per report of the request; None of those that are sound.
-        early: for each sound report, whether its period has not begun; empty if none is early.
-        packed: the sound reports whose period has begun, and those whose period has not.
-    """
+class Prepared(NamedTuple):
+    """What of a request goes to the store."""
 
     faults: Sequence[Result | None]
+    """What is wrong with each report of the request; None of those that are sound."""
     early: Sequence[bool]
+    """For each sound report, whether its period has not begun; empty if none is early."""
     packed: tuple[Sequence[PackedReport], Sequence[PackedReport]]
+    """The sound reports whose period has begun, and those whose period has not."""
+
+    def __repr__(self) -> str:
+        return "Prepared(not shown)"
 
     def results(self, in_time: Iterator[Outcome], early: Iterator[Outcome]) -> list[Result]:
         """Return what became of each report of the request, in their order.
@@ -77,7 +76,7 @@ class Prepared:
 
 def takes_little(publication: Publication, reports: Sequence[Report] | UnreadReports) -> bool:
     """Return whether `prepare` takes no more than about a millisecond."""
-    if isinstance(reports, ReportColumns):
+    if type(reports) is ReportColumns:
         return len(reports) < _MODERATE and _all_sound(publication.admission, reports)
     return len(reports) < _FEW
 
@@ -111,7 +110,7 @@ def prepare(
 
 def faults_of(admission: Admission, reports: Sequence[Report]) -> list[Result | None]:
     """Return what is wrong with each report; of a request without faults, at the cost of one."""
-    if isinstance(reports, ReportColumns) and _all_sound(admission, reports):
+    if type(reports) is ReportColumns and _all_sound(admission, reports):
         return [None] * len(reports)
     return [
         (fault := admission.fault(*report)) and Result(Status.REJECTED, *fault)

@@ -10,7 +10,7 @@ from enum import Enum
 from itertools import chain
 from operator import attrgetter
 from struct import Struct
-from typing import NamedTuple, overload
+from typing import NamedTuple, final, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,11 +35,13 @@ class Report(NamedTuple):
         return "Report(not shown)"
 
 
+@final
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class ReportColumns(Sequence[Report]):
     """Many reports of one answer each, as arrays: what most large requests hold.
 
-    A sequence of reports to whoever takes them one by one.
+    A sequence of reports to whoever takes them one by one; others ask `type(reports) is
+    ReportColumns`, as `isinstance` of an abstract base takes ten times as long.
 
     Args:
         ids: 16 bytes per report, joined.
@@ -91,7 +93,7 @@ def any_later(reports: Sequence[Report], period: int) -> bool:
         >>> any_later([Report(bytes(16), [(0, 1)], period=3)], 3)
         False
     """
-    if isinstance(reports, ReportColumns):
+    if type(reports) is ReportColumns:
         return bool((reports.periods > period).any())
     return max(map(attrgetter("period"), reports), default=0) > period
 

@@ -204,14 +204,15 @@ class Service:
             ServiceError: DIGEST_MISMATCH if they were made for other bytes, QUEUE_FULL,
                 RATE_LIMITED. The whole batch is refused, and nothing was counted.
         """
-        if not 1 <= len(reports) <= self._max_batch:
-            raise ParameterError("number of reports", len(reports), f"1 to {self._max_batch:,}")
-        if len(reports) > paid:
-            self._limits.admit_peer(peer, len(reports) - paid)
+        count = len(reports)
+        if not 1 <= count <= self._max_batch:
+            raise ParameterError("number of reports", count, f"1 to {self._max_batch:,}")
+        if count > paid:
+            self._limits.admit_peer(peer, count - paid)
         publication = await self._library.publication(campaign_id)
         if campaign_digest != publication.digest:
             raise ServiceError(Code.DIGEST_MISMATCH)
-        self._limits.admit_campaign(campaign_id, len(reports))
+        self._limits.admit_campaign(campaign_id, count)
         campaign, now = publication.campaign, self._clock()
         latest = campaign.period_at(now + self._skew)
         if takes_little(publication, reports):

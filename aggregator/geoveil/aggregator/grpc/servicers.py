@@ -323,7 +323,7 @@ def privacy(guarantee: GeoPrivacy) -> campaign_pb2.Privacy:
 
 def takes_little(of_reports: Sequence[Result]) -> bool:
     """Return whether to serialise results takes no more than about a millisecond."""
-    return len(set(map(id, of_reports))) < _FEW
+    return len(of_reports) < _FEW or len(set(map(id, of_reports))) < _FEW
 
 
 def serialized_results(of_reports: Sequence[Result]) -> bytes:
@@ -337,10 +337,10 @@ def serialized_results(of_reports: Sequence[Result]) -> bytes:
     """
     # A message of one element per distinct result, as most reports of a batch share one object;
     # joined messages are one with all elements.
-    pieces: dict[int, bytes] = {}
-    for key, result in dict(zip(map(id, of_reports), of_reports, strict=True)).items():
-        fine = result.reason is None and not result.detail
-        pieces[key] = _FINE[result.status] if fine else _serialized(result)
+    if len(of_reports) == 1:
+        return _SOUND.get(of_reports[0]) or _serialized(of_reports[0])
+    distinct = dict(zip(map(id, of_reports), of_reports, strict=True))
+    pieces = {key: _SOUND.get(one) or _serialized(one) for key, one in distinct.items()}
     return b"".join(map(pieces.__getitem__, map(id, of_reports)))
 
 
@@ -351,7 +351,8 @@ def _serialized(result: Result) -> bytes:
     return collector_pb2.SubmitReportsResponse(results=[told]).SerializeToString()
 
 
-_FINE = MappingProxyType({status: _serialized(Result(status)) for status in Status})
+_SOUND = MappingProxyType({one: _serialized(one) for one in map(Result, Status)})
+"""The responses that most reports get."""
 
 
 def point_questions(request: pb.EstimateQueriesRequest) -> list[PointQuestion]:

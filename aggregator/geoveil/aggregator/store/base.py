@@ -34,8 +34,7 @@ class CampaignRecord:
     """Counted so far."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Submission:
+class Submission(NamedTuple):
     """Validated reports to one campaign, counted together."""
 
     campaign_id: str
@@ -47,6 +46,9 @@ class Submission:
     def weight(self) -> int:
         """Answers held, at least 1."""
         return max(1, sum(map(len, map(itemgetter(1), self.reports))) // ANSWER_BYTES)
+
+    def __repr__(self) -> str:
+        return "Submission(not shown)"
 
 
 class Outcome(Enum):
