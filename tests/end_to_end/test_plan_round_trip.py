@@ -62,6 +62,22 @@ def run(*arguments):
     return result.stdout
 
 
+def answered(server, name, people, source):
+    """Let devices answer a campaign."""
+    transport = GrpcTransport(server)
+    try:
+        shown = transport.get_campaign(GetCampaignRequest(campaign_id=name), 10.0)
+        limits = {"household income": PERMITTED}
+        device = ReportBuilder(policy=Policy(limits), source=source)
+        accepted = device.accept(name, shown.envelope.SerializeToString())
+        reports = (device.prepare(accepted, income) for income in people.tolist())
+        for batch in gather(reports):
+            outcomes = batch.results(transport.submit_reports(batch.request(), 30.0))
+            assert {outcome.status for outcome in outcomes} == {DeliveryStatus.ACKNOWLEDGED}
+    finally:
+        transport.close()
+
+
 @pytest.fixture
 def carried_out(server, people, tmp_path):
     """Plan, publish, let everybody contribute; return what was planned, and the campaign's id."""
@@ -70,21 +86,33 @@ def carried_out(server, people, tmp_path):
         file = tmp_path / "plan.toml"
         run("plan", *asked, *INCOMES, "--no-bound", "--out", file)
         run("campaign", "create", name, "--plan", file, "--id", name, "--server", server)
-        transport = GrpcTransport(server)
-        try:
-            shown = transport.get_campaign(GetCampaignRequest(campaign_id=name), 10.0)
-            limits = {"household income": PERMITTED}
-            device = ReportBuilder(policy=Policy(limits), source=Seeded(len(name)))
-            accepted = device.accept(name, shown.envelope.SerializeToString())
-            reports = (device.prepare(accepted, income) for income in people.tolist())
-            for batch in gather(reports):
-                outcomes = batch.results(transport.submit_reports(batch.request(), 30.0))
-                assert {outcome.status for outcome in outcomes} == {DeliveryStatus.ACKNOWLEDGED}
-        finally:
-            transport.close()
+        answered(server, name, people, Seeded(len(name)))
         return tomllib.loads(file.read_text())["planned"]
 
     return carry_out
+
+
+@pytest.mark.deep
+def test_a_rare_answer_of_few_people_is_as_uncertain_as_planned(server, people, tmp_path):
+    """200 people of whom seven are near the question: the mean of ten printed intervals.
+
+    Control: 1.96 standard errors, as they are expected, are less than nine tenths of it.
+    """
+    file, few, at = tmp_path / "plan.toml", people[10::20], 500_000
+    known = ("--epsilon", 1, "--prior", "incomes", *SOFT, 24_000, "--no-bound")
+    run("plan", *above([at]), "--participants", len(few), *known, "--out", file)
+    planned = tomllib.loads(file.read_text())["planned"]["population_error_95"]
+    printed = []
+    for number in range(10):
+        name = f"rare-{number}"
+        run("campaign", "create", name, "--plan", file, "--id", name, "--server", server)
+        answered(server, name, few, Seeded(number))
+        (found,) = estimates(server, name)
+        printed.append((found["ci_high"] - found["ci_low"]) / 2)
+    assert planned == pytest.approx(np.mean(printed), rel=0.1)
+    mechanism = DebiasedLaplace(Threshold(at, 24_000.0, "smoothstep"), GeoPrivacy(1.0, per=8_000.0))
+    variance = mechanism.variance(people).mean() + mechanism.mean(people).var()
+    assert NORMAL_95 * np.sqrt(variance / len(few)) < 0.9 * np.mean(printed)
 
 
 def estimates(server, name, *more):

@@ -117,11 +117,7 @@ class StatisticCampaign(Campaign):
 
     @property
     def _means(self) -> tuple[tuple[float, float], ...]:
-        return tuple(
-            (low - mechanism.bias_bound, high + mechanism.bias_bound)
-            for mechanism in self.mechanisms
-            for low, high in [mechanism.query.profile.bounds]
-        )
+        return tuple(mechanism.limits.means for mechanism in self.mechanisms)
 
     @property
     def answer_privacy(self) -> GeoPrivacy:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from geoveil.gp.errors import ParameterError
-from geoveil.gp.shown import member
+from geoveil.gp.shown import ReprByArguments, member
 
 __all__ = ["UNLIMITED", "Interval", "IntervalMethod", "Limits", "interval_of_mean"]
 
@@ -56,8 +56,8 @@ _PROMISES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+@dataclass(frozen=True, slots=True, repr=False)
+class Limits(ReprByArguments):
     """What reports to a query, and their expected mean, can be, in the unit of the query."""
 
     reports: tuple[float, float] = (-math.inf, math.inf)
@@ -103,7 +103,7 @@ class Interval:
 
 
 def interval_of_mean(
-    n: int,
+    n: float,
     mean: float,
     variance: float,
     confidence: float,
@@ -115,7 +115,7 @@ def interval_of_mean(
     What no mean can be is cut off, unless the whole interval lies there.
 
     Args:
-        n: reports, ≥ 2.
+        n: reports, ≥ 2; a plan expects a number that need not be whole.
         mean: of the reports.
         variance: mean square of their deviations from it, the sum divided by n.
         confidence: in (0, 1).
@@ -152,7 +152,7 @@ def interval_of_mean(
     return Interval(low, high, method)
 
 
-def _margin(n: int, variance: float, distance: float, quantile: float, full: bool) -> float:
+def _margin(n: float, variance: float, distance: float, quantile: float, full: bool) -> float:
     """Return how far a limit is from the mean, with a report imagined at a distance from it."""
     weight = 1.0 if full else _weight(n, variance, distance)
     if weight == 0:
@@ -170,7 +170,7 @@ def _margin(n: int, variance: float, distance: float, quantile: float, full: boo
     return min(shift + _gamma_quantile(skewness, quantile) * error, distance)
 
 
-def _weight(n: int, variance: float, distance: float) -> float:
+def _weight(n: float, variance: float, distance: float) -> float:
     """Return the weight of a report that is imagined at a distance from the mean."""
     if math.isinf(distance):
         return 0.0

@@ -8,9 +8,10 @@ import pytest
 from scipy.stats import foldnorm
 
 from geoveil.analyst.planner import HardThreshold, Prediction, SamplePrior
-from geoveil.analyst.planner.prediction import mean_reciprocal
+from geoveil.analyst.planner.prediction import mean_reciprocal, predicted
 from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.gp import DebiasedLaplace, GeoPrivacy, RadialLaplace, Threshold
+from geoveil.gp.intervals import UNLIMITED, interval_of_mean
 
 UNIT = GeoPrivacy(1.0, per=1.0)
 PEOPLE = np.random.default_rng(3).normal(size=60).round(1)
@@ -115,3 +116,25 @@ def test_the_worst_scenario_counts():
     wide = replace(found, bias_variance=1.0, scenarios=(low,))
     assert wide.softness == pytest.approx((0.0, 10 * unknown), rel=1e-4)
     assert found.with_noise(1.0).scenarios[1].noise == 1.0
+
+
+@pytest.mark.parametrize(("at", "n"), [(1e6, 50), (1e6, 1_000), (5e5, 200), (1e5, 20), (1e4, 50)])
+def test_the_interval_is_as_long_as_estimates_have_it_on_average(at, n):
+    """Within 5 % of the mean of 300 intervals of lognormal incomes, few of whom are near.
+
+    Control: 1.96 standard errors are more than a twelfth too short.
+    """
+    rng = np.random.default_rng(int(at) + n)
+    mechanism = DebiasedLaplace(Threshold(at, 24_000.0, "smoothstep"), GeoPrivacy(1.0, per=8_000.0))
+    people = rng.lognormal(11.4, 0.9, 40_000)
+    weights = np.full(len(people), 1 / len(people))
+    moments = mechanism.mean(people), mechanism.variance(people)
+    found = predicted(*moments, moments[0], weights, math.inf).within(mechanism.limits)
+    lengths = []
+    for _ in range(300):
+        answers = np.asarray(mechanism.simulate(rng.choice(people, n), rng))
+        ends = interval_of_mean(n, answers.mean(), answers.var(), 0.95, mechanism.limits)
+        lengths.append((ends.high - ends.low) / 2)
+    assert found.targets(n).population == pytest.approx(np.mean(lengths), rel=0.05)
+    plain = found.within(UNLIMITED).targets(n).population
+    assert plain < 11 / 12 * np.mean(lengths)

@@ -106,6 +106,8 @@ class QueryBatch:
                 bias_variance=max(square - bias**2, 0.0),
                 varied=max(mean_square - center**2, 0.0),
                 prior_size=self.prior_size,
+                mean=center,
+                limits=reports.limits,
             )
             for bias, square, center, mean_square, noise in moments
         )

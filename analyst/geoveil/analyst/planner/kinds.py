@@ -24,6 +24,7 @@ from geoveil.campaign import (
 )
 from geoveil.gp.deconvolution import PointEstimator
 from geoveil.gp.errors import UnsupportedError
+from geoveil.gp.intervals import Limits
 from geoveil.gp.mechanisms.base import QueryMechanism
 from geoveil.gp.mechanisms.distance import RadialLaplace
 from geoveil.gp.mechanisms.local import LocalLaplace, RandomizedResponse
@@ -55,6 +56,11 @@ class Reports(Protocol):
         """Return one report per point. NOT private on a computer."""
         ...
 
+    @property
+    def limits(self) -> Limits:
+        """What reports, and their mean over any people, can be."""
+        ...
+
 
 @dataclass(frozen=True)
 class PointReports(Reports):
@@ -76,6 +82,10 @@ class PointReports(Reports):
 
     def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Array:
         return self.estimator.value(self.mechanism.simulate(x, rng))
+
+    @property
+    def limits(self) -> Limits:
+        return self.estimator.limits
 
 
 @dataclass(frozen=True)

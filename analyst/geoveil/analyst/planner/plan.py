@@ -140,7 +140,7 @@ def plan(
         >>> best = plan(HardThreshold(1e5), GeoPrivacy(1.0, per=8e3), LogNormalPrior(11.5, 0.8),
         ...     n=50_000, kinds=("DebiasedLaplace", "LipschitzMechanism"))
         >>> best.choice.kind, round(best.choice.prediction.margin(50_000), 5)
-        ('DebiasedLaplace', 0.00486)
+        ('DebiasedLaplace', 0.00567)
     """
     asked = as_estimand(question)
     if not isinstance(privacy, GeoPrivacy) or privacy.delta > 0:

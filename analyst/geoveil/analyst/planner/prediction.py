@@ -5,7 +5,7 @@ prior, bias = E[m − truth] and noise = E[v], the mean of n reports misses
 
 * the mean m of the **participants** by noise/n: who takes part is no source of error;
 * the mean m of the **population** of which they are a random sample by (noise + Var[m])/n: that is
-  the standard error which an estimate prints;
+  the standard error which an estimate prints, and its interval is longer where few are near;
 * the **hard question** in the population, which m only stands for, by bias² besides.
 
 Ways to ask are chosen by bias² + noise/n, what they can do about it. Where each person is asked
@@ -38,11 +38,16 @@ from numpy.typing import NDArray
 
 from geoveil.gp import validation
 from geoveil.gp.hard_question import reach
+from geoveil.gp.intervals import UNLIMITED, Limits, interval_of_mean
 
 Array = NDArray[np.float64]
 
 NORMAL_95 = 1.959963984540054
 """Standard deviations that a normal number exceeds, on either side, once in twenty times."""
+CONFIDENCE = 0.95
+"""Of the intervals that plans are about."""
+_FEWEST = 2.0
+"""Reports from which there is an interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +66,15 @@ class Prediction:
     """How many people the prior is worth; see `Prior.size`."""
     scenarios: tuple["Prediction", ...] = ()
     """The same reports if people are otherwise: one for each of `Prior.scenarios`, in order."""
+    mean: float | None = None
+    """E[m], if it is known."""
+    limits: Limits = UNLIMITED
+    """What reports, and their mean over any people, can be: intervals are longer near the ends."""
+
+    def within(self, limits: Limits) -> "Prediction":
+        """Return the same of reports with limits, in each scenario."""
+        scenarios = tuple(replace(scenario, limits=limits) for scenario in self.scenarios)
+        return replace(self, limits=limits, scenarios=scenarios)
 
     @property
     def believed(self) -> "Prediction":
@@ -164,13 +178,32 @@ class Prediction:
         alone = self.believed
         noise = (alone.expected_error(n) if error is None else error(alone)) - alone.fixed
         varied = self.varied / n
-        population = math.sqrt(max(noise + varied, 0.0))
+        population = self._reach(max(noise + varied, 0.0))
         return Targets(
             participants=NORMAL_95 * math.sqrt(max(noise, 0.0)),
-            population=NORMAL_95 * population,
-            hard_question=reach(population, max(map(self.bias_bound, self._all))),
+            population=population,
+            hard_question=reach(population / NORMAL_95, max(map(self.bias_bound, self._all))),
             price_of_privacy=(noise + varied) / varied if varied > 0 else math.inf,
         )
+
+    def _reach(self, squared_error: float) -> float:
+        """Return how far the interval for the population reaches, that an estimate prints.
+
+        It is the interval of reports whose mean and variance are what is expected of them: within
+        3 % of the mean length of intervals, however few people are near the question. The squared
+        error tells of how many reports it is, whatever the allocation.
+        """
+        normal = NORMAL_95 * math.sqrt(squared_error)
+        variance = self.noise + self.varied
+        if not 0 < squared_error < math.inf or self.mean is None:
+            return normal
+        n = variance / squared_error
+        if n < _FEWEST or self.limits == UNLIMITED:
+            return normal
+        low, high = self.limits.means
+        mean = min(max(self.mean, low), high)
+        found = interval_of_mean(n, mean, variance * (n - 1) / n, CONFIDENCE, self.limits)
+        return (found.high - found.low) / 2
 
     def partitioned(self, n: int, questions: int, *, expected: bool = True) -> float:
         """Return the mean squared error if each of n people answers one of m questions at random.
@@ -259,4 +292,5 @@ def predicted(
         bias_variance=float(np.sum(weights * np.square(error - bias))),
         varied=float(np.sum(weights * np.square(mean - center))),
         prior_size=prior_size,
+        mean=center,
     )

@@ -85,6 +85,11 @@ class Alternative:
     answers_all: bool = False
     """Whether one report answers every question."""
 
+    def __post_init__(self) -> None:
+        # Predictions are often made of other reports with the same moments.
+        prediction = self.prediction.within(self.reports.limits)
+        object.__setattr__(self, "prediction", prediction)
+
 
 class Search:
     """The ways to ask that were found for a problem.

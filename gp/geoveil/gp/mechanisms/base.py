@@ -28,6 +28,7 @@ from geoveil.gp.exact import (
     release_integers,
     step_exponent_of,
 )
+from geoveil.gp.intervals import UNLIMITED, Limits
 from geoveil.gp.not_private import Simulated, warn_beside_holder
 from geoveil.gp.privacy import GeoPrivacy, LocalPrivacy
 from geoveil.gp.queries.base import Query
@@ -323,6 +324,17 @@ class QueryMechanism(Mechanism[int]):
         """
         validation.between("beyond", beyond, 0, 1, low_open=True, high_open=True)
         return self.grid_range
+
+    @property
+    def limits(self) -> Limits:
+        """What reports, and their mean over any people, can be, in the unit of f."""
+        low, high = self.grid_range
+        endless = (low, high) == (INT64_MIN, INT64_MAX)
+        least, greatest = self.query.profile.bounds
+        return Limits(
+            UNLIMITED.reports if endless else (low * self.step, high * self.step),
+            (least - self.bias_bound, greatest + self.bias_bound),
+        )
 
     @property
     def outputs(self) -> tuple[int, ...] | None:
