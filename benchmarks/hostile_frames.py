@@ -85,7 +85,7 @@ def reset(stream: int) -> bytes:
 
 
 class Connection:
-    """A connection of a client that reads nothing but what it may send.
+    """Of which only what it may send is read.
 
     Attributes:
         sent: bytes.

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from geoveil.analyst.pictures import draw_intervals
 from geoveil.gp import UnsupportedError
 
 if TYPE_CHECKING:
@@ -70,7 +71,10 @@ class Result(ABC):
         Raises:
             UnsupportedError: if a result of this kind has no picture, or matplotlib is missing.
         """
-        raise UnsupportedError(f"{self.title} has no picture: its rows say all of it")
+        rows = self.rows()
+        if not rows or not {"estimate", "ci_low", "ci_high"} <= rows[0].keys():
+            raise UnsupportedError(f"{self.title} has no picture: its rows say all of it")
+        return draw_intervals(ax, self.title, rows)
 
     def _repr_html_(self) -> str:
         rows = self.rows()

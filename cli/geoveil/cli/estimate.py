@@ -1,11 +1,23 @@
 """geoveil estimate: what the reports of a campaign say."""
 
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
-from geoveil.analyst import CampaignEstimates, asked_of_points, softness_of_points
-from geoveil.campaign import ValueCampaign
+from geoveil.analyst import (
+    AnalystQuestion,
+    CampaignEstimates,
+    Means,
+    Statistic,
+    asked_of_points,
+    reports_of,
+    softness_of_points,
+)
+from geoveil.analyst.results import Result
+from geoveil.analyst.statistics.words import statistics_in
+from geoveil.campaign import Campaign, PointQuestion, ValueCampaign
 from geoveil.cli import options
 from geoveil.cli.connection import Connection, analyst_at, connects
 from geoveil.cli.console import err
@@ -13,11 +25,69 @@ from geoveil.cli.results import Form, formed
 from geoveil.gp import ParameterError
 from geoveil.gp.intervals import IntervalMethod
 
+_EXPORTED = ".parquet"
+_Levels = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--quantile",
+        help="Value that this share of the people does not exceed: 0.5 for the median. May be"
+        " repeated.",
+    ),
+]
+_STATISTICS: dict[str, tuple[Any, Any]] = {
+    "mean": (Annotated[bool, typer.Option("--mean", help="Mean of the values.")], False),
+    "quantile": (_Levels, None),
+    "curve": (
+        Annotated[
+            bool,
+            typer.Option(
+                "--curve", help="Distribution function, with a band that holds all of it."
+            ),
+        ],
+        False,
+    ),
+    "density": (
+        Annotated[bool, typer.Option("--density", help="Density of the values, with a band.")],
+        False,
+    ),
+    "histogram": (
+        Annotated[
+            str | None,
+            typer.Option(help="Shares between edges: '25000,50000,100000', and beyond them."),
+        ],
+        None,
+    ),
+    "gini": (Annotated[bool, typer.Option("--gini", help="Gini coefficient.")], False),
+    "top_share": (
+        Annotated[
+            str | None,
+            typer.Option(help="Share of the total that this share of the people holds: 0.1."),
+        ],
+        None,
+    ),
+}
+
+
+def _said(**given: Any) -> dict[str, list[str]]:
+    """Return the words for statistics that options ask for, and what is written after each."""
+    return {
+        name.replace("_", "-"): said if isinstance(said, list) else [] if said is True else [said]
+        for name, said in given.items()
+        if said
+    }
+
 
 @connects
 @formed
+@options.takes("statistics", _STATISTICS, _said)
 def estimate(
-    campaign_id: options.CampaignId,
+    campaign_id: Annotated[
+        str,
+        typer.Argument(
+            help=f"The id of the campaign; or a file, ending in {_EXPORTED}, that 'geoveil campaign"
+            " export' wrote, for which no server is asked."
+        ),
+    ],
     confidence: options.Confidence = 0.95,
     interval: Annotated[
         IntervalMethod | None,
@@ -56,40 +126,66 @@ def estimate(
         bool, typer.Option("--watch", help="Print again when reports come, until it is closed.")
     ] = False,
     *,
+    statistics: Mapping[str, Sequence[str]],
     form: Form,
     connection: Connection,
 ) -> None:
     """Print the unbiased estimate of every query of a campaign.
 
-    A value campaign has none: without more the mean point is shown, and with --threshold, --range,
-    --place, --circle or --region what is asked, from the same points and at no further cost in
-    privacy.
+    A value campaign has none: without more the mean point is shown. With --threshold, --range,
+    --place, --circle or --region, and with --mean, --quantile, --curve, --density, --histogram,
+    --gini or --top-share of numbers, what is asked is read from the same points, at no further cost
+    in privacy.
 
     Example: geoveil estimate where --place Midtown=-73.985,40.755 --bandwidth 1000
+
+    Example: geoveil estimate incomes --quantile 0.5 --curve
     """
 
-    def show(found: CampaignEstimates) -> None:
+    def as_wanted(found: CampaignEstimates) -> Result:
         found = found if interval is None else found.with_interval(interval)
-        form.show(found if contamination is None else found.contaminated(contamination))
+        return found if contamination is None else found.contaminated(contamination)
 
     asked = options.asked(threshold, range_, place, circle, region, query, question)
+    wanted = statistics_in(statistics, width)
+    if watch and (asked or wanted):
+        raise ParameterError("watch", watch, "left out: an estimate from points is read once")
+    if campaign_id.endswith(_EXPORTED):
+        reports = reports_of(Path(campaign_id))
+        questions = _questions(reports.campaign, asked, width, bandwidth)
+        every: list[Statistic[Any]] = [*([Means(questions)] if asked else []), *wanted]
+        if not every:
+            raise ParameterError("questions", "none", "at least one, of what a file's reports say")
+        form.show(*(reports.ask(one, confidence, period) for one in every))
+        return
+    how: dict[str, Any] = {"confidence": confidence, "period": period, "timeout_s": timeout}
     with analyst_at(connection) as analyst:
+        results: list[Result] = []
         if asked:
-            if watch:
-                raise ParameterError(
-                    "watch", watch, "left out: an estimate from points is read once"
-                )
-            campaign = analyst.campaign(campaign_id)
-            if not isinstance(campaign, ValueCampaign):
-                raise ParameterError("campaign", campaign_id, "a value campaign")
-            softness = softness_of_points(campaign, width, bandwidth)
-            questions = asked_of_points(campaign, asked, softness)
-            show(analyst.ask(campaign_id, questions, confidence, period, timeout_s=timeout))
-            if softness.caution is not None:
-                err.tell(softness.caution)
-            return
-        if not watch:
-            show(analyst.estimate(campaign_id, confidence, period))
-            return
-        for found in analyst.watch(campaign_id, confidence, period):
-            show(found)
+            questions = _questions(analyst.campaign(campaign_id), asked, width, bandwidth)
+            results.append(as_wanted(analyst.ask(campaign_id, questions, **how)))
+        results += [analyst.ask(campaign_id, one, **how) for one in wanted]
+        if results:
+            form.show(*results)
+        elif watch:
+            for found in analyst.watch(campaign_id, confidence, period):
+                form.show(as_wanted(found))
+        else:
+            form.show(as_wanted(analyst.estimate(campaign_id, confidence, period)))
+
+
+def _questions(
+    campaign: Campaign,
+    asked: Sequence[AnalystQuestion],
+    width: float | None,
+    bandwidth: float | None,
+) -> Sequence[PointQuestion]:
+    """Return the questions in the coordinates of a campaign; say if one is asked too sharply."""
+    if not asked:
+        return ()
+    if not isinstance(campaign, ValueCampaign):
+        raise ParameterError("campaign", campaign.campaign_id, "a value campaign")
+    softness = softness_of_points(campaign, width, bandwidth)
+    if softness.caution is not None:
+        err.tell(softness.caution)
+    return asked_of_points(campaign, asked, softness)

@@ -15,6 +15,8 @@ from geoveil.cli.console import out, print_json, table_80
 from geoveil.cli.options import AsJson, takes
 from geoveil.gp import ParameterError
 
+_MEASURED = ("estimate", "standard_error")
+"""Columns whose decimals are those that the standard error calls for, as an interval's are."""
 _PICTURES = (".png", ".svg", ".pdf")
 _OPTIONS: dict[str, tuple[Any, Any]] = {
     "as_json": (AsJson, False),
@@ -35,7 +37,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
     ),
     "quiet": (
         Annotated[
-            bool, typer.Option("--quiet", "-q", help="Print the rows alone, without what they say.")
+            bool, typer.Option("--quiet", "-q", help="Print numbers without what they mean.")
         ],
         False,
     ),
@@ -62,23 +64,35 @@ class Form:
         if self.plot is not None and self.plot.suffix.lower() not in _PICTURES:
             raise ParameterError("plot", str(self.plot), f"a file ending in {_PICTURES}")
 
-    def show(self, result: Result) -> None:
-        """Print a result, and write the files that are wanted.
+    def show(self, *results: Result) -> None:
+        """Print results, and write the files that are wanted.
 
         Raises:
-            UnsupportedError: if it has no picture and one is wanted, before anything is printed.
+            ParameterError: if there are several results and a form that holds one.
+            UnsupportedError: if one has no picture and it is wanted, before anything is printed.
             OSError: if a file can't be written.
         """
+        for name, wanted in (("csv", self.as_csv), ("parquet", self.parquet), ("plot", self.plot)):
+            if wanted and len(results) > 1:
+                raise ParameterError(name, f"for {len(results)} results", "asked of one result")
         if self.plot is not None:
-            _draw(result, self.plot)
+            _draw(results[0], self.plot)
         if self.parquet is not None:
-            _write_parquet(result, self.parquet)
+            _write_parquet(results[0], self.parquet)
         if self.as_json:
-            print_json(result.to_dict())
+            records = [result.to_dict() for result in results]
+            print_json(records[0] if len(records) == 1 else {"results": records})
         elif self.as_csv:
-            _print_csv(result.rows())
+            _print_csv(results[0].rows())
         else:
-            _print_table(result, notes=not self.quiet)
+            told: set[str] = set()
+            for result in results:
+                _print_table(result)
+                if not self.quiet:
+                    for note in result.notes:
+                        if note not in told:
+                            out.print(note)
+                    told.update(result.notes)
 
 
 def formed(command: Callable[..., None]) -> Callable[..., None]:
@@ -113,9 +127,8 @@ def _print_csv(rows: Sequence[dict[str, Any]]) -> None:
         writer.writerows(rows)
 
 
-def _print_table(result: Result, *, notes: bool) -> None:
-    if notes:
-        out.tell((result.title, "bold"))
+def _print_table(result: Result) -> None:
+    out.tell((result.title, "bold"))
     rows = result.rows()
     if rows:
         cells = [_with_interval(row) for row in rows]
@@ -128,9 +141,6 @@ def _print_table(result: Result, *, notes: bool) -> None:
         for line in cells:
             table.add_row(*line.values())
         out.print(table)
-    if notes:
-        for note in result.notes:
-            out.print(note)
 
 
 def _with_interval(row: Mapping[str, Any]) -> dict[str, str]:
@@ -146,7 +156,7 @@ def _with_interval(row: Mapping[str, Any]) -> dict[str, str]:
             ends = [shown(row[end], decimals) for end in ("ci_low", "ci_high")]
             cells["interval"] = "–" if value is None else " – ".join(ends)
         elif key != "ci_high":
-            cells[key] = shown(value, decimals)
+            cells[key] = shown(value, decimals if key in _MEASURED else None)
     return cells
 
 
@@ -163,6 +173,8 @@ def shown(value: object, decimals: int | None = None) -> str:
         return "–"
     if not isinstance(value, float):
         return str(value) if isinstance(value, bool | str) else f"{value:,}"
+    if decimals is None and 0 < abs(value) < 1e-3:
+        return f"{value:.3g}"
     if decimals is None:
         decimals = 0 if abs(value) >= 1e4 else 2 if abs(value) >= 10 else 4
     return f"{value:,.{decimals}f}"

@@ -167,11 +167,11 @@ def test_a_curve_is_asked_where_it_is_wanted() -> None:
 def test_a_histogram_is_of_everybody() -> None:
     (points,) = campaigns(incomes(), 5_000, 1)
     made = reports(points).ask(Histogram(edges=(40_000.0, 60_000.0, 120_000.0)))
-    assert made.labels == ("up to 40000", "40000 to 60000", "60000 to 120000", "above 120000")
+    assert made.labels == ("up to 40,000", "40,000 to 60,000", "60,000 to 120,000", "above 120,000")
     assert made.shares.sum() == pytest.approx(1)
     right = np.histogram(incomes(), [-np.inf, 4e4, 6e4, 1.2e5, np.inf])[0] / 20_000
     assert made.shares == pytest.approx(right, abs=0.04)
-    assert "soft over 20000" in made.notes[-1]  # as wide as the narrowest part lets it be
+    assert "soft over 20,000" in made.notes[-1]  # as wide as the narrowest part lets it be
     nobody = reports(next(campaigns(poor(), 100, 1))).ask(Histogram(edges=(2e5, 3e5)))
     assert nobody.high[2] > 0.01
 

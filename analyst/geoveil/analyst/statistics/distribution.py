@@ -7,11 +7,12 @@ curve is so too.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from geoveil.analyst.pictures import draw_curve
 from geoveil.analyst.results import Result
 from geoveil.analyst.statistics.joint import POPULATION, JointEstimates
 from geoveil.analyst.statistics.statistic import Statistic, Steps
@@ -19,6 +20,9 @@ from geoveil.analyst.statistics.thresholds import band_width, grid, located, sha
 from geoveil.campaign import Campaign
 from geoveil.gp import GeoPrivacy, ParameterError
 from geoveil.gp.intervals import Limits
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["Curve", "Density", "DistributionCurve", "DistributionFunction"]
 
@@ -45,7 +49,7 @@ class Curve(Result):
     high: Array
     """(m,), the band's upper end."""
     confidence: float
-    """The confidence that the whole curve lies in the band, in (0, 1)."""
+    """Of the band as a whole."""
     n: int
     """People."""
     privacy: GeoPrivacy
@@ -59,7 +63,7 @@ class Curve(Result):
 
     @property
     def notes(self) -> Sequence[str]:
-        band = f"The band holds the whole curve at once at {self.confidence:.4g}."
+        band = f"The band holds the whole curve at once at {100 * self.confidence:.4g} %."
         return (POPULATION, band, *self.about)
 
     def rows(self) -> list[dict[str, Any]]:
@@ -69,15 +73,20 @@ class Curve(Result):
             for at, value, low, high in zip(*(c.tolist() for c in columns), strict=True)
         ]
 
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        unit = f", {self.privacy.unit}" if self.axis == "value" and self.privacy.unit else ""
+        names = (f"{self.axis}{unit}", self.name.lower())
+        return draw_curve(ax, self.title, names, self.at, self.values, (self.low, self.high))
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DistributionCurve(Curve):
     """The share of people up to each threshold."""
 
     above: JointEstimates = field(repr=False)
-    """The estimated shares above the thresholds, before the curve was made monotone."""
+    """Of the shares above the thresholds, before the curve was made monotone."""
     width: float
-    """The width of the soft thresholds, in units of the attribute."""
+    """Of the soft thresholds."""
 
     def quantiles(self, levels: ArrayLike) -> Curve:
         """Return the quantile function with the band that inverting this one gives.
@@ -159,7 +168,7 @@ class DistributionFunction(Statistic[DistributionCurve]):
     high: float | None = None
     """The last threshold; by default what leaves about 0.2 % of the people above."""
     width: float | None = None
-    """The width of the soft thresholds, in the attribute's unit; three noise scales by default."""
+    """Of the soft thresholds; three noise scales by default."""
 
     def __post_init__(self) -> None:
         grid(self.points, self.low, self.high, self.at)
@@ -214,8 +223,8 @@ def distribution_curve(at: Array, above: JointEstimates, width: float) -> Distri
         n=above.n,
         privacy=above.privacy,
         about=(
-            f"Thresholds are soft over {width:g}: the share up to T lies between the curve's values"
-            f" {width / 2:g} before T and {width / 2:g} beyond it.",
+            f"Thresholds are soft over {width:,.6g}: the share up to T lies between the curve's"
+            f" values {width / 2:,.6g} before T and {width / 2:,.6g} beyond it.",
         ),
         above=above,
         width=width,

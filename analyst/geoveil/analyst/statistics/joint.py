@@ -54,7 +54,7 @@ class Quantity(Result):
 
     @property
     def notes(self) -> Sequence[str]:
-        return self.about
+        return (*self.about, f"The interval covers at {100 * self.confidence:.4g} %.")
 
     def rows(self) -> list[dict[str, Any]]:
         return [
@@ -64,7 +64,6 @@ class Quantity(Result):
                 "standard_error": self.standard_error,
                 "ci_low": self.ci_low,
                 "ci_high": self.ci_high,
-                "confidence": self.confidence,
                 "n": self.n,
             }
         ]
@@ -110,15 +109,15 @@ class JointEstimates(Result):
     n: int
     """People, at least 2."""
     confidence: float
-    """The confidence of intervals where no other is named, in (0, 1)."""
+    """Of intervals where no other is named, in (0, 1)."""
     limits: tuple[Limits, ...]
-    """What answers to each question, and their mean, can be."""
+    """Of each question: what answers and means can be."""
     privacy: GeoPrivacy
     """What a whole report promises."""
     period: int | None = None
-    """The period of a recurring campaign, from 0; else None."""
+    """Of a recurring campaign, from 0."""
     answers: tuple[int, ...] | None = None
-    """Answers to each question, at least 2; None: everybody answered every question."""
+    """To each question, at least 2; None: everybody answered every question."""
 
     def __post_init__(self) -> None:
         m = len(self.labels)
@@ -144,7 +143,7 @@ class JointEstimates(Result):
 
     @property
     def notes(self) -> Sequence[str]:
-        return (POPULATION, f"Each interval covers at {self.confidence:.4g} by itself.")
+        return (POPULATION, f"Each interval covers at {100 * self.confidence:.4g} % by itself.")
 
     def rows(self) -> list[dict[str, Any]]:
         low, high = self.intervals()
@@ -169,12 +168,12 @@ class JointEstimates(Result):
 
     @property
     def standard_errors(self) -> Array:
-        """The standard error of each estimate, shape (m,)."""
+        """Of each estimate, (m,)."""
         return np.asarray(np.sqrt(np.maximum(np.diag(self.covariance), 0.0)))
 
     @cached_property
     def correlations(self) -> Array:
-        """The correlations of the estimates, shape (m, m); 0 where an estimate has no spread."""
+        """Of the estimates, (m, m); 0 beside 1 where an estimate has no spread."""
         errors = self.standard_errors
         scale = np.divide(1.0, errors, out=np.zeros_like(errors), where=errors > 0)
         found = np.clip(self.covariance * np.outer(scale, scale), -1.0, 1.0)

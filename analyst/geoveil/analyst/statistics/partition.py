@@ -7,11 +7,12 @@ The intervals are simultaneous, so that what holds for shares holds for them tog
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from geoveil.analyst.pictures import draw_bars
 from geoveil.analyst.questions import Softness
 from geoveil.analyst.results import Result
 from geoveil.analyst.statistics.joint import POPULATION, JointEstimates
@@ -20,6 +21,9 @@ from geoveil.analyst.statistics.thresholds import shares_above
 from geoveil.campaign import Campaign
 from geoveil.gp import GeoPrivacy, ParameterError, validation
 from geoveil.gp.intervals import Limits
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["Histogram", "PartitionShares", "partition_shares"]
 
@@ -39,7 +43,7 @@ class PartitionShares(Result):
     high: Array
     """(m,), upper ends."""
     confidence: float
-    """The confidence that all intervals hold at once, in (0, 1)."""
+    """Of all intervals together."""
     n: int
     """People."""
     privacy: GeoPrivacy
@@ -47,7 +51,7 @@ class PartitionShares(Result):
     joint: JointEstimates = field(repr=False)
     """What the reports say before it is known that shares are not negative."""
     edges: Array | None = None
-    """Where the parts of a histogram meet, shape (m − 1,); None of other partitions."""
+    """Of a histogram: where parts meet, (m − 1,)."""
     about: tuple[str, ...] = ()
     """Sentences on how softly the parts were told apart."""
 
@@ -57,7 +61,7 @@ class PartitionShares(Result):
 
     @property
     def notes(self) -> Sequence[str]:
-        told = f"The intervals hold all shares at once at {self.confidence:.4g}."
+        told = f"The intervals hold all shares at once at {100 * self.confidence:.4g} %."
         return (POPULATION, told, *self.about)
 
     def rows(self) -> list[dict[str, Any]]:
@@ -68,6 +72,9 @@ class PartitionShares(Result):
             {"name": label, **dict(zip(names, row, strict=True))}
             for label, *row in zip(self.labels, *(c.tolist() for c in columns), strict=True)
         ]
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        return draw_bars(ax, self.title, self.labels, self.shares, (self.low, self.high))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +89,7 @@ class Histogram(Statistic[PartitionShares]):
     edges: Sequence[float]
     """Increasing, 1 to 899."""
     width: float | None = None
-    """The width of the soft edges; by default three noise scales, at most the narrowest part."""
+    """Of the soft edges; three noise scales by default, or the narrowest part if that is less."""
 
     def __post_init__(self) -> None:
         edges = np.asarray(self.edges, np.float64)
@@ -103,8 +110,8 @@ class Histogram(Statistic[PartitionShares]):
             partition_shares(found),
             edges=edges,
             about=(
-                f"Edges are soft over {width:g}: who is nearer than {width / 2:g} to one counts"
-                " for a part on either side.",
+                f"Edges are soft over {width:,.6g}: who is nearer than {width / 2:,.6g} to one"
+                " counts for a part on either side.",
             ),
         )
 

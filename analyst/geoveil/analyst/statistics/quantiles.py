@@ -45,13 +45,13 @@ class QuantileEstimates(Result):
     low: Array
     """(m,), lower ends; infinite where the reports set none."""
     high: Array
-    """(m,), upper ends; infinite where the reports set none."""
+    """(m,), upper ends; likewise."""
     correlations: Array
     """(m, m), of the estimates."""
     width: float
-    """The width of the soft thresholds, in units of the attribute."""
+    """Of the soft thresholds."""
     confidence: float
-    """The confidence of each interval by itself, in (0, 1)."""
+    """Of each interval by itself."""
     n: int
     """People."""
     privacy: GeoPrivacy
@@ -65,9 +65,10 @@ class QuantileEstimates(Result):
     def notes(self) -> Sequence[str]:
         return (
             POPULATION,
-            f"Each interval covers at {self.confidence:.4g} by itself.",
-            f"Thresholds are soft over {self.width:g}: a quantile of the values themselves is at"
-            f" most {self.width / 2:g} away from that of the blurred values, which is estimated.",
+            f"Each interval covers at {100 * self.confidence:.4g} % by itself.",
+            f"Thresholds are soft over {self.width:,.6g}: a quantile of the values themselves is at"
+            f" most {self.width / 2:,.6g} away from that of the blurred values, which is"
+            " estimated.",
         )
 
     def rows(self) -> list[dict[str, Any]]:
@@ -128,7 +129,7 @@ class Quantiles(Statistic[QuantileEstimates]):
     levels: Sequence[float] = (0.25, 0.5, 0.75)
     """Increasing, in (0, 1), at most 20."""
     width: float | None = None
-    """The width of the soft thresholds, in the attribute's unit; three noise scales by default."""
+    """Of the soft thresholds; three noise scales by default."""
 
     def __post_init__(self) -> None:
         if len(checked_levels(self.levels)) > _MOST_LEVELS:

@@ -28,14 +28,13 @@ class SmallAreaEstimates(Result):
     values: Array
     """The empirical best linear unbiased predictions, shape (areas,)."""
     mean_squared_errors: Array
-    """The mean squared errors of `values`, with what the estimated regression and variance add."""
+    """Of them, with what it costs to estimate the regression and the variance of the effects."""
     own_shares: Array
     """How much of each estimate is the area's own, in [0, 1)."""
     coefficients: Array
-    """The coefficients of the regression, the constant first."""
+    """Of the regression, the constant first."""
     effect_variance: float
-    """The variance of the areas' own effects, by restricted maximum likelihood; 0 if
-    the data show none."""
+    """Of the areas' own effects, by restricted maximum likelihood; 0 if the data show none."""
     confidence: float
 
     @property

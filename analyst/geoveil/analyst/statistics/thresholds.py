@@ -51,7 +51,7 @@ def shares_above(at: Array, width: float) -> Asking:
         width: of each.
     """
     questions = [
-        PointQuestion(f"above {t:.15g}", Threshold(t, width, "smoothstep")) for t in at.tolist()
+        PointQuestion(f"above {t:,.15g}", Threshold(t, width, "smoothstep")) for t in at.tolist()
     ]
     return at, (yield questions)
 

@@ -1,0 +1,141 @@
+"""Pictures of results: dots with their intervals, curves with their bands, histograms.
+
+Each draws into axes and returns them; what is drawn is what `rows` says, no more.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.gp import UnsupportedError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+
+__all__ = ["axes_of", "draw_bars", "draw_curve", "draw_intervals"]
+
+Array = NDArray[np.float64]
+
+COLOR = "#0b6e4f"
+_LINE_CM = 0.6
+_LETTERS = 40
+"""Letters of labels that stand beside each other."""
+
+
+def axes_of(ax: "Axes | None", title: str, height_cm: float = 11.0) -> "Axes":
+    """Return the axes that are given, or new ones, with a title.
+
+    Raises:
+        UnsupportedError: if matplotlib is not installed.
+    """
+    try:
+        from matplotlib import pyplot as plt
+    except ImportError:
+        raise UnsupportedError("a picture needs matplotlib: pip install matplotlib") from None
+    if ax is None:
+        size = (16 / 2.54, height_cm / 2.54)
+        ax = plt.subplots(figsize=size, constrained_layout=True)[1]
+    ax.set_title(title, loc="left", fontsize=10)
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    return ax
+
+
+def draw_intervals(ax: "Axes | None", title: str, rows: Sequence[Mapping[str, Any]]) -> "Axes":
+    """Draw one line a row: a dot at its estimate, and its interval.
+
+    Args:
+        ax: where to; None for new axes.
+        title: of the picture.
+        rows: with "estimate", "ci_low" and "ci_high"; what stands before the estimate is its
+            label. What has no interval, or one without an end, is drawn as its dot alone.
+    """
+    ax = axes_of(ax, title, 3 + _LINE_CM * len(rows))
+    for place, row in enumerate(rows):
+        value, low, high = (row[key] for key in ("estimate", "ci_low", "ci_high"))
+        if value is None or not math.isfinite(value):
+            continue
+        if None not in (low, high) and math.isfinite(high - low):
+            ax.plot([low, high], [place, place], color=COLOR, lw=2, solid_capstyle="butt")
+        ax.plot(value, place, "o", color=COLOR, ms=5)
+    labels = [
+        ", ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in _before(row))
+        for row in rows
+    ]
+    ax.set_yticks(range(len(rows)), labels)
+    ax.set_ylim(len(rows) - 0.5, -0.5)
+    ax.set_xlabel("estimate and interval")
+    _plain_numbers(ax.xaxis)
+    return ax
+
+
+def _before(row: Mapping[str, Any]) -> Iterator[Any]:
+    return (row[key] for key in takewhile(lambda key: key != "estimate", row))
+
+
+def _plain_numbers(axis: "Axis") -> None:
+    """Let large numbers of an axis be written out, with commas."""
+    from matplotlib.ticker import FuncFormatter
+
+    low, high = axis.get_view_interval()
+    if max(abs(low), abs(high)) >= 1_000:
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.12g}"))
+
+
+def draw_curve(
+    ax: "Axes | None",
+    title: str,
+    names: tuple[str, str],
+    at: Array,
+    values: Array,
+    band: tuple[Array, Array],
+) -> "Axes":
+    """Draw a curve with the band that holds all of it.
+
+    Args:
+        ax: where to; None for new axes.
+        title: of the picture.
+        names: of the two axes.
+        at: where it is known, increasing.
+        values: of the curve there.
+        band: its lower and its upper end there.
+    """
+    ax = axes_of(ax, title)
+    ax.fill_between(at, *band, color=COLOR, alpha=0.25, lw=0, label="band of the whole curve")
+    ax.plot(at, values, color=COLOR, lw=1.5, label="estimate")
+    ax.set_xlabel(names[0])
+    ax.set_ylabel(names[1])
+    ax.legend(frameon=False)
+    _plain_numbers(ax.xaxis)
+    return ax
+
+
+def draw_bars(
+    ax: "Axes | None",
+    title: str,
+    labels: Sequence[str],
+    values: Array,
+    intervals: tuple[Array, Array],
+) -> "Axes":
+    """Draw the shares of a partition as bars, each with its interval.
+
+    Args:
+        ax: where to; None for new axes.
+        title: of the picture.
+        labels: of the parts.
+        values: their shares.
+        intervals: their lower and their upper ends.
+    """
+    ax = axes_of(ax, title)
+    places = range(len(labels))
+    ax.bar(places, values, color=COLOR, alpha=0.45, width=0.9)
+    ax.vlines(places, *intervals, color=COLOR, lw=2)
+    turned = sum(map(len, labels)) > _LETTERS
+    ax.set_xticks(places, labels, rotation=30 if turned else 0, ha="right" if turned else "center")
+    ax.set_ylabel("share of people")
+    return ax

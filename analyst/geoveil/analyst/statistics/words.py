@@ -1,0 +1,72 @@
+"""The words for statistics, the same at a terminal and in Python.
+
+mean                       the mean of the values
+quantile   0.5             the value that this share of the people does not exceed
+curve                      the distribution function
+density                    the density of the values
+histogram  25000,50000     the shares between these edges, below the first and above the last
+gini                       the Gini coefficient
+top-share  0.1             the share of the total that this share of the people holds
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from geoveil.analyst.statistics.distribution import Density, DistributionFunction
+from geoveil.analyst.statistics.inequality import Gini, MeanValue, TopShare
+from geoveil.analyst.statistics.partition import Histogram
+from geoveil.analyst.statistics.quantiles import Quantiles
+from geoveil.analyst.statistics.statistic import Statistic
+from geoveil.gp import ParameterError, validation
+
+__all__ = ["STATISTICS", "statistics_in"]
+
+Made = Statistic[Any]
+
+
+def _numbers(word: str, said: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in said.split(","))
+    except ValueError:
+        raise ParameterError(word, said, "numbers with commas between them") from None
+
+
+STATISTICS: Mapping[str, Callable[[Sequence[str], float | None], Made]] = MappingProxyType(
+    {
+        "mean": lambda said, width: MeanValue(width=width),
+        "quantile": lambda said, width: Quantiles(
+            levels=sorted(level for one in said for level in _numbers("quantile", one)),
+            width=width,
+        ),
+        "curve": lambda said, width: DistributionFunction(width=width),
+        "density": lambda said, width: Density(of=DistributionFunction(width=width)),
+        "histogram": lambda said, width: Histogram(
+            edges=_numbers("histogram", ",".join(said)), width=width
+        ),
+        "gini": lambda said, width: Gini(width=width),
+        "top-share": lambda said, width: TopShare(
+            share=_numbers("top-share", said[-1])[0], width=width
+        ),
+    }
+)
+"""Word → what makes its statistic of what is written after the word, and the bands' width."""
+
+
+def statistics_in(words: Mapping[str, Sequence[str]], width: float | None = None) -> list[Made]:
+    """Return the statistics that people write as they stand at the top of this module.
+
+    Args:
+        words: a word that stands there → what is written after it; nothing for a word alone.
+        width: of the soft thresholds; three noise scales by default.
+
+    Raises:
+        ParameterError: naming the word, what was written, and what is permitted.
+
+    Example:
+        >>> [type(one).__name__ for one in statistics_in({"quantile": ["0.5"], "curve": []})]
+        ['Quantiles', 'DistributionFunction']
+    """
+    for word in words:
+        validation.choice("statistic", word, STATISTICS)
+    return [STATISTICS[word](said, width) for word, said in words.items()]

@@ -1,0 +1,132 @@
+"""Curves, quantiles and histograms by command: of a campaign on a server, and of a file."""
+
+import csv
+import io
+import json
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+
+from geoveil.analyst import Histogram, MeanValue, Quantiles, ReportRows, reports_of
+from geoveil.analyst.statistics.words import STATISTICS, statistics_in
+from geoveil.campaign import Attribute, PlanarLaplaceSpec, ValueCampaign, encode
+from geoveil.client import Limit, Policy, ReportBuilder, gather
+from geoveil.gp import GeoPrivacy, ParameterError, UnsupportedError
+from geoveil.simulation.scale import write_reports
+
+PRIVACY = GeoPrivacy(1.0, 8_000.0, "dollar")
+INCOMES = np.random.default_rng(8).lognormal(11.3, 0.7, 1_500)
+EDGES = "50000,100000,200000"
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    now = datetime.now(UTC)
+    campaign = ValueCampaign(
+        campaign_id="incomes",
+        title="Incomes",
+        attribute=Attribute(name="income", unit="dollar"),
+        privacy=PRIVACY,
+        mechanism=PlanarLaplaceSpec(1),
+        opens=now,
+        closes=now + timedelta(days=1),
+    )
+    points = campaign.point_mechanism.release_many(INCOMES)
+    rows = ReportRows(np.zeros(len(points), np.uint32), None, (points[:, 0],))
+    path = tmp_path_factory.mktemp("export") / "incomes.parquet"
+    write_reports(iter([encode(campaign), rows]), path)
+    return path
+
+
+def of(geoveil, source, *asked):
+    return geoveil("estimate", str(source), *asked, to_server=not str(source).endswith(".parquet"))
+
+
+def test_a_file_is_asked_without_a_server(geoveil, file):
+    printed = of(geoveil, file, "--quantile", "0.5", "--quantile", "0.25", "--json").stdout
+    assert json.loads(printed) == reports_of(file).ask(Quantiles(levels=(0.25, 0.5))).to_dict()
+
+
+def test_several_statistics_are_told_one_after_the_other(geoveil, file):
+    asked = ["--mean", "--histogram", EDGES, "--threshold", "100000"]
+    told = json.loads(of(geoveil, file, *asked, "--json").stdout)["results"]
+    reports = reports_of(file)
+    assert told[1] == reports.ask(MeanValue()).to_dict()
+    assert told[2] == reports.ask(Histogram(edges=(50_000, 100_000, 200_000))).to_dict()
+    assert told[0]["rows"][0]["name"] == "above 100,000"
+    table = of(geoveil, file, *asked).stdout
+    assert table.count("of which the participants are a random sample") == 1
+    with pytest.raises(ParameterError, match="one result"):
+        of(geoveil, file, *asked, "--csv")
+
+
+def test_every_word_is_an_option_that_says_its_numbers(geoveil, file):
+    said = {"quantile": "0.5", "histogram": EDGES, "top-share": "0.1"}
+    for word in STATISTICS:
+        option = [f"--{word}", *([said[word]] if word in said else [])]
+        rows = list(csv.DictReader(io.StringIO(of(geoveil, file, *option, "--csv").stdout)))
+        assert rows
+        assert all(float(row["estimate"]) == float(row["estimate"]) for row in rows)
+
+
+def test_a_curve_is_drawn(geoveil, file, tmp_path):
+    picture = tmp_path / "curve.svg"
+    of(geoveil, file, "--curve", "--plot", str(picture), "-q")
+    assert "<!-- distribution function -->" in picture.read_text()
+
+
+def test_a_server_says_the_same(geoveil, server):
+    created = ["campaign", "create", "Curves", "--attribute", "income", "--unit", "dollar"]
+    geoveil(*created, "--epsilon", "1", "--per", "8000", "--points", "--id", "curves")
+    send(server, "curves", INCOMES[:400])
+    told = json.loads(of(geoveil, "curves", "--quantile", "0.5", "--json").stdout)
+    (row,) = told["rows"]
+    assert row["ci_low"] < np.median(INCOMES) < row["ci_high"]
+    with pytest.raises(ParameterError, match="left out"):
+        of(geoveil, "curves", "--curve", "--watch")
+
+
+def send(server, campaign_id, values):
+    import grpc
+
+    from geoveil.proto.v1.collector_pb2 import GetCampaignRequest
+    from geoveil.proto.v1.collector_pb2_grpc import CollectorStub
+
+    builder = ReportBuilder(policy=Policy({"income": Limit(campaign=PRIVACY)}))
+    with grpc.insecure_channel(server) as channel:
+        stub = CollectorStub(channel)
+        found = stub.GetCampaign(GetCampaignRequest(campaign_id=campaign_id))
+        accepted = builder.accept(campaign_id, found.envelope.SerializeToString())
+        for batch in gather([builder.prepare(accepted, value) for value in values.tolist()]):
+            batch.results(stub.SubmitReports(batch.request()))
+
+
+def test_a_statistic_of_numbers_is_not_asked_of_answers(geoveil):
+    created = ["campaign", "create", "Share", "--attribute", "income", "--unit", "dollar"]
+    geoveil(*created, "--epsilon", "1", "--per", "8000", "--threshold", "1e5", "--id", "share")
+    with pytest.raises(ParameterError, match="value campaign"):
+        of(geoveil, "share", "--quantile", "0.5")
+
+
+@pytest.mark.parametrize(
+    ("asked", "named"),
+    [
+        (["--quantile", "2"], "levels"),
+        (["--histogram", "a,b"], "numbers with commas"),
+        (["--histogram", "2,1"], "increasing"),
+        (["--top-share", "1.5"], "share"),
+        ([], "at least one"),
+    ],
+)
+def test_what_makes_no_sense_is_named(geoveil, file, asked, named):
+    with pytest.raises(ParameterError, match=named):
+        of(geoveil, file, *asked)
+
+
+def test_a_file_that_is_none_is_named(geoveil, tmp_path):
+    (tmp_path / "no.parquet").write_text("no")
+    with pytest.raises((ParameterError, UnsupportedError), match=r"no\.parquet"):
+        of(geoveil, tmp_path / "no.parquet", "--mean")
+    with pytest.raises(ParameterError, match="statistic"):
+        statistics_in({"mode": []})
