@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from geoveil.cli.console import bars, err, out, table_80
+from geoveil.gp import validation
 from geoveil.simulation.distribution.attributes import ATTRIBUTES, MEASURES
 from geoveil.simulation.distribution.experiment import (
     EPSILONS,
@@ -59,6 +60,10 @@ def distribution(
 
     Example: geoveil simulate distribution --population incomes --participants 50000 --epsilon 1
     """
+    for name in population or ():
+        validation.choice("population", name, ATTRIBUTES)
+    for n in participants or ():
+        validation.between("participants", n, 1, 10_000_000)
     asked = cells(
         population or tuple(ATTRIBUTES),
         epsilon or (EPSILONS[-1:] if quick else EPSILONS),

@@ -137,8 +137,17 @@ def test_bad_settings_are_refused(changes, name):
         DistributionCell(**(fields | changes))
 
 
-def test_cells_are_every_combination():
+@pytest.mark.parametrize("epsilon", [1e-3, 1e4])
+def test_noise_may_be_wider_than_the_range_or_finer_than_a_cell(epsilon):
+    (setting,) = settings(DistributionCell("collisions", epsilon, 50, 2, seed=1).rows())
+    assert all(math.isfinite(row.error) for row in setting.rows)
+    ours, clear = (error(setting, name, None, "median") for name in (DEBIASED, CLEAR))
+    assert (ours > 100 * clear) if epsilon < 1 else (ours == pytest.approx(clear, rel=0.05))
+
+
+def test_cells_are_every_combination_once():
     assert len({cell.key for cell in cells()}) == len(cells()) == 12
+    assert cells(["incomes", "incomes"], [1.0, 1.0], [10, 10]) == cells(["incomes"], [1.0], [10])
 
 
 def test_the_command_prints_a_table_of_80_columns_and_writes_all_rows(tmp_path):

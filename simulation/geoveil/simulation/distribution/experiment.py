@@ -112,9 +112,9 @@ def cells(
     """Return the cells of the experiment: every attribute with every ε and number of people."""
     return [
         DistributionCell(attribute, epsilon, n, repetitions, seed)
-        for attribute in attributes
-        for epsilon in epsilons
-        for n in people
+        for attribute in dict.fromkeys(attributes)
+        for epsilon in dict.fromkeys(epsilons)
+        for n in dict.fromkeys(people)
     ]
 
 

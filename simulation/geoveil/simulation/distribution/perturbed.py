@@ -17,8 +17,9 @@ Array = NDArray[np.float64]
 
 WIDTHS = (3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0)
 """Widths of the band between which a threshold chooses, in noise scales."""
-_FINE = 16
-"""Nodes in a noise scale, at least, on which reports are put for the convolution."""
+_FINE, _MOST_NODES = 16, 64
+"""Nodes in a noise scale, at least, on which reports are put for the convolution; and in a cell, at
+most, where cells are so much wider than the noise that nothing is left to be undone."""
 _MARGIN = 8.0
 """Noise scales beyond both ends for which expectation-maximisation has cells."""
 _FINEST = 4
@@ -65,7 +66,7 @@ class PerturbedNumbers:
     def _soft(self, reports: Array, pilot: Array, width: float) -> tuple[Array, Array]:
         """Return the share below each edge by steps of one width, and its estimated error."""
         cells, step, n = self.cells, FourthOrderStep(width), len(reports)
-        nodes = int(np.ceil(_FINE * cells.width / self.scale))  # per cell
+        nodes = int(np.ceil(min(_FINE * cells.width / self.scale, _MOST_NODES)))  # per cell
         spacing = cells.width / nodes
         beyond = int(np.ceil(width / 2 / spacing)) + 1  # where steps are 0 and 1
         offsets = spacing * np.arange(-beyond, beyond + 1)
