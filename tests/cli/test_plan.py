@@ -378,3 +378,27 @@ def test_a_query_about_places_is_planned_as_the_place_that_it_is(plan, planned):
         plan(*bell, *more)
     with pytest.raises(ParameterError, match="--prior must be a prior of places"):
         plan(*bell, "--participants", 20_000, *INCOMES)
+
+
+def test_a_pilot_at_a_server_or_in_a_file_is_a_prior(geoveil, planned, tmp_path):
+    """300 simulated devices answer a value campaign; the next plan is made from their reports."""
+    made = (
+        "campaign",
+        "create",
+        "A pilot",
+        "--points",
+        "--attribute",
+        "income",
+        "--unit",
+        "dollar",
+    )
+    geoveil(*made, *PRIVACY)
+    geoveil("simulate", "fleet", "--devices", "300", "--batch-size", "300", "--campaign", "a-pilot")
+    file = tmp_path / "pilot.parquet"
+    geoveil("campaign", "export", "a-pilot", "--out", str(file))
+    asked = ("--threshold", "98000", "--participants", "20000", *PRIVACY, *QUICK, "--json")
+    told = json.loads(geoveil("plan", *asked, "--prior", "pilot:a-pilot").stdout)
+    assert told["prior"]["name"] == "pilot a-pilot, 300 reports"
+    assert told["prior"]["worth_people"] == pytest.approx(300)
+    assert told["privacy"]["unit"] == "dollar"
+    assert told == planned(*asked[:-1], "--prior", f"pilot:{file}")

@@ -23,6 +23,7 @@ from geoveil.analyst.estimates import (
     ReportRows,
     RobustInterval,
 )
+from geoveil.analyst.pilot import pilot_prior
 from geoveil.analyst.plan_files import campaign_of, planned_participants
 from geoveil.analyst.planner import (
     DoubtedPrior,
@@ -152,6 +153,7 @@ __all__ = [
     "holm",
     "margins_from_csv",
     "partition_shares",
+    "pilot_prior",
     "plan_for",
     "planned_contamination",
     "planned_participants",

@@ -168,7 +168,11 @@ def _heading(request: PlanRequest) -> Record:
             "unit": request.privacy.unit,
         },
         "participants": request.participants,
-        "prior": {"name": request.source.name, "worth_people": _finite(request.prior.size)},
+        "prior": {
+            "name": request.source.name,
+            "worth_people": _finite(request.prior.size),
+            "caution": request.source.caution,
+        },
         "odds": odds(request.privacy),
     }
 

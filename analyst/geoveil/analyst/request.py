@@ -57,10 +57,17 @@ class PublicPrior:
     """2 for places, as (longitude, latitude) in degrees."""
     make: Callable[[AzimuthalEquidistant | None], Prior]
     """The prior in the coordinates of a plane, or as it is."""
+    caution: str = ""
+    """What it does not know, in a sentence."""
 
     @classmethod
     def of_numbers(
-        cls, prior: Prior, unit: str, attribute: str = "value", name: str = "a prior"
+        cls,
+        prior: Prior,
+        unit: str,
+        attribute: str = "value",
+        name: str = "a prior",
+        caution: str = "",
     ) -> "PublicPrior":
         """Return what is known of people who hold numbers.
 
@@ -69,13 +76,14 @@ class PublicPrior:
             unit: of the numbers.
             attribute: what such people hold.
             name: where the prior comes from, for people to read.
+            caution: what it does not know, in a sentence.
 
         Example:
             >>> from geoveil.analyst import LogNormalPrior
             >>> PublicPrior.of_numbers(LogNormalPrior(11.5, 0.8), "dollar").dimension
             1
         """
-        return cls(name, attribute, unit, prior.dimension, lambda plane: prior)
+        return cls(name, attribute, unit, prior.dimension, lambda plane: prior, caution)
 
     def with_heaps(self, heaps: Sequence[Heap]) -> "PublicPrior":
         """Return the same with people added who hold exactly one value: see `HeapedPrior`.

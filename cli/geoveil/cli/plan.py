@@ -11,14 +11,17 @@ import typer
 from geoveil.analyst import (
     PlanRequest,
     PublicPrior,
+    pilot_prior,
     plan_for,
     planned_contamination,
     questions_in,
+    reports_of,
 )
 from geoveil.analyst.planning import PlannedQuestion
 from geoveil.analyst.questions import RADIUS_M
 from geoveil.analyst.vocabulary import VOCABULARY, place_in
 from geoveil.cli import options
+from geoveil.cli.connection import Connection, analyst_at, connects
 from geoveil.cli.console import err, out, print_json
 from geoveil.cli.plan_text import print_comparison, print_liars, print_note, print_plan
 from geoveil.gp import ParameterError
@@ -43,6 +46,7 @@ _NUMBERS: Mapping[str, type] = MappingProxyType(
 )
 
 
+@connects
 @options.named_as_typed(
     source="prior", columns="prior_column", weights="prior_weights", file="out_file"
 )
@@ -64,7 +68,9 @@ def plan(
         str | None,
         typer.Option(
             help="What is publicly known of them: incomes, collisions, lognormal:MEDIAN,SIGMA,"
-            " histogram:FILE.csv (columns low, high, count), FILE.csv or FILE.parquet."
+            " histogram:FILE.csv (columns low, high, count), FILE.csv or FILE.parquet; or what a"
+            " value campaign's reports say, pilot:CAMPAIGN_ID, or pilot:FILE.parquet that 'geoveil"
+            " campaign export' wrote."
         ),
     ] = None,
     prior_column: Annotated[
@@ -152,6 +158,8 @@ def plan(
     ] = None,
     figure: Annotated[Path | None, typer.Option(help="Draw it (PNG, PDF or SVG).")] = None,
     as_json: options.AsJson = False,
+    *,
+    connection: Connection,
 ) -> None:
     """Choose the mechanism for a question, say why, and predict its error.
 
@@ -171,12 +179,15 @@ def plan(
         word, _, text = ask(_EXAMPLES).strip().partition(" ")
         asked = questions_in({word: [text.strip()]})
     people = _answer("participants", participants, ask)
-    source = public_prior(_answer("prior", prior, ask), prior_column or (), prior_weights)
+    columns = tuple(prior_column or ()), prior_weights
     heaps = [_heap(text) for text in heap or ()]
-    others = dict(_scenario(text, prior_column or (), prior_weights) for text in scenario or ())
-    source = source.with_heaps(heaps).doubted(
-        {name: other.with_heaps(heaps) for name, other in others.items()}, scenario_scale
-    )
+
+    def known(text: str, of_rows: bool = True) -> PublicPrior:
+        return _prior(text, *(columns if of_rows else ((), None)), heaps, connection)
+
+    source = known(_answer("prior", prior, ask))
+    others = dict(_scenario(text, known) for text in scenario or ())
+    source = source.doubted(others, scenario_scale)
     if source.unit is None:
         unit = _answer("unit", unit, ask)
     request = PlanRequest.of(
@@ -243,17 +254,30 @@ def _heap(text: str) -> Heap:
         raise ParameterError("heap", text, "VALUE=SHARE, for example 100000=0.0105") from None
 
 
-def _scenario(text: str, columns: Sequence[str], weights: str | None) -> tuple[str, PublicPrior]:
-    """Return what people may be like instead: NAME=PRIOR; columns are those of a file of rows."""
+def _prior(
+    text: str,
+    columns: Sequence[str],
+    weights: str | None,
+    heaps: Sequence[Heap],
+    connection: Connection,
+) -> PublicPrior:
+    """Return what is publicly known, or what the reports of a campaign at a server say."""
+    kind, _, pilot = text.partition(":")
+    if kind == "pilot" and pilot and Path(pilot).suffix not in FILES:
+        with analyst_at(connection) as analyst:
+            return pilot_prior(reports_of(analyst.export(pilot)), heaps=heaps)
+    return public_prior(text, columns, weights, heaps)
+
+
+def _scenario(text: str, known: Callable[[str, bool], PublicPrior]) -> tuple[str, PublicPrior]:
+    """Return what people may be like instead: NAME=PRIOR; a file of rows has the same columns."""
     name, _, told = text.partition("=")
     if not name.strip() or not told:
         raise ParameterError("scenario", text, "NAME=PRIOR, for example 2019=incomes2019.csv")
-    of_rows = Path(told).suffix in FILES and ":" not in told
     try:
-        other = public_prior(told, columns if of_rows else (), weights if of_rows else None)
+        return name.strip(), known(told, Path(told).suffix in FILES and ":" not in told)
     except ParameterError as error:
         raise ParameterError("scenario", text, f"NAME=PRIOR, the prior {error.expected}") from error
-    return name.strip(), other
 
 
 def _answer(name: str, given: Any, ask: Callable[[str], str] | None) -> Any:

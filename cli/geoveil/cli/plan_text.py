@@ -172,6 +172,8 @@ def _print_heading(report: Record, console: PlainConsole, what: str) -> None:
             f" prior: {report['prior']['name']}, {known}",
         )
     )
+    if report["prior"]["caution"]:
+        console.print(report["prior"]["caution"])
 
 
 _TARGETS = ("participants", "population", "hard_question")

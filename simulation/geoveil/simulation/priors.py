@@ -9,21 +9,30 @@ from typing import cast
 
 import numpy as np
 
-from geoveil.analyst import PublicPrior
+from geoveil.analyst import PublicPrior, pilot_prior, reports_of
 from geoveil.analyst.planner import HistogramPrior, LogNormalPrior, Prior, SamplePrior
 from geoveil.campaign.entry_points import added, foreign, load
 from geoveil.gp import ParameterError, UnsupportedError
 from geoveil.gp.coordinates import AzimuthalEquidistant
+from geoveil.gp.hard_question import Heap
 from geoveil.simulation.populations import Population, collisions, household_incomes
 from geoveil.simulation.populations.files import PopulationFileError, read_csv
 
-KNOWN = "incomes, collisions, lognormal:MEDIAN,SIGMA, histogram:FILE.csv, FILE.csv or FILE.parquet"
+KNOWN = (
+    "incomes, collisions, lognormal:MEDIAN,SIGMA, histogram:FILE.csv, pilot:FILE.parquet, FILE.csv"
+    " or FILE.parquet"
+)
 _ALIKE = 1e-9
 _GROUP = "geoveil.priors"
 """The group of entry points by which other packages add what is publicly known of people."""
 
 
-def public_prior(text: str, columns: Sequence[str] = (), weights: str | None = None) -> PublicPrior:
+def public_prior(
+    text: str,
+    columns: Sequence[str] = (),
+    weights: str | None = None,
+    heaps: Sequence[Heap] = (),
+) -> PublicPrior:
     """Return the prior that a text names.
 
     Args:
@@ -31,6 +40,7 @@ def public_prior(text: str, columns: Sequence[str] = (), weights: str | None = N
             which leads to a function that returns a `PublicPrior`.
         columns: of a file of rows: one that holds values, or two: longitudes and latitudes.
         weights: column that says how many people a row stands for.
+        heaps: people who hold exactly one value, besides those.
 
     Raises:
         ParameterError: if it is none of these, or its numbers are out of range.
@@ -46,8 +56,10 @@ def public_prior(text: str, columns: Sequence[str] = (), weights: str | None = N
         found = _SHIPPED[text]()
     elif kind in _MADE and rest:
         found = _MADE[kind](text, rest)
+    elif kind == _PILOT and rest:
+        return pilot_prior(reports_of(rest), heaps=heaps)
     elif Path(text).suffix in FILES:
-        return _of_rows(text, columns, weights)
+        return _of_rows(text, columns, weights).with_heaps(heaps)
     elif text in added(_GROUP, _TAKEN):
         found = _added(text)
     else:
@@ -55,7 +67,7 @@ def public_prior(text: str, columns: Sequence[str] = (), weights: str | None = N
         raise ParameterError("prior", text, f"one of {KNOWN}{more}")
     if columns or weights is not None:
         raise ParameterError("columns", [*columns], f"left out: {text} has no columns")
-    return found
+    return found.with_heaps(heaps)
 
 
 def _added(name: str) -> PublicPrior:
@@ -127,4 +139,5 @@ FILES: Mapping[str, Callable[..., Population]] = MappingProxyType(
     {".csv": partial(Population.from_csv), ".parquet": partial(Population.from_parquet)}
 )
 """Ending of a file of rows → what reads it."""
-_TAKEN = frozenset({*_SHIPPED, *_MADE})
+_PILOT = "pilot"
+_TAKEN = frozenset({*_SHIPPED, *_MADE, _PILOT})

@@ -72,21 +72,25 @@ class Band:
     signed: Array
     truth: Array
     weights: Array
+    again: Array | None
+    """Weights for data that are drawn anew: see `Nodes.again`."""
     inwards: float = 0.0
     """How far the boundary was moved, in more dimensions."""
 
     def among(self, atoms: "Atoms") -> "Band":
         """Return the same band, and what is known of other people near it."""
-        points, truth, weights = atoms
+        points, truth, weights, again = atoms
         if self.query is None:
             signed = points - self.inwards
         else:
             signed = np.asarray(self.query.signed_distance(points))
-        return replace(self, points=points, signed=signed, truth=truth, weights=weights)
+        return replace(
+            self, points=points, signed=signed, truth=truth, weights=weights, again=again
+        )
 
 
-Atoms: TypeAlias = tuple[Array, Array, Array]
-"""Values in one dimension, else signed distances; their truth and weights."""
+Atoms: TypeAlias = tuple[Array, Array, Array, Array | None]
+"""Values in one dimension, else signed distances; their truth, weights, and those `again`."""
 
 
 def width(index: int) -> float:
@@ -198,22 +202,26 @@ def joined(problem: PlanningProblem, nodes: Nodes, wide: float | None) -> Atoms:
     with np.errstate(invalid="ignore"):
         mean = np.bincount(index, weights * distance) / mass
     used = mass > 0
-    return (mean + origin[first])[used], truth[first][used], mass[used]
+    again = None
+    if nodes.again is not None:
+        drawn = [np.bincount(index, weights)[used] for weights in nodes.again]
+        again = np.array(drawn, np.float64)
+    return (mean + origin[first])[used], truth[first][used], mass[used], again
 
 
 def placed(problem: PlanningProblem, atoms: Atoms, profile: str, index: int) -> Band | None:
     """Return a band placed where the soft share of the atoms is their hard one, if it has room."""
     question, wide = problem.question, width(index) * problem.scale
     assert isinstance(question, HardQuestion)
-    points, truth, weights = atoms
+    points, truth, weights, again = atoms
     shape = PROFILES[profile](wide)
     if question.dimension == 1:
         query = aimed(question, wide, profile, points, weights, truth=truth)
         if query is None:
             return None
         signed = np.asarray(query.signed_distance(points))
-        return Band(shape, query, points, signed, truth, weights)
+        return Band(shape, query, points, signed, truth, weights, again)
     inwards = moved(points, truth, weights, wide, profile)
     if not question.fits(wide, profile, (inwards,)):
         return None
-    return Band(shape, None, points, points - inwards, truth, weights, inwards)
+    return Band(shape, None, points, points - inwards, truth, weights, again, inwards)

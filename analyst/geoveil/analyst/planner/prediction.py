@@ -272,7 +272,12 @@ def mean_reciprocal(n: int, share: float) -> float:
 
 
 def predicted(
-    mean: Array, variance: Array, truth: Array, weights: Array, prior_size: float
+    mean: Array,
+    variance: Array,
+    truth: Array,
+    weights: Array,
+    prior_size: float,
+    again: Array | None = None,
 ) -> Prediction:
     """Return the prediction from moments at the nodes of a prior.
 
@@ -282,14 +287,20 @@ def predicted(
         truth: (m,).
         weights: of the nodes, with sum 1, (m,).
         prior_size: see `Prior.size`.
+        again: weights of the nodes for data that are drawn anew, (draws, m): see `Prior.again`.
+            Then the prior is worth as many people as know this bias as well.
     """
     error = mean - truth
     bias = float(np.sum(weights * error))
     center = float(np.sum(weights * mean))
+    bias_variance = float(np.sum(weights * np.square(error - bias)))
+    if again is not None:
+        found = float(np.var((again * error).sum(axis=1), ddof=1))
+        prior_size = bias_variance / found if found > 0 else math.inf
     return Prediction(
         bias=bias,
         noise=float(np.sum(weights * variance)),
-        bias_variance=float(np.sum(weights * np.square(error - bias))),
+        bias_variance=bias_variance,
         varied=float(np.sum(weights * np.square(mean - center))),
         prior_size=prior_size,
         mean=center,

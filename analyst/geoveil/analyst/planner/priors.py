@@ -56,6 +56,14 @@ class Prior(ABC):
         """What people may be like instead, by name: nothing else, by default."""
         return MappingProxyType({})
 
+    @property
+    def again(self) -> tuple["Prior", ...]:
+        """The same as it comes out of data that are drawn anew, with the nodes where they are.
+
+        They say how sure it is of a share; where there are none, `size` does.
+        """
+        return ()
+
     def scaled(self, factor: float) -> "Prior":
         """Return the law of a multiple of the values, in one dimension.
 
@@ -298,6 +306,10 @@ class HeapedPrior(Prior):
     def continuous(self) -> bool:
         return self.prior.continuous
 
+    @property
+    def again(self) -> tuple[Prior, ...]:
+        return tuple(HeapedPrior(prior, self.heaps) for prior in self.prior.again)
+
     def scaled(self, factor: float) -> "Prior":
         """Return the law of a multiple of the values, with the heaps where they are.
 
@@ -351,6 +363,10 @@ class DoubtedPrior(Prior):
         return self.others
 
     @property
+    def again(self) -> tuple[Prior, ...]:
+        return self.prior.again
+
+    @property
     def dimension(self) -> int:
         return self.prior.dimension
 
@@ -388,6 +404,10 @@ class _ScaledPrior(Prior):
     @property
     def continuous(self) -> bool:
         return self.prior.continuous
+
+    @property
+    def again(self) -> tuple[Prior, ...]:
+        return tuple(_ScaledPrior(prior, self.factor) for prior in self.prior.again)
 
     def nodes(self, breaks: Sequence[float] = ()) -> tuple[Array, Array]:
         points, weights = self.prior.nodes([b / self.factor for b in breaks])

@@ -42,6 +42,8 @@ class Nodes:
     """(m,) or (m, k), in the unit of the values."""
     weights: Array
     """Shares of the people, with sum 1, (m,)."""
+    again: Array | None = None
+    """The same for data that are drawn anew, (draws, m): see `Prior.again`."""
 
     @cached_property
     def truth(self) -> Array:
@@ -96,10 +98,13 @@ class PlanningProblem:
     ) -> "PlanningProblem":
         """Return the problem, with the prior looked at where the question varies."""
         near = min(1 / privacy.rate, question.length_scale)
-        found, *scenarios = (
-            Nodes(question, law, *nodes_near([question], law, near))
-            for law in (prior, *prior.scenarios.values())
-        )
+
+        def nodes_of(law: Prior) -> Nodes:
+            points, weights = nodes_near([question], law, near)
+            drawn = [nodes_near([question], other, near)[1] for other in law.again]
+            return Nodes(question, law, points, weights, np.array(drawn) if drawn else None)
+
+        found, *scenarios = map(nodes_of, (prior, *prior.scenarios.values()))
         return cls(found, privacy, diameter, tuple(scenarios))
 
     @property
@@ -132,7 +137,8 @@ class PlanningProblem:
 
         def at(nodes: Nodes) -> Prediction:
             mean, variance = moments(nodes)
-            return predicted(mean, variance, nodes.truth, nodes.weights, nodes.prior.size)
+            law = (nodes.truth, nodes.weights, nodes.prior.size, nodes.again)
+            return predicted(mean, variance, *law)
 
         return replace(at(self.nodes), scenarios=tuple(map(at, self.scenarios)))
 

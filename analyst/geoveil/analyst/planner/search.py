@@ -135,8 +135,8 @@ class Search:
             if ramps and issubclass(step, HigherOrderStep):
                 continue  # noise beside f is scaled to its slope, and these are the steepest
             first: Sequence[int] = range(NARROWEST, WIDEST + 1, _STRIDES[0])
-            alone = not self.problem.scenarios  # no closed form knows those
-            if not ramps and profile != "linear" and alone:  # noise before f
+            alone = not self.problem.scenarios and self.problem.nodes.again is None
+            if not ramps and profile != "linear" and alone:  # noise before f, in closed form
                 best = self._best_width(profile, error)
                 first = (best,) if self.coarse(kind, 0, profile, best) else first
             tried = [
@@ -202,7 +202,7 @@ class Search:
                 bias, variance = interpolated(band.signed / problem.scale, index, found)
                 moments.append((bias + np.asarray(band.profile.value(band.signed)), variance))
         prediction, *scenarios = (
-            predicted(mean, variance, band.truth, band.weights, nodes.prior.size)
+            predicted(mean, variance, band.truth, band.weights, nodes.prior.size, band.again)
             for (mean, variance), band, nodes in zip(moments, bands, self._laws, strict=True)
         )
         prediction = replace(prediction, scenarios=tuple(scenarios))

@@ -82,7 +82,7 @@ class Reports:
         chosen = ways(by_label, mechanism.step, count)
         joint = joint_way(chosen, by_label, mechanism.step, count).totals
         totals = [way.totals for way in chosen]
-        for points in self._points(period):
+        for points in self.points(period):
             for one in totals if joint in totals else [*totals, joint]:
                 one.add(points, [(0, slice(0, len(points)))])
         sums = {
@@ -104,8 +104,8 @@ class Reports:
             period=None if self.campaign.period is None else period,
         )
 
-    def _points(self, period: int) -> Iterator[NDArray[np.int64]]:
-        """Yield the points of a period, (n, k) and at most 131,072 at a time."""
+    def points(self, period: int) -> Iterator[NDArray[np.int64]]:
+        """Yield the points of a period, (n, k) and at most 131,072 at a time, on the grid."""
         for rows in self.blocks():
             points = np.stack(rows.columns, axis=1)[rows.periods == period]
             for start in range(0, len(points), MOST_AT_ONCE):
@@ -113,14 +113,15 @@ class Reports:
 
 
 def reports_of(
-    source: str | os.PathLike[str] | ReportRows | Iterable[ReportRows],
+    source: str | os.PathLike[str] | ReportRows | Iterable[bytes | ReportRows],
     campaign: Campaign | None = None,
 ) -> Reports:
     """Return reports at hand, which can be asked as a server can.
 
     Args:
-        source: a Parquet file that `geoveil campaign export` wrote, or rows in memory.
-        campaign: that they are of; a file says it itself.
+        source: a Parquet file that `geoveil campaign export` wrote, what `Analyst.export` yields,
+            or rows in memory.
+        campaign: that they are of; a file and a server say it themselves.
 
     Raises:
         ParameterError: if it is no value campaign, or is not said, or a file can't be read.
@@ -144,9 +145,14 @@ def reports_of(
         file = Path(source)
         said = _campaign_in(file)
         return Reports(_of_points(campaign or said), lambda: _rows_in(file))
+    held: list[ReportRows] = []
+    for part in [source] if isinstance(source, ReportRows) else source:
+        if isinstance(part, ReportRows):
+            held.append(part)
+        else:
+            campaign = campaign or decode(part)
     if campaign is None:
         raise ParameterError("campaign", None, "named: rows in memory do not say theirs")
-    held = [source] if isinstance(source, ReportRows) else list(source)
     return Reports(_of_points(campaign), lambda: iter(held))
 
 

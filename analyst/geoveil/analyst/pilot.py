@@ -1,0 +1,145 @@
+"""From the reports of a pilot to the prior of a plan [MATH §8].
+
+    source = pilot_prior(reports_of("pilot.parquet"))
+    plan_for(PlanRequest.of([ShareAbove(100_000)], source=source, ...))
+
+People's numbers are found from perturbed ones by expectation-maximisation with smoothing, so that
+what is narrower than the noise is not seen: a heap is spread out. How many people that prior is
+worth is found by drawing the reports anew.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from geoveil.analyst.planner import HistogramPrior, Prior
+from geoveil.analyst.request import PublicPrior
+from geoveil.analyst.statistics.reports import Reports
+from geoveil.analyst.statistics.statistic import noise_scale, period_of
+from geoveil.gp import ParameterError
+from geoveil.gp.expectation_maximisation import expectation_maximisation
+from geoveil.gp.hard_question import Heap
+
+Array = NDArray[np.float64]
+
+_PER_SCALE = 2
+"""Cells per noise scale."""
+_MOST_CELLS = 1_500
+_LEAST_REPORTS = 100
+_DRAWN = 20
+_SEED = 1
+_OF_SMOOTHING = 2**0.5
+"""By how much more the prior may be off than by what is drawn anew: smoothing is off by about as
+much again, as tests/analyst/test_pilot.py measures."""
+
+
+def pilot_prior(
+    reports: Reports, period: int | None = None, heaps: Sequence[Heap] = ()
+) -> PublicPrior:
+    """Return what the reports of a pilot say of people, as a prior for the next plan.
+
+    It is a histogram with two cells to a noise scale, of everybody: those beyond 750 cells of the
+    median are counted as being there. The same reports give the same prior.
+
+    Args:
+        reports: of a value campaign about numbers, 100 or more: see `reports_of`.
+        period: of a recurring campaign, from 0.
+        heaps: people who hold exactly one value, who are too close together to be seen: what they
+            reported is not counted as that of others.
+
+    Raises:
+        ParameterError: if there are fewer reports, or they are of places.
+    """
+    campaign = reports.campaign
+    step, scale = campaign.point_mechanism.step, noise_scale(campaign)
+    parts = [block[:, 0] * step for block in reports.points(period_of(campaign, period))]
+    said = np.concatenate(parts) if parts else np.zeros(0)
+    if len(said) < _LEAST_REPORTS:
+        raise ParameterError("reports", len(said), f"at least {_LEAST_REPORTS} of a pilot")
+    edges = _edges(said, scale / _PER_SCALE)
+    law = transition(edges, scale)
+    inside = np.clip(said, edges[0], edges[-1])
+    counts = np.histogram(inside, edges)[0].astype(np.float64)
+    rng = np.random.default_rng(_SEED)
+    drawn = rng.multinomial(len(said), counts / len(said), size=_DRAWN)
+    in_heaps = np.zeros(len(counts))
+    for heap in heaps:
+        in_heaps += heap.share * len(said) * _reported(edges, scale, heap.at)
+    others = (np.maximum(seen - in_heaps, 0.0) for seen in (counts, *drawn))
+    shares, *again = (expectation_maximisation(law, seen) for seen in others)
+    prior = PilotPrior(edges, shares, again, len(said))
+    return PublicPrior.of_numbers(
+        prior,
+        campaign.attribute.unit,
+        campaign.attribute.name,
+        f"pilot {campaign.campaign_id}, {len(said):,} reports",
+        caution="A pilot sees no heap narrower than its noise: state those that you know (--heap).",
+    ).with_heaps(heaps)
+
+
+class PilotPrior(HistogramPrior):
+    """What the perturbed reports of a pilot say of people, and what they might have said.
+
+    Args:
+        edges: of the cells, increasing, (m + 1,).
+        shares: of the people in each, (m,).
+        drawn: the same from reports that are drawn anew.
+        reports: how many there are.
+    """
+
+    drawn: tuple[HistogramPrior, ...]
+
+    def __init__(
+        self, edges: ArrayLike, shares: ArrayLike, drawn: Sequence[ArrayLike], reports: int
+    ) -> None:
+        middle = np.asarray(shares, np.float64)
+        super().__init__(edges, middle * reports)
+        # Reports that are drawn anew vary as they do, and not by what smoothing does to all alike.
+        apart = [middle + _OF_SMOOTHING * (np.asarray(other) - middle) for other in drawn]
+        again = tuple(HistogramPrior(edges, np.maximum(other, 0.0)) for other in apart)
+        object.__setattr__(self, "drawn", again)
+
+    @property
+    def again(self) -> tuple[Prior, ...]:
+        return self.drawn
+
+
+def transition(edges: Array, scale: float) -> Array:
+    """Return the probability of a report in each cell for a person in each, (cells, cells).
+
+    People are spread evenly over their cell; reports beyond the ends count as in the last cell.
+
+    Args:
+        edges: evenly spaced, (cells + 1,).
+        scale: of the Laplace noise, in their unit.
+
+    Example:
+        >>> transition(np.array([0.0, 1.0, 2.0, 3.0]), scale=0.5).sum(axis=0)
+        array([1., 1., 1.])
+    """
+
+    def up_to(z: Array) -> Array:
+        """Return the integral of the distribution function."""
+        return np.maximum(z, 0.0) + scale / 2 * np.exp(-np.abs(z) / scale)
+
+    low, high, ends = edges[None, :-1], edges[None, 1:], edges[1:-1, None]
+    below = (up_to(ends - low) - up_to(ends - high)) / (high - low)
+    cells = len(edges) - 1
+    up_to_each = np.vstack([np.zeros(cells), below, np.ones(cells)])
+    return np.maximum(np.diff(up_to_each, axis=0), 0.0)  # what differences of large numbers leave
+
+
+def _reported(edges: Array, scale: float, at: float) -> Array:
+    """Return the probability of a report in each cell for somebody at a place, (cells,)."""
+    z = (edges[1:-1] - at) / scale
+    below = np.where(z < 0, np.exp(-np.abs(z)) / 2, 1 - np.exp(-np.abs(z)) / 2)
+    return np.diff(np.concatenate([[0.0], below, [1.0]]))
+
+
+def _edges(said: Array, width: float) -> Array:
+    middle = round(float(np.median(said)) / width)
+    low = max(math.floor(float(said.min()) / width), middle - _MOST_CELLS // 2)
+    high = min(math.ceil(float(said.max()) / width), middle + _MOST_CELLS // 2)
+    return np.arange(low, max(high, low + 1) + 1, dtype=np.float64) * width
