@@ -55,7 +55,7 @@ def pilot_prior(
     campaign = reports.campaign
     step, scale = campaign.point_mechanism.step, noise_scale(campaign)
     parts = [block[:, 0] * step for block in reports.points(period_of(campaign, period))]
-    said = np.concatenate([np.zeros(0), *parts])
+    said = np.asarray(np.concatenate([np.zeros(0), *parts]), np.float64)
     if len(said) < _LEAST_REPORTS:
         raise ParameterError("reports", len(said), f"at least {_LEAST_REPORTS} of a pilot")
     edges = _edges(said, scale / _PER_SCALE)
