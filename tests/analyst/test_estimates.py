@@ -2,12 +2,26 @@
 
 import math
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
 
-from geoveil.analyst import LabelledEstimate
-from geoveil.gp import DebiasedLaplace, GeoPrivacy, Threshold
+from geoveil.analyst import (
+    CampaignEstimates,
+    LabelledEstimate,
+    ShareAbove,
+    campaign_asking,
+    compare,
+)
+from geoveil.campaign import Allocation
+from geoveil.gp import (
+    DebiasedLaplace,
+    GeoPrivacy,
+    ParameterError,
+    Threshold,
+    UnsupportedError,
+)
 from geoveil.gp.estimation import Accumulator, estimate
 from geoveil.gp.intervals import UNLIMITED, IntervalMethod, Limits
 from geoveil.gp.price import Basis, NoiseVariance
@@ -117,3 +131,60 @@ def test_another_interval_is_had_from_the_same_sums():
     assert wider.ci_high > row.ci_high > row.value == 0.0
     assert replace(wider, ci_low=row.ci_low, ci_high=row.ci_high, method=row.method) == row
     assert wider.to_dict()["interval"]["method"] == "full-ends"
+
+
+def found_of(allocation, values, seed=1):
+    opens = datetime(2026, 1, 1, tzinfo=UTC)
+    asked = campaign_asking(
+        [ShareAbove(50_000), ShareAbove(100_000)],
+        attribute="income",
+        privacy=PRIVACY,
+        allocation=allocation,
+        campaign_id="income",
+        title="Income",
+        opens=opens,
+        closes=opens + timedelta(days=1),
+    )
+    rows = [
+        replace(
+            labelled(reports_of(np.full(n, value), seed + n), MECHANISM.step_exponent), label=label
+        )
+        for label, (n, value) in zip(asked.labels, values, strict=True)
+    ]
+    return CampaignEstimates(asked, "open", tuple(rows), "", PRIVACY, PRIVACY)
+
+
+def test_questions_that_different_people_answer_have_independent_errors():
+    may = found_of(Allocation.PARTITION, [(400, 0.0), (900, 4_000.0)])
+    june = found_of(Allocation.PARTITION, [(500, 2_000.0), (800, 9_000.0)])
+    joint = may.joint()
+    assert joint.n == 1_300
+    assert joint.answers == (400, 900)
+    assert joint.covariance[0, 1] == 0
+    for row, i in zip(may.estimates, range(2), strict=True):
+        assert joint.interval(i).low == pytest.approx(row.ci_low)
+        assert joint.interval(i).high == pytest.approx(row.ci_high)
+    errors = [
+        math.hypot(*pair)
+        for pair in zip(
+            *([row.standard_error for row in one.estimates] for one in (may, june)), strict=True
+        )
+    ]
+    made = compare(joint, june.joint(), people="different")
+    assert made.standard_errors == pytest.approx(errors)
+    both = joint.difference("above 50,000", "above 100,000")
+    assert both.standard_error == pytest.approx(math.hypot(*joint.standard_errors))
+
+
+def test_covariances_that_nobody_knows_are_not_guessed():
+    found = found_of(Allocation.REPEAT, [(400, 0.0), (400, 4_000.0)])
+    with pytest.raises(UnsupportedError, match="name one label"):
+        found.joint()
+    alone = found.joint(["above 50,000"])
+    assert alone.values == pytest.approx([found.estimates[0].value])
+    with pytest.raises(ParameterError, match="labels"):
+        found.joint(["nobody"])
+    with pytest.raises(ParameterError, match="period"):
+        found.joint(["above 50,000"], period=3)
+    with pytest.raises(UnsupportedError, match="two answers"):
+        found_of(Allocation.PARTITION, [(1, 0.0), (5, 0.0)]).joint()

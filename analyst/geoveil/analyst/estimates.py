@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from geoveil.analyst.contamination import Contamination
 from geoveil.analyst.results import Result
 from geoveil.analyst.statistics.joint import JointEstimates
+from geoveil.analyst.statistics.statistic import period_of
 from geoveil.campaign import Campaign, StatisticCampaign, ValueCampaign, decode
-from geoveil.gp import GeoPrivacy, QueryMechanism, UnsupportedError
+from geoveil.gp import GeoPrivacy, ParameterError, QueryMechanism, UnsupportedError
 from geoveil.gp.estimation import Accumulator, estimate
 from geoveil.gp.hard_question import Difference, HardShare, hard_share
 from geoveil.gp.intervals import UNLIMITED, IntervalMethod, Limits
@@ -316,6 +317,46 @@ class CampaignEstimates(Result):
             row.contaminated(fraction)
         return replace(self, contamination=fraction)
 
+    def joint(
+        self, labels: Sequence[str] | None = None, period: int | None = None
+    ) -> JointEstimates:
+        """Return estimates of one period as those that differences and trends are made of.
+
+        Of a campaign whose questions are answered by different people each, errors do not go
+        together. Where one person answers several, how they do is not known from reports that
+        nobody can link: then one label is to be named.
+
+        Args:
+            labels: of the questions wanted; None: all.
+            period: of a recurring campaign; None: the only one.
+
+        Raises:
+            ParameterError: if there is no such estimate, or the period is not said.
+            UnsupportedError: if covariances are not known, or there are fewer than two answers.
+
+        Example:
+            `compare(may.joint(), june.joint(), people="different")`
+        """
+        wanted = period_of(self.campaign, period)
+        rows = [row for row in self.estimates if row.period == wanted]
+        if not rows:
+            raise ParameterError("period", period, "one that has estimates")
+        known = tuple(row.label for row in rows)
+        for label in labels or ():
+            if label not in known:
+                raise ParameterError("labels", label, f"some of {known}")
+        rows = [row for row in rows if labels is None or row.label in labels]
+        apart = isinstance(self.campaign, StatisticCampaign) and not self.campaign.answers_all
+        if len(rows) > 1 and not apart:
+            raise UnsupportedError(
+                "how the errors of several questions go together is not known where one person"
+                " answers them all: name one label, or ask points of a value campaign (Means)"
+            )
+        errors = [row.standard_error for row in rows]
+        if None in errors:
+            raise UnsupportedError("an error needs two answers (n ≥ 2)")
+        return _joint(self.campaign, rows, np.diag(np.square(np.array(errors, np.float64))))
+
     def rows(self) -> list[dict[str, Any]]:
         campaign, rows = self.campaign, []
         for row in self.estimates:
@@ -474,19 +515,27 @@ def joint_in(message: analyst_pb2.GetEstimateResponse) -> JointEstimates:
         reports = max((estimate.n for estimate in found.estimates), default=0)
         told = "have no covariances" if reports < 2 else "came without covariances: an old server"
         raise UnsupportedError(f"estimates of {reports} reports {told}")
-    rows = found.estimates
-    covariance = np.zeros((len(rows), len(rows)))
-    covariance[np.tril_indices(len(rows))] = message.covariances[0].lower_triangle
+    size = len(found.estimates)
+    covariance = np.zeros((size, size))
+    covariance[np.tril_indices(size)] = message.covariances[0].lower_triangle
     covariance += np.tril(covariance, -1).T
+    return _joint(found.campaign, found.estimates, covariance)
+
+
+def _joint(
+    campaign: Campaign, rows: Sequence[LabelledEstimate], covariance: NDArray[np.float64]
+) -> JointEstimates:
+    counts = tuple(row.n for row in rows)
     return JointEstimates(
         labels=tuple(row.label for row in rows),
         values=np.array([row.value for row in rows]),
         covariance=covariance,
-        n=rows[0].n,
+        n=sum(counts) if len(set(counts)) > 1 else counts[0],
         confidence=rows[0].confidence,
         limits=tuple(row.limits for row in rows),
         privacy=rows[0].privacy,
-        period=None if found.campaign.period is None else rows[0].period,
+        period=None if campaign.period is None else rows[0].period,
+        answers=counts if len(set(counts)) > 1 else None,
     )
 
 

@@ -56,9 +56,9 @@ def blurred(x: Array, width: float) -> Array:
 
 
 @pytest.mark.deep(keep=1)
-@pytest.mark.parametrize("count", [8, 1_000])
+@pytest.mark.parametrize("count", [8, 500])
 def test_intervals_of_quantiles_cover(count: int) -> None:
-    """1,000 campaigns at 95 %: standard error 0.7 %; 8: at least 5 (chance: 1 in 2,500)."""
+    """500 campaigns at 95 %: standard error 1 %; 8: at least 5 (chance: 1 in 2,500)."""
     levels = (0.1, 0.5, 0.9)
     right = np.quantile(np.concatenate([blurred(incomes(), 24_000.0)] * 20), levels)
     found, errors = [], []
@@ -70,14 +70,14 @@ def test_intervals_of_quantiles_cover(count: int) -> None:
         assert (np.sum(found, axis=0) >= 5).all()
     else:
         covered = np.mean(found, axis=0)
-        assert (covered > 0.93).all()
-        assert (covered < 0.975).all()
+        assert (covered > 0.925).all()
+        assert (covered < 0.98).all()
         spread = np.std(errors, axis=0)[:3]
         assert np.mean(errors, axis=0)[3:] == pytest.approx(spread, rel=0.08)
 
 
 @pytest.mark.deep(keep=1)
-@pytest.mark.parametrize("count", [2, 150])
+@pytest.mark.parametrize("count", [2, 120])
 @pytest.mark.parametrize(
     ("statistic", "value"),
     [
@@ -90,7 +90,7 @@ def test_intervals_of_quantiles_cover(count: int) -> None:
 def test_moments_are_near_the_truth_with_the_error_that_is_stated(
     statistic: Any, value: Callable[[Array], float], count: int
 ) -> None:
-    """Blur moves a top share of 0.2 by less than 0.002. Errors of 150: within 20 % of theirs."""
+    """Blur moves the top share by less than 0.002. Errors of 120: within 20 % (3 of its own)."""
     right = value(incomes())
     made = [reports(p).ask(statistic) for p in campaigns(incomes(), 2_000, count)]
     values, error = [one.value for one in made], np.mean([one.standard_error for one in made])
