@@ -85,7 +85,7 @@ def reset(stream: int) -> bytes:
 
 
 class Connection:
-    """Of which only what it may send is read.
+    """A connection of a client that reads nothing but what it may send.
 
     Attributes:
         sent: bytes.

@@ -55,7 +55,7 @@ class TimedPair(NamedTuple):
     reference: str
     straightforward: Run
     share: float = 1.0
-    """Of the work, what the reference does."""
+    """The part of the work that the reference does, in (0, 1]."""
 
 
 def table() -> None:

@@ -304,7 +304,7 @@ EXCUSED = {
     **dict.fromkeys(("PlanRequest", "PublicPrior", "PlannedQuestion", "PlannedQuestions"), _CODE),
     **dict.fromkeys(("Analyst", "AsyncAnalyst"), _LIVE),
     **dict.fromkeys(("CampaignEstimates", "PublishedCampaign", "ReportRows"), _TABLES),
-    **dict.fromkeys(("JointEstimates", "Quantity", "Means"), _TABLES),
+    **dict.fromkeys(("JointEstimates", "Quantity", "Means", "Top", "Ranking"), _TABLES),
     **dict.fromkeys(("GroupEstimates", "Differences", "SmallAreaEstimates"), _TABLES),
     **dict.fromkeys(("WeightedSample",), _PEOPLE),
     **dict.fromkeys(("Curve", "DistributionCurve", "QuantileEstimates"), _TABLES),

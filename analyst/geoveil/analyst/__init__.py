@@ -67,6 +67,7 @@ from geoveil.analyst.statistics.inequality import Gini, MeanValue, TopShare
 from geoveil.analyst.statistics.joint import JointEstimates, Quantity
 from geoveil.analyst.statistics.partition import Histogram, PartitionShares, partition_shares
 from geoveil.analyst.statistics.quantiles import QuantileEstimates, Quantiles
+from geoveil.analyst.statistics.ranking import Ranking, Top, ranking_of
 from geoveil.analyst.statistics.reports import Reports, reports_of
 from geoveil.analyst.statistics.simultaneous import critical_value
 from geoveil.analyst.statistics.small_areas import SmallAreaEstimates, small_areas
@@ -124,6 +125,7 @@ __all__ = [
     "Quantiles",
     "Quantity",
     "QuestionFamily",
+    "Ranking",
     "RasterPrior",
     "ReportRows",
     "Reports",
@@ -140,6 +142,7 @@ __all__ = [
     "Statistic",
     "TLSMissingError",
     "TokenInClearError",
+    "Top",
     "TopShare",
     "Trends",
     "WeightedSample",
@@ -159,6 +162,7 @@ __all__ = [
     "planned_participants",
     "questions_in",
     "raking_weights",
+    "ranking_of",
     "reports_of",
     "small_areas",
     "softness_of_points",

@@ -399,17 +399,7 @@ class Analyst(_Connection):
 class AsyncAnalyst(_Connection):
     """Publishes campaigns and reads their estimates; `Analyst` for asyncio.
 
-    Args:
-        target: a gRPC address, for example "collector.example:443".
-        tls: how to know the server, and it the caller; may be left out for targets on this machine.
-        token: that the server asks analysts for, if it does.
-        timeout_s: for a call, in seconds.
-
-    Raises:
-        ParameterError: if an argument is out of range.
-        TLSMissingError: if the target is not on this machine and `tls` is None.
-        TokenInClearError: if a token would have to be sent in the clear to another machine.
-        ServerError: from every method, if the server refuses the call or can't be reached.
+    Its arguments and errors are those of `Analyst`.
     """
 
     async def __aenter__(self) -> "AsyncAnalyst":

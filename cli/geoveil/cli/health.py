@@ -29,7 +29,7 @@ def health(
     connection: Connection,
 ) -> None:
     """Ask an aggregator for its health: status 0 if it is SERVING, else 1."""
-    from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-untyped]
+    from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-untyped]  # no types
 
     tls = connection.tls()
     if timeout_s is None:

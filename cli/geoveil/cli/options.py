@@ -149,7 +149,7 @@ def takes(
             command(**given, **{argument: make(**of_argument)})
 
         # Both are read by typer: the one for defaults, the other for kinds.
-        run.__signature__ = its.replace(parameters=[*own, *more])  # type: ignore[attr-defined]
+        run.__signature__ = its.replace(parameters=[*own, *more])  # type: ignore[attr-defined]  # of a function
         run.__annotations__ = {p.name: p.annotation for p in (*own, *more)}
         return run
 

@@ -101,7 +101,7 @@ class Enclosed:
 
     __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __float__ = __pow__ = __rpow__ = _undecided
     __eq__ = __ne__ = _undecided
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # not hashable
     __array__ = _undecided
 
     def __repr__(self) -> str:

@@ -17,7 +17,7 @@ from geoveil.gp.errors import ParameterError
 Array = NDArray[np.float64]
 
 BINOMIAL = (0.25, 0.5, 0.25)
-"""Of each cell a quarter goes to either neighbour: the smoothing of [LWLSS20]."""
+"""The smoothing of [LWLSS20]: a quarter of each cell goes to either neighbour."""
 _TOLERANCE = 1e-3
 _ITERATIONS = 10_000
 _SUM = 1e-6

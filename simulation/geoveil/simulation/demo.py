@@ -145,7 +145,7 @@ class DemoRow:
     """The true answer to the hard question; None for a density."""
     estimate: LabelledEstimate
     predictions: Sequence[PopulationError]
-    """Of mechanisms with the same guarantee; the first one ran."""
+    """The errors of mechanisms with the same guarantee; the first one ran."""
     local: Sequence[PopulationError]
     """Under ε-LDP, at each of `FOOTINGS`."""
 

@@ -19,11 +19,11 @@ from geoveil.aggregator.store import writer
 from .traps import Death
 
 _TURNS = 2
-"""Of the event loop, in the place of any time that a writer waits at most."""
+"""Turns of the event loop that stand for any time that a writer waits at most."""
 
 
 class _Thread:
-    """As `threading.Thread`."""
+    """A `threading.Thread` that runs on the event loop."""
 
     def __init__(
         self, *, target: Callable[..., None], args: tuple[Any, ...] = (), **_: object
@@ -41,7 +41,7 @@ class _Thread:
 
 
 class _Condition:
-    """As `threading.Condition`, of which one thread waits."""
+    """A `threading.Condition` for which one thread waits."""
 
     def __init__(self) -> None:
         self._waits: greenlet | None = None

@@ -45,7 +45,7 @@ class QueryEstimate:
     median_of_means: MedianOfMeans | None
     """None where the noise has no heavy tail, or there is too little for it."""
     noise_variance: NoiseVariance | None = None
-    """Of what is asked of points: which part of the variance of an answer is noise."""
+    """Which part of the variance of an answer is noise; None unless points were asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class DisclosedEstimates:
     privacy_at_most: GeoPrivacy
     """What a participant spent who answered in every period that has begun."""
     covariances: Mapping[int, NDArray[np.float64]]
-    """Of the estimates of each period, (m, m), where they were asked for."""
+    """Period → covariance of its estimates, shape (m, m), where they were asked for."""
 
 
 def disclose(

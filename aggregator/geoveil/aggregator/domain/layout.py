@@ -136,7 +136,7 @@ class Layout:
         """Return the block of each of some ids, which are joined."""
         if self.key is not None and self.blocks > 1:
             # Every id is one block of the cipher, and none comes twice: nothing needs chaining.
-            cipher = Cipher(algorithms.AES128(self.key), modes.ECB())  # noqa: S305
+            cipher = Cipher(algorithms.AES128(self.key), modes.ECB())  # noqa: S305 - see above
             ids = cipher.encryptor().update(ids)
         last = np.frombuffer(ids, np.uint8)[REPORT_ID_BYTES - 1 :: REPORT_ID_BYTES]
         return last.astype(int) % self.blocks

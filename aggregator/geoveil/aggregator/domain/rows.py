@@ -14,7 +14,7 @@ from geoveil.aggregator.store.reader import Reader
 from geoveil.campaign import Campaign
 
 _ANSWER = np.dtype([("query_index", "<u4"), ("value", "<i8")])
-"""As `geoveil.aggregator.domain.reports.pack` writes it."""
+"""The layout of an answer that `geoveil.aggregator.domain.reports.pack` writes."""
 _ANSWERS = 1 << 17
 """The most answers of a block, unless one report holds more."""
 

@@ -204,7 +204,7 @@ class PointAnswers(NamedTuple):
     estimates: list[QueryEstimate]
     """Query after query, period after period."""
     covariances: dict[int, NDArray[np.float64]]
-    """Of the estimates of each period, (m, m), where they were asked for."""
+    """Period → covariance of its estimates, shape (m, m), where they were asked for."""
 
 
 class AnswerCache:

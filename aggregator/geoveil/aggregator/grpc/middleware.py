@@ -117,7 +117,7 @@ class Middleware:
         self._silence = silence
         self._longest = longest
         # Told apart, not secret; the operating system's own would cost a system call for each.
-        self._ids = Random(secrets.randbits(128))  # noqa: S311
+        self._ids = Random(secrets.randbits(128))  # noqa: S311 - see above
         self._in_vain = TokenBuckets(_IN_VAIN)
         self._in_vain_each = TokenBuckets(_IN_VAIN_EACH)
 

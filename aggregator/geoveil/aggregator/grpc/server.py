@@ -48,9 +48,9 @@ _LEAST_PING_INTERVAL_MS = 200_000
 _MOST_CALLS = 100
 """Under way at once on one connection."""
 _HANDSHAKE_MS = 10_000
+"""Until a new connection has said, with TLS if need be, that it speaks HTTP/2."""
 _NONE_OR_GZIP = 1 << 0 | 1 << 2
 """A bit for each compression that is taken: gRPC numbers none, deflate and gzip from 0."""
-"""Until a new connection has said, with TLS if need be, that it speaks HTTP/2."""
 _KEEPALIVE_MS, _KEEPALIVE_TIMEOUT_MS = 60_000, 20_000
 """Other sides that stand still with calls under way are noticed by a ping that has no answer."""
 _COUNT_CAMPAIGNS_S = 60.0

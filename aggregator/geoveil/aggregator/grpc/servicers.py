@@ -301,7 +301,7 @@ def serialized_campaign(standing: CampaignStatus) -> bytes:
 
 
 def serialized_page(page: Page) -> bytes:
-    """Return a BrowseCampaignsResponse, likewise."""
+    """Return a BrowseCampaignsResponse, serialised: envelopes are copied, not read."""
     rest = collector_pb2.BrowseCampaignsResponse(next_page_token=page.next_token)
     campaigns = [_field(1, serialized_campaign(standing)) for standing in page.standings]
     return b"".join([*campaigns, rest.SerializeToString()])

@@ -84,7 +84,7 @@ class CampaignPage(NamedTuple):
 
 
 class Store(ABC):
-    """See the module. Every method either does all it says, durably, or nothing.
+    """Campaigns and counted reports. Every method does all it says, durably, or nothing.
 
     After an error the store remains usable: the next call reaches for the database anew.
 

@@ -58,7 +58,7 @@ class Changes(Result):
     people: People
     """Behind the estimates."""
     confidence: float
-    """Of all intervals together."""
+    """The confidence that all intervals hold at once, in (0, 1)."""
     n: tuple[int, ...]
     """People, in each of what is compared."""
     privacy: GeoPrivacy
@@ -184,7 +184,7 @@ class Trends(Result):
     people: People
     """Behind the estimates."""
     confidence: float
-    """Of all intervals together."""
+    """The confidence that all intervals hold at once, in (0, 1)."""
     n: tuple[int, ...]
     """People at each time."""
     privacy: GeoPrivacy

@@ -49,7 +49,7 @@ class Curve(Result):
     high: Array
     """(m,), the band's upper end."""
     confidence: float
-    """Of the band as a whole."""
+    """The confidence that the whole curve lies in the band, in (0, 1)."""
     n: int
     """People."""
     privacy: GeoPrivacy
@@ -84,9 +84,9 @@ class DistributionCurve(Curve):
     """The share of people up to each threshold."""
 
     above: JointEstimates = field(repr=False)
-    """Of the shares above the thresholds, before the curve was made monotone."""
+    """The estimated shares above the thresholds, before the curve was made monotone."""
     width: float
-    """Of the soft thresholds."""
+    """The width of the soft thresholds, in units of the attribute."""
 
     def quantiles(self, levels: ArrayLike) -> Curve:
         """Return the quantile function with the band that inverting this one gives.
@@ -168,7 +168,7 @@ class DistributionFunction(Statistic[DistributionCurve]):
     high: float | None = None
     """The last threshold; by default what leaves about 0.2 % of the people above."""
     width: float | None = None
-    """Of the soft thresholds; three noise scales by default."""
+    """The width of the soft thresholds, in the attribute's unit; three noise scales by default."""
 
     def __post_init__(self) -> None:
         grid(self.points, self.low, self.high, self.at)

@@ -53,11 +53,11 @@ class GroupEstimates(Result):
     values: Array
     """An unbiased estimate of the mean of each, shape (groups,)."""
     covariance: Array
-    """Of these estimates, noise and sampling together, shape (groups, groups)."""
+    """The covariance of the estimates, shape (groups, groups): noise and sampling together."""
     n: tuple[int, ...] | None = None
     """How many reports each rests on; None if that is not known, or makes no sense."""
     confidence: float = 0.95
-    """Of intervals, in (0, 1)."""
+    """The confidence of each interval, in (0, 1)."""
     limits: Limits = UNLIMITED
     """What a report, and a mean of them, can be."""
     question: str = "mean"
@@ -113,7 +113,7 @@ class GroupEstimates(Result):
 
     @property
     def standard_errors(self) -> Array:
-        """Of each group, shape (groups,)."""
+        """The standard error of each group's estimate, shape (groups,)."""
         return np.sqrt(np.diag(self.covariance))
 
     @property

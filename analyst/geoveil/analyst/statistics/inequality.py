@@ -30,7 +30,7 @@ class MeanValue(Statistic[Quantity]):
     """The mean of the people's values; `scaled` by their number it is their total."""
 
     width: float | None = None
-    """Of the soft thresholds; three noise scales by default."""
+    """The width of the soft thresholds, in the attribute's unit; three noise scales by default."""
 
     def steps(self, campaign: Campaign, confidence: float) -> Steps[Quantity]:
         found = yield from _asked(campaign, confidence, self.width)
@@ -48,7 +48,7 @@ class Gini(Statistic[Quantity]):
     """The Gini coefficient: half the mean difference of two people, in multiples of the mean."""
 
     width: float | None = None
-    """Of the soft thresholds; three noise scales by default."""
+    """The width of the soft thresholds, in the attribute's unit; three noise scales by default."""
 
     def steps(self, campaign: Campaign, confidence: float) -> Steps[Quantity]:
         found = yield from _asked(campaign, confidence, self.width)
@@ -70,9 +70,9 @@ class TopShare(Statistic[Quantity]):
     """The share of the total of all values that those with the largest hold."""
 
     share: float = 0.1
-    """Of the people, in (0, 1)."""
+    """The share of the people who have the largest values, in (0, 1)."""
     width: float | None = None
-    """Of the soft thresholds; three noise scales by default."""
+    """The width of the soft thresholds, in the attribute's unit; three noise scales by default."""
 
     def __post_init__(self) -> None:
         validation.between("share", self.share, 0, 1, low_open=True, high_open=True)
@@ -106,7 +106,7 @@ class _Found(NamedTuple):
 
     @property
     def weights(self) -> Array:
-        """Of the shares in their integral."""
+        """The weight of each share above a threshold in their integral."""
         return _integral(self.at, self.least)
 
     @property

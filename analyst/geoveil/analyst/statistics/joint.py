@@ -109,15 +109,15 @@ class JointEstimates(Result):
     n: int
     """People, at least 2."""
     confidence: float
-    """Of intervals where no other is named, in (0, 1)."""
+    """The confidence of intervals where no other is named, in (0, 1)."""
     limits: tuple[Limits, ...]
-    """Of each question: what answers and means can be."""
+    """What answers to each question, and their mean, can be."""
     privacy: GeoPrivacy
     """What a whole report promises."""
     period: int | None = None
-    """Of a recurring campaign, from 0."""
+    """The period of a recurring campaign, from 0; else None."""
     answers: tuple[int, ...] | None = None
-    """To each question, at least 2; None: everybody answered every question."""
+    """Answers to each question, at least 2; None: everybody answered every question."""
 
     def __post_init__(self) -> None:
         m = len(self.labels)
@@ -168,12 +168,12 @@ class JointEstimates(Result):
 
     @property
     def standard_errors(self) -> Array:
-        """Of each estimate, (m,)."""
+        """The standard error of each estimate, shape (m,)."""
         return np.asarray(np.sqrt(np.maximum(np.diag(self.covariance), 0.0)))
 
     @cached_property
     def correlations(self) -> Array:
-        """Of the estimates, (m, m); 0 beside 1 where an estimate has no spread."""
+        """The correlations of the estimates, shape (m, m); 0 where an estimate has no spread."""
         errors = self.standard_errors
         scale = np.divide(1.0, errors, out=np.zeros_like(errors), where=errors > 0)
         found = np.clip(self.covariance * np.outer(scale, scale), -1.0, 1.0)

@@ -43,7 +43,7 @@ class PartitionShares(Result):
     high: Array
     """(m,), upper ends."""
     confidence: float
-    """Of all intervals together."""
+    """The confidence that all intervals hold at once, in (0, 1)."""
     n: int
     """People."""
     privacy: GeoPrivacy
@@ -51,7 +51,7 @@ class PartitionShares(Result):
     joint: JointEstimates = field(repr=False)
     """What the reports say before it is known that shares are not negative."""
     edges: Array | None = None
-    """Of a histogram: where parts meet, (m − 1,)."""
+    """Where the parts of a histogram meet, shape (m − 1,); None of other partitions."""
     about: tuple[str, ...] = ()
     """Sentences on how softly the parts were told apart."""
 
@@ -89,7 +89,7 @@ class Histogram(Statistic[PartitionShares]):
     edges: Sequence[float]
     """Increasing, 1 to 899."""
     width: float | None = None
-    """Of the soft edges; three noise scales by default, or the narrowest part if that is less."""
+    """The width of the soft edges; by default three noise scales, at most the narrowest part."""
 
     def __post_init__(self) -> None:
         edges = np.asarray(self.edges, np.float64)

@@ -45,13 +45,13 @@ class QuantileEstimates(Result):
     low: Array
     """(m,), lower ends; infinite where the reports set none."""
     high: Array
-    """(m,), upper ends; likewise."""
+    """(m,), upper ends; infinite where the reports set none."""
     correlations: Array
     """(m, m), of the estimates."""
     width: float
-    """Of the soft thresholds."""
+    """The width of the soft thresholds, in units of the attribute."""
     confidence: float
-    """Of each interval by itself."""
+    """The confidence of each interval by itself, in (0, 1)."""
     n: int
     """People."""
     privacy: GeoPrivacy
@@ -129,7 +129,7 @@ class Quantiles(Statistic[QuantileEstimates]):
     levels: Sequence[float] = (0.25, 0.5, 0.75)
     """Increasing, in (0, 1), at most 20."""
     width: float | None = None
-    """Of the soft thresholds; three noise scales by default."""
+    """The width of the soft thresholds, in the attribute's unit; three noise scales by default."""
 
     def __post_init__(self) -> None:
         if len(checked_levels(self.levels)) > _MOST_LEVELS:

@@ -34,7 +34,7 @@ from geoveil.gp.deconvolution.totals import GRID_EXPONENT, MOST_AT_ONCE
 __all__ = ["Reports", "reports_of"]
 
 _CAMPAIGN = b"geoveil.campaign"
-"""Of an export file's metadata: the bytes of its campaign."""
+"""The key of the campaign's bytes in the metadata of an export file."""
 
 
 @dataclass(frozen=True, eq=False)

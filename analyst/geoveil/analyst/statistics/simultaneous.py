@@ -10,8 +10,8 @@ __all__ = ["critical_value", "largest_errors", "normal_draws"]
 Array = NDArray[np.float64]
 
 DRAWS = 1 << 16
-"""Of max |N(0, R)|: its 95 % quantile is then off by 0.004 to 0.006 (one standard error), and what
-covers at 95 % covers at 95 ± 0.09 %."""
+"""Draws of max |N(0, R)|: its 95 % quantile is then off by 0.004 to 0.006 (standard error), and
+what covers at 95 % covers at 95 ± 0.09 %."""
 _SEED = 20_240_907
 _AT_ONCE = 1 << 13
 _NEGLIGIBLE = 1e-9

@@ -28,13 +28,14 @@ class SmallAreaEstimates(Result):
     values: Array
     """The empirical best linear unbiased predictions, shape (areas,)."""
     mean_squared_errors: Array
-    """Of them, with what it costs to estimate the regression and the variance of the effects."""
+    """The mean squared errors of `values`, with what the estimated regression and variance add."""
     own_shares: Array
     """How much of each estimate is the area's own, in [0, 1)."""
     coefficients: Array
-    """Of the regression, the constant first."""
+    """The coefficients of the regression, the constant first."""
     effect_variance: float
-    """Of the areas' own effects, by restricted maximum likelihood; 0 if the data show none."""
+    """The variance of the areas' own effects, by restricted maximum likelihood; 0 if
+    the data show none."""
     confidence: float
 
     @property

@@ -53,10 +53,10 @@ class PrivateClassifier(ABC):
         """Learn from private records; see the subclass."""
 
     @abstractmethod
-    def _predicted(self, X: ArrayLike) -> Codes:  # noqa: N803
+    def _predicted(self, X: ArrayLike) -> Codes:  # noqa: N803 - as scikit-learn
         """Return the index of the label for each record, shape (n,)."""
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
+    def predict(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803 - as scikit-learn
         """Return a label for each record, shape (n,).
 
         Args:
@@ -68,7 +68,7 @@ class PrivateClassifier(ABC):
         """
         return np.asarray(self.classes_[self._predicted(X)])
 
-    def score(self, X: ArrayLike, y: ArrayLike) -> float:  # noqa: N803
+    def score(self, X: ArrayLike, y: ArrayLike) -> float:  # noqa: N803 - as scikit-learn
         """Return the share of records whose label is predicted: as private as those records.
 
         Raises:

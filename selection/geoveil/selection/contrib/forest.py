@@ -219,7 +219,7 @@ class PrivateRandomForest(PrivateClassifier):
             source="[SNM Algorithm 3]",
         )
 
-    def fit(self, X: ArrayLike, y: ArrayLike, source: RandomSource | None = None) -> Self:  # noqa: N803
+    def fit(self, X: ArrayLike, y: ArrayLike, source: RandomSource | None = None) -> Self:  # noqa: N803 - as scikit-learn
         """Choose all labels. It is private on a real computer: each is an exact `select`.
 
         Args:
@@ -281,7 +281,7 @@ class PrivateRandomForest(PrivateClassifier):
             ]
         )
 
-    def _predicted(self, X: ArrayLike) -> Codes:  # noqa: N803
+    def _predicted(self, X: ArrayLike) -> Codes:  # noqa: N803 - as scikit-learn
         """Return the label that most trees choose, the first of those that tie."""
         if self.labels_ is None:
             raise NotFittedError("fit the forest first")
@@ -293,7 +293,7 @@ class PrivateRandomForest(PrivateClassifier):
         """Return a tree for each record, independently: adding one leaves the others' alone."""
         return (random_words(bits, records) % np.uint64(self.trees)).astype(np.intp)
 
-    def _records(self, X: ArrayLike) -> Array:  # noqa: N803
+    def _records(self, X: ArrayLike) -> Array:  # noqa: N803 - as scikit-learn
         array = validation.float_array(X)
         expected = "of shape (n, attributes), with codes of categories and finite numbers"
         if array is None or array.ndim != 2 or array.shape[1] != len(self._domains):

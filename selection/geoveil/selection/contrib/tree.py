@@ -239,7 +239,7 @@ class PrivateDecisionTree(PrivateClassifier):
             source="[DiffPID3: LD Algorithm 2]",
         )
 
-    def fit(self, X: ArrayLike, y: ArrayLike, source: RandomSource | None = None) -> Self:  # noqa: N803
+    def fit(self, X: ArrayLike, y: ArrayLike, source: RandomSource | None = None) -> Self:  # noqa: N803 - as scikit-learn
         """Grow the tree. It is private on a real computer: every decision is an exact `select`.
 
         Args:
@@ -277,7 +277,7 @@ class PrivateDecisionTree(PrivateClassifier):
             labels = PermuteAndFlip(self._plan.left(self.depth), 1.0, monotone=True)
         return Node(label=labels.select(records.label_counts(rows), bits))
 
-    def _predicted(self, X: ArrayLike) -> Codes:  # noqa: N803
+    def _predicted(self, X: ArrayLike) -> Codes:  # noqa: N803 - as scikit-learn
         if self.tree_ is None:
             raise NotFittedError("fit the tree first")
         codes = self._codes(X)
@@ -296,7 +296,7 @@ class PrivateDecisionTree(PrivateClassifier):
             )
         return result
 
-    def _codes(self, X: ArrayLike) -> Codes:  # noqa: N803
+    def _codes(self, X: ArrayLike) -> Codes:  # noqa: N803 - as scikit-learn
         codes = validation.float_array(X)
         expected = "codes of shape (n, attributes), each from 0 to below the attribute's values"
         if codes is None or codes.ndim != 2 or codes.shape[1] != len(self.values):

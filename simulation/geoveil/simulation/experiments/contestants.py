@@ -31,7 +31,7 @@ class Contestant:
     build: Callable[[Setting], Reports]
     """The mechanism for a setting."""
     others: tuple[Callable[[Setting], Reports], ...] = ()
-    """As likely as `build`, if there is something public that might have been otherwise."""
+    """Mechanisms as likely as `build`, if something public might have been otherwise."""
     answers_every_query: bool = False
     """Whether one ε pays for all queries together; otherwise each costs ε."""
 

@@ -183,5 +183,5 @@ def _row(
         origin=KERNEL[name].origin,
         measure="ASE",
         error=error,
-        **rest,  # type: ignore[arg-type]
+        **rest,  # type: ignore[arg-type]  # of two types
     )

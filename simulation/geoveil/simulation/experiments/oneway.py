@@ -242,5 +242,5 @@ def _row(panel: OneWayPanel, contestant: str, n: int, *, error: float, **rest: o
         origin=ONE_WAY[contestant].origin,
         measure="MSE",
         error=error,
-        **rest,  # type: ignore[arg-type]
+        **rest,  # type: ignore[arg-type]  # of two types
     )

@@ -111,8 +111,8 @@ def write_parquet(rows: Sequence[ErrorRow], file: Path) -> None:
         raise UnsupportedError(
             "Parquet needs pyarrow: pip install 'geoveil[simulation]'; the CSV holds the same"
         ) from None
-    types = {str: pa.string(), int: pa.int64()}
-    schema = pa.schema([(f.name, types.get(f.type, pa.float64())) for f in fields(ErrorRow)])  # type: ignore[arg-type]
+    types: dict[Any, Any] = {str: pa.string(), int: pa.int64()}
+    schema = pa.schema([(f.name, types.get(f.type, pa.float64())) for f in fields(ErrorRow)])
     pq.write_table(pa.Table.from_pylist([asdict(row) for row in rows], schema), file)
 
 

@@ -133,7 +133,7 @@ class Run:
         content: Mapping[str, object] = json.loads(file.read_text(encoding="utf-8"))
         if (content.get("key"), content.get("code")) != (cell.key, code_fingerprint()):
             return None
-        return [ErrorRow(**row) for row in content["rows"]]  # type: ignore[attr-defined]
+        return [ErrorRow(**row) for row in content["rows"]]  # type: ignore[attr-defined]  # JSON
 
     def _write(self, cell: ExperimentCell, rows: Sequence[ErrorRow]) -> None:
         file = self._file(cell)

@@ -167,7 +167,7 @@ def draw_curves(
 def _styles(keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], dict[str, Any]]:
     from matplotlib import colormaps
 
-    colours, markers = colormaps["tab20"].colors, "osv^D*Phx+<>d"  # type: ignore[attr-defined]
+    colours, markers = colormaps["tab20"].colors, "osv^D*Phx+<>d"  # type: ignore[attr-defined]  # a list
     styles: dict[tuple[str, str], dict[str, Any]] = {}
     for place, (mechanism, standing) in enumerate(keys):
         nominal = standing == NOMINAL

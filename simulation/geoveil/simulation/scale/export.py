@@ -211,6 +211,7 @@ def export_reports(
         of = sum(campaign.reports for campaign in campaigns)
         done, records = 0, []
         for campaign in campaigns:
+            # mypy infers no type of an argument of a lambda that has a default.
             tables = _tables(store, connection, campaign, lambda n, d=done: on_progress(d + n, of))  # type: ignore[misc]
             records.append(
                 {
