@@ -1,6 +1,7 @@
 """The analyst's clients against a real server: the blocking one and that for asyncio, alike."""
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -13,10 +14,12 @@ from geoveil.analyst import (
     Analyst,
     AsyncAnalyst,
     DensityAt,
+    Map,
     Means,
     ReportRows,
     ServerError,
     ShareAbove,
+    Softness,
     TLSMissingError,
     TokenInClearError,
     area_of,
@@ -144,6 +147,12 @@ async def test_points_are_asked_later(client, server, tmp_path):
         (found,) = (await analyst.ask(campaign.campaign_id, questions)).estimates
         assert (found.label, found.n, found.one_report) == ("here", 2, None)
         assert found.value is not None
+        drawn = await analyst.ask(campaign.campaign_id, Map((-73.99, 40.74, -73.97, 40.76), (3, 3)))
+        kernel = asked_of_points(campaign, [here], Softness(500.0, bandwidth=drawn.bandwidth))
+        (alone,) = (await analyst.ask(campaign.campaign_id, kernel)).estimates
+        assert alone.value is not None
+        per_km2 = 1e6 / (2 * math.pi * drawn.bandwidth**2)
+        assert drawn.density[1, 1] == pytest.approx(alone.value * per_km2, rel=1e-6)
         joint = await analyst.ask(campaign.campaign_id, Means(questions))
         assert joint.values.tolist() == [found.value]
         assert joint.standard_errors == pytest.approx([found.standard_error], rel=1e-4, abs=1e-5)

@@ -65,6 +65,7 @@ from geoveil.analyst.statistics.distribution import (
 from geoveil.analyst.statistics.groups import Differences, GroupEstimates
 from geoveil.analyst.statistics.inequality import Gini, MeanValue, TopShare
 from geoveil.analyst.statistics.joint import JointEstimates, Quantity
+from geoveil.analyst.statistics.map import DensityMap, Map, new_york_boroughs
 from geoveil.analyst.statistics.partition import Histogram, PartitionShares, partition_shares
 from geoveil.analyst.statistics.quantiles import QuantileEstimates, Quantiles
 from geoveil.analyst.statistics.ranking import Ranking, Top, ranking_of
@@ -97,6 +98,7 @@ __all__ = [
     "Curve",
     "Density",
     "DensityAt",
+    "DensityMap",
     "Differences",
     "DistributionCurve",
     "DistributionFunction",
@@ -109,6 +111,7 @@ __all__ = [
     "JointEstimates",
     "LabelledEstimate",
     "LogNormalPrior",
+    "Map",
     "MarginsFileError",
     "MeanOf",
     "MeanValue",
@@ -155,6 +158,7 @@ __all__ = [
     "critical_value",
     "holm",
     "margins_from_csv",
+    "new_york_boroughs",
     "partition_shares",
     "pilot_prior",
     "plan_for",

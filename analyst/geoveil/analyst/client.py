@@ -24,10 +24,12 @@ from geoveil.analyst.estimates import (
     joint_in,
     published,
     rows_in,
+    separate_in,
 )
-from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.statistic import (
+    Asked,
     Found,
+    Separately,
     Statistic,
     driven,
     driven_async,
@@ -164,16 +166,16 @@ def _ask(
     )
 
 
-def _ask_jointly(
-    campaign_id: str,
-    questions: Sequence[PointQuestion],
-    confidence: float,
-    period: int,
-    timeout_s: float,
-) -> _Call[JointEstimates]:
-    asked = _ask(campaign_id, questions, confidence, period, timeout_s)
-    asked.request.joint = True
-    return _Call(asked.method, asked.request, joint_in, timeout_s)
+def _ask_for(
+    campaign_id: str, asked: Asked, confidence: float, period: int, timeout_s: float
+) -> _Call[Any]:
+    """Return the call that a statistic's questions are asked with."""
+    if isinstance(asked, Separately):
+        call = _ask(campaign_id, asked.questions, confidence, period, timeout_s)
+        return _Call(call.method, call.request, separate_in, timeout_s)
+    call = _ask(campaign_id, asked, confidence, period, timeout_s)
+    call.request.joint = True
+    return _Call(call.method, call.request, joint_in, timeout_s)
 
 
 def _export(campaign_id: str, period: int | None, timeout_s: float) -> _Call[bytes | ReportRows]:
@@ -359,7 +361,7 @@ class Analyst(_Connection):
             campaign,
             confidence,
             lambda questions: self._unary(
-                _ask_jointly(campaign_id, questions, confidence, of, timeout_s)
+                _ask_for(campaign_id, questions, confidence, of, timeout_s)
             ),
         )
 
@@ -494,7 +496,7 @@ class AsyncAnalyst(_Connection):
             campaign,
             confidence,
             lambda questions: self._unary(
-                _ask_jointly(campaign_id, questions, confidence, of, timeout_s)
+                _ask_for(campaign_id, questions, confidence, of, timeout_s)
             ),
         )
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from geoveil.analyst.contamination import Contamination
 from geoveil.analyst.results import Result
 from geoveil.analyst.statistics.joint import JointEstimates
+from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.analyst.statistics.statistic import period_of
 from geoveil.campaign import Campaign, StatisticCampaign, ValueCampaign, decode
 from geoveil.gp import GeoPrivacy, ParameterError, QueryMechanism, UnsupportedError
@@ -536,6 +537,31 @@ def _joint(
         privacy=rows[0].privacy,
         period=None if campaign.period is None else rows[0].period,
         answers=counts if len(set(counts)) > 1 else None,
+    )
+
+
+def separate_in(message: analyst_pb2.GetEstimateResponse) -> SeparateEstimates:
+    """Return what a message says of questions to the points of one period.
+
+    Raises:
+        UnsupportedError: if there are too few points.
+    """
+    found = estimates_in(message, of_points=True)
+    rows = found.estimates
+    values = [row.value for row in rows if row.value is not None]
+    errors = [row.standard_error for row in rows if row.standard_error is not None]
+    if len(errors) < len(rows) or not rows:
+        reports = max((row.n for row in rows), default=0)
+        raise UnsupportedError(f"estimates of {reports} reports have no standard error")
+    return SeparateEstimates(
+        labels=tuple(row.label for row in rows),
+        values=np.array(values),
+        standard_errors=np.array(errors),
+        n=rows[0].n,
+        confidence=rows[0].confidence,
+        limits=tuple(row.limits for row in rows),
+        privacy=rows[0].privacy,
+        period=None if found.campaign.period is None else rows[0].period,
     )
 
 

@@ -10,16 +10,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import ldexp
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.analyst.estimates import ReportRows
 from geoveil.analyst.statistics.joint import JointEstimates
+from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.analyst.statistics.statistic import (
+    Answered,
+    Asked,
     Found,
     Means,
+    Separately,
     Statistic,
     driven,
     noise_scale,
@@ -30,6 +34,7 @@ from geoveil.campaign.value import AXES
 from geoveil.gp import ParameterError, UnsupportedError
 from geoveil.gp.deconvolution.choice import joint_way, ways
 from geoveil.gp.deconvolution.totals import GRID_EXPONENT, MOST_AT_ONCE
+from geoveil.gp.estimation import estimate
 
 __all__ = ["Reports", "reports_of"]
 
@@ -45,12 +50,25 @@ class Reports:
     blocks: Callable[[], Iterator[ReportRows]] = field(repr=False)
     """Returns all reports, some at a time, as often as it is called."""
 
+    @overload
     def ask(
         self,
-        asked: Sequence[PointQuestion] | Statistic[Found],
+        asked: Sequence[PointQuestion],
         confidence: float = 0.95,
         period: int | None = None,
-    ) -> Found | JointEstimates:
+    ) -> JointEstimates: ...
+
+    @overload
+    def ask(
+        self, asked: Statistic[Found], confidence: float = 0.95, period: int | None = None
+    ) -> Found: ...
+
+    def ask(
+        self,
+        asked: Sequence[PointQuestion] | Statistic[Any],
+        confidence: float = 0.95,
+        period: int | None = None,
+    ) -> Any:
         """Return what the reports say, as a server would that holds them.
 
         Args:
@@ -64,15 +82,14 @@ class Reports:
         wanted: Statistic[Any] = asked if isinstance(asked, Statistic) else Means(tuple(asked))
         of = period_of(self.campaign, period)
 
-        def answer(questions: Sequence[PointQuestion]) -> JointEstimates:
+        def answer(questions: Asked) -> Answered:
             return self._answer(questions, confidence, of)
 
-        found: Found | JointEstimates = driven(wanted, self.campaign, confidence, answer)
-        return found
+        return driven(wanted, self.campaign, confidence, answer)
 
-    def _answer(
-        self, questions: Sequence[PointQuestion], confidence: float, period: int
-    ) -> JointEstimates:
+    def _answer(self, asked: Asked, confidence: float, period: int) -> Answered:
+        together = not isinstance(asked, Separately)
+        questions = asked.questions if isinstance(asked, Separately) else asked
         mechanism = self.campaign.point_mechanism
         labels = tuple(question.label for question in questions)
         if len(set(labels)) != len(labels) or not labels:
@@ -80,10 +97,10 @@ class Reports:
         by_label = {q.label: mechanism.estimator(q.query, debias=True) for q in questions}
         count = sum(int((rows.periods == period).sum()) for rows in self.blocks())
         chosen = ways(by_label, mechanism.step, count)
-        joint = joint_way(chosen, by_label, mechanism.step, count).totals
         totals = [way.totals for way in chosen]
+        joint = joint_way(chosen, by_label, mechanism.step, count).totals if together else None
         for points in self.points(period):
-            for one in totals if joint in totals else [*totals, joint]:
+            for one in totals if joint is None or joint in totals else [*totals, joint]:
                 one.add(points, [(0, slice(0, len(points)))])
         sums = {
             label: found.values
@@ -93,16 +110,19 @@ class Reports:
         n = sums[labels[0]].n
         if n < 2:
             raise UnsupportedError(f"{n} reports of period {period} have no standard error")
-        return JointEstimates(
-            labels=labels,
-            values=np.array([ldexp(sums[label].total / n, GRID_EXPONENT) for label in labels]),
-            covariance=joint.covariance(0) / (n - 1),
-            n=n,
-            confidence=confidence,
-            limits=tuple(by_label[label].limits for label in labels),
-            privacy=self.campaign.report_privacy,
-            period=None if self.campaign.period is None else period,
-        )
+        told: dict[str, Any] = {
+            "labels": labels,
+            "values": np.array([ldexp(sums[label].total / n, GRID_EXPONENT) for label in labels]),
+            "n": n,
+            "confidence": confidence,
+            "limits": tuple(by_label[label].limits for label in labels),
+            "privacy": self.campaign.report_privacy,
+            "period": None if self.campaign.period is None else period,
+        }
+        if joint is not None:
+            return JointEstimates(**told, covariance=joint.covariance(0) / (n - 1))
+        errors = [estimate(sums[label], GRID_EXPONENT).standard_error for label in labels]
+        return SeparateEstimates(**told, standard_errors=np.array(errors))
 
     def points(self, period: int) -> Iterator[NDArray[np.int64]]:
         """Yield the points of a period, (n, k) and at most 131,072 at a time, on the grid."""

@@ -8,17 +8,30 @@ alike. Some ask twice: first where a quantile is, about, and then closely there.
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from geoveil.analyst.results import Result
 from geoveil.analyst.statistics.joint import JointEstimates
+from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.campaign import Campaign, PointQuestion, ValueCampaign
 from geoveil.gp import ParameterError
 
 __all__ = ["Means", "Statistic"]
 
 Found = TypeVar("Found", bound=Result)
-Steps = Generator[Sequence[PointQuestion], JointEstimates, Found]
+
+
+@dataclass(frozen=True, eq=False)
+class Separately:
+    """Questions of which no covariances are needed: a server answers more of them at a time."""
+
+    questions: Sequence[PointQuestion]
+
+
+Asked: TypeAlias = Sequence[PointQuestion] | Separately
+Answered: TypeAlias = JointEstimates | SeparateEstimates
+"""`SeparateEstimates` to what is asked `Separately`, else `JointEstimates`."""
+Steps = Generator[Asked, Any, Found]
 MOST_QUESTIONS = 900
 """The most questions of which a server returns covariances."""
 
@@ -35,7 +48,7 @@ class Statistic(ABC, Generic[Found]):
 
     @abstractmethod
     def steps(self, campaign: Campaign, confidence: float) -> Steps[Found]:
-        """Yield questions, receive their joint estimates, and return the result.
+        """Yield questions, receive their estimates, and return the result.
 
         Args:
             campaign: whose reports answer.
@@ -53,14 +66,15 @@ class Means(Statistic[JointEstimates]):
     questions: Sequence[PointQuestion]
 
     def steps(self, campaign: Campaign, confidence: float) -> Steps[JointEstimates]:
-        return (yield self.questions)
+        found: JointEstimates = yield self.questions
+        return found
 
 
 def driven(
     statistic: Statistic[Found],
     campaign: Campaign,
     confidence: float,
-    answer: Callable[[Sequence[PointQuestion]], JointEstimates],
+    answer: Callable[[Asked], Answered],
 ) -> Found:
     """Return the result of a statistic whose questions are answered one after the other."""
     steps = statistic.steps(campaign, confidence)
@@ -77,7 +91,7 @@ async def driven_async(
     statistic: Statistic[Found],
     campaign: Campaign,
     confidence: float,
-    answer: Callable[[Sequence[PointQuestion]], Awaitable[JointEstimates]],
+    answer: Callable[[Asked], Awaitable[Answered]],
 ) -> Found:
     """Return what `driven` returns, for answers that are awaited."""
     steps = statistic.steps(campaign, confidence)

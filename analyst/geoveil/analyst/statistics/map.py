@@ -1,0 +1,380 @@
+"""Where people are: their density on a grid, and where it is surely more, or less, than elsewhere.
+
+At every node of the grid the density is that of a bell around it: the mean of a Gaussian kernel of
+bandwidth h, over 2πh². All kernels are translates of one, which a server sums together [MATH §8].
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.analyst.campaigns import softness_of_points
+from geoveil.analyst.results import Result
+from geoveil.analyst.statistics.separate import SeparateEstimates
+from geoveil.analyst.statistics.statistic import Separately, Statistic, Steps
+from geoveil.campaign import Campaign, PointQuestion, ValueCampaign
+from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError, UnsupportedError, validation
+from geoveil.gp.coordinates import AzimuthalEquidistant
+
+if TYPE_CHECKING:
+    import geopandas
+    from matplotlib.axes import Axes
+
+__all__ = ["DensityMap", "Map", "new_york_boroughs"]
+
+Array = NDArray[np.float64]
+Bounds = tuple[float, float, float, float]
+
+_MOST_NODES = 4_096
+"""What a server answers at a time."""
+_KM2 = 1e6
+"""Square metres."""
+_CREDIT = "Outlines: US Census Bureau, counties of 2017"
+
+
+@dataclass(frozen=True)
+class Map(Statistic["DensityMap"]):
+    """The density of people on a grid of longitudes and latitudes, from a value campaign.
+
+    Args:
+        bounds: west, south, east and north, in degrees, within the campaign's area; by default
+            nearly all of it.
+        size: nodes from west to east, and from south to north; 4,096 in all at most.
+        bandwidth: h of the bells, in metres; by default three noise scales, or the distance of the
+            nodes if that is more.
+        level: the density that each place is compared with, in shares of the people per square
+            kilometre; by default that of people who are spread evenly within the bounds.
+
+    Raises:
+        ParameterError: if an argument is out of range.
+    """
+
+    bounds: Bounds | None = None
+    size: tuple[int, int] = (61, 61)
+    bandwidth: float | None = None
+    level: float | None = None
+
+    def __post_init__(self) -> None:
+        columns, rows = self.size
+        if min(columns, rows) < 2 or columns * rows > _MOST_NODES:
+            expected = f"two numbers from 2 on, with a product of at most {_MOST_NODES:,}"
+            raise ParameterError("size", self.size, expected)
+        if self.bounds is not None:
+            west, south, east, north = validation.numbers("bounds", self.bounds)
+            if not (west < east <= west + 180 and -90 <= south < north <= 90):
+                raise ParameterError("bounds", self.bounds, "(west, south, east, north) in degrees")
+        if self.bandwidth is not None:
+            validation.positive("bandwidth", self.bandwidth)
+        if self.level is not None:
+            validation.non_negative("level", self.level)
+
+    def steps(self, campaign: Campaign, confidence: float) -> Steps["DensityMap"]:
+        plane = campaign.attribute.coordinates
+        if not isinstance(campaign, ValueCampaign) or not isinstance(plane, AzimuthalEquidistant):
+            raise ParameterError("campaign", campaign.campaign_id, "a value campaign of places")
+        bounds = _within(plane) if self.bounds is None else self.bounds
+        _check_inside(plane, bounds)
+        longitudes, latitudes = (
+            _middles(bounds[axis], bounds[axis + 2], count) for axis, count in enumerate(self.size)
+        )
+        places = np.stack(np.meshgrid(longitudes, latitudes), axis=-1)
+        centers = plane.project(places)
+        bandwidth = self.bandwidth
+        if bandwidth is None:
+            apart = np.linalg.norm(centers[1, 1] - centers[0, 0]) / math.sqrt(2)
+            bandwidth = max(softness_of_points(campaign).bell, float(apart))
+        found: SeparateEstimates = yield Separately(
+            [
+                PointQuestion(str(node), GaussianKernel((x, y), bandwidth))
+                for node, (x, y) in enumerate(centers.reshape(-1, 2).tolist())
+            ]
+        )
+        level = np.full(len(found.labels), self.level)
+        if self.level is None:
+            level = _spread_evenly(plane, bounds, places.reshape(-1, 2), bandwidth)
+        per_km2 = _KM2 / (2 * math.pi * bandwidth**2)
+        shape = (len(latitudes), len(longitudes))
+        low, high = found.band()
+        return DensityMap(
+            longitudes=longitudes,
+            latitudes=latitudes,
+            density=(found.values * per_km2).reshape(shape),
+            standard_errors=(found.standard_errors * per_km2).reshape(shape),
+            low=(low * per_km2).reshape(shape),
+            high=(high * per_km2).reshape(shape),
+            level=level.reshape(shape),
+            compared_with="people spread evenly"
+            if self.level is None
+            else f"{self.level:g} per km²",
+            bandwidth=bandwidth,
+            confidence=found.confidence,
+            n=found.n,
+            privacy=found.privacy,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DensityMap(Result):
+    """The density of people on a grid, in shares of all of them per square kilometre.
+
+    Intervals hold all densities at once, so that with their confidence no place is said to have
+    surely more, or less, that has not.
+    """
+
+    longitudes: Array
+    """(columns,), of the nodes, in degrees, increasing."""
+    latitudes: Array
+    """(rows,), likewise."""
+    density: Array
+    """(rows, columns), unbiased, and so below 0 here and there."""
+    standard_errors: Array
+    """(rows, columns), of each by itself."""
+    low: Array
+    """(rows, columns), lower ends of intervals that hold all densities at once."""
+    high: Array
+    """(rows, columns), upper ends."""
+    level: Array
+    """(rows, columns), what each is compared with, in the same unit."""
+    compared_with: str
+    """What that is, in words, or the density."""
+    bandwidth: float
+    """h of the bells, in metres."""
+    confidence: float
+    n: int
+    """People."""
+    privacy: GeoPrivacy
+    """What a whole report promises."""
+
+    @property
+    def significance(self) -> NDArray[np.int8]:
+        """1 where the density is surely above the level, −1 where it is below, else 0."""
+        more, less = self.low > self.level, self.high < self.level
+        return more.astype(np.int8) - less.astype(np.int8)
+
+    @property
+    def bounds(self) -> Bounds:
+        """West, south, east and north of the cells around the nodes, in degrees."""
+        (west, east), (south, north) = (_edges(a)[[0, -1]] for a in self._axes)
+        return float(west), float(south), float(east), float(north)
+
+    @property
+    def title(self) -> str:
+        rows, columns = self.density.shape
+        return f"Density of people at {columns} × {rows} places, from {self.n:,} reports"
+
+    @property
+    def notes(self) -> Sequence[str]:
+        often = f"{100 * self.confidence:g} %"
+        count = {sign: int((self.significance == sign).sum()) for sign in (1, -1)}
+        return (
+            "Shares of the people per square kilometre, of the population of which the participants"
+            f" are a random sample, seen through bells of {self.bandwidth:,.4g} m.",
+            f"All intervals hold at once with {often} confidence, whatever the correlations of"
+            " neighbouring places (Šidák's inequality).",
+            f"Against {self.compared_with}: surely denser in {count[1]:,} places, surely less dense"
+            f" in {count[-1]:,}.",
+        )
+
+    def rows(self) -> list[dict[str, Any]]:
+        sign = {1: "more", -1: "less", 0: None}
+        return [
+            {
+                "longitude": longitude,
+                "latitude": latitude,
+                "per_km2": float(self.density[i, j]),
+                "standard_error": float(self.standard_errors[i, j]),
+                "ci_low": float(self.low[i, j]),
+                "ci_high": float(self.high[i, j]),
+                "compared_with": float(self.level[i, j]),
+                "surely": sign[int(self.significance[i, j])],
+            }
+            for i, latitude in enumerate(self.latitudes.tolist())
+            for j, longitude in enumerate(self.longitudes.tolist())
+        ]
+
+    def to_geojson(self) -> dict[str, Any]:
+        """Return a FeatureCollection of cells, with what is known of each [RFC 7946]."""
+        x, y = (_edges(axis).tolist() for axis in self._axes)
+        columns = len(self.longitudes)
+        features = []
+        for node, row in enumerate(self.rows()):
+            i, j = divmod(node, columns)
+            ring = [(x[j + a], y[i + b]) for a, b in ((0, 0), (1, 0), (1, 1), (0, 1), (0, 0))]
+            geometry = {"type": "Polygon", "coordinates": [ring]}
+            features.append({"type": "Feature", "properties": row, "geometry": geometry})
+        return {"type": "FeatureCollection", "features": features}
+
+    @property
+    def __geo_interface__(self) -> dict[str, Any]:
+        """What geographic libraries read: the same as `to_geojson`."""
+        return self.to_geojson()
+
+    def to_geopandas(self) -> "geopandas.GeoDataFrame":
+        """Return the cells as a GeoDataFrame in WGS 84; the notes are in its `attrs`.
+
+        Raises:
+            UnsupportedError: if GeoPandas is not installed.
+        """
+        try:
+            import geopandas
+        except ImportError:
+            raise UnsupportedError("that needs GeoPandas: pip install geopandas") from None
+        frame = geopandas.GeoDataFrame.from_features(self.to_geojson(), crs="EPSG:4326")
+        frame.attrs |= {"title": self.title, "notes": list(self.notes)}
+        return frame
+
+    def contours(self, levels: Sequence[float]) -> dict[str, Any]:
+        """Return lines of equal density, a FeatureCollection with one feature for each level.
+
+        Args:
+            levels: in shares of the people per square kilometre.
+
+        Raises:
+            UnsupportedError: if contourpy, which comes with matplotlib, is not installed.
+        """
+        try:
+            import contourpy
+        except ImportError:
+            raise UnsupportedError("contours need matplotlib: pip install matplotlib") from None
+        found = contourpy.contour_generator(self.longitudes, self.latitudes, self.density)
+        features = []
+        for level in validation.numbers("levels", levels):
+            lines = [np.asarray(line).tolist() for line in found.lines(level)]
+            geometry = {"type": "MultiLineString", "coordinates": lines}
+            told = {"per_km2": level}
+            features.append({"type": "Feature", "properties": told, "geometry": geometry})
+        return {"type": "FeatureCollection", "features": features}
+
+    def plot(self, ax: "Axes | None" = None, outlines: Mapping[str, Any] | None = None) -> "Axes":
+        """Draw the density, lines around what is surely denser, and outlines.
+
+        Args:
+            ax: axes of matplotlib; new ones by default.
+            outlines: a GeoJSON FeatureCollection of polygons; by default the boroughs of New York
+                where the map is of that city, and none elsewhere.
+
+        Raises:
+            UnsupportedError: if matplotlib is not installed.
+        """
+        try:
+            from matplotlib import pyplot
+        except ImportError:
+            raise UnsupportedError("a picture needs matplotlib: pip install matplotlib") from None
+        if ax is None:
+            ax = pyplot.figure(figsize=(7.0, 6.0), layout="constrained").add_subplot()
+        assert ax is not None
+        x, y = (_edges(axis) for axis in self._axes)
+        shown = np.maximum(self.density, 0.0)
+        image = ax.pcolormesh(x, y, shown, cmap="YlGnBu", vmin=0.0, rasterized=True)
+        ax.figure.colorbar(image, ax=ax, label="share of the people per km²", shrink=0.8)
+        surely = self.significance
+        if (surely > 0).any() and not (surely > 0).all():
+            ax.contour(
+                self.longitudes, self.latitudes, surely, levels=[0.5], colors="crimson",
+                linewidths=1.2,
+            )  # fmt: skip
+        drawn = new_york_boroughs() if outlines is None and self._of_new_york else outlines
+        for ring in _rings(drawn):
+            ax.plot(*np.asarray(ring)[:, :2].T, color="0.25", linewidth=0.8)
+        west, south, east, north = self.bounds
+        told = f"Red: surely denser than {self.compared_with}, {100 * self.confidence:g} % for all."
+        credit = f"\n{_CREDIT}." if outlines is None and drawn is not None else ""
+        ax.set(xlim=(west, east), ylim=(south, north), ylabel="latitude")
+        ax.set_xlabel(f"longitude\n{told}{credit}", fontsize=8)
+        ax.set_aspect(1 / math.cos(math.radians((south + north) / 2)))
+        ax.set_title(self.title, fontsize=10)
+        return ax
+
+    @property
+    def _axes(self) -> tuple[Array, Array]:
+        return self.longitudes, self.latitudes
+
+    @property
+    def _of_new_york(self) -> bool:
+        west, south, east, north = self.bounds
+        return west < -73.7 and east > -74.26 and south < 40.92 and north > 40.5
+
+
+def new_york_boroughs() -> dict[str, Any]:
+    """Return the five boroughs of New York as GeoJSON, to about 300 m.
+
+    From the cartographic county boundaries of the US Census Bureau, 2017: in the public domain.
+
+    Example:
+        >>> [feature["properties"]["name"] for feature in new_york_boroughs()["features"]]
+        ['Bronx', 'Brooklyn', 'Manhattan', 'Queens', 'Staten Island']
+    """
+    text = files("geoveil.analyst").joinpath("data/new_york_boroughs.geojson").read_text("utf-8")
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def _rings(collection: Mapping[str, Any] | None) -> list[Any]:
+    """Return all rings of the polygons of a collection."""
+    rings: list[Any] = []
+    for feature in () if collection is None else collection["features"]:
+        geometry = feature["geometry"]
+        parts = geometry["coordinates"]
+        for part in [parts] if geometry["type"] == "Polygon" else parts:
+            rings.extend(part)
+    return rings
+
+
+def _middles(low: float, high: float, count: int) -> Array:
+    """Return the middles of equal parts of an interval."""
+    return low + (high - low) * (np.arange(count) + 0.5) / count
+
+
+def _edges(middles: Array) -> Array:
+    """Return the ends of the parts that have these middles."""
+    half = (middles[1] - middles[0]) / 2
+    return np.append(middles - half, middles[-1] + half)
+
+
+def _within(plane: AzimuthalEquidistant) -> Bounds:
+    """Return the bounds of a box within the area of a plane, about as large as one can be."""
+    half = plane.radius_m / math.sqrt(2) * 0.99
+    corners = plane.unproject([(x, y) for x in (-half, half) for y in (-half, half)])
+    turned = corners[:, 0] - plane.longitude_deg
+    longitudes = plane.longitude_deg + (turned + 180) % 360 - 180
+    west, east = longitudes[:2].max(), longitudes[2:].min()
+    south, north = corners[::2, 1].max(), corners[1::2, 1].min()
+    return float(west), float(south), float(east), float(north)
+
+
+def _check_inside(plane: AzimuthalEquidistant, bounds: Bounds) -> None:
+    """Refuse bounds beyond the area, whose people count at its edge."""
+    corners = [(x, y) for x in bounds[::2] for y in bounds[1::2]]
+    moved = plane.area.contract(corners) != np.asarray(corners)
+    if moved.any():
+        least = f"within {plane.radius_m:,.0f} m of {plane.longitude_deg:g},{plane.latitude_deg:g}"
+        raise ParameterError("bounds", bounds, f"{least}, the campaign's area")
+
+
+def _spread_evenly(
+    plane: AzimuthalEquidistant, bounds: Bounds, places: Array, bandwidth: float
+) -> Array:
+    """Return the density, per km², that bells see of people spread evenly within bounds.
+
+    Near the ends a bell reaches beyond them, where nobody is.
+    """
+    from scipy.special import ndtr
+
+    west, south, east, north = bounds
+    seen = np.ones(len(places))
+    lengths = []
+    for axis, ends in ((0, (west, east)), (1, (south, north))):
+        low, high = (np.where(np.arange(2) == axis, end, places) for end in ends)
+        from_low, to_high = (
+            np.linalg.norm(plane.project(places) - plane.project(at), axis=-1) for at in (low, high)
+        )
+        seen *= ndtr(from_low / bandwidth) - ndtr(-to_high / bandwidth)
+        lengths.append(from_low + to_high)
+    area = float(np.mean(lengths[0] * lengths[1]))
+    return np.asarray(seen * _KM2 / area)

@@ -1,0 +1,58 @@
+"""Estimates of many questions from the same reports, without their covariances [MATH §8]."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.gp import GeoPrivacy
+from geoveil.gp.intervals import Limits, interval_of_mean
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SeparateEstimates:
+    """Estimates of the means of many soft questions, of whose errors each is known by itself.
+
+    How errors go together is not known, so that there is no error of a difference or a sum; but
+    intervals that hold all means at once need none.
+
+    Example:
+        >>> found = SeparateEstimates(labels=("a", "b"), values=np.array([0.5, 0.3]),
+        ...     standard_errors=np.array([0.02, 0.02]), n=1_000, confidence=0.95,
+        ...     limits=(Limits((0.0, 1.0), (0.0, 1.0)),) * 2,
+        ...     privacy=GeoPrivacy(1.0, per=500.0, unit="metre"))
+        >>> [ends.round(3).tolist() for ends in found.band()]
+        [[0.455, 0.255], [0.545, 0.345]]
+    """
+
+    labels: tuple[str, ...]
+    values: Array
+    """(m,), unbiased estimates of the means over the population."""
+    standard_errors: Array
+    """(m,), noise and sampling together."""
+    n: int
+    """People, at least 2."""
+    confidence: float
+    limits: tuple[Limits, ...]
+    """Of each question: what answers and means can be."""
+    privacy: GeoPrivacy
+    """What a whole report promises."""
+    period: int | None = None
+    """Of a recurring campaign, from 0."""
+
+    def band(self) -> tuple[Array, Array]:
+        """Return the ends of intervals that cover all means at once, (m,) and (m,).
+
+        Of m normal errors, whatever their correlations, all are within their intervals with
+        probability γ or more if each is with γ^(1/m) [Sid67].
+        """
+        each = self.confidence ** (1 / len(self.labels))
+        found = [
+            interval_of_mean(self.n, value, error**2 * (self.n - 1), each, limits)
+            for value, error, limits in zip(
+                self.values.tolist(), self.standard_errors.tolist(), self.limits, strict=True
+            )
+        ]
+        return np.array([one.low for one in found]), np.array([one.high for one in found])

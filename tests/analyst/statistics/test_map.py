@@ -1,0 +1,217 @@
+"""Density maps: what their nodes are, what they are compared with, and how they are handed on."""
+
+import math
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pytest
+import shapely
+from scipy.stats import norm
+
+from geoveil.analyst import (
+    DensityMap,
+    Map,
+    ReportRows,
+    Reports,
+    campaign_for_points,
+    new_york_boroughs,
+    reports_of,
+)
+from geoveil.analyst.statistics.separate import SeparateEstimates
+from geoveil.campaign import PointQuestion
+from geoveil.gp import (
+    GaussianKernel,
+    GeoPrivacy,
+    ParameterError,
+    PlanarLaplace,
+    UnsupportedError,
+)
+from geoveil.gp.coordinates import AzimuthalEquidistant
+from geoveil.gp.intervals import Limits
+
+CENTER = (-73.98, 40.75)
+PLANE = AzimuthalEquidistant(*CENTER, radius_m=10_000)
+BOUNDS = (-74.03, 40.71, -73.93, 40.79)
+DATES: Any = {"opens": datetime(2026, 1, 1, tzinfo=UTC), "closes": datetime(2026, 2, 1, tzinfo=UTC)}
+PEOPLE = 20_000
+
+
+@pytest.fixture(scope="module")
+def reports() -> Reports:
+    """One town in the middle, where half the people are; the others are spread evenly."""
+    campaign = campaign_for_points(
+        attribute="location", privacy=GeoPrivacy(1.0, per=200.0, unit="metre"), plane=PLANE,
+        campaign_id="where", title="Where", **DATES,
+    )  # fmt: skip
+    rng = np.random.default_rng(4)
+    west, south, east, north = BOUNDS
+    town = rng.normal(0.0, 600.0, (PEOPLE // 2, 2))
+    even = rng.uniform((west, south), (east, north), (PEOPLE // 2, 2))
+    people = np.concatenate([town, PLANE.project(even)])
+    sent = campaign.point_mechanism.simulate(people, rng) / campaign.point_mechanism.step
+    columns = tuple(np.rint(sent).astype(np.int64).T)
+    return reports_of(ReportRows(np.zeros(PEOPLE, np.uint32), None, columns), campaign)
+
+
+@pytest.fixture(scope="module")
+def found(reports: Reports) -> DensityMap:
+    return reports.ask(Map(bounds=BOUNDS, size=(12, 10), bandwidth=700.0))
+
+
+def test_a_node_is_the_kernel_there(reports: Reports, found: DensityMap) -> None:
+    for i, j in ((0, 0), (4, 7), (9, 11)):
+        (center,) = PLANE.project([(found.longitudes[j], found.latitudes[i])]).tolist()
+        alone = reports.ask([PointQuestion("here", GaussianKernel(tuple(center), 700.0))])
+        per_km2 = 1e6 / (2 * math.pi * 700.0**2)
+        assert found.density[i, j] == pytest.approx(alone.values[0] * per_km2, abs=1e-9)
+        errors = alone.standard_errors[0] * per_km2
+        assert found.standard_errors[i, j] == pytest.approx(errors, rel=1e-6)
+        assert found.low[i, j] <= found.density[i, j] <= found.high[i, j]
+
+
+def test_the_town_is_surely_denser_and_the_rest_less_dense(found: DensityMap) -> None:
+    assert found.significance[5, 6] == 1
+    assert found.significance[0, 0] == -1
+    assert set(np.unique(found.significance)) <= {-1, 0, 1}
+    assert found.bounds == pytest.approx(BOUNDS)
+    rows = found.rows()
+    assert len(rows) == 120
+    assert rows[5 * 12 + 6]["surely"] == "more"
+    assert "700 m" in found.notes[0]
+    assert "Šidák" in found.notes[1]
+
+
+def test_people_spread_evenly_are_what_bells_see_of_them() -> None:
+    """Against the mean of the kernels over 400,000 people: 4 standard errors."""
+    rng = np.random.default_rng(5)
+    west, south, east, north = BOUNDS
+    people = PLANE.project(rng.uniform((west, south), (east, north), (400_000, 2)))
+    steps = Map(bounds=BOUNDS, size=(5, 4), bandwidth=900.0).steps(_campaign(), 0.95)
+    asked = next(steps).questions  # type: ignore[union-attr] # it asks separately
+    values = [question.query.value(people) for question in asked]
+    means = np.array([value.mean() for value in values])
+    errors = np.array([value.std() for value in values]) / math.sqrt(len(people))
+    told = SeparateEstimates(
+        labels=tuple(q.label for q in asked), values=means, standard_errors=errors,
+        n=len(people), confidence=0.95, limits=(Limits((0.0, 1.0), (0.0, 1.0)),) * 20,
+        privacy=GeoPrivacy(1.0, per=200.0, unit="metre"),
+    )  # fmt: skip
+    with pytest.raises(StopIteration) as ended:
+        steps.send(told)
+    made: DensityMap = ended.value.value
+    assert np.all(np.abs(made.density - made.level) <= 4 * made.standard_errors)
+    # At the corners bells see a quarter of it or a little more: they reach beyond the bounds.
+    assert made.level[0, 0] < 0.8 * made.level[1, 2]
+
+
+def _campaign() -> Any:
+    return campaign_for_points(
+        attribute="location", privacy=GeoPrivacy(1.0, per=200.0, unit="metre"), plane=PLANE,
+        campaign_id="where", title="Where", **DATES,
+    )  # fmt: skip
+
+
+def test_it_is_handed_on_as_geojson(found: DensityMap) -> None:
+    collection = found.__geo_interface__
+    cells = [shapely.geometry.shape(one["geometry"]) for one in collection["features"]]
+    assert all(cell.is_valid for cell in cells)
+    whole = shapely.unary_union(cells)
+    assert whole.symmetric_difference(shapely.box(*BOUNDS)).area == pytest.approx(0.0, abs=1e-9)
+    assert [one["properties"] for one in collection["features"]] == found.rows()
+    level = float(found.density.max()) / 2
+    (line,) = found.contours([level])["features"]
+    assert line["properties"] == {"per_km2": level}
+    inside = shapely.Polygon(line["geometry"]["coordinates"][0])
+    assert inside.contains(shapely.Point(CENTER))
+
+
+def test_geopandas_is_used_where_it_is(found: DensityMap) -> None:
+    try:
+        import geopandas  # noqa: F401
+    except ImportError:
+        with pytest.raises(UnsupportedError, match="GeoPandas"):
+            found.to_geopandas()
+    else:
+        assert len(found.to_geopandas()) == 120
+
+
+def test_it_is_drawn_with_the_outlines_that_ship(found: DensityMap) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    axes = found.plot()
+    rings = sum(len(f["geometry"]["coordinates"]) for f in new_york_boroughs()["features"])
+    assert len(axes.lines) == rings
+    assert "US Census Bureau" in axes.get_xlabel()
+    assert axes.get_xlim() == pytest.approx((BOUNDS[0], BOUNDS[2]))
+    square = {"type": "Polygon", "coordinates": [[(-74.0, 40.7), (-73.9, 40.7), (-73.9, 40.8)]]}
+    feature = {"type": "Feature", "properties": {}, "geometry": square}
+    own = found.plot(outlines={"type": "FeatureCollection", "features": [feature]})
+    assert len(own.lines) == 1
+    assert "Census" not in own.get_xlabel()
+    from matplotlib import pyplot
+
+    pyplot.close("all")
+
+
+def test_bounds_and_bandwidth_have_defaults(reports: Reports) -> None:
+    found = reports.ask(Map(size=(8, 8), level=0.001))
+    west, south, east, north = found.bounds
+    assert west < CENTER[0] < east
+    assert north - south == pytest.approx(0.126, rel=0.01)  # 14 km, within a disc of 20 km
+    assert found.bandwidth == pytest.approx(1_750.0, rel=0.02)  # nodes are so far apart
+    assert np.all(found.level == 0.001)
+    assert reports.ask(Map(bounds=(-73.99, 40.74, -73.97, 40.76))).bandwidth == pytest.approx(
+        600.0, rel=1e-3
+    )
+
+
+def test_beyond_the_area_nothing_is_drawn(reports: Reports) -> None:
+    """People beyond it count at its edge."""
+    with pytest.raises(ParameterError, match=r"within 10,000 m of -73\.98,40\.75"):
+        reports.ask(Map(bounds=(-74.2, 40.7, -73.9, 40.8)))
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ({"size": (1, 5)}, "size"),
+        ({"size": (65, 64)}, "size"),
+        ({"bounds": (1.0, 2.0, 0.0, 3.0)}, "bounds"),
+        ({"bandwidth": 0.0}, "bandwidth"),
+        ({"level": -1.0}, "level"),
+    ],
+)
+def test_what_is_out_of_range_is_refused(said: Any, name: str) -> None:
+    with pytest.raises(ParameterError, match=name):
+        Map(**said)
+
+
+@pytest.mark.deep
+def test_all_intervals_hold_at_once() -> None:
+    """2,000 campaigns of 1,000 people, 64 places: at least 95 % (standard error 0.5 points), and
+    intervals that hold one by one do not."""
+    rng = np.random.default_rng(6)
+    mechanism = PlanarLaplace(GeoPrivacy(1.0, per=1.0, unit="metre"), 2)
+    centers = np.stack(np.meshgrid(*[1.5 * np.arange(8.0)] * 2), axis=-1).reshape(-1, 2)
+    estimators = [
+        mechanism.estimator(GaussianKernel((x, y), bandwidth=3.0), debias=True) for x, y in centers
+    ]
+    town = 5.0
+    squares = ((centers - town) ** 2).sum(axis=-1)
+    truth = 9.0 / (9.0 + 4.0) * np.exp(-squares / (2 * (9.0 + 4.0)))
+    n, campaigns, held, alone = 1_000, 2_000, 0, 0
+    for _ in range(campaigns):
+        sent = mechanism.simulate(rng.normal(town, 2.0, (n, 2)), rng)
+        reports = np.stack([one.value(sent) for one in estimators])
+        errors = reports.std(axis=1, ddof=1) / math.sqrt(n)
+        made = SeparateEstimates(
+            labels=tuple(map(str, range(64))), values=reports.mean(axis=1), standard_errors=errors,
+            n=n, confidence=0.95, limits=(estimators[0].limits,) * 64, privacy=mechanism.privacy,
+        )  # fmt: skip
+        low, high = made.band()
+        held += bool(np.all((low <= truth) & (truth <= high)))
+        alone += bool(np.all(np.abs(made.values - truth) <= norm.ppf(0.975) * errors))
+    assert 0.945 <= held / campaigns <= 0.99
+    assert alone / campaigns < 0.75
