@@ -69,7 +69,7 @@ from geoveil.analyst.statistics.map import DensityMap, Map, new_york_boroughs
 from geoveil.analyst.statistics.partition import Histogram, PartitionShares, partition_shares
 from geoveil.analyst.statistics.quantiles import QuantileEstimates, Quantiles
 from geoveil.analyst.statistics.ranking import Ranking, Top, ranking_of
-from geoveil.analyst.statistics.reports import Reports, reports_of
+from geoveil.analyst.statistics.reports import Reports, estimate, reports_of
 from geoveil.analyst.statistics.simultaneous import critical_value
 from geoveil.analyst.statistics.small_areas import SmallAreaEstimates, small_areas
 from geoveil.analyst.statistics.statistic import Means, Statistic
@@ -156,6 +156,7 @@ __all__ = [
     "campaign_of",
     "compare",
     "critical_value",
+    "estimate",
     "holm",
     "margins_from_csv",
     "new_york_boroughs",

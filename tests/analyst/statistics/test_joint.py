@@ -9,9 +9,34 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from geoveil.analyst import JointEstimates, Means, ReportRows, critical_value, reports_of
-from geoveil.campaign import Attribute, PlanarLaplaceSpec, PointQuestion, ValueCampaign, encode
-from geoveil.gp import GeoPrivacy, ParameterError, Threshold, UnsupportedError
+from geoveil.aggregator.domain.layout import Layout
+from geoveil.aggregator.domain.reports import PackedReport, pack
+from geoveil.aggregator.store import CampaignRecord, Submission, open_store
+from geoveil.analyst import (
+    JointEstimates,
+    Means,
+    ReportRows,
+    critical_value,
+    estimate,
+    reports_of,
+)
+from geoveil.campaign import (
+    Attribute,
+    PlanarLaplaceSpec,
+    PointQuestion,
+    ValueCampaign,
+    encode,
+    seal,
+)
+from geoveil.gp import (
+    DebiasedLaplace,
+    GeoPrivacy,
+    ParameterError,
+    PlanarLaplace,
+    SeededSource,
+    Threshold,
+    UnsupportedError,
+)
 from geoveil.gp.intervals import UNLIMITED, Limits, interval_of_mean
 
 PRIVACY = GeoPrivacy(1.0, per=1.0, unit="year")
@@ -241,3 +266,63 @@ def test_results_are_rows_with_notes() -> None:
     total = found.difference("b", "a").scaled(1_000.0, "people more")
     assert total.rows()[0]["estimate"] == pytest.approx(100.0)
     assert total.rows()[0]["standard_error"] == pytest.approx(1_000 * math.sqrt(2e-4))
+
+
+def test_a_folder_of_exports_is_read_part_after_part(tmp_path: Any) -> None:
+    from geoveil.simulation.scale import export_reports
+
+    asked, database, folder = campaign(), tmp_path / "points.db", tmp_path / "export"
+    held = rows(asked, 1_000)
+    other = campaign(campaign_id="other")
+    with open_store(database) as store:
+        for one in (asked, other):
+            layout = Layout.of(one)
+            store.create_campaign(
+                CampaignRecord(
+                    campaign_id=one.campaign_id,
+                    published=seal(encode(one), None),
+                    queries=layout.sums,
+                    block_key=layout.key,
+                )
+            )
+        packed = [
+            PackedReport(i.to_bytes(16), pack([(0, value)]))
+            for i, value in enumerate(held.columns[0].tolist())
+        ]
+        store.commit([Submission("ages", packed, True)])
+    export_reports(database, folder, rows=300)
+    found = reports_of(folder, asked).ask(QUESTIONS)
+    assert np.array_equal(found.covariance, reports_of(held, asked).ask(QUESTIONS).covariance)
+    with pytest.raises(ParameterError, match=r"one of \['ages', 'other'\]"):
+        reports_of(folder)
+    (folder / "_manifest.json").unlink()
+    with pytest.raises(ParameterError, match="a whole export"):
+        reports_of(folder, asked)
+
+
+def test_reports_of_one_mechanism_are_an_estimate() -> None:
+    """Against the sums of a campaign, and numpy's of debiased points."""
+    question = Threshold(40.0, 4.0, "smoothstep")
+    ages, source = np.random.default_rng(1).normal(40, 15, 500), SeededSource(1)
+    mechanism = DebiasedLaplace(question, PRIVACY)
+    reports = mechanism.release_many(ages, source)
+    found = estimate(reports, mechanism, label="above 40")
+    assert found.value == pytest.approx(reports.mean() * mechanism.step)
+    error = reports.std(ddof=1) * mechanism.step / math.sqrt(500)
+    assert found.standard_error == pytest.approx(error)
+    right = interval_of_mean(500, found.value, 499 * error**2, 0.95, mechanism.limits)
+    assert (found.ci_low, found.ci_high) == pytest.approx((right.low, right.high))
+    points = PlanarLaplace(PRIVACY, 1)
+    sent = points.release_many(ages, source)
+    later = estimate(sent, points, question)
+    g = points.estimator(question, debias=True).value(sent.reshape(-1) * points.step)
+    assert later.value == pytest.approx(g.mean(), abs=1e-8)
+    assert later.standard_error == pytest.approx(g.std(ddof=1) / math.sqrt(500), abs=1e-8)
+    for bad in (
+        lambda: estimate(reports, mechanism, question),
+        lambda: estimate(sent, points),
+        lambda: estimate(reports * 0.5, mechanism),
+        lambda: estimate(reports[:1], mechanism),
+    ):
+        with pytest.raises(ParameterError):
+            bad()

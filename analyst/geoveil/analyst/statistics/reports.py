@@ -1,22 +1,25 @@
-"""Reports at hand, in memory or in an export file, asked without a server.
+"""Reports at hand, in memory or in export files, asked without a server.
 
     reports_of("reports.parquet").ask([PointQuestion("adults", Threshold(18, 6, "smoothstep"))])
 
-Points are read some at a time: a file may be larger than memory.
+Points are read some at a time: files may be larger than memory.
 """
 
+import base64
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from math import ldexp
 from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from geoveil.analyst.estimates import ReportRows
-from geoveil.analyst.statistics.joint import JointEstimates
+from geoveil.analyst.statistics.joint import JointEstimates, Quantity
 from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.analyst.statistics.statistic import (
     Answered,
@@ -29,17 +32,28 @@ from geoveil.analyst.statistics.statistic import (
     noise_scale,
     period_of,
 )
-from geoveil.campaign import Campaign, PointQuestion, ValueCampaign, decode
+from geoveil.campaign import Campaign, PointQuestion, ValueCampaign, decode, open_envelope
 from geoveil.campaign.value import AXES
-from geoveil.gp import ParameterError, UnsupportedError
+from geoveil.gp import (
+    GeoPrivacy,
+    ParameterError,
+    PlanarLaplace,
+    Query,
+    QueryMechanism,
+    SmoothedRegion,
+    UnsupportedError,
+)
 from geoveil.gp.deconvolution.choice import joint_way, ways
-from geoveil.gp.deconvolution.totals import GRID_EXPONENT, MOST_AT_ONCE
-from geoveil.gp.estimation import estimate
+from geoveil.gp.deconvolution.totals import GRID_EXPONENT, MOST_AT_ONCE, EachTotals
+from geoveil.gp.estimation import Accumulator, sums_of
+from geoveil.gp.estimation import estimate as estimate_of_sums
 
-__all__ = ["Reports", "reports_of"]
+__all__ = ["Reports", "estimate", "reports_of"]
 
 _CAMPAIGN = b"geoveil.campaign"
 """The key of the campaign's bytes in the metadata of an export file."""
+_MANIFEST = "_manifest.json"
+"""The file that says which campaigns a folder of exports holds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +135,7 @@ class Reports:
         }
         if joint is not None:
             return JointEstimates(**told, covariance=joint.covariance(0) / (n - 1))
-        errors = [estimate(sums[label], GRID_EXPONENT).standard_error for label in labels]
+        errors = [estimate_of_sums(sums[label], GRID_EXPONENT).standard_error for label in labels]
         return SeparateEstimates(**told, standard_errors=np.array(errors))
 
     def points(self, period: int) -> Iterator[NDArray[np.int64]]:
@@ -139,9 +153,10 @@ def reports_of(
     """Return reports at hand, which can be asked as a server can.
 
     Args:
-        source: a Parquet file that `geoveil campaign export` wrote, what `Analyst.export` yields,
-            or rows in memory.
-        campaign: that they are of; a file and a server say it themselves.
+        source: a Parquet file that `geoveil campaign export` wrote, a folder that `geoveil simulate
+            export` wrote, what `Analyst.export` yields, or rows in memory.
+        campaign: that they are of; a file and a server say it themselves, and a folder if it is of
+            one campaign.
 
     Raises:
         ParameterError: if it is no value campaign, or is not said, or a file can't be read.
@@ -162,9 +177,12 @@ def reports_of(
         array([0.66666667])
     """
     if isinstance(source, (str, os.PathLike)):
-        file = Path(source)
-        said = _campaign_in(file)
-        return Reports(_of_points(campaign or said), lambda: _rows_in(file))
+        path = Path(source)
+        if path.is_dir():
+            campaign, files = _in_folder(path, campaign)
+        else:
+            campaign, files = campaign or _campaign_in(path), [path]
+        return Reports(_of_points(campaign), lambda: chain.from_iterable(map(_rows_in, files)))
     held: list[ReportRows] = []
     for part in [source] if isinstance(source, ReportRows) else source:
         if isinstance(part, ReportRows):
@@ -174,6 +192,73 @@ def reports_of(
     if campaign is None:
         raise ParameterError("campaign", None, "named: rows in memory do not say theirs")
     return Reports(_of_points(campaign), lambda: iter(held))
+
+
+def estimate(
+    reports: ArrayLike,
+    mechanism: QueryMechanism | PlanarLaplace,
+    query: Query | SmoothedRegion | None = None,
+    *,
+    confidence: float = 0.95,
+    label: str = "mean",
+) -> Quantity:
+    """Return what reports of one mechanism say of the population, without campaign or server.
+
+    Args:
+        reports: the integers that `release` or `release_many` returned: (n,), or points (n, k).
+        mechanism: that returned them.
+        query: what is asked of points; None where the mechanism answers a query itself.
+        confidence: of the interval, in (0, 1).
+        label: of the estimate.
+
+    Raises:
+        ParameterError: if reports are no integers, fewer than two or of another shape, or a query
+            is missing or too many.
+        UnsupportedError: if the noise on points can't be undone for the query.
+
+    Example:
+        >>> from geoveil.gp import DebiasedLaplace, GeoPrivacy, SeededSource, Threshold
+        >>> adult = Threshold(18.0, 6.0, "smoothstep")
+        >>> mechanism = DebiasedLaplace(adult, GeoPrivacy(1.0, per=2.0, unit="year"))
+        >>> ages = np.array([9.0, 31.0, 40.0, 70.0])
+        >>> found = estimate(mechanism.release_many(ages, SeededSource(1)), mechanism)
+        >>> found.n, found.ci_low <= found.value <= found.ci_high
+        (4, True)
+    """
+    later = isinstance(mechanism, PlanarLaplace)
+    if later == (query is None):
+        told = "a query, for points" if later else "None: the mechanism has its own"
+        raise ParameterError("query", query, told)
+    integers, columns = np.asarray(reports), mechanism.dimension if later else 1
+    if integers.dtype.kind not in "iu" or integers.ndim > 2 or integers.size % columns:
+        raise ParameterError("reports", "these", "integers, one report after the other")
+    points = integers.astype(np.int64).reshape(-1, columns)
+    if len(points) < 2:
+        raise ParameterError("number of reports", len(points), "at least 2")
+    blocks = [points[i : i + MOST_AT_ONCE] for i in range(0, len(points), MOST_AT_ONCE)]
+    if isinstance(mechanism, PlanarLaplace):
+        assert query is not None  # it was refused
+        estimator, exponent = mechanism.estimator(query, debias=True), GRID_EXPONENT
+        limits, totals = estimator.limits, EachTotals(label, estimator, mechanism.step)
+        for block in blocks:
+            totals.add(block, [(0, slice(0, len(block)))])
+        sums = next(totals.of(0)).values
+    else:
+        limits, exponent, sums = mechanism.limits, mechanism.step_exponent, Accumulator()
+        for block in blocks:
+            sums += next(sums_of(block[:, 0], np.zeros(1, np.intp)))
+    made = estimate_of_sums(sums, exponent, confidence, limits)
+    assert made.value is not None  # there are two or more
+    return Quantity(
+        label=label,
+        value=made.value,
+        standard_error=made.standard_error or 0.0,
+        ci_low=made.ci_low if made.ci_low is not None else -np.inf,
+        ci_high=made.ci_high if made.ci_high is not None else np.inf,
+        confidence=made.confidence,
+        n=made.n,
+        privacy=mechanism.privacy if isinstance(mechanism.privacy, GeoPrivacy) else None,
+    )
 
 
 def _of_points(campaign: Campaign) -> ValueCampaign:
@@ -200,6 +285,24 @@ def _campaign_in(file: Path) -> Campaign:
     if _CAMPAIGN not in metadata:
         raise ParameterError("file", str(file), "one that 'geoveil campaign export' wrote")
     return decode(metadata[_CAMPAIGN])
+
+
+def _in_folder(folder: Path, campaign: Campaign | None) -> tuple[Campaign, list[Path]]:
+    """Return the campaign of a folder of exports, or the one that is named, and its files."""
+    try:
+        records = json.loads((folder / _MANIFEST).read_text())["campaigns"]
+    except (OSError, ValueError, KeyError) as error:
+        raise ParameterError("folder", str(folder), f"a whole export ({error})") from error
+    held = {
+        content: [folder / part["file"] for part in record["parts"]]
+        for record in records
+        for content in [open_envelope(base64.b64decode(record["envelope"])).campaign]
+    }
+    wanted = [c for c in held if campaign is None or c == campaign.encoded]
+    if len(wanted) != 1:
+        said = sorted(decode(content).campaign_id for content in held)
+        raise ParameterError("campaign", campaign and campaign.campaign_id, f"one of {said}")
+    return decode(wanted[0]), held[wanted[0]]
 
 
 def _rows_in(file: Path) -> Iterator[ReportRows]:
