@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 _PER_SCALE = 2
 """Cells per noise scale."""
 _MOST_CELLS = 1_500
-_LEAST_REPORTS = 100
+LEAST_REPORTS = 100
 _DRAWN = 20
 _SEED = 1
 _OF_SMOOTHING = 2**0.5
@@ -56,20 +56,14 @@ def pilot_prior(
     step, scale = campaign.point_mechanism.step, noise_scale(campaign)
     parts = [block[:, 0] * step for block in reports.points(period_of(campaign, period))]
     said = np.asarray(np.concatenate([np.zeros(0), *parts]), np.float64)
-    if len(said) < _LEAST_REPORTS:
-        raise ParameterError("reports", len(said), f"at least {_LEAST_REPORTS} of a pilot")
-    edges = _edges(said, scale / _PER_SCALE)
-    law = transition(edges, scale)
-    inside = np.clip(said, edges[0], edges[-1])
-    counts = np.histogram(inside, edges)[0].astype(np.float64)
-    rng = np.random.default_rng(_SEED)
-    drawn = rng.multinomial(len(said), counts / len(said), size=_DRAWN)
+    if len(said) < LEAST_REPORTS:
+        raise ParameterError("reports", len(said), f"at least {LEAST_REPORTS} of a pilot")
+    edges = cells_of(said, scale)
+    counts = np.histogram(np.clip(said, edges[0], edges[-1]), edges)[0]
     in_heaps = np.zeros(len(counts))
     for heap in heaps:
         in_heaps += heap.share * len(said) * _reported(edges, scale, heap.at)
-    others = (np.maximum(seen - in_heaps, 0.0) for seen in (counts, *drawn))
-    shares, *again = (expectation_maximisation(law, seen) for seen in others)
-    prior = PilotPrior(edges, shares, again, len(said))
+    prior = PilotPrior.of_counts(edges, transition(edges, scale), counts, in_heaps)
     return PublicPrior.of_numbers(
         prior,
         campaign.attribute.unit,
@@ -100,6 +94,25 @@ class PilotPrior(HistogramPrior):
         apart = [middle + _OF_SMOOTHING * (np.asarray(other) - middle) for other in drawn]
         again = tuple(HistogramPrior(edges, np.maximum(other, 0.0)) for other in apart)
         object.__setattr__(self, "drawn", again)
+
+    @classmethod
+    def of_counts(
+        cls, edges: Array, law: Array, counts: ArrayLike, known: ArrayLike = 0.0
+    ) -> "PilotPrior":
+        """Return what numbers of reports say.
+
+        Args:
+            edges: of the cells, evenly spaced, (m + 1,).
+            law: see `transition`, (m, m).
+            counts: reports in each cell, (m,).
+            known: reports in each cell that are of other people, (m,).
+        """
+        seen = np.asarray(counts, np.float64)
+        n = round(float(seen.sum()))
+        drawn = np.random.default_rng(_SEED).multinomial(n, seen / n, size=_DRAWN)
+        others = (np.maximum(each - known, 0.0) for each in (seen, *drawn))
+        shares, *again = (expectation_maximisation(law, each) for each in others)
+        return cls(edges, shares, again, n)
 
     @property
     def again(self) -> tuple[Prior, ...]:
@@ -138,7 +151,9 @@ def _reported(edges: Array, scale: float, at: float) -> Array:
     return np.diff(np.concatenate([[0.0], below, [1.0]]))
 
 
-def _edges(said: Array, width: float) -> Array:
+def cells_of(said: Array, scale: float) -> Array:
+    """Return the edges of cells for reports, two cells to a noise scale."""
+    width = scale / _PER_SCALE
     middle = round(float(np.median(said)) / width)
     low = max(math.floor(float(said.min()) / width), middle - _MOST_CELLS // 2)
     high = min(math.ceil(float(said.max()) / width), middle + _MOST_CELLS // 2)

@@ -26,8 +26,9 @@ from geoveil.analyst.planner.kinds import fits_campaigns
 from geoveil.analyst.planner.plan import ranked
 from geoveil.analyst.report import Record, comparison_report, plan_report
 from geoveil.analyst.request import PlanRequest
+from geoveil.analyst.rounds import TwoRounds, two_rounds
 from geoveil.campaign import Campaign
-from geoveil.gp import DebiasedLaplace, Query, UnsupportedError
+from geoveil.gp import DebiasedLaplace, ParameterError, Query, UnsupportedError
 
 _NODES = 16
 """Distances for a quick bound; more where a band is wide."""
@@ -79,9 +80,11 @@ class PlannedQuestion(PlanOutcome):
     found: Plan
     least_noise: float | None
     """Variance of a report that no unbiased mechanism can beat; None if it was not computed."""
+    rounds: TwoRounds | None = None
+    """What a pilot would gain; None if it was not asked for."""
 
     def report(self) -> Record:
-        return plan_report(self.request, self.found, self.least_noise)
+        return plan_report(self.request, self.found, self.least_noise, self.rounds)
 
     def chosen(self) -> Chosen:
         return chosen_alone(self.request, self.found)
@@ -103,7 +106,11 @@ class PlannedQuestions(PlanOutcome):
 
 
 def plan_for(
-    request: PlanRequest, *, for_campaign: bool = False, bound: bool = True
+    request: PlanRequest,
+    *,
+    for_campaign: bool = False,
+    bound: bool = True,
+    rounds: bool = False,
 ) -> PlannedQuestion | PlannedQuestions:
     """Return the plan for a request, in seconds.
 
@@ -113,10 +120,13 @@ def plan_for(
             questions that is decided when a campaign is made.
         bound: whether to compute how good any unbiased mechanism could be, for one question in one
             dimension.
+        rounds: whether to say what a pilot would gain, for one share of numbers: see `two_rounds`.
 
     Raises:
         ParameterError: if the request cannot be met, with the nearest that can.
     """
+    if rounds and len(request.questions) > 1:
+        raise ParameterError("two_rounds", rounds, "left out unless there is one question")
     check_prior(request)
     check_people(request)
     if len(request.questions) > 1:
@@ -133,7 +143,7 @@ def plan_for(
         return PlannedQuestions(request, compared, searches)
     found, least = planned_alone(request, restricted=for_campaign, bound=bound)
     check_plan(request, found)
-    return PlannedQuestion(request, found, least)
+    return PlannedQuestion(request, found, least, two_rounds(request, found) if rounds else None)
 
 
 def planned_alone(

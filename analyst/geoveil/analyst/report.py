@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from geoveil.analyst.nearest import repeated
@@ -20,6 +21,7 @@ from geoveil.analyst.planner.prediction import NORMAL_95, Targets
 from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.analyst.planner.question import Estimand, HardQuestion
 from geoveil.analyst.request import PlanRequest, scaled
+from geoveil.analyst.rounds import TwoRounds
 from geoveil.gp import GeoPrivacy, Query
 from geoveil.gp.hard_question import reach
 
@@ -32,13 +34,16 @@ DISTANCES = (1, 2, 5)
 Record = dict[str, Any]
 
 
-def plan_report(request: PlanRequest, found: Plan, least: float | None) -> Record:
+def plan_report(
+    request: PlanRequest, found: Plan, least: float | None, rounds: TwoRounds | None = None
+) -> Record:
     """Return all that is said of one question.
 
     Args:
         request: what was asked for.
         found: its plan.
         least: the noise that no unbiased mechanism can beat; None if it is not known.
+        rounds: what a pilot would gain; None if it is not known.
     """
     n, choice = found.n, found.choice
     return {
@@ -61,6 +66,7 @@ def plan_report(request: PlanRequest, found: Plan, least: float | None) -> Recor
             for people, margin, share in found.at(several(n))
         ],
         "bound": None if least is None else _bound(found, least),
+        "two_rounds": None if rounds is None else asdict(rounds),
     }
 
 

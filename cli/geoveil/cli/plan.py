@@ -149,6 +149,10 @@ def plan(
         typer.Option("--bound/--no-bound", help="How good could any unbiased mechanism be?"),
     ] = True,
     contamination: options.Contamination = None,
+    two_rounds: Annotated[
+        bool,
+        typer.Option("--two-rounds", help="Would a pilot help? For one share of numbers."),
+    ] = False,
     attribute: Annotated[
         str | None, typer.Option(help="What participants hold, for --out.")
     ] = None,
@@ -210,7 +214,7 @@ def plan(
     with err.status("planning"):
         held = out_file is not None or contamination is not None
         restricted = held if for_campaign is None else for_campaign
-        planned = plan_for(request, for_campaign=restricted, bound=bound)
+        planned = plan_for(request, for_campaign=restricted, bound=bound, rounds=two_rounds)
         report = planned.report()
         if contamination is not None:
             report["contamination"] = planned_contamination(planned, contamination)
