@@ -97,7 +97,7 @@ class PilotPrior(HistogramPrior):
 
     @classmethod
     def of_counts(
-        cls, edges: Array, law: Array, counts: ArrayLike, known: ArrayLike = 0.0
+        cls, edges: Array, law: Array, counts: ArrayLike, known: Array | float = 0.0
     ) -> "PilotPrior":
         """Return what numbers of reports say.
 
