@@ -479,8 +479,8 @@ def test_simulate_without_the_sdk_is_silent():
 @pytest.mark.deep
 def test_the_library_s_own_experiments_are_silent_and_do_not_use_the_warning_up():
     audit = """
-from geoveil.audit import audit, catalogue, named, attacks
-audit(named(catalogue(), "LipschitzMechanism"), samples=1000)
+from geoveil.audit import audit, catalogue, attacks
+audit(catalogue("LipschitzMechanism"), samples=1000)
 attacks.attack_outputs(reachable_samples=20, spacing_samples=20)
 """
     assert messages("import geoveil.client", audit) == []

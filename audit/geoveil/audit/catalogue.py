@@ -1,16 +1,17 @@
 """What `geoveil audit` audits: a row for every mechanism and the choices that change its privacy.
 
 A mechanism with more choices than its family's record says has a builder here and its line in
-`_ROWS`; others are audited at the examples of the record. All guarantees, queries and points are
-public examples; the privacy of a mechanism does not depend on where its query lies, only on the
-proportions: width or bandwidth to 1/rate.
+`_ROWS`; those of other packages are audited at the examples of their records. All guarantees,
+queries and points are public examples; the privacy of a mechanism does not depend on where its
+query lies, only on the proportions: width or bandwidth to 1/rate.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from importlib.util import find_spec
 from itertools import product
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -173,10 +174,13 @@ def _debiased() -> Iterator[Case]:
         yield _bounded(scene, DebiasedLaplace(scene.query, scene.privacy))
 
 
-def _channel() -> Iterator[Case]:
+def _linear_program() -> Iterator[Case]:
     for scene in (RAMP, STEP, BELL):
         mechanism = LinearProgramMechanism(scene.query, scene.privacy)
         yield scene.case(mechanism, mechanism.atoms)
+
+
+def _channel() -> Iterator[Case]:
     quick = LinearProgramMechanism(RAMP.query, RAMP.privacy, quick=True)
     given = ChannelMechanism(RAMP.query, RAMP.privacy, quick.channel)
     yield RAMP.case(given, given.atoms)
@@ -187,9 +191,17 @@ def _radial() -> Iterator[Case]:
         yield _bounded(scene, RadialLaplace(scene.query, scene.privacy))
 
 
-def _local() -> Iterator[Case]:
-    scene = replace(RAMP, pairs=((-0.2, 0.2), (-0.5, 1.5), (-2.0, 2.0)))
+def _local_scene() -> Scene:
+    return replace(RAMP, pairs=((-0.2, 0.2), (-0.5, 1.5), (-2.0, 2.0)))
+
+
+def _local_laplace() -> Iterator[Case]:
+    scene = _local_scene()
     yield _additive(scene, LocalLaplace(scene.query, _ANY_TWO))
+
+
+def _randomized_response() -> Iterator[Case]:
+    scene = _local_scene()
     response = RandomizedResponse(scene.query, _ANY_TWO)
     yield scene.case(response, response.atoms)
 
@@ -242,48 +254,60 @@ def _vector() -> Iterator[Case]:
         yield scene.case(mechanism, outputs, variant, statistic=all_numbers_added)
 
 
-_ROWS: tuple[Callable[[], Iterator[Case]], ...] = (
-    _smooth,
-    _lipschitz,
-    _debiased,
-    _channel,
-    _radial,
-    _planar,
-    _approximate,
-    _vector,
-    _local,
+_ROWS: Mapping[str, Callable[[], Iterator[Case]]] = MappingProxyType(
+    {
+        "SmoothMechanism": _smooth,
+        "LipschitzMechanism": _lipschitz,
+        "DebiasedLaplace": _debiased,
+        "LinearProgramMechanism": _linear_program,
+        "ChannelMechanism": _channel,
+        "RadialLaplace": _radial,
+        "PlanarLaplace": _planar,
+        "ApproximateLaplace": _approximate,
+        "VectorSmoothMechanism": _vector,
+        "LocalLaplace": _local_laplace,
+        "RandomizedResponse": _randomized_response,
+    }
 )
+"""Class of a mechanism → what makes its rows, which takes seconds for some."""
 
 
-def catalogue() -> tuple[Case, ...]:
+def catalogue(mechanism: str | None = None) -> tuple[Case, ...]:
     """Return a row for every mechanism of the library, several where choices matter.
 
-    Families of queries and mechanisms that campaigns can name, and of which no row is here, are
-    audited at the examples of their records: those of other packages, for instance. The row of
-    `Polygon` needs shapely, and is left out without it.
+    Families of queries and mechanisms that other packages add are audited at the examples of their
+    records. The row of `Polygon` needs shapely, and is left out without it.
+
+    Args:
+        mechanism: the name of the only one whose rows to return; None: all.
+
+    Raises:
+        ParameterError: if there is none of that name.
 
     Example:
-        >>> [case.query for case in catalogue() if case.name == "DebiasedLaplace"][:2]
+        >>> [case.query for case in catalogue("DebiasedLaplace")][:2]
         ['Threshold, smoothstep', 'Threshold, fourth-order']
     """
-    own = tuple(case for builder in _ROWS for case in builder())
+    own = (case for name, rows in _ROWS.items() if mechanism in (None, name) for case in rows())
+    others = tuple(_of_others())
+    if mechanism is not None:
+        validation.choice(
+            "mechanism", mechanism, list(dict.fromkeys([*_ROWS, *(case.name for case in others)]))
+        )
+    return (*own, *(case for case in others if mechanism in (None, case.name)))
+
+
+def _of_others() -> Iterator[Case]:
     if find_spec("google") is None or find_spec("google.protobuf") is None:
-        return own  # nothing here reads or writes campaigns
+        return  # nothing here reads or writes campaigns
     from geoveil.campaign import MECHANISMS, QUERIES
 
-    known = {type(case.mechanism) for case in own}
-    asked = {type(getattr(case.mechanism, "query", None)) for case in own}
-    queries = (f for f in QUERIES if f.made not in asked and not f.of_points)
-    return (
-        *own,
-        *(case for family in queries for case in _of_queries(family)),
-        *(
-            case
-            for family in MECHANISMS
-            for case in _of_mechanisms(family)
-            if family.name not in MECHANISMS.built_in or type(case.mechanism) not in known
-        ),
-    )
+    for query in QUERIES:
+        if query.name not in QUERIES.built_in and not query.of_points:
+            yield from _of_queries(query)
+    for family in MECHANISMS:
+        if family.name not in MECHANISMS.built_in:
+            yield from _of_mechanisms(family)
 
 
 def _of_queries(family: "QueryFamily") -> Iterator[Case]:

@@ -111,8 +111,8 @@ def audit(
         ParameterError: if there is no row or a number is out of range.
 
     Example:
-        >>> from geoveil.audit import catalogue, named
-        >>> rows = audit(named(catalogue(), "LipschitzMechanism"), samples=2000)
+        >>> from geoveil.audit import catalogue
+        >>> rows = audit(catalogue("LipschitzMechanism"), samples=2000)
         >>> {row.keeps for row in rows}
         {True}
     """

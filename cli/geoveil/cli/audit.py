@@ -63,9 +63,12 @@ def audit(
             raise typer.Exit(1)
         return
     samples = 100_000 if samples is None else samples
-    cases = auditor.faults() if faults else auditor.catalogue()
-    if mechanism is not None:
-        cases = auditor.named(cases, mechanism)
+    if not faults:
+        cases = auditor.catalogue(mechanism)
+    elif mechanism is None:
+        cases = auditor.faults()
+    else:
+        cases = auditor.named(auditor.faults(), mechanism)
     pairs = auditor.pair_count(cases)
     with err.status(f"auditing {len(cases)} rows"):
         verdicts = auditor.audit(cases, samples=samples, seed=seed)
