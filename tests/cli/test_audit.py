@@ -98,7 +98,7 @@ def test_an_unknown_mechanism_is_refused_with_the_permitted_ones(run):
 )
 def test_numbers_out_of_range_are_named(run, arguments, named):
     with pytest.raises(ParameterError, match=named):
-        run(*arguments)
+        run("--mechanism", "LipschitzMechanism", *arguments)
 
 
 @pytest.mark.deep

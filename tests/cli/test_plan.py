@@ -86,6 +86,7 @@ def test_the_table_says_what_the_json_says():
     assert report["reason"] in " ".join(text.split())
 
 
+@pytest.mark.deep
 def test_a_plan_for_stated_scenarios_is_for_the_worst(plan, planned, tmp_path, dates):
     """The table, the JSON and the signed campaign say the same; what is unstated is only told."""
     asked = ("--threshold", 100_000, "--participants", 20_000, *LOG_NORMAL, *QUICK)
@@ -335,13 +336,13 @@ def test_what_is_missing_is_named(missing, plan):
     assert caught.value.name == f"--{missing}"
 
 
-def test_the_figure_is_drawn(plan, tmp_path):
-    one, several = tmp_path / "one.png", tmp_path / "several.png"
-    quick = ("--participants", 20_000, *LOG_NORMAL, *QUICK)
-    plan("--threshold", 98_000, *quick, "--figure", one)
-    plan("--threshold", 98_000, "--threshold", 50_000, *quick, "--figure", several)
-    for file in (one, several):
-        assert file.read_bytes().startswith(b"\x89PNG")
+@pytest.mark.deep(keep=1)
+@pytest.mark.parametrize("thresholds", [[98_000], [98_000, 50_000]], ids=len)
+def test_the_figure_is_drawn(plan, tmp_path, thresholds):
+    file = tmp_path / "plan.png"
+    asked = [part for threshold in thresholds for part in ("--threshold", threshold)]
+    plan(*asked, "--participants", 20_000, *LOG_NORMAL, *QUICK, "--figure", file)
+    assert file.read_bytes().startswith(b"\x89PNG")
 
 
 def test_at_a_terminal_what_is_missing_is_asked_for(plan, monkeypatch):
