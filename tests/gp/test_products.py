@@ -146,7 +146,10 @@ def test_sums_are_carried_before_they_overflow() -> None:
 def test_the_cheapest_way_is_taken() -> None:
     steps = estimators(STEPS)
     chosen = ways(steps, NOISE.step, 1_000_000)
-    assert joint_way(chosen, steps, NOISE.step, 1_000_000).totals is chosen[0].totals
+    once = joint_way(chosen, steps, NOISE.step, 1_000_000)
+    assert once.totals is chosen[0].totals
+    often = joint_way(chosen, steps, NOISE.step, 1_000_000, groups=1_000)
+    assert often.seconds == pytest.approx(1_000 * once.seconds)
     mixed = estimators(STEPS + OTHERS)
     way = joint_way(ways(mixed, NOISE.step, 1_000_000), mixed, NOISE.step, 1_000_000)
     assert isinstance(way.totals, Products)

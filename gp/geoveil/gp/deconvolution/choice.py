@@ -22,8 +22,8 @@ _BANDS_S = 15e-9
 _BANDS_BLOCK_S = 60e-6
 """The cost of each group in a block, besides its points."""
 _BANDS_CELL_S = 0.3e-6
-_PIECES = 16
-"""Numbers of each pair of bands for each band: two cells of four coefficients, in two passes."""
+_COVARIANCES_S, _COVARIANCES_BAND_S, _COVARIANCES_CUBE_S = 200e-6, 40e-6, 8e-10
+"""The cost of the covariances of bands in a group, for each band, and for the cube of these."""
 _NODE_S = 5e-9
 _TRANSFORMS_S = 90e-9
 """The cost of each node of a lattice, once."""
@@ -107,7 +107,8 @@ def joint_way(
     """
     size = len(estimators)
     if len(chosen) == 1 and isinstance(chosen[0].totals, BandTotals):
-        return JointWay(chosen[0].totals, groups * size**3 * _PRODUCT_S * _PIECES)
+        each = _COVARIANCES_S + size * _COVARIANCES_BAND_S + size**3 * _COVARIANCES_CUBE_S
+        return JointWay(chosen[0].totals, groups * each)
     each = sum(map(_each_s, estimators.values()))
     return JointWay(Products(estimators, step), points * (each + size**2 * _PRODUCT_S))
 
