@@ -203,6 +203,7 @@ def made() -> list[Any]:
         analyst.ShareWithin(0.1, 0.3, 0.7),
         analyst.ShareInside([[SQUARE]], "square"),
         analyst.Softness(0.1, bandwidth=0.3),
+        analyst.Nearest({"here": (0.1, 0.3), "there": (0.7, 0.9)}, 0.3),
         analyst.Map((0.1, 0.3, 0.7, 0.9), (3, 7), 0.3),
         analyst.RobustInterval(0.1, 0.0, 0.3, 32),
         analyst.Contamination(0.1, 2.3, (0.0, 1.0)),
@@ -306,7 +307,17 @@ EXCUSED = {
     **dict.fromkeys(("Analyst", "AsyncAnalyst"), _LIVE),
     **dict.fromkeys(("CampaignEstimates", "PublishedCampaign", "ReportRows"), _TABLES),
     **dict.fromkeys(
-        ("JointEstimates", "Quantity", "Means", "Top", "Ranking", "DensityMap"), _TABLES
+        (
+            "JointEstimates",
+            "Quantity",
+            "Means",
+            "Top",
+            "Ranking",
+            "DensityMap",
+            "DistrictShares",
+            "Districts",
+        ),
+        _TABLES,
     ),
     **dict.fromkeys(("GroupEstimates", "Differences", "SmallAreaEstimates"), _TABLES),
     **dict.fromkeys(("WeightedSample",), _PEOPLE),

@@ -62,6 +62,7 @@ from geoveil.analyst.statistics.distribution import (
     DistributionCurve,
     DistributionFunction,
 )
+from geoveil.analyst.statistics.districts import Districts, DistrictShares, Nearest
 from geoveil.analyst.statistics.groups import Differences, GroupEstimates
 from geoveil.analyst.statistics.inequality import Gini, MeanValue, TopShare
 from geoveil.analyst.statistics.joint import JointEstimates, Quantity
@@ -102,6 +103,8 @@ __all__ = [
     "Differences",
     "DistributionCurve",
     "DistributionFunction",
+    "DistrictShares",
+    "Districts",
     "DoubtedPrior",
     "Gini",
     "GroupEstimates",
@@ -116,6 +119,7 @@ __all__ = [
     "MeanOf",
     "MeanValue",
     "Means",
+    "Nearest",
     "PartitionShares",
     "People",
     "PlanRequest",

@@ -131,19 +131,33 @@ def _region(text: str) -> Iterator[AnalystQuestion]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ParameterError("region", text, f"{_GEOJSON} that can be read") from error
+    yield from shares_inside(content, text, path.stem)
+
+
+def shares_inside(content: Any, source: str, stem: str) -> Iterator[ShareInside]:
+    """Yield the share inside each feature of GeoJSON, named by its property `name`.
+
+    Args:
+        content: a FeatureCollection, a feature, or a geometry: polygons only.
+        source: what an error names.
+        stem: of the names of features without one.
+
+    Raises:
+        ParameterError: if it is anything else.
+    """
     features = _features(content)
     for number, feature in enumerate(features):
         geometry = feature.get("geometry") or {}
         kind, coordinates = geometry.get("type"), geometry.get("coordinates")
-        if kind not in ("Polygon", "MultiPolygon") or not isinstance(coordinates, list):
-            raise ParameterError("region", f"{text}: {kind}", _GEOJSON)
+        if kind not in ("Polygon", "MultiPolygon") or not isinstance(coordinates, list | tuple):
+            raise ParameterError("region", f"{source}: {kind}", _GEOJSON)
         name = (feature.get("properties") or {}).get("name")
-        fallback = path.stem if len(features) == 1 else f"{path.stem} {number}"
+        fallback = stem if len(features) == 1 else f"{stem} {number}"
         try:
             parts = [coordinates] if kind == "Polygon" else coordinates
             yield ShareInside(parts, str(name or fallback))
         except (TypeError, ValueError) as error:
-            raise ParameterError("region", text, _GEOJSON) from error
+            raise ParameterError("region", source, _GEOJSON) from error
 
 
 def _query(text: str) -> Iterator[AnalystQuestion]:

@@ -221,13 +221,7 @@ class DensityMap(Result):
         Raises:
             UnsupportedError: if GeoPandas is not installed.
         """
-        try:
-            import geopandas
-        except ImportError:
-            raise UnsupportedError("that needs GeoPandas: pip install geopandas") from None
-        frame = geopandas.GeoDataFrame.from_features(self.to_geojson(), crs="EPSG:4326")
-        frame.attrs |= {"title": self.title, "notes": list(self.notes)}
-        return frame
+        return geo_frame(self)
 
     def contours(self, levels: Sequence[float]) -> dict[str, Any]:
         """Return lines of equal density, a FeatureCollection with one feature for each level.
@@ -299,6 +293,21 @@ class DensityMap(Result):
     def _of_new_york(self) -> bool:
         west, south, east, north = self.bounds
         return west < -73.7 and east > -74.26 and south < 40.92 and north > 40.5
+
+
+def geo_frame(found: Any) -> "geopandas.GeoDataFrame":
+    """Return a result with a `to_geojson` as a GeoDataFrame.
+
+    Raises:
+        UnsupportedError: if GeoPandas is not installed.
+    """
+    try:
+        import geopandas
+    except ImportError:
+        raise UnsupportedError("that needs GeoPandas: pip install geopandas") from None
+    frame = geopandas.GeoDataFrame.from_features(found.to_geojson(), crs="EPSG:4326")
+    frame.attrs |= {"title": found.title, "notes": list(found.notes)}
+    return frame
 
 
 def new_york_boroughs() -> dict[str, Any]:

@@ -1,0 +1,266 @@
+"""Shares of the people by district, or by which of some places is the nearest.
+
+Both are partitions of the plane: a district, and what lies beyond all of them; the cells of those
+who are nearer to one place than to any other. Edges are smoothed by a Gaussian, so that whoever
+lives next to one counts for both sides in part; together everybody counts for 1.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from geoveil.analyst.campaigns import softness_of_points
+from geoveil.analyst.questions import Place, ShareInside, on_earth, projected
+from geoveil.analyst.statistics.joint import JointEstimates
+from geoveil.analyst.statistics.partition import PartitionShares, partition_shares
+from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic, Steps
+from geoveil.analyst.vocabulary import shares_inside
+from geoveil.campaign import Campaign, PointQuestion, ValueCampaign
+from geoveil.gp import ParameterError, Polygon, SmoothedRegion, UnsupportedError, validation
+from geoveil.gp.coordinates import AzimuthalEquidistant
+from geoveil.gp.intervals import Limits
+
+if TYPE_CHECKING:
+    import geopandas
+    from matplotlib.axes import Axes
+
+__all__ = ["DistrictShares", "Districts", "Nearest"]
+
+ELSEWHERE = "elsewhere"
+_OVERLAP = 1e-3
+"""Part of a district that another may cover: what rounding of corners makes."""
+_REACH = 6.0
+"""Bandwidths from an edge on where next to nothing of it is seen."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DistrictShares(PartitionShares):
+    """The share of the people in each of some districts, and elsewhere, which has no outline."""
+
+    outlines: tuple[Mapping[str, Any], ...]
+    """GeoJSON geometries of the districts, in the order of `labels`, in longitude and latitude."""
+
+    def to_geojson(self) -> dict[str, Any]:
+        """Return a FeatureCollection of the districts, with what is known of each [RFC 7946]."""
+        pairs = zip(self.outlines, self.rows(), strict=False)
+        features = [
+            {"type": "Feature", "properties": row, "geometry": outline} for outline, row in pairs
+        ]
+        return {"type": "FeatureCollection", "features": features}
+
+    @property
+    def __geo_interface__(self) -> dict[str, Any]:
+        """What geographic libraries read: the same as `to_geojson`."""
+        return self.to_geojson()
+
+    def to_geopandas(self) -> "geopandas.GeoDataFrame":
+        """Return the districts as a GeoDataFrame in WGS 84; the notes are in its `attrs`.
+
+        Raises:
+            UnsupportedError: if GeoPandas is not installed.
+        """
+        from geoveil.analyst.statistics.map import geo_frame
+
+        return geo_frame(self)
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        try:
+            from matplotlib import colormaps, pyplot
+            from matplotlib.cm import ScalarMappable
+            from matplotlib.colors import Normalize
+        except ImportError:
+            raise UnsupportedError("a picture needs matplotlib: pip install matplotlib") from None
+        if ax is None:
+            ax = pyplot.figure(figsize=(7.0, 6.0), layout="constrained").add_subplot()
+        assert ax is not None
+        shares = self.shares[: len(self.outlines)]
+        color = ScalarMappable(Normalize(0.0, float(shares.max()) or 1.0), colormaps["YlGnBu"])
+        for label, share, outline in zip(self.labels, shares.tolist(), self.outlines, strict=False):
+            rings = [np.asarray(part[0], np.float64) for part in outline["coordinates"]]
+            for ring in rings:
+                ax.fill(*ring[:, :2].T, facecolor=color.to_rgba(share), edgecolor="0.25", lw=0.8)
+            middle = max(rings, key=lambda ring: float(np.ptp(ring[:, 0]))).mean(axis=0)
+            ax.text(middle[0], middle[1], f"{label}\n{100 * share:.1f} %", ha="center", fontsize=8)
+        ax.figure.colorbar(color, ax=ax, label="share of the people", shrink=0.8)
+        south, north = ax.get_ylim()
+        ax.set_aspect(1 / math.cos(math.radians((south + north) / 2)))
+        ax.set(xlabel="longitude", ylabel="latitude")
+        ax.set_title(self.title, fontsize=10)
+        return ax
+
+
+@dataclass(frozen=True)
+class Districts(Statistic[DistrictShares]):
+    """The share of the people in each of some districts, and elsewhere.
+
+    Args:
+        districts: GeoJSON, a FeatureCollection of polygons that do not overlap, each with a
+            property `name`; or the same as `ShareInside` questions.
+        bandwidth: by which edges are smoothed, in metres; three noise scales by default.
+
+    Raises:
+        ParameterError: if it is no such GeoJSON.
+    """
+
+    districts: Mapping[str, Any] | Sequence[ShareInside]
+    bandwidth: float | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.districts, Mapping):
+            read = tuple(shares_inside(self.districts, "districts", "district"))
+            object.__setattr__(self, "districts", read)
+        if not 1 <= len(self.districts) < MOST_QUESTIONS:
+            raise ParameterError("districts", len(self.districts), f"1 to {MOST_QUESTIONS - 1}")
+        if self.bandwidth is not None:
+            validation.positive("bandwidth", self.bandwidth)
+
+    def steps(self, campaign: Campaign, confidence: float) -> Steps[DistrictShares]:
+        plane, bandwidth = _plane_of(campaign, self.bandwidth)
+        asked = [one for one in self.districts if isinstance(one, ShareInside)]
+        polygons = {
+            one.label: [[projected(plane, ring) for ring in part] for part in one.parts]
+            for one in asked
+        }
+        _check_apart(polygons)
+        found: JointEstimates = yield _questions(polygons, bandwidth)
+        shares = partition_shares(_with_elsewhere(replace(found, confidence=confidence)))
+        return DistrictShares(
+            **_fields_of(shares, bandwidth),
+            outlines=tuple({"type": "MultiPolygon", "coordinates": one.parts} for one in asked),
+        )
+
+
+@dataclass(frozen=True)
+class Nearest(Statistic[PartitionShares]):
+    """The share of the people to whom each of some places is the nearest.
+
+    Of people beyond the campaign's area the place on its edge that stands for them counts.
+
+    Args:
+        places: longitude and latitude of each, by name; at least two.
+        bandwidth: by which the edges between cells are smoothed, in metres; three noise scales by
+            default.
+
+    Raises:
+        ParameterError: if there are too few places, or one is none.
+    """
+
+    places: Mapping[str, Place]
+    bandwidth: float | None = None
+
+    def __post_init__(self) -> None:
+        if not 2 <= len(self.places) < MOST_QUESTIONS:
+            raise ParameterError("places", len(self.places), f"2 to {MOST_QUESTIONS - 1}")
+        for place in self.places.values():
+            on_earth("places", place)
+        if self.bandwidth is not None:
+            validation.positive("bandwidth", self.bandwidth)
+
+    def steps(self, campaign: Campaign, confidence: float) -> Steps[PartitionShares]:
+        plane, bandwidth = _plane_of(campaign, self.bandwidth)
+        centers = np.array(projected(plane, list(self.places.values())))
+        half = plane.radius_m + _REACH * bandwidth
+        if len(np.unique(centers, axis=0)) < len(centers):
+            raise ParameterError("places", list(self.places), "distinct")
+        asked = {
+            label: [[cell_of(centers, number, half)]] for number, label in enumerate(self.places)
+        }
+        found: JointEstimates = yield _questions(asked, bandwidth)
+        shares = partition_shares(replace(found, confidence=confidence))
+        return PartitionShares(**_fields_of(shares, bandwidth))
+
+
+def cell_of(centers: Any, number: int, half: float) -> list[Place]:
+    """Return the corners of what is nearest to one of some points, within a square about 0.
+
+    Args:
+        centers: (m, 2).
+        number: which of them.
+        half: half of the side of the square.
+
+    Example:
+        >>> cell_of(np.array([[-1.0, 0.0], [1.0, 0.0]]), 0, 5.0)
+        [(0.0, 5.0), (-5.0, 5.0), (-5.0, -5.0), (0.0, -5.0)]
+    """
+    cell = [(half, half), (-half, half), (-half, -half), (half, -half)]
+    own = centers[number]
+    for other in np.delete(centers, number, axis=0):
+        normal, middle = other - own, (other + own) / 2
+        beyond = [float((np.array(corner) - middle) @ normal) for corner in cell]
+        kept: list[Place] = []
+        for i, corner in enumerate(cell):
+            j = i - 1
+            if (beyond[i] > 0) != (beyond[j] > 0):
+                part = beyond[j] / (beyond[j] - beyond[i])
+                a, b = np.array(cell[j]), np.array(corner)
+                x, y = (a + part * (b - a)).tolist()
+                kept.append((x, y))
+            if beyond[i] <= 0:
+                kept.append(corner)
+        cell = kept
+    return cell
+
+
+def _plane_of(campaign: Campaign, bandwidth: float | None) -> tuple[AzimuthalEquidistant, float]:
+    plane = campaign.attribute.coordinates
+    if not isinstance(campaign, ValueCampaign) or plane is None:
+        raise ParameterError("campaign", campaign.campaign_id, "a value campaign of places")
+    return plane, softness_of_points(campaign, None, bandwidth).bell
+
+
+def _questions(
+    polygons: Mapping[str, Sequence[Sequence[Sequence[Place]]]], bandwidth: float
+) -> list[PointQuestion]:
+    return [
+        PointQuestion(label, SmoothedRegion(Polygon(parts, width=1.0), bandwidth))
+        for label, parts in polygons.items()
+    ]
+
+
+def _fields_of(shares: PartitionShares, bandwidth: float) -> dict[str, Any]:
+    """Return the fields of shares, with how softly edges were drawn."""
+    told = {field.name: getattr(shares, field.name) for field in fields(PartitionShares)}
+    told["about"] = (
+        f"Edges are smoothed by a Gaussian of {bandwidth:,.4g} m: who is near one counts for both"
+        " sides in part.",
+    )
+    return told
+
+
+def _with_elsewhere(found: JointEstimates) -> JointEstimates:
+    """Return shares of parts with that of what is left of everybody."""
+    m = len(found.labels)
+    weights = np.vstack([np.eye(m), -np.ones(m)])
+    made = found.combined(weights, [*found.labels, ELSEWHERE])
+    low, high = made.limits[-1].reports
+    values = made.values.copy()
+    values[-1] += 1.0
+    limits = (*found.limits, Limits((1.0 + low, 1.0 + high), (0.0, 1.0)))
+    return replace(made, values=values, limits=limits)
+
+
+def _check_apart(polygons: Mapping[str, Any]) -> None:
+    """Refuse districts that overlap: together they would be more than everybody.
+
+    Raises:
+        ParameterError: naming two that do, or one that is no valid polygon.
+        UnsupportedError: if shapely is not installed.
+    """
+    try:
+        import shapely
+    except ImportError:
+        raise UnsupportedError("polygons need shapely: pip install 'geoveil[geo]'") from None
+    shapes = [
+        shapely.MultiPolygon([(part[0], part[1:]) for part in parts]) for parts in polygons.values()
+    ]
+    for label, shape in zip(polygons, shapes, strict=True):
+        if not shape.is_valid:
+            raise ParameterError("districts", label, "valid polygons")
+    names = list(polygons)
+    for i, j in np.sort(shapely.STRtree(shapes).query(shapes, predicate="intersects").T, axis=1):
+        common = shapes[i].intersection(shapes[j]).area if i != j else 0.0
+        if common > _OVERLAP * min(shapes[i].area, shapes[j].area):
+            raise ParameterError("districts", f"{names[i]} and {names[j]}", "apart: these overlap")
