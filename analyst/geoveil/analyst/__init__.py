@@ -73,7 +73,7 @@ from geoveil.analyst.statistics.ranking import Ranking, Top, ranking_of
 from geoveil.analyst.statistics.reports import Reports, estimate, reports_of
 from geoveil.analyst.statistics.simultaneous import critical_value
 from geoveil.analyst.statistics.small_areas import SmallAreaEstimates, small_areas
-from geoveil.analyst.statistics.statistic import Means, Statistic
+from geoveil.analyst.statistics.statistic import Contaminated, Means, Statistic
 from geoveil.analyst.statistics.weighting import (
     MarginsFileError,
     WeightedSample,
@@ -94,6 +94,7 @@ __all__ = [
     "AsyncAnalyst",
     "CampaignEstimates",
     "Changes",
+    "Contaminated",
     "ContaminatedEstimate",
     "Contamination",
     "Curve",

@@ -1,5 +1,6 @@
 """geoveil estimate: what the reports of a campaign say."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,8 +10,11 @@ import typer
 from geoveil.analyst import (
     AnalystQuestion,
     CampaignEstimates,
+    Contaminated,
+    DensityMap,
     Means,
     Statistic,
+    Top,
     asked_of_points,
     reports_of,
     softness_of_points,
@@ -65,13 +69,24 @@ _STATISTICS: dict[str, tuple[Any, Any]] = {
         ],
         None,
     ),
+    "map": (
+        Annotated[
+            Path | None,
+            typer.Option(help="GeoJSON file to write: the density of people, on a grid of places."),
+        ],
+        None,
+    ),
 }
 
 
 def _said(**given: Any) -> dict[str, list[str]]:
     """Return the words for statistics that options ask for, and what is written after each."""
     return {
-        name.replace("_", "-"): said if isinstance(said, list) else [] if said is True else [said]
+        name.replace("_", "-"): said
+        if isinstance(said, list)
+        else []
+        if said is True
+        else [str(said)]
         for name, said in given.items()
         if said
     }
@@ -118,6 +133,13 @@ def estimate(
             " regions; 3·PER/ε by default."
         ),
     ] = None,
+    top: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Which so many of the questions have the greatest answers, and how surely.",
+        ),
+    ] = None,
     contamination: options.Contamination = None,
     timeout: Annotated[
         float, typer.Option(help="Seconds that an estimate from points may take.")
@@ -134,8 +156,8 @@ def estimate(
 
     A value campaign has none: without more the mean point is shown. With --threshold, --range,
     --place, --circle or --region, and with --mean, --quantile, --curve, --density, --histogram,
-    --gini or --top-share of numbers, what is asked is read from the same points, at no further cost
-    in privacy.
+    --gini or --top-share of numbers, and --map of places, what is asked is read from the same
+    points, at no further cost in privacy.
 
     Example: geoveil estimate where --place Midtown=-73.985,40.755 --bandwidth 1000
 
@@ -146,17 +168,31 @@ def estimate(
         found = found if interval is None else found.with_interval(interval)
         return found if contamination is None else found.contaminated(contamination)
 
+    def show(results: list[Result]) -> None:
+        for result in results:
+            if isinstance(result, DensityMap):
+                file = Path(statistics["map"][0])
+                file.write_text(json.dumps(result.to_geojson()) + "\n", encoding="utf-8")
+        form.show(*results)
+
     asked = options.asked(threshold, range_, place, circle, region, query, question)
-    wanted = statistics_in(statistics, width)
+    wanted = statistics_in(statistics, width, bandwidth)
+    if top is not None:
+        wanted.append(Top(top, asked, bandwidth=bandwidth, width=width))
+        asked = []
+    if contamination is not None:
+        wanted = [Contaminated(one, contamination) for one in wanted]
     if watch and (asked or wanted):
         raise ParameterError("watch", watch, "left out: an estimate from points is read once")
     if campaign_id.endswith(_EXPORTED):
         reports = reports_of(Path(campaign_id))
         questions = _questions(reports.campaign, asked, width, bandwidth)
         every: list[Statistic[Any]] = [*([Means(questions)] if asked else []), *wanted]
+        if contamination is not None and asked:
+            every[0] = Contaminated(every[0], contamination)
         if not every:
             raise ParameterError("questions", "none", "at least one, of what a file's reports say")
-        form.show(*(reports.ask(one, confidence, period) for one in every))
+        show([reports.ask(one, confidence, period) for one in every])
         return
     how: dict[str, Any] = {"confidence": confidence, "period": period, "timeout_s": timeout}
     with analyst_at(connection) as analyst:
@@ -166,7 +202,7 @@ def estimate(
             results.append(as_wanted(analyst.ask(campaign_id, questions, **how)))
         results += [analyst.ask(campaign_id, one, **how) for one in wanted]
         if results:
-            form.show(*results)
+            show(results)
         elif watch:
             for found in analyst.watch(campaign_id, confidence, period):
                 form.show(as_wanted(found))

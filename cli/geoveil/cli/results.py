@@ -17,6 +17,8 @@ from geoveil.gp import ParameterError
 
 _MEASURED = ("estimate", "standard_error")
 """Columns whose decimals are those that the standard error calls for, as an interval's are."""
+_MOST_ROWS = 1_000
+"""Rows that a table may have: of more, a file or a picture is read."""
 _PICTURES = (".png", ".svg", ".pdf")
 _OPTIONS: dict[str, tuple[Any, Any]] = {
     "as_json": (AsJson, False),
@@ -130,7 +132,9 @@ def _print_csv(rows: Sequence[dict[str, Any]]) -> None:
 def _print_table(result: Result) -> None:
     out.tell((result.title, "bold"))
     rows = result.rows()
-    if rows:
+    if len(rows) > _MOST_ROWS:
+        out.print(f"{len(rows):,} rows: --csv, --json, --parquet and --plot have them.")
+    elif rows:
         cells = [_with_interval(row) for row in rows]
         text = [any(isinstance(row.get(key), str) for row in rows) for key in cells[0]]
         table = table_80(
@@ -172,7 +176,9 @@ def shown(value: object, decimals: int | None = None) -> str:
     if value is None or value != value:  # not a number
         return "–"
     if not isinstance(value, float):
-        return str(value) if isinstance(value, bool | str) else f"{value:,}"
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        return f"{value:,}" if isinstance(value, int) else str(value)
     if decimals is None and 0 < abs(value) < 1e-3:
         return f"{value:.3g}"
     if decimals is None:

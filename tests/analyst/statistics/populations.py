@@ -1,18 +1,21 @@
 """Hidden populations whose people answer campaigns, without exact release: for coverage."""
 
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.analyst import JointEstimates
+from geoveil.analyst import JointEstimates, ReportRows, Reports, reports_of
+from geoveil.campaign import Attribute, PlanarLaplaceSpec, ValueCampaign
 from geoveil.gp import GeoPrivacy, PlanarLaplace
 
 Array = NDArray[np.float64]
 
 PRIVACY = GeoPrivacy(1.0, per=8_000.0, unit="dollar")
 NOISE = PlanarLaplace(PRIVACY, 1)
+OPENS = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def incomes() -> Array:
@@ -64,3 +67,23 @@ def campaigns(population: Array, n: int, count: int, seed: int = 7) -> Iterator[
     for _ in range(count):
         x = population[rng.integers(0, len(population), n)]
         yield x + rng.laplace(0.0, 1 / PRIVACY.rate, n)
+
+
+def campaign(privacy: GeoPrivacy = PRIVACY, dimension: int = 1) -> ValueCampaign:
+    """Return a campaign whose people send a perturbed income."""
+    return ValueCampaign(
+        campaign_id="incomes",
+        title="Incomes",
+        attribute=Attribute(name="income", unit=privacy.unit),
+        privacy=privacy,
+        mechanism=PlanarLaplaceSpec(dimension),
+        opens=OPENS,
+        closes=OPENS + timedelta(days=30),
+    )
+
+
+def reports(points: Array, of: ValueCampaign | None = None) -> Reports:
+    """Return perturbed points as reports at hand."""
+    of = of or campaign()
+    integers = np.rint(points / of.point_mechanism.step).astype(np.int64)
+    return reports_of(ReportRows(np.zeros(len(points), np.uint32), None, (integers,)), of)

@@ -1,22 +1,22 @@
 """Quantiles, means, Gini coefficients and top shares from reports at hand."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 import pytest
 
-from geoveil.analyst import ReportRows, Reports, reports_of
+from geoveil.analyst import ReportRows, reports_of
 from geoveil.analyst.statistics import simultaneous
 from geoveil.analyst.statistics.distribution import Density, DistributionFunction
 from geoveil.analyst.statistics.inequality import Gini, MeanValue, TopShare
 from geoveil.analyst.statistics.partition import Histogram
 from geoveil.analyst.statistics.quantiles import Quantiles
-from geoveil.campaign import Attribute, PlanarLaplaceSpec, PointQuestion, ValueCampaign
+from geoveil.campaign import PointQuestion
 from geoveil.gp import GeoPrivacy, ParameterError, Threshold
 
-from .populations import PRIVACY, Array, campaigns, incomes, poor
+from .populations import Array, campaign, campaigns, incomes, poor, reports
 
 OPENS = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -25,24 +25,6 @@ OPENS = datetime(2026, 1, 1, tzinfo=UTC)
 def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     """8,192 draws of the critical value: it moves coverage by 0.25 % (one standard error)."""
     monkeypatch.setattr(simultaneous, "DRAWS", 1 << 13)
-
-
-def campaign(privacy: GeoPrivacy = PRIVACY, dimension: int = 1) -> ValueCampaign:
-    return ValueCampaign(
-        campaign_id="incomes",
-        title="Incomes",
-        attribute=Attribute(name="income", unit=privacy.unit),
-        privacy=privacy,
-        mechanism=PlanarLaplaceSpec(dimension),
-        opens=OPENS,
-        closes=OPENS + timedelta(days=30),
-    )
-
-
-def reports(points: Array, of: ValueCampaign | None = None) -> Reports:
-    of = of or campaign()
-    integers = np.rint(points / of.point_mechanism.step).astype(np.int64)
-    return reports_of(ReportRows(np.zeros(len(points), np.uint32), None, (integers,)), of)
 
 
 def gini(x: Array) -> float:

@@ -302,8 +302,9 @@ def _check(estimates: Sequence[JointEstimates], names: Sequence[str]) -> None:
         raise ParameterError("estimates", len(estimates), "two or more")
     if names and len(names) != len(estimates):
         raise ParameterError("names", list(names), f"{len(estimates)} of them")
-    first = estimates[0]
+    first = estimates[0].without_liars("a comparison")
     for one in estimates[1:]:
+        one.without_liars("a comparison")
         if one.labels != first.labels:
             raise ParameterError("labels", one.labels[:5], f"as of the first: {first.labels[:5]}")
         if one.confidence != first.confidence:

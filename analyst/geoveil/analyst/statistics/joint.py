@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from geoveil.analyst.contamination import Contamination
 from geoveil.analyst.results import Result
 from geoveil.analyst.statistics.simultaneous import critical_value
 from geoveil.gp import GeoPrivacy, ParameterError, validation
@@ -118,6 +119,8 @@ class JointEstimates(Result):
     """The period of a recurring campaign, from 0; else None."""
     answers: tuple[int, ...] | None = None
     """Answers to each question, at least 2; None: everybody answered every question."""
+    contamination: float = 0.0
+    """The fraction of false reports that intervals hold with, in [0, 1)."""
 
     def __post_init__(self) -> None:
         m = len(self.labels)
@@ -143,7 +146,8 @@ class JointEstimates(Result):
 
     @property
     def notes(self) -> Sequence[str]:
-        return (POPULATION, f"Each interval covers at {100 * self.confidence:.4g} % by itself.")
+        told = f"Each interval covers at {100 * self.confidence:.4g} % by itself."
+        return (POPULATION, told, *notes_of_liars(self.contamination))
 
     def rows(self) -> list[dict[str, Any]]:
         low, high = self.intervals()
@@ -204,7 +208,9 @@ class JointEstimates(Result):
         n = self.n if self.answers is None else self.answers[i]
         variance = max(float(self.covariance[i, i]), 0.0) * (n - 1)
         level = self.confidence if confidence is None else confidence
-        return interval_of_mean(n, float(self.values[i]), variance, level, self.limits[i])
+        limits = self.limits[i]
+        found = interval_of_mean(n, float(self.values[i]), variance, level, limits)
+        return with_liars(found, self.contamination, limits)
 
     def intervals(self, confidence: float | None = None) -> tuple[Array, Array]:
         """Return the lower and the upper ends of all intervals, each by itself, (m,) and (m,)."""
@@ -282,12 +288,25 @@ class JointEstimates(Result):
         weights[j] -= 1
         return self.contrast(weights, label or f"{self.labels[i]} − {self.labels[j]}")
 
+    def without_liars(self, statistic: str) -> "JointEstimates":
+        """Return the same.
+
+        Raises:
+            ParameterError: if false reports are counted with, and a statistic can't do that.
+        """
+        if self.contamination:
+            raise ParameterError(
+                "contamination", self.contamination, f"left out: nothing bounds {statistic}"
+            )
+        return self
+
     def ratio(self, a: str | int, b: str | int, label: str = "") -> Quantity:
         """Return the estimate of the mean of one question in multiples of that of another.
 
         Its interval is Fieller's: the whole line where the reports do not tell the denominator
         from 0.
         """
+        self.without_liars("a ratio")
         i, j = self.index(a), self.index(b)
         return ratio_of(
             float(self.values[i]),
@@ -309,6 +328,31 @@ class JointEstimates(Result):
             n=self.n,
             privacy=self.privacy,
         )
+
+
+def with_liars(found: Interval, contamination: float, limits: Limits) -> Interval:
+    """Return an interval that holds the mean over honest people, with a fraction of false reports.
+
+    Args:
+        found: what holds what is estimated.
+        contamination: the fraction.
+        limits: what answers and means can be.
+
+    Raises:
+        ParameterError: if there are false reports, and nothing bounds what one counts for.
+    """
+    if not contamination:
+        return found
+    low, high = limits.reports
+    liars = Contamination(contamination, high - low, limits.means)
+    return Interval(*liars.widened(found.low, found.high), found.method)
+
+
+def notes_of_liars(contamination: float) -> Sequence[str]:
+    """Return what to say of intervals that hold with a fraction of false reports."""
+    if not contamination:
+        return ()
+    return (f"Intervals hold also if {100 * contamination:.4g} % of the reports say anything.",)
 
 
 def _fewest(answers: Sequence[int], weights: Array) -> tuple[int, ...]:

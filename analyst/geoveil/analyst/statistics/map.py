@@ -150,6 +150,8 @@ class DensityMap(Result):
     """People."""
     privacy: GeoPrivacy
     """What a whole report promises."""
+    about: tuple[str, ...] = ()
+    """Further sentences."""
 
     @property
     def significance(self) -> NDArray[np.int8]:
@@ -179,6 +181,7 @@ class DensityMap(Result):
             " neighbouring places (Šidák's inequality).",
             f"Against {self.compared_with}: surely denser in {count[1]:,} places, surely less dense"
             f" in {count[-1]:,}.",
+            *self.about,
         )
 
     def rows(self) -> list[dict[str, Any]]:

@@ -56,6 +56,8 @@ class QuantileEstimates(Result):
     """People."""
     privacy: GeoPrivacy
     """What a whole report promises."""
+    about: tuple[str, ...] = ()
+    """Further sentences."""
 
     @property
     def title(self) -> str:
@@ -69,6 +71,7 @@ class QuantileEstimates(Result):
             f"Thresholds are soft over {self.width:,.6g}: a quantile of the values themselves is at"
             f" most {self.width / 2:,.6g} away from that of the blurred values, which is"
             " estimated.",
+            *self.about,
         )
 
     def rows(self) -> list[dict[str, Any]]:
@@ -155,11 +158,13 @@ def _estimates(at: Array, above: JointEstimates, levels: Array, width: float) ->
 
     values = inverse(at, np.clip(isotonic_regression(1 - above.values).x, 0.0, 1.0), levels)
     low, high = _intervals(at, above, levels)
+    of_honest = _intervals(at, replace(above, contamination=0.0), levels)
     nearest = [int(np.abs(at - value).argmin()) if np.isfinite(value) else 0 for value in values]
     return QuantileEstimates(
         levels=levels,
         values=values,
-        standard_errors=(high - low) / (2 * float(ndtri((1 + above.confidence) / 2))),
+        standard_errors=(of_honest[1] - of_honest[0])
+        / (2 * float(ndtri((1 + above.confidence) / 2))),
         low=low,
         high=high,
         correlations=above.correlations[np.ix_(nearest, nearest)],

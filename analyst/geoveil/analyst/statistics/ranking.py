@@ -157,6 +157,7 @@ def ranking_of(estimates: JointEstimates, count: int) -> Ranking:
         (('a',), ('a', 'b'), ((1, 2), (1, 2), (3, 3)))
     """
     _check(len(estimates.labels), count)
+    estimates.without_liars("who is the greatest")
     error = 1 - estimates.confidence
     found = _Comparisons(estimates, _ON_LOCATING * error)
     rest = (1 - _ON_LOCATING) * error

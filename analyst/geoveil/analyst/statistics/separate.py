@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from geoveil.analyst.statistics.joint import with_liars
 from geoveil.gp import GeoPrivacy
 from geoveil.gp.intervals import Limits, interval_of_mean
 
@@ -41,6 +42,8 @@ class SeparateEstimates:
     """What a whole report promises."""
     period: int | None = None
     """Of a recurring campaign, from 0."""
+    contamination: float = 0.0
+    """The fraction of false reports that intervals hold with, in [0, 1)."""
 
     def band(self) -> tuple[Array, Array]:
         """Return the ends of intervals that cover all means at once, (m,) and (m,).
@@ -50,7 +53,11 @@ class SeparateEstimates:
         """
         each = self.confidence ** (1 / len(self.labels))
         found = [
-            interval_of_mean(self.n, value, error**2 * (self.n - 1), each, limits)
+            with_liars(
+                interval_of_mean(self.n, value, error**2 * (self.n - 1), each, limits),
+                self.contamination,
+                limits,
+            )
             for value, error, limits in zip(
                 self.values.tolist(), self.standard_errors.tolist(), self.limits, strict=True
             )

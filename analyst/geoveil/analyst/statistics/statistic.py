@@ -7,16 +7,16 @@ alike. Some ask twice: first where a quantile is, about, and then closely there.
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Generator, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, TypeAlias, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from geoveil.analyst.results import Result
-from geoveil.analyst.statistics.joint import JointEstimates
+from geoveil.analyst.statistics.joint import JointEstimates, notes_of_liars
 from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.campaign import Campaign, PointQuestion, ValueCampaign
-from geoveil.gp import ParameterError
+from geoveil.gp import ParameterError, validation
 
-__all__ = ["Means", "Statistic"]
+__all__ = ["Contaminated", "Means", "Statistic"]
 
 Found = TypeVar("Found", bound=Result)
 
@@ -68,6 +68,41 @@ class Means(Statistic[JointEstimates]):
     def steps(self, campaign: Campaign, confidence: float) -> Steps[JointEstimates]:
         found: JointEstimates = yield self.questions
         return found
+
+
+@dataclass(frozen=True)
+class Contaminated(Statistic[Found]):
+    """A statistic whose intervals hold also if some of the reports are false.
+
+    Raises:
+        ParameterError: when it is asked, if nothing bounds what false reports do to the statistic.
+
+    Example:
+        >>> from geoveil.analyst import Quantiles
+        >>> Contaminated(Quantiles(), 0.01).fraction
+        0.01
+    """
+
+    of: Statistic[Found]
+    fraction: float
+    """Of the reports that may say anything, in [0, 1)."""
+
+    def __post_init__(self) -> None:
+        validation.between("contamination", self.fraction, 0, 1, high_open=True)
+
+    def steps(self, campaign: Campaign, confidence: float) -> Steps[Found]:
+        inner = self.of.steps(campaign, confidence)
+        asked = next(inner)
+        while True:
+            answered: Answered = yield asked
+            try:
+                asked = inner.send(replace(answered, contamination=self.fraction))
+            except StopIteration as end:
+                found: Any = end.value
+                if not isinstance(found, JointEstimates):  # they say so themselves
+                    about = (*found.about, *notes_of_liars(self.fraction))
+                    found = replace(found, about=about)
+                return cast(Found, found)
 
 
 def driven(

@@ -7,6 +7,7 @@ density                    the density of the values
 histogram  25000,50000     the shares between these edges, below the first and above the last
 gini                       the Gini coefficient
 top-share  0.1             the share of the total that this share of the people holds
+map        FILE.geojson    the density of people on a grid, for a file of the reader's
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,7 @@ from typing import Any
 
 from geoveil.analyst.statistics.distribution import Density, DistributionFunction
 from geoveil.analyst.statistics.inequality import Gini, MeanValue, TopShare
+from geoveil.analyst.statistics.map import Map
 from geoveil.analyst.statistics.partition import Histogram
 from geoveil.analyst.statistics.quantiles import Quantiles
 from geoveil.analyst.statistics.statistic import Statistic
@@ -32,33 +34,40 @@ def _numbers(word: str, said: str) -> tuple[float, ...]:
         raise ParameterError(word, said, "numbers with commas between them") from None
 
 
-STATISTICS: Mapping[str, Callable[[Sequence[str], float | None], Made]] = MappingProxyType(
-    {
-        "mean": lambda said, width: MeanValue(width=width),
-        "quantile": lambda said, width: Quantiles(
-            levels=sorted(level for one in said for level in _numbers("quantile", one)),
-            width=width,
-        ),
-        "curve": lambda said, width: DistributionFunction(width=width),
-        "density": lambda said, width: Density(of=DistributionFunction(width=width)),
-        "histogram": lambda said, width: Histogram(
-            edges=_numbers("histogram", ",".join(said)), width=width
-        ),
-        "gini": lambda said, width: Gini(width=width),
-        "top-share": lambda said, width: TopShare(
-            share=_numbers("top-share", said[-1])[0], width=width
-        ),
-    }
+STATISTICS: Mapping[str, Callable[[Sequence[str], float | None, float | None], Made]] = (
+    MappingProxyType(
+        {
+            "mean": lambda said, width, bell: MeanValue(width=width),
+            "quantile": lambda said, width, bell: Quantiles(
+                levels=sorted(level for one in said for level in _numbers("quantile", one)),
+                width=width,
+            ),
+            "curve": lambda said, width, bell: DistributionFunction(width=width),
+            "density": lambda said, width, bell: Density(of=DistributionFunction(width=width)),
+            "histogram": lambda said, width, bell: Histogram(
+                edges=_numbers("histogram", ",".join(said)), width=width
+            ),
+            "gini": lambda said, width, bell: Gini(width=width),
+            "top-share": lambda said, width, bell: TopShare(
+                share=_numbers("top-share", said[-1])[0], width=width
+            ),
+            "map": lambda said, width, bell: Map(bandwidth=bell),
+        }
+    )
 )
-"""Word → what makes its statistic of what is written after the word, and the bands' width."""
+"""Word → what makes its statistic of what is written after the word, the width of bands, and the
+bandwidth of bells."""
 
 
-def statistics_in(words: Mapping[str, Sequence[str]], width: float | None = None) -> list[Made]:
+def statistics_in(
+    words: Mapping[str, Sequence[str]], width: float | None = None, bandwidth: float | None = None
+) -> list[Made]:
     """Return the statistics that people write as they stand at the top of this module.
 
     Args:
         words: a word that stands there → what is written after it; nothing for a word alone.
         width: of the soft thresholds; three noise scales by default.
+        bandwidth: of the bells of a map, in metres; three noise scales by default.
 
     Raises:
         ParameterError: naming the word, what was written, and what is permitted.
@@ -69,4 +78,4 @@ def statistics_in(words: Mapping[str, Sequence[str]], width: float | None = None
     """
     for word in words:
         validation.choice("statistic", word, STATISTICS)
-    return [STATISTICS[word](said, width) for word, said in words.items()]
+    return [STATISTICS[word](said, width, bandwidth) for word, said in words.items()]

@@ -1,0 +1,73 @@
+"""Intervals of statistics hold although some reports were made up to move them most."""
+
+import numpy as np
+import pytest
+
+from geoveil.analyst import (
+    Contaminated,
+    DistributionFunction,
+    Gini,
+    Histogram,
+    Means,
+    MeanValue,
+    Quantiles,
+    Top,
+)
+from geoveil.analyst.questions import ShareAbove
+from geoveil.campaign import PointQuestion
+from geoveil.gp import ParameterError, Threshold
+
+from .populations import NOISE, campaigns, incomes, reports
+
+AT, WIDTH, FRACTION = 100_000.0, 24_000.0, 0.02
+ABOVE = Threshold(AT, WIDTH, "smoothstep")
+
+
+@pytest.fixture(scope="module")
+def lying():
+    """Two in a hundred of 20,000 points are where one counts for most of the share above."""
+    (points,) = campaigns(incomes(), 20_000, 1, seed=3)
+    grid = np.linspace(AT - WIDTH, AT + WIDTH, 2_001)
+    worst = grid[np.argmax(NOISE.estimator(ABOVE, debias=True).value(grid))]
+    points[: int(FRACTION * len(points))] = worst
+    return reports(points)
+
+
+def test_a_share_is_held_with_liars_only(lying):
+    true = ABOVE.value(incomes()).mean()
+    question = Means([PointQuestion("above", ABOVE)])
+    (plain,) = lying.ask(question).rows()
+    (wide,) = lying.ask(Contaminated(question, FRACTION)).rows()
+    assert wide["ci_low"] <= true <= wide["ci_high"]
+    assert not plain["ci_low"] <= true <= plain["ci_high"]  # the control
+    assert wide["estimate"] == plain["estimate"]
+    assert wide["standard_error"] == plain["standard_error"]
+    assert (
+        "2 % of the reports say anything" in lying.ask(Contaminated(question, FRACTION)).notes[-1]
+    )
+
+
+@pytest.mark.parametrize(
+    "statistic", [DistributionFunction(low=0.0, high=3e5), Histogram(edges=(5e4, AT)), Quantiles()]
+)
+def test_every_interval_is_wider_and_says_why(lying, statistic):
+    plain, wide = (lying.ask(one) for one in (statistic, Contaminated(statistic, FRACTION)))
+    assert (wide.low <= plain.low + 1e-12).all()
+    assert (wide.high >= plain.high - 1e-12).all()
+    assert (wide.high - wide.low).sum() > 1.5 * (plain.high - plain.low).sum()
+    assert any("say anything" in note for note in wide.notes)
+    assert not any("say anything" in note for note in plain.notes)
+
+
+@pytest.mark.parametrize(
+    "statistic", [MeanValue(), Gini(), Top(1, [ShareAbove(AT), ShareAbove(5e4)])]
+)
+def test_what_nothing_bounds_is_refused(lying, statistic):
+    with pytest.raises(ParameterError, match="nothing bounds"):
+        lying.ask(Contaminated(statistic, FRACTION))
+
+
+@pytest.mark.parametrize("fraction", [-0.1, 1.0, float("nan")])
+def test_a_fraction_is_below_1(fraction):
+    with pytest.raises(ParameterError, match="contamination"):
+        Contaminated(Quantiles(), fraction)
