@@ -96,7 +96,8 @@ class _Sums:
     def products(self) -> Array:
         carried = self._carried + (self._rest >> _CARRIED_BITS)
         rest = self._rest & ((1 << _CARRIED_BITS) - 1)
-        return np.asarray(np.ldexp(carried.astype(np.float64), _CARRIED_BITS) + rest)
+        whole = carried.astype(np.float64) * ldexp(1.0, _CARRIED_BITS)
+        return np.asarray(whole + rest.astype(np.float64))
 
 
 def covariance_of(n: int, totals: Array, products: Array) -> Array:
