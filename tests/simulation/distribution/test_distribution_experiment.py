@@ -14,7 +14,13 @@ from geoveil.simulation.distribution.attributes import ATTRIBUTES, BARS, MEASURE
 from geoveil.simulation.distribution.experiment import DistributionCell, cells, settings
 from geoveil.simulation.distribution.means import HybridMechanism
 from geoveil.simulation.distribution.page import distribution_section
-from geoveil.simulation.distribution.protocols import CLEAR, DEBIASED, LOCAL_PROTOCOLS, SMOOTHED
+from geoveil.simulation.distribution.protocols import (
+    ADAPTED,
+    CLEAR,
+    DEBIASED,
+    LOCAL_PROTOCOLS,
+    SMOOTHED,
+)
 
 INCOMES = ATTRIBUTES["incomes"]()
 assert INCOMES.truth.below is not None
@@ -65,7 +71,7 @@ def test_every_protocol_is_measured_at_every_footing(rows):
     (setting,) = settings(rows)
     assert setting.footings == [8_000.0, 40_000.0, 2.0**19]
     assert [setting.epsilon(footing) for footing in setting.footings] == [1.0, 5.0, 65.536]
-    assert setting.mechanisms(None) == [CLEAR, DEBIASED, SMOOTHED]
+    assert setting.mechanisms(None) == [CLEAR, DEBIASED, ADAPTED, SMOOTHED]
     for footing in setting.footings:
         assert setting.mechanisms(footing) == list(LOCAL_PROTOCOLS)
         for name in LOCAL_PROTOCOLS:
@@ -161,5 +167,11 @@ def test_the_command_prints_a_table_of_80_columns_and_writes_all_rows(tmp_path):
     assert "…" not in result.output
     with (tmp_path / "distribution.csv").open() as stream:
         written = list(csv.DictReader(stream))
-    assert {row["mechanism"] for row in written} == {CLEAR, DEBIASED, SMOOTHED, *LOCAL_PROTOCOLS}
+    assert {row["mechanism"] for row in written} == {
+        CLEAR,
+        DEBIASED,
+        ADAPTED,
+        SMOOTHED,
+        *LOCAL_PROTOCOLS,
+    }
     assert {row["n"] for row in written} == {"2000"}

@@ -1,11 +1,17 @@
 """The distribution from perturbed numbers: sums as computed directly, noise undone, cells moved."""
 
+from datetime import UTC, datetime
+
 import numpy as np
 import pytest
 from scipy.integrate import dblquad
 
+from geoveil.analyst.estimates import ReportRows
+from geoveil.analyst.statistics.distribution import DistributionFunction
+from geoveil.analyst.statistics.reports import reports_of
+from geoveil.campaign import Attribute, PlanarLaplaceSpec, ValueCampaign
 from geoveil.gp import GeoPrivacy, ParameterError
-from geoveil.gp.queries.profiles import FourthOrderStep
+from geoveil.gp.queries.profiles import FourthOrderStep, Smoothstep
 from geoveil.simulation.distribution.cells import Cells, moved
 from geoveil.simulation.distribution.perturbed import PerturbedNumbers
 
@@ -33,26 +39,57 @@ def test_moved_is_the_integral_over_both_cells():
             assert found[j, k] == pytest.approx(expected, abs=1e-6)
 
 
-@pytest.mark.parametrize("width", [3.0, 8.0, 24.0])
-def test_soft_shares_are_the_means_of_debiased_steps(width):
+@pytest.mark.parametrize("step", [Smoothstep(12.0), FourthOrderStep(32.0), FourthOrderStep(96.0)])
+def test_soft_shares_are_the_means_of_debiased_steps(step):
     """Reports far beyond both ends included; the convolution's nodes change next to nothing."""
     rng = np.random.default_rng(4)
     reports = POINTS.simulate(np.append(rng.uniform(5, 60, 2_000), [-500.0, 900.0]), rng)
-    pilot = np.linspace(0.0, 1.0, 65)
-    below, error = POINTS._soft(reports, pilot, width * 4.0)
-    step = FourthOrderStep(width * 4.0)
+    below, variance = POINTS._soft(reports, step)
     for cell in (0, 17, 40, 64):
         terms = step.debiased(reports - CELLS.edges[cell], 4.0)
         standard_error = terms.std() / np.sqrt(len(terms))
         assert below[cell] == pytest.approx(1 - terms.mean(), abs=0.1 * standard_error)
-    middle = step.debiased(reports - CELLS.edges[32], 4.0)
-    # Far from the ends the pilot is straight, so steps have no bias there: only variance is left.
-    if width < 10:
-        assert error[32] == pytest.approx(middle.var() / len(middle), rel=0.03)
+        assert variance[cell] == pytest.approx(standard_error**2, rel=0.03)
+
+
+def test_the_default_is_what_an_analyst_is_told():
+    """The same reports, asked as reports at hand of a value campaign: equal to a tenth of σ."""
+    privacy = GeoPrivacy(1.0, per=4.0, unit="dollar")
+    campaign = ValueCampaign(
+        campaign_id="incomes",
+        title="Incomes",
+        attribute=Attribute(name="income", unit="dollar"),
+        privacy=privacy,
+        mechanism=PlanarLaplaceSpec(1),
+        opens=datetime(2026, 1, 1, tzinfo=UTC),
+        closes=datetime(2027, 1, 1, tzinfo=UTC),
+    )
+    rng = np.random.default_rng(9)
+    reports = POINTS.simulate(rng.normal(30.0, 9.0, 3_000), rng)
+    integers = np.rint(reports / campaign.point_mechanism.step).astype(np.int64)
+    rows = ReportRows(np.zeros(len(reports), np.uint32), None, (integers,))
+    edges = CELLS.edges[4:61:8]
+    told = reports_of(rows, campaign).ask(DistributionFunction(at=edges.tolist()))
+    below = POINTS.debiased(reports)[4:61:8]
+    assert np.all(np.abs(told.values - below) < 0.1 * told.above.standard_errors)
+
+
+def test_adapted_widths_are_near_the_truth_where_the_default_is_too_wide():
+    """200,000 people at two places 4 noise scales apart: 0.7 of the default's area at most."""
+    rng = np.random.default_rng(10)
+    values = np.where(rng.random(200_000) < 0.5, 24.0, 40.0) + rng.normal(0, 1.0, 200_000)
+    reports = POINTS.simulate(values, rng)
+    truth = np.searchsorted(np.sort(values), CELLS.edges) / len(values)
+    adapted = POINTS.adapted(reports, POINTS.smoothed(reports))
+    area, default = (np.abs(b - truth).mean() for b in (adapted, POINTS.debiased(reports)))
+    assert area < 0.7 * default
 
 
 def test_the_noise_is_undone():
-    """400,000 people around 30: both within 0.01 of the truth, which the reports are not."""
+    """400,000 people around 30: within 0.01 of the truth, which the reports are not.
+
+    So is the default, of the truth blurred by its band.
+    """
     rng = np.random.default_rng(1)
     values = rng.normal(30.0, 6.0, 400_000)
     reports = POINTS.simulate(values, rng)
@@ -61,8 +98,10 @@ def test_the_noise_is_undone():
         np.searchsorted(np.sort(numbers), CELLS.edges) / len(numbers)
         for numbers in (values, reports)
     )
-    for found in (smoothed, POINTS.debiased(reports, smoothed)):
+    for found in (smoothed, POINTS.adapted(reports, smoothed)):
         assert np.abs(found - truth).max() < 0.01
+    soft = [1 - Smoothstep(12.0).value(values - edge).mean() for edge in CELLS.edges]
+    assert np.abs(POINTS.debiased(reports) - soft).max() < 0.01
     assert np.abs(raw - truth).max() > 0.03  # control: as if they were the numbers
 
 
@@ -72,7 +111,7 @@ def test_people_beyond_the_cells_are_counted_there():
     parts = (np.full(20_000, -40.0), rng.uniform(0, 64, 140_000), np.full(40_000, 4_000.0))
     reports = POINTS.simulate(np.concatenate(parts), rng)
     smoothed = POINTS.smoothed(reports)
-    for found in (smoothed, POINTS.debiased(reports, smoothed)):
+    for found in (smoothed, POINTS.debiased(reports), POINTS.adapted(reports, smoothed)):
         assert found[16::16] == pytest.approx([0.275, 0.45, 0.625, 0.8], abs=0.015)
         assert found[0] == pytest.approx(0.1, abs=0.02)
 

@@ -18,7 +18,9 @@ geoveil simulate distribution
 
 What one report of each person tells of a whole distribution: its mean, quartiles, distribution
 function and a histogram of 32 bars. geoveil's report is the number plus Laplace noise, nothing
-else: undone without bias ("debiased"), or by smoothed expectation-maximisation ("EMS"). Beside it
+else. "Debiased" is what an analyst is told by default, soft thresholds of three noise scales;
+"adapted" has thresholds of order 4 whose widths are chosen from the same reports; "EMS" is smoothed
+expectation-maximisation. Beside it
 are the published protocols of ε-LDP: square wave with EMS, hierarchical histograms asked by
 optimised unary encoding (OUE) or optimised local hashing (OLH), and for means the piecewise and
 hybrid mechanisms. Incomes are Californian households', of interest up to $524,288; "collisions" is
@@ -48,8 +50,8 @@ _NOTES = """* **The same within reach** (equal at $8,000 or 500 m): ε-LDP hides
 * Protocols of ε-LDP need the range to be known before anybody answers, and cap what is beyond: 2.6
   % of incomes. The square wave's smoothing spreads that pile, which is most of its largest gap
   there.
-* Square wave and EMS are biased. The widths of the debiased curve's soft thresholds are chosen from
-  the same reports.
+* Square wave and EMS are biased, and so are thresholds by their softness. Three noise scales are
+  too wide a band where ε is small: adapted thresholds are nearer the truth there.
 """
 
 

@@ -8,18 +8,22 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from geoveil.analyst.questions import Softness
 from geoveil.gp import GeoPrivacy, PlanarLaplace
 from geoveil.gp.expectation_maximisation import expectation_maximisation
-from geoveil.gp.queries.profiles import FourthOrderStep
+from geoveil.gp.queries.profiles import FourthOrderStep, Smoothstep
+from geoveil.gp.queries.profiles.soft_step import SoftStep
 from geoveil.simulation.distribution.cells import Cells, moved
 
 Array = NDArray[np.float64]
 
 WIDTHS = (3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0)
 """Widths of the band between which a threshold chooses, in noise scales."""
-_FINE, _MOST_NODES = 16, 64
+_FINE, _MOST_NODES = 128, 64
 """Nodes in a noise scale, at least, on which reports are put for the convolution; and in a cell, at
 most, where cells are so much wider than the noise that nothing is left to be undone."""
+_AROUND = 8
+"""Places about a node at which a debiased step is evaluated."""
 _MARGIN = 8.0
 """Noise scales beyond both ends for which expectation-maximisation has cells."""
 _FINEST = 4
@@ -28,7 +32,7 @@ _FINEST = 4
 
 @dataclass(frozen=True, slots=True)
 class PerturbedNumbers:
-    """Reports x + Laplace(1/ε), and the distribution of x from them, twice.
+    """Reports x + Laplace(1/ε), and the distribution of x from them, in three ways.
 
     Args:
         privacy: the guarantee, in the unit of the numbers.
@@ -47,39 +51,61 @@ class PerturbedNumbers:
         """Return one report for each number."""
         return PlanarLaplace(self.privacy, 1).simulate(values, rng)
 
-    def debiased(self, reports: Array, pilot: Array) -> Array:
-        """Return the share below each edge of the cells, by soft thresholds without noise's bias.
+    def debiased(self, reports: Array) -> Array:
+        """Return the share below each edge of the cells, as an analyst is told by default.
 
-        Each threshold asks a step of order 4 [MATH §2.1], at the width whose mean squared error
-        against the hard one is estimated to be least: the variance from the reports, the bias from
-        the pilot.
+        That is by a smoothstep of three noise scales at each edge, without the noise's bias.
+        """
+        return self._soft(reports, Smoothstep(Softness(self.scale).band()))[0]
+
+    def adapted(self, reports: Array, pilot: Array) -> Array:
+        """Return the share below each edge of the cells, by steps whose widths reports choose.
+
+        Each edge has a step of order 4 [MATH §2.1], of the width whose mean squared error against
+        the hard one is estimated to be least: the variance from the reports, the bias from the
+        pilot.
 
         Args:
             reports: (n,).
             pilot: share below each edge, (count + 1,), as `smoothed` returns.
         """
-        found = [self._soft(reports, pilot, width * self.scale) for width in WIDTHS]
-        errors = np.array([error for _, error in found])
-        below = np.array([share for share, _ in found])
-        return np.asarray(np.take_along_axis(below, errors.argmin(axis=0)[None], axis=0)[0])
-
-    def _soft(self, reports: Array, pilot: Array, width: float) -> tuple[Array, Array]:
-        """Return the share below each edge by steps of one width, and its estimated error."""
-        cells, step, n = self.cells, FourthOrderStep(width), len(reports)
-        nodes = int(np.ceil(min(_FINE * cells.width / self.scale, _MOST_NODES)))  # per cell
-        spacing = cells.width / nodes
-        beyond = int(np.ceil(width / 2 / spacing)) + 1  # where steps are 0 and 1
-        offsets = spacing * np.arange(-beyond, beyond + 1)
-        counts = _spread(reports, cells, spacing, beyond)
-        debiased = step.debiased(offsets, self.scale)
-        first, second = (_correlated(counts, g) / n for g in (debiased, debiased**2))
         mass = np.diff(pilot, prepend=0.0, append=1.0)  # below, in each cell, above
-        middles = cells.edges[:-1] + cells.width / 2
-        at = np.concatenate([[-np.inf], middles, [np.inf]])
-        soft = _correlated(_spread(at, cells, spacing, beyond, mass), step.value(offsets))
-        share, square, expected = (found[::nodes] for found in (first, second, soft))
-        variance = np.maximum(square - share**2, 0.0) / n
-        return 1 - share, variance + (expected - (1 - pilot)) ** 2
+        middles = self.cells.edges[:-1] + self.cells.width / 2
+        held = np.concatenate([[-np.inf], middles, [np.inf]])
+        found, errors = [], []
+        for scales in WIDTHS:
+            step = FourthOrderStep(scales * self.scale)
+            below, variance = self._soft(reports, step)
+            nodes, offsets = self._nodes(step)
+            expected = self._means(held, mass, nodes, step.value(offsets))
+            found.append(below)
+            errors.append(variance + (expected - (1 - pilot)) ** 2)
+        best = np.argmin(errors, axis=0)
+        return np.asarray(np.take_along_axis(np.array(found), best[None], axis=0)[0])
+
+    def _soft(self, reports: Array, step: SoftStep) -> tuple[Array, Array]:
+        """Return the share below each edge by a step without the noise's bias, and its variance."""
+        nodes, offsets = self._nodes(step)
+        # A mean over the node's surroundings: where it jumps, one value would be of one side.
+        around = self.cells.width / nodes * ((np.arange(_AROUND) + 0.5) / _AROUND - 0.5)
+        g = step.debiased(offsets[:, None] + around, self.scale)
+        each = np.full(len(reports), 1 / len(reports))
+        share, square = (
+            self._means(reports, each, nodes, values.mean(axis=1)) for values in (g, g**2)
+        )
+        return 1 - share, np.maximum(square - share**2, 0.0) / len(reports)
+
+    def _nodes(self, step: SoftStep) -> tuple[int, Array]:
+        """Return the number of nodes per cell, and how far from an edge those near it are."""
+        cells = self.cells.width
+        nodes = int(np.ceil(min(_FINE * cells / self.scale, _MOST_NODES)))
+        beyond = int(np.ceil(step.width / 2 * nodes / cells)) + 1
+        return nodes, np.arange(-beyond, beyond + 1, dtype=np.float64) * (cells / nodes)
+
+    def _means(self, points: Array, weights: Array, nodes: int, steps: Array) -> Array:
+        """Return the weighted sum of a step at each edge, whose values at the nodes are given."""
+        put = _spread(points, self.cells, nodes, len(steps) // 2, weights)
+        return _correlated(put, steps)[::nodes]
 
     def smoothed(self, reports: Array) -> Array:
         """Return the share below each edge of the cells, by EMS [LWLSS20]: smooth, and biased."""
@@ -106,24 +132,29 @@ class PerturbedNumbers:
         return np.maximum(z, 0.0) + self.scale / 2 * np.exp(-np.abs(z) / self.scale)
 
 
-def _spread(
-    points: Array, cells: Cells, spacing: float, beyond: int, weights: Array | None = None
-) -> Array:
-    """Return the weight at each node, every point shared by the two next to it."""
-    count = cells.count * round(cells.width / spacing) + 2 * beyond
-    place = np.clip((points - cells.low) / spacing + beyond, 0.0, count)
+def _spread(points: Array, cells: Cells, nodes: int, beyond: int, weights: Array) -> Array:
+    """Return the weight at each node, every point shared by the two next to it.
+
+    Args:
+        points: (n,); those beyond the last node are put there.
+        cells: from whose lower to whose upper end nodes go.
+        nodes: in each cell.
+        beyond: further nodes, on either side.
+        weights: (n,).
+    """
+    count = cells.count * nodes + 2 * beyond
+    place = np.clip((points - cells.low) * (nodes / cells.width) + beyond, 0.0, count)
     left = np.minimum(place.astype(np.int64), count - 1)
     right = place - left
-    own = np.ones(len(points)) if weights is None else weights
-    nodes: Array = np.bincount(left, own * (1 - right), count + 1).astype(np.float64)
-    nodes[1:] += np.bincount(left, own * right, count)
-    return nodes
+    put: Array = np.bincount(left, weights * (1 - right), count + 1).astype(np.float64)
+    put[1:] += np.bincount(left, weights * right, count)
+    return put
 
 
-def _correlated(counts: Array, steps: Array) -> Array:
-    """Return Σⱼ counts[i + j]·steps[j]; what lies beyond the last step has its last value."""
+def _correlated(put: Array, steps: Array) -> Array:
+    """Return Σⱼ put[i + j]·steps[j]; what lies beyond the last step has its last value."""
     from scipy.signal import fftconvolve
 
-    part = fftconvolve(counts, steps[::-1], mode="valid")
-    above = np.append(np.cumsum(counts[::-1])[::-1], 0.0)[len(steps) :]
+    part = fftconvolve(put, steps[::-1], mode="valid")
+    above = np.append(np.cumsum(put[::-1])[::-1], 0.0)[len(steps) :]
     return np.asarray(part + steps[-1] * above[: len(part)])

@@ -1,4 +1,4 @@
-"""Who tells a distribution: geoveil's reports, twice, and four protocols of ε-LDP."""
+"""Who tells a distribution: geoveil's reports, in three ways, and five protocols of ε-LDP."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -17,7 +17,8 @@ from geoveil.simulation.distribution.square_wave import SquareWave
 Array = NDArray[np.float64]
 LocalProtocol = Callable[[NumericAttribute, LocalPrivacy, Array, np.random.Generator], Distribution]
 
-CLEAR, DEBIASED, SMOOTHED = "values in the clear", "Laplace, debiased", "Laplace, EMS"
+CLEAR = "values in the clear"
+DEBIASED, ADAPTED, SMOOTHED = "Laplace, debiased", "Laplace, adapted", "Laplace, EMS"
 WAVE_CELLS = 256
 """Cells of the square wave. With 1,024, as in [LWLSS20], it takes 10 to 30 times as long; most
 errors are about the same, those of the histogram at ε = 1 larger."""
@@ -26,7 +27,10 @@ errors are about the same, those of the histogram at ε = 1 larger."""
 def perturbed(
     attribute: NumericAttribute, privacy: GeoPrivacy, values: Array, rng: np.random.Generator
 ) -> dict[str, Distribution]:
-    """Return what one perturbed number of each person tells: without bias, and smoothed by EMS.
+    """Return what one perturbed number of each person tells, in three ways.
+
+    They are debiased thresholds as an analyst is told by default; the same with widths that the
+    reports choose; and smoothed expectation-maximisation.
 
     Args:
         attribute: what people hold.
@@ -37,7 +41,11 @@ def perturbed(
     points = PerturbedNumbers(privacy, attribute.cells)
     reports = points.simulate(values, rng)
     smoothed = points.smoothed(reports)
-    told = {DEBIASED: points.debiased(reports, smoothed), SMOOTHED: smoothed}
+    told = {
+        DEBIASED: points.debiased(reports),
+        ADAPTED: points.adapted(reports, smoothed),
+        SMOOTHED: smoothed,
+    }
     return {name: _from_shares(attribute, below) for name, below in told.items()}
 
 
