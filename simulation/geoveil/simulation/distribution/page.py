@@ -1,6 +1,7 @@
 """The section of docs/results.md on distributions: all errors of one setting, factors of all."""
 
 from collections.abc import Sequence
+from textwrap import wrap
 
 from geoveil.simulation.distribution.attributes import MEASURES
 from geoveil.simulation.distribution.experiment import MeasuredSetting, settings
@@ -20,11 +21,11 @@ What one report of each person tells of a whole distribution: its mean, quartile
 function and a histogram of 32 bars. geoveil's report is the number plus Laplace noise, nothing
 else. "Debiased" is what an analyst is told by default, soft thresholds of three noise scales;
 "adapted" has thresholds of order 4 whose widths are chosen from the same reports; "EMS" is smoothed
-expectation-maximisation. Beside it
-are the published protocols of ε-LDP: square wave with EMS, hierarchical histograms asked by
-optimised unary encoding (OUE) or optimised local hashing (OLH), and for means the piecewise and
-hybrid mechanisms. Incomes are Californian households', of interest up to $524,288; "collisions" is
-how far north of the centre collisions happened in New York, within 49,152 m.
+expectation-maximisation. Beside it are the published protocols of ε-LDP: square wave with EMS,
+hierarchical histograms asked by optimised unary encoding (OUE) or optimised local hashing (OLH),
+and for means the piecewise and hybrid mechanisms. Incomes are Californian households', of interest
+up to $524,288; "collisions" is how far north of the centre collisions happened in New York, within
+49,152 m.
 
 Each is at three [equal footings](guarantees.md#against-ε-ldp-an-equal-footing): it promises as much
 as geo-privacy to two numbers that far apart, less to nearer ones, more to farther ones; the last is
@@ -117,11 +118,12 @@ def _median(setting: MeasuredSetting) -> list[str]:
         f"{setting.ahead(DEBIASED, footing, 'median'):.2g} (equal at ${footing:,g})"
         for footing in setting.footings
     ]
-    return [
+    text = (
         f"So the median income of {ours.n:,} Californians is off by ${ours.error**0.5:,.0f}, root"
-        " mean square. The best protocol",
-        f"of ε-LDP is off by so many times as much: {', '.join(factors)}.",
-    ]
+        " mean square. The best protocol of ε-LDP is off by so many times as much:"
+        f" {', '.join(factors)}."
+    )
+    return wrap(text, 100)
 
 
 def _factors(found: Sequence[MeasuredSetting]) -> list[str]:
