@@ -6,6 +6,7 @@ from geoveil.analyst.campaigns import (
     campaign_for_points,
     softness_of_points,
 )
+from geoveil.analyst.choosing import participants_to_name_the_top
 from geoveil.analyst.client import (
     Analyst,
     AnalystError,
@@ -165,6 +166,7 @@ __all__ = [
     "holm",
     "margins_from_csv",
     "new_york_boroughs",
+    "participants_to_name_the_top",
     "partition_shares",
     "pilot_prior",
     "plan_for",

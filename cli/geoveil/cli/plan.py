@@ -11,6 +11,7 @@ import typer
 from geoveil.analyst import (
     PlanRequest,
     PublicPrior,
+    participants_to_name_the_top,
     pilot_prior,
     plan_for,
     planned_contamination,
@@ -23,7 +24,7 @@ from geoveil.analyst.vocabulary import VOCABULARY, place_in
 from geoveil.cli import options
 from geoveil.cli.connection import Connection, analyst_at, connects
 from geoveil.cli.console import err, out, print_json
-from geoveil.cli.plan_text import print_comparison, print_liars, print_note, print_plan
+from geoveil.cli.plan_text import print_comparison, print_liars, print_note, print_plan, print_top
 from geoveil.gp import ParameterError
 from geoveil.gp.hard_question import Heap
 from geoveil.simulation.priors import FILES, KNOWN, public_prior
@@ -149,6 +150,13 @@ def plan(
         typer.Option("--bound/--no-bound", help="How good could any unbiased mechanism be?"),
     ] = True,
     contamination: options.Contamination = None,
+    top: Annotated[
+        int | None,
+        typer.Option(
+            help="Of several questions: how many people it takes so that the estimates name the"
+            " true top so many, with 95 %."
+        ),
+    ] = None,
     two_rounds: Annotated[
         bool,
         typer.Option("--two-rounds", help="Would a pilot help? For one share of numbers."),
@@ -212,12 +220,17 @@ def plan(
         attribute=attribute,
     )
     with err.status("planning"):
-        held = out_file is not None or contamination is not None
+        held = out_file is not None or contamination is not None or top is not None
         restricted = held if for_campaign is None else for_campaign
         planned = plan_for(request, for_campaign=restricted, bound=bound, rounds=two_rounds)
         report = planned.report()
         if contamination is not None:
             report["contamination"] = planned_contamination(planned, contamination)
+        if top is not None:
+            if isinstance(planned, PlannedQuestion):
+                raise ParameterError("top", top, "left out unless there are several questions")
+            people_for_top = participants_to_name_the_top(planned, top)
+            report["top"] = {"count": top, "confidence": 0.95, "participants": people_for_top}
         if out_file is not None:
             planned.write(out_file)
         if figure is not None:
@@ -235,6 +248,7 @@ def plan(
     for file in (out_file, figure):
         if file is not None:
             err.tell(f"wrote {file}")
+    print_top(report, out)
     print_liars(report, out)
     print_note(report, out)
 

@@ -113,6 +113,22 @@ def print_comparison(report: Record, console: PlainConsole) -> None:
     _print_odds(report, console)
 
 
+def print_top(report: Record, console: PlainConsole) -> None:
+    """Say how many people it takes to name the top, if it was asked."""
+    found = report.get("top")
+    if found is None:
+        return
+    people = found["participants"]
+    needs = (
+        "no number of people: asked softly, the questions have another order"
+        if people is None
+        else f"{people:,} participants, if people are as the prior says"
+    )
+    console.print(
+        f"To name the true top {found['count']} with {100 * found['confidence']:g} % takes {needs}."
+    )
+
+
 def print_liars(report: Record, console: PlainConsole) -> None:
     """Say what false reports can do to the estimates, if it was asked."""
     for row in report.get("contamination", ()):
