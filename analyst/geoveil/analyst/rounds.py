@@ -25,11 +25,11 @@ class TwoRounds:
     main: int
     """People in the campaign that is planned from it."""
     error_95: float
-    """Of the second campaign."""
+    """Half the width of the interval that the second campaign gives."""
     one_round: float
-    """Of a campaign planned from the prior, and for its scenarios."""
+    """That of a campaign planned from the prior, and for its scenarios."""
     points: float
-    """Of one value campaign, its band chosen from its own reports as from a pilot's."""
+    """That of one value campaign, its band chosen from its own reports as from a pilot's."""
 
 
 def two_rounds(request: PlanRequest, found: Plan) -> TwoRounds:

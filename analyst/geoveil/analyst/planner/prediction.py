@@ -45,7 +45,7 @@ Array = NDArray[np.float64]
 NORMAL_95 = 1.959963984540054
 """Standard deviations that a normal number exceeds, on either side, once in twenty times."""
 CONFIDENCE = 0.95
-"""Of the intervals that plans are about."""
+"""The confidence of the intervals that plans are about."""
 _FEWEST = 2.0
 """Reports from which there is an interval."""
 

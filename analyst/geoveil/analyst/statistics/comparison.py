@@ -56,7 +56,7 @@ class Changes(Result):
     """(m,), by Holm's rule: whoever calls differences with at most α other than 0 is wrong about
     any of them with probability α or less."""
     people: People
-    """Behind the estimates."""
+    """The people behind the estimates."""
     confidence: float
     """The confidence that all intervals hold at once, in (0, 1)."""
     n: tuple[int, ...]
@@ -182,7 +182,7 @@ class Trends(Result):
     bent: Array
     """(m,), p of all means lying on a line (Cochran's Q); NaN for two times or the same people."""
     people: People
-    """Behind the estimates."""
+    """The people behind the estimates."""
     confidence: float
     """The confidence that all intervals hold at once, in (0, 1)."""
     n: tuple[int, ...]

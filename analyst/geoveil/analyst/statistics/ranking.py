@@ -29,7 +29,7 @@ Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 _DRAWS = 20_000
-"""Of the errors of all estimates: a quantile of 95 % found from them has 94.7 to 95.3 %."""
+"""Draws of the errors of all estimates: the 95 % quantile among them is one of 94.7 to 95.3 %."""
 _MOST_NUMBERS = 1 << 28
 """Draws times pairs, beyond which fewer are drawn."""
 _FEWEST_DRAWS = 2_000

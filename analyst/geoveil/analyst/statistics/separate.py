@@ -37,11 +37,11 @@ class SeparateEstimates:
     """People, at least 2."""
     confidence: float
     limits: tuple[Limits, ...]
-    """Of each question: what answers and means can be."""
+    """What answers to each question, and their mean, can be."""
     privacy: GeoPrivacy
     """What a whole report promises."""
     period: int | None = None
-    """Of a recurring campaign, from 0."""
+    """The period of a recurring campaign, from 0; else None."""
     contamination: float = 0.0
     """The fraction of false reports that intervals hold with, in [0, 1)."""
 

@@ -85,7 +85,7 @@ class Contaminated(Statistic[Found]):
 
     of: Statistic[Found]
     fraction: float
-    """Of the reports that may say anything, in [0, 1)."""
+    """The fraction of the reports that may say anything, in [0, 1)."""
 
     def __post_init__(self) -> None:
         validation.between("contamination", self.fraction, 0, 1, high_open=True)
