@@ -63,7 +63,7 @@ def test_several_statistics_are_told_one_after_the_other(geoveil, file):
 
 def test_every_word_is_an_option_that_says_its_numbers(geoveil, file):
     said = {"quantile": "0.5", "histogram": EDGES, "top-share": "0.1"}
-    for word in set(STATISTICS) - {"map"}:  # of places: see below
+    for word in set(STATISTICS) - {"map", "districts", "nearest"}:  # of places: see below
         option = [f"--{word}", *([said[word]] if word in said else [])]
         rows = list(csv.DictReader(io.StringIO(of(geoveil, file, *option, "--csv").stdout)))
         assert rows
@@ -97,6 +97,15 @@ def test_a_map_is_a_file_for_a_reader_of_maps(geoveil, tmp_path):
     printed = of(geoveil, "places", "--map", str(file)).stdout
     assert "3,721 rows" in printed
     assert json.loads(file.read_text())["type"] == "FeatureCollection"
+    near = ["--nearest", "a=-73.98,40.75", "--nearest", "b=-73.5,40.75", "--json"]
+    rows = json.loads(of(geoveil, "places", *near).stdout)["rows"]
+    assert rows[0]["estimate"] > rows[1]["estimate"]
+    square = [[[-74.0, 40.7], [-73.9, 40.7], [-73.9, 40.8], [-74.0, 40.8], [-74.0, 40.7]]]
+    region = tmp_path / "square.geojson"
+    region.write_text(json.dumps({"type": "Polygon", "coordinates": square}))
+    rows = json.loads(of(geoveil, "places", "--districts", str(region), "--json").stdout)["rows"]
+    assert [row["name"] for row in rows] == ["square", "elsewhere"]
+    assert sum(row["estimate"] for row in rows) == pytest.approx(1)
     top = ["--place", "a=-73.98,40.75", "--place", "b=-73.5,40.75", "--top", "1", "--json"]
     rows = json.loads(of(geoveil, "places", *top).stdout)["rows"]
     assert [row["name"] for row in rows] == ["a", "b"]
@@ -131,6 +140,7 @@ def test_a_statistic_of_numbers_is_not_asked_of_answers(geoveil):
         (["--histogram", "a,b"], "numbers with commas"),
         (["--histogram", "2,1"], "increasing"),
         (["--top-share", "1.5"], "share"),
+        (["--mean", "--interval", "student"], "chooses its own"),
         ([], "at least one"),
     ],
 )

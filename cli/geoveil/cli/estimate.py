@@ -76,6 +76,27 @@ _STATISTICS: dict[str, tuple[Any, Any]] = {
         ],
         None,
     ),
+    "districts": (
+        Annotated[
+            Path | None,
+            typer.Option(
+                exists=True,
+                dir_okay=False,
+                help="Shares in the polygons of a GeoJSON file, which are apart, and elsewhere.",
+            ),
+        ],
+        None,
+    ),
+    "nearest": (
+        Annotated[
+            list[str] | None,
+            typer.Option(
+                help="Share to whom this place is the nearest: 'label=longitude,latitude', twice or"
+                " more.",
+            ),
+        ],
+        None,
+    ),
 }
 
 
@@ -155,9 +176,9 @@ def estimate(
     """Print the unbiased estimate of every query of a campaign.
 
     A value campaign has none: without more the mean point is shown. With --threshold, --range,
-    --place, --circle or --region, and with --mean, --quantile, --curve, --density, --histogram,
-    --gini or --top-share of numbers, and --map of places, what is asked is read from the same
-    points, at no further cost in privacy.
+    --place, --circle or --region, with --mean, --quantile, --curve, --density, --histogram, --gini
+    or --top-share of numbers, and with --map, --districts or --nearest of places, what is asked is
+    read from the same points, at no further cost in privacy.
 
     Example: geoveil estimate where --place Midtown=-73.985,40.755 --bandwidth 1000
 
@@ -180,6 +201,8 @@ def estimate(
     if top is not None:
         wanted.append(Top(top, asked, bandwidth=bandwidth, width=width))
         asked = []
+    if interval is not None and (wanted or campaign_id.endswith(_EXPORTED)):
+        raise ParameterError("interval", interval.value, "left out: a statistic chooses its own")
     if contamination is not None:
         wanted = [Contaminated(one, contamination) for one in wanted]
     if watch and (asked or wanted):

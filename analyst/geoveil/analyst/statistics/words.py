@@ -7,19 +7,24 @@ density                    the density of the values
 histogram  25000,50000     the shares between these edges, below the first and above the last
 gini                       the Gini coefficient
 top-share  0.1             the share of the total that this share of the people holds
-map        FILE.geojson    the density of people on a grid, for a file of the reader's
+map        FILE.geojson    the density of people on a grid; who asks writes the file
+districts  FILE.geojson    the share in each of the polygons of a file, and elsewhere
+nearest    A=-73.9,40.7    the share to whom each of several places is the nearest
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from geoveil.analyst.questions import ShareInside
 from geoveil.analyst.statistics.distribution import Density, DistributionFunction
+from geoveil.analyst.statistics.districts import Districts, Nearest
 from geoveil.analyst.statistics.inequality import Gini, MeanValue, TopShare
 from geoveil.analyst.statistics.map import Map
 from geoveil.analyst.statistics.partition import Histogram
 from geoveil.analyst.statistics.quantiles import Quantiles
 from geoveil.analyst.statistics.statistic import Statistic
+from geoveil.analyst.vocabulary import questions_in
 from geoveil.gp import ParameterError, validation
 
 __all__ = ["STATISTICS", "statistics_in"]
@@ -52,6 +57,13 @@ STATISTICS: Mapping[str, Callable[[Sequence[str], float | None, float | None], M
                 share=_numbers("top-share", said[-1])[0], width=width
             ),
             "map": lambda said, width, bell: Map(bandwidth=bell),
+            "districts": lambda said, width, bell: Districts(
+                [one for one in questions_in({"region": said}) if isinstance(one, ShareInside)],
+                bell,
+            ),
+            "nearest": lambda said, width, bell: Nearest(
+                {one.label: one.place for one in questions_in({"place": said}) if one.place}, bell
+            ),
         }
     )
 )
