@@ -38,9 +38,9 @@ def blurred(x: Array, width: float) -> Array:
 
 
 @pytest.mark.deep(keep=1)
-@pytest.mark.parametrize("count", [8, 500])
+@pytest.mark.parametrize("count", [5, 500])
 def test_intervals_of_quantiles_cover(count: int) -> None:
-    """500 campaigns at 95 %: standard error 1 %; 8: at least 5 (chance: 1 in 2,500)."""
+    """500 campaigns at 95 %: standard error 1 %; 5: at least 3 (chance: 1 in 300)."""
     levels = (0.1, 0.5, 0.9)
     right = np.quantile(np.concatenate([blurred(incomes(), 24_000.0)] * 20), levels)
     found, errors = [], []
@@ -49,7 +49,7 @@ def test_intervals_of_quantiles_cover(count: int) -> None:
         found.append((made.low <= right) & (right <= made.high))
         errors.append([*made.values, *made.standard_errors])
     if count < 100:
-        assert (np.sum(found, axis=0) >= 5).all()
+        assert (np.sum(found, axis=0) >= 3).all()
     else:
         covered = np.mean(found, axis=0)
         assert (covered > 0.925).all()
@@ -130,7 +130,20 @@ def test_a_quantile_that_reports_do_not_bound_says_so() -> None:
     made = reports(points).ask(Quantiles(levels=(0.5, 0.99)))
     assert np.isfinite([made.low[0], made.high[0]]).all()
     assert made.high[1] == np.inf
+    assert 50_000 < made.low[1] < 300_000
     assert made.to_dict()["rows"][1]["ci_high"] is None
+
+
+def test_many_quantiles_share_their_thresholds() -> None:
+    """Those of several that are the same but for rounding are asked for once."""
+    (points,) = campaigns(incomes(), 2_000, 1)
+    levels = np.linspace(0.05, 0.95, 19)
+    made = reports(points).ask(Quantiles(levels=levels.tolist()))
+    right = np.quantile(blurred(incomes(), 24_000.0), levels)
+    assert (np.diff(made.values) > 0).all()
+    assert (np.abs(made.values - right) < 4 * made.standard_errors).all()
+    (alone,) = reports(points).ask(Quantiles(levels=(levels[9],))).values
+    assert made.values[9] == pytest.approx(alone, abs=0.1 * made.standard_errors[9])
 
 
 def test_a_curve_is_asked_where_it_is_wanted() -> None:

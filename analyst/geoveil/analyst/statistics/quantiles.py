@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from geoveil.analyst.results import Result
 from geoveil.analyst.statistics.distribution import checked_levels, inverse
 from geoveil.analyst.statistics.joint import POPULATION, JointEstimates, Quantity
-from geoveil.analyst.statistics.statistic import Statistic, Steps
-from geoveil.analyst.statistics.thresholds import band_width, octaves, shares_above
+from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic, Steps
+from geoveil.analyst.statistics.thresholds import band_width, ends, octaves, shares_above
 from geoveil.campaign import Campaign
 from geoveil.gp import GeoPrivacy, ParameterError
 
@@ -25,10 +25,12 @@ __all__ = ["QuantileEstimates", "Quantiles"]
 Array = NDArray[np.float64]
 
 _MOST_LEVELS = 20
-_STEPS = 32
-"""Thresholds around a quantile, each time."""
+_STEPS = 96
+"""Thresholds around a quantile, each time, unless there are many quantiles."""
 _ROUNDS = 5
-_WITHIN = 12
+_SAME = 1e-6
+"""Thresholds nearer to each other than this, in widths, are one."""
+_WITHIN = 8
 """Steps that an interval spans when it is found closely enough."""
 
 
@@ -141,14 +143,18 @@ class Quantiles(Statistic[QuantileEstimates]):
     def steps(self, campaign: Campaign, confidence: float) -> Steps[QuantileEstimates]:
         width = band_width(campaign, self.width)
         levels = checked_levels(self.levels)
+        steps = min(_STEPS, MOST_QUESTIONS // len(levels) - 1)
         at, above = yield from octaves(campaign, width)
         for _ in range(_ROUNDS):
             low, high = _intervals(at, replace(above, confidence=confidence), levels)
-            spans = [_around(at, *ends) for ends in zip(low, high, strict=True)]
-            if all(b - a <= width for a, b in spans) and _closely(at, low, high):
+            # Where the reports set no end, nobody is beyond these.
+            low, high = (np.clip(limits, *ends(at, above, 0.0)) for limits in (low, high))
+            spans = [_around(at, *pair) for pair in zip(low, high, strict=True)]
+            if _closely(at, low, high, width):
                 break
-            grids = [np.linspace(a, b, _STEPS + 1) for a, b in spans]
-            at, above = yield from shares_above(np.unique(np.concatenate(grids)), width)
+            grids = np.sort(np.concatenate([np.linspace(a, b, steps + 1) for a, b in spans]))
+            apart = np.diff(grids, prepend=-np.inf) > _SAME * width
+            at, above = yield from shares_above(grids[apart], width)
         return _estimates(at, replace(above, confidence=confidence), levels, width)
 
 
@@ -191,9 +197,10 @@ def _around(at: Array, low: float, high: float) -> tuple[float, float]:
     return float(at[first]), float(at[last])
 
 
-def _closely(at: Array, low: Array, high: Array) -> bool:
-    """Return whether every interval spans enough of the thresholds, or has no end."""
+def _closely(at: Array, low: Array, high: Array, width: float) -> bool:
+    """Return whether every interval spans enough thresholds that are near enough."""
     return all(
-        not math.isfinite(b - a) or np.count_nonzero((at >= a) & (at <= b)) >= _WITHIN
+        inside >= _WITHIN and b - a <= inside * width / 4
         for a, b in zip(low.tolist(), high.tolist(), strict=True)
+        for inside in [np.count_nonzero((at >= a) & (at <= b))]
     )

@@ -98,9 +98,9 @@ def located(campaign: Campaign, width: float, tail: float) -> Asking:
         The two ends, and what was found when they were looked for last.
     """
     at, found = yield from octaves(campaign, width)
-    low, high = _ends(at, found, tail)
+    low, high = ends(at, found, tail)
     at, found = yield from shares_above(np.linspace(low, high, _STEPS + 1), width)
-    return np.array(_ends(at, found, tail)), found
+    return np.array(ends(at, found, tail)), found
 
 
 def everywhere(campaign: Campaign, width: float) -> Asking:
@@ -109,9 +109,9 @@ def everywhere(campaign: Campaign, width: float) -> Asking:
     They are near each other where all but one in a hundred are, and further apart beyond.
     """
     at, found = yield from octaves(campaign, width)
-    (least, most), (low, high) = _ends(at, found, 0.0), _ends(at, found, _SPARSE)
+    (least, most), (low, high) = ends(at, found, 0.0), ends(at, found, _SPARSE)
     at, found = yield from shares_above(np.linspace(low, high, _STEPS + 1), width)
-    low, high = _ends(at, found, _SPARSE)
+    low, high = ends(at, found, _SPARSE)
     step = (high - low) / _NEAR
     below, above = (
         np.geomspace(step, max(room, 2 * step), _FAR) for room in (low - least, most - high)
@@ -124,7 +124,7 @@ def everywhere(campaign: Campaign, width: float) -> Asking:
     )
 
 
-def _ends(at: Array, found: JointEstimates, tail: float) -> tuple[float, float]:
+def ends(at: Array, found: JointEstimates, tail: float) -> tuple[float, float]:
     """Return the nearest thresholds that leave no more than a tail on either side."""
     least = max(tail, _NOBODY)
     (below,) = np.nonzero(found.values >= 1 - least)
