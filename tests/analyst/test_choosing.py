@@ -35,8 +35,8 @@ def planned(allocation: str, sizes: list[float] = SIZES, seed: int = 5) -> Plann
 
     source = PublicPrior("towns", "location", "metre", 2, prior)
     asked = [
-        DensityAt(*place, name)
-        for place, name in zip(PLANE.unproject(TOWNS).tolist(), "abcd", strict=True)
+        DensityAt(x, y, name)
+        for (x, y), name in zip(PLANE.unproject(TOWNS).tolist(), "abcd", strict=True)
     ]
     request = PlanRequest.of(
         asked, epsilon=1.0, per=300.0, source=source, participants=20_000, bandwidth=900.0,

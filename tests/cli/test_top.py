@@ -13,6 +13,7 @@ ASKED = (
 RANGES = ("--range", "0,60000", "--range", "60000,120000", "--range", "120000,180000")
 
 
+@pytest.mark.deep
 def test_a_plan_says_how_many_name_the_top(geoveil):
     found = json.loads(
         geoveil(*ASKED, *RANGES, "--allocation", "partition", "--json", to_server=False).output

@@ -11,9 +11,7 @@ from geoveil.analyst import (
     Means,
     MeanValue,
     Quantiles,
-    Top,
 )
-from geoveil.analyst.questions import ShareAbove
 from geoveil.campaign import PointQuestion
 from geoveil.gp import ParameterError, Threshold
 
@@ -59,9 +57,7 @@ def test_every_interval_is_wider_and_says_why(lying, statistic):
     assert not any("say anything" in note for note in plain.notes)
 
 
-@pytest.mark.parametrize(
-    "statistic", [MeanValue(), Gini(), Top(1, [ShareAbove(AT), ShareAbove(5e4)])]
-)
+@pytest.mark.parametrize("statistic", [MeanValue(), Gini()])
 def test_what_nothing_bounds_is_refused(lying, statistic):
     with pytest.raises(ParameterError, match="nothing bounds"):
         lying.ask(Contaminated(statistic, FRACTION))

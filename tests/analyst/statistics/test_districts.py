@@ -9,6 +9,7 @@ import pytest
 from scipy.stats import norm
 
 from geoveil.analyst import (
+    Contaminated,
     Districts,
     DistrictShares,
     JointEstimates,
@@ -69,6 +70,14 @@ def test_shares_of_districts_are_those_of_the_people_in_them(found: DistrictShar
     assert found.labels[-1] == "elsewhere"
     assert np.all((found.low <= found.shares) & (found.shares <= found.high))
     assert "1,000 m" in found.notes[-1]
+
+
+def test_liars_widen_every_share(reports: Reports, found: DistrictShares) -> None:
+    doubted = reports.ask(Contaminated(Districts(new_york_boroughs(), bandwidth=1_000.0), 0.01))
+    assert isinstance(doubted, DistrictShares)
+    assert np.all(doubted.high >= found.high)
+    assert doubted.high[0] > found.high[0] + 0.009
+    assert "1 %" in doubted.notes[-1]
 
 
 def test_districts_are_handed_on_and_drawn(found: DistrictShares) -> None:

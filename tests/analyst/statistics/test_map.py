@@ -10,6 +10,7 @@ import shapely
 from scipy.stats import norm
 
 from geoveil.analyst import (
+    Contaminated,
     DensityMap,
     Map,
     ReportRows,
@@ -80,6 +81,14 @@ def test_the_town_is_surely_denser_and_the_rest_less_dense(found: DensityMap) ->
     assert rows[5 * 12 + 6]["surely"] == "more"
     assert "700 m" in found.notes[0]
     assert "Šidák" in found.notes[1]
+
+
+def test_liars_widen_every_interval(reports: Reports, found: DensityMap) -> None:
+    asked = Map(bounds=BOUNDS, size=(12, 10), bandwidth=700.0)
+    doubted = reports.ask(Contaminated(asked, 0.01))
+    assert np.all(doubted.high > found.high)
+    assert (doubted.significance != 0).sum() < (found.significance != 0).sum()
+    assert "1 %" in doubted.notes[-1]
 
 
 def test_people_spread_evenly_are_what_bells_see_of_them() -> None:

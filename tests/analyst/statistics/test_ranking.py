@@ -1,6 +1,7 @@
 """The top k: sets, ranks and intervals hold the truth as often as they say, after choosing too."""
 
 import math
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -9,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from geoveil.analyst import (
+    Contaminated,
     DensityAt,
     JointEstimates,
     Ranking,
@@ -111,6 +113,18 @@ def test_reports_that_are_nearly_all_equal_do_not_name_the_top() -> None:
     assert found.ranks == ((1, 3),) * 3
 
 
+def test_liars_may_be_all_that_sets_two_apart() -> None:
+    """Shares 0.06 apart, reports in [−0.5, 1.5]: 1 % of liars move a difference by 0.04."""
+    share = Limits((-0.5, 1.5), (0.0, 1.0))
+    honest = joint([0.36, 0.30], np.eye(2) * 1e-8, limits=share)
+    assert ranking_of(honest, 1).may_be_top == ("0",)
+    found = ranking_of(replace(honest, contamination=0.01), 1)
+    assert found.may_be_top == ("0",)
+    assert found.chosen[0].low == pytest.approx(0.36 - 0.02, abs=1e-3)
+    assert ranking_of(replace(honest, contamination=0.02), 1).may_be_top == ("0", "1")
+    assert ranking_of(replace(honest, contamination=0.02), 1).ranks == ((1, 2), (1, 2))
+
+
 @pytest.mark.parametrize("count", [0, 4, 5])
 def test_a_count_out_of_range_is_refused(count: int) -> None:
     with pytest.raises(ParameterError, match="count"):
@@ -139,6 +153,9 @@ def test_places_are_asked_of_points() -> None:
     assert isinstance(found, Ranking)
     assert found.labels == ("a", "b", "c")
     assert found.may_be_top == found.surely_top == ("a",)
+    doubted = held.ask(Contaminated(Top(1, asked, bandwidth=500.0), 0.3))
+    assert len(doubted.may_be_top) == 3
+    assert "30 %" in doubted.notes[-1]
     with pytest.raises(ParameterError, match="count"):
         held.ask(Top(3, asked))
     with pytest.raises(ParameterError, match="campaign"):

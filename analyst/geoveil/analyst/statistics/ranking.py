@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from geoveil.analyst.campaigns import asked_of_points, softness_of_points
 from geoveil.analyst.questions import AnalystQuestion
 from geoveil.analyst.results import Result
-from geoveil.analyst.statistics.joint import JointEstimates
+from geoveil.analyst.statistics.joint import JointEstimates, with_liars
 from geoveil.analyst.statistics.simultaneous import normal_draws
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic, Steps
 from geoveil.campaign import Campaign, ValueCampaign
@@ -69,6 +69,8 @@ class Ranking(Result):
     """People whose reports it is from."""
     privacy: GeoPrivacy
     """What a whole report promises."""
+    about: tuple[str, ...] = ()
+    """Further sentences on what was assumed."""
 
     @property
     def top(self) -> tuple[str, ...]:
@@ -91,6 +93,7 @@ class Ranking(Result):
             f" {often} confidence, although they were chosen for being great: they are simultaneous"
             f" for the {self.contenders} among which the choice may have been.",
             f"All of the population of which the {self.n:,} participants are a random sample.",
+            *self.about,
         )
 
     def rows(self) -> list[dict[str, Any]]:
@@ -157,7 +160,6 @@ def ranking_of(estimates: JointEstimates, count: int) -> Ranking:
         (('a',), ('a', 'b'), ((1, 2), (1, 2), (3, 3)))
     """
     _check(len(estimates.labels), count)
-    estimates.without_liars("who is the greatest")
     error = 1 - estimates.confidence
     found = _Comparisons(estimates, _ON_LOCATING * error)
     rest = (1 - _ON_LOCATING) * error
@@ -280,13 +282,15 @@ class _Comparisons:
         limits, n = self._estimates.limits, self._estimates.n
         (a, b), (c, d) = limits[i].reports, limits[j].reports
         (e, f), (g, h) = limits[i].means, limits[j].means
-        return interval_of_mean(
+        of_difference = Limits((a - d, b - c), (e - h, f - g))
+        found = interval_of_mean(
             n,
             float(self._estimates.values[i] - self._estimates.values[j]),
             float(self._of_differences[i, j] ** 2 * (n - 1)),
             _two_sided(critical),
-            Limits((a - d, b - c), (e - h, f - g)),
+            of_difference,
         )
+        return with_liars(found, self._estimates.contamination, of_difference)
 
 
 def _of_the_top(found: _Comparisons, count: int, error: float) -> tuple[Flags, Flags]:
