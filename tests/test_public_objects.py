@@ -258,6 +258,7 @@ def made() -> list[Any]:
         CAMPAIGN,
         dataclasses.replace(CAMPAIGN, questions=(QUESTION, campaigns.Question("all", STEP))),
         asked_for_points(CAMPAIGN, 1),
+        analyst.ChosenBands(asked_for_points(CAMPAIGN, 1), (analyst.ShareAbove(0.1),), 0.3),
         campaigns.DebiasedLaplaceSpec(),
         campaigns.LipschitzLaplaceSpec(),
         campaigns.PlanarLaplaceSpec(2),

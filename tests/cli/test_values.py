@@ -124,6 +124,19 @@ def test_numbers_are_asked_with_thresholds(geoveil, server):
     above = [np.mean(np.array(incomes) > at) for at in (100_000, 60_000)]
     for row, share in zip(shown["estimates"], above, strict=True):
         assert abs(row["estimate"] - share) < 4.9 * row["standard_error"] + 0.03  # it is soft
+        assert row["hard_share"]["ci_low"] < share < row["hard_share"]["ci_high"]
+        assert row["band"]["from_reports"]
+        assert row["price_of_privacy"]["basis"] == "estimated"
+    known = ["--threshold", "100000", "--slope-bound", "1e-10", "--heap", "90000=0.01"]
+    told = " ".join(geoveil("estimate", "incomes", *known).output.split())
+    assert "1e-10 shares per unit², as stated" in told
+    assert "0.01 at 90,000" in told
+    assert "estimated without bias from the perturbed points" in told
+    for more in (["--width", "24000"], ["--gini"]):
+        asked = ["--threshold", "100000"] if "--width" in more else []
+        for option in (["--slope-bound", "1e-10"], ["--heap", "90000=0.01"]):
+            with pytest.raises(ParameterError, match="left out"):
+                geoveil("estimate", "incomes", *asked, *more, *option)
 
 
 def test_numbers_are_asked_with_ranges(geoveil, server):

@@ -7,6 +7,7 @@ from geoveil.analyst.campaigns import (
     softness_of_points,
 )
 from geoveil.analyst.choosing import participants_to_name_the_top
+from geoveil.analyst.chosen_bands import ChosenBands, hard_shares
 from geoveil.analyst.client import (
     Analyst,
     AnalystError,
@@ -95,6 +96,7 @@ __all__ = [
     "AsyncAnalyst",
     "CampaignEstimates",
     "Changes",
+    "ChosenBands",
     "Contaminated",
     "ContaminatedEstimate",
     "Contamination",
@@ -163,6 +165,7 @@ __all__ = [
     "compare",
     "critical_value",
     "estimate",
+    "hard_shares",
     "holm",
     "margins_from_csv",
     "new_york_boroughs",

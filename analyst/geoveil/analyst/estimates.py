@@ -16,7 +16,7 @@ from geoveil.analyst.statistics.statistic import period_of
 from geoveil.campaign import Campaign, StatisticCampaign, ValueCampaign, decode
 from geoveil.gp import GeoPrivacy, ParameterError, QueryMechanism, UnsupportedError
 from geoveil.gp.estimation import Accumulator, estimate
-from geoveil.gp.hard_question import Difference, HardShare, hard_share
+from geoveil.gp.hard_question import Difference, HardShare, Heap, hard_share
 from geoveil.gp.intervals import UNLIMITED, IntervalMethod, Limits
 from geoveil.gp.price import Basis, NoiseVariance, Price, bounded_noise_variance
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2
@@ -65,6 +65,38 @@ class RobustInterval:
     """How many blocks hold answers."""
 
 
+@dataclass(frozen=True, slots=True)
+class ChosenBand:
+    """A band that was chosen after the reports came, and what was assumed of people there."""
+
+    profile: str
+    width: float
+    """In the unit of the values."""
+    slope_bound: float
+    """Their density changes by at most this, in shares per (unit of the values)²."""
+    from_reports: bool
+    """Whether the bound is what the reports suggest, and no certificate; else it was stated."""
+    heaps: tuple[Heap, ...]
+    """People who hold exactly one value, as stated."""
+
+    @property
+    def words(self) -> str:
+        """What was chosen and assumed, as a sentence."""
+        heaps = ", ".join(f"{heap.share:.3g} at {heap.at:,.15g}" for heap in self.heaps)
+        basis = (
+            "as the reports suggest, which is no certificate: people crowded in less room than the"
+            " noise shows are not seen in them, and a bound that you know can be stated"
+            if self.from_reports
+            else "as stated"
+        )
+        return (
+            f"The band, {self.profile} and {self.width:,.6g} wide, is the one with the shortest"
+            f" interval. It holds if the density of people changes by at most"
+            f" {self.slope_bound:.3g} shares per unit², {basis}, and if people who hold exactly one"
+            f" value are {heaps or 'nowhere near'}."
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledEstimate:
     """The unbiased estimate of one query; None where there are too few reports."""
@@ -98,6 +130,8 @@ class LabelledEstimate:
     """What answers, and their mean, can be."""
     softness: Difference | None
     """How far the plan in the campaign expects this to be from the hard share, if there is one."""
+    band: ChosenBand | None = None
+    """The band that was chosen after the reports, if it was."""
     noise: NoiseVariance | None = None
     """Which part of the variance of an answer is noise, where that can be told; see
     `noise_variance`."""
@@ -225,6 +259,8 @@ class LabelledEstimate:
         planned: dict[str, object] = {}
         if self.softness is not None:
             planned["expected_difference"] = asdict(self.softness)
+            if self.band is not None:
+                planned["band"] = asdict(self.band)
             planned["hard_share"] = None if self.hard is None else asdict(self.hard)
         return {
             "name": self.label,
@@ -420,10 +456,11 @@ class CampaignEstimates(Result):
         for row in rows:
             if row.hard is not None and row.softness is not None:
                 begins = "" if self.campaign.period is None else f", {self._begins(row)}"
+                expects = "The plan expects" if row.band is None else f"{row.band.words} Expect"
                 yield (
                     f"Hard share, {row.label}{begins}: {row.hard.value:.4f}, bias-aware"
                     f" {100 * row.confidence:g} % interval {row.hard.ci_low:.4f} –"
-                    f" {row.hard.ci_high:.4f}. The plan expects the soft share, the estimate above,"
+                    f" {row.hard.ci_high:.4f}. {expects} the soft share, the estimate above,"
                     f" to be {row.softness.expected:+.3g} ± {row.softness.bound:.2g} from it."
                 )
         if self.contamination is not None:

@@ -3,19 +3,21 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeGuard
 
 import typer
 
 from geoveil.analyst import (
     AnalystQuestion,
     CampaignEstimates,
+    ChosenBands,
     Contaminated,
     DensityMap,
     Means,
     Statistic,
     Top,
     asked_of_points,
+    hard_shares,
     reports_of,
     softness_of_points,
 )
@@ -144,9 +146,19 @@ def estimate(
     width: Annotated[
         float | None,
         typer.Option(
-            help="Width of the soft band around a threshold or an end; 3·PER/ε by default."
+            help="Width of the soft band around a threshold or an end. By default a server's"
+            " reports choose it for the shortest interval of the hard share, at no cost in"
+            " privacy; otherwise 3·PER/ε."
         ),
     ] = None,
+    slope_bound: Annotated[
+        float | None,
+        typer.Option(
+            help="How much the density of people changes at most, in shares per unit², where the"
+            " width is chosen; by default what the reports suggest, which is no certificate."
+        ),
+    ] = None,
+    heap: options.Heaps = None,
     bandwidth: Annotated[
         float | None,
         typer.Option(
@@ -207,6 +219,8 @@ def estimate(
         wanted = [Contaminated(one, contamination) for one in wanted]
     if watch and (asked or wanted):
         raise ParameterError("watch", watch, "left out: an estimate from points is read once")
+    if campaign_id.endswith(_EXPORTED) or not asked:
+        _refused(slope_bound, heap)
     if campaign_id.endswith(_EXPORTED):
         reports = reports_of(Path(campaign_id))
         questions = _questions(reports.campaign, asked, width, bandwidth)
@@ -221,16 +235,39 @@ def estimate(
     with analyst_at(connection) as analyst:
         results: list[Result] = []
         if asked:
-            questions = _questions(analyst.campaign(campaign_id), asked, width, bandwidth)
-            results.append(as_wanted(analyst.ask(campaign_id, questions, **how)))
+            campaign, hard = analyst.campaign(campaign_id), hard_shares(asked)
+            if hard and width is None and bandwidth is None and _of_numbers(campaign):
+                bands = ChosenBands(campaign, hard, slope_bound, options.heaps(heap))
+                found = bands.answered(analyst.ask(campaign_id, bands.questions, **how))
+            else:
+                _refused(slope_bound, heap)
+                questions = _questions(campaign, asked, width, bandwidth)
+                found = analyst.ask(campaign_id, questions, **how)
+            results.append(as_wanted(found))
         results += [analyst.ask(campaign_id, one, **how) for one in wanted]
         if results:
             show(results)
         elif watch:
-            for found in analyst.watch(campaign_id, confidence, period):
-                form.show(as_wanted(found))
+            for shown in analyst.watch(campaign_id, confidence, period):
+                form.show(as_wanted(shown))
         else:
             form.show(as_wanted(analyst.estimate(campaign_id, confidence, period)))
+
+
+def _of_numbers(campaign: Campaign) -> TypeGuard[ValueCampaign]:
+    return isinstance(campaign, ValueCampaign) and campaign.dimension == 1
+
+
+def _refused(slope_bound: float | None, heap: Sequence[str] | None) -> None:
+    """Refuse what is known of people where no width is chosen."""
+    for name, given in (("slope-bound", slope_bound), ("heap", heap)):
+        if given is not None:
+            raise ParameterError(
+                name,
+                given,
+                "left out: it counts where a server chooses the width for --threshold or --range"
+                " of numbers",
+            )
 
 
 def _questions(

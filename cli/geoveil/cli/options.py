@@ -13,6 +13,7 @@ from geoveil.analyst.questions import AnalystQuestion
 from geoveil.analyst.vocabulary import QUESTIONS, questions_in
 from geoveil.campaign import QUERIES
 from geoveil.gp import ParameterError
+from geoveil.gp.hard_question import Heap
 
 _REPEATED = " May be repeated."
 _FAMILIES = ", ".join(QUERIES.names)
@@ -43,6 +44,14 @@ Region = Annotated[
         exists=True,
         dir_okay=False,
         help=f"Share inside the polygons of a GeoJSON file.{_REPEATED}",
+    ),
+]
+Heaps = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--heap",
+        help="VALUE=SHARE: people who hold exactly that value, besides all others, as"
+        f" 100000=0.0105.{_REPEATED}",
     ),
 ]
 Query = Annotated[
@@ -199,3 +208,20 @@ def named_as_typed(**options: str) -> Callable[[Callable[..., None]], Callable[.
         return run
 
     return wrapped
+
+
+def heaps(texts: Sequence[str] | None) -> tuple[Heap, ...]:
+    """Return the people who hold exactly one value, each VALUE=SHARE.
+
+    Raises:
+        ParameterError: if a text is none.
+    """
+    return tuple(map(_heap, texts or ()))
+
+
+def _heap(text: str) -> Heap:
+    value, _, share = text.partition("=")
+    try:
+        return Heap(float(value), float(share))
+    except ValueError:
+        raise ParameterError("heap", text, "VALUE=SHARE, for example 100000=0.0105") from None

@@ -81,13 +81,7 @@ def plan(
     prior_weights: Annotated[
         str | None, typer.Option(help="Column: how many people a row of the file stands for.")
     ] = None,
-    heap: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="VALUE=SHARE: people who hold exactly that, besides those of the prior, as"
-            " 100000=0.0105; repeat it for more."
-        ),
-    ] = None,
+    heap: options.Heaps = None,
     scenario: Annotated[
         list[str] | None,
         typer.Option(
@@ -192,7 +186,7 @@ def plan(
         asked = questions_in({word: [text.strip()]})
     people = _answer("participants", participants, ask)
     columns = tuple(prior_column or ()), prior_weights
-    heaps = [_heap(text) for text in heap or ()]
+    heaps = options.heaps(heap)
 
     def known(text: str, of_rows: bool = True) -> PublicPrior:
         return _prior(text, *(columns if of_rows else ((), None)), heaps, connection)
@@ -261,15 +255,6 @@ def at_terminal() -> bool:
 def _ask(question: str) -> str:
     answer: str = typer.prompt(question, err=True)
     return answer
-
-
-def _heap(text: str) -> Heap:
-    """Return the people who hold exactly one value: VALUE=SHARE."""
-    value, _, share = text.partition("=")
-    try:
-        return Heap(float(value), float(share))
-    except ValueError:
-        raise ParameterError("heap", text, "VALUE=SHARE, for example 100000=0.0105") from None
 
 
 def _prior(

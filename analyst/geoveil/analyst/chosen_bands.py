@@ -1,0 +1,206 @@
+"""Hard questions to the points of a value campaign: bands that are chosen after the reports came.
+
+Points answer a question with a band of any width, at no further cost in privacy. A wide band has
+less noise, and may be further from the hard share: what people there are like tells how far. The
+band is taken whose bias-aware interval is shortest [MATH §8].
+
+How fast the density of people changes is stated by the user, or taken from the reports: as steep as
+densities at near places differ, smoothed by less than the noise, at the upper end of what that may
+be, and half as steep again. That is no certificate: people can be crowded in less room than noise
+shows. A heap, of people who hold exactly one value, is to be stated.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+from geoveil.analyst.estimates import CampaignEstimates, ChosenBand, LabelledEstimate
+from geoveil.analyst.questions import AnalystQuestion, ShareAbove, ShareBetween
+from geoveil.campaign import PointQuestion, ValueCampaign
+from geoveil.gp import GaussianKernel, ParameterError, Query, Range, Threshold, validation
+from geoveil.gp.hard_question import (
+    Difference,
+    Heap,
+    People,
+    critical_value,
+    difference,
+    reach,
+)
+
+_WIDTHS = tuple(2.0 ** (k / 2) for k in range(2, 9))
+"""In noise scales: from 2 to 16."""
+_NARROWEST = {"smoothstep": 2.0, "fourth-order": 4.0, "sixth-order": 6.0}
+"""The narrowest band of a profile that is tried, in noise scales: narrower ones only add noise."""
+_USUAL = 3.0
+"""The widest band that is shown while there are too few reports to choose, in noise scales."""
+_PILOT = 0.7
+"""The bandwidth of the bells whose differences tell the slope, in noise scales."""
+_SURE = 1.64
+"""Standard errors that are added to a slope."""
+_STEEPER = 1.5
+"""How much steeper than at the bells' smoothness people's density is taken to be."""
+_MOST = 40
+"""The most questions of which each asks a hundred."""
+
+
+@dataclass(frozen=True)
+class ChosenBands:
+    """Hard questions about numbers, whose bands are chosen from the reports.
+
+    Args:
+        campaign: a value campaign in one dimension.
+        asked: at most 40 shares above a threshold or in a range: `ShareAbove`, `ShareBetween`.
+        slope_bound: the density of people outside the heaps changes by at most this, in shares per
+            (unit of the values)²; None: what the reports suggest, see the module.
+        heaps: people who hold exactly one value.
+
+    Raises:
+        ParameterError: if the points are not numbers, or there are too many questions.
+
+    Example:
+        >>> from datetime import UTC, datetime
+        >>> from geoveil.analyst import ShareAbove
+        >>> from geoveil.campaign import Attribute, PlanarLaplaceSpec
+        >>> from geoveil.gp import GeoPrivacy
+        >>> campaign = ValueCampaign(
+        ...     campaign_id="ages", title="Ages", attribute=Attribute(name="age", unit="year"),
+        ...     privacy=GeoPrivacy(1.0, per=2.0, unit="year"), mechanism=PlanarLaplaceSpec(1),
+        ...     opens=datetime(2026, 1, 1, tzinfo=UTC), closes=datetime(2026, 2, 1, tzinfo=UTC))
+        >>> bands = ChosenBands(campaign, [ShareAbove(18)], slope_bound=0.001)
+        >>> len(bands.questions), bands.questions[0].query
+        (15, Threshold(at=18.0, width=4.0, profile='smoothstep'))
+    """
+
+    campaign: ValueCampaign
+    asked: Sequence[ShareAbove | ShareBetween]
+    slope_bound: float | None = None
+    heaps: tuple[Heap, ...] = ()
+    questions: tuple[PointQuestion, ...] = field(init=False, repr=False)
+    """What is to be asked of the points, in one call."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "asked", tuple(self.asked))
+        object.__setattr__(self, "heaps", tuple(self.heaps))
+        if self.slope_bound is not None:
+            validation.non_negative("slope_bound", self.slope_bound)
+        if self.campaign.dimension != 1:
+            raise ParameterError("dimension", self.campaign.dimension, "1")
+        if len(self.asked) > _MOST:
+            raise ParameterError("number of questions", len(self.asked), f"1 to {_MOST}")
+        found = [query for number in range(len(self.asked)) for query in self._queries(number)]
+        questions = [PointQuestion(str(i), query) for i, query in enumerate(found)]
+        object.__setattr__(self, "questions", tuple(questions))
+
+    def answered(self, found: CampaignEstimates) -> CampaignEstimates:
+        """Return one estimate for each question and period, with its hard share.
+
+        Args:
+            found: what the points say of `questions`.
+        """
+        periods = list(dict.fromkeys(row.period for row in found.estimates))
+        rows = {(row.period, int(row.label)): row for row in found.estimates}
+        chosen = []
+        for period in periods:
+            at = 0
+            for number, question in enumerate(self.asked):
+                queries = list(self._queries(number))
+                asked = [(query, rows[period, at + i]) for i, query in enumerate(queries)]
+                chosen.append(replace(self._chosen(number, asked), label=question.label))
+                at += len(queries)
+        return replace(found, estimates=tuple(chosen))
+
+    def _chosen(
+        self, number: int, asked: Sequence[tuple[Query, LabelledEstimate]]
+    ) -> LabelledEstimate:
+        bands = [(q, row) for q, row in asked if isinstance(q, (Threshold, Range))]
+        if any(_error(row) is None for _, row in asked):
+            usual = [row for q, row in bands if q.width <= _USUAL * self._scale]
+            return usual[-1] if usual else bands[0][1]
+        found: list[tuple[float, int, LabelledEstimate]] = []
+        for order, (query, row) in enumerate(bands):
+            slope = self.slope_bound
+            if slope is None:
+                slope = self._slope(number, query.width / 2, asked)
+            steep = _steep(query, self._ends(number), self.heaps)
+            softness = Difference(steep.expected, slope * steep.bound)
+            band = ChosenBand(
+                query.profile.name, query.width, slope, self.slope_bound is None, self.heaps
+            )
+            length = reach(_error(row) or 0.0, softness.bound, row.confidence)
+            found.append((length, order, replace(row, softness=softness, band=band)))
+        return min(found, key=lambda one: one[:2])[2]
+
+    def _slope(
+        self, number: int, near: float, asked: Sequence[tuple[Query, LabelledEstimate]]
+    ) -> float:
+        """Return how fast the density may change within a distance of the ends."""
+        h = _PILOT * self._scale
+        bells = {q.center[0]: row for q, row in asked if isinstance(q, GaussianKernel)}
+        steepest = 0.0
+        for end in self._ends(number):
+            places = [end + k * h for k in _pilot_places()]
+            for low, here, high in zip(places, places[1:], places[2:], strict=False):
+                if abs(here - end) > max(near, self._scale):
+                    continue
+                below, above = bells[low], bells[high]
+                rise = abs((above.value or 0.0) - (below.value or 0.0))
+                unsure = math.hypot(_error(below) or 0.0, _error(above) or 0.0)
+                steepest = max(steepest, rise + _SURE * unsure)
+        return _STEEPER * steepest / (2 * h) / (h * math.sqrt(2 * math.pi))
+
+    def _queries(self, number: int) -> Iterator[Query]:
+        ends, scale = self._ends(number), self._scale
+        room = ends[1] - ends[0] if len(ends) > 1 else math.inf
+        for profile, narrowest in _NARROWEST.items():
+            widths = [min(w * scale, room) for w in _WIDTHS if w >= narrowest * (1 - 1e-9)]
+            for width in dict.fromkeys(widths):
+                if width < room or profile == "smoothstep":
+                    yield self._band(number, width, profile)
+        if self.slope_bound is None:
+            h = _PILOT * scale
+            centers = dict.fromkeys(end + k * h for end in ends for k in _pilot_places())
+            yield from (GaussianKernel(center, h) for center in centers)
+
+    def _band(self, number: int, width: float, profile: str) -> Query:
+        question = self.asked[number]
+        if isinstance(question, ShareAbove):
+            return Threshold(question.threshold, width, profile)
+        return Range(question.low, question.high, width, profile)
+
+    def _ends(self, number: int) -> tuple[float, ...]:
+        question = self.asked[number]
+        return (
+            (question.threshold,)
+            if isinstance(question, ShareAbove)
+            else (question.low, question.high)
+        )
+
+    @property
+    def _scale(self) -> float:
+        return 1 / self.campaign.point_mechanism.privacy.rate
+
+
+@lru_cache(maxsize=4096)
+def _steep(query: Query, ends: tuple[float, ...], heaps: tuple[Heap, ...]) -> Difference:
+    """Return what is known of a band's difference for a density that changes by at most 1."""
+    return difference(query, ends, People(1.0, heaps=heaps))
+
+
+def _pilot_places() -> range:
+    """Return where bells stand around an end, in their bandwidths: one beyond the widest band."""
+    most = math.ceil(_WIDTHS[-1] / 2 / _PILOT) + 1
+    return range(-most, most + 1)
+
+
+def _error(row: LabelledEstimate) -> float | None:
+    """Return the standard error that the interval stands for: it is larger where few are near."""
+    if row.ci_low is None or row.ci_high is None:
+        return None
+    return (row.ci_high - row.ci_low) / 2 / critical_value(0.0, row.confidence)
+
+
+def hard_shares(asked: Sequence[AnalystQuestion]) -> list[ShareAbove | ShareBetween]:
+    """Return questions if bands can be chosen for all of them; else none."""
+    found = [q for q in asked if isinstance(q, (ShareAbove, ShareBetween))]
+    return found if len(found) == len(asked) else []
