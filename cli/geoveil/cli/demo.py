@@ -142,7 +142,8 @@ def _print_footings(rows: Sequence[DemoRow]) -> None:
     out.print(table)
     out.print(
         "Odds: by how much one report can change the odds of two values, whatever was known before."
-        " Noise: the variance that ε-LDP's randomised response would add, against DebiasedLaplace."
+        " Noise: the variance that ε-LDP would add, by randomised response or the piecewise"
+        " mechanism, whichever adds less, against DebiasedLaplace."
         " Each ε-LDP is on an equal footing with the campaigns at one distance: nearer pairs it"
         " hides less, farther ones more."
     )

@@ -19,6 +19,7 @@ from geoveil.gp import (
     SmoothMechanism,
     StudentT,
 )
+from geoveil.simulation.distribution.means import PiecewiseMechanism
 
 Array = NDArray[np.float64]
 
@@ -73,28 +74,18 @@ COMPETITORS: Mapping[str, Callable[[Setting], QueryMechanism]] = MappingProxyTyp
 )
 """Name → mechanism for a setting: what geoveil runs, the seed paper's, and a baseline, all with the
 same guarantee."""
-LOCAL_COMPETITORS: Mapping[str, Callable[[Setting], QueryMechanism]] = MappingProxyType(
-    {"ε-LDP": lambda s: RandomizedResponse(s.seed, s.local)}
-)
-"""Name → mechanism with the guarantee of ε-LDP at the setting's footing."""
 
 
-def predict(
-    setting: Setting,
-    points: Array,
-    weights: Array,
-    mechanisms: Mapping[str, Callable[[Setting], QueryMechanism]] = COMPETITORS,
-) -> list[PopulationError]:
-    """Return the error of mechanisms on a weighted population.
+def predict(setting: Setting, points: Array, weights: Array) -> list[PopulationError]:
+    """Return the error of every competitor on a weighted population.
 
     Args:
         setting: question and guarantee.
         points: in the coordinates of the queries, (n,) or (n, k).
         weights: (n,), > 0.
-        mechanisms: name → mechanism for a setting.
     """
     predictions = []
-    for name, build in mechanisms.items():
+    for name, build in COMPETITORS.items():
         mechanism = build(setting)
         value = mechanism.query.value(points)
         mean = np.average(value, weights=weights)
@@ -106,3 +97,29 @@ def predict(
             )
         )
     return predictions
+
+
+def predict_local(setting: Setting, points: Array, weights: Array) -> PopulationError:
+    """Return the error under ε-LDP at the setting's footing, with the least noise that is known.
+
+    That is of randomised response or of the piecewise mechanism [WXYZHSSY19], whichever has less on
+    this population: the one where answers are 0 or 1, the other where ε is large and they are not.
+
+    Args:
+        setting: question and guarantee.
+        points: in the coordinates of the queries, (n,) or (n, k).
+        weights: (n,), > 0.
+    """
+    value = setting.seed.value(points)
+    low, high = setting.seed.profile.bounds
+    noises = (
+        RandomizedResponse(setting.seed, setting.local).variance(points),
+        PiecewiseMechanism(setting.local).variance(2 * (value - low) / (high - low) - 1)
+        * ((high - low) / 2) ** 2,
+    )
+    mean = np.average(value, weights=weights)
+    return PopulationError(
+        "ε-LDP",
+        min(float(np.average(noise, weights=weights)) for noise in noises),
+        float(np.average(np.square(value - mean), weights=weights)),
+    )

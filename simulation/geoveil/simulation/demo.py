@@ -32,11 +32,11 @@ from geoveil.gp import GaussianKernel, GeoPrivacy, GeoVeilError, Query, Threshol
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.gp.queries import SoftIndicator
 from geoveil.simulation.comparison import (
-    LOCAL_COMPETITORS,
     Array,
     PopulationError,
     Setting,
     predict,
+    predict_local,
 )
 from geoveil.simulation.fleet import by_batches, by_devices, prepared
 from geoveil.simulation.local_server import local_server
@@ -116,7 +116,7 @@ class Experiment:
         people = self.points, self.population.weights
         by_footing = [
             [
-                predict(setting, *people, LOCAL_COMPETITORS)[0]
+                predict_local(setting, *people)
                 for setting in self._settings(scales * self.privacy.per)
             ]
             for scales in FOOTINGS
