@@ -25,6 +25,7 @@ from geoveil.campaign import (
     Question,
     SmoothSpec,
     StatisticCampaign,
+    Strata,
     digest,
     encode,
     seal,
@@ -66,15 +67,19 @@ CAMPAIGNS = [
 REPORTS = {"one": 1_500, "parted": 700, "split": 400, "silent": 0}
 
 
-def packed(accepted, value, period=0):
-    made = BUILDER.prepare(accepted, value, period=period)
+LABELS = ("north", "south")
+REGION = Strata(name="region", labels=LABELS)
+
+
+def packed(accepted, value, period=0, stratum=None):
+    made = BUILDER.prepare(accepted, value, period=period, stratum=stratum)
     report = report_pb2.Report.FromString(made.report)
     answers = [(answer.query_index, answer.value) for answer in report.answers]
     layout = Layout.of(accepted.campaign)
     return layout.pack(Report(report.report_id, answers, report.period))
 
 
-BUILDER = ReportBuilder(policy=Policy({"income": PRIVACY}))
+BUILDER = ReportBuilder(policy=Policy({"income": PRIVACY}, strata={"region": "openly"}))
 
 
 @pytest.fixture(scope="module")
@@ -319,8 +324,10 @@ def other_kinds(tmp_path_factory):
         asked_for_points(campaign("points", 1), 1),
         replace(campaign("weekly", 2), closes=NOW + timedelta(days=21), period=timedelta(days=7)),
         replace(campaign("heavy", 2), mechanism=SmoothSpec(0.3), step_exponent=None),
+        replace(campaign("groups", 2), strata=REGION),
+        asked_for_points(campaign("placed", 1), 1, strata=REGION),
     ]  # fmt: skip
-    builder = ReportBuilder(policy=Policy(limits))
+    builder = ReportBuilder(policy=Policy(limits, strata={"region": "openly"}))
     with SQLiteStore(path) as store:
         for one in asked:
             name = one.campaign_id
@@ -331,7 +338,7 @@ def other_kinds(tmp_path_factory):
             accepted = builder.accept(name, published)
             incomes = household_incomes().sample(300, rng).tolist()
             reports = [
-                packed(accepted, income, number % one.periods)
+                packed(accepted, income, number % one.periods, one.strata and LABELS[number % 2])
                 for number, income in enumerate(incomes)
             ]
             store.commit([Submission(name, reports, True)])
@@ -340,13 +347,15 @@ def other_kinds(tmp_path_factory):
 
 def test_every_kind_of_campaign_is_exported_and_adds_up(other_kinds, tmp_path):
     export_reports(other_kinds, tmp_path / "export", rows=64)
-    points, weekly, heavy = exported(tmp_path / "export")
-    assert [len(total(work)) for work in (points, weekly, heavy)] == [1, 6, 2]
-    for work in (points, weekly, heavy):
+    works = points, weekly, heavy, groups, placed = exported(tmp_path / "export")
+    assert [len(total(work)) for work in works] == [1, 6, 2, 4, 2]
+    for work in works:
         work.check(total(work))
         assert sum(s.n for s in total(work)) == 300
     assert points.labels == ("x",)
     assert weekly.labels[:3] == ("above 50 (0)", "above 75 (0)", "above 50 (1)")
+    assert groups.labels[1:3] == ("above 75, north", "above 50, south")
+    assert [s.n for s in total(placed)] == [150, 150]
     with SQLiteStore(other_kinds) as store:
         blocks = store.totals("heavy")
     assert len(blocks) == 64

@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -177,6 +178,7 @@ def campaign_record(campaign: Campaign) -> dict[str, Any]:
         "closes": campaign.closes.isoformat(),
         "periods": campaign.periods,
         "minimum_participants": campaign.minimum_participants,
+        "strata": None if campaign.strata is None else asdict(campaign.strata),
         "queries": [
             {"label": label, "low": low * step, "high": high * step, "clamps": clamps}
             for label, (low, high), clamps in columns

@@ -21,11 +21,13 @@ from geoveil.analyst.estimates import (
     PublishedCampaign,
     ReportRows,
     estimates_in,
+    group_estimates,
     joint_in,
     published,
     rows_in,
     separate_in,
 )
+from geoveil.analyst.statistics.groups import GroupEstimates
 from geoveil.analyst.statistics.statistic import (
     Asked,
     Found,
@@ -33,6 +35,7 @@ from geoveil.analyst.statistics.statistic import (
     Statistic,
     driven,
     driven_async,
+    open_stratum,
     period_of,
 )
 from geoveil.campaign import (
@@ -154,8 +157,10 @@ def _ask(
     confidence: float,
     period: int | None,
     timeout_s: float,
+    stratum: int | None = None,
 ) -> _Call[CampaignEstimates]:
     request = analyst_pb2.EstimateQueriesRequest(
+        stratum=stratum,
         campaign_id=campaign_id,
         queries=[encode_point_question(question) for question in questions],
         confidence=confidence,
@@ -167,15 +172,51 @@ def _ask(
 
 
 def _ask_for(
-    campaign_id: str, asked: Asked, confidence: float, period: int, timeout_s: float
+    campaign_id: str,
+    asked: Asked,
+    confidence: float,
+    period: int,
+    timeout_s: float,
+    stratum: int | None,
 ) -> _Call[Any]:
     """Return the call that a statistic's questions are asked with."""
     if isinstance(asked, Separately):
-        call = _ask(campaign_id, asked.questions, confidence, period, timeout_s)
+        call = _ask(campaign_id, asked.questions, confidence, period, timeout_s, stratum)
         return _Call(call.method, call.request, separate_in, timeout_s)
-    call = _ask(campaign_id, asked, confidence, period, timeout_s)
+    call = _ask(campaign_id, asked, confidence, period, timeout_s, stratum)
     call.request.joint = True
     return _Call(call.method, call.request, joint_in, timeout_s)
+
+
+def _ask_label(
+    campaign: Campaign,
+    questions: Sequence[PointQuestion],
+    confidence: float,
+    period: int,
+    timeout_s: float,
+    stratum: int,
+) -> _Call[Sequence[analyst_pb2.Estimate]]:
+    asked = _ask(campaign.campaign_id, questions, confidence, period, timeout_s, stratum)
+    return _Call(asked.method, asked.request, lambda answer: answer.estimates, timeout_s)
+
+
+def _by_group(
+    campaign: Campaign, of_labels: Sequence[Sequence[analyst_pb2.Estimate]]
+) -> tuple[GroupEstimates, ...]:
+    """Return the means within groups, question after question."""
+    found = [group_estimates(campaign, of, of_points=True) for of in zip(*of_labels, strict=True)]
+    return tuple(of_question for of_question in found if of_question is not None)
+
+
+def _labels(campaign: Campaign) -> range:
+    """Return the labels of a campaign, counted from 0.
+
+    Raises:
+        ParameterError: if it has no strata.
+    """
+    if campaign.strata is None:
+        raise ParameterError("campaign_id", campaign.campaign_id, "of a campaign with strata")
+    return range(len(campaign.strata.labels))
 
 
 def _export(campaign_id: str, period: int | None, timeout_s: float) -> _Call[bytes | ReportRows]:
@@ -318,6 +359,7 @@ class Analyst(_Connection):
         confidence: float = 0.95,
         period: int | None = None,
         *,
+        stratum: str | None = None,
         timeout_s: float = _ASKING_S,
     ) -> CampaignEstimates: ...
 
@@ -329,6 +371,7 @@ class Analyst(_Connection):
         confidence: float = 0.95,
         period: int | None = None,
         *,
+        stratum: str | None = None,
         timeout_s: float = _ASKING_S,
     ) -> Found: ...
 
@@ -339,6 +382,7 @@ class Analyst(_Connection):
         confidence: float = 0.95,
         period: int | None = None,
         *,
+        stratum: str | None = None,
         timeout_s: float = _ASKING_S,
     ) -> Any:
         """Return what the points of a value campaign say, at no further cost in privacy.
@@ -350,19 +394,58 @@ class Analyst(_Connection):
             confidence: of the intervals, in (0, 1).
             period: of a recurring campaign, from 0; all that have begun by default, but a statistic
                 is of one that is named.
+            stratum: of a campaign whose labels are sent as they are: only the people of this one;
+                see `ask_by_group` for randomised ones.
             timeout_s: seconds for each time that every report is read.
         """
-        if not isinstance(asked, Statistic):
+        if not isinstance(asked, Statistic) and stratum is None:
             return self._unary(_ask(campaign_id, asked, confidence, period, timeout_s))
         campaign = self.campaign(campaign_id)
+        group = open_stratum(campaign, stratum)
+        if not isinstance(asked, Statistic):
+            return self._unary(_ask(campaign_id, asked, confidence, period, timeout_s, group))
         of = period_of(campaign, _checked(period))
         return driven(
             asked,
             campaign,
             confidence,
             lambda questions: self._unary(
-                _ask_for(campaign_id, questions, confidence, of, timeout_s)
+                _ask_for(campaign_id, questions, confidence, of, timeout_s, group)
             ),
+        )
+
+    def ask_by_group(
+        self,
+        campaign_id: str,
+        questions: Sequence[PointQuestion],
+        confidence: float = 0.95,
+        period: int | None = None,
+        *,
+        timeout_s: float = _ASKING_S,
+    ) -> tuple[GroupEstimates, ...]:
+        """Return what the points of a value campaign with strata say of each group.
+
+        Reads every report once for each label.
+
+        Args:
+            campaign_id: id of the campaign.
+            questions: in the campaign's coordinates.
+            confidence: of the intervals, in (0, 1).
+            period: of a recurring campaign, from 0.
+            timeout_s: seconds for each time that every report is read.
+
+        Returns:
+            The means within groups, question after question; without those of which nothing can be
+            told.
+        """
+        campaign = self.campaign(campaign_id)
+        of = period_of(campaign, _checked(period))
+        return _by_group(
+            campaign,
+            [
+                self._unary(_ask_label(campaign, questions, confidence, of, timeout_s, label))
+                for label in _labels(campaign)
+            ],
         )
 
     def export(
@@ -463,6 +546,7 @@ class AsyncAnalyst(_Connection):
         confidence: float = 0.95,
         period: int | None = None,
         *,
+        stratum: str | None = None,
         timeout_s: float = _ASKING_S,
     ) -> CampaignEstimates: ...
 
@@ -474,6 +558,7 @@ class AsyncAnalyst(_Connection):
         confidence: float = 0.95,
         period: int | None = None,
         *,
+        stratum: str | None = None,
         timeout_s: float = _ASKING_S,
     ) -> Found: ...
 
@@ -484,20 +569,44 @@ class AsyncAnalyst(_Connection):
         confidence: float = 0.95,
         period: int | None = None,
         *,
+        stratum: str | None = None,
         timeout_s: float = _ASKING_S,
     ) -> Any:
         """Return what the points of a value campaign say; arguments as of `Analyst.ask`."""
-        if not isinstance(asked, Statistic):
+        if not isinstance(asked, Statistic) and stratum is None:
             return await self._unary(_ask(campaign_id, asked, confidence, period, timeout_s))
         campaign = await self.campaign(campaign_id)
+        group = open_stratum(campaign, stratum)
+        if not isinstance(asked, Statistic):
+            return await self._unary(_ask(campaign_id, asked, confidence, period, timeout_s, group))
         of = period_of(campaign, _checked(period))
         return await driven_async(
             asked,
             campaign,
             confidence,
             lambda questions: self._unary(
-                _ask_for(campaign_id, questions, confidence, of, timeout_s)
+                _ask_for(campaign_id, questions, confidence, of, timeout_s, group)
             ),
+        )
+
+    async def ask_by_group(
+        self,
+        campaign_id: str,
+        questions: Sequence[PointQuestion],
+        confidence: float = 0.95,
+        period: int | None = None,
+        *,
+        timeout_s: float = _ASKING_S,
+    ) -> tuple[GroupEstimates, ...]:
+        """Return what the points say of each group; arguments as of `Analyst.ask_by_group`."""
+        campaign = await self.campaign(campaign_id)
+        of = period_of(campaign, _checked(period))
+        return _by_group(
+            campaign,
+            [
+                await self._unary(_ask_label(campaign, questions, confidence, of, timeout_s, label))
+                for label in _labels(campaign)
+            ],
         )
 
     def export(

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from geoveil.analyst.contamination import Contamination
 from geoveil.analyst.results import Result
+from geoveil.analyst.statistics.groups import GroupEstimates, RandomizedGroupEstimates
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.analyst.statistics.statistic import period_of
@@ -323,6 +324,26 @@ class CampaignEstimates(Result):
     """What a participant spent who answered in every period that has begun."""
     contamination: float | None = None
     """Which fraction of the answers may be false; None: it is not asked."""
+    groups: tuple[GroupEstimates, ...] = ()
+    """Of a campaign with strata: by group, one per query, period after period; without groups of
+    which nothing can be told yet."""
+
+    def by_group(self, question: str | None = None, period: int = 0) -> GroupEstimates:
+        """Return the means of one question within groups.
+
+        Args:
+            question: its label; the only one by default.
+            period: of a recurring campaign, from 0.
+
+        Raises:
+            ParameterError: if there is no such question or period, or nothing can be told.
+        """
+        found = [g for g in self.groups if g.question == question or question is None]
+        found = [g for g in found if (g.period or 0) == period]
+        if len(found) != 1:
+            known = ", ".join(dict.fromkeys(g.question for g in self.groups)) or "none: no strata"
+            raise ParameterError("question", question, f"one of a period with groups ({known})")
+        return found[0]
 
     @property
     def title(self) -> str:
@@ -510,6 +531,8 @@ class ReportRows:
     """None for a value campaign."""
     columns: tuple[NDArray[np.int64], ...]
     """One of a statistic campaign, one for each coordinate of a value campaign."""
+    strata: NDArray[np.uint32] | None = None
+    """The labels that rows came with, from 0; None without strata."""
 
 
 def published(message: analyst_pb2.CampaignSummary) -> PublishedCampaign:
@@ -527,11 +550,17 @@ def estimates_in(
         of_points: whether its queries were asked of the points of a value campaign.
     """
     campaign = decode(message.envelope.campaign)
+    of_all = [shown for shown in message.estimates if not shown.stratum]
     rows = tuple(
         # Period after period.
         _estimate(campaign, number % campaign.columns, shown, of_points)
-        for number, shown in enumerate(message.estimates)
+        for number, shown in enumerate(of_all)
     )
+    by_question: dict[tuple[int, str], list[analyst_pb2.Estimate]] = {}
+    for shown in message.estimates:
+        if shown.stratum:
+            by_question.setdefault((shown.period, shown.label), []).append(shown)
+    groups = [group_estimates(campaign, of, of_points=False) for of in by_question.values()]
     return CampaignEstimates(
         campaign,
         _state(message.state),
@@ -539,6 +568,43 @@ def estimates_in(
         message.unbiased_for,
         _privacy(campaign, message.privacy),
         _privacy(campaign, message.privacy_at_most),
+        groups=tuple(found for found in groups if found is not None),
+    )
+
+
+def group_estimates(
+    campaign: Campaign, of_labels: Sequence[analyst_pb2.Estimate], *, of_points: bool
+) -> GroupEstimates | None:
+    """Return the means of one question within groups; None if nothing can be told.
+
+    Args:
+        campaign: with strata.
+        of_labels: estimates from the reports that came with each label, in their order.
+        of_points: whether the question was asked of the points of a value campaign.
+    """
+    strata, first = campaign.strata, of_labels[0]
+    if strata is None or len(of_labels) != len(strata.labels):
+        return None
+    exponent = POINTS_EXPONENT if of_points else campaign.grid_exponent
+    limits = _limits(first)
+    common: dict[str, Any] = {
+        "confidence": first.confidence,
+        "limits": limits,
+        "question": first.label,
+        "privacy": campaign.report_privacy,
+        "period": None if campaign.period is None else first.period,
+    }
+    sums = tuple(Accumulator(e.n, int(e.sum or 0), int(e.sum_of_squares or 0)) for e in of_labels)
+    if strata.randomized is not None:
+        return RandomizedGroupEstimates.of(strata.labels, strata.randomized, sums, exponent, common)
+    told = [(label, e) for label, e in zip(strata.labels, of_labels, strict=True) if e.n > 1]
+    if not told:
+        return None
+    return GroupEstimates.independent(
+        {label: e.value for label, e in told},
+        {label: e.standard_error for label, e in told},
+        {label: e.n for label, e in told},
+        **common,
     )
 
 
@@ -612,6 +678,7 @@ def rows_in(message: analyst_pb2.ExportReportsResponse) -> ReportRows:
         array(message.periods, np.uint32),
         array(message.query_indices, np.uint32) if message.query_indices else None,
         tuple(array(column.values, np.int64) for column in message.columns),
+        array(message.strata, np.uint32) if message.strata else None,
     )
 
 
@@ -641,12 +708,7 @@ def _estimate(
         ),
         sums=(int(shown.sum or 0), int(shown.sum_of_squares or 0)),
         step_exponent=POINTS_EXPONENT if of_points else campaign.grid_exponent,
-        limits=Limits(
-            (shown.limits.least_answer, shown.limits.greatest_answer),
-            (shown.limits.least_mean, shown.limits.greatest_mean),
-        )
-        if shown.HasField("limits")
-        else UNLIMITED,
+        limits=_limits(shown),
         softness=(
             campaign.questions[column].softness
             if isinstance(campaign, StatisticCampaign) and not of_points
@@ -655,6 +717,13 @@ def _estimate(
         noise=_noise(campaign, column, shown, of_points),
         mechanism=campaign.mechanisms[column] if isinstance(campaign, StatisticCampaign) else None,
     )
+
+
+def _limits(shown: analyst_pb2.Estimate) -> Limits:
+    told = shown.limits
+    if not shown.HasField("limits"):
+        return UNLIMITED
+    return Limits((told.least_answer, told.greatest_answer), (told.least_mean, told.greatest_mean))
 
 
 def _noise(

@@ -30,6 +30,7 @@ from geoveil.campaign.queries import (
 )
 from geoveil.campaign.signing import PublicKey, SignatureInvalid, SigningKey, seal, signer
 from geoveil.campaign.statistic import Allocation, StatisticCampaign
+from geoveil.campaign.strata import Strata
 from geoveil.campaign.value import ValueCampaign
 from geoveil.gp.version import __version__ as __version__
 
@@ -58,6 +59,7 @@ __all__ = [
     "SmoothSpec",
     "State",
     "StatisticCampaign",
+    "Strata",
     "Value",
     "ValueCampaign",
     "Work",

@@ -19,6 +19,7 @@ MOST_REPORTS = 10_000
 _MOST_SHOWN = 5
 _ONE = "one number from 0 to {last}"
 _EVERY = "all the numbers from 0 to {last}, in order"
+_EVERY_OF_GROUP = "{many} numbers in order, up to {last}, the first a multiple of {many}"
 
 
 class Reason(Enum):
@@ -55,16 +56,18 @@ class Admission:
     def __init__(self, campaign: Campaign) -> None:
         self._campaign = campaign
         self._periods = campaign.periods
-        self._one_answer = all(campaign.admits([index]) for index in range(campaign.columns))
+        self._one_answer = all(campaign.admits([index]) for index in range(campaign.indices))
         # An answer that the mechanism can't produce comes from a client that does not follow it.
         # Where noise knows no bound there is none; such a report counts as `Campaign.counted` says.
         self._ranges = [
             (INT64_MIN, INT64_MAX) if clamps else (max(low, INT64_MIN), min(high, INT64_MAX))
             for (low, high), clamps in zip(campaign.ranges, campaign.clamps, strict=True)
-        ]
+        ] * campaign.groups
         self._lows, self._highs = np.array(self._ranges, np.int64).T
         # Nor is a value between the outputs of a channel one that it can produce.
-        self._outputs = {i: o for i, o in enumerate(campaign.outputs) if o is not None}
+        self._outputs = {
+            i: o for i, o in enumerate(campaign.outputs * campaign.groups) if o is not None
+        }
         self._tables = {i: np.array(sorted(o), np.int64) for i, o in self._outputs.items()}
 
     def fault(
@@ -76,7 +79,7 @@ class Admission:
 
         Args:
             report_id: the name of the report.
-            answers: pairs of a column and an integer on the campaign's grid.
+            answers: pairs of a query_index and an integer on the campaign's grid.
             period: the period of a recurring campaign, from 0; else 0.
         """
         if len(report_id) != REPORT_ID_BYTES:
@@ -113,7 +116,7 @@ class Admission:
         """Return whether none of many reports of one answer each, with sound ids, has a fault.
 
         Args:
-            indices: column of each answer, shape (n,).
+            indices: query_index of each answer, shape (n,).
             values: integers on the campaign's grid, shape (n,).
             periods: periods of a recurring campaign, else 0; shape (n,).
         """
@@ -131,8 +134,9 @@ class Admission:
         shown: object = indices
         if len(indices) > _MOST_SHOWN:
             shown = f"{indices[:_MOST_SHOWN]} and {len(indices) - _MOST_SHOWN} more"
-        words = _ONE if self._one_answer else _EVERY
-        expected = words.format(last=self._campaign.columns - 1)
+        campaign = self._campaign
+        words = _ONE if self._one_answer else _EVERY if campaign.groups == 1 else _EVERY_OF_GROUP
+        expected = words.format(last=campaign.indices - 1, many=campaign.columns)
         return _fault(Reason.WRONG_ANSWERS, "query_index of the answers", shown, expected)
 
 

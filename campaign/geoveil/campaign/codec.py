@@ -19,6 +19,7 @@ from geoveil.campaign.mechanisms import MECHANISMS, PlanarLaplaceSpec
 from geoveil.campaign.model import Attribute, Campaign
 from geoveil.campaign.queries import Question, decode_question, encode_question, name_of, within
 from geoveil.campaign.statistic import MOST_QUESTIONS, Allocation, StatisticCampaign
+from geoveil.campaign.strata import Strata
 from geoveil.campaign.value import ValueCampaign
 from geoveil.gp import GeoPrivacy, ParameterError, UnsupportedError
 from geoveil.gp.coordinates import AzimuthalEquidistant
@@ -67,6 +68,11 @@ def encode(campaign: Campaign) -> bytes:
     message.closes.FromDatetime(campaign.closes)
     if campaign.period is not None:
         message.period.FromTimedelta(campaign.period)
+    if campaign.strata is not None:
+        strata = campaign.strata
+        message.strata.CopyFrom(
+            pb.Strata(name=strata.name, labels=strata.labels, epsilon=strata.epsilon)
+        )
     result = message.SerializeToString(deterministic=True)
     _require_size(len(result))
     return result
@@ -135,6 +141,7 @@ def decode(campaign: bytes) -> Campaign:
         closes=_decode_date("closes", message.closes),
         period=_decode_duration(message.period) if message.HasField("period") else None,
         minimum_participants=message.minimum_participants,
+        strata=_decode_strata(message.strata) if message.HasField("strata") else None,
         questions=tuple(decode_question(i, q) for i, q in enumerate(message.queries)),
         mechanism=within("mechanism", lambda: MECHANISMS.decode(message.mechanism)),
         allocation=name_of(_ALLOCATIONS, message.allocation, "allocation"),
@@ -209,6 +216,14 @@ def _decode_date(field: str, stamp: Timestamp) -> datetime:
         return stamp.ToDatetime(UTC)
     except (ValueError, OverflowError):
         raise ParameterError(field, stamp.seconds, "a date between the years 1 and 9999") from None
+
+
+def _decode_strata(message: pb.Strata) -> Strata:
+    return Strata(
+        name=message.name,
+        labels=tuple(message.labels),
+        epsilon=message.epsilon if message.HasField("epsilon") else None,
+    )
 
 
 def _decode_duration(message: Duration) -> timedelta:

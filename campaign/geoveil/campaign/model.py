@@ -2,7 +2,8 @@
 
 There are two kinds. To a `StatisticCampaign` a report holds perturbed answers to its questions; to
 a `ValueCampaign` it holds a perturbed point, of which any query is asked later. Either way a report
-is a few integers on a public grid, each of one *column*: a question, or a coordinate.
+is a few integers on a public grid, each of one *column*: a question, or a coordinate. Where people
+are in groups, every group has its own columns: see `Strata`.
 """
 
 import math
@@ -17,6 +18,7 @@ from math import ldexp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from geoveil.campaign.strata import Strata
 from geoveil.campaign.text import plain
 from geoveil.gp import GeoPrivacy, ParameterError, PrivateValueError, QueryMechanism, RandomSource
 from geoveil.gp.coordinates import AzimuthalEquidistant
@@ -143,6 +145,8 @@ class Campaign(ABC):
     participant answers once in every period, and spends `report_privacy` each time. None: once."""
     minimum_participants: int = 0
     """No estimate is shown before it rests on so many answers; a promise by the server."""
+    strata: Strata | None = None
+    """The groups that participants tell which of them they are in; None: one."""
 
     def __post_init__(self) -> None:
         self._check_kinds()
@@ -230,11 +234,36 @@ class Campaign(ABC):
     def report_privacy(self) -> GeoPrivacy:
         """What one report spends, all its answers together, in true distances."""
 
+    @lazy
+    def groups(self) -> int:
+        """How many groups participants are told apart by: 1 without strata."""
+        return 1 if self.strata is None else len(self.strata.labels)
+
+    @lazy
+    def indices(self) -> int:
+        """How many values a query_index can have: columns, group after group."""
+        return self.columns * self.groups
+
     def admits(self, indices: Sequence[int]) -> bool:
-        """Return whether a report with values of these columns, in this order, is sound."""
+        """Return whether a report with these query indices, in this order, is sound."""
+        if not indices or not 0 <= indices[0] < self.indices:
+            return False
         if self.answers_all:
-            return list(indices) == list(range(self.columns))
-        return len(indices) == 1 and 0 <= indices[0] < self.columns
+            return indices[0] % self.columns == 0 and list(indices) == list(
+                range(indices[0], indices[0] + self.columns)
+            )
+        return len(indices) == 1
+
+    def draw_first_index(self, group: int | None, source: RandomSource) -> int:
+        """Return the query_index of the first column of the group that a report is sent for.
+
+        Args:
+            group: the participant's, from 0; None without strata. Private.
+            source: random bits.
+        """
+        if self.strata is None or group is None:
+            return 0
+        return self.columns * self.strata.draw(group, source)
 
     def draw_columns(self, source: RandomSource) -> Sequence[int]:
         """Return the columns that one report has values of, in its order."""
@@ -259,8 +288,9 @@ class Campaign(ABC):
             of_one != counts for of_one, counts in zip(self.releasable, self.ranges, strict=True)
         )
 
-    def counted(self, column: int, value: int) -> int:
+    def counted(self, index: int, value: int) -> int:
         """Return what a reported integer counts as: the nearest end of a range that clamps."""
+        column = index % self.columns
         low, high = self.ranges[column]
         return min(max(value, low), high) if self.clamps[column] else value
 
@@ -318,12 +348,12 @@ class Campaign(ABC):
 
     @property
     def slots(self) -> int:
-        """How many sums the answers make: one per column and period."""
-        return self.columns * self.periods
+        """How many sums the answers make: one per column, group and period."""
+        return self.indices * self.periods
 
-    def slot(self, column: int, period: int) -> int:
+    def slot(self, index: int, period: int) -> int:
         """Return which of the sums an answer belongs to: those of one period are together."""
-        return period * self.columns + column
+        return period * self.indices + index
 
     @property
     def _step(self) -> float:
@@ -365,6 +395,8 @@ class Campaign(ABC):
             if not isinstance(getattr(self, name), kind):
                 article = "an" if kind.__name__[0] in "AO" else "a"
                 raise ParameterError(name, getattr(self, name), f"{article} {kind.__name__}")
+        if not isinstance(self.strata, Strata | None):
+            raise ParameterError("strata", self.strata, "a Strata, or None")
 
     def _check_names(self) -> None:
         check_campaign_id(self.campaign_id)
@@ -394,6 +426,9 @@ class Campaign(ABC):
 
     def _check_periods(self) -> None:
         if self.period is None:
+            if self.slots > MOST_SLOTS:
+                few = f"so few that queries times labels are at most {MOST_SLOTS:,}"
+                raise ParameterError("number of strata.labels", self.groups, few)
             return
         if not isinstance(self.period, timedelta) or self.period < timedelta(minutes=1):
             raise ParameterError("period", str(self.period), "at least a minute, or None")
@@ -401,7 +436,8 @@ class Campaign(ABC):
             raise ParameterError(
                 "period",
                 str(self.period),
-                f"so long that queries times periods, {self.slots:,}, are at most {MOST_SLOTS:,}",
+                f"so long that queries times {'labels times ' if self.strata else ''}periods,"
+                f" {self.slots:,}, are at most {MOST_SLOTS:,}",
             )
 
     def _check_minimum(self) -> None:

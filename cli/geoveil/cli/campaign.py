@@ -255,6 +255,8 @@ def show(
         return
     out.tell((campaign.campaign_id, "bold"), f"  {campaign.title}")
     out.tell(f"{campaign.attribute.name}: {privacy_text(campaign)}")
+    if campaign.strata is not None:
+        out.tell(str(campaign.strata))
     table = table_80("query", "a report counts from", "to", "beyond", wrapped=range(4))
     for column in campaign_record(campaign)["queries"]:
         beyond = "counts as the end" if column["clamps"] else "is refused"

@@ -60,7 +60,8 @@ def contribute(
     """Perturb a value on this machine and send the result, once per campaign.
 
     The value is read from standard input or asked for without echo; it is not an argument, because
-    the shell's history and the list of processes would keep it. Places: 'longitude,latitude'.
+    the shell's history and the list of processes would keep it. Places: 'longitude,latitude'. A
+    campaign that asks for a label, as a region, reads it from the next line.
     """
     transport = GrpcTransport(connection.server, tls=connection.tls())
     try:
@@ -86,6 +87,8 @@ def _take_part(transport: Transport, campaign_id: str, yes: bool, state_dir: Pat
         f"So far apart, values are at most e^{campaign.report_privacy.epsilon:g} times as likely to"
         " give the same report."
     )
+    if campaign.strata is not None:
+        err.tell(str(campaign.strata))
     if not yes and not typer.confirm("Take part?", err=True):
         raise typer.Exit(1)
     with Client(
@@ -95,7 +98,8 @@ def _take_part(transport: Transport, campaign_id: str, yes: bool, state_dir: Pat
         background=False,
     ) as client:
         client.fetch(campaign_id)
-        drawn = client.contribute(campaign_id, read_value(campaign, _ask_unseen))
+        value = read_value(campaign, _ask_unseen)
+        drawn = client.contribute(campaign_id, value, read_label(campaign, _ask_unseen))
         client.flush(TIMEOUT_S)
         (receipt,) = (r for r in client.history() if r.report_id == drawn.report_id)
     _show(campaign, receipt, fresh=drawn.fresh)
@@ -127,7 +131,9 @@ def _show(campaign: Campaign, receipt: Receipt, *, fresh: bool) -> None:
     outcome = _OUTCOMES[receipt.status]
     out.tell(f"{outcome}: report {receipt.report_id}. All that leaves this machine:")
     for answer, perturbed in zip(receipt.answers, receipt.perturbed, strict=True):
-        out.tell(f"  {campaign.labels[answer.query_index]}: {perturbed:.6f}, perturbed")
+        group, column = divmod(answer.query_index, campaign.columns)
+        of = "" if campaign.strata is None else f"{campaign.strata.labels[group]}, "
+        out.tell(f"  {of}{campaign.labels[column]}: {perturbed:.6f}, perturbed")
     if receipt.rejection is not None:
         err.tell(f"The server refused it: {receipt.rejection.reason} {receipt.rejection.detail}")
     elif receipt.failure is not None:
@@ -187,6 +193,27 @@ def read_value(campaign: Campaign, ask: Callable[[str], str]) -> float | list[fl
             " between thousands"
         )
     raise PrivateValueError(expected)
+
+
+def read_label(campaign: Campaign, ask: Callable[[str], str]) -> str | None:
+    """Return the label that was typed, or piped in on a line of its own; None if none is asked for.
+
+    Args:
+        campaign: which asks.
+        ask: shows a prompt, if there is a terminal, and returns a line that nobody sees.
+
+    Raises:
+        PrivateValueError: if it is none of the campaign's; it says which those are.
+    """
+    strata = campaign.strata
+    if strata is None:
+        return None
+    try:
+        prompt = f"Your {strata.name}, one of {', '.join(strata.labels)} (not shown)"
+        text = ask(prompt) if sys.stdin.isatty() else sys.stdin.readline()
+    except UnicodeDecodeError:
+        text = ""
+    return strata.labels[strata.index(text.strip())]
 
 
 def parse(text: str, count: int) -> list[float] | None:

@@ -20,7 +20,11 @@ from datetime import UTC, datetime
 from functools import cache, partial
 from typing import TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from geoveil.campaign import State, Value
+from geoveil.campaign.strata import LABEL_UNIT
 from geoveil.client import ledger
 from geoveil.client.errors import (
     CampaignNotFetched,
@@ -145,7 +149,7 @@ class DeviceSession:
         self.wanted: dict[str, ClientError | None] = {}
         """Campaigns to be fetched, each with why that failed last."""
 
-    def contribute(self, campaign_id: str, value: Value) -> Receipt:
+    def contribute(self, campaign_id: str, value: Value, stratum: str | None = None) -> Receipt:
         """Draw and keep the one report to a campaign and period, or return what is kept."""
         check_id(campaign_id)
         accepted = self.campaign(campaign_id)
@@ -161,12 +165,12 @@ class DeviceSession:
         state = campaign.state(now)
         if state is not State.OPEN:
             raise CampaignNotOpen(campaign_id, state.value)
-        point = self._paced(partial(self.builder.point, accepted, value))
+        group, point = self._paced(partial(self._looked_at, accepted, value, stratum))
         permit = partial(_check_limits, accepted, now)
         try:
             entry = self.journal.admit(campaign_id, period, permit, self._bounds)
             if entry is None:
-                made = self._paced(partial(self.builder.draw, accepted, point, period))
+                made = self._paced(partial(self.builder.draw, accepted, point, period, group))
                 entry = self.journal.record(made, permit, now, self._bounds)
         except OutboxFull:
             self._refused += 1
@@ -214,6 +218,11 @@ class DeviceSession:
             assert limit is not None  # it is listed
             of_attribute = partial(ledger.budgets, attribute, limit, now=now)
             found += self.journal.spent(attribute, limit.campaign.unit, of_attribute)
+        for name in policy.strata:
+            of_labels = policy.label_limit(name)
+            if of_labels is not None:
+                of_label = partial(ledger.budgets, name, of_labels, now=now)
+                found += self.journal.spent(name, LABEL_UNIT, of_label)
         return tuple(found)
 
     def counts(self) -> ReportCounts:
@@ -229,6 +238,11 @@ class DeviceSession:
             refused=self._refused,
         )
 
+    def _looked_at(
+        self, accepted: AcceptedCampaign, value: Value, stratum: str | None
+    ) -> tuple[int | None, NDArray[np.float64]]:
+        return self.builder.group(accepted, stratum), self.builder.point(accepted, value)
+
     def _paced(self, work: Callable[[], _Result]) -> _Result:
         """Do what looks at the value, in half of the floor: it does so twice.
 
@@ -241,6 +255,19 @@ class DeviceSession:
 def _check_limits(accepted: AcceptedCampaign, now: datetime, history_of: ledger.HistoryOf) -> None:
     campaign, attribute = accepted.campaign, accepted.campaign.attribute
     assert accepted.limit is not None  # a ReportBuilder accepted it
+    assert accepted.policy is not None
+    strata = campaign.strata
+    if strata is not None and strata.privacy is not None:
+        limit = accepted.policy.label_limit(strata.name)
+        if limit is not None:
+            ledger.check(
+                strata.privacy,
+                limit,
+                history_of(strata.name, LABEL_UNIT),
+                campaign_id=campaign.campaign_id,
+                attribute=strata.name,
+                now=now,
+            )
     ledger.check(
         campaign.report_privacy,
         accepted.limit,

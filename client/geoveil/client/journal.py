@@ -18,13 +18,18 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from operator import itemgetter
 from typing import Any, TypeAlias, TypeVar
 
+from google.protobuf.message import DecodeError
+
+from geoveil.campaign.strata import LABEL_UNIT
 from geoveil.client.errors import JournalError, OutboxFull
 from geoveil.client.ledger import HistoryOf, Spending, SpendingHistory
 from geoveil.client.reports import Contribution, DeliveryStatus, Entry, Rejection
 from geoveil.client.state_file import StateFile, run
 from geoveil.gp import GeoPrivacy
+from geoveil.proto.v1 import campaign_pb2 as pb
 
 FILE_NAME = "journal.sqlite3"
 Permit: TypeAlias = Callable[[HistoryOf], None]
@@ -108,6 +113,10 @@ _TIMES = """
 SELECT drawn, epsilon, per FROM report
 WHERE attribute = :attribute AND unit = :unit AND (:after IS NULL OR drawn > :after)
 ORDER BY drawn
+"""
+_LABELLED = """
+SELECT drawn FROM report
+WHERE campaign_id = :campaign_id AND (:after IS NULL OR drawn > :after)
 """
 
 
@@ -250,7 +259,7 @@ class Journal:
     ) -> _Result:
         """Return use(history) for the history of an attribute."""
         with self._file.transaction(writes=False) as connection:
-            return use(_StoredHistory(connection, attribute, unit))
+            return use(_history(connection, attribute, unit))
 
     def close(self) -> None:
         """Close the file; a journal in memory is gone."""
@@ -271,7 +280,7 @@ def _admitted(
                 most_reports=bounds.most_reports,
                 most_bytes=bounds.most_bytes,
             )
-        permit(partial(_StoredHistory, connection))
+        permit(partial(_history, connection))
     return entry
 
 
@@ -359,6 +368,45 @@ class _StoredHistory(SpendingHistory):
             return GeoPrivacy(epsilon, per, self._of_attribute["unit"])
         except ValueError as error:
             raise JournalError("row", type(error).__name__) from error
+
+
+class _LabelHistory(_StoredHistory):
+    """The history of labels of one name: of reports to the kept campaigns that asked for them."""
+
+    def spendings(
+        self, *, campaign_id: str | None = None, after: datetime | None = None
+    ) -> Iterable[Spending]:
+        yield from super().spendings(campaign_id=campaign_id, after=after)
+        for asked, privacy in self._asked():
+            if campaign_id in (None, asked):
+                yield Spending(privacy=privacy, count=len(self._drawn(asked, after)))
+
+    def times(self, *, after: datetime | None) -> Iterable[tuple[datetime, Spending]]:
+        found = list(super().times(after=after))
+        for asked, privacy in self._asked():
+            found += [(when, Spending(privacy=privacy)) for when in self._drawn(asked, after)]
+        return sorted(found, key=itemgetter(0))
+
+    def _drawn(self, campaign_id: str, after: datetime | None) -> list[datetime]:
+        values = {"campaign_id": campaign_id, "after": _number(after)}
+        return [_date(drawn) for (drawn,) in self._connection.execute(_LABELLED, values)]
+
+    def _asked(self) -> Iterable[tuple[str, GeoPrivacy]]:
+        """Yield the campaigns that asked for labels of this name, and what one costs."""
+        name = self._of_attribute["attribute"]
+        for campaign_id, _, envelope, _, _ in self._connection.execute(_PINNED).fetchall():
+            try:
+                content = pb.CampaignEnvelope.FromString(envelope).campaign
+                strata = pb.Campaign.FromString(content).strata
+                if strata.name == name and strata.HasField("epsilon"):
+                    yield campaign_id, GeoPrivacy(strata.epsilon, 1.0, LABEL_UNIT)
+            except (DecodeError, ValueError) as error:
+                raise JournalError(f"row of {campaign_id!r}", type(error).__name__) from error
+
+
+def _history(connection: sqlite3.Connection, attribute: str, unit: str) -> SpendingHistory:
+    kind = _LabelHistory if unit == LABEL_UNIT else _StoredHistory
+    return kind(connection, attribute, unit)
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

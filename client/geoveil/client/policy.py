@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from geoveil.campaign import MECHANISMS, QUERIES, Campaign, PublicKey, encode
+from geoveil.campaign.strata import LABEL_UNIT
 from geoveil.client.errors import PolicyRefused, exactly
 from geoveil.client.values import Number, Place, ValueKind, kind_of
-from geoveil.gp import GeoPrivacy, ParameterError
+from geoveil.gp import GeoPrivacy, LocalPrivacy, ParameterError
 from geoveil.gp.shown import ReprByArguments
 from geoveil.gp.validation import require_count
 from geoveil.proto.v1 import campaign_pb2 as pb
@@ -145,6 +146,9 @@ class Policy(ReprByArguments):
         minimum_participants: campaigns that promise to show estimates of fewer are refused. The
             server makes the promise; a device can't check that it is kept.
         most_queries: campaigns with more questions are refused.
+        strata: name of what labels are of, for example "region" → how they may be sent: the most
+            that all campaigns together may ever cost, as ε between any two labels, or "openly". A
+            campaign that asks for a label which is not listed is refused.
         most_work: campaigns that ask more of the device's processor are refused: microseconds to
             read the campaign and draw one report, as `Demand` tells them from its bytes. The
             default keeps `contribute` below 10 ms: 60 questions that are all answered, a polygon
@@ -178,6 +182,9 @@ class Policy(ReprByArguments):
     trusted_keys: Collection[PublicKey] | None = field(default=None, kw_only=True)
     latest_close: datetime | None = field(default=None, kw_only=True)
     minimum_participants: int = field(default=0, kw_only=True)
+    strata: Mapping[str, LocalPrivacy | Literal["openly"]] = field(
+        default_factory=dict, kw_only=True
+    )
     most_queries: int = field(default=MOST_QUERIES, kw_only=True)
     most_work: int = field(default=MOST_WORK, kw_only=True)
 
@@ -192,12 +199,15 @@ class Policy(ReprByArguments):
         latest = self.latest_close
         if latest is not None and (not isinstance(latest, datetime) or latest.tzinfo is None):
             raise ParameterError("latest_close", str(latest), "a date with a time zone, or None")
+        object.__setattr__(self, "strata", MappingProxyType(_strata(self.strata)))
         for name in ("minimum_participants", "most_queries", "most_work"):
             require_count(name, getattr(self, name), 0)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A mapping that can't be changed can't be pickled either.
         options = {name: value for name, value in self._arguments().items() if name != "limits"}
+        if "strata" in options:
+            options["strata"] = dict(self.strata)
         return partial(type(self), **options), (dict(self.limits),)
 
     @classmethod
@@ -210,6 +220,7 @@ class Policy(ReprByArguments):
         demand = Demand.of(encode(campaign))
         return cls(
             {campaign.attribute.name: limit},
+            strata=_permitting(campaign),
             most_queries=max(demand.queries, MOST_QUERIES),
             most_work=max(demand.work, MOST_WORK),
         )
@@ -219,6 +230,14 @@ class Policy(ReprByArguments):
         found = self.limits.get(attribute)
         assert not isinstance(found, GeoPrivacy)  # __post_init__ made it a Limit
         return found
+
+    def label_limit(self, strata: str) -> Limit | None:
+        """Return the limit of labels; None if they may be sent openly, or not at all."""
+        found = self.strata.get(strata)
+        if not isinstance(found, LocalPrivacy):
+            return None
+        most = GeoPrivacy(found.epsilon, 1.0, LABEL_UNIT)
+        return Limit(campaign=most, lifetime=most)
 
     def check(self, campaign: Campaign, signer: PublicKey | None) -> Limit:
         """Refuse a campaign that no ledger need be asked about; return its attribute's limit.
@@ -246,6 +265,7 @@ class Policy(ReprByArguments):
                 exactly(asked),
                 f"at most {exactly(most)}",
             )
+        self._check_strata(campaign)
         found = kind_of(campaign)
         if not limit.value.permits(found):
             raise PolicyRefused(
@@ -265,6 +285,24 @@ class Policy(ReprByArguments):
         ):
             if asked > most:
                 raise PolicyRefused(campaign_id, aspect, f"{asked:,}", f"at most {most:,}")
+
+    def _check_strata(self, campaign: Campaign) -> None:
+        strata = campaign.strata
+        if strata is None:
+            return
+        permitted = self.strata.get(strata.name)
+        if permitted == "openly" or (
+            isinstance(permitted, LocalPrivacy)
+            and strata.epsilon is not None
+            and strata.epsilon <= permitted.epsilon
+        ):
+            return
+        raise PolicyRefused(
+            campaign.campaign_id,
+            f"label {strata.name!r}",
+            "sent as it is" if strata.epsilon is None else str(LocalPrivacy(strata.epsilon)),
+            "none" if permitted is None else f"at most {permitted}",
+        )
 
     def _check_origin(self, campaign: Campaign, signer: PublicKey | None) -> None:
         if self.trusted_keys is not None and signer not in self.trusted_keys:
@@ -288,6 +326,26 @@ class Policy(ReprByArguments):
                 f"{campaign.minimum_participants:,}",
                 f"at least {self.minimum_participants:,}",
             )
+
+
+def _strata(given: object) -> dict[str, LocalPrivacy | Literal["openly"]]:
+    if not isinstance(given, Mapping):
+        raise ParameterError("strata", given, "a mapping from names to LocalPrivacy or 'openly'")
+    for name, permitted in given.items():
+        if not isinstance(name, str) or not name:
+            raise ParameterError("name in strata", name, "a name")
+        if not isinstance(permitted, LocalPrivacy) and permitted != "openly":
+            raise ParameterError(f"strata[{name!r}]", permitted, "a LocalPrivacy, or 'openly'")
+    return dict(given)
+
+
+def _permitting(campaign: Campaign) -> dict[str, LocalPrivacy | Literal["openly"]]:
+    if campaign.strata is None:
+        return {}
+    if campaign.strata.epsilon is None:
+        return {campaign.strata.name: "openly"}
+    each = LocalPrivacy(campaign.strata.epsilon)
+    return {campaign.strata.name: each.repeated(campaign.periods)}
 
 
 def _limit(attribute: str, limit: object) -> Limit:

@@ -70,7 +70,7 @@ class PerturbedAnswer:
     """One perturbed answer, as it left the device."""
 
     query_index: int
-    """Counts from 0 in the campaign's list of queries."""
+    """Counts from 0 in the campaign's list of queries; with strata, label after label."""
     value: int
     """An integer on the campaign's grid: it stands for value · 2^step_exponent."""
 
@@ -314,8 +314,26 @@ class ReportBuilder:
         # that quotes the value, nor to the frames that saw it.
         raise PrivateValueError(expected)
 
+    def group(self, accepted: AcceptedCampaign, stratum: str | None) -> int | None:
+        """Return which of the campaign's labels somebody has; None if it asks for none.
+
+        Raises:
+            PrivateValueError: if it is none of them, or missing; it is not shown.
+            ParameterError: if a label is given that the campaign does not ask for.
+        """
+        strata = accepted.campaign.strata
+        if strata is not None:
+            return strata.index(stratum)
+        if stratum is not None:
+            raise ParameterError("stratum", "a label", "left out: the campaign asks for none")
+        return None
+
     def draw(
-        self, accepted: AcceptedCampaign, point: NDArray[np.float64], period: int = 0
+        self,
+        accepted: AcceptedCampaign,
+        point: NDArray[np.float64],
+        period: int = 0,
+        group: int | None = None,
     ) -> Contribution:
         """Draw the one report about a point, for one period.
 
@@ -326,16 +344,18 @@ class ReportBuilder:
             accepted: the campaign.
             point: what `point` returned.
             period: the period of a recurring campaign, from 0; else 0.
+            group: what `group` returned.
         """
         campaign = accepted.campaign
         columns = campaign.draw_columns(self._source)
+        first = campaign.draw_first_index(group, self._source)
         report = report_pb2.Report(
             report_id=self._source.bits(8 * REPORT_ID_BYTES).to_bytes(REPORT_ID_BYTES),
             period=period,
         )
         released = campaign.release(point, columns, self._source)
         for column, value in zip(columns, released, strict=True):
-            report.answers.add(query_index=column, value=value)
+            report.answers.add(query_index=first + column, value=value)
         return Contribution(
             campaign_id=campaign.campaign_id,
             period=period,
@@ -347,15 +367,23 @@ class ReportBuilder:
             closes=campaign.closes,
         )
 
-    def prepare(self, accepted: AcceptedCampaign, value: Value, *, period: int = 0) -> Contribution:
+    def prepare(
+        self,
+        accepted: AcceptedCampaign,
+        value: Value,
+        *,
+        period: int = 0,
+        stratum: str | None = None,
+    ) -> Contribution:
         """Return draw(point(value)): for a host that acts for many devices and keeps no ledger.
 
         Raises:
             PolicyRefused: if the policy does not permit the campaign; nothing was drawn.
-            PrivateValueError: if the value is not of the kind that the campaign asks about;
-                nothing was drawn.
+            PrivateValueError: if the value, or the label, is not of the kind that the campaign asks
+                about; nothing was drawn.
         """
-        return self.draw(accepted, self.point(accepted, value), period)
+        group = self.group(accepted, stratum)
+        return self.draw(accepted, self.point(accepted, value), period, group)
 
 
 MOST_BYTES = 4 << 20

@@ -207,7 +207,7 @@ class Client(ClientBase[Transport, GrpcTransport]):
         steps = self._sender.fetch(campaign_id, self._sender.deadline(timeout_s))
         return self._effects.run(steps, self._stop)
 
-    def contribute(self, campaign_id: str, value: Value) -> Receipt:
+    def contribute(self, campaign_id: str, value: Value, stratum: str | None = None) -> Receipt:
         """Perturb a value, once per campaign and period, and keep the result to be sent.
 
         Takes a few milliseconds, as it never waits for the network. A campaign that has been
@@ -219,12 +219,14 @@ class Client(ClientBase[Transport, GrpcTransport]):
                 the background.
             value: a number, a list of numbers, or (longitude, latitude) in degrees, as the policy
                 says with `Limit.value`. Never logged, stored or shown.
+            stratum: the label of the participant's group, if the campaign asks for one; it is sent
+                as the campaign says. It must not be computed from the value.
 
         Raises:
             CampaignNotFetched: if this device does not have the campaign yet.
             CampaignNotOpen: if it is before the campaign's dates, or past them.
             PolicyRefused: if the policy, which may have changed, does not permit it.
-            PrivateValueError: if the value is not of the kind asked for.
+            PrivateValueError: if the value, or the label, is not of the kind asked for.
             BudgetExceeded: if the limits of the policy leave too little.
             OutboxFull: if too much waits to be sent.
             JournalError: if the journal can't be read or written.
@@ -233,7 +235,7 @@ class Client(ClientBase[Transport, GrpcTransport]):
         """
         self._check_open()
         try:
-            return self._session.contribute(campaign_id, value)
+            return self._session.contribute(campaign_id, value, stratum)
         finally:
             if self._background:
                 self._wake()

@@ -4,6 +4,7 @@ Report number n is one hexadecimal digit of the sum of query n % 2: the digit at
 digit says what was counted: 1 the report, 5 another one with the same id, 9 one with the same id
 for the next period. So a report counted twice shows as 2, and what must never be counted as 13.
 Where a report has an answer to every query, or is a point of two coordinates, the others are 0.
+In the weekly campaign people are in two groups, and the one query is answered by group n % 2.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,6 +21,7 @@ from geoveil.campaign import (
     DebiasedLaplaceSpec,
     PlanarLaplaceSpec,
     Question,
+    Strata,
     digest,
     encode,
     seal,
@@ -34,7 +36,7 @@ SKEW = timedelta(seconds=60)
 WEEK = timedelta(days=7)
 PARTITION, SPLIT, WEEKLY, POINTS = NAMES = ("partition", "split", "weekly", "points")
 QUERIES = 2
-"""Or coordinates."""
+"""Or coordinates; of the weekly campaign, which asks one, groups."""
 NUMBERS = 24
 _BITS = 4
 _PERIODS = 3
@@ -109,8 +111,9 @@ def published(name: str, variant: int = 0, tag: str = "") -> Published:
         if points
         else tuple(
             Question(f"above {i}", Threshold(1000.0 * i, 16_000.0, "smoothstep"))
-            for i in range(1, QUERIES + 1)
+            for i in range(1, 2 if name == WEEKLY else QUERIES + 1)
         ),
+        strata=Strata(name="region", labels=("north", "south")) if name == WEEKLY else None,
         opens=OPENS,
         closes=CLOSES,
         # Where its range is finite, the grid is so fine that all digits lie in it.

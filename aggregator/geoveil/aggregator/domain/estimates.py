@@ -29,6 +29,7 @@ _MEANS: Mapping[Allocation, str] = MappingProxyType(
         Allocation.REPEAT: _EVERYBODY,
     }
 )
+_OF_GROUPS = ", or over those of them who are in the stratum that is named"
 _MEAN_POINT = "the mean of each coordinate over all who took part{period}"
 
 
@@ -46,6 +47,8 @@ class QueryEstimate:
     """None where the noise has no heavy tail, or there is too little for it."""
     noise_variance: NoiseVariance | None = None
     """Which part of the variance of an answer is noise; None unless points were asked."""
+    stratum: str = ""
+    """Whose mean it is; "" of all people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +122,9 @@ def periods_shown(
 ) -> dict[int, int]:
     """Return the periods that have enough answers to every query for anything to be shown.
 
-    Each comes with the number of answers to the query that has the fewest.
+    Of a campaign with strata, enough of every label: were one with too few left out, it could be
+    told from all and the others. Each comes with the number of answers to the query that has the
+    fewest.
 
     Args:
         layout: of the sums.
@@ -135,11 +140,19 @@ def periods_shown(
         raise ParameterError("period", period, f"from 0 to {begun - 1}: no other has begun")
     asked = range(begun) if period is None else (period,)
     least = layout.campaign.minimum_participants
-    answers = {p: min(s.n for s in _sums_of(layout, sums, p)) for p in asked}
-    shown = {p: n for p, n in answers.items() if n >= least}
+    shown = {}
+    for asked_for in asked:
+        of_groups = _sums_of(layout, sums, asked_for)
+        if min(s.n for of_group in of_groups for s in of_group) >= least:
+            shown[asked_for] = min(sum(s.n for s in each) for each in zip(*of_groups, strict=True))
     if not shown:
-        raise ServiceError(Code.TOO_FEW_REPORTS, told=f"every query needs {least:,} answers")
+        raise ServiceError(Code.TOO_FEW_REPORTS, told=_needed(layout.campaign))
     return shown
+
+
+def _needed(campaign: Campaign) -> str:
+    of_each = "" if campaign.strata is None else f" of every {campaign.strata.name}"
+    return f"every query needs {campaign.minimum_participants:,} answers{of_each}"
 
 
 def unbiased_for(campaign: Campaign, *, later: bool = False) -> str:
@@ -160,6 +173,7 @@ def unbiased_for(campaign: Campaign, *, later: bool = False) -> str:
     else:
         mean = _MEAN_POINT
     period = " in the period" if campaign.period else ""
+    mean += _OF_GROUPS if campaign.strata is not None and not later else ""
     moved = ""
     if campaign.attribute.coordinates is not None:
         moved = ", with places outside the campaign's area moved into it"
@@ -178,9 +192,10 @@ def _estimates(
     campaign = layout.campaign
     exponent = campaign.grid_exponent
     for period in periods:
-        whole = _sums_of(layout, sums, period)
+        of_groups = _sums_of(layout, sums, period)
+        whole = [reduce(add, of_column) for of_column in zip(*of_groups, strict=True)]
         for column, (label, of_query) in enumerate(zip(campaign.labels, whole, strict=True)):
-            of_blocks = layout.blocks_of(sums, column, period)
+            of_blocks = _blocks_of(layout, sums, column, period)
             robust = layout.blocks > 1 and median_of_means(of_blocks, exponent, confidence)
             yield QueryEstimate(
                 label,
@@ -190,9 +205,49 @@ def _estimates(
                 campaign.limits[column],
                 robust or None,
             )
+        if campaign.strata is not None:
+            yield from _of_strata(campaign, of_groups, period, confidence)
 
 
-def _sums_of(layout: Layout, sums: Sequence[Accumulator], period: int) -> list[Accumulator]:
-    """Return the sums of each query in a period, all blocks together."""
-    columns = range(layout.campaign.columns)
-    return [reduce(add, layout.blocks_of(sums, column, period)) for column in columns]
+def _of_strata(
+    campaign: Campaign, sums: Sequence[Sequence[Accumulator]], period: int, confidence: float
+) -> Iterable[QueryEstimate]:
+    """Yield the estimates within groups, label after label."""
+    assert campaign.strata is not None
+    lies, exponent = campaign.strata.randomized, campaign.grid_exponent
+    found = []
+    for limits, of_column in zip(campaign.limits, zip(*sums, strict=True), strict=True):
+        if lies is None:
+            found.append([estimate(s, exponent, confidence, limits) for s in of_column])
+        else:
+            found.append(lies.estimates(of_column, exponent, confidence, limits))
+    for group, stratum in enumerate(campaign.strata.labels):
+        for column, label in enumerate(campaign.labels):
+            yield QueryEstimate(
+                label,
+                period,
+                sums[group][column],
+                found[column][group],
+                campaign.limits[column],
+                None,
+                stratum=stratum,
+            )
+
+
+def _blocks_of(
+    layout: Layout, sums: Sequence[Accumulator], column: int, period: int
+) -> Sequence[Accumulator]:
+    """Return the sums of a query in a period, block by block, all groups together."""
+    campaign = layout.campaign
+    indices = range(column, campaign.indices, campaign.columns)
+    of_groups = [layout.blocks_of(sums, index, period) for index in indices]
+    if len(of_groups) == 1:
+        return of_groups[0]
+    return [reduce(add, of_block) for of_block in zip(*of_groups, strict=True)]
+
+
+def _sums_of(layout: Layout, sums: Sequence[Accumulator], period: int) -> list[list[Accumulator]]:
+    """Return the sums of each query of each group in a period, all blocks together."""
+    indices, columns = range(layout.campaign.indices), layout.campaign.columns
+    found = [reduce(add, layout.blocks_of(sums, index, period)) for index in indices]
+    return [found[first : first + columns] for first in indices[::columns]]

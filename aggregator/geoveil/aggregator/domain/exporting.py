@@ -20,13 +20,15 @@ MOST_ROWS = 1 << 16
 
 
 class Rows(NamedTuple):
-    """Rows in order of period, query and value, which is none in which they came."""
+    """Rows in order of period, query, label and value, which is none in which they came."""
 
     periods: NDArray[np.uint32]
     indices: NDArray[np.uint32] | None
     """The query of each; None for points."""
     columns: tuple[NDArray[np.int64], ...]
     """One for answers; for points one per coordinate."""
+    groups: NDArray[np.uint32] | None = None
+    """The labels that rows came with; None without strata."""
 
     def __repr__(self) -> str:
         return f"Rows({len(self.periods)}, not shown)"
@@ -44,9 +46,12 @@ def rows_of(layout: Layout, packed: bytes, periods: Collection[int]) -> Rows:
     """
     if isinstance(layout.campaign, ValueCampaign):
         points = points_of(layout, packed)
-        return _in_order(points.periods, None, tuple(points.values.T), periods)
-    answers = answers_of(layout, packed)
-    return _in_order(answers.periods, answers.columns, (answers.values,), periods)
+        found = Rows(points.periods, None, tuple(points.values.T), points.groups)
+    else:
+        answers = answers_of(layout, packed)
+        groups = None if layout.campaign.strata is None else answers.groups
+        found = Rows(answers.periods, answers.columns, (answers.values,), groups)
+    return _in_order(found, periods)
 
 
 async def export(reader: Reader, layout: Layout, periods: Collection[int]) -> AsyncIterator[Rows]:
@@ -68,20 +73,17 @@ async def export(reader: Reader, layout: Layout, periods: Collection[int]) -> As
                 rows.periods[some],
                 None if rows.indices is None else rows.indices[some],
                 tuple(column[some] for column in rows.columns),
+                None if rows.groups is None else rows.groups[some],
             )
 
 
-def _in_order(
-    periods: NDArray[np.uint32],
-    indices: NDArray[np.uint32] | None,
-    columns: tuple[NDArray[np.int64], ...],
-    shown: Collection[int],
-) -> Rows:
-    kept = np.isin(periods, np.array(list(shown), np.uint32))
-    keys = (*columns[::-1], *(() if indices is None else (indices,)), periods)
-    order = np.lexsort(tuple(key[kept] for key in keys))
+def _in_order(rows: Rows, shown: Collection[int]) -> Rows:
+    kept = np.isin(rows.periods, np.array(list(shown), np.uint32))
+    keys = [*rows.columns[::-1], rows.groups, rows.indices, rows.periods]
+    order = np.lexsort([key[kept] for key in keys if key is not None])
     return Rows(
-        periods[kept][order],
-        None if indices is None else indices[kept][order],
-        tuple(column[kept][order] for column in columns),
+        rows.periods[kept][order],
+        None if rows.indices is None else rows.indices[kept][order],
+        tuple(column[kept][order] for column in rows.columns),
+        None if rows.groups is None else rows.groups[kept][order],
     )

@@ -1,8 +1,8 @@
 """Which sums a campaign has, and which of them an answer is added to.
 
-One per column (a question, or a coordinate of a point) and period. If the noise has so heavy a tail
-that the variance of a sum says little, each is cut into blocks by the random id of the report, so
-that the median of their means can be told: more sums, and nothing else that is stored.
+One per column (a question, or a coordinate of a point), group and period. If the noise has so heavy
+a tail that the variance of a sum says little, each is cut into blocks by the random id of the
+report, so that the median of their means can be told: more sums, and nothing else that is stored.
 
 Who sends a report chooses its id, so blocks follow a keyed permutation of the ids (AES, whose block
 an id is). The key is drawn when the campaign is created and kept in the database: without it nobody
@@ -67,13 +67,14 @@ class Layout:
     _ends: tuple[NDArray[np.int64], NDArray[np.int64]] | None = field(
         init=False, repr=False, compare=False
     )
-    """The ranges of the columns; None if no report is outside of them."""
+    """The ranges of the query indices; None if no report is outside of them."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.blocks <= 256 or self.blocks & (self.blocks - 1):
             raise ParameterError("blocks", self.blocks, "a power of two from 1 to 256")
         clamps = any(self.campaign.clamps)
-        ends = np.array(self.campaign.ranges, np.int64).T if clamps else None
+        ranges = self.campaign.ranges * self.campaign.groups
+        ends = np.array(ranges, np.int64).T if clamps else None
         object.__setattr__(self, "_ends", None if ends is None else (ends[0], ends[1]))
 
     @classmethod
@@ -142,8 +143,8 @@ class Layout:
         return last.astype(int) % self.blocks
 
     def blocks_of(
-        self, sums: Sequence[Accumulator], column: int, period: int
+        self, sums: Sequence[Accumulator], index: int, period: int
     ) -> Sequence[Accumulator]:
-        """Return the sums of one column and period, block by block."""
-        first = self.campaign.slot(column, period) * self.blocks
+        """Return the sums of one query_index and period, block by block."""
+        first = self.campaign.slot(index, period) * self.blocks
         return sums[first : first + self.blocks]

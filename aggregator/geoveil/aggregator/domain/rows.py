@@ -23,6 +23,8 @@ class Answers(NamedTuple):
     """Answers of many reports; arrays of one length."""
 
     periods: NDArray[np.uint32]
+    groups: NDArray[np.uint32]
+    """The labels that answers came with; 0 without strata."""
     columns: NDArray[np.uint32]
     """Questions, or coordinates of points."""
     values: NDArray[np.int64]
@@ -39,6 +41,8 @@ class Points(NamedTuple):
     """(n,)"""
     values: NDArray[np.int64]
     """(n, k), on the campaign's grid."""
+    groups: NDArray[np.uint32] | None = None
+    """(n,), the labels that points came with; None without strata."""
 
     def __repr__(self) -> str:
         return f"Points({len(self.values)}, not shown)"
@@ -73,15 +77,18 @@ def answers_of(layout: Layout, packed: bytes) -> Answers:
     Example:
         >>> from geoveil.aggregator.domain.reports import pack
         >>> from unittest.mock import Mock
-        >>> layout = Mock(blocks=1, campaign=Mock(columns=3))
-        >>> answers = answers_of(layout, pack([(4, -7)]))
+        >>> layout = Mock(blocks=1, campaign=Mock(columns=3, indices=6))
+        >>> answers = answers_of(layout, pack([(10, -7)]))
         >>> [array.tolist() for array in answers]
-        [[1], [1], [-7]]
+        [[1], [1], [1], [-7]]
     """
     found = np.frombuffer(packed, _ANSWER)
     slots = found["query_index"] // np.uint32(layout.blocks)
-    periods, columns = np.divmod(slots, np.uint32(layout.campaign.columns))
-    return Answers(periods, columns, found["value"].astype(np.int64))
+    campaign, values = layout.campaign, found["value"].astype(np.int64)
+    periods, columns = np.divmod(slots, np.uint32(campaign.indices))
+    if campaign.indices == campaign.columns:
+        return Answers(periods, np.zeros_like(periods), columns, values)
+    return Answers(periods, *np.divmod(columns, np.uint32(campaign.columns)), values)
 
 
 def points_of(layout: Layout, packed: bytes) -> Points:
@@ -91,10 +98,12 @@ def points_of(layout: Layout, packed: bytes) -> Points:
         ServiceError: INTERNAL if they are no points: the database is damaged.
     """
     dimension = layout.campaign.columns
-    periods, columns, values = answers_of(layout, packed)
+    periods, groups, columns, values = answers_of(layout, packed)
     if len(values) % dimension == 0:
-        periods, columns = periods.reshape(-1, dimension), columns.reshape(-1, dimension)
+        periods, groups, columns = (a.reshape(-1, dimension) for a in (periods, groups, columns))
         in_order = np.arange(dimension, dtype=np.uint32)
-        if (columns == in_order).all() and (periods == periods[:, :1]).all():
-            return Points(periods[:, 0], values.reshape(-1, dimension))
+        same = (periods == periods[:, :1]).all() and (groups == groups[:, :1]).all()
+        if (columns == in_order).all() and same:
+            told = None if layout.campaign.strata is None else groups[:, 0]
+            return Points(periods[:, 0], values.reshape(-1, dimension), told)
     raise ServiceError(Code.INTERNAL, "stored points can't be read")

@@ -284,6 +284,7 @@ class Service:
         period: int | None = None,
         *,
         joint: bool = False,
+        stratum: int | None = None,
     ) -> Snapshot:
         """Return a value campaign and what its points say of queries; see `PointSums`.
 
@@ -296,19 +297,32 @@ class Service:
             confidence: of the intervals, in (0, 1).
             period: the only one to show; None: all that have begun.
             joint: whether covariances are wanted.
+            stratum: the label that points came with, from 0; None: all.
 
         Raises:
             GeoVeilError: if a parameter is out of range, or a query can't be asked of points.
             ServiceError: TOO_FEW_REPORTS, TOO_COSTLY.
         """
         standing, layout, periods, begun = await self._showable(campaign_id, period)
+        if stratum is not None and (
+            layout.campaign.strata is None or not 0 <= stratum < layout.campaign.groups
+        ):
+            last = layout.campaign.groups - 1
+            few = "absent: the campaign has none" if last == 0 else f"from 0 to {last}"
+            raise ParameterError("stratum", stratum, few)
         key = await self.analyses.run(
-            AnswerCache.key, campaign_id, questions, periods, confidence, joint
+            AnswerCache.key, campaign_id, questions, periods, confidence, joint, stratum
         )
         if (answers := self._answers.get(key)) is None:
             async with self._asking:
                 answers = await estimate_queries(
-                    self._reader, layout, questions, periods, confidence, joint=joint
+                    self._reader,
+                    layout,
+                    questions,
+                    periods,
+                    confidence,
+                    joint=joint,
+                    stratum=stratum,
                 )
             self._answers.put(key, answers)
         return Snapshot(

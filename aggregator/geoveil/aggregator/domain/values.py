@@ -129,7 +129,7 @@ class PointSums:
         """
         for start in range(0, len(points.values), MOST_AT_ONCE):
             block = slice(start, start + MOST_AT_ONCE)
-            values, groups = _by_period(Points(points.periods[block], points.values[block]))
+            values, groups = _by_period(points.periods[block], points.values[block])
             for totals in self._ways if part is None else part:
                 totals.add(values, groups)
 
@@ -186,9 +186,10 @@ def _estimated(
     )
 
 
-def _by_period(points: Points) -> tuple[NDArray[np.int64], Groups]:
+def _by_period(
+    periods: NDArray[np.uint32], values: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], Groups]:
     """Return the points of a block, period after period, and where those of each stand."""
-    periods, values = points
     if (periods == periods[0]).all():
         return values, [(int(periods[0]), slice(0, len(values)))]
     order = np.argsort(periods, kind="stable")
@@ -274,6 +275,7 @@ async def estimate_queries(
     confidence: float,
     *,
     joint: bool = False,
+    stratum: int | None = None,
 ) -> PointAnswers:
     """Return what the stored points say of queries. Off the event loop, and ends if cancelled.
 
@@ -284,6 +286,7 @@ async def estimate_queries(
         periods: to be shown, and how many points each has, about.
         confidence: of the intervals, in (0, 1).
         joint: see `PointSums`.
+        stratum: the label that points came with, from 0; None: all.
 
     Raises:
         GeoVeilError: see `PointSums`; ParameterError if `confidence` is not in (0, 1).
@@ -296,16 +299,20 @@ async def estimate_queries(
     )
     shown = np.array(list(periods), np.uint32)
     async for packed in read_blocks(reader, layout.campaign):
-        points = await asyncio.to_thread(_points_of_periods, layout, packed, shown)
+        points = await asyncio.to_thread(_points_of_periods, layout, packed, shown, stratum)
         for part in sums.parts():
             await asyncio.to_thread(sums.add, points, part)
     estimates = await asyncio.to_thread(sums.estimates, periods, confidence)
     return PointAnswers(estimates, await asyncio.to_thread(sums.covariances, periods))
 
 
-def _points_of_periods(layout: Layout, packed: bytes, shown: NDArray[np.uint32]) -> Points:
+def _points_of_periods(
+    layout: Layout, packed: bytes, shown: NDArray[np.uint32], stratum: int | None
+) -> Points:
     points = points_of(layout, packed)
     kept = points.periods == shown[0] if len(shown) == 1 else np.isin(points.periods, shown)
+    if stratum is not None and points.groups is not None:
+        kept &= points.groups == stratum
     return points if kept.all() else Points(points.periods[kept], points.values[kept])
 
 

@@ -190,7 +190,12 @@ class AnalystServicer(WireAnalystServicer):
         # Polygons of many corners take long to check.
         questions = await self._service.analyses.run(point_questions, request)
         shown = await self._service.estimate_queries(
-            request.campaign_id, questions, confidence, period, joint=request.joint
+            request.campaign_id,
+            questions,
+            confidence,
+            period,
+            joint=request.joint,
+            stratum=request.stratum if request.HasField("stratum") else None,
         )
         return await self._service.analyses.run(_shown, shown)
 
@@ -244,6 +249,7 @@ def _estimate(of_query: QueryEstimate) -> pb.Estimate:
     return pb.Estimate(
         label=of_query.label,
         period=of_query.period,
+        stratum=of_query.stratum,
         n=numbers.n,
         value=numbers.value,
         standard_error=numbers.standard_error,
@@ -372,4 +378,5 @@ def exported(rows: Rows) -> pb.ExportReportsResponse:
         periods=rows.periods.tolist(),
         query_indices=None if rows.indices is None else rows.indices.tolist(),
         columns=[pb.ExportedColumn(values=column.tolist()) for column in rows.columns],
+        strata=None if rows.groups is None else rows.groups.tolist(),
     )

@@ -16,7 +16,9 @@ from geoveil.analyst.results import Result
 from geoveil.analyst.statistics.joint import Quantity
 from geoveil.analyst.statistics.simultaneous import largest_errors
 from geoveil.gp import GeoPrivacy, ParameterError
+from geoveil.gp.estimation import Accumulator
 from geoveil.gp.intervals import UNLIMITED, Limits, interval_of_mean
+from geoveil.gp.labels import RandomizedLabels
 from geoveil.gp.validation import between, choice, float_array
 
 Array = NDArray[np.float64]
@@ -64,6 +66,8 @@ class GroupEstimates(Result):
     """What was asked."""
     privacy: GeoPrivacy | None = None
     """What a whole report promises; None if that is not known."""
+    period: int | None = None
+    """Of a recurring campaign, from 0."""
 
     def __post_init__(self) -> None:
         labels, groups = tuple(self.labels), len(self.labels)
@@ -246,6 +250,72 @@ class GroupEstimates(Result):
             privacy=self.privacy,
             about=(WEIGHTED,),
         )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RandomizedGroupEstimates(GroupEstimates):
+    """The means within groups whose labels were sent through randomised response.
+
+    Reports that came with a label are not those of its people, so that the groups' estimates are
+    correlated; how many people a group has is not known, and `n` is None.
+    """
+
+    lies: RandomizedLabels
+    """How labels were sent."""
+    sums: tuple[Accumulator, ...]
+    """Of the reports that came with each of all labels, in units of the grid."""
+    step_exponent: int
+    """Of the grid."""
+    told: tuple[int, ...]
+    """Which of all labels something can be told of."""
+
+    @classmethod
+    def of(
+        cls,
+        labels: Sequence[str],
+        lies: RandomizedLabels,
+        sums: tuple[Accumulator, ...],
+        step_exponent: int,
+        common: Mapping[str, Any],
+    ) -> Self | None:
+        """Return the groups of which something can be told; None if there is none.
+
+        Args:
+            labels: all.
+            lies: how labels were sent.
+            sums: of the reports that came with each label.
+            step_exponent: of the grid.
+            common: `confidence`, `limits` and what else `GroupEstimates` has.
+        """
+        found = lies.means(sums, step_exponent, common["confidence"], common["limits"])
+        told = np.flatnonzero(np.isfinite(found.values)).tolist()
+        if not told:
+            return None
+        return cls(
+            labels=tuple(labels[i] for i in told),
+            values=found.values[told],
+            covariance=found.covariance[np.ix_(told, told)],
+            lies=lies,
+            sums=sums,
+            step_exponent=step_exponent,
+            told=tuple(told),
+            **common,
+        )
+
+    @property
+    def notes(self) -> Sequence[str]:
+        return (
+            *super().notes,
+            "Labels were sent with lies at times, which is undone: errors hold these, too. An"
+            " interval is Fieller's.",
+        )
+
+    def intervals(self, confidence: float) -> tuple[Array, Array]:
+        found = self.lies.means(self.sums, self.step_exponent, confidence, self.limits)
+        told = list(self.told)
+        least, greatest = self.limits.means
+        low, high = found.low[told], found.high[told]  # NaN where it is told no more at this one
+        return np.where(np.isnan(low), least, low), np.where(np.isnan(high), greatest, high)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

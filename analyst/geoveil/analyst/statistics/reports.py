@@ -30,6 +30,7 @@ from geoveil.analyst.statistics.statistic import (
     Statistic,
     driven,
     noise_scale,
+    open_stratum,
     period_of,
 )
 from geoveil.campaign import Campaign, PointQuestion, ValueCampaign, decode, open_envelope
@@ -70,11 +71,18 @@ class Reports:
         asked: Sequence[PointQuestion],
         confidence: float = 0.95,
         period: int | None = None,
+        *,
+        stratum: str | None = None,
     ) -> JointEstimates: ...
 
     @overload
     def ask(
-        self, asked: Statistic[Found], confidence: float = 0.95, period: int | None = None
+        self,
+        asked: Statistic[Found],
+        confidence: float = 0.95,
+        period: int | None = None,
+        *,
+        stratum: str | None = None,
     ) -> Found: ...
 
     def ask(
@@ -82,6 +90,8 @@ class Reports:
         asked: Sequence[PointQuestion] | Statistic[Any],
         confidence: float = 0.95,
         period: int | None = None,
+        *,
+        stratum: str | None = None,
     ) -> Any:
         """Return what the reports say, as a server would that holds them.
 
@@ -89,19 +99,20 @@ class Reports:
             asked: a statistic, or questions in the campaign's coordinates.
             confidence: of intervals, in (0, 1).
             period: of a recurring campaign, from 0.
+            stratum: of a campaign whose labels are sent as they are: only the people of this one.
 
         Raises:
             GeoVeilError: if a question can't be asked of points, or there are fewer than two.
         """
         wanted: Statistic[Any] = asked if isinstance(asked, Statistic) else Means(tuple(asked))
-        of = period_of(self.campaign, period)
+        of, group = period_of(self.campaign, period), open_stratum(self.campaign, stratum)
 
         def answer(questions: Asked) -> Answered:
-            return self._answer(questions, confidence, of)
+            return self._answer(questions, confidence, of, group)
 
         return driven(wanted, self.campaign, confidence, answer)
 
-    def _answer(self, asked: Asked, confidence: float, period: int) -> Answered:
+    def _answer(self, asked: Asked, confidence: float, period: int, group: int | None) -> Answered:
         together = not isinstance(asked, Separately)
         questions = asked.questions if isinstance(asked, Separately) else asked
         mechanism = self.campaign.point_mechanism
@@ -109,11 +120,11 @@ class Reports:
         if len(set(labels)) != len(labels) or not labels:
             raise ParameterError("labels of the queries", labels, "one or more, and distinct")
         by_label = {q.label: mechanism.estimator(q.query, debias=True) for q in questions}
-        count = sum(int((rows.periods == period).sum()) for rows in self.blocks())
+        count = sum(int(_of(rows, period, group).sum()) for rows in self.blocks())
         chosen = ways(by_label, mechanism.step, count)
         totals = [way.totals for way in chosen]
         joint = joint_way(chosen, by_label, mechanism.step, count).totals if together else None
-        for points in self.points(period):
+        for points in self.points(period, group):
             for one in totals if joint is None or joint in totals else [*totals, joint]:
                 one.add(points, [(0, slice(0, len(points)))])
         sums = {
@@ -138,12 +149,25 @@ class Reports:
         errors = [estimate_of_sums(sums[label], GRID_EXPONENT).standard_error for label in labels]
         return SeparateEstimates(**told, standard_errors=np.array(errors))
 
-    def points(self, period: int) -> Iterator[NDArray[np.int64]]:
-        """Yield the points of a period, (n, k) and at most 131,072 at a time, on the grid."""
+    def points(self, period: int, group: int | None = None) -> Iterator[NDArray[np.int64]]:
+        """Yield the points of a period, (n, k) and at most 131,072 at a time, on the grid.
+
+        Args:
+            period: from 0.
+            group: the label that they came with, from 0; None: all.
+        """
         for rows in self.blocks():
-            points = np.stack(rows.columns, axis=1)[rows.periods == period]
+            points = np.stack(rows.columns, axis=1)[_of(rows, period, group)]
             for start in range(0, len(points), MOST_AT_ONCE):
                 yield points[start : start + MOST_AT_ONCE]
+
+
+def _of(rows: ReportRows, period: int, group: int | None) -> NDArray[np.bool_]:
+    """Return which rows are of a period and a label."""
+    found = rows.periods == period
+    if group is not None and rows.strata is None:
+        raise ParameterError("stratum", group, "left out: the reports came without labels")
+    return found if group is None else np.asarray(found & (rows.strata == group))
 
 
 def reports_of(
@@ -307,7 +331,10 @@ def _in_folder(folder: Path, campaign: Campaign | None) -> tuple[Campaign, list[
 
 def _rows_in(file: Path) -> Iterator[ReportRows]:
     with _parquet(file) as opened:
-        axes = [name for name in AXES if name in opened.schema_arrow.names]
-        for batch in opened.iter_batches(MOST_AT_ONCE, columns=["period", *axes]):
+        names = opened.schema_arrow.names
+        axes = [name for name in AXES if name in names]
+        told = ["stratum"] if "stratum" in names else []
+        for batch in opened.iter_batches(MOST_AT_ONCE, columns=["period", *told, *axes]):
             columns = tuple(batch.column(name).to_numpy() for name in axes)
-            yield ReportRows(batch.column("period").to_numpy(), None, columns)
+            strata = batch.column("stratum").to_numpy() if told else None
+            yield ReportRows(batch.column("period").to_numpy(), None, columns, strata)

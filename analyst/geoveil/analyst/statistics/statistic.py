@@ -164,3 +164,23 @@ def period_of(campaign: Campaign, period: int | None) -> int:
     if period is None and campaign.periods > 1:
         raise ParameterError("period", None, "named, as the campaign recurs: from 0")
     return period or 0
+
+
+def open_stratum(campaign: Campaign, stratum: str | None) -> int | None:
+    """Return which label a name is of, from 0; None for None.
+
+    Raises:
+        ParameterError: if the campaign has no such label, or labels are randomised: then reports
+            that came with a label are not of its people.
+    """
+    if stratum is None:
+        return None
+    strata = campaign.strata
+    if strata is None or stratum not in strata.labels:
+        known = "left out: there are no strata" if strata is None else f"of {strata.labels}"
+        raise ParameterError("stratum", stratum, known)
+    if strata.epsilon is not None:
+        raise ParameterError(
+            "stratum", stratum, "left out, as labels are randomised: ask_by_group undoes that"
+        )
+    return strata.labels.index(stratum)

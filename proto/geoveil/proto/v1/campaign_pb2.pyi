@@ -140,6 +140,7 @@ class Campaign(google.protobuf.message.Message):
     CLOSES_FIELD_NUMBER: builtins.int
     PERIOD_FIELD_NUMBER: builtins.int
     MINIMUM_PARTICIPANTS_FIELD_NUMBER: builtins.int
+    STRATA_FIELD_NUMBER: builtins.int
     campaign_id: builtins.str
     """Chosen by the analyst; lower-case letters, digits, '-' and '_', 1 to 64."""
     title: builtins.str
@@ -163,7 +164,8 @@ class Campaign(google.protobuf.message.Message):
     @property
     def queries(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Query]:
         """At least one; a report's query_index counts from 0 in this list. Of a value
-        campaign none; query_index then counts the coordinates of the point.
+        campaign none; query_index then counts the coordinates of the point. With
+        strata see there.
         """
 
     @property
@@ -182,6 +184,10 @@ class Campaign(google.protobuf.message.Message):
         first of which begins when the campaign opens. Each report spends anew.
         """
 
+    @property
+    def strata(self) -> global___Strata:
+        """Absent: participants are one group."""
+
     def __init__(
         self,
         *,
@@ -197,11 +203,49 @@ class Campaign(google.protobuf.message.Message):
         closes: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         period: google.protobuf.duration_pb2.Duration | None = ...,
         minimum_participants: builtins.int = ...,
+        strata: global___Strata | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["attribute", b"attribute", "closes", b"closes", "grid", b"grid", "mechanism", b"mechanism", "opens", b"opens", "period", b"period", "privacy", b"privacy"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["allocation", b"allocation", "attribute", b"attribute", "campaign_id", b"campaign_id", "closes", b"closes", "grid", b"grid", "mechanism", b"mechanism", "minimum_participants", b"minimum_participants", "opens", b"opens", "period", b"period", "privacy", b"privacy", "queries", b"queries", "title", b"title"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["attribute", b"attribute", "closes", b"closes", "grid", b"grid", "mechanism", b"mechanism", "opens", b"opens", "period", b"period", "privacy", b"privacy", "strata", b"strata"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["allocation", b"allocation", "attribute", b"attribute", "campaign_id", b"campaign_id", "closes", b"closes", "grid", b"grid", "mechanism", b"mechanism", "minimum_participants", b"minimum_participants", "opens", b"opens", "period", b"period", "privacy", b"privacy", "queries", b"queries", "strata", b"strata", "title", b"title"]) -> None: ...
 
 global___Campaign = Campaign
+
+@typing.final
+class Strata(google.protobuf.message.Message):
+    """Groups of which each participant is in one. With m queries (or coordinates), the
+    query_index i of an answer is of query i mod m, by someone of label i div m; all
+    answers of a report are of one label.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    LABELS_FIELD_NUMBER: builtins.int
+    EPSILON_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """What the labels are of, for example "region"."""
+    epsilon: builtins.float
+    """Absent: a device sends its label as it is. Present, above 0 and at most 16: it
+    sends it with probability T/(T + (k - 1) 2^32), T = floor(e^epsilon 2^32), of k
+    labels, and each other one with probability 2^32/(T + (k - 1) 2^32). It is the
+    guarantee between any two labels, beside `privacy`.
+    """
+    @property
+    def labels(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """2 to 64, distinct."""
+
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        labels: collections.abc.Iterable[builtins.str] | None = ...,
+        epsilon: builtins.float | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_epsilon", b"_epsilon", "epsilon", b"epsilon"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_epsilon", b"_epsilon", "epsilon", b"epsilon", "labels", b"labels", "name", b"name"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_epsilon", b"_epsilon"]) -> typing.Literal["epsilon"] | None: ...
+
+global___Strata = Strata
 
 @typing.final
 class Attribute(google.protobuf.message.Message):

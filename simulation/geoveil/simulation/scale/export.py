@@ -67,6 +67,8 @@ def schema_of(campaign: Campaign) -> Any:
     import pyarrow as arrow
 
     named = [] if isinstance(campaign, ValueCampaign) else [("query_index", arrow.uint32())]
+    if campaign.strata is not None:
+        named.append(("stratum", arrow.uint32()))
     values = [(name, arrow.int64()) for name in value_columns(campaign)]
     return arrow.schema([("period", arrow.uint32()), *named, *values])
 
@@ -75,7 +77,7 @@ def table_of(campaign: Campaign, rows: Rows) -> Any:
     """Return rows as an Arrow table."""
     import pyarrow as arrow
 
-    named = () if rows.indices is None else (rows.indices,)
+    named = [key for key in (rows.indices, rows.groups) if key is not None]
     return arrow.table([rows.periods, *named, *rows.columns], schema=schema_of(campaign))
 
 
@@ -140,7 +142,7 @@ def write_reports(parts: Iterator[bytes | ReportRows], file: Path) -> int:
         "geoveil.step_exponent": str(campaign.grid_exponent),
     }
     tables = (
-        table_of(campaign, Rows(part.periods, part.query_indices, part.columns))
+        table_of(campaign, Rows(part.periods, part.query_indices, part.columns, part.strata))
         for part in parts
         if isinstance(part, ReportRows)
     )
@@ -314,14 +316,14 @@ def _write(
 
 
 def _sums(store: SQLStore, connection: Connection, stored: _Stored) -> list[list[Any]]:
-    """Return the aggregator's own n, Σk and Σk² of each column, period after period."""
+    """Return the aggregator's own n, Σk and Σk² of each query index, period after period."""
     kept = store.read_sums(connection, stored.key)
     layout = stored.layout
     every = [kept.get(index, Accumulator()) for index in range(layout.sums)]
-    columns = range(layout.campaign.columns)
+    indices = range(layout.campaign.indices)
     sums = [
-        reduce(add, layout.blocks_of(every, column, period))
+        reduce(add, layout.blocks_of(every, index, period))
         for period in range(layout.campaign.periods)
-        for column in columns
+        for index in indices
     ]
     return [[s.n, str(s.total), str(s.total_of_squares)] for s in sums]

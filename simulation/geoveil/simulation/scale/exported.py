@@ -46,16 +46,18 @@ class ExportedReports(BlockedWork):
 
     @property
     def queries(self) -> int:
-        """How many sums a block has: one per column of the campaign and period."""
+        """How many sums a block has: one per column of the campaign, group and period."""
         return self.campaign.slots
 
     @property
     def labels(self) -> tuple[str, ...]:
         """The name of each sum; where the campaign recurs, with the number of the period."""
-        campaign = self.campaign
+        campaign, labels = self.campaign, self.campaign.labels
+        if campaign.strata is not None:
+            labels = tuple(f"{o}, {of}" for of in campaign.strata.labels for o in labels)
         if campaign.period is None:
-            return campaign.labels
-        return tuple(f"{label} ({p})" for p in range(campaign.periods) for label in campaign.labels)
+            return labels
+        return tuple(f"{label} ({p})" for p in range(campaign.periods) for label in labels)
 
     def block(self, number: int) -> Sums:
         """Return the sums of one block: the same, wherever and however often it is asked.
@@ -79,7 +81,9 @@ class ExportedReports(BlockedWork):
         sums = [Accumulator()] * self.queries
         for column, name in enumerate(value_columns(campaign)):
             values = found[name]
-            indices = found["period"].astype(np.int64) * campaign.columns
+            indices = found["period"].astype(np.int64) * campaign.indices
+            if campaign.strata is not None:
+                indices += found["stratum"].astype(np.int64) * campaign.columns
             indices += column if isinstance(campaign, ValueCampaign) else found["query_index"]
             if len(values) != rows or (rows and not 0 <= indices.max() < self.queries):
                 raise ExportError(f"{path}: is not the file that was exported")

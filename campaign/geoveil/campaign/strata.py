@@ -1,0 +1,91 @@
+"""Strata: the groups that participants tell which of them they are in [MATH §6]."""
+
+from dataclasses import dataclass
+
+from geoveil.campaign.text import plain
+from geoveil.gp import GeoPrivacy, ParameterError, PrivateValueError, RandomSource
+from geoveil.gp.labels import MOST_EPSILON, RandomizedLabels
+from geoveil.gp.lazy import lazy
+from geoveil.gp.validation import between
+
+MOST_LABELS = 64
+LABEL_UNIT = "label"
+"""The unit of what labels cost: any two are 1 apart."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Strata:
+    """Groups of which each participant is in one, and how a device tells which.
+
+    A label is not part of the value, and must not be computed from it: what it tells is not covered
+    by the guarantee of the value.
+
+    Raises:
+        ParameterError: if a field is out of range.
+
+    Example:
+        >>> print(Strata(name="region", labels=("north", "south")))
+        Your region, one of north, south, is sent as it is.
+        >>> print(Strata(name="region", labels=("north", "south"), epsilon=1))
+        Your region, one of north, south, is sent with a lie at times: the true one with a\
+ probability of 0.731. Whatever is sent is at most e^1 times as likely for one region as for\
+ another (ε = 1 per 1 label).
+    """
+
+    name: str
+    """What the labels are of, for example "region"; 1 to 64 visible characters."""
+    labels: tuple[str, ...]
+    """2 to 64, distinct, of 1 to 64 visible characters."""
+    epsilon: float | None = None
+    """None: labels are sent as they are. Else through randomised response, with this ε in (0, 16]
+    between any two labels, which a device is charged beside that of its value."""
+
+    def __post_init__(self) -> None:
+        plain("strata.name", self.name, 64)
+        labels = self.labels
+        if isinstance(labels, str) or not 2 <= len(labels) <= MOST_LABELS:
+            raise ParameterError("strata.labels", labels, f"2 to {MOST_LABELS} names")
+        object.__setattr__(
+            self, "labels", tuple(plain(f"strata.labels[{i}]", o, 64) for i, o in enumerate(labels))
+        )
+        if len(set(self.labels)) != len(self.labels):
+            raise ParameterError("strata.labels", self.labels, "distinct")
+        if self.epsilon is not None:
+            epsilon = between("strata.epsilon", self.epsilon, 0, MOST_EPSILON, low_open=True)
+            object.__setattr__(self, "epsilon", epsilon)
+
+    @lazy
+    def randomized(self) -> RandomizedLabels | None:
+        """What perturbs a label; None: nothing."""
+        return None if self.epsilon is None else RandomizedLabels(len(self.labels), self.epsilon)
+
+    @lazy
+    def privacy(self) -> GeoPrivacy | None:
+        """What a label spends, of its own and per report; None: it is not protected."""
+        return None if self.epsilon is None else GeoPrivacy(self.epsilon, 1.0, LABEL_UNIT)
+
+    def index(self, label: object) -> int:
+        """Return which label somebody has.
+
+        Raises:
+            PrivateValueError: if it is none of them; the message says which there are, not what was
+                given.
+        """
+        if isinstance(label, str) and label in self.labels:
+            return self.labels.index(label)
+        raise PrivateValueError(f"a {self.name}, which is one of {', '.join(self.labels)}")
+
+    def draw(self, index: int, source: RandomSource) -> int:
+        """Return the label that is sent for a true one, both from 0."""
+        return index if self.randomized is None else self.randomized.draw(index, source)
+
+    def __str__(self) -> str:
+        yours = f"Your {self.name}, one of {', '.join(self.labels)},"
+        lies, privacy = self.randomized, self.privacy
+        if lies is None or privacy is None:
+            return f"{yours} is sent as it is."
+        return (
+            f"{yours} is sent with a lie at times: the true one with a probability of"
+            f" {float(lies.truth):.3g}. Whatever is sent is at most e^{privacy.epsilon:g} times as"
+            f" likely for one {self.name} as for another ({privacy})."
+        )

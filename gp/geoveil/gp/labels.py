@@ -1,0 +1,200 @@
+"""Randomised labels: which group somebody is in, told with a lie at times [MATH §6].
+
+k-ary randomised response (Warner's, of k labels): the truth with a probability e^ε times that of
+each other label. Means within groups are then found by undoing it: with p the probability of the
+truth and q that of each other label, a report that came with label r counts (1{r = s} − q)/(p − q)
+towards group s, in the mean 1 if its sender is in s, and else 0.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from math import ldexp
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.gp import validation
+from geoveil.gp.errors import ParameterError
+from geoveil.gp.estimation import Accumulator, Estimate
+from geoveil.gp.exact import BALL, RandomSource, lower, working_precision
+from geoveil.gp.intervals import IntervalMethod, Limits
+from geoveil.gp.privacy import LocalPrivacy
+
+__all__ = ["MOST_EPSILON", "GroupMeans", "RandomizedLabels"]
+
+MOST_EPSILON = 16.0
+"""Beyond, one in a million lies: whoever wants less should be told that there is no protection."""
+_ONE = 1 << 32
+"""The weight of each label that is a lie."""
+_BITS = 128
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMeans:
+    """What reports with labels say of the mean within each group."""
+
+    values: Array
+    """(groups,); NaN where the size of a group can't be told from 0."""
+    covariance: Array
+    """(groups, groups), linearised; NaN likewise."""
+    low: Array
+    """The lower ends of Fieller's intervals, (groups,); NaN likewise."""
+    high: Array
+
+
+@dataclass(frozen=True, slots=True)
+class RandomizedLabels:
+    """ε-local differential privacy for one of k labels: any two are ε-distinguishable.
+
+    Proof: a label is drawn among T + (k − 1)·2³² integers, uniformly, T = ⌊e^ε·2³²⌋ of which tell
+    the truth and 2³² each other label. The probabilities of one output under two truths are equal,
+    or have the ratio T/2³² ≤ e^ε, exactly.
+
+    Args:
+        labels: how many, 2 or more.
+        epsilon: nats, in (0, 16].
+
+    Raises:
+        ParameterError: if an argument is out of range.
+
+    Example:
+        >>> lies = RandomizedLabels(4, 1.0)
+        >>> round(float(lies.truth), 4), str(lies.privacy)
+        (0.4754, 'ε = 1 between any two values')
+    """
+
+    labels: int
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        validation.require_count("labels", self.labels, 2)
+        validation.between("epsilon", self.epsilon, 0, MOST_EPSILON, low_open=True)
+
+    @property
+    def privacy(self) -> LocalPrivacy:
+        """What one label spends."""
+        return LocalPrivacy(self.epsilon)
+
+    @property
+    def weight(self) -> int:
+        """T: in how many of the integers the truth is told."""
+        return _weight(self.epsilon)
+
+    @property
+    def truth(self) -> Fraction:
+        """The probability p of the truth."""
+        weight = self.weight
+        return Fraction(weight, weight + (self.labels - 1) * _ONE)
+
+    def draw(self, label: int, source: RandomSource) -> int:
+        """Return the label that is sent.
+
+        Args:
+            label: the true one, from 0. Private.
+            source: random bits.
+        """
+        weight = self.weight
+        drawn = source.below(weight + (self.labels - 1) * _ONE) - weight
+        if drawn < 0:
+            return label
+        other = drawn // _ONE
+        return other + (other >= label)
+
+    def means(
+        self, sums: Sequence[Accumulator], step_exponent: int, confidence: float, limits: Limits
+    ) -> GroupMeans:
+        """Return the means within groups, from the sums of the reports that came with each label.
+
+        A mean is the quotient of two unbiased estimates, of a sum and of a number of people; it is
+        biased by terms of the order of 1/n.
+
+        Args:
+            sums: of the reports of each label, in order; in units of the grid.
+            step_exponent: of the grid.
+            confidence: of the intervals, in (0, 1).
+            limits: what means can be.
+        """
+        from scipy.special import ndtri
+
+        if len(sums) != self.labels:
+            raise ParameterError("sums", len(sums), f"{self.labels}: one for each label")
+        n = sum(of_label.n for of_label in sums)
+        step, k = ldexp(1.0, step_exponent), self.labels
+        values, low, high = (np.full(k, math.nan) for _ in range(3))
+        covariance = np.full((k, k), math.nan)
+        if n < 2:
+            return GroupMeans(values, covariance, low, high)
+        # About the mean of all, exactly: nothing is lost where the mean is far from 0.
+        centre = sum(of_label.total for of_label in sums) // n
+        counts = np.array([float(s.n) for s in sums])
+        totals = np.array([float(s.total - centre * s.n) for s in sums]) * step
+        squares = step**2 * np.array(
+            [float(s.total_of_squares - 2 * centre * s.total + centre * centre * s.n) for s in sums]
+        )
+        p = float(self.truth)
+        q = (1 - p) / (k - 1)
+        shares = (np.eye(k) - q) / (p - q)  # [group, label]
+        people, sum_ = shares @ counts, shares @ totals
+        quantile = float(ndtri((1 + confidence) / 2))
+        # |S − mN| ≤ z·√Var(S − mN), a quadratic inequality in m, Fieller's.
+        more, z2 = n / (n - 1), quantile**2
+        of_people = more * ((shares**2) @ counts - people**2 / n)
+        of_both = more * ((shares**2) @ totals - people * sum_ / n)
+        of_sums = more * ((shares**2) @ squares - sum_**2 / n)
+        lead = people**2 - z2 * of_people
+        middle = people * sum_ - z2 * of_both
+        rest = sum_**2 - z2 * of_sums
+        told = (people > 0) & (lead > 0)
+        offset = centre * step
+        means = sum_[told] / people[told]
+        values[told] = means + offset
+        root = np.sqrt(np.maximum(middle[told] ** 2 - lead[told] * rest[told], 0.0))
+        low[told] = np.maximum((middle[told] - root) / lead[told] + offset, limits.means[0])
+        high[told] = np.minimum((middle[told] + root) / lead[told] + offset, limits.means[1])
+        weights = shares[told] / people[told][:, None]
+        products = (
+            squares
+            - (means[:, None, None] + means[None, :, None]) * totals
+            + means[:, None, None] * means[None, :, None] * counts
+        )
+        covariance[np.ix_(told, told)] = more * np.einsum(
+            "sr,tr,str->st", weights, weights, products
+        )
+        return GroupMeans(values, covariance, low, high)
+
+    def estimates(
+        self, sums: Sequence[Accumulator], step_exponent: int, confidence: float, limits: Limits
+    ) -> list[Estimate]:
+        """Return what `means` does, one by one; None for what can't be told."""
+        found = self.means(sums, step_exponent, confidence, limits)
+        return [
+            Estimate(s.n, None, None, confidence, None, None, None)
+            if math.isnan(value)
+            else Estimate(
+                s.n, value, math.sqrt(max(variance, 0.0)), confidence, low, high, _FIELLER
+            )
+            for s, value, variance, low, high in zip(
+                sums,
+                found.values.tolist(),
+                np.diag(found.covariance).tolist(),
+                found.low.tolist(),
+                found.high.tolist(),
+                strict=True,
+            )
+        ]
+
+
+@lru_cache
+def _weight(epsilon: float) -> int:
+    with working_precision(_BITS):
+        found = lower(BALL.constant(epsilon).exp() * BALL.constant(_ONE))
+    return math.floor(found)
+
+
+_FIELLER = IntervalMethod.STUDENT
+"""Fieller's interval holds once a mean is nearly normal, as Student's does."""
