@@ -68,11 +68,14 @@ class DistrictShares(PartitionShares):
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         try:
+            import shapely
             from matplotlib import colormaps, pyplot
             from matplotlib.cm import ScalarMappable
             from matplotlib.colors import Normalize
         except ImportError:
-            raise UnsupportedError("a picture needs matplotlib: pip install matplotlib") from None
+            raise UnsupportedError(
+                "this picture needs matplotlib and shapely: pip install 'geoveil[notebook]'"
+            ) from None
         if ax is None:
             ax = pyplot.figure(figsize=(7.0, 6.0), layout="constrained").add_subplot()
         assert ax is not None
@@ -82,8 +85,10 @@ class DistrictShares(PartitionShares):
             rings = [np.asarray(part[0], np.float64) for part in outline["coordinates"]]
             for ring in rings:
                 ax.fill(*ring[:, :2].T, facecolor=color.to_rgba(share), edgecolor="0.25", lw=0.8)
-            middle = max(rings, key=lambda ring: float(np.ptp(ring[:, 0]))).mean(axis=0)
-            ax.text(middle[0], middle[1], f"{label}\n{100 * share:.1f} %", ha="center", fontsize=8)
+            middle = shapely.MultiPolygon([(r,) for r in rings]).representative_point()
+            paper = {"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 1.5}
+            told = f"{label}\n{100 * share:.1f} %"
+            ax.text(middle.x, middle.y, told, ha="center", va="center", fontsize=8, bbox=paper)
         ax.figure.colorbar(color, ax=ax, label="share of the people", shrink=0.8)
         south, north = ax.get_ylim()
         ax.set_aspect(1 / math.cos(math.radians((south + north) / 2)))
