@@ -7,7 +7,6 @@ import numpy as np
 
 from geoveil.gp import DebiasedLaplace, GeoPrivacy, Threshold
 from geoveil.gp.estimation import Accumulator, estimate
-from geoveil.gp.intervals import Limits
 from geoveil.simulation import household_incomes
 
 PARTICIPANTS = 5_000
@@ -22,7 +21,7 @@ reports = [mechanism.release(income) for income in incomes]  # each on its own d
 result = estimate(
     Accumulator.of(reports),
     mechanism.step_exponent,
-    limits=Limits(mechanism.range, question.profile.bounds),
+    limits=mechanism.limits,
 )
 
 print(f"{privacy}, {result.n:,} households")

@@ -7,43 +7,71 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from geoveil.campaign import DebiasedLaplaceSpec
+from geoveil.campaign import (
+    Allocation,
+    DebiasedLaplaceSpec,
+    PlanarLaplaceSpec,
+    PointQuestion,
+    encode_point_question,
+)
+from geoveil.gp import SeededSource, Threshold
 from geoveil.proto.v1 import analyst_pb2, report_pb2
 
 ALPHA = 1e-6
 SHARE, DEVICES, CAMPAIGNS = 0.02, 20, 40
 
 
-@pytest.mark.deep
+@pytest.mark.deep(keep=1)
+@pytest.mark.parametrize("allocation", [*Allocation, None], ids=str)
 async def test_people_whom_nobody_met_are_in_the_interval(
-    start_server: Any, publish: Callable[..., Any], wire_report: Callable[..., Any]
+    start_server: Any, publish: Callable[..., Any], allocation: Allocation | None
 ) -> None:
-    """2 % are far above the threshold, the others far below: 40 campaigns of 20 reports.
+    """2 % are far above two thresholds, the others far below: 40 campaigns of 20 exact reports.
 
-    At least 94 % of the intervals hold the share, alpha = 1e-6. Two thirds of the campaigns meet
-    nobody from above: Student's interval, from the same sums, must fail.
+    At least 94 % of the intervals hold the share, alpha = 1e-6; without an allocation the questions
+    are asked of perturbed values. Two thirds of the campaigns meet nobody from above: Student's
+    interval, from the same estimates, must fail.
     """
-    rng = np.random.default_rng(6)
+    rng, source = np.random.default_rng(6), SeededSource(6)
     wire = (await start_server()).wire
     held = students = 0
     for number in range(CAMPAIGNS):
-        published = publish(f"rare-{number}", queries=1, mechanism=DebiasedLaplaceSpec())
-        mechanism = published.campaign.mechanisms[0]
-        incomes = np.where(rng.random(DEVICES) < SHARE, 1e7, -1e7)
-        reports = np.rint(mechanism.simulate(incomes, rng) / mechanism.step).astype(int)
+        more = {"mechanism": PlanarLaplaceSpec(1)}
+        if allocation is not None:
+            more = {"mechanism": DebiasedLaplaceSpec(), "allocation": allocation}
+        published = publish(f"rare-{number}", queries=2, **more)
+        campaign = published.campaign
         await wire.create(published)
-        sent = [wire_report(n, (0, int(report))) for n, report in enumerate(reports)]
+        sent = []
+        for device, above in enumerate(rng.random(DEVICES) < SHARE):
+            columns = campaign.draw_columns(source)
+            values = campaign.release([1e6 if above else -1e6], columns, source)
+            answers = [
+                report_pb2.Answer(query_index=column, value=value)
+                for column, value in zip(columns, values, strict=True)
+            ]
+            sent.append(report_pb2.Report(report_id=device.to_bytes(16, "big"), answers=answers))
         results = await wire.submit(published, *sent)
         assert {result.status for result in results} == {report_pb2.REPORT_STATUS_ACCEPTED}
-        asked = analyst_pb2.GetEstimateRequest(campaign_id=published.campaign_id)
-        (shown,) = (await wire.analyst.GetEstimate(asked)).estimates
+        shown = (await _asked(wire, published.campaign_id, allocation)).estimates[0]
         assert shown.interval_method == analyst_pb2.INTERVAL_METHOD_WEIGHTED_ENDS
         held += shown.ci_low <= SHARE <= shown.ci_high
-        margin = stats.t.ppf(0.975, DEVICES - 1) * shown.standard_error
+        margin = stats.t.ppf(0.975, shown.n - 1) * shown.standard_error
         students += abs(shown.value - SHARE) <= margin
     fewest = stats.binom.ppf(ALPHA, CAMPAIGNS, 0.94)
     assert held >= fewest
     assert students < fewest
+
+
+async def _asked(wire: Any, campaign_id: str, allocation: Allocation | None) -> Any:
+    if allocation is not None:
+        request = analyst_pb2.GetEstimateRequest(campaign_id=campaign_id)
+        return await wire.analyst.GetEstimate(request)
+    question = PointQuestion("above", Threshold(1_000.0, 16_000.0, "smoothstep"))
+    queries = [encode_point_question(question)]
+    return await wire.analyst.EstimateQueries(
+        analyst_pb2.EstimateQueriesRequest(campaign_id=campaign_id, queries=queries)
+    )
 
 
 async def test_three_people_with_300_000_dollars_are_no_certainty(

@@ -20,6 +20,7 @@ from geoveil.gp.estimation import Accumulator, estimate
 from geoveil.gp.hard_question import Difference, HardShare, Heap, hard_share
 from geoveil.gp.intervals import UNLIMITED, IntervalMethod, Limits
 from geoveil.gp.price import Basis, NoiseVariance, Price, bounded_noise_variance
+from geoveil.gp.report_moments import ReportMoments
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2
 
 _STATES: dict[int, str] = {
@@ -145,6 +146,8 @@ class LabelledEstimate:
         Raises:
             ParameterError: if the method needs answers with ends, and these have none.
         """
+        if method is self.method:  # the server knows the law of every estimator from points
+            return self
         sums = Accumulator(self.n, *self.sums)
         found = estimate(sums, self.step_exponent, self.confidence, self.limits, method)
         return replace(self, ci_low=found.ci_low, ci_high=found.ci_high, method=found.method)
@@ -586,7 +589,7 @@ def group_estimates(
     if strata is None or len(of_labels) != len(strata.labels):
         return None
     exponent = POINTS_EXPONENT if of_points else campaign.grid_exponent
-    limits = _limits(first)
+    limits = _limits(campaign, first, of_points)
     common: dict[str, Any] = {
         "confidence": first.confidence,
         "limits": limits,
@@ -708,7 +711,7 @@ def _estimate(
         ),
         sums=(int(shown.sum or 0), int(shown.sum_of_squares or 0)),
         step_exponent=POINTS_EXPONENT if of_points else campaign.grid_exponent,
-        limits=_limits(shown),
+        limits=_limits(campaign, shown, of_points),
         softness=(
             campaign.questions[column].softness
             if isinstance(campaign, StatisticCampaign) and not of_points
@@ -719,11 +722,20 @@ def _estimate(
     )
 
 
-def _limits(shown: analyst_pb2.Estimate) -> Limits:
+def _limits(campaign: Campaign, shown: analyst_pb2.Estimate, of_points: bool) -> Limits:
+    """Return what the server tells, and the law of the mechanism, which the campaign tells."""
+
+    def moments() -> ReportMoments | None:
+        return campaign.limits[campaign.labels.index(shown.label)].moments()
+
     told = shown.limits
     if not shown.HasField("limits"):
         return UNLIMITED
-    return Limits((told.least_answer, told.greatest_answer), (told.least_mean, told.greatest_mean))
+    return Limits(
+        (told.least_answer, told.greatest_answer),
+        (told.least_mean, told.greatest_mean),
+        UNLIMITED.moments if of_points else moments,
+    )
 
 
 def _noise(

@@ -22,7 +22,7 @@ from geoveil.campaign.strata import Strata
 from geoveil.campaign.text import plain
 from geoveil.gp import GeoPrivacy, ParameterError, PrivateValueError, QueryMechanism, RandomSource
 from geoveil.gp.coordinates import AzimuthalEquidistant
-from geoveil.gp.intervals import UNLIMITED, Limits
+from geoveil.gp.intervals import UNLIMITED, FindsMoments, Limits
 from geoveil.gp.lazy import lazy
 from geoveil.gp.shown import member
 from geoveil.gp.validation import HELD, exact_array
@@ -306,15 +306,21 @@ class Campaign(ABC):
         Reports with noise that knows no bound have no limits, though only some of them count.
         """
         step = ldexp(1.0, self.grid_exponent)
-        found = []
-        for (low, high), clamps, means in zip(self.ranges, self.clamps, self._means, strict=True):
-            found.append(Limits(UNLIMITED.reports if clamps else (low * step, high * step), means))
-        return tuple(found)
+        of_columns = zip(self.ranges, self.clamps, self._means, self._moments, strict=True)
+        return tuple(
+            Limits(UNLIMITED.reports if clamps else (low * step, high * step), means, moments)
+            for (low, high), clamps, means, moments in of_columns
+        )
 
     @property
     def _means(self) -> tuple[tuple[float, float], ...]:
         """The least and the greatest mean of reports in each column, over any people."""
         return (UNLIMITED.means,) * self.columns
+
+    @property
+    def _moments(self) -> Sequence[FindsMoments]:
+        """What finds the moments of a report in each column."""
+        return (UNLIMITED.moments,) * self.columns
 
     @property
     def grid_exponent(self) -> int:

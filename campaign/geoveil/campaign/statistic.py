@@ -20,6 +20,7 @@ from geoveil.gp import (
     RandomSource,
     UnsupportedError,
 )
+from geoveil.gp.intervals import FindsMoments
 from geoveil.gp.lazy import lazy
 from geoveil.gp.shown import member
 
@@ -118,6 +119,12 @@ class StatisticCampaign(Campaign):
     @property
     def _means(self) -> tuple[tuple[float, float], ...]:
         return tuple(mechanism.limits.means for mechanism in self.mechanisms)
+
+    @property
+    def _moments(self) -> Sequence[FindsMoments]:
+        if not self._all_built_in:
+            return super()._moments
+        return [mechanism.report_moments for mechanism in self.mechanisms]
 
     @property
     def answer_privacy(self) -> GeoPrivacy:

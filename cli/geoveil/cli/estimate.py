@@ -130,9 +130,9 @@ def estimate(
     interval: Annotated[
         IntervalMethod | None,
         typer.Option(
-            help="How the interval is found, from the same reports: by default the sharpest that"
-            " covers in every population tried. full-ends: wider, for small numbers of reports or"
-            " another confidence than 95 and 99 %."
+            help="How the interval is found, from the same reports: by default the sharpest, which"
+            " may be missed a quarter more often than its confidence says. full-ends: wider, and"
+            " not missed more often in any population tried."
         ),
     ] = None,
     period: options.Period = None,

@@ -7,24 +7,32 @@ upper end, the lower limit likewise. For reports of 0 and 1 it is Clopper and Pe
 general it is the Dirichlet-weighted mean of Learned-Miller and Thomas (2019), whose quantile is
 here that of a gamma law with the largest third moment that the ends permit.
 
-How much an end matters is measured by r = (end − mean)/(s√n): the skewness of a mean is at most r,
-as a central third moment is at most (end − mean)·s². The sharper interval imagines the report
-nearer (`Limits.ends`), and gives it the weight that r calls for, from 0 to 1: where both weights
-are 0 it is Student's.
+The sharper interval is Student's, moved as the skewness of the mean calls for (Hall 1992): no wider
+than Student's, and right from fewer reports on. Given the mean and the variance of reports, the law
+of the mechanism bounds their skewness (`ReportMoments`), so that nobody has to sum up cubes. Only
+where a person whom nobody met would move the mean by a fifth of its standard error or more, a
+report of up to half the weight is imagined there. Another half is in Hall's correction.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+from statistics import NormalDist
 
 from geoveil.gp.errors import ParameterError
+from geoveil.gp.report_moments import ReportMoments
 from geoveil.gp.shown import ReprByArguments, member
 
-__all__ = ["UNLIMITED", "Interval", "IntervalMethod", "Limits", "interval_of_mean"]
+__all__ = ["UNLIMITED", "FindsMoments", "Interval", "IntervalMethod", "Limits", "interval_of_mean"]
 
-_LIGHT, _FULL = 0.1, 0.4
-"""r up to which the imagined report has no weight, and from which on it has all of it."""
-_NEARLY_NORMAL = 1e-6
+_LIGHT, _FULL = 0.2, 0.5
+"""Standard errors by which one person moves the mean: up to the first no report is imagined, from
+the second on one of weight `_HALF`."""
+_HALF = 0.5
+_TOLERATED = 1.5
+"""How much more often than stated a limit may be missed because the skewness is not known."""
+_NEARLY_NORMAL = 1e-5
 """Skewness below which a gamma quantile is computed as a normal one."""
 
 
@@ -34,7 +42,7 @@ class IntervalMethod(StrEnum):
     __repr__ = member
 
     WEIGHTED_ENDS = "weighted-ends"
-    """Student's interval, widened by imagined reports with the weight that n and s call for."""
+    """Student's, moved by the skewness, and widened where one person not met would move it far."""
     FULL_ENDS = "full-ends"
     """One imagined report at each end, always with the weight of a report."""
     STUDENT = "student"
@@ -47,13 +55,21 @@ class IntervalMethod(StrEnum):
 
 
 _PROMISES = {
-    IntervalMethod.WEIGHTED_ENDS: "covers at its confidence, within half a point at 95 % and a"
-    " third of one at 99 %, in every population tried, however few are near the question",
+    IntervalMethod.WEIGHTED_ENDS: "missed its target at most a quarter more often than its"
+    " confidence says in every population tried, however few are near the question",
     IntervalMethod.FULL_ENDS: "covers at its confidence or more in every population tried, at any"
     " number of reports, and is wider than it need be",
     IntervalMethod.STUDENT: "covers at its confidence once there are so many reports that their"
     " mean is nearly normal",
 }
+
+
+FindsMoments = Callable[[], ReportMoments | None]
+"""Finds the moments of a report, which takes milliseconds; None where they are not known."""
+
+
+def _unknown() -> None:
+    """Say that the moments of a report are not known."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -65,28 +81,68 @@ class Limits(ReprByArguments):
     means: tuple[float, float] = (-math.inf, math.inf)
     """The least and the greatest mean of the query over any people."""
 
+    moments: FindsMoments = field(default=_unknown, compare=False)
+    """The law of the mechanism, which is only asked for where there are so few reports."""
+
     def __post_init__(self) -> None:
         for name, (low, high) in (("reports", self.reports), ("means", self.means)):
             if not low < high:
                 raise ParameterError(name, (low, high), "(low, high) with low < high")
+
+    def _arguments(self) -> Mapping[str, object]:
+        return {"reports": self.reports, "means": self.means}
 
     @property
     def bounded(self) -> bool:
         """Whether reports have two ends."""
         return all(map(math.isfinite, self.reports))
 
-    @property
-    def ends(self) -> tuple[float, float] | None:
-        """Where reports of some weight are imagined; None: nowhere, as nothing is known.
+    def jumps(self, mean: float) -> tuple[float, float]:
+        """Return how far below and above a mean one person whom nobody met would be.
 
-        Halfway between what a mean and what a report can be: a person whom nobody met has a mean,
-        and noise, of which the reports at hand say much. If noise has no bound, at the former.
+        By the law of the mechanism (`ReportMoments.jumps`). Where it is not known, halfway between
+        what a mean and what a report can be: a person has a mean, and noise, of which the reports
+        at hand say much. If noise has no bound, at the former; infinitely far if neither has one.
         """
+        moments = self.moments()
+        if moments is not None:
+            low, high = moments.jumps(mean)
+            return max(-low, 0.0), max(high, 0.0)
         known = [ends for ends in (self.reports, self.means) if all(map(math.isfinite, ends))]
         if not known:
-            return None
-        low, high = zip(*known, strict=True)
-        return sum(low) / len(known), sum(high) / len(known)
+            return math.inf, math.inf
+        low, high = (sum(ends) / len(known) for ends in zip(*known, strict=True))
+        return max(mean - low, 0.0), max(high - mean, 0.0)
+
+    def third_moments(self, mean: float, variance: float) -> tuple[float, float]:
+        """Return the least and the greatest third central moment of reports.
+
+        By their ends, or else by those of a mean; and by the law of the mechanism, if it is known.
+
+        Args:
+            mean: of the reports.
+            variance: of the reports.
+        """
+        ends = self.reports if self.bounded else self.means
+        if not -math.inf < ends[0] < mean < ends[1] < math.inf:
+            return 0.0, 0.0
+        low, high = (
+            -_third_moment(variance, mean - ends[0]),
+            _third_moment(variance, ends[1] - mean),
+        )
+        if low > high:  # by rounding; or noise beyond the ends of a mean, of which they say nothing
+            middle = (low + high) / 2 if self.bounded else 0.0
+            low = high = middle
+        moments = self.moments()
+        if moments is not None:
+            least, greatest = moments.third(mean, variance)
+            low, high = min(max(least, low), high), max(min(greatest, high), low)
+        return low, high
+
+
+def _third_moment(variance: float, distance: float) -> float:
+    """Return the greatest third moment of a law that ends at a distance from its mean."""
+    return variance * (distance - variance / distance)
 
 
 UNLIMITED = Limits()
@@ -130,21 +186,10 @@ def interval_of_mean(
         >>> nobody.low, round(nobody.high, 5)  # Clopper and Pearson: 0.00368
         (0.0, 0.00367)
     """
-    ends = limits.ends
     if method is None:
-        method = IntervalMethod.STUDENT if ends is None else IntervalMethod.WEIGHTED_ENDS
-    full = method is IntervalMethod.FULL_ENDS
-    if full and not limits.bounded:
-        raise ParameterError("method", method.value, "one for noise without bound")
-    if full:
-        ends = limits.reports
-    elif method is IntervalMethod.STUDENT or ends is None:
-        ends = -math.inf, math.inf
-    quantile = _student_quantile(math.inf if full else n - 1, (1 + confidence) / 2)
-    below, above = (
-        _margin(n, variance, max(distance, 0.0), quantile, full)
-        for distance in (mean - ends[0], ends[1] - mean)
-    )
+        known = limits.bounded or all(map(math.isfinite, limits.means))
+        method = IntervalMethod.WEIGHTED_ENDS if known else IntervalMethod.STUDENT
+    below, above = _MARGINS[method](n, mean, variance, (1 + confidence) / 2, limits)
     low, high = mean - below, mean + above
     least, greatest = limits.means
     if low < greatest and high > least:
@@ -152,32 +197,134 @@ def interval_of_mean(
     return Interval(low, high, method)
 
 
-def _margin(n: float, variance: float, distance: float, quantile: float, full: bool) -> float:
-    """Return how far a limit is from the mean, with a report imagined at a distance from it."""
-    weight = 1.0 if full else _weight(n, variance, distance)
-    if weight == 0:
-        return quantile * math.sqrt(variance / (n - 1))
+def _student(
+    n: float, mean: float, variance: float, probability: float, limits: Limits
+) -> tuple[float, float]:
+    """Return how far the limits of Student's interval are below and above the mean."""
+    margin = _student_quantile(n - 1, probability) * math.sqrt(variance / (n - 1))
+    return margin, margin
+
+
+def _full_ends(
+    n: float, mean: float, variance: float, probability: float, limits: Limits
+) -> tuple[float, float]:
+    """Return how far the limits with a whole report at each end are below and above the mean."""
+    if not limits.bounded:
+        raise ParameterError(
+            "method", IntervalMethod.FULL_ENDS.value, "one for noise without bound"
+        )
+    normal = _normal_quantile(probability)
+
+    def margin(distance: float) -> float:
+        total = n + 1
+        shift = distance / total
+        spread = max((n * variance + distance**2) / total - shift**2, 0.0)
+        if spread == 0:
+            return 0.0
+        error = math.sqrt(spread / (total + 1))  # of a mean with Dirichlet weights
+        third = max(_third_moment(spread, distance - shift), 0.0) if distance else 0.0
+        skewness = 2 * third / ((total + 1) * (total + 2)) / error**3
+        return min(shift + error * _gamma_quantile(skewness, normal), distance)
+
+    low, high = limits.reports
+    return margin(max(mean - low, 0.0)), margin(max(high - mean, 0.0))
+
+
+def _weighted_ends(
+    n: float, mean: float, variance: float, probability: float, limits: Limits
+) -> tuple[float, float]:
+    """Return how far the limits of the sharper interval are below and above the mean."""
+    student, normal = _student_quantile(n - 1, probability), _normal_quantile(probability)
+    tolerated = _tolerated(normal)
+    farthest = max(mean - limits.reports[0], limits.reports[1] - mean)
+    if farthest <= min(tolerated, _LIGHT) * math.sqrt(variance * n):
+        return _student(n, mean, variance, probability, limits)  # which takes no law
+    jumps = limits.jumps(mean)
+    least = greatest = 0.0
+    if variance > 0:
+        third = variance**1.5 * math.sqrt(n)
+        least, greatest = (moment / third for moment in limits.third_moments(mean, variance))
+    middle = (least + greatest) / 2
+    lower, upper = min(middle, least + tolerated), max(middle, greatest - tolerated)
+    return (
+        _margin(n, variance, -lower, jumps[0], student, normal),
+        _margin(n, variance, upper, jumps[1], student, normal),
+    )
+
+
+_MARGINS = {
+    IntervalMethod.WEIGHTED_ENDS: _weighted_ends,
+    IntervalMethod.FULL_ENDS: _full_ends,
+    IntervalMethod.STUDENT: _student,
+}
+
+
+def _margin(
+    n: float, variance: float, skewness: float, jump: float, student: float, normal: float
+) -> float:
+    """Return how far a limit is from the mean.
+
+    Args:
+        n: reports.
+        variance: of the reports.
+        skewness: of their mean, towards the limit.
+        jump: how far in this direction a person whom nobody met would be.
+        student: the quantile of Student's law.
+        normal: that of the normal law, for which an imagined report makes up.
+    """
+    share = _share(jump / math.sqrt(variance * n)) if variance > 0 else 1.0
+    weight = _HALF * share if math.isfinite(jump) else 0.0
     total = n + weight
-    shift = weight * distance / total
-    spread = max((n * variance + weight * distance**2) / total - shift**2, 0.0)
-    if spread == 0:
-        return 0.0
-    # The variance of a mean with Dirichlet weights at weight 1, of Student's at weight 0.
-    error = math.sqrt(spread / (total + 2 * weight - 1))
-    left = distance - shift
-    third = spread * max(left - spread / left, 0.0)
-    skewness = 2 * weight * third / ((total + 1) * (total + 2)) / error**3
-    return min(shift + _gamma_quantile(skewness, quantile) * error, distance)
+    shift = weight * jump / total if weight else 0.0
+    spread = variance
+    if weight:
+        second = (n * variance + weight * jump**2) / total
+        third = (n * skewness * variance**1.5 * math.sqrt(n) + weight * jump**3) / total
+        spread = second - shift**2
+        if spread <= 0:
+            return 0.0
+        skewness = (third - 3 * shift * second + 2 * shift**3) / spread**1.5 / math.sqrt(total)
+    quantile = student + share * (normal - student) if weight else student
+    return shift + math.sqrt(spread / (total - 1)) * _moved_quantile(skewness, quantile)
 
 
-def _weight(n: float, variance: float, distance: float) -> float:
-    """Return the weight of a report that is imagined at a distance from the mean."""
-    if math.isinf(distance):
-        return 0.0
-    if variance == 0:
-        return 1.0
-    r = distance / math.sqrt(variance * n)
-    return min(max((r - _LIGHT) / (_FULL - _LIGHT), 0.0), 1.0)
+def _share(jump: float) -> float:
+    """Return how much is made of one person who moves the mean by so many standard errors."""
+    return min(max((jump - _LIGHT) / (_FULL - _LIGHT), 0.0), 1.0)
+
+
+def _tolerated(normal: float) -> float:
+    """Return the error in the skewness that has a limit missed `_TOLERATED` times as often."""
+    missed = 1 - _normal_probability(normal)
+    moved = normal - _normal_quantile(1 - _TOLERATED * missed)
+    return 6 * moved / (1 + 2 * normal**2)
+
+
+def _moved_quantile(skewness: float, quantile: float) -> float:
+    """Return the quantile of a studentised mean with Hall's correction, as a gamma law has it.
+
+    To first order it is z + skewness·(1 + 2z²)/6: of a multiple of a count of 1/skewness² the limit
+    by the mid-p value. Where one person matters, little is made of skewness away from the limit.
+
+    Args:
+        skewness: of the mean, towards the limit.
+        quantile: z.
+    """
+    if skewness < 0:
+        share = _share(-skewness)
+        return -_count(-skewness * (1 - share), -quantile, _HALF * (1 - share))
+    return _count(skewness, quantile, _HALF)
+
+
+def _count(skewness: float, quantile: float, more: float) -> float:
+    """Return the quantile of a gamma law of shape 1/skewness² + more, less its first term."""
+    if skewness < _NEARLY_NORMAL:
+        return quantile
+    count = 1 / skewness**2
+    shape = count + more
+    return skewness * (
+        shape * max(1 - 1 / (9 * shape) + quantile / (3 * math.sqrt(shape)), 0.0) ** 3 - count
+    )
 
 
 def _gamma_quantile(skewness: float, normal: float) -> float:
@@ -193,6 +340,14 @@ def _gamma_quantile(skewness: float, normal: float) -> float:
 
 
 def _student_quantile(freedom: float, probability: float) -> float:
-    from scipy.special import ndtri, stdtrit
+    from scipy.special import stdtrit
 
-    return float(ndtri(probability) if freedom == math.inf else stdtrit(freedom, probability))
+    return float(stdtrit(freedom, probability))
+
+
+def _normal_quantile(probability: float) -> float:
+    return NormalDist().inv_cdf(probability)
+
+
+def _normal_probability(quantile: float) -> float:
+    return NormalDist().cdf(quantile)

@@ -35,6 +35,7 @@ from geoveil.gp.errors import UnsupportedError
 from geoveil.gp.intervals import Limits
 from geoveil.gp.queries.profiles import Gaussian
 from geoveil.gp.queries.projected import GaussianKernel, Radial
+from geoveil.gp.report_moments import ReportMoments
 
 Array = NDArray[np.float64]
 
@@ -260,6 +261,8 @@ _NOISIEST = 1000.0
 _FARTHEST = 100.0
 _STEP = 1 / 80
 _MEANS = 0.0, 1.0
+_NEAR, _AWAY, _NEAREST = 61, 30, 0.05
+"""Distances at which moments of reports are taken: within 6 bandwidths, and beyond."""
 
 
 class KernelEstimator(PointEstimator):
@@ -295,8 +298,11 @@ class KernelEstimator(PointEstimator):
     @property
     def limits(self) -> Limits:
         if not self.debias:
-            return Limits(_MEANS, _MEANS)
-        return Limits(_ends(self._c, self.dimension), _MEANS)
+            return Limits(_MEANS, _MEANS, self._moments)
+        return Limits(_ends(self._c, self.dimension), _MEANS, self._moments)
+
+    def _moments(self) -> ReportMoments:
+        return _report_moments(self._c, self.dimension, self.debias)
 
     def variance_at(self, r: Array) -> Array:
         """Return the estimated variance at r bandwidths from the centre, if it is debiased."""
@@ -347,6 +353,19 @@ def _estimated_variance(r: Array, c: float, dimension: int) -> Array:
     root = math.sqrt(2)
     square = debiased_bell(root * r, root * c, dimension)
     return np.asarray(np.square(debiased_bell(r, c, dimension)) - square)
+
+
+@lru_cache(maxsize=32)
+def _report_moments(c: float, dimension: int, debias: bool) -> ReportMoments:
+    """Return the moments of the values of people at any distance, and of those far away."""
+    near, far = np.linspace(0.0, 6.0, _NEAR), 6.0 + c * np.geomspace(_NEAREST, _FADE, _AWAY)
+    r = np.concatenate([near, far])
+
+    def power(k: int) -> Callable[[Array, Array], Array]:
+        return lambda rho, _: _function(rho, c, dimension, debias) ** k
+
+    powers = [planar_expectation(power(k), r, c, dimension) for k in (1, 2, 3)]
+    return ReportMoments(np.concatenate([np.stack(powers, axis=1), np.zeros((1, 3))]))
 
 
 def _function(r: Array, c: float, dimension: int, debias: bool) -> Array:

@@ -6,6 +6,7 @@ f(x) = φ(x − low) + φ(high − x) − 1, and where one of the two varies the
 sum of two estimators, less 1, and (g_low − 1)(g_high − 1) = 0 everywhere.
 """
 
+from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 
@@ -19,6 +20,7 @@ from geoveil.gp.intervals import Limits
 from geoveil.gp.queries.indicator import Range, Threshold
 from geoveil.gp.queries.profiles import Profile
 from geoveil.gp.queries.projected import Linear, Radial
+from geoveil.gp.report_moments import ReportMoments, moments_of_profile, moments_of_range
 
 Array = NDArray[np.float64]
 
@@ -55,7 +57,11 @@ class ProfileEstimator(PointEstimator):
     @property
     def limits(self) -> Limits:
         ends = self.profile.debiased_range(self.scale if self.debias else 0.0)
-        return Limits(ends, self.profile.bounds)
+        return Limits(ends, self.profile.bounds, self._moments)
+
+    def _moments(self) -> ReportMoments:
+        undone = self.scale if self.debias else 0.0
+        return moments_of_profile(self.profile, self.scale, undone)
 
     @property
     def variance_limits(self) -> tuple[float, float] | None:
@@ -136,7 +142,12 @@ class RangeEstimator(PointEstimator):
 
     @property
     def limits(self) -> Limits:
-        return self._low.limits  # where one of the two varies, the other is 1
+        # Where one of the two varies, the other is 1.
+        return replace(self._low.limits, moments=self._moments)
+
+    def _moments(self) -> ReportMoments:
+        query, undone = self.query, self.scale if self.debias else 0.0
+        return moments_of_range(query.profile, query.high - query.low, self.scale, undone)
 
     @property
     def variance_limits(self) -> tuple[float, float] | None:

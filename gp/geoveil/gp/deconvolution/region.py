@@ -16,11 +16,14 @@ from geoveil.gp.intervals import Limits
 from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.indicator import Disc, SoftIndicator
 from geoveil.gp.queries.polygon import Polygon
+from geoveil.gp.report_moments import ReportMoments
 
 Array = NDArray[np.float64]
 Bounds = tuple[float, float, float, float]
 
 _CELLS_PER_BANDWIDTH = 8
+_NODES = 4_096
+"""Nodes of the grid, about, at which moments of reports are taken."""
 _REGION = (
     "a soft indicator in two dimensions, what Polygon takes, or a callable that returns the signed"
     " distances of points (n, 2) to its boundary, shape (n,), positive inside"
@@ -175,7 +178,16 @@ class RegionEstimator(PointEstimator):
         values = self._grid.inverse(self._spectrum)
         # The function is 0 beyond the grid; between cells of h/8 it hardly rises above them.
         low, high = min(float(values.min()), 0.0), max(float(values.max()), 1.0)
-        return Limits((low, high), (0.0, 1.0))
+        return Limits((low, high), (0.0, 1.0), lambda: self._moments)
+
+    @cached_property
+    def _moments(self) -> ReportMoments:
+        """The moments of values at some of the nodes, all over the grid."""
+        grid = self._grid
+        values = grid.inverse(self._spectrum)
+        powers = [values, values**2, values**3]
+        found = [grid.inverse(grid.transform(power) * self._noise).ravel() for power in powers]
+        return ReportMoments(np.stack(found, axis=1)[:: max(found[0].size // _NODES, 1)])
 
     @property
     def variance_limits(self) -> tuple[float, float] | None:

@@ -33,6 +33,7 @@ from geoveil.gp.not_private import Simulated, warn_beside_holder
 from geoveil.gp.privacy import GeoPrivacy, LocalPrivacy
 from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.profiles import Profile
+from geoveil.gp.report_moments import ReportMoments
 from geoveil.gp.shown import ValueObject
 
 Array = NDArray[np.float64]
@@ -334,6 +335,7 @@ class QueryMechanism(Mechanism[int]):
         return Limits(
             UNLIMITED.reports if endless else (low * self.step, high * self.step),
             (least - self.bias_bound, greatest + self.bias_bound),
+            self.report_moments,
         )
 
     @property
@@ -360,6 +362,13 @@ class QueryMechanism(Mechanism[int]):
         distances = validation.points(s, 1)
         value = np.asarray(self.query.profile.value(distances))
         return value if self.unbiased else np.full_like(value, np.nan), self._variance(distances)
+
+    def report_moments(self) -> ReportMoments | None:
+        """Return the first three moments of a report, for people everywhere; None if unknown.
+
+        Intervals from few reports are the better for them; nothing relies on them for privacy.
+        """
+        return None
 
     @property
     def largest_variance(self) -> float:

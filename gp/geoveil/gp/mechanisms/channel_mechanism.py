@@ -20,6 +20,7 @@ from geoveil.gp.mechanisms.channel_spline import SplineCell, bias_bound
 from geoveil.gp.mechanisms.distance_prior import is_even
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
+from geoveil.gp.report_moments import ReportMoments
 
 AS_GOOD_AS_NONE = 2.0**-40
 """A bias below this is the rounding of φ."""
@@ -190,6 +191,11 @@ class ChannelMechanism(QueryMechanism):
         rows = first[..., None] + np.arange(3)
         apart = np.square(self._means[rows] - self._mean(s)[..., None])
         return np.asarray((shares * (self._variances[rows] + apart)).sum(axis=-1))
+
+    def report_moments(self) -> ReportMoments:
+        """Return those of the rows: a report is one of a mixture of rows, whoever gives it."""
+        powers = self._atoms[:, None] ** np.arange(1, 4)
+        return ReportMoments(np.asarray(self._probabilities @ powers))
 
     def _log_density(self, y: Array, s: Array) -> Array:
         """Return the log-density: with respect to a unit mass at each output."""

@@ -19,6 +19,7 @@ from geoveil.gp.mechanisms.base import Array, QueryMechanism, exponent_below
 from geoveil.gp.noise.base import Laplace
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
+from geoveil.gp.report_moments import ReportMoments, moments_of_profile
 
 _STEP_BITS = 24
 """Bits of the step below the range: on a plateau the output is constant; elsewhere the standard
@@ -100,6 +101,9 @@ class DistanceLaplace(QueryMechanism):
             length_scale=profile.length_scale,
             limits=self._limits(),
         )
+
+    def report_moments(self) -> ReportMoments:
+        return moments_of_profile(self.query.profile, self.scale, float(self._undo))
 
     def _log_density(self, y: Array, s: Array) -> Array:
         """Return the log-density: with respect to length, plus a unit mass at each atom."""

@@ -29,11 +29,11 @@ class _IntervalMethodEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper.
     DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
     INTERVAL_METHOD_UNSPECIFIED: _IntervalMethod.ValueType  # 0
     INTERVAL_METHOD_WEIGHTED_ENDS: _IntervalMethod.ValueType  # 1
-    """Student's interval, widened by a report that is imagined at each end of what
-    an answer can be, of less weight the less one report can move the mean.
+    """Student's interval, moved by the skewness that the mechanism permits, and widened
+    where one person whom nobody met would move the mean far.
     """
     INTERVAL_METHOD_FULL_ENDS: _IntervalMethod.ValueType  # 2
-    """The same, but always with the weight of a report: it is the wider one."""
+    """With one more report imagined at each end of what an answer can be: the wider one."""
     INTERVAL_METHOD_STUDENT: _IntervalMethod.ValueType  # 3
     """Student's: of answers without ends."""
 
@@ -41,11 +41,11 @@ class IntervalMethod(_IntervalMethod, metaclass=_IntervalMethodEnumTypeWrapper):
 
 INTERVAL_METHOD_UNSPECIFIED: IntervalMethod.ValueType  # 0
 INTERVAL_METHOD_WEIGHTED_ENDS: IntervalMethod.ValueType  # 1
-"""Student's interval, widened by a report that is imagined at each end of what
-an answer can be, of less weight the less one report can move the mean.
+"""Student's interval, moved by the skewness that the mechanism permits, and widened
+where one person whom nobody met would move the mean far.
 """
 INTERVAL_METHOD_FULL_ENDS: IntervalMethod.ValueType  # 2
-"""The same, but always with the weight of a report: it is the wider one."""
+"""With one more report imagined at each end of what an answer can be: the wider one."""
 INTERVAL_METHOD_STUDENT: IntervalMethod.ValueType  # 3
 """Student's: of answers without ends."""
 global___IntervalMethod = IntervalMethod

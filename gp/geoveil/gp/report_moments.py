@@ -1,0 +1,176 @@
+"""What the law of a mechanism says of the skewness of reports, whoever gives them [MATH §8].
+
+A report on the value x has the moments (E y, E y², E y³), and the law of a report of a whole
+population is a mixture of those of its people: its moments lie in the convex hull of the points of
+all x. So the mean and the variance of reports leave little room for their third moment, though
+nobody has summed up their cubes.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.gp._convolution import laplace_expectation
+from geoveil.gp.lazy import lazy
+from geoveil.gp.queries.profiles import Profile
+
+__all__ = ["ReportMoments", "moments_of_profile", "moments_of_range"]
+
+Array = NDArray[np.float64]
+_SIMPLEX = 4
+"""Points that a hull takes at least; fewer are repeated."""
+_STEEP = 1e-9
+"""Height, of a facet's unit normal, below which it stands upright and bounds no third moment."""
+_RESOLVED = 1e-9
+"""Variance, relative to the largest, below which a ratio of moments is all rounding."""
+_WITHIN, _BEYOND = 201, 80
+_NEAREST, _FARTHEST = 0.02, 40.0
+"""Distances from the outermost breakpoints at which moments are taken, in noise scales."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReportMoments:
+    """The first three moments of a report, for people everywhere.
+
+    Example:
+        >>> answers = ReportMoments(np.array([[0.0, 0.0, 0.0], [1.0, 1.0, 1.0], [0.5, 0.5, 0.5]]))
+        >>> low, high = answers.third(0.25, 0.25 * 0.75)  # of 0 and 1: p(1 − p)(1 − 2p)
+        >>> round(low, 6), round(high, 6)
+        (0.09375, 0.09375)
+        >>> answers.jumps(0.25)
+        (-0.25, 0.75)
+    """
+
+    points: Array
+    """E y, E y² and E y³ of each person, shape (m, 3)."""
+
+    def third(self, mean: float, variance: float) -> tuple[float, float]:
+        """Return the least and the greatest third central moment of a population's reports.
+
+        Where no population has this mean and so little variance, the two are near what they are
+        where one has.
+
+        Args:
+            mean: E y.
+            variance: of a report: the noise, and that between people.
+        """
+        at = np.array([1.0, mean, variance + mean * mean])
+        lower, upper = self._facets
+        found = sorted((float((lower @ at).max()), float((upper @ at).min())))
+        low, high = (third - 3 * mean * variance - mean**3 for third in found)
+        return low, high
+
+    def jumps(self, mean: float) -> tuple[float, float]:
+        """Return the bounds of E(y − mean)³/E(y − mean)² over all people.
+
+        One person who was not met moves a sum by about as much, in the direction of either.
+        """
+        first, second, third = self.points.T
+        square = second - 2 * mean * first + mean**2
+        cube = third - 3 * mean * second + 3 * mean**2 * first - mean**3
+        resolved = square > _RESOLVED * square.max()
+        ratios = cube[resolved] / square[resolved]
+        return float(ratios.min()), float(ratios.max())
+
+    @lazy
+    def _facets(self) -> tuple[Array, Array]:
+        """Planes (a, b, c) with a + b·E y + c·E y² below, and above, all third moments."""
+        from scipy.spatial import ConvexHull  # only where there are so few reports that it matters
+
+        scales = np.maximum(np.abs(self.points).max(axis=0), 1e-300)
+        scaled = np.resize(self.points / scales, (max(len(self.points), _SIMPLEX), 3))
+        # Joggled, as all answers may lie in a plane, which is then put right.
+        normals = ConvexHull(scaled, qhull_options="QJ Pp").equations
+        found = []
+        for sign in (-1.0, 1.0):
+            facing = normals[sign * normals[:, 2] > _STEEP]
+            planes = -facing[:, [3, 0, 1]] / facing[:, 2:3]
+            beyond = sign * (scaled[:, 2] - planes[:, 0, None] - planes[:, 1:] @ scaled[:, :2].T)
+            planes[:, 0] += sign * np.maximum(beyond.max(axis=1), 0.0)
+            found.append(planes * scales[2] / np.array([1.0, *scales[:2]]))
+        return found[0], found[1]
+
+
+def distances(breakpoints: Sequence[float], scale: float) -> Array:
+    """Return signed distances at which the moments of reports are taken.
+
+    Args:
+        breakpoints: increasing; beyond them the query is constant.
+        scale: of the noise, in the unit of the distance.
+    """
+    low, high = breakpoints[0], breakpoints[-1]
+    away = scale * np.geomspace(_NEAREST, _FARTHEST, _BEYOND)
+    return np.concatenate([low - away[::-1], np.linspace(low, high, _WITHIN), high + away])
+
+
+def raw_moments(profile: Profile, at: Array, scale: float, undone: float) -> Array:
+    """Return E g, E g² and E g³ for g(s + Laplace(scale)), the noise of scale `undone` undone.
+
+    Args:
+        profile: φ.
+        at: distances s, shape (m,).
+        scale: b > 0, in the unit of s.
+        undone: b, or 0 for g = φ.
+
+    Returns:
+        An array of shape (m, 3).
+    """
+    first, last = profile.breakpoints[0], profile.breakpoints[-1]
+    beyond = np.array([first, last]) + (last - first) * np.array([-1.0, 1.0])
+    left, right = np.asarray(profile.debiased(beyond, undone)).tolist()
+
+    def power(k: int) -> Callable[[Array], Array]:
+        return lambda v: np.asarray(profile.debiased(v, undone)) ** k
+
+    columns = [
+        laplace_expectation(
+            power(k),
+            at,
+            scale,
+            breakpoints=profile.breakpoints,
+            length_scale=profile.length_scale,
+            left=left**k,
+            right=right**k,
+        )
+        for k in (1, 2, 3)
+    ]
+    return np.stack(columns, axis=1)
+
+
+@lru_cache(maxsize=256)
+def moments_of_profile(profile: Profile, scale: float, undone: float) -> ReportMoments:
+    """Return those of g(s + Laplace(scale)) for all s: see `raw_moments`."""
+    return ReportMoments(raw_moments(profile, distances(profile.breakpoints, scale), scale, undone))
+
+
+@lru_cache(maxsize=256)
+def moments_of_range(profile: Profile, length: float, scale: float, undone: float) -> ReportMoments:
+    """Return those of a range: two steps at the ends, less 1.
+
+    At every noisy point one of the steps is 1, so that (g₁ − 1)(g₂ − 1) = 0, and the moments of
+    g₁ + g₂ − 1 about 1 are the sums of those of g₁ and g₂.
+
+    Args:
+        profile: of either step.
+        length: from one end to the other.
+        scale: b > 0, in the unit of s.
+        undone: b, or 0 for g = φ.
+    """
+    from_low = distances(profile.breakpoints, scale)
+    at = np.union1d(from_low, length - from_low)
+    above_low, below_high = (
+        _about_one(raw_moments(profile, s, scale, undone)) for s in (at, length - at)
+    )
+    first, second, third = above_low + below_high
+    # From 1 back to 0.
+    columns = [first + 1, second + 2 * first + 1, third + 3 * second + 3 * first + 1]
+    return ReportMoments(np.stack(columns, axis=1))
+
+
+def _about_one(moments: Array) -> Array:
+    """Return moments about 1, one a row, of moments about 0, one a column."""
+    first, second, third = moments.T
+    return np.array([first - 1, second - 2 * first + 1, third - 3 * second + 3 * first - 1])

@@ -1,0 +1,125 @@
+"""Moments of reports, and the bounds of a third moment: by simulation and linear programmes."""
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from geoveil.gp import (
+    ChannelMechanism,
+    DebiasedLaplace,
+    GaussianKernel,
+    GeoPrivacy,
+    LinearProgramMechanism,
+    LipschitzMechanism,
+    PlanarLaplace,
+    RadialLaplace,
+    Range,
+    SmoothedRegion,
+    Threshold,
+)
+from geoveil.gp.report_moments import ReportMoments
+
+PRIVACY = GeoPrivacy(1.0, per=200.0)
+STEP = Threshold(0.0, 600.0, "smoothstep")
+SQUARE = [(-500.0, -500.0), (500.0, -500.0), (500.0, 500.0), (-500.0, 500.0)]
+MECHANISM = DebiasedLaplace(STEP, PRIVACY)
+
+
+def of_points(query):
+    estimator = PlanarLaplace(PRIVACY, query.dimension).estimator(query, debias=True)
+    return estimator.limits.moments()
+
+
+def simulated(query, x):
+    mechanism = PlanarLaplace(PRIVACY, query.dimension)
+    points = mechanism.simulate(np.tile(x, (200_000, 1)), np.random.default_rng(1))
+    values = mechanism.estimator(query, debias=True).value(points)
+    return powers(values)
+
+
+def powers(values):
+    return [(np.mean(values**k), np.std(values**k) / np.sqrt(values.size)) for k in (1, 2, 3)]
+
+
+def assert_near_one_of(moments, found, places):
+    """Some row of the moments is within five standard errors, and what is between two places."""
+    distances = [
+        np.abs(moments.points[:, k] - mean) / (5 * error + places)
+        for k, (mean, error) in enumerate(found)
+    ]
+    assert np.max(distances, axis=0).min() <= 1
+
+
+@pytest.mark.parametrize("x", [-700.0, -300.0, 0.0, 100.0])
+@pytest.mark.parametrize("mechanism", [MECHANISM, RadialLaplace(STEP, PRIVACY)])
+def test_moments_of_noisy_distances_are_those_of_reports(mechanism, x):
+    reports = mechanism.simulate(np.full(200_000, x), np.random.default_rng(1))
+    assert_near_one_of(mechanism.report_moments(), powers(reports), 0.02)
+
+
+@pytest.mark.parametrize(
+    ("query", "x"),
+    [
+        (Range(-300.0, 500.0, 400.0, "smoothstep"), [-500.0]),
+        (Range(-100.0, 100.0, 200.0, "smoothstep"), [0.0]),
+        (GaussianKernel((0.0, 0.0), 300.0), [0.0, 0.0]),
+        (GaussianKernel((0.0, 0.0, 0.0), 500.0), [200.0, 0.0, 0.0]),
+        (SmoothedRegion(SQUARE, 250.0), [500.0, 0.0]),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_moments_of_values_at_points_are_those_simulated(query, x):
+    assert_near_one_of(of_points(query), simulated(query, x), 0.02)
+
+
+def test_a_channels_are_those_of_its_rows():
+    channel = LinearProgramMechanism(STEP, PRIVACY, quick=True).channel
+    mechanism = ChannelMechanism(STEP, PRIVACY, channel)
+    moments = mechanism.report_moments()
+    x = np.array([-500.0, 0.0, 130.0])
+    low, high = moments.points[:, 0].min(), moments.points[:, 0].max()
+    assert low - 1e-9 <= mechanism.mean(x).min() <= mechanism.mean(x).max() <= high + 1e-9
+    reports = mechanism.simulate(np.zeros(200_000), np.random.default_rng(1))
+    mean, variance = reports.mean(), reports.var()
+    least, greatest = moments.third(mean, variance)
+    slack = 0.05 * variance**1.5
+    assert least - slack <= np.mean((reports - mean) ** 3) <= greatest + slack
+
+
+def test_unbounded_noise_has_none():
+    assert LipschitzMechanism(STEP, PRIVACY).report_moments() is None
+
+
+@pytest.mark.parametrize("share", [0.003, 0.2, 0.7])
+@pytest.mark.parametrize("excess", [1.02, 1.1, 1.25])
+def test_the_third_moment_is_bounded_as_by_linear_programmes(share, excess):
+    """Over all mixtures of the same people with the mean and E y²: nothing but their weights."""
+    moments = MECHANISM.report_moments()
+    first, second, third = moments.points.T
+    mean, square = share, share * excess
+    rows = np.array([np.ones_like(first), first, second])
+    ends = [
+        sign * linprog(sign * third, A_eq=rows, b_eq=[1.0, mean, square]).fun for sign in (1, -1)
+    ]
+    variance = square - mean**2
+    expected = [end - 3 * mean * variance - mean**3 for end in ends]
+    assert moments.third(mean, variance) == pytest.approx(expected, abs=1e-6)
+
+
+def test_nobody_is_beyond_the_jumps():
+    """E(y − m)³ of any mixture is within the jumps times E(y − m)²."""
+    moments, rng = MECHANISM.report_moments(), np.random.default_rng(2)
+    for mean in (0.0, 0.003, 0.4, 1.0):
+        low, high = moments.jumps(mean)
+        assert low < high <= MECHANISM.range[1] - mean
+        for _ in range(50):
+            chosen = rng.integers(len(moments.points), size=4)
+            first, second, third = rng.dirichlet([0.4] * 4) @ moments.points[chosen]
+            square = second - 2 * mean * first + mean**2
+            cube = third - 3 * mean * second + 3 * mean**2 * first - mean**3
+            assert low * square - 1e-9 <= cube <= high * square + 1e-9
+
+
+def test_people_who_all_answer_alike_have_bounds_too():
+    moments = ReportMoments(np.array([[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]))
+    assert moments.third(0.5, 0.25) == pytest.approx((0.0, 0.0), abs=1e-9)
