@@ -25,6 +25,7 @@ from geoveil.campaign import (
     Campaign,
     SignatureInvalid,
     SigningKey,
+    Strata,
     ValueCampaign,
     signer,
 )
@@ -132,6 +133,20 @@ def create(
     minimum_participants: Annotated[
         int, typer.Option(help="The server shows no estimate of fewer answers.")
     ] = 0,
+    strata: Annotated[
+        str | None,
+        typer.Option(
+            help="Groups that devices name beside their value, and their names: 'region: north,"
+            " south'. A label is sent as it is, unless there is --strata-epsilon."
+        ),
+    ] = None,
+    strata_epsilon: Annotated[
+        float | None,
+        typer.Option(
+            help="ε between any two labels: each is sent with a lie at times, and devices are"
+            " charged for it."
+        ),
+    ] = None,
     sign_key: Annotated[
         Path | None,
         typer.Option(
@@ -163,6 +178,7 @@ def create(
         "closes": now + timedelta(days=days),
         "period": None if every is None else parse_period(every),
         "minimum_participants": minimum_participants,
+        "strata": _strata(strata, strata_epsilon),
     }
     said: dict[str, Any] = {
         "epsilon": epsilon, "per": per, "unit": unit, "threshold": threshold or None,
@@ -200,6 +216,19 @@ def create(
     out.print(weight_text(campaign))
     if key is not None:
         out.tell(f"signed by {key.public}")
+
+
+def _strata(said: str | None, epsilon: float | None) -> Strata | None:
+    """Return the groups that text like "region: north, south" names."""
+    if said is None:
+        if epsilon is not None:
+            raise ParameterError("strata-epsilon", epsilon, "left out where there is no --strata")
+        return None
+    name, colon, labels = said.partition(":")
+    if not colon:
+        raise ParameterError("strata", said, "'name: label, label', for example 'region: n, s'")
+    named = tuple(label.strip() for label in labels.split(","))
+    return Strata(name=name.strip(), labels=named, epsilon=epsilon)
 
 
 def _asking(

@@ -1,7 +1,7 @@
 """geoveil estimate: what the reports of a campaign say."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeGuard
 
@@ -13,11 +13,13 @@ from geoveil.analyst import (
     ChosenBands,
     Contaminated,
     DensityMap,
+    GroupEstimates,
     Means,
     Statistic,
     Top,
     asked_of_points,
     hard_shares,
+    margins_from_csv,
     reports_of,
     softness_of_points,
 )
@@ -173,6 +175,21 @@ def estimate(
             help="Which so many of the questions have the greatest answers, and how surely.",
         ),
     ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            help="Name of the campaign's groups: an estimate for each, and their differences."
+        ),
+    ] = None,
+    weights: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help="CSV file 'group,people' with the sizes of the groups of --by, to which estimates"
+            " are weighted.",
+        ),
+    ] = None,
     contamination: options.Contamination = None,
     timeout: Annotated[
         float, typer.Option(help="Seconds that an estimate from points may take.")
@@ -217,11 +234,20 @@ def estimate(
         raise ParameterError("interval", interval.value, "left out: a statistic chooses its own")
     if contamination is not None:
         wanted = [Contaminated(one, contamination) for one in wanted]
+    if by is not None:
+        own = {"interval": interval, "contamination": contamination, "top": top, "watch": watch}
+        for name, given in {**own, "statistics": [*statistics]}.items():
+            if given:
+                raise ParameterError(name, given, "left out beside --by: groups have their own")
+    elif weights is not None:
+        raise ParameterError("weights", str(weights), "given beside --by, which names the groups")
     if watch and (asked or wanted):
         raise ParameterError("watch", watch, "left out: an estimate from points is read once")
     if campaign_id.endswith(_EXPORTED) or not asked:
         _refused(slope_bound, heap)
     if campaign_id.endswith(_EXPORTED):
+        if by is not None:
+            raise ParameterError("by", by, "left out of a file: Reports.ask(..., stratum=) has it")
         reports = reports_of(Path(campaign_id))
         questions = _questions(reports.campaign, asked, width, bandwidth)
         every: list[Statistic[Any]] = [*([Means(questions)] if asked else []), *wanted]
@@ -233,6 +259,16 @@ def estimate(
         return
     how: dict[str, Any] = {"confidence": confidence, "period": period, "timeout_s": timeout}
     with analyst_at(connection) as analyst:
+        if by is not None:
+            campaign = analyst.campaign(campaign_id)
+            _check_strata(campaign, by)
+            if asked:
+                questions = _questions(campaign, asked, width, bandwidth)
+                groups = analyst.ask_by_group(campaign_id, questions, **how)
+            else:
+                groups = analyst.estimate(campaign_id, confidence, period).groups
+            show([result for group in groups for result in _by_group(group, by, weights)])
+            return
         results: list[Result] = []
         if asked:
             campaign, hard = analyst.campaign(campaign_id), hard_shares(asked)
@@ -252,6 +288,24 @@ def estimate(
                 form.show(as_wanted(shown))
         else:
             form.show(as_wanted(analyst.estimate(campaign_id, confidence, period)))
+
+
+def _check_strata(campaign: Campaign, by: str) -> None:
+    name = None if campaign.strata is None else campaign.strata.name
+    if by != name:
+        expected = "left out: the campaign has no groups" if name is None else repr(name)
+        raise ParameterError("by", by, expected)
+
+
+def _by_group(group: GroupEstimates, by: str, weights: Path | None) -> Iterator[Result]:
+    """Yield what is said of the groups of one question."""
+    yield group
+    yield group.differences()
+    if weights is not None:
+        margins = margins_from_csv(weights)
+        if by not in margins:
+            raise ParameterError("weights", str(weights), f"a file with the sizes of {by!r}")
+        yield group.post_stratify(margins[by])
 
 
 def _of_numbers(campaign: Campaign) -> TypeGuard[ValueCampaign]:

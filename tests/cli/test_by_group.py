@@ -1,0 +1,84 @@
+"""Groups by command: named when a campaign is made, told apart and weighted when it is read."""
+
+import json
+
+import pytest
+
+from geoveil.gp import ParameterError
+
+INCOME = ["--attribute", "income", "--unit", "dollar", "--epsilon", "1", "--per", "8000"]
+STRATA = ["--strata", "region: north, south"]
+
+
+@pytest.fixture(scope="module")
+def people():
+    return [("60000", "north"), ("180000", "north"), ("20000", "south"), ("90000", "south")] * 2
+
+
+def answered(geoveil, tmp_path, campaign, people):
+    for number, (value, label) in enumerate(people):
+        state = str(tmp_path / str(number))
+        given = ["contribute", campaign, "--yes", "--state-dir", state]
+        result = geoveil(*given, stdin=f"{value}\n{label}\n")
+        assert result.exit_code == 0
+        assert value not in result.output
+
+
+@pytest.mark.parametrize("more", [["--threshold", "100000"], ["--points"]])
+def test_groups_are_told_apart_and_weighted(geoveil, tmp_path, people, more):
+    name = "by-region" + more[0]
+    geoveil("campaign", "create", "By region", *INCOME, *STRATA, *more, "--id", name)
+    answered(geoveil, tmp_path, name, people)
+    asked = ["estimate", name, "--by", "region"]
+    asked += ["--threshold", "100000"] if more == ["--points"] else []
+    groups, differences = json.loads(geoveil(*asked, "--json").stdout)["results"]
+    assert [(row["group"], row["n"]) for row in groups["rows"]] == [("north", 4), ("south", 4)]
+    assert len(differences["rows"]) == 1
+    sizes = tmp_path / "census.csv"
+    sizes.write_text("region,people\nnorth,300\nsouth,700\n")
+    weighted = json.loads(geoveil(*asked, "--weights", str(sizes), "--json").stdout)["results"][2]
+    parts = [row["estimate"] for row in groups["rows"]]
+    assert weighted["rows"][0]["estimate"] == pytest.approx(0.3 * parts[0] + 0.7 * parts[1])
+    assert "north" in geoveil(*asked).stdout
+
+
+def test_labels_may_be_sent_with_a_lie_at_times(geoveil, tmp_path, people):
+    made = ["campaign", "create", "Randomised", *INCOME, *STRATA, "--strata-epsilon", "2"]
+    geoveil(*made, "--threshold", "100000", "--id", "randomised")
+    shown = " ".join(geoveil("campaign", "show", "randomised").stdout.split())
+    assert "sent with a lie at times" in shown
+    answered(geoveil, tmp_path, "randomised", people)
+    told = json.loads(geoveil("estimate", "randomised", "--json").stdout)
+    assert told["estimates"][0]["n"] == 8
+
+
+def test_what_groups_can_not_do_is_named(geoveil):
+    geoveil("campaign", "create", "Groups", *INCOME, *STRATA, "--threshold", "1e5", "--id", "gr")
+    for arguments, named in (
+        (["--by", "sex"], "'region'"),
+        (["--by", "region", "--mean"], "--by"),
+        (["--by", "region", "--top", "1", "--threshold", "1"], "--by"),
+        (["--by", "region", "--contamination", "0.1"], "--by"),
+    ):
+        with pytest.raises(ParameterError, match=named):
+            geoveil("estimate", "gr", *arguments)
+
+
+def test_groups_that_make_no_sense_are_refused(geoveil, tmp_path):
+    made = ["campaign", "create", "None", *INCOME, "--threshold", "1e5"]
+    for more, named in (
+        (["--strata", "north, south"], "name: label"),
+        (["--strata", "region: north"], "labels"),
+        (["--strata-epsilon", "1"], "no --strata"),
+    ):
+        with pytest.raises(ParameterError, match=named):
+            geoveil(*made, *more)
+    sizes = tmp_path / "census.csv"
+    sizes.write_text("region,people\nnorth,300\nsouth,700\n")
+    geoveil(*made, "--id", "no-groups")
+    for arguments, named in (
+        (["--by", "region"], "no groups"),
+        (["--weights", str(sizes)], "beside --by"),
+    ):
+        with pytest.raises(ParameterError, match=named):
+            geoveil("estimate", "no-groups", *arguments)
