@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from geoveil.analyst.results import Result
+from geoveil.analyst.results import Result, cells
 from geoveil.gp import UnsupportedError
 
 
@@ -40,6 +40,23 @@ def test_a_notebook_shows_text_and_not_markup():
     assert "a &amp; b" in shown
     assert "0.1235" in shown
     assert "standard error" in shown
+
+
+def test_numbers_have_the_decimals_that_their_error_calls_for():
+    row = {"name": "x", "estimate": 0.000212, "standard_error": 0.0000311, "ci_low": None}
+    assert cells(row | {"ci_high": None}) == {
+        "name": "x",
+        "estimate": "0.000212",
+        "standard_error": "0.000031",
+        "interval": "–",
+    }
+    wide = {"estimate": 55_512.4, "standard_error": math.inf, "ci_low": -math.inf}
+    told = cells(wide | {"ci_high": math.inf})
+    assert told == {"estimate": "55,512", "standard_error": "∞", "interval": "−∞ – ∞"}
+    assert cells({"estimate": 1.0, "standard_error": 0.0}) == {
+        "estimate": "1.0000",
+        "standard_error": "0.0000",
+    }
 
 
 def test_without_rows_there_is_an_empty_table():

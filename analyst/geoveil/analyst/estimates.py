@@ -485,7 +485,7 @@ class CampaignEstimates(Result):
                     f"Hard share, {row.label}{begins}: {row.hard.value:.4f}, bias-aware"
                     f" {100 * row.confidence:g} % interval {row.hard.ci_low:.4f} –"
                     f" {row.hard.ci_high:.4f}. {expects} the soft share, the estimate above,"
-                    f" to be {row.softness.expected:+.3g} ± {row.softness.bound:.2g} from it."
+                    f" to be {_beside(row.softness)} from it."
                 )
         if self.contamination is not None:
             yield from self._of_liars(self.contamination)
@@ -536,6 +536,14 @@ class ReportRows:
     """One of a statistic campaign, one for each coordinate of a value campaign."""
     strata: NDArray[np.uint32] | None = None
     """The labels that rows came with, from 0; None without strata."""
+
+
+def _beside(softness: Difference) -> str:
+    """Return an expected difference and its bound, with the decimals that the bound calls for."""
+    if not softness.bound:
+        return f"{softness.expected:+.3g}"
+    decimals = max(1 - math.floor(math.log10(softness.bound)), 0)
+    return f"{softness.expected:+.{decimals}f} ± {softness.bound:.{decimals}f}"
 
 
 def published(message: analyst_pb2.CampaignSummary) -> PublishedCampaign:

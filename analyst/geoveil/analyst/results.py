@@ -5,7 +5,7 @@ A result says its numbers once, in `rows`, and what must be known to read them o
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
 
-__all__ = ["Result"]
+__all__ = ["Result", "cells", "shown"]
+
+_MEASURED = ("estimate", "standard_error")
+"""Columns whose decimals are those that the standard error calls for, as an interval's are."""
 
 
 class Result(ABC):
@@ -77,12 +80,12 @@ class Result(ABC):
         return draw_intervals(ax, self.title, rows)
 
     def _repr_html_(self) -> str:
-        rows = self.rows()
+        rows = [cells(row) for row in self.rows()]
         heads = "".join(
             f"<th>{escape(key.replace('_', ' '))}</th>" for key in (rows[0] if rows else ())
         )
         lines = "".join(
-            "<tr>" + "".join(f"<td>{escape(_told(value))}</td>" for value in row.values()) + "</tr>"
+            "<tr>" + "".join(f"<td>{escape(value)}</td>" for value in row.values()) + "</tr>"
             for row in rows
         )
         notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
@@ -96,7 +99,42 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _told(value: Any) -> str:
-    if value is None:
+def cells(row: Mapping[str, Any]) -> dict[str, str]:
+    """Return the cells of a row, with the two ends of an interval in one.
+
+    Decimals are those of the standard error to two digits, where there is one.
+    """
+    error = row.get("standard_error") or 0.0
+    decimals = max(1 - math.floor(math.log10(error)), 0) if 0 < error < math.inf else None
+    told = {}
+    for key, value in row.items():
+        if key == "ci_low":
+            ends = [shown(row[end], decimals) for end in ("ci_low", "ci_high")]
+            told["interval"] = "–" if value is None else " – ".join(ends)
+        elif key != "ci_high":
+            told[key] = shown(value, decimals if key in _MEASURED else None)
+    return told
+
+
+def shown(value: object, decimals: int | None = None) -> str:
+    """Return a cell of a table: a dash for nothing, decimals that suit the size of a number.
+
+    Example:
+        >>> [shown(value) for value in (None, 0.25, 55_512.4, 12.5, 7, "above")]
+        ['–', '0.2500', '55,512', '12.50', '7', 'above']
+        >>> shown(0.000123, decimals=6)
+        '0.000123'
+    """
+    if value is None or value != value:  # not a number
         return "–"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    if not isinstance(value, float):
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        return f"{value:,}" if isinstance(value, int) else str(value)
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    if decimals is None and 0 < abs(value) < 1e-3:
+        return f"{value:.3g}"
+    if decimals is None:
+        decimals = 0 if abs(value) >= 1e4 else 2 if abs(value) >= 10 else 4
+    return f"{value:,.{decimals}f}"

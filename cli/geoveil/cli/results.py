@@ -1,22 +1,19 @@
 """How a result of an analyst leaves the command: as a table, JSON, CSV, Parquet or a picture."""
 
 import csv
-import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from geoveil.analyst.results import Result
+from geoveil.analyst.results import Result, cells
 from geoveil.cli.console import out, print_json, table_80
 from geoveil.cli.options import AsJson, takes
 from geoveil.gp import ParameterError
 
-_MEASURED = ("estimate", "standard_error")
-"""Columns whose decimals are those that the standard error calls for, as an interval's are."""
 _MOST_ROWS = 1_000
 """Rows that a table may have: of more, a file or a picture is read."""
 _PICTURES = (".png", ".svg", ".pdf")
@@ -135,52 +132,13 @@ def _print_table(result: Result) -> None:
     if len(rows) > _MOST_ROWS:
         out.print(f"{len(rows):,} rows: --csv, --json, --parquet and --plot have them.")
     elif rows:
-        cells = [_with_interval(row) for row in rows]
-        text = [any(isinstance(row.get(key), str) for row in rows) for key in cells[0]]
+        lines = [cells(row) for row in rows]
+        text = [any(isinstance(row.get(key), str) for row in rows) for key in lines[0]]
         table = table_80(
-            *(key.replace("_", " ") for key in cells[0]),
+            *(key.replace("_", " ") for key in lines[0]),
             wrapped=range(len(text)),
             right=(place for place, is_text in enumerate(text) if not is_text),
         )
-        for line in cells:
+        for line in lines:
             table.add_row(*line.values())
         out.print(table)
-
-
-def _with_interval(row: Mapping[str, Any]) -> dict[str, str]:
-    """Return the cells of a row, with the two ends of an interval in one.
-
-    Decimals are those of the standard error to two digits, where there is one.
-    """
-    error = row.get("standard_error")
-    decimals = max(1 - math.floor(math.log10(error)), 0) if error else None
-    cells = {}
-    for key, value in row.items():
-        if key == "ci_low":
-            ends = [shown(row[end], decimals) for end in ("ci_low", "ci_high")]
-            cells["interval"] = "–" if value is None else " – ".join(ends)
-        elif key != "ci_high":
-            cells[key] = shown(value, decimals if key in _MEASURED else None)
-    return cells
-
-
-def shown(value: object, decimals: int | None = None) -> str:
-    """Return a cell of a table: a dash for nothing, decimals that suit the size of a number.
-
-    Example:
-        >>> [shown(value) for value in (None, 0.25, 55_512.4, 12.5, 7, "above")]
-        ['–', '0.2500', '55,512', '12.50', '7', 'above']
-        >>> shown(0.000123, decimals=6)
-        '0.000123'
-    """
-    if value is None or value != value:  # not a number
-        return "–"
-    if not isinstance(value, float):
-        if isinstance(value, bool):
-            return "yes" if value else "no"
-        return f"{value:,}" if isinstance(value, int) else str(value)
-    if decimals is None and 0 < abs(value) < 1e-3:
-        return f"{value:.3g}"
-    if decimals is None:
-        decimals = 0 if abs(value) >= 1e4 else 2 if abs(value) >= 10 else 4
-    return f"{value:,.{decimals}f}"
