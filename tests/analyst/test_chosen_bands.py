@@ -209,13 +209,13 @@ def test_what_was_chosen_and_assumed_is_said():
     shown = answered(ChosenBands(CAMPAIGN, [ShareAbove(100_000)], heaps=heaps), points)
     text = " ".join(shown.notes)
     assert "which is no certificate" in text
-    assert "0.0105 at 100,000" in text
+    assert "0.0105 hold exactly 100,000, as stated" in text
     (told,) = shown.to_dict()["estimates"]
     assert told["band"]["from_reports"]
     assert told["hard_share"]["ci_low"] < told["hard_share"]["value"]
     stated = answered(ChosenBands(CAMPAIGN, [ShareAbove(100_000)], 1e-10), points)
-    assert "1e-10 shares per unit², as stated" in " ".join(stated.notes)
-    assert "nowhere near" in " ".join(stated.notes)
+    assert "1e-10 shares per unit² (as stated)" in " ".join(stated.notes)
+    assert "no value near the question" in " ".join(stated.notes)
 
 
 def test_one_report_chooses_nothing():

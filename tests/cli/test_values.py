@@ -129,8 +129,8 @@ def test_numbers_are_asked_with_thresholds(geoveil, server):
         assert row["price_of_privacy"]["basis"] == "estimated"
     known = ["--threshold", "100000", "--slope-bound", "1e-10", "--heap", "90000=0.01"]
     told = " ".join(geoveil("estimate", "incomes", *known).output.split())
-    assert "1e-10 shares per unit², as stated" in told
-    assert "0.01 at 90,000" in told
+    assert "1e-10 shares per unit² (as stated)" in told
+    assert "0.01 hold exactly 90,000, as stated" in told
     assert "estimated without bias from the perturbed points" in told
     for more in (["--width", "24000"], ["--gini"]):
         asked = ["--threshold", "100000"] if "--width" in more else []

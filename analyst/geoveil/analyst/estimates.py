@@ -83,19 +83,23 @@ class ChosenBand:
 
     @property
     def words(self) -> str:
-        """What was chosen and assumed, as a sentence."""
-        heaps = ", ".join(f"{heap.share:.3g} at {heap.at:,.15g}" for heap in self.heaps)
+        """What was chosen and assumed, in sentences."""
+        held = [f"{heap.share:.3g} hold exactly {heap.at:,.15g}" for heap in self.heaps]
+        heaps = (
+            f"of the people {', '.join(held)}, as stated"
+            if held
+            else "no value near the question is one that many hold exactly (state it if one is)"
+        )
         basis = (
-            "as the reports suggest, which is no certificate: people crowded in less room than the"
-            " noise shows are not seen in them, and a bound that you know can be stated"
+            "as the reports suggest, which is no certificate: they do not show people who are"
+            " crowded into less room than the noise; state a bound that you know"
             if self.from_reports
             else "as stated"
         )
         return (
             f"The band, {self.profile} and {self.width:,.6g} wide, is the one with the shortest"
-            f" interval. It holds if the density of people changes by at most"
-            f" {self.slope_bound:.3g} shares per unit², {basis}, and if people who hold exactly one"
-            f" value are {heaps or 'nowhere near'}."
+            f" interval. It was assumed that the density of people changes by at most"
+            f" {self.slope_bound:.3g} shares per unit² ({basis}), and that {heaps}."
         )
 
 

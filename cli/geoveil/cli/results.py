@@ -63,7 +63,7 @@ class Form:
         if self.plot is not None and self.plot.suffix.lower() not in _PICTURES:
             raise ParameterError("plot", str(self.plot), f"a file ending in {_PICTURES}")
 
-    def show(self, *results: Result) -> None:
+    def show(self, first: Result, *others: Result) -> None:
         """Print results, and write the files that are wanted.
 
         Raises:
@@ -71,18 +71,19 @@ class Form:
             UnsupportedError: if one has no picture and it is wanted, before anything is printed.
             OSError: if a file can't be written.
         """
+        results = [first, *others]
         for name, wanted in (("csv", self.as_csv), ("parquet", self.parquet), ("plot", self.plot)):
-            if wanted and len(results) > 1:
+            if wanted and others:
                 raise ParameterError(name, f"for {len(results)} results", "asked of one result")
         if self.plot is not None:
-            _draw(results[0], self.plot)
+            _draw(first, self.plot)
         if self.parquet is not None:
-            _write_parquet(results[0], self.parquet)
+            _write_parquet(first, self.parquet)
         if self.as_json:
             records = [result.to_dict() for result in results]
             print_json(records[0] if len(records) == 1 else {"results": records})
         elif self.as_csv:
-            _print_csv(results[0].rows())
+            _print_csv(first.rows())
         else:
             told: set[str] = set()
             for result in results:
