@@ -130,6 +130,23 @@ def test_equal_reports_are_no_certainty(method, n):
     assert middle.low < 0.5 < middle.high
 
 
+LAW = DebiasedLaplace(Threshold(100_000.0, 24_000.0, "smoothstep"), PRIVACY).limits
+
+
+@pytest.mark.parametrize("limits", [SHARE, LAW, UNLIMITED], ids=["ends", "law", "none"])
+@pytest.mark.parametrize("variance", [0.0, 5e-324, 1e-300, 1e-206, 1e-150, 1e-20, 0.1])
+def test_a_variance_that_underflows_is_as_good_as_none(limits, variance):
+    for n in (2, 100, 10**6):
+        for mean in (0.0, 0.3, 1.0):
+            found = interval_of_mean(n, mean, variance, 0.95, limits)
+            assert math.isfinite(found.high - found.low)
+            assert found.low <= mean + 1e-9
+            assert found.high >= mean - 1e-9
+    bound = interval_of_mean(100, 0.3, 0.0, 0.95, limits)
+    near = interval_of_mean(100, 0.3, 5e-324, 0.95, limits)
+    assert (near.low, near.high) == pytest.approx((bound.low, bound.high), abs=1e-6)
+
+
 def test_what_no_mean_can_be_is_cut_off_unless_all_of_it_is():
     limits = Limits((-0.7, 1.7), (0.0, 1.0))
     assert interval_of_mean(5_000, 0.001, 0.04, 0.95, limits).low == 0.0

@@ -15,6 +15,7 @@ report of up to half the weight is imagined there. Another half is in Hall's cor
 """
 
 import math
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -241,8 +242,8 @@ def _weighted_ends(
         return _student(n, mean, variance, probability, limits)  # which takes no law
     jumps = limits.jumps(mean)
     least = greatest = 0.0
-    if variance > 0:
-        third = variance**1.5 * math.sqrt(n)
+    third = variance**1.5 * math.sqrt(n)
+    if third > sys.float_info.min:  # else all reports are as good as equal
         least, greatest = (moment / third for moment in limits.third_moments(mean, variance))
     middle = (least + greatest) / 2
     lower, upper = min(middle, least + tolerated), max(middle, greatest - tolerated)
