@@ -68,6 +68,8 @@ def _dask(scheduler: str | None, workers: int) -> Iterator[Computer]:
         ) from None
     from distributed.utils import silence_logging_cmgr
 
+    # That a connection is closed it tells with a trace, also after all has ended on purpose.
+    logging.getLogger("distributed.batched").setLevel(logging.WARNING)
     with ExitStack() as ended, ExitStack() as stack:
         cluster: Any = None
         if scheduler is None:
