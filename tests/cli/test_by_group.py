@@ -82,3 +82,13 @@ def test_groups_that_make_no_sense_are_refused(geoveil, tmp_path):
     ):
         with pytest.raises(ParameterError, match=named):
             geoveil("estimate", "no-groups", *arguments)
+
+
+def test_the_sizes_of_groups_are_read_before_a_server_is_asked(geoveil, tmp_path):
+    sizes = tmp_path / "census.csv"
+    sizes.write_text("sex,people\nf,300\nm,700\n")
+    nobody = ["--server", "127.0.0.1:1"]
+    with pytest.raises(ParameterError, match="sizes of 'region'"):
+        geoveil(
+            "estimate", "x", "--by", "region", "--weights", str(sizes), *nobody, to_server=False
+        )

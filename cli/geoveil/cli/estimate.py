@@ -257,6 +257,7 @@ def estimate(
             raise ParameterError("questions", "none", "at least one, of what a file's reports say")
         show([reports.ask(one, confidence, period) for one in every])
         return
+    sizes = None if by is None or weights is None else _sizes(weights, by)
     how: dict[str, Any] = {"confidence": confidence, "period": period, "timeout_s": timeout}
     with analyst_at(connection) as analyst:
         if by is not None:
@@ -267,7 +268,7 @@ def estimate(
                 groups = analyst.ask_by_group(campaign_id, questions, **how)
             else:
                 groups = analyst.estimate(campaign_id, confidence, period).groups
-            show([result for group in groups for result in _by_group(group, by, weights)])
+            show([result for group in groups for result in _by_group(group, sizes)])
             return
         results: list[Result] = []
         if asked:
@@ -297,15 +298,19 @@ def _check_strata(campaign: Campaign, by: str) -> None:
         raise ParameterError("by", by, expected)
 
 
-def _by_group(group: GroupEstimates, by: str, weights: Path | None) -> Iterator[Result]:
+def _sizes(weights: Path, by: str) -> Mapping[str, float]:
+    margins = margins_from_csv(weights)
+    if by not in margins:
+        raise ParameterError("weights", str(weights), f"a file with the sizes of {by!r}")
+    return margins[by]
+
+
+def _by_group(group: GroupEstimates, sizes: Mapping[str, float] | None) -> Iterator[Result]:
     """Yield what is said of the groups of one question."""
     yield group
     yield group.differences()
-    if weights is not None:
-        margins = margins_from_csv(weights)
-        if by not in margins:
-            raise ParameterError("weights", str(weights), f"a file with the sizes of {by!r}")
-        yield group.post_stratify(margins[by])
+    if sizes is not None:
+        yield group.post_stratify(sizes)
 
 
 def _of_numbers(campaign: Campaign) -> TypeGuard[ValueCampaign]:
