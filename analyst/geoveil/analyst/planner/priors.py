@@ -267,8 +267,26 @@ class LogNormalPrior(Prior):
         return np.exp(self.mu + self.sigma * z).ravel(), (weights / weights.sum()).ravel()
 
 
+class _DerivedPrior(Prior):
+    """A prior that is made of another one, and as large and as smooth unless it says otherwise."""
+
+    prior: Prior
+
+    @property
+    def dimension(self) -> int:
+        return self.prior.dimension
+
+    @property
+    def size(self) -> float:
+        return self.prior.size
+
+    @property
+    def continuous(self) -> bool:
+        return self.prior.continuous
+
+
 @dataclass(frozen=True)
-class HeapedPrior(Prior):
+class HeapedPrior(_DerivedPrior):
     """A law of numbers, with people added who hold exactly one value.
 
     Args:
@@ -295,18 +313,6 @@ class HeapedPrior(Prior):
             raise ParameterError("heaps", self.heaps, "shares with a sum below 1")
 
     @property
-    def dimension(self) -> int:
-        return 1
-
-    @property
-    def size(self) -> float:
-        return self.prior.size
-
-    @property
-    def continuous(self) -> bool:
-        return self.prior.continuous
-
-    @property
     def again(self) -> tuple[Prior, ...]:
         return tuple(HeapedPrior(prior, self.heaps) for prior in self.prior.again)
 
@@ -328,7 +334,7 @@ class HeapedPrior(Prior):
 
 
 @dataclass(frozen=True)
-class DoubtedPrior(Prior):
+class DoubtedPrior(_DerivedPrior):
     """A prior, and what people may be like instead.
 
     Ways to ask are chosen by the largest of the errors, and a planned campaign signs a bound that
@@ -367,14 +373,6 @@ class DoubtedPrior(Prior):
         return self.prior.again
 
     @property
-    def dimension(self) -> int:
-        return self.prior.dimension
-
-    @property
-    def size(self) -> float:
-        return self.prior.size
-
-    @property
     def continuous(self) -> bool:
         return any(p.continuous for p in (self.prior, *self.others.values()))
 
@@ -383,7 +381,7 @@ class DoubtedPrior(Prior):
 
 
 @dataclass(frozen=True)
-class _ScaledPrior(Prior):
+class _ScaledPrior(_DerivedPrior):
     """The law of a multiple of the values."""
 
     prior: Prior
@@ -392,18 +390,6 @@ class _ScaledPrior(Prior):
     def __post_init__(self) -> None:
         if self.prior.dimension != 1:
             raise ParameterError("prior.dimension", self.prior.dimension, "1")
-
-    @property
-    def dimension(self) -> int:
-        return 1
-
-    @property
-    def size(self) -> float:
-        return self.prior.size
-
-    @property
-    def continuous(self) -> bool:
-        return self.prior.continuous
 
     @property
     def again(self) -> tuple[Prior, ...]:
