@@ -16,9 +16,9 @@ from geoveil.gp import ParameterError, validation
 Array = NDArray[np.float64]
 
 _PEOPLE = 1 << 15
-"""Drawn from the prior, for covariances."""
+"""People drawn from the prior, for covariances."""
 _DRAWS = 20_000
-"""Of the errors of all estimates: a probability of 95 % is known to 0.15 points."""
+"""Draws of the errors of all estimates: a probability of 95 % is known to 0.15 points."""
 _SEED = 20_260_102
 _FEWEST, _MOST = 2, 1e10
 

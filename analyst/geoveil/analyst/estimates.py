@@ -332,8 +332,8 @@ class CampaignEstimates(Result):
     contamination: float | None = None
     """Which fraction of the answers may be false; None: it is not asked."""
     groups: tuple[GroupEstimates, ...] = ()
-    """Of a campaign with strata: by group, one per query, period after period; without groups of
-    which nothing can be told yet."""
+    """The estimates by group, of a campaign with strata: one per query, period after period;
+    without groups of which nothing can be told yet."""
 
     def by_group(self, question: str | None = None, period: int = 0) -> GroupEstimates:
         """Return the means of one question within groups.

@@ -5,18 +5,21 @@ A result says its numbers once, in `rows`, and what must be known to read them o
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from geoveil.analyst.pictures import draw_intervals
 from geoveil.gp import UnsupportedError
 
 if TYPE_CHECKING:
+    import geopandas
     import pandas
     from matplotlib.axes import Axes
 
-__all__ = ["Result", "cells", "shown"]
+__all__ = ["GeoResult", "Result", "cells", "rows_of", "shown"]
 
 _MEASURED = ("estimate", "standard_error")
 """Columns whose decimals are those that the standard error calls for, as an interval's are."""
@@ -93,6 +96,44 @@ class Result(ABC):
             f"<table><caption>{escape(self.title)}</caption><thead><tr>{heads}</tr></thead>"
             f"<tbody>{lines}</tbody></table>{notes}"
         )
+
+
+class GeoResult(Result):
+    """A result whose rows are of places: geographic libraries read it."""
+
+    @abstractmethod
+    def to_geojson(self) -> dict[str, Any]:
+        """Return a FeatureCollection, with what is known of each place [RFC 7946]."""
+
+    @property
+    def __geo_interface__(self) -> dict[str, Any]:
+        """What geographic libraries read: the same as `to_geojson`."""
+        return self.to_geojson()
+
+    def to_geopandas(self) -> "geopandas.GeoDataFrame":
+        """Return the places as a GeoDataFrame in WGS 84; the notes are in its `attrs`.
+
+        Raises:
+            UnsupportedError: if GeoPandas is not installed.
+        """
+        try:
+            import geopandas
+        except ImportError:
+            raise UnsupportedError("that needs GeoPandas: pip install geopandas") from None
+        frame = geopandas.GeoDataFrame.from_features(self.to_geojson(), crs="EPSG:4326")
+        frame.attrs |= {"title": self.title, "notes": list(self.notes)}
+        return frame
+
+
+def rows_of(columns: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
+    """Return one dictionary a row of columns that are equally long, arrays as Python's numbers.
+
+    Example:
+        >>> rows_of({"name": ("a", "b"), "n": [1, 2]})
+        [{'name': 'a', 'n': 1}, {'name': 'b', 'n': 2}]
+    """
+    values = [c.tolist() if isinstance(c, np.ndarray) else c for c in columns.values()]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
 
 
 def _finite(value: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.analyst.results import Result
+from geoveil.analyst.results import Result, rows_of
 from geoveil.analyst.statistics.joint import POPULATION, JointEstimates
 from geoveil.analyst.statistics.simultaneous import critical_value
 from geoveil.gp import GeoPrivacy, ParameterError
@@ -83,19 +83,17 @@ class Changes(Result):
         )
 
     def rows(self) -> list[dict[str, Any]]:
-        names = ("estimate", "standard_error", "ci_low", "ci_high", "p", "p_adjusted")
-        columns = (
-            self.values,
-            self.standard_errors,
-            self.low,
-            self.high,
-            self.p_values,
-            self.adjusted,
+        return rows_of(
+            {
+                "name": self.labels,
+                "estimate": self.values,
+                "standard_error": self.standard_errors,
+                "ci_low": self.low,
+                "ci_high": self.high,
+                "p": self.p_values,
+                "p_adjusted": self.adjusted,
+            }
         )
-        return [
-            {"name": label, **dict(zip(names, row, strict=True))}
-            for label, *row in zip(self.labels, *(c.tolist() for c in columns), strict=True)
-        ]
 
 
 def compare(
@@ -204,19 +202,17 @@ class Trends(Result):
         )
 
     def rows(self) -> list[dict[str, Any]]:
-        names = ("slope", "standard_error", "ci_low", "ci_high", "p_adjusted", "p_line")
-        columns = (
-            self.slopes,
-            self.standard_errors,
-            self.low,
-            self.high,
-            self.adjusted,
-            self.bent,
+        return rows_of(
+            {
+                "name": self.labels,
+                "slope": self.slopes,
+                "standard_error": self.standard_errors,
+                "ci_low": self.low,
+                "ci_high": self.high,
+                "p_adjusted": self.adjusted,
+                "p_line": self.bent,
+            }
         )
-        return [
-            {"name": label, **dict(zip(names, row, strict=True))}
-            for label, *row in zip(self.labels, *(c.tolist() for c in columns), strict=True)
-        ]
 
 
 def trend(

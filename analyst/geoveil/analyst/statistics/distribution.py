@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geoveil.analyst.pictures import draw_curve
-from geoveil.analyst.results import Result
+from geoveil.analyst.results import Result, rows_of
 from geoveil.analyst.statistics.joint import POPULATION, JointEstimates
 from geoveil.analyst.statistics.statistic import Statistic, Steps
 from geoveil.analyst.statistics.thresholds import band_width, grid, located, shares_above
@@ -67,11 +67,14 @@ class Curve(Result):
         return (POPULATION, band, *self.about)
 
     def rows(self) -> list[dict[str, Any]]:
-        columns = (self.at, self.values, self.low, self.high)
-        return [
-            {self.axis: at, "estimate": value, "band_low": low, "band_high": high}
-            for at, value, low, high in zip(*(c.tolist() for c in columns), strict=True)
-        ]
+        return rows_of(
+            {
+                self.axis: self.at,
+                "estimate": self.values,
+                "band_low": self.low,
+                "band_high": self.high,
+            }
+        )
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         unit = f", {self.privacy.unit}" if self.axis == "value" and self.privacy.unit else ""

@@ -14,6 +14,7 @@ import numpy as np
 
 from geoveil.analyst.campaigns import softness_of_points
 from geoveil.analyst.questions import Place, ShareInside, on_earth, projected
+from geoveil.analyst.results import GeoResult
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.partition import PartitionShares, partition_shares
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic, Steps
@@ -24,7 +25,6 @@ from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.gp.intervals import Limits
 
 if TYPE_CHECKING:
-    import geopandas
     from matplotlib.axes import Axes
 
 __all__ = ["DistrictShares", "Districts", "Nearest"]
@@ -37,7 +37,7 @@ _REACH = 6.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class DistrictShares(PartitionShares):
+class DistrictShares(PartitionShares, GeoResult):
     """The share of the people in each of some districts, and elsewhere, which has no outline."""
 
     outlines: tuple[Mapping[str, Any], ...]
@@ -50,21 +50,6 @@ class DistrictShares(PartitionShares):
             {"type": "Feature", "properties": row, "geometry": outline} for outline, row in pairs
         ]
         return {"type": "FeatureCollection", "features": features}
-
-    @property
-    def __geo_interface__(self) -> dict[str, Any]:
-        """What geographic libraries read: the same as `to_geojson`."""
-        return self.to_geojson()
-
-    def to_geopandas(self) -> "geopandas.GeoDataFrame":
-        """Return the districts as a GeoDataFrame in WGS 84; the notes are in its `attrs`.
-
-        Raises:
-            UnsupportedError: if GeoPandas is not installed.
-        """
-        from geoveil.analyst.statistics.map import geo_frame
-
-        return geo_frame(self)
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         try:

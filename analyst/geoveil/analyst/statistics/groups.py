@@ -67,7 +67,7 @@ class GroupEstimates(Result):
     privacy: GeoPrivacy | None = None
     """What a whole report promises; None if that is not known."""
     period: int | None = None
-    """Of a recurring campaign, from 0."""
+    """The period of a recurring campaign, from 0; else None."""
 
     def __post_init__(self) -> None:
         labels, groups = tuple(self.labels), len(self.labels)
@@ -263,9 +263,9 @@ class RandomizedGroupEstimates(GroupEstimates):
     lies: RandomizedLabels
     """How labels were sent."""
     sums: tuple[Accumulator, ...]
-    """Of the reports that came with each of all labels, in units of the grid."""
+    """The sums of the reports that came with each of all labels, in units of the grid."""
     step_exponent: int
-    """Of the grid."""
+    """The exponent e of the grid's step 2^e."""
     told: tuple[int, ...]
     """Which of all labels something can be told of."""
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geoveil.analyst.contamination import Contamination
-from geoveil.analyst.results import Result
+from geoveil.analyst.results import Result, rows_of
 from geoveil.analyst.statistics.simultaneous import critical_value
 from geoveil.gp import GeoPrivacy, ParameterError, validation
 from geoveil.gp.intervals import Interval, Limits, interval_of_mean
@@ -151,24 +151,16 @@ class JointEstimates(Result):
 
     def rows(self) -> list[dict[str, Any]]:
         low, high = self.intervals()
-        return [
+        return rows_of(
             {
-                "name": label,
-                "estimate": value,
-                "standard_error": error,
-                "ci_low": below,
-                "ci_high": above,
-                "n": self.n,
+                "name": self.labels,
+                "estimate": self.values,
+                "standard_error": self.standard_errors,
+                "ci_low": low,
+                "ci_high": high,
+                "n": [self.n] * len(self.labels),
             }
-            for label, value, error, below, above in zip(
-                self.labels,
-                self.values.tolist(),
-                self.standard_errors.tolist(),
-                low.tolist(),
-                high.tolist(),
-                strict=True,
-            )
-        ]
+        )
 
     @property
     def standard_errors(self) -> Array:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.analyst.campaigns import softness_of_points
-from geoveil.analyst.results import Result
+from geoveil.analyst.results import GeoResult
 from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.analyst.statistics.statistic import Separately, Statistic, Steps
 from geoveil.campaign import Campaign, PointQuestion, ValueCampaign
@@ -23,7 +23,6 @@ from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError, UnsupportedEr
 from geoveil.gp.coordinates import AzimuthalEquidistant
 
 if TYPE_CHECKING:
-    import geopandas
     from matplotlib.axes import Axes
 
 __all__ = ["DensityMap", "Map", "new_york_boroughs"]
@@ -120,7 +119,7 @@ class Map(Statistic["DensityMap"]):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class DensityMap(Result):
+class DensityMap(GeoResult):
     """The density of people on a grid, in shares of all of them per square kilometre.
 
     Intervals hold all densities at once, so that with their confidence no place is said to have
@@ -213,19 +212,6 @@ class DensityMap(Result):
             features.append({"type": "Feature", "properties": row, "geometry": geometry})
         return {"type": "FeatureCollection", "features": features}
 
-    @property
-    def __geo_interface__(self) -> dict[str, Any]:
-        """What geographic libraries read: the same as `to_geojson`."""
-        return self.to_geojson()
-
-    def to_geopandas(self) -> "geopandas.GeoDataFrame":
-        """Return the cells as a GeoDataFrame in WGS 84; the notes are in its `attrs`.
-
-        Raises:
-            UnsupportedError: if GeoPandas is not installed.
-        """
-        return geo_frame(self)
-
     def contours(self, levels: Sequence[float]) -> dict[str, Any]:
         """Return lines of equal density, a FeatureCollection with one feature for each level.
 
@@ -296,21 +282,6 @@ class DensityMap(Result):
     def _of_new_york(self) -> bool:
         west, south, east, north = self.bounds
         return west < -73.7 and east > -74.26 and south < 40.92 and north > 40.5
-
-
-def geo_frame(found: Any) -> "geopandas.GeoDataFrame":
-    """Return a result with a `to_geojson` as a GeoDataFrame.
-
-    Raises:
-        UnsupportedError: if GeoPandas is not installed.
-    """
-    try:
-        import geopandas
-    except ImportError:
-        raise UnsupportedError("that needs GeoPandas: pip install geopandas") from None
-    frame = geopandas.GeoDataFrame.from_features(found.to_geojson(), crs="EPSG:4326")
-    frame.attrs |= {"title": found.title, "notes": list(found.notes)}
-    return frame
 
 
 def new_york_boroughs() -> dict[str, Any]:

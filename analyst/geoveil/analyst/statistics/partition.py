@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from geoveil.analyst.pictures import draw_bars
 from geoveil.analyst.questions import Softness
-from geoveil.analyst.results import Result
+from geoveil.analyst.results import Result, rows_of
 from geoveil.analyst.statistics.joint import POPULATION, JointEstimates
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic, Steps, noise_scale
 from geoveil.analyst.statistics.thresholds import shares_above
@@ -65,13 +65,15 @@ class PartitionShares(Result):
         return (POPULATION, told, *self.about)
 
     def rows(self) -> list[dict[str, Any]]:
-        errors = self.joint.standard_errors
-        columns = (self.shares, errors, self.low, self.high)
-        names = ("estimate", "standard_error", "ci_low", "ci_high")
-        return [
-            {"name": label, **dict(zip(names, row, strict=True))}
-            for label, *row in zip(self.labels, *(c.tolist() for c in columns), strict=True)
-        ]
+        return rows_of(
+            {
+                "name": self.labels,
+                "estimate": self.shares,
+                "standard_error": self.joint.standard_errors,
+                "ci_low": self.low,
+                "ci_high": self.high,
+            }
+        )
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         return draw_bars(ax, self.title, self.labels, self.shares, (self.low, self.high))

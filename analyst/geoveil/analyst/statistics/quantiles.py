@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.analyst.results import Result
+from geoveil.analyst.results import Result, rows_of
 from geoveil.analyst.statistics.distribution import checked_levels, inverse
 from geoveil.analyst.statistics.joint import POPULATION, JointEstimates, Quantity
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic, Steps
@@ -77,12 +77,15 @@ class QuantileEstimates(Result):
         )
 
     def rows(self) -> list[dict[str, Any]]:
-        columns = (self.levels, self.values, self.standard_errors, self.low, self.high)
-        names = ("level", "estimate", "standard_error", "ci_low", "ci_high")
-        return [
-            dict(zip(names, row, strict=True))
-            for row in zip(*(column.tolist() for column in columns), strict=True)
-        ]
+        return rows_of(
+            {
+                "level": self.levels,
+                "estimate": self.values,
+                "standard_error": self.standard_errors,
+                "ci_low": self.low,
+                "ci_high": self.high,
+            }
+        )
 
     def difference(self, low: float, high: float) -> Quantity:
         """Return how far two quantiles are apart, with the normal interval.
