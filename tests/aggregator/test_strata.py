@@ -13,7 +13,7 @@ import pytest
 from geoveil.aggregator import SQLiteStore
 from geoveil.aggregator.store.postgres import PostgresStore
 from geoveil.analyst import Analyst, AsyncAnalyst, GroupEstimates, Means, reports_of
-from geoveil.analyst.estimates import ReportRows
+from geoveil.analyst.statistics.reports import ReportRows
 from geoveil.campaign import (
     Allocation,
     Attribute,

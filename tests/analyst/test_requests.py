@@ -17,8 +17,14 @@ from geoveil.analyst.nearest import (
 )
 from geoveil.analyst.planner import HistogramPrior, compare_allocations, plan
 from geoveil.analyst.report import odds
-from geoveil.gp import DebiasedLaplace, GeoPrivacy, GeoVeilError, ParameterError, Threshold
-from geoveil.simulation.populations import PopulationFileError
+from geoveil.gp import (
+    DebiasedLaplace,
+    GeoPrivacy,
+    GeoVeilError,
+    ParameterError,
+    TableFileError,
+    Threshold,
+)
 from geoveil.simulation.priors import public_prior
 
 LOG_NORMAL = public_prior("lognormal:98000,0.83")
@@ -250,7 +256,7 @@ def test_files_that_are_no_priors_are_refused_without_a_row(tmp_path):
         "low,high,count\n0,1,x\n",
     ):
         file.write_text(text)
-        with pytest.raises(PopulationFileError) as caught:
+        with pytest.raises(TableFileError) as caught:
             public_prior(f"histogram:{file}")
         assert "31415" not in str(caught.value)
     for text in ("low,high,count\n0,1,-3\n", "low,high,count\n1,0,3\n", "low,high,count\n"):

@@ -8,10 +8,9 @@ import pyarrow.parquet as parquet
 import pytest
 from scipy import integrate, stats
 
-from geoveil.gp import ParameterError, TwoWayThreshold
+from geoveil.gp import ParameterError, TableFileError, TwoWayThreshold
 from geoveil.simulation import (
     Population,
-    PopulationFileError,
     collisions,
     household_incomes,
     incomes_and_debts,
@@ -242,7 +241,7 @@ def test_faults_of_csv_files_are_named_without_any_value(tmp_path, text, where):
     path = tmp_path / "people.csv"
     if text is not None:
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    with pytest.raises(PopulationFileError, match=where) as caught:
+    with pytest.raises(TableFileError, match=where) as caught:
         Population.from_csv(path, values=["income"])
     assert str(path) in str(caught.value)
     assert_nothing_shown(caught.value)
@@ -269,7 +268,7 @@ def assert_nothing_shown(error):
 def test_faults_of_parquet_files_are_named_without_any_value(tmp_path, columns, where):
     path = tmp_path / "people.parquet"
     parquet.write_table(arrow.table(columns), path)
-    with pytest.raises(PopulationFileError, match=where) as caught:
+    with pytest.raises(TableFileError, match=where) as caught:
         Population.from_parquet(path, values=["income"])
     assert_nothing_shown(caught.value)
 
@@ -279,7 +278,7 @@ def test_what_is_no_parquet_file_is_refused(tmp_path):
     for text in (None, "", f"income\n{SECRET}\n" * 10):
         if text is not None:
             path.write_text(text)
-        with pytest.raises(PopulationFileError, match="can be read") as caught:
+        with pytest.raises(TableFileError, match="can be read") as caught:
             Population.from_parquet(path, values=["income"])
         assert_nothing_shown(caught.value)
 
@@ -287,11 +286,11 @@ def test_what_is_no_parquet_file_is_refused(tmp_path):
 def test_weights_and_columns_of_files_are_checked(tmp_path):
     path = tmp_path / "people.csv"
     path.write_text(f"income,weight\n1,2\n2,-{SECRET}\n")
-    with pytest.raises(PopulationFileError, match="row 2, column 'weight'") as caught:
+    with pytest.raises(TableFileError, match="row 2, column 'weight'") as caught:
         Population.from_csv(path, values=["income"], weights="weight")
     assert_nothing_shown(caught.value)
     path.write_text("income,weight\n1,0\n")
-    with pytest.raises(PopulationFileError, match="at least one row"):
+    with pytest.raises(TableFileError, match="at least one row"):
         Population.from_csv(path, values=["income"], weights="weight")
     for columns in ([], "income"):
         with pytest.raises(ParameterError, match="values"):

@@ -12,9 +12,8 @@ from geoveil.aggregator.domain.reports import PackedReport, pack
 from geoveil.aggregator.store import CampaignRecord, Submission
 from geoveil.campaign import Attribute, Question, StatisticCampaign, encode, seal
 from geoveil.cli.simulate_scale import bulk, export, scale
-from geoveil.gp import GeoPrivacy, ParameterError, Threshold
+from geoveil.gp import GeoPrivacy, ParameterError, TableFileError, Threshold
 from geoveil.gp.estimation import Accumulator, estimate
-from geoveil.simulation import PopulationFileError
 from geoveil.simulation.scale import ExportError, in_this_process
 
 APP = typer.Typer()
@@ -116,7 +115,7 @@ def test_what_makes_no_sense_is_refused(arguments, name):
 
 def test_a_file_that_is_not_there_is_refused(tmp_path):
     result = run("scale", "--population", tmp_path / "x.csv", "--value", "a")
-    assert isinstance(result.exception, PopulationFileError)
+    assert isinstance(result.exception, TableFileError)
 
 
 def test_export_and_bulk_give_the_sums_of_the_aggregator(tmp_path):

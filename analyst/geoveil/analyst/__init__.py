@@ -17,14 +17,13 @@ from geoveil.analyst.client import (
     TokenInClearError,
 )
 from geoveil.analyst.contamination import Contamination, planned_contamination
-from geoveil.analyst.estimates import (
-    CampaignEstimates,
+from geoveil.analyst.estimates import CampaignEstimates
+from geoveil.analyst.labelled_estimate import (
     ContaminatedEstimate,
     LabelledEstimate,
-    PublishedCampaign,
-    ReportRows,
     RobustInterval,
 )
+from geoveil.analyst.messages import PublishedCampaign
 from geoveil.analyst.pilot import pilot_prior
 from geoveil.analyst.plan_files import campaign_of, planned_participants
 from geoveil.analyst.planner import (
@@ -72,12 +71,11 @@ from geoveil.analyst.statistics.map import DensityMap, Map, new_york_boroughs
 from geoveil.analyst.statistics.partition import Histogram, PartitionShares, partition_shares
 from geoveil.analyst.statistics.quantiles import QuantileEstimates, Quantiles
 from geoveil.analyst.statistics.ranking import Ranking, Top, ranking_of
-from geoveil.analyst.statistics.reports import Reports, estimate, reports_of
+from geoveil.analyst.statistics.reports import ReportRows, Reports, estimate, reports_of
 from geoveil.analyst.statistics.simultaneous import critical_value
 from geoveil.analyst.statistics.small_areas import SmallAreaEstimates, small_areas
 from geoveil.analyst.statistics.statistic import Contaminated, Means, Statistic
 from geoveil.analyst.statistics.weighting import (
-    MarginsFileError,
     WeightedSample,
     margins_from_csv,
     raking_weights,
@@ -119,7 +117,6 @@ __all__ = [
     "LabelledEstimate",
     "LogNormalPrior",
     "Map",
-    "MarginsFileError",
     "MeanOf",
     "MeanValue",
     "Means",

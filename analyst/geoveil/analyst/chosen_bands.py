@@ -15,7 +15,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from geoveil.analyst.estimates import CampaignEstimates, ChosenBand, LabelledEstimate
+from geoveil.analyst.estimates import CampaignEstimates
+from geoveil.analyst.labelled_estimate import ChosenBand, LabelledEstimate
 from geoveil.analyst.questions import AnalystQuestion, ShareAbove, ShareBetween
 from geoveil.campaign import PointQuestion, ValueCampaign
 from geoveil.gp import GaussianKernel, ParameterError, Query, Range, Threshold, validation

@@ -5,48 +5,31 @@
         for estimates in analyst.watch(campaign.campaign_id):
             print(estimates.estimates[0].value)
 
-Both clients send the same calls, which are made and read by functions here. Nothing is tried again
+Both clients send the same `calls`. Nothing is tried again
 on its own: an error says whether a later try may succeed.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, TypeVar, overload
 
-from geoveil.analyst.estimates import (
-    CampaignEstimates,
-    PublishedCampaign,
-    ReportRows,
-    estimates_in,
-    group_estimates,
-    joint_in,
-    published,
-    rows_in,
-    separate_in,
-)
+from geoveil.analyst import calls
+from geoveil.analyst.calls import Call
+from geoveil.analyst.estimates import CampaignEstimates
+from geoveil.analyst.messages import PublishedCampaign
 from geoveil.analyst.statistics.groups import GroupEstimates
+from geoveil.analyst.statistics.reports import ReportRows
 from geoveil.analyst.statistics.statistic import (
-    Asked,
     Found,
-    Separately,
     Statistic,
     driven,
     driven_async,
     open_stratum,
     period_of,
 )
-from geoveil.campaign import (
-    Campaign,
-    PointQuestion,
-    SigningKey,
-    decode,
-    encode,
-    encode_point_question,
-    seal,
-)
+from geoveil.campaign import Campaign, PointQuestion, SigningKey
 from geoveil.campaign.connection import (
     TLS,
     CallError,
@@ -57,18 +40,13 @@ from geoveil.campaign.connection import (
     tls_for,
 )
 from geoveil.gp import GeoVeilError, ParameterError, validation
-from geoveil.proto.v1 import analyst_pb2, campaign_pb2, collector_pb2
 
 TIMEOUT_S = 15.0
 """For a call, in seconds, where nothing else is said."""
-LAST_PERIOD = 2**32 - 1
-"""The last that a request can name."""
 _ASKING_S = 600.0
 """For questions to points, which read every report."""
 _EXPORTING_S = 3_600.0
 _LONGEST_S = 86_400.0 * 7
-_ON_PAGE = 500
-"""Campaigns that are listed at a time."""
 _Result = TypeVar("_Result")
 
 
@@ -98,142 +76,6 @@ class TLSMissingError(AnalystError, TLSRequiredError):
     """Without TLS, anybody on the way could read estimates and replace campaigns."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Call(Generic[_Result]):
-    """One call: what is sent, and how the answer is read."""
-
-    method: str
-    request: Any
-    read: Callable[[Any], _Result]
-    timeout_s: float | None
-    """None for one that lasts as long as it is listened to."""
-
-
-def _create(campaign: Campaign, key: SigningKey | None, timeout_s: float) -> _Call[bytes]:
-    envelope = campaign_pb2.CampaignEnvelope.FromString(seal(encode(campaign), key))
-    request = analyst_pb2.CreateCampaignRequest(envelope=envelope)
-    return _Call("CreateCampaign", request, lambda answer: bytes(answer.campaign_digest), timeout_s)
-
-
-def _page(token: str, timeout_s: float) -> _Call[tuple[list[PublishedCampaign], str]]:
-    request = analyst_pb2.ListCampaignsRequest(page_size=_ON_PAGE, page_token=token)
-    return _Call(
-        "ListCampaigns",
-        request,
-        lambda answer: (list(map(published, answer.campaigns)), answer.next_page_token),
-        timeout_s,
-    )
-
-
-def _campaign(campaign_id: str, timeout_s: float) -> _Call[Campaign]:
-    request = collector_pb2.GetCampaignRequest(campaign_id=campaign_id)
-    return _Call("GetCampaign", request, lambda answer: decode(answer.envelope.campaign), timeout_s)
-
-
-def _close(campaign_id: str, timeout_s: float) -> _Call[None]:
-    request = analyst_pb2.CloseCampaignRequest(campaign_id=campaign_id)
-    return _Call("CloseCampaign", request, lambda answer: None, timeout_s)
-
-
-def _estimate(
-    campaign_id: str, confidence: float, period: int | None, timeout_s: float
-) -> _Call[CampaignEstimates]:
-    request = analyst_pb2.GetEstimateRequest(
-        campaign_id=campaign_id, confidence=confidence, period=_checked(period)
-    )
-    return _Call("GetEstimate", request, estimates_in, timeout_s)
-
-
-def _watch(campaign_id: str, confidence: float, period: int | None) -> _Call[CampaignEstimates]:
-    request = analyst_pb2.WatchEstimateRequest(
-        campaign_id=campaign_id, confidence=confidence, period=_checked(period)
-    )
-    return _Call("WatchEstimate", request, estimates_in, None)
-
-
-def _ask(
-    campaign_id: str,
-    questions: Sequence[PointQuestion],
-    confidence: float,
-    period: int | None,
-    timeout_s: float,
-    stratum: int | None = None,
-) -> _Call[CampaignEstimates]:
-    request = analyst_pb2.EstimateQueriesRequest(
-        stratum=stratum,
-        campaign_id=campaign_id,
-        queries=[encode_point_question(question) for question in questions],
-        confidence=confidence,
-        period=_checked(period),
-    )
-    return _Call(
-        "EstimateQueries", request, lambda answer: estimates_in(answer, of_points=True), timeout_s
-    )
-
-
-def _ask_for(
-    campaign_id: str,
-    asked: Asked,
-    confidence: float,
-    period: int,
-    timeout_s: float,
-    stratum: int | None,
-) -> _Call[Any]:
-    """Return the call that a statistic's questions are asked with."""
-    if isinstance(asked, Separately):
-        call = _ask(campaign_id, asked.questions, confidence, period, timeout_s, stratum)
-        return _Call(call.method, call.request, separate_in, timeout_s)
-    call = _ask(campaign_id, asked, confidence, period, timeout_s, stratum)
-    call.request.joint = True
-    return _Call(call.method, call.request, joint_in, timeout_s)
-
-
-def _ask_label(
-    campaign: Campaign,
-    questions: Sequence[PointQuestion],
-    confidence: float,
-    period: int,
-    timeout_s: float,
-    stratum: int,
-) -> _Call[Sequence[analyst_pb2.Estimate]]:
-    asked = _ask(campaign.campaign_id, questions, confidence, period, timeout_s, stratum)
-    return _Call(asked.method, asked.request, lambda answer: answer.estimates, timeout_s)
-
-
-def _by_group(
-    campaign: Campaign, of_labels: Sequence[Sequence[analyst_pb2.Estimate]]
-) -> tuple[GroupEstimates, ...]:
-    """Return the means within groups, question after question."""
-    found = [group_estimates(campaign, of, of_points=True) for of in zip(*of_labels, strict=True)]
-    return tuple(of_question for of_question in found if of_question is not None)
-
-
-def _labels(campaign: Campaign) -> range:
-    """Return the labels of a campaign, counted from 0.
-
-    Raises:
-        ParameterError: if it has no strata.
-    """
-    if campaign.strata is None:
-        raise ParameterError("campaign_id", campaign.campaign_id, "of a campaign with strata")
-    return range(len(campaign.strata.labels))
-
-
-def _export(campaign_id: str, period: int | None, timeout_s: float) -> _Call[bytes | ReportRows]:
-    request = analyst_pb2.ExportReportsRequest(campaign_id=campaign_id, period=_checked(period))
-
-    def read(answer: analyst_pb2.ExportReportsResponse) -> bytes | ReportRows:
-        return answer.envelope.campaign if answer.HasField("envelope") else rows_in(answer)
-
-    return _Call("ExportReports", request, read, timeout_s)
-
-
-def _checked(period: int | None) -> int | None:
-    if period is not None and not 0 <= period <= LAST_PERIOD:
-        raise ParameterError("period", period, f"a whole number from 0 to {LAST_PERIOD}")
-    return period
-
-
 class _Connection:
     """What both clients share: the checked target, one channel, and the token."""
 
@@ -258,7 +100,7 @@ class _Connection:
         self._collector = collector_pb2_grpc.CollectorStub(self._channel)
         self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
 
-    def _started(self, call: _Call[Any], *, future: bool = False) -> Any:
+    def _started(self, call: Call[Any], *, future: bool = False) -> Any:
         """Send a request; return the answer or, of a stream or for a future, the call."""
         if hasattr(self._analyst, call.method):
             method, metadata = getattr(self._analyst, call.method), self._metadata
@@ -315,23 +157,23 @@ class Analyst(_Connection):
 
         The same campaign again is welcome.
         """
-        return self._unary(_create(campaign, key, self._timeout_s))
+        return self._unary(calls.create(campaign, key, self._timeout_s))
 
     def campaigns(self) -> Iterator[PublishedCampaign]:
         """Yield all campaigns, in order of creation."""
         token, more = "", True
         while more:
-            page, token = self._unary(_page(token, self._timeout_s))
+            page, token = self._unary(calls.page(token, self._timeout_s))
             yield from page
             more = bool(token)
 
     def campaign(self, campaign_id: str) -> Campaign:
         """Return a campaign, as devices get it."""
-        return self._unary(_campaign(campaign_id, self._timeout_s))
+        return self._unary(calls.campaign(campaign_id, self._timeout_s))
 
     def close_campaign(self, campaign_id: str) -> None:
         """Stop a campaign from taking reports; its estimate stays."""
-        self._unary(_close(campaign_id, self._timeout_s))
+        self._unary(calls.close(campaign_id, self._timeout_s))
 
     def estimate(
         self, campaign_id: str, confidence: float = 0.95, period: int | None = None
@@ -343,13 +185,13 @@ class Analyst(_Connection):
             confidence: of the intervals, in (0, 1).
             period: of a recurring campaign, from 0; all that have begun by default.
         """
-        return self._unary(_estimate(campaign_id, confidence, period, self._timeout_s))
+        return self._unary(calls.estimate(campaign_id, confidence, period, self._timeout_s))
 
     def watch(
         self, campaign_id: str, confidence: float = 0.95, period: int | None = None
     ) -> Iterator[CampaignEstimates]:
         """Yield the estimates whenever they have changed, until the campaign is closed."""
-        return self._stream(_watch(campaign_id, confidence, period))
+        return self._stream(calls.watch(campaign_id, confidence, period))
 
     @overload
     def ask(
@@ -399,18 +241,18 @@ class Analyst(_Connection):
             timeout_s: seconds for each time that every report is read.
         """
         if not isinstance(asked, Statistic) and stratum is None:
-            return self._unary(_ask(campaign_id, asked, confidence, period, timeout_s))
+            return self._unary(calls.ask(campaign_id, asked, confidence, period, timeout_s))
         campaign = self.campaign(campaign_id)
         group = open_stratum(campaign, stratum)
         if not isinstance(asked, Statistic):
-            return self._unary(_ask(campaign_id, asked, confidence, period, timeout_s, group))
-        of = period_of(campaign, _checked(period))
+            return self._unary(calls.ask(campaign_id, asked, confidence, period, timeout_s, group))
+        of = period_of(campaign, calls.checked(period))
         return driven(
             asked,
             campaign,
             confidence,
             lambda questions: self._unary(
-                _ask_for(campaign_id, questions, confidence, of, timeout_s, group)
+                calls.ask_for(campaign_id, questions, confidence, of, timeout_s, group)
             ),
         )
 
@@ -439,12 +281,12 @@ class Analyst(_Connection):
             told.
         """
         campaign = self.campaign(campaign_id)
-        of = period_of(campaign, _checked(period))
-        return _by_group(
+        of = period_of(campaign, calls.checked(period))
+        return calls.by_group(
             campaign,
             [
-                self._unary(_ask_label(campaign, questions, confidence, of, timeout_s, label))
-                for label in _labels(campaign)
+                self._unary(calls.ask_label(campaign, questions, confidence, of, timeout_s, label))
+                for label in calls.labels(campaign)
             ],
         )
 
@@ -458,9 +300,9 @@ class Analyst(_Connection):
             period: of a recurring campaign, from 0; all that have begun by default.
             timeout_s: seconds for all of them.
         """
-        return self._stream(_export(campaign_id, period, timeout_s))
+        return self._stream(calls.export(campaign_id, period, timeout_s))
 
-    def _unary(self, call: _Call[_Result]) -> _Result:
+    def _unary(self, call: Call[_Result]) -> _Result:
         import grpc
 
         try:
@@ -468,7 +310,7 @@ class Analyst(_Connection):
         except grpc.RpcError as error:
             raise failed(error, ServerError) from error
 
-    def _stream(self, call: _Call[_Result]) -> Iterator[_Result]:
+    def _stream(self, call: Call[_Result]) -> Iterator[_Result]:
         import grpc
 
         started = self._started(call)
@@ -507,36 +349,36 @@ class AsyncAnalyst(_Connection):
 
         The same campaign again is welcome.
         """
-        return await self._unary(_create(campaign, key, self._timeout_s))
+        return await self._unary(calls.create(campaign, key, self._timeout_s))
 
     async def campaigns(self) -> AsyncIterator[PublishedCampaign]:
         """Yield all campaigns, in order of creation."""
         token, more = "", True
         while more:
-            page, token = await self._unary(_page(token, self._timeout_s))
+            page, token = await self._unary(calls.page(token, self._timeout_s))
             for campaign in page:
                 yield campaign
             more = bool(token)
 
     async def campaign(self, campaign_id: str) -> Campaign:
         """Return a campaign, as devices get it."""
-        return await self._unary(_campaign(campaign_id, self._timeout_s))
+        return await self._unary(calls.campaign(campaign_id, self._timeout_s))
 
     async def close_campaign(self, campaign_id: str) -> None:
         """Stop a campaign from taking reports; its estimate stays."""
-        await self._unary(_close(campaign_id, self._timeout_s))
+        await self._unary(calls.close(campaign_id, self._timeout_s))
 
     async def estimate(
         self, campaign_id: str, confidence: float = 0.95, period: int | None = None
     ) -> CampaignEstimates:
         """Return the estimates of a campaign; arguments as of `Analyst.estimate`."""
-        return await self._unary(_estimate(campaign_id, confidence, period, self._timeout_s))
+        return await self._unary(calls.estimate(campaign_id, confidence, period, self._timeout_s))
 
     def watch(
         self, campaign_id: str, confidence: float = 0.95, period: int | None = None
     ) -> AsyncIterator[CampaignEstimates]:
         """Yield the estimates whenever they have changed, until the campaign is closed."""
-        return self._stream(_watch(campaign_id, confidence, period))
+        return self._stream(calls.watch(campaign_id, confidence, period))
 
     @overload
     async def ask(
@@ -574,18 +416,20 @@ class AsyncAnalyst(_Connection):
     ) -> Any:
         """Return what the points of a value campaign say; arguments as of `Analyst.ask`."""
         if not isinstance(asked, Statistic) and stratum is None:
-            return await self._unary(_ask(campaign_id, asked, confidence, period, timeout_s))
+            return await self._unary(calls.ask(campaign_id, asked, confidence, period, timeout_s))
         campaign = await self.campaign(campaign_id)
         group = open_stratum(campaign, stratum)
         if not isinstance(asked, Statistic):
-            return await self._unary(_ask(campaign_id, asked, confidence, period, timeout_s, group))
-        of = period_of(campaign, _checked(period))
+            return await self._unary(
+                calls.ask(campaign_id, asked, confidence, period, timeout_s, group)
+            )
+        of = period_of(campaign, calls.checked(period))
         return await driven_async(
             asked,
             campaign,
             confidence,
             lambda questions: self._unary(
-                _ask_for(campaign_id, questions, confidence, of, timeout_s, group)
+                calls.ask_for(campaign_id, questions, confidence, of, timeout_s, group)
             ),
         )
 
@@ -600,12 +444,14 @@ class AsyncAnalyst(_Connection):
     ) -> tuple[GroupEstimates, ...]:
         """Return what the points say of each group; arguments as of `Analyst.ask_by_group`."""
         campaign = await self.campaign(campaign_id)
-        of = period_of(campaign, _checked(period))
-        return _by_group(
+        of = period_of(campaign, calls.checked(period))
+        return calls.by_group(
             campaign,
             [
-                await self._unary(_ask_label(campaign, questions, confidence, of, timeout_s, label))
-                for label in _labels(campaign)
+                await self._unary(
+                    calls.ask_label(campaign, questions, confidence, of, timeout_s, label)
+                )
+                for label in calls.labels(campaign)
             ],
         )
 
@@ -613,9 +459,9 @@ class AsyncAnalyst(_Connection):
         self, campaign_id: str, period: int | None = None, *, timeout_s: float = _EXPORTING_S
     ) -> AsyncIterator[bytes | ReportRows]:
         """Yield the bytes of a campaign, then its reports as rows, many at a time."""
-        return self._stream(_export(campaign_id, period, timeout_s))
+        return self._stream(calls.export(campaign_id, period, timeout_s))
 
-    async def _unary(self, call: _Call[_Result]) -> _Result:
+    async def _unary(self, call: Call[_Result]) -> _Result:
         # Futures of the blocking channel, as the device's: grpc.aio has one engine for the whole
         # process, which serves one event loop.
         import grpc
@@ -636,7 +482,7 @@ class AsyncAnalyst(_Connection):
             raise failed(started, ServerError)
         return call.read(started.result())
 
-    async def _stream(self, call: _Call[_Result]) -> AsyncIterator[_Result]:
+    async def _stream(self, call: Call[_Result]) -> AsyncIterator[_Result]:
         import grpc
 
         started = self._started(call)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from geoveil.analyst.client import LAST_PERIOD
+from geoveil.analyst.calls import LAST_PERIOD
 from geoveil.analyst.questions import AnalystQuestion
 from geoveil.analyst.vocabulary import QUESTIONS, questions_in
 from geoveil.campaign import QUERIES

@@ -6,6 +6,7 @@ from geoveil.gp.errors import (
     NotPrivateWarning,
     ParameterError,
     PrivateValueError,
+    TableFileError,
     UnsupportedError,
 )
 from geoveil.gp.exact import RandomSource, SeededSource, SystemSource, paced
@@ -103,6 +104,7 @@ __all__ = [
     "Smoothstep",
     "StudentT",
     "SystemSource",
+    "TableFileError",
     "TabulatedProfile",
     "Threshold",
     "TwoWayThreshold",

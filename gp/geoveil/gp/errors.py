@@ -3,14 +3,17 @@
     GeoVeilError
     ├── ParameterError     a public parameter is wrong: names it, its value and what is permitted
     ├── PrivateValueError  a private value is wrong: says what is permitted, never the value
+    ├── TableFileError     a file of rows is wrong: says where, and what must be there
     └── UnsupportedError   no mathematics behind the combination: says why, and what to use
     NotPrivateWarning      what is for experiments was done where people's values may be
     └── PublishedCalibrationWarning  a published guarantee that does not hold (geoveil.selection)
 
-The first two are also `ValueError`s.
+The first three are also `ValueError`s.
 
 No message ever holds a private value, an unperturbed result or a draw.
 """
+
+from pathlib import Path
 
 
 class GeoVeilError(Exception):
@@ -57,6 +60,29 @@ class PrivateValueError(GeoVeilError, ValueError):
 
     def __str__(self) -> str:
         return f"the value must be {self.expected} (the value itself is not shown)"
+
+
+class TableFileError(GeoVeilError, ValueError):
+    """A file does not hold the rows that were asked for.
+
+    Attributes:
+        path: of the file.
+        where: row and column, never what stands there: the rows may be real people.
+        expected: what should be there.
+
+    Example:
+        >>> str(TableFileError(Path("census.csv"), "row 7, column 'people'", "a number > 0"))
+        "census.csv: row 7, column 'people' must be a number > 0"
+    """
+
+    def __init__(self, path: Path, where: str, expected: str) -> None:
+        super().__init__(path, where, expected)
+        self.path = path
+        self.where = where
+        self.expected = expected
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.where} must be {self.expected}"
 
 
 class UnsupportedError(GeoVeilError):

@@ -12,11 +12,11 @@ import numpy as np
 from geoveil.analyst import PublicPrior, pilot_prior, reports_of
 from geoveil.analyst.planner import HistogramPrior, LogNormalPrior, Prior, SamplePrior
 from geoveil.campaign.entry_points import added, foreign, load
-from geoveil.gp import ParameterError, UnsupportedError
+from geoveil.gp import ParameterError, TableFileError, UnsupportedError
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.gp.hard_question import Heap
 from geoveil.simulation.populations import Population, collisions, household_incomes
-from geoveil.simulation.populations.files import PopulationFileError, read_csv
+from geoveil.simulation.populations.files import read_csv
 
 KNOWN = (
     "incomes, collisions, lognormal:MEDIAN,SIGMA, histogram:FILE.csv, pilot:FILE.parquet, FILE.csv"
@@ -44,7 +44,7 @@ def public_prior(
 
     Raises:
         ParameterError: if it is none of these, or its numbers are out of range.
-        PopulationFileError: naming the file, the row and the column.
+        TableFileError: naming the file, the row and the column.
 
     Example:
         >>> source = public_prior("lognormal:98000,0.83")
@@ -122,7 +122,7 @@ def _histogram(text: str, rest: str) -> PublicPrior:
     low, high, count = read_csv(path, ["low", "high", "count"])
     gap = np.abs(high[:-1] - low[1:]) > _ALIKE * np.maximum(np.abs(high[:-1]), 1.0)
     if gap.any():
-        raise PopulationFileError(
+        raise TableFileError(
             path, f"row {int(np.argmax(gap)) + 2}, column 'low'", "where the row before it ends"
         )
     prior = HistogramPrior([*low, *high[-1:]], count)

@@ -9,12 +9,11 @@ import pytest
 from geoveil.analyst.statistics.groups import GroupEstimates
 from geoveil.analyst.statistics.small_areas import small_areas
 from geoveil.analyst.statistics.weighting import (
-    MarginsFileError,
     WeightedSample,
     margins_from_csv,
     raking_weights,
 )
-from geoveil.gp import ParameterError, UnsupportedError
+from geoveil.gp import ParameterError, TableFileError, UnsupportedError
 from geoveil.gp.intervals import Limits
 from tests.analyst.statistics.surveys import CENSUS, GOLDEN, areas, survey
 
@@ -317,17 +316,17 @@ def test_margins_are_read_from_files(tmp_path):
 def test_a_wrong_file_names_file_row_and_column(tmp_path, content, expected):
     file = tmp_path / "census.csv"
     file.write_text(content)
-    with pytest.raises(MarginsFileError, match=expected) as raised:
+    with pytest.raises(TableFileError, match=expected) as raised:
         margins_from_csv(file)
     assert raised.value.path == file
     assert str(raised.value).startswith(str(file))
 
 
 def test_a_file_that_is_not_there_says_so(tmp_path):
-    with pytest.raises(MarginsFileError, match="No such file"):
+    with pytest.raises(TableFileError, match="No such file"):
         margins_from_csv(tmp_path / "none.csv")
     (tmp_path / "bytes.csv").write_bytes(b"region,share\n\xff,1\n")
-    with pytest.raises(MarginsFileError, match="UTF-8"):
+    with pytest.raises(TableFileError, match="UTF-8"):
         margins_from_csv(tmp_path / "bytes.csv")
 
 

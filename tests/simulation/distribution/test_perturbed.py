@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from scipy.integrate import dblquad
 
-from geoveil.analyst.estimates import ReportRows
 from geoveil.analyst.statistics.distribution import DistributionFunction
-from geoveil.analyst.statistics.reports import reports_of
+from geoveil.analyst.statistics.reports import ReportRows, reports_of
 from geoveil.campaign import Attribute, PlanarLaplaceSpec, ValueCampaign
 from geoveil.gp import GeoPrivacy, ParameterError
 from geoveil.gp.queries.profiles import FourthOrderStep, Smoothstep

@@ -18,7 +18,6 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.analyst.estimates import ReportRows
 from geoveil.analyst.statistics.joint import JointEstimates, Quantity
 from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.analyst.statistics.statistic import (
@@ -49,12 +48,28 @@ from geoveil.gp.deconvolution.totals import GRID_EXPONENT, MOST_AT_ONCE, EachTot
 from geoveil.gp.estimation import Accumulator, sums_of
 from geoveil.gp.estimation import estimate as estimate_of_sums
 
-__all__ = ["Reports", "estimate", "reports_of"]
+__all__ = ["ReportRows", "Reports", "estimate", "reports_of"]
 
 _CAMPAIGN = b"geoveil.campaign"
 """The key of the campaign's bytes in the metadata of an export file."""
 _MANIFEST = "_manifest.json"
 """The file that says which campaigns a folder of exports holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportRows:
+    """Some reports of a campaign: integers on its grid, without ids.
+
+    A row is an answer of a statistic campaign, or a point of a value campaign.
+    """
+
+    periods: NDArray[np.uint32]
+    query_indices: NDArray[np.uint32] | None
+    """None for a value campaign."""
+    columns: tuple[NDArray[np.int64], ...]
+    """One of a statistic campaign, one for each coordinate of a value campaign."""
+    strata: NDArray[np.uint32] | None = None
+    """The labels that rows came with, from 0; None without strata."""
 
 
 @dataclass(frozen=True, eq=False)

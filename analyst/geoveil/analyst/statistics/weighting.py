@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from geoveil.analyst.statistics.groups import WEIGHTED, GroupEstimates
 from geoveil.analyst.statistics.joint import Quantity
-from geoveil.gp import GeoVeilError, ParameterError, UnsupportedError
+from geoveil.gp import ParameterError, TableFileError, UnsupportedError
 from geoveil.gp.lazy import lazy
 from geoveil.gp.validation import between, choice, float_array, require_count
 
@@ -92,7 +92,7 @@ def margins_from_csv(path: str | Path) -> dict[str, dict[str, float]]:
     names of the columns are free.
 
     Raises:
-        MarginsFileError: naming the file, and the row and column where it has something else.
+        TableFileError: naming the file, and the row and column where it has something else.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -107,32 +107,9 @@ def margins_from_csv(path: str | Path) -> dict[str, dict[str, float]]:
         with path.open(newline="", encoding="utf-8-sig") as stream:
             return _margins_in(path, csv.reader(stream, strict=True))
     except OSError as error:
-        raise MarginsFileError(path, "it", f"a file that can be read ({error.strerror})") from None
+        raise TableFileError(path, "it", f"a file that can be read ({error.strerror})") from None
     except (UnicodeDecodeError, csv.Error):
-        raise MarginsFileError(path, "it", "text in UTF-8, separated by commas") from None
-
-
-class MarginsFileError(GeoVeilError, ValueError):
-    """A file does not hold the sizes of groups.
-
-    Attributes:
-        path: of the file.
-        where: row and column, rows counted from 1 at the header.
-        expected: what should be there.
-
-    Example:
-        >>> str(MarginsFileError(Path("census.csv"), "row 7, column 'people'", "a number > 0"))
-        "census.csv: row 7, column 'people' must be a number > 0"
-    """
-
-    def __init__(self, path: Path, where: str, expected: str) -> None:
-        super().__init__(path, where, expected)
-        self.path = path
-        self.where = where
-        self.expected = expected
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.where} must be {self.expected}"
+        raise TableFileError(path, "it", "text in UTF-8, separated by commas") from None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -437,7 +414,7 @@ def _sums(rows: Array, codes: Codes, groups: int) -> Array:
 def _margins_in(path: Path, lines: Any) -> dict[str, dict[str, float]]:
     header = [name.strip() for name in next(lines, [])]
     if len(header) not in (2, 3) or not all(header):
-        raise MarginsFileError(
+        raise TableFileError(
             path, "row 1, the header,", "two names (region,people) or three (variable,label,people)"
         )
     found: dict[str, dict[str, float]] = {}
@@ -445,19 +422,19 @@ def _margins_in(path: Path, lines: Any) -> dict[str, dict[str, float]]:
         if not line:  # an empty line, as many programs leave at the end
             continue
         if len(line) != len(header):
-            raise MarginsFileError(path, f"row {number}", f"of {len(header)} fields, as the header")
+            raise TableFileError(path, f"row {number}", f"of {len(header)} fields, as the header")
         *variable, label, size = (text.strip() for text in line)
         for column, text in zip(header, (*variable, label), strict=False):
             if not text:
-                raise MarginsFileError(path, f"row {number}, column {column!r}", "a name")
+                raise TableFileError(path, f"row {number}, column {column!r}", "a name")
         of_variable = found.setdefault(variable[0] if variable else header[0], {})
         if label in of_variable:
-            raise MarginsFileError(
+            raise TableFileError(
                 path, f"row {number}, column {header[-2]!r}", f"another label: {label!r} was before"
             )
         of_variable[label] = _size(path, f"row {number}, column {header[-1]!r}", size)
     if not found:
-        raise MarginsFileError(path, "row 2", "the size of a group")
+        raise TableFileError(path, "row 2", "the size of a group")
     return found
 
 
@@ -467,5 +444,5 @@ def _size(path: Path, where: str, text: str) -> float:
     except ValueError:
         size = math.nan
     if not 0 < size < math.inf:
-        raise MarginsFileError(path, where, "a finite number > 0")
+        raise TableFileError(path, where, "a finite number > 0")
     return size

@@ -1,7 +1,6 @@
 """Populations to draw simulated participants from: real rows with weights, files, a formula."""
 
 from geoveil.simulation.populations.base import People
-from geoveil.simulation.populations.files import PopulationFileError
 from geoveil.simulation.populations.lognormal import LogNormalPopulation, incomes_and_debts
 from geoveil.simulation.populations.shipped import collisions, household_incomes
 from geoveil.simulation.populations.table import Population
@@ -10,7 +9,6 @@ __all__ = [
     "LogNormalPopulation",
     "People",
     "Population",
-    "PopulationFileError",
     "collisions",
     "household_incomes",
     "incomes_and_debts",

@@ -12,33 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from geoveil.gp import GeoVeilError, UnsupportedError
+from geoveil.gp import TableFileError, UnsupportedError
 from geoveil.simulation.populations.base import Array
 
 _NUMBER = "a finite number (what it holds is not shown)"
-
-
-class PopulationFileError(GeoVeilError, ValueError):
-    """A file does not hold the columns of numbers that were asked for.
-
-    Attributes:
-        path: of the file.
-        where: row and column.
-        expected: what should be there.
-
-    Example:
-        >>> str(PopulationFileError(Path("people.csv"), "row 7, column 'income'", "a number"))
-        "people.csv: row 7, column 'income' must be a number"
-    """
-
-    def __init__(self, path: Path, where: str, expected: str) -> None:
-        super().__init__(path, where, expected)
-        self.path = path
-        self.where = where
-        self.expected = expected
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.where} must be {self.expected}"
 
 
 def read_csv(path: Path, columns: Sequence[str]) -> list[Array]:
@@ -53,7 +30,7 @@ def read_csv(path: Path, columns: Sequence[str]) -> list[Array]:
     except OSError as error:
         fault = ("it", f"a file that can be read ({error.strerror})")
     if fault is not None:
-        raise PopulationFileError(path, *fault)
+        raise TableFileError(path, *fault)
     return list(np.array(rows, dtype=np.float64).reshape(-1, len(columns)).T.copy())
 
 
@@ -111,7 +88,7 @@ def read_parquet(path: Path, columns: Sequence[str]) -> list[Array]:
     except (OSError, ValueError):  # pyarrow's errors are these
         table = None
     if table is None:
-        raise PopulationFileError(path, *fault)
+        raise TableFileError(path, *fault)
     return [_column(path, column, table.column(column)) for column in columns]
 
 
@@ -120,11 +97,11 @@ def _column(path: Path, name: str, column: Any) -> Array:
 
     kind = column.type
     if not (types.is_integer(kind) or types.is_floating(kind)):
-        raise PopulationFileError(path, f"column {name!r}, of type {kind},", "of numbers")
+        raise TableFileError(path, f"column {name!r}, of type {kind},", "of numbers")
     missing = column.is_null().to_numpy()
     numbers: Array = column.fill_null(0).to_numpy().astype(np.float64)
     bad = missing | ~np.isfinite(numbers)
     if bad.any():
         row = int(np.argmax(bad)) + 1
-        raise PopulationFileError(path, f"row {row}, column {name!r}", _NUMBER)
+        raise TableFileError(path, f"row {row}, column {name!r}", _NUMBER)
     return numbers

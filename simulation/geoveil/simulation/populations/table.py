@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.gp import ParameterError
+from geoveil.gp import ParameterError, TableFileError
 from geoveil.simulation.populations import files
 from geoveil.simulation.populations.base import Array, People
 
@@ -119,7 +119,7 @@ class Population(People):
             unit: of the values; "degree" for (longitude, latitude).
 
         Raises:
-            PopulationFileError: naming the file, the row and the column. Never a row's value, as
+            TableFileError: naming the file, the row and the column. Never a row's value, as
                 the people in the file may be real.
         """
         return cls._of(path, files.read_csv, values, weights, name, unit)
@@ -156,10 +156,10 @@ class Population(People):
         people = np.ones(len(points)) if weights is None else found[-1]
         if (people < 0).any():
             row = int(np.argmax(people < 0)) + 1
-            raise files.PopulationFileError(file, f"row {row}, column {weights!r}", "a weight >= 0")
+            raise TableFileError(file, f"row {row}, column {weights!r}", "a weight >= 0")
         counted = people > 0
         if not counted.any():
-            raise files.PopulationFileError(file, "it", "at least one row that stands for somebody")
+            raise TableFileError(file, "it", "at least one row that stands for somebody")
         return cls(name or file.stem, unit, points[counted], people[counted], file.name)
 
     @property

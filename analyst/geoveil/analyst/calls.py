@@ -1,0 +1,189 @@
+"""The calls of an analyst: what each sends, and how its answer is read.
+
+Clients send them, whether they wait for the answer or not.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from geoveil.analyst.estimates import CampaignEstimates
+from geoveil.analyst.messages import (
+    PublishedCampaign,
+    estimates_in,
+    group_estimates,
+    joint_in,
+    published,
+    rows_in,
+    separate_in,
+)
+from geoveil.analyst.statistics.groups import GroupEstimates
+from geoveil.analyst.statistics.reports import ReportRows
+from geoveil.analyst.statistics.statistic import Asked, Separately
+from geoveil.campaign import (
+    Campaign,
+    PointQuestion,
+    SigningKey,
+    decode,
+    encode,
+    encode_point_question,
+    seal,
+)
+from geoveil.gp import ParameterError
+from geoveil.proto.v1 import analyst_pb2, campaign_pb2, collector_pb2
+
+LAST_PERIOD = 2**32 - 1
+"""The last that a request can name."""
+_ON_PAGE = 500
+"""Campaigns that are listed at a time."""
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[Result]):
+    """One call: what is sent, and how the answer is read."""
+
+    method: str
+    request: Any
+    read: Callable[[Any], Result]
+    timeout_s: float | None
+    """None for one that lasts as long as it is listened to."""
+
+
+def create(campaign: Campaign, key: SigningKey | None, timeout_s: float) -> Call[bytes]:
+    """Publish a campaign, signed if there is a key; its digest is returned."""
+    envelope = campaign_pb2.CampaignEnvelope.FromString(seal(encode(campaign), key))
+    request = analyst_pb2.CreateCampaignRequest(envelope=envelope)
+    return Call("CreateCampaign", request, lambda answer: bytes(answer.campaign_digest), timeout_s)
+
+
+def page(token: str, timeout_s: float) -> Call[tuple[list[PublishedCampaign], str]]:
+    """List a page of campaigns, and what the next page is asked with."""
+    request = analyst_pb2.ListCampaignsRequest(page_size=_ON_PAGE, page_token=token)
+    return Call(
+        "ListCampaigns",
+        request,
+        lambda answer: (list(map(published, answer.campaigns)), answer.next_page_token),
+        timeout_s,
+    )
+
+
+def campaign(campaign_id: str, timeout_s: float) -> Call[Campaign]:
+    """Read a campaign, as devices do."""
+    request = collector_pb2.GetCampaignRequest(campaign_id=campaign_id)
+    return Call("GetCampaign", request, lambda answer: decode(answer.envelope.campaign), timeout_s)
+
+
+def close(campaign_id: str, timeout_s: float) -> Call[None]:
+    """Stop a campaign from taking reports."""
+    request = analyst_pb2.CloseCampaignRequest(campaign_id=campaign_id)
+    return Call("CloseCampaign", request, lambda answer: None, timeout_s)
+
+
+def estimate(
+    campaign_id: str, confidence: float, period: int | None, timeout_s: float
+) -> Call[CampaignEstimates]:
+    """Read the estimates of a campaign."""
+    request = analyst_pb2.GetEstimateRequest(
+        campaign_id=campaign_id, confidence=confidence, period=checked(period)
+    )
+    return Call("GetEstimate", request, estimates_in, timeout_s)
+
+
+def watch(campaign_id: str, confidence: float, period: int | None) -> Call[CampaignEstimates]:
+    """Read the estimates of a campaign whenever they have changed."""
+    request = analyst_pb2.WatchEstimateRequest(
+        campaign_id=campaign_id, confidence=confidence, period=checked(period)
+    )
+    return Call("WatchEstimate", request, estimates_in, None)
+
+
+def ask(
+    campaign_id: str,
+    questions: Sequence[PointQuestion],
+    confidence: float,
+    period: int | None,
+    timeout_s: float,
+    stratum: int | None = None,
+) -> Call[CampaignEstimates]:
+    """Ask questions of the points of a value campaign."""
+    request = analyst_pb2.EstimateQueriesRequest(
+        stratum=stratum,
+        campaign_id=campaign_id,
+        queries=[encode_point_question(question) for question in questions],
+        confidence=confidence,
+        period=checked(period),
+    )
+    return Call(
+        "EstimateQueries", request, lambda answer: estimates_in(answer, of_points=True), timeout_s
+    )
+
+
+def ask_for(
+    campaign_id: str,
+    asked: Asked,
+    confidence: float,
+    period: int,
+    timeout_s: float,
+    stratum: int | None,
+) -> Call[Any]:
+    """Return the call that a statistic's questions are asked with."""
+    if isinstance(asked, Separately):
+        call = ask(campaign_id, asked.questions, confidence, period, timeout_s, stratum)
+        return Call(call.method, call.request, separate_in, timeout_s)
+    call = ask(campaign_id, asked, confidence, period, timeout_s, stratum)
+    call.request.joint = True
+    return Call(call.method, call.request, joint_in, timeout_s)
+
+
+def ask_label(
+    campaign: Campaign,
+    questions: Sequence[PointQuestion],
+    confidence: float,
+    period: int,
+    timeout_s: float,
+    stratum: int,
+) -> Call[Sequence[analyst_pb2.Estimate]]:
+    """Ask questions of the points that came with one label, counted from 0."""
+    asked = ask(campaign.campaign_id, questions, confidence, period, timeout_s, stratum)
+    return Call(asked.method, asked.request, lambda answer: answer.estimates, timeout_s)
+
+
+def by_group(
+    campaign: Campaign, of_labels: Sequence[Sequence[analyst_pb2.Estimate]]
+) -> tuple[GroupEstimates, ...]:
+    """Return the means within groups, question after question."""
+    found = [group_estimates(campaign, of, of_points=True) for of in zip(*of_labels, strict=True)]
+    return tuple(of_question for of_question in found if of_question is not None)
+
+
+def labels(campaign: Campaign) -> range:
+    """Return the labels of a campaign, counted from 0.
+
+    Raises:
+        ParameterError: if it has no strata.
+    """
+    if campaign.strata is None:
+        raise ParameterError("campaign_id", campaign.campaign_id, "of a campaign with strata")
+    return range(len(campaign.strata.labels))
+
+
+def export(campaign_id: str, period: int | None, timeout_s: float) -> Call[bytes | ReportRows]:
+    """Read the bytes of a campaign, then its reports."""
+    request = analyst_pb2.ExportReportsRequest(campaign_id=campaign_id, period=checked(period))
+
+    def read(answer: analyst_pb2.ExportReportsResponse) -> bytes | ReportRows:
+        return answer.envelope.campaign if answer.HasField("envelope") else rows_in(answer)
+
+    return Call("ExportReports", request, read, timeout_s)
+
+
+def checked(period: int | None) -> int | None:
+    """Return a period that a request can name.
+
+    Raises:
+        ParameterError: if it is none.
+    """
+    if period is not None and not 0 <= period <= LAST_PERIOD:
+        raise ParameterError("period", period, f"a whole number from 0 to {LAST_PERIOD}")
+    return period

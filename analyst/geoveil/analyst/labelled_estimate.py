@@ -1,0 +1,269 @@
+"""One estimate as a server says it: its error, interval, noise, price, and the hard share."""
+
+import math
+from dataclasses import asdict, dataclass, replace
+
+from geoveil.analyst.contamination import Contamination
+from geoveil.gp import GeoPrivacy, QueryMechanism
+from geoveil.gp.estimation import Accumulator, estimate
+from geoveil.gp.hard_question import Difference, HardShare, Heap, hard_share
+from geoveil.gp.intervals import IntervalMethod, Limits
+from geoveil.gp.price import Basis, NoiseVariance, Price, bounded_noise_variance
+
+
+@dataclass(frozen=True, slots=True)
+class RobustInterval:
+    """The median of the means of disjoint blocks, and the distribution-free interval for it."""
+
+    value: float
+    ci_low: float
+    ci_high: float
+    blocks: int
+    """How many blocks hold answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenBand:
+    """A band that was chosen after the reports came, and what was assumed of people there."""
+
+    profile: str
+    width: float
+    """In the unit of the values."""
+    slope_bound: float
+    """Their density changes by at most this, in shares per (unit of the values)²."""
+    from_reports: bool
+    """Whether the bound is what the reports suggest, and no certificate; else it was stated."""
+    heaps: tuple[Heap, ...]
+    """People who hold exactly one value, as stated."""
+
+    @property
+    def words(self) -> str:
+        """What was chosen and assumed, in sentences."""
+        held = [f"{heap.share:.3g} hold exactly {heap.at:,.15g}" for heap in self.heaps]
+        heaps = (
+            f"of the people {', '.join(held)}, as stated"
+            if held
+            else "no value near the question is one that many hold exactly (state it if one is)"
+        )
+        basis = (
+            "as the reports suggest, which is no certificate: they do not show people who are"
+            " crowded into less room than the noise; state a bound that you know"
+            if self.from_reports
+            else "as stated"
+        )
+        return (
+            f"The band, {self.profile} and {self.width:,.6g} wide, is the one with the shortest"
+            f" interval. It was assumed that the density of people changes by at most"
+            f" {self.slope_bound:.3g} shares per unit² ({basis}), and that {heaps}."
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelledEstimate:
+    """The unbiased estimate of one query; None where there are too few reports."""
+
+    label: str
+    """The name of the query."""
+    value: float | None
+    standard_error: float | None
+    """Noise and sampling together."""
+    ci_low: float | None
+    ci_high: float | None
+    method: IntervalMethod | None
+    """How the interval was found; None if there is none, or an earlier server made a normal one."""
+    confidence: float
+    """How often the interval is to cover, in (0, 1)."""
+    n: int
+    """Answers counted."""
+    one_report: float | None
+    """How far a single report can move the estimate; None for points and without reports."""
+    privacy: GeoPrivacy
+    """What a whole report promises."""
+    period: int
+    """The period of a recurring campaign, from 0."""
+    robust: RobustInterval | None
+    """For noise with so heavy a tail that the interval above may not stand, from 1,024 answers."""
+    sums: tuple[int, int]
+    """Σk and Σk² of the integers that were reported."""
+    step_exponent: int
+    """The grid of those integers is 2 to this power."""
+    limits: Limits
+    """What answers, and their mean, can be."""
+    softness: Difference | None
+    """How far the plan in the campaign expects this to be from the hard share, if there is one."""
+    band: ChosenBand | None = None
+    """The band that was chosen after the reports, if it was."""
+    noise: NoiseVariance | None = None
+    """Which part of the variance of an answer is noise, where that can be told; see
+    `noise_variance`."""
+    mechanism: QueryMechanism | None = None
+    """What made the answers, if these are to a query of the campaign."""
+
+    def with_interval(self, method: IntervalMethod) -> "LabelledEstimate":
+        """Return the same with another interval, from the same reports.
+
+        Raises:
+            ParameterError: if the method needs answers with ends, and these have none.
+        """
+        if method is self.method:  # the server knows the law of every estimator from points
+            return self
+        sums = Accumulator(self.n, *self.sums)
+        found = estimate(sums, self.step_exponent, self.confidence, self.limits, method)
+        return replace(self, ci_low=found.ci_low, ci_high=found.ci_high, method=found.method)
+
+    def contaminated(self, fraction: float) -> "ContaminatedEstimate":
+        """Return what is known if a fraction of the answers may be false.
+
+        Raises:
+            ParameterError: if the fraction is not in [0, 1), or nothing is known of what an answer
+                counts for.
+        """
+        low, high = self.limits.reports
+        width = high - low
+        if self.one_report is not None:
+            width = min(width, self.one_report * self.n)
+        liars = Contamination(fraction, width, self.limits.means)
+        if self.ci_low is None or self.ci_high is None:
+            return ContaminatedEstimate(liars, None, None, None)
+        hard = self.hard
+        if hard is not None:
+            of_shares = Contamination(fraction, width, (0.0, 1.0))
+            hard = HardShare(hard.value, *of_shares.widened(hard.ci_low, hard.ci_high))
+        return ContaminatedEstimate(liars, *liars.widened(self.ci_low, self.ci_high), hard)
+
+    @property
+    def noise_variance(self) -> NoiseVariance | None:
+        """Which part of the variance of an answer is noise; None for fewer than two answers.
+
+        Bounds are those of the mechanism, and of answers in the clear: with the mean m and the
+        ends a, b these have a variance of at most (m − a)(b − m), for the m in the interval where
+        that is greatest. What answers vary more than that is noise.
+        """
+        if self.standard_error is None or self.ci_low is None or self.ci_high is None:
+            return None
+        variance, found = self._variance, self.noise
+        if found is None and self.mechanism is not None and self.value is not None:
+            excess = variance + self.value**2 - self.value
+            ends = self.ci_low, self.ci_high
+            found = bounded_noise_variance(
+                self.mechanism, self.n, ends, excess, self.limits, self.confidence
+            )
+        if found is None:
+            found = NoiseVariance(None, 0.0, math.inf, Basis.BOUNDED)
+        low, high = self.limits.means
+        middle = min(max((low + high) / 2, self.ci_low), self.ci_high)
+        clear = (middle - low) * (high - middle) if math.isfinite(high - low) else math.inf
+        return found.within(max(variance - clear, 0.0), variance)
+
+    @property
+    def price(self) -> Price | None:
+        """The price of privacy: the variance in multiples of that of answers in the clear."""
+        noise = self.noise_variance
+        return noise.price(self._variance) if noise is not None and self._variance > 0 else None
+
+    @property
+    def _variance(self) -> float:
+        """The mean square deviation of the answers from their mean."""
+        return 0.0 if self.standard_error is None else self.standard_error**2 * (self.n - 1)
+
+    def _targets(self) -> dict[str, object]:
+        """Return what is known of the three targets, in the words of a plan."""
+        noise, price = self.noise_variance, self.price
+
+        def error(variance: float | None) -> float | None:
+            known = variance is not None and math.isfinite(variance)
+            return math.sqrt(variance / self.n) if known and variance is not None else None
+
+        def people(ratio: float | None) -> int | None:
+            return None if ratio is None else round(self.n / ratio)
+
+        def shown(ratio: float | None) -> float | None:
+            return ratio if ratio is not None and math.isfinite(ratio) else None
+
+        return {
+            "targets": {
+                "participants": {
+                    "basis": None if noise is None else noise.basis.value,
+                    "standard_error": noise and error(noise.value),
+                    "standard_error_at_least": noise and error(noise.low),
+                    "standard_error_at_most": noise and error(noise.high),
+                },
+                "population": {
+                    "standard_error": self.standard_error,
+                    "ci_low": self.ci_low,
+                    "ci_high": self.ci_high,
+                },
+                "hard_question": None if self.hard is None else asdict(self.hard),
+            },
+            "price_of_privacy": None
+            if price is None
+            else {
+                "basis": price.basis.value,
+                "variance_ratio": shown(price.value),
+                "variance_ratio_at_least": shown(price.low),
+                "variance_ratio_at_most": shown(price.high),
+                "participants_in_the_clear": people(price.value),
+                "participants_in_the_clear_at_least": people(price.high),
+                "participants_in_the_clear_at_most": people(price.low),
+            },
+        }
+
+    @property
+    def hard(self) -> HardShare | None:
+        """The hard share that was asked for, by the plan; None without a plan or an interval."""
+        if self.softness is None or self.value is None:
+            return None
+        if self.ci_low is None or self.ci_high is None:
+            return None
+        return hard_share(self.value, self.ci_low, self.ci_high, self.softness, self.confidence)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return what JSON can hold, ε with its distance and unit."""
+        planned: dict[str, object] = {}
+        if self.softness is not None:
+            planned["expected_difference"] = asdict(self.softness)
+            if self.band is not None:
+                planned["band"] = asdict(self.band)
+            planned["hard_share"] = None if self.hard is None else asdict(self.hard)
+        return {
+            "name": self.label,
+            "estimate": self.value,
+            "standard_error": self.standard_error,
+            "ci_low": self.ci_low,
+            "ci_high": self.ci_high,
+            "interval": None
+            if self.method is None
+            else {"method": self.method.value, "promise": self.method.promise},
+            "n": self.n,
+            "one_report": self.one_report,
+            "epsilon": self.privacy.epsilon,
+            "per": self.privacy.per,
+            "unit": self.privacy.unit,
+            "median_of_means": self.robust
+            and {
+                "estimate": self.robust.value,
+                "ci_low": self.robust.ci_low,
+                "ci_high": self.robust.ci_high,
+            },
+            **self._targets(),
+            **planned,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ContaminatedEstimate:
+    """What is known of an estimate if some answers may be false."""
+
+    contamination: Contamination
+    """How far these can move it."""
+    ci_low: float | None
+    """Lower end of the interval that holds the mean over honest people, too."""
+    ci_high: float | None
+    hard: HardShare | None
+    """The hard share, with an interval that does."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return what JSON can hold."""
+        hard = {} if self.hard is None else {"hard_share": asdict(self.hard)}
+        ends = {"ci_low": self.ci_low, "ci_high": self.ci_high}
+        return self.contamination.to_dict() | ends | hard

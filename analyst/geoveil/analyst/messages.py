@@ -1,0 +1,259 @@
+"""The messages of a server, read: campaigns, estimates, reports."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from geoveil.analyst.estimates import CampaignEstimates, joint_of
+from geoveil.analyst.labelled_estimate import LabelledEstimate, RobustInterval
+from geoveil.analyst.statistics.groups import GroupEstimates, RandomizedGroupEstimates
+from geoveil.analyst.statistics.joint import JointEstimates
+from geoveil.analyst.statistics.reports import ReportRows
+from geoveil.analyst.statistics.separate import SeparateEstimates
+from geoveil.campaign import Campaign, StatisticCampaign, ValueCampaign, decode
+from geoveil.gp import GeoPrivacy, UnsupportedError
+from geoveil.gp.estimation import Accumulator
+from geoveil.gp.intervals import UNLIMITED, IntervalMethod, Limits
+from geoveil.gp.price import Basis, NoiseVariance
+from geoveil.gp.report_moments import ReportMoments
+from geoveil.proto.v1 import analyst_pb2, campaign_pb2
+
+_STATES: dict[int, str] = {
+    number: name.removeprefix("CAMPAIGN_STATE_").lower()
+    for name, number in campaign_pb2.CampaignState.items()
+}
+_METHODS: dict[int, IntervalMethod] = {
+    analyst_pb2.IntervalMethod.Value(f"INTERVAL_METHOD_{method.name}"): method
+    for method in IntervalMethod
+}
+POINTS_EXPONENT = -30
+"""What is computed from points is rounded to 2 to this power, as the protocol says."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedCampaign:
+    """A campaign as a server lists it."""
+
+    envelope: campaign_pb2.CampaignEnvelope
+    """Its bytes and their signature: see `geoveil.campaign.signer`."""
+    state: str
+    """pending, open or closed."""
+    reports: int
+    """Counted so far, over all queries and periods."""
+
+    @property
+    def campaign(self) -> Campaign:
+        """The campaign that the bytes say.
+
+        Raises:
+            GeoVeilError: if they are no sound campaign.
+        """
+        return decode(self.envelope.campaign)
+
+
+def published(message: analyst_pb2.CampaignSummary) -> PublishedCampaign:
+    """Return what a message says of a campaign."""
+    return PublishedCampaign(message.envelope, _state(message.state), message.reports)
+
+
+def estimates_in(
+    message: analyst_pb2.GetEstimateResponse, *, of_points: bool = False
+) -> CampaignEstimates:
+    """Return what a message says of estimates.
+
+    Args:
+        message: of the server.
+        of_points: whether its queries were asked of the points of a value campaign.
+    """
+    campaign = decode(message.envelope.campaign)
+    of_all = [shown for shown in message.estimates if not shown.stratum]
+    rows = tuple(
+        # Period after period.
+        _estimate(campaign, number % campaign.columns, shown, of_points)
+        for number, shown in enumerate(of_all)
+    )
+    by_question: dict[tuple[int, str], list[analyst_pb2.Estimate]] = {}
+    for shown in message.estimates:
+        if shown.stratum:
+            by_question.setdefault((shown.period, shown.label), []).append(shown)
+    groups = [group_estimates(campaign, of, of_points=False) for of in by_question.values()]
+    return CampaignEstimates(
+        campaign,
+        _state(message.state),
+        rows,
+        message.unbiased_for,
+        _privacy(campaign, message.privacy),
+        _privacy(campaign, message.privacy_at_most),
+        groups=tuple(found for found in groups if found is not None),
+    )
+
+
+def group_estimates(
+    campaign: Campaign, of_labels: Sequence[analyst_pb2.Estimate], *, of_points: bool
+) -> GroupEstimates | None:
+    """Return the means of one question within groups; None if nothing can be told.
+
+    Args:
+        campaign: with strata.
+        of_labels: estimates from the reports that came with each label, in their order.
+        of_points: whether the question was asked of the points of a value campaign.
+    """
+    strata, first = campaign.strata, of_labels[0]
+    if strata is None or len(of_labels) != len(strata.labels):
+        return None
+    exponent = POINTS_EXPONENT if of_points else campaign.grid_exponent
+    limits = _limits(campaign, first, of_points)
+    common: dict[str, Any] = {
+        "confidence": first.confidence,
+        "limits": limits,
+        "question": first.label,
+        "privacy": campaign.report_privacy,
+        "period": None if campaign.period is None else first.period,
+    }
+    sums = tuple(Accumulator(e.n, int(e.sum or 0), int(e.sum_of_squares or 0)) for e in of_labels)
+    if strata.randomized is not None:
+        return RandomizedGroupEstimates.of(strata.labels, strata.randomized, sums, exponent, common)
+    told = [(label, e) for label, e in zip(strata.labels, of_labels, strict=True) if e.n > 1]
+    if not told:
+        return None
+    return GroupEstimates.independent(
+        {label: e.value for label, e in told},
+        {label: e.standard_error for label, e in told},
+        {label: e.n for label, e in told},
+        **common,
+    )
+
+
+def joint_in(message: analyst_pb2.GetEstimateResponse) -> JointEstimates:
+    """Return what a message says of questions to the points of one period, with covariances.
+
+    Raises:
+        UnsupportedError: if there are none: too few points, or a server that does not know them.
+    """
+    found = estimates_in(message, of_points=True)
+    if not message.covariances:
+        reports = max((estimate.n for estimate in found.estimates), default=0)
+        told = "have no covariances" if reports < 2 else "came without covariances: an old server"
+        raise UnsupportedError(f"estimates of {reports} reports {told}")
+    size = len(found.estimates)
+    covariance = np.zeros((size, size))
+    covariance[np.tril_indices(size)] = message.covariances[0].lower_triangle
+    covariance += np.tril(covariance, -1).T
+    return joint_of(found.campaign, found.estimates, covariance)
+
+
+def separate_in(message: analyst_pb2.GetEstimateResponse) -> SeparateEstimates:
+    """Return what a message says of questions to the points of one period.
+
+    Raises:
+        UnsupportedError: if there are too few points.
+    """
+    found = estimates_in(message, of_points=True)
+    rows = found.estimates
+    values = [row.value for row in rows if row.value is not None]
+    errors = [row.standard_error for row in rows if row.standard_error is not None]
+    if len(errors) < len(rows) or not rows:
+        reports = max((row.n for row in rows), default=0)
+        raise UnsupportedError(f"estimates of {reports} reports have no standard error")
+    return SeparateEstimates(
+        labels=tuple(row.label for row in rows),
+        values=np.array(values),
+        standard_errors=np.array(errors),
+        n=rows[0].n,
+        confidence=rows[0].confidence,
+        limits=tuple(row.limits for row in rows),
+        privacy=rows[0].privacy,
+        period=None if found.campaign.period is None else rows[0].period,
+    )
+
+
+def rows_in(message: analyst_pb2.ExportReportsResponse) -> ReportRows:
+    """Return the rows of a message."""
+
+    def array(numbers: Any, kind: Any) -> Any:
+        return np.fromiter(numbers, kind, len(numbers))
+
+    return ReportRows(
+        array(message.periods, np.uint32),
+        array(message.query_indices, np.uint32) if message.query_indices else None,
+        tuple(array(column.values, np.int64) for column in message.columns),
+        array(message.strata, np.uint32) if message.strata else None,
+    )
+
+
+def _estimate(
+    campaign: Campaign, column: int, shown: analyst_pb2.Estimate, of_points: bool
+) -> LabelledEstimate:
+    several = shown.HasField("standard_error")
+    found = shown.median_of_means
+    return LabelledEstimate(
+        label=shown.label,
+        value=shown.value if shown.HasField("value") else None,
+        standard_error=shown.standard_error if several else None,
+        ci_low=shown.ci_low if several else None,
+        ci_high=shown.ci_high if several else None,
+        method=_METHODS.get(shown.interval_method),
+        confidence=shown.confidence,
+        n=shown.n,
+        one_report=(
+            campaign.most_from_one(column) / shown.n if shown.n > 0 and not of_points else None
+        ),
+        privacy=campaign.report_privacy,
+        period=shown.period,
+        robust=(
+            RobustInterval(found.value, found.ci_low, found.ci_high, found.blocks)
+            if shown.HasField("median_of_means")
+            else None
+        ),
+        sums=(int(shown.sum or 0), int(shown.sum_of_squares or 0)),
+        step_exponent=POINTS_EXPONENT if of_points else campaign.grid_exponent,
+        limits=_limits(campaign, shown, of_points),
+        softness=(
+            campaign.questions[column].softness
+            if isinstance(campaign, StatisticCampaign) and not of_points
+            else None
+        ),
+        noise=_noise(campaign, column, shown, of_points),
+        mechanism=campaign.mechanisms[column] if isinstance(campaign, StatisticCampaign) else None,
+    )
+
+
+def _limits(campaign: Campaign, shown: analyst_pb2.Estimate, of_points: bool) -> Limits:
+    """Return what the server tells, and the law of the mechanism, which the campaign tells."""
+
+    def moments() -> ReportMoments | None:
+        return campaign.limits[campaign.labels.index(shown.label)].moments()
+
+    told = shown.limits
+    if not shown.HasField("limits"):
+        return UNLIMITED
+    return Limits(
+        (told.least_answer, told.greatest_answer),
+        (told.least_mean, told.greatest_mean),
+        UNLIMITED.moments if of_points else moments,
+    )
+
+
+def _noise(
+    campaign: Campaign, column: int, shown: analyst_pb2.Estimate, of_points: bool
+) -> NoiseVariance | None:
+    """Return the noise variance that the server or the campaign tells."""
+    if shown.HasField("noise_variance"):
+        told = shown.noise_variance
+        return NoiseVariance(told.value, told.ci_low, told.ci_high, Basis.ESTIMATED)
+    if not isinstance(campaign, ValueCampaign) or of_points:
+        return None
+    mechanism = campaign.point_mechanism
+    of_point = np.ravel(mechanism.variance(np.zeros((1, mechanism.dimension))))
+    exact = float(of_point[column])
+    return NoiseVariance(exact, exact, exact, Basis.EXACT)
+
+
+def _privacy(campaign: Campaign, message: campaign_pb2.Privacy) -> GeoPrivacy:
+    return GeoPrivacy(message.epsilon, message.per, campaign.privacy.unit)
+
+
+def _state(number: int) -> str:
+    return _STATES.get(number, f"state {number}")
