@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from geoveil.aggregator import Code, ServiceError
-from geoveil.aggregator.domain.estimates import disclose, unbiased_for
+from geoveil.aggregator.domain.estimates import disclose
 from geoveil.aggregator.domain.layout import Layout
 from geoveil.aggregator.domain.median_of_means import median_of_means
 from geoveil.aggregator.domain.reports import Report, unpack
-from geoveil.campaign import Allocation, Attribute, Question, SmoothSpec
+from geoveil.campaign import Allocation, Attribute, Question, SmoothSpec, unbiased_for
 from geoveil.gp import GaussianKernel, GeoPrivacy
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.gp.estimation import Accumulator, estimate

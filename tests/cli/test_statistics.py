@@ -54,8 +54,8 @@ def test_several_statistics_are_told_one_after_the_other(geoveil, file):
     reports = reports_of(file)
     assert told[1] == reports.ask(MeanValue()).to_dict()
     assert told[2] == reports.ask(Histogram(edges=(50_000, 100_000, 200_000))).to_dict()
-    assert told[0]["rows"][0]["name"] == "above 100,000"
-    table = of(geoveil, file, *asked).stdout
+    assert told[0]["estimates"][0]["name"] == "above 100,000"
+    table = of(geoveil, file, *asked[:-2]).stdout
     assert table.count("of which the participants are a random sample") == 1
     with pytest.raises(ParameterError, match="one result"):
         of(geoveil, file, *asked, "--csv")
@@ -76,7 +76,7 @@ def test_a_curve_is_drawn(geoveil, file, tmp_path):
     assert "<!-- distribution function -->" in picture.read_text()
 
 
-def test_a_server_says_the_same(geoveil, server):
+def test_a_server_says_the_same(geoveil, server, tmp_path):
     created = ["campaign", "create", "Curves", "--attribute", "income", "--unit", "dollar"]
     geoveil(*created, "--epsilon", "1", "--per", "8000", "--points", "--id", "curves")
     send(server, "curves", INCOMES[:400])
@@ -85,6 +85,22 @@ def test_a_server_says_the_same(geoveil, server):
     assert row["ci_low"] < np.median(INCOMES) < row["ci_high"]
     with pytest.raises(ParameterError, match="left out"):
         of(geoveil, "curves", "--curve", "--watch")
+    exported = tmp_path / "curves.parquet"
+    geoveil("campaign", "export", "curves", "--out", str(exported))
+    heap = ["--heap", "100000=0.01"]
+    for asked in (
+        ["--threshold", "100000", "--range", "50000,150000", *heap],
+        ["--threshold", "100000", "--slope-bound", "1e-10", "--contamination", "0.01"],
+        ["--threshold", "100000", "--width", "24000", "--interval", "full-ends"],
+    ):
+        one, other = (
+            json.loads(of(geoveil, source, *asked, "--json").stdout)
+            for source in ("curves", exported)
+        )
+        assert one == other
+    assert "band" not in one["estimates"][0]
+    with pytest.raises(ParameterError, match="heap"):
+        of(geoveil, exported, "--threshold", "100000", "--width", "24000", *heap)
 
 
 def test_a_map_is_a_file_for_a_reader_of_maps(geoveil, tmp_path):

@@ -26,7 +26,7 @@ class CampaignEstimates(Result):
 
     campaign: Campaign
     state: str
-    """pending, open or closed."""
+    """pending, open or closed; "at hand" where no server was asked."""
     estimates: tuple[LabelledEstimate, ...]
     """One per query, period after period."""
     unbiased_for: str

@@ -13,6 +13,7 @@ from geoveil.campaign.families import (
     Work,
     missing,
 )
+from geoveil.campaign.meaning import unbiased_for
 from geoveil.campaign.mechanisms import (
     MECHANISMS,
     DebiasedLaplaceSpec,
@@ -73,4 +74,5 @@ __all__ = [
     "open_envelope",
     "seal",
     "signer",
+    "unbiased_for",
 ]

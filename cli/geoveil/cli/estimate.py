@@ -1,7 +1,7 @@
 """geoveil estimate: what the reports of a campaign say."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeGuard
 
@@ -14,8 +14,6 @@ from geoveil.analyst import (
     Contaminated,
     DensityMap,
     GroupEstimates,
-    Means,
-    Statistic,
     Top,
     asked_of_points,
     hard_shares,
@@ -148,7 +146,7 @@ def estimate(
     width: Annotated[
         float | None,
         typer.Option(
-            help="Width of the soft band around a threshold or an end. By default a server's"
+            help="Width of the soft band around a threshold or an end. By default the"
             " reports choose it for the shortest interval of the hard share, at no cost in"
             " privacy; otherwise 3·PER/ε."
         ),
@@ -230,7 +228,7 @@ def estimate(
     if top is not None:
         wanted.append(Top(top, asked, bandwidth=bandwidth, width=width))
         asked = []
-    if interval is not None and (wanted or campaign_id.endswith(_EXPORTED)):
+    if interval is not None and wanted:
         raise ParameterError("interval", interval.value, "left out: a statistic chooses its own")
     if contamination is not None:
         wanted = [Contaminated(one, contamination) for one in wanted]
@@ -243,19 +241,31 @@ def estimate(
         raise ParameterError("weights", str(weights), "given beside --by, which names the groups")
     if watch and (asked or wanted):
         raise ParameterError("watch", watch, "left out: an estimate from points is read once")
-    if campaign_id.endswith(_EXPORTED) or not asked:
+    if not asked:
         _refused(slope_bound, heap)
+
+    def from_points(
+        campaign: Campaign, answer: Callable[[Sequence[PointQuestion]], CampaignEstimates]
+    ) -> Result:
+        hard = hard_shares(asked)
+        if hard and width is None and bandwidth is None and _of_numbers(campaign):
+            bands = ChosenBands(campaign, hard, slope_bound, options.heaps(heap))
+            return as_wanted(bands.answered(answer(bands.questions)))
+        _refused(slope_bound, heap)
+        return as_wanted(answer(_questions(campaign, asked, width, bandwidth)))
+
     if campaign_id.endswith(_EXPORTED):
         if by is not None:
             raise ParameterError("by", by, "left out of a file: Reports.ask(..., stratum=) has it")
         reports = reports_of(Path(campaign_id))
-        questions = _questions(reports.campaign, asked, width, bandwidth)
-        every: list[Statistic[Any]] = [*([Means(questions)] if asked else []), *wanted]
-        if contamination is not None and asked:
-            every[0] = Contaminated(every[0], contamination)
-        if not every:
+        if not asked and not wanted:
             raise ParameterError("questions", "none", "at least one, of what a file's reports say")
-        show([reports.ask(one, confidence, period) for one in every])
+        told: list[Result] = []
+        if asked:
+            told.append(
+                from_points(reports.campaign, lambda q: reports.estimates(q, confidence, period))
+            )
+        show([*told, *(reports.ask(one, confidence, period) for one in wanted)])
         return
     sizes = None if by is None or weights is None else _sizes(weights, by)
     how: dict[str, Any] = {"confidence": confidence, "period": period, "timeout_s": timeout}
@@ -272,15 +282,8 @@ def estimate(
             return
         results: list[Result] = []
         if asked:
-            campaign, hard = analyst.campaign(campaign_id), hard_shares(asked)
-            if hard and width is None and bandwidth is None and _of_numbers(campaign):
-                bands = ChosenBands(campaign, hard, slope_bound, options.heaps(heap))
-                found = bands.answered(analyst.ask(campaign_id, bands.questions, **how))
-            else:
-                _refused(slope_bound, heap)
-                questions = _questions(campaign, asked, width, bandwidth)
-                found = analyst.ask(campaign_id, questions, **how)
-            results.append(as_wanted(found))
+            campaign = analyst.campaign(campaign_id)
+            results.append(from_points(campaign, lambda q: analyst.ask(campaign_id, q, **how)))
         results += [analyst.ask(campaign_id, one, **how) for one in wanted]
         if results:
             show(results)
@@ -324,7 +327,7 @@ def _refused(slope_bound: float | None, heap: Sequence[str] | None) -> None:
             raise ParameterError(
                 name,
                 given,
-                "left out: it counts where a server chooses the width for --threshold or --range"
+                "left out: it counts where the reports choose the width for --threshold or --range"
                 " of numbers",
             )
 

@@ -1,9 +1,7 @@
 """From sums to what an analyst is shown, and what is not shown yet."""
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Context
 from functools import reduce
 from operator import add
 from types import MappingProxyType
@@ -14,23 +12,11 @@ from numpy.typing import NDArray
 from geoveil.aggregator.domain.errors import Code, ServiceError
 from geoveil.aggregator.domain.layout import Layout
 from geoveil.aggregator.domain.median_of_means import MedianOfMeans, median_of_means
-from geoveil.campaign import Allocation, Campaign, StatisticCampaign
+from geoveil.campaign import Campaign, unbiased_for
 from geoveil.gp import GeoPrivacy, ParameterError
 from geoveil.gp.estimation import Accumulator, Estimate, estimate
 from geoveil.gp.intervals import Limits
 from geoveil.gp.price import NoiseVariance
-
-_EVERYBODY = "the mean of the soft query over all who took part{period}"
-_MEANS: Mapping[Allocation, str] = MappingProxyType(
-    {
-        Allocation.PARTITION: "the mean of the soft query over all who took part{period}, of whom"
-        " those who answered it are a random sample",
-        Allocation.SPLIT: _EVERYBODY,
-        Allocation.REPEAT: _EVERYBODY,
-    }
-)
-_OF_GROUPS = ", or over those of them who are in the stratum that is named"
-_MEAN_POINT = "the mean of each coordinate over all who took part{period}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,37 +139,6 @@ def periods_shown(
 def _needed(campaign: Campaign) -> str:
     of_each = "" if campaign.strata is None else f" of every {campaign.strata.name}"
     return f"every query needs {campaign.minimum_participants:,} answers{of_each}"
-
-
-def unbiased_for(campaign: Campaign, *, later: bool = False) -> str:
-    """Return what the values of a campaign's estimates are unbiased for, as a sentence.
-
-    Args:
-        campaign: of the estimates.
-        later: whether they are of queries that were asked of its points later.
-    """
-    bias = max((mechanism.bias_bound for mechanism in campaign.mechanisms), default=0.0)
-    if bias == math.inf:
-        return "Unbiased for nothing: the noise has no mean."
-    nearly = "" if all(mechanism.unbiased for mechanism in campaign.mechanisms) else _within(bias)
-    if later:
-        mean = _EVERYBODY
-    elif isinstance(campaign, StatisticCampaign):
-        mean = _MEANS[campaign.allocation]
-    else:
-        mean = _MEAN_POINT
-    period = " in the period" if campaign.period else ""
-    mean += _OF_GROUPS if campaign.strata is not None and not later else ""
-    moved = ""
-    if campaign.attribute.coordinates is not None:
-        moved = ", with places outside the campaign's area moved into it"
-    return f"Unbiased{nearly} for {mean.format(period=period)}{moved}."
-
-
-def _within(bias: float) -> str:
-    """Return the words for a bias that is known to be small, rounded up."""
-    shown = Context(prec=2, rounding=ROUND_CEILING).create_decimal(bias)
-    return f", but for a bias of at most {shown:g},"
 
 
 def _estimates(

@@ -8,7 +8,7 @@ Points are read some at a time: files may be larger than memory.
 import base64
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from math import ldexp
@@ -18,6 +18,8 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from geoveil.analyst.estimates import CampaignEstimates
+from geoveil.analyst.labelled_estimate import LabelledEstimate
 from geoveil.analyst.statistics.joint import JointEstimates, Quantity
 from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.analyst.statistics.statistic import (
@@ -32,7 +34,14 @@ from geoveil.analyst.statistics.statistic import (
     open_stratum,
     period_of,
 )
-from geoveil.campaign import Campaign, PointQuestion, ValueCampaign, decode, open_envelope
+from geoveil.campaign import (
+    Campaign,
+    PointQuestion,
+    ValueCampaign,
+    decode,
+    open_envelope,
+    unbiased_for,
+)
 from geoveil.campaign.value import AXES
 from geoveil.gp import (
     GeoPrivacy,
@@ -43,10 +52,14 @@ from geoveil.gp import (
     SmoothedRegion,
     UnsupportedError,
 )
+from geoveil.gp.deconvolution.bands import BandTotals
+from geoveil.gp.deconvolution.base import PointEstimator
 from geoveil.gp.deconvolution.choice import joint_way, ways
-from geoveil.gp.deconvolution.totals import GRID_EXPONENT, MOST_AT_ONCE, EachTotals
+from geoveil.gp.deconvolution.products import Products
+from geoveil.gp.deconvolution.totals import GRID_EXPONENT, MOST_AT_ONCE, EachTotals, Sums
 from geoveil.gp.estimation import Accumulator, sums_of
 from geoveil.gp.estimation import estimate as estimate_of_sums
+from geoveil.gp.price import estimated_noise_variance
 
 __all__ = ["ReportRows", "Reports", "estimate", "reports_of"]
 
@@ -127,26 +140,100 @@ class Reports:
 
         return driven(wanted, self.campaign, confidence, answer)
 
-    def _answer(self, asked: Asked, confidence: float, period: int, group: int | None) -> Answered:
-        together = not isinstance(asked, Separately)
-        questions = asked.questions if isinstance(asked, Separately) else asked
+    def estimates(
+        self,
+        questions: Sequence[PointQuestion],
+        confidence: float = 0.95,
+        period: int | None = None,
+    ) -> CampaignEstimates:
+        """Return one estimate for each question, as `Analyst.ask` does of a server's reports.
+
+        Args:
+            questions: in the campaign's coordinates.
+            confidence: of intervals, in (0, 1).
+            period: of a recurring campaign, from 0.
+
+        Raises:
+            GeoVeilError: if a question can't be asked of points.
+        """
+        of = period_of(self.campaign, period)
+        by_label = self._estimators(questions)
+        summed, _ = self._summed(by_label, of, None, together=False)
+        rows = []
+        for label, estimator in by_label.items():
+            sums, noise = summed[label]
+            ends, limits = estimator.variance_limits, estimator.limits
+            found = estimate_of_sums(sums, GRID_EXPONENT, confidence, limits)
+            several = found.standard_error is not None
+            row = LabelledEstimate(
+                label=label,
+                value=found.value,
+                standard_error=found.standard_error,
+                ci_low=found.ci_low,
+                ci_high=found.ci_high,
+                method=found.method if several else None,
+                confidence=confidence,
+                n=found.n,
+                one_report=None,
+                privacy=self.campaign.report_privacy,
+                period=of,
+                robust=None,
+                sums=(sums.total, sums.total_of_squares),
+                step_exponent=GRID_EXPONENT,
+                limits=limits,
+                softness=None,
+                noise=estimated_noise_variance(*noise, ends, confidence)
+                if noise and ends
+                else None,
+            )
+            rows.append(row)
+        spent = self.campaign.report_privacy
+        return CampaignEstimates(
+            self.campaign,
+            "at hand",
+            tuple(rows),
+            unbiased_for(self.campaign, later=True),
+            spent,
+            spent.repeated(of + 1),
+        )
+
+    def _estimators(self, questions: Sequence[PointQuestion]) -> dict[str, PointEstimator]:
         mechanism = self.campaign.point_mechanism
         labels = tuple(question.label for question in questions)
         if len(set(labels)) != len(labels) or not labels:
             raise ParameterError("labels of the queries", labels, "one or more, and distinct")
-        by_label = {q.label: mechanism.estimator(q.query, debias=True) for q in questions}
+        return {q.label: mechanism.estimator(q.query, debias=True) for q in questions}
+
+    def _summed(
+        self,
+        by_label: Mapping[str, PointEstimator],
+        period: int,
+        group: int | None,
+        *,
+        together: bool,
+    ) -> tuple[dict[str, Sums], BandTotals | Products | None]:
+        """Return the sums of each estimator, and, together, what has their products."""
+        step = self.campaign.point_mechanism.step
         count = sum(int(_of(rows, period, group).sum()) for rows in self.blocks())
-        chosen = ways(by_label, mechanism.step, count)
+        chosen = ways(by_label, step, count)
         totals = [way.totals for way in chosen]
-        joint = joint_way(chosen, by_label, mechanism.step, count).totals if together else None
+        joint = joint_way(chosen, by_label, step, count).totals if together else None
         for points in self.points(period, group):
             for one in totals if joint is None or joint in totals else [*totals, joint]:
                 one.add(points, [(0, slice(0, len(points)))])
-        sums = {
-            label: found.values
+        summed = {
+            label: found
             for one in totals
             for label, found in zip(one.labels, one.of(0), strict=True)
         }
+        return summed, joint
+
+    def _answer(self, asked: Asked, confidence: float, period: int, group: int | None) -> Answered:
+        together = not isinstance(asked, Separately)
+        by_label = self._estimators(asked.questions if isinstance(asked, Separately) else asked)
+        summed, joint = self._summed(by_label, period, group, together=together)
+        sums = {label: of_one.values for label, of_one in summed.items()}
+        labels = tuple(by_label)
         n = sums[labels[0]].n
         if n < 2:
             raise UnsupportedError(f"{n} reports of period {period} have no standard error")

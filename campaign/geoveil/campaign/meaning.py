@@ -1,0 +1,52 @@
+"""What the estimates of a campaign are unbiased for, in words."""
+
+import math
+from collections.abc import Mapping
+from decimal import ROUND_CEILING, Context
+from types import MappingProxyType
+
+from geoveil.campaign.model import Campaign
+from geoveil.campaign.statistic import Allocation, StatisticCampaign
+
+_EVERYBODY = "the mean of the soft query over all who took part{period}"
+_MEANS: Mapping[Allocation, str] = MappingProxyType(
+    {
+        Allocation.PARTITION: "the mean of the soft query over all who took part{period}, of whom"
+        " those who answered it are a random sample",
+        Allocation.SPLIT: _EVERYBODY,
+        Allocation.REPEAT: _EVERYBODY,
+    }
+)
+_OF_GROUPS = ", or over those of them who are in the stratum that is named"
+_MEAN_POINT = "the mean of each coordinate over all who took part{period}"
+
+
+def unbiased_for(campaign: Campaign, *, later: bool = False) -> str:
+    """Return what the values of a campaign's estimates are unbiased for, as a sentence.
+
+    Args:
+        campaign: of the estimates.
+        later: whether they are of queries that were asked of its points later.
+    """
+    bias = max((mechanism.bias_bound for mechanism in campaign.mechanisms), default=0.0)
+    if bias == math.inf:
+        return "Unbiased for nothing: the noise has no mean."
+    nearly = "" if all(mechanism.unbiased for mechanism in campaign.mechanisms) else _within(bias)
+    if later:
+        mean = _EVERYBODY
+    elif isinstance(campaign, StatisticCampaign):
+        mean = _MEANS[campaign.allocation]
+    else:
+        mean = _MEAN_POINT
+    period = " in the period" if campaign.period else ""
+    mean += _OF_GROUPS if campaign.strata is not None and not later else ""
+    moved = ""
+    if campaign.attribute.coordinates is not None:
+        moved = ", with places outside the campaign's area moved into it"
+    return f"Unbiased{nearly} for {mean.format(period=period)}{moved}."
+
+
+def _within(bias: float) -> str:
+    """Return the words for a bias that is known to be small, rounded up."""
+    shown = Context(prec=2, rounding=ROUND_CEILING).create_decimal(bias)
+    return f", but for a bias of at most {shown:g},"
