@@ -108,6 +108,8 @@ def made() -> list[Any]:
         gp.VectorSmoothMechanism(iter([RAMP]), PRIVACY, reach=math.inf, step=2.0**-20),
         gp.PlanarLaplace(PRIVACY, dimension=3),
         gp.PlanarLaplace(PRIVACY, step=2.0**-30),
+        gp.Coarsening(gp.PlanarLaplace(PRIVACY, 1), gp.PlanarLaplace(PRIVACY, 1)),
+        gp.Refinement(gp.PlanarLaplace(PRIVACY, 1), gp.PlanarLaplace(PRIVACY, 1)),
         *(gp.Threshold(1 / 3, 2 / 3, profile) for profile in ("linear", "smoothstep")),
         gp.Range(-1e-9, 1e300, 1e50, "smoothstep"),
         gp.TwoWayThreshold((0.1, -0.2), 0.3),
@@ -153,6 +155,7 @@ def made() -> list[Any]:
         audit.Finding(0.1, (1.0,), (2.0,), 0.3),
         audit.Exact(0.1, (1.0,), (2.0,), (0.3,)),
         audit.BlackBox(0.1, (1.0,), (2.0,)),
+        audit.NestedHistory(PRIVACY, (PRIVACY,), epochs=2),
         audit.Verdict(
             "a",
             "b",

@@ -36,6 +36,8 @@ TIGHT = [
     "RadialLaplace  GaussianKernel",
     "PlanarLaplace  the value",
     "PlanarLaplace  the place",
+    "History answers at ε, ε/2 and ε/2 two epochs",
+    "History answers at ε/2 and ε/4 two epochs",
     "LocalLaplace  Threshold, linear",
     "RandomizedResponse  Threshold, linear",
 ]
@@ -167,8 +169,18 @@ def test_less_noise_would_be_noticed_in_every_tight_row(cases):
         assert not verdict.keeps, case
 
 
-def test_all_four_faults_are_caught_from_samples_alone(faulty):
-    assert set(faulty) == {"noise × 0.7", "β doubled", "|∇f| for B", "feet for metres"}
+def test_all_faults_are_caught_from_samples_alone(faulty):
+    assert set(faulty) == {
+        "noise × 0.7",
+        "β doubled",
+        "|∇f| for B",
+        "feet for metres",
+        "redrawn in an epoch",
+        "the largest for the sum",
+        "the largest asked",
+        "read when it is above",
+        "atom at a moved value",
+    }
     assert all(verdict.caught and not verdict.keeps for verdict in faulty.values())
 
 
@@ -178,6 +190,11 @@ def test_all_four_faults_are_caught_from_samples_alone(faulty):
         ("noise × 0.7", 1 / 0.7),  # slopes are divided by it
         ("β doubled", 2.0),  # in the tail of Z the scale alone counts
         ("feet for metres", 1 / 0.3048),
+        ("redrawn in an epoch", 2.0),  # two answers at ε each
+        ("the largest for the sum", 1.5),  # ε and ε/2
+        ("the largest asked", 2.0),  # the point is seen, which is twice as fine
+        ("read when it is above", math.inf),
+        ("atom at a moved value", math.inf),
     ],
 )
 def test_faults_are_as_bad_as_theory_says(faulty, fault, truth):

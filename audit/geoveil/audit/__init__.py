@@ -10,6 +10,7 @@ from geoveil.audit.case import Audited, Case, Scene
 from geoveil.audit.catalogue import catalogue, named
 from geoveil.audit.exact import Density, Finding, exact_delta, exact_epsilon, exact_rate
 from geoveil.audit.faults import faults
+from geoveil.audit.histories import History, NestedHistory, worst_history
 from geoveil.audit.selection import (
     SelectionFinding,
     Selects,
@@ -35,6 +36,8 @@ __all__ = [
     "Density",
     "Exact",
     "Finding",
+    "History",
+    "NestedHistory",
     "Scene",
     "SelectionFinding",
     "Selects",
@@ -52,6 +55,7 @@ __all__ = [
     "named",
     "pair_count",
     "utility_pairs",
+    "worst_history",
     "worst_pair",
     "worst_utilities",
 ]

@@ -23,6 +23,7 @@ from geoveil.audit.case import (
     all_numbers_added,
     bounded_outputs,
 )
+from geoveil.audit.histories import NestedHistory
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import Arithmetic, Real
 from geoveil.gp.errors import UnsupportedError
@@ -254,6 +255,37 @@ def _vector() -> Iterator[Case]:
         yield scene.case(mechanism, outputs, variant, statistic=all_numbers_added)
 
 
+def _history() -> Iterator[Case]:
+    """Two epochs: the trajectory moves in one after the other."""
+    half, quarter = (replace(INCOME, epsilon=INCOME.epsilon / n) for n in (2, 4))
+    start = np.full(2, 100_000.0)
+    steps = INCOME.per * np.arange(-60, 61)[:, None] / 10
+    first, second = (steps * axis for axis in np.eye(2))
+    path = start + np.concatenate([first, first[-1] + second - second[0] + [[0.0, 800.0]]])
+    pairs = tuple(
+        (start, start + INCOME.per * distance * axis)
+        for distance in (0.4, 1.5, 3.0)
+        for axis in np.eye(2)
+    )
+    rng = np.random.default_rng(1)
+    for variant, answers in (
+        ("answers at ε, ε/2 and ε/2", (INCOME, half, half)),
+        ("answers at ε/2 and ε/4", (half, quarter)),
+    ):
+        history = NestedHistory(INCOME, answers, epochs=2)
+        outputs = history.simulate(np.broadcast_to(start, (400, 2)), rng)
+        yield Case(
+            name="History",
+            variant=variant,
+            query="two epochs",
+            mechanism=history,
+            path=path,
+            outputs=outputs,
+            pairs=pairs,
+            statistic=all_numbers_added,
+        )
+
+
 _ROWS: Mapping[str, Callable[[], Iterator[Case]]] = MappingProxyType(
     {
         "SmoothMechanism": _smooth,
@@ -263,6 +295,7 @@ _ROWS: Mapping[str, Callable[[], Iterator[Case]]] = MappingProxyType(
         "ChannelMechanism": _channel,
         "RadialLaplace": _radial,
         "PlanarLaplace": _planar,
+        "History": _history,
         "ApproximateLaplace": _approximate,
         "VectorSmoothMechanism": _vector,
         "LocalLaplace": _local_laplace,

@@ -1,17 +1,18 @@
-"""Four faults that careless code makes, as wrappers of sound mechanisms: the auditor's controls.
+"""Faults that careless code makes: the auditor's controls, which exist to be caught.
 
-None of them can be seen in the reports by eye, and each breaks the promise of the mechanism that it
-wraps. They exist to be caught.
+Four are wrappers of sound mechanisms, four make histories of several answers about one value. None
+of them can be seen in the reports by eye, and each breaks the promise that it states.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.audit.case import Audited, Case, additive_outputs
-from geoveil.audit.catalogue import BELL, RAMP
+from geoveil.audit.case import Audited, Case, additive_outputs, all_numbers_added
+from geoveil.audit.catalogue import BELL, INCOME, RAMP
+from geoveil.audit.histories import NestedHistory
 from geoveil.gp.arithmetic import FLOAT
 from geoveil.gp.mechanisms.additive import AdditiveMechanism, LipschitzMechanism
 from geoveil.gp.mechanisms.smooth import SmoothMechanism
@@ -112,11 +113,163 @@ def feet_for_metres(query: Query, stated: GeoPrivacy) -> Misstated:
     return Misstated(LipschitzMechanism(query, feet), stated)
 
 
+@dataclass(frozen=True, slots=True)
+class Redrawn:
+    """An answer with noise of its own for each campaign, all charged as if they were one.
+
+    Args:
+        privacy: what is charged, the largest of the rates.
+        rates: of the answers.
+    """
+
+    privacy: GeoPrivacy
+    rates: tuple[float, ...]
+
+    def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Array:
+        """Return the answers of each value, (n, answers), for values (n, 1)."""
+        points = np.asarray(x, dtype=np.float64)
+        scales = 1 / np.array(self.rates)
+        return np.asarray(points + scales * rng.laplace(size=(*points.shape[:-1], len(scales))))
+
+    def log_density(self, y: ArrayLike, x: ArrayLike) -> Array:
+        """Return the log-density of the answers given the value."""
+        rates = np.array(self.rates)
+        apart = np.abs(np.subtract(y, x))
+        return np.asarray((np.log(rates / 2) - rates * apart).sum(axis=-1))
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOnceAbove:
+    """A value that is read at the first of two times if it is above a threshold, else later.
+
+    Points are the values at the two times, (n, 2). A report is sent when the value is read: it has
+    the time, 0 or 1, and the perturbed value.
+    """
+
+    privacy: GeoPrivacy
+    threshold: float
+
+    def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Array:
+        """Return time and perturbed value, (n, 2)."""
+        points = np.asarray(x, dtype=np.float64)
+        early = points[..., 0] > self.threshold
+        value = np.where(early, points[..., 0], points[..., 1])
+        noise = rng.laplace(scale=1 / self.privacy.rate, size=value.shape)
+        return np.stack([np.where(early, 0.0, 1.0), value + noise], axis=-1)
+
+    def log_density(self, y: ArrayLike, x: ArrayLike) -> Array:
+        """Return the log-density of the value sent, where the time is possible."""
+        report, points = np.asarray(y), np.asarray(x)
+        early = points[..., 0] > self.threshold
+        value = np.where(early, points[..., 0], points[..., 1])
+        rate = self.privacy.rate
+        logs = np.log(rate / 2) - rate * np.abs(report[..., 1] - value)
+        return np.asarray(np.where((report[..., 0] == 0) == early, logs, -np.inf))
+
+
+@dataclass(frozen=True, slots=True)
+class MovedAtom:
+    """A coarser answer made from the noise that is kept, when the value has moved since.
+
+    Points are the values at the two times, (n, 2). Where nothing is added to the noise the second
+    answer differs from the first by just as much as the value has moved.
+
+    Args:
+        privacy: of the first answer.
+        coarser: of the second.
+        atoms: differences of the two answers at which probabilities are compared, not densities.
+    """
+
+    privacy: GeoPrivacy
+    coarser: GeoPrivacy
+    atoms: tuple[float, ...]
+
+    def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Array:
+        """Return the first answer, and by how much the second differs, (n, 2)."""
+        points = np.asarray(x, dtype=np.float64)
+        first = points[..., 0] + rng.laplace(scale=1 / self.privacy.rate, size=points.shape[:-1])
+        rest = np.where(
+            rng.random(first.shape) < (self.coarser.rate / self.privacy.rate) ** 2,
+            0.0,
+            rng.laplace(scale=1 / self.coarser.rate, size=first.shape),
+        )
+        return np.stack([first, points[..., 1] - points[..., 0] + rest], axis=-1)
+
+    def log_density(self, y: ArrayLike, x: ArrayLike) -> Array:
+        """Return the log-density, relative to counting at the atoms and to length elsewhere."""
+        report, points = np.asarray(y), np.asarray(x)
+        rate, coarse = self.privacy.rate, self.coarser.rate
+        rest = report[..., 1] - (points[..., 1] - points[..., 0])
+        share = (coarse / rate) ** 2
+        added = np.log1p(-share) + np.log(coarse / 2) - coarse * np.abs(rest)
+        at_atom = np.where(rest == 0, np.log(share), -np.inf)
+        second = np.where(np.isin(report[..., 1], self.atoms), at_atom, added)
+        first = np.log(rate / 2) - rate * np.abs(report[..., 0] - points[..., 0])
+        return np.asarray(first + second)
+
+
+def _history(mechanism: Audited, variant: str, statistic: Callable[[Array], Array]) -> Case:
+    """Return the row of a faulty history of two answers about one value."""
+    sound = RAMP.case(mechanism, [])
+    near = [[a, b] for a in range(-12, 13) for b in (a - 3.0, a, a + 2.5)]
+    return replace(
+        sound,
+        name="History",
+        variant=variant,
+        query="the value",
+        path=sound.path[:, None],
+        outputs=RAMP.points(near),
+        pairs=tuple((a[None], b[None]) for a, b in sound.pairs),
+        statistic=statistic,
+    )
+
+
+def _two_times(mechanism: Audited, outputs: Array, variant: str, seen: int) -> Case:
+    """Return the row of a faulty history about a value at two times."""
+    start = np.array([100_000.0, 104_000.0])
+    steps = INCOME.per * np.array([-0.25, 0.25, 0.75, 1.75])
+    first, second = (start + steps[:, None] * axis for axis in np.eye(2))
+    return Case(
+        name="History",
+        variant=variant,
+        query="the value at two times",
+        mechanism=mechanism,
+        path=np.concatenate([first, second]),
+        outputs=outputs,
+        pairs=tuple((line[0], point) for line in (first, second) for point in line[1:]),
+        statistic=lambda reports: reports[:, seen],
+    )
+
+
+def _shown_twice(reports: Array) -> Array:
+    """Return the answers that both campaigns got alike, and a far number for others."""
+    return np.where(reports[:, 0] == reports[:, 1], reports[:, 0], 1e12)
+
+
+def _of_histories() -> tuple[Case, ...]:
+    """Return faulty histories: what is promised is the largest rate, or that of one reading."""
+    half = GeoPrivacy(INCOME.epsilon / 2, INCOME.per, INCOME.unit)
+    weights = np.array([INCOME.rate, half.rate])
+    redrawn = Redrawn(INCOME, (INCOME.rate, INCOME.rate))
+    summed = Redrawn(INCOME, (INCOME.rate, half.rate))
+    asked = Misstated(NestedHistory(INCOME, (half, half)), half)
+    moved = MovedAtom(INCOME, half, atoms=(2_000.0, 6_000.0))
+    moves = np.array([[100_000.0, atom] for atom in moved.atoms])
+    times = np.array([[0.0, 100_000.0], [1.0, 100_000.0]])
+    return (
+        _history(redrawn, "redrawn in an epoch", all_numbers_added),
+        _history(summed, "the largest for the sum", lambda reports: reports @ weights),
+        _history(asked, "the largest asked", _shown_twice),
+        _two_times(ReadOnceAbove(INCOME, 100_000.0), times, "read when it is above", 0),
+        _two_times(moved, moves, "atom at a moved value", 1),
+    )
+
+
 def faults() -> tuple[Case, ...]:
-    """Return the four faulty mechanisms, at the points and pairs of the sound ones.
+    """Return the faulty mechanisms, at the points and pairs of the sound ones, and histories.
 
     Example:
-        >>> [case.variant for case in faults()]
+        >>> [case.variant for case in faults()][:4]
         ['noise × 0.7', 'β doubled', '|∇f| for B', 'feet for metres']
     """
     ramp, bell = (SmoothMechanism(scene.query, scene.privacy) for scene in (RAMP, BELL))
@@ -127,4 +280,5 @@ def faults() -> tuple[Case, ...]:
         RAMP.case(beta_doubled(ramp), wide, "β doubled", name="SmoothMechanism"),
         BELL.case(slope_for_bound(bell), narrow, "|∇f| for B", name="SmoothMechanism"),
         BELL.case(feet, narrow, "feet for metres", name="LipschitzMechanism"),
+        *_of_histories(),
     )

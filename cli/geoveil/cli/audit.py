@@ -26,7 +26,8 @@ def audit(
         str | None, typer.Option(help="Only the rows of this one, e.g. SmoothMechanism.")
     ] = None,
     faults: Annotated[
-        bool, typer.Option("--faults", help="Audit four faulty mechanisms: all must be caught.")
+        bool,
+        typer.Option("--faults", help="Audit faulty mechanisms and histories: all must be caught."),
     ] = False,
     attack: Annotated[
         bool,

@@ -26,6 +26,7 @@ from geoveil.gp.mechanisms import (
     SmoothMechanism,
     VectorSmoothMechanism,
 )
+from geoveil.gp.nested import Coarsening, Refinement
 from geoveil.gp.noise import (
     NOISES,
     GeneralizedCauchy,
@@ -62,6 +63,7 @@ __all__ = [
     "ApproximateLaplace",
     "Channel",
     "ChannelMechanism",
+    "Coarsening",
     "DebiasedLaplace",
     "Disc",
     "FormulaProfile",
@@ -97,6 +99,7 @@ __all__ = [
     "RandomSource",
     "RandomizedResponse",
     "Range",
+    "Refinement",
     "SeededSource",
     "SixthOrderStep",
     "SmoothMechanism",

@@ -51,17 +51,18 @@ def _height_and_angle(u: Sequence[Real], ops: _Ops) -> list[Real]:
     return [ring * part for part in ops.turn(u[1])] + [height]
 
 
-_DIRECTIONS: Mapping[int, tuple[int, Callable[[Sequence[Real], _Ops], list[Real]]]] = (
+DIRECTIONS: Mapping[int, tuple[int, Callable[[Sequence[Real], _Ops], list[Real]]]] = (
     MappingProxyType({1: (1, _sign), 2: (1, _angle), 3: (2, _height_and_angle)})
 )
+"""Number of coordinates → how many uniform numbers make a uniform direction, and how."""
 
-DIMENSIONS = tuple(_DIRECTIONS)
+DIMENSIONS = tuple(DIRECTIONS)
 """The k for which noise can be released."""
 
 
 def uniforms_needed(dimension: int) -> int:
     """Return how many uniform numbers make one noise vector."""
-    return dimension + _DIRECTIONS[dimension][0]
+    return dimension + DIRECTIONS[dimension][0]
 
 
 def planar_noise(u: Sequence[Real], ops: _Ops) -> list[Real]:
@@ -70,7 +71,7 @@ def planar_noise(u: Sequence[Real], ops: _Ops) -> list[Real]:
     radius = -ops.log(u[0])
     for share in u[1:dimension]:
         radius = radius - ops.log(share)
-    return [radius * part for part in _DIRECTIONS[dimension][1](u[dimension:], ops)]
+    return [radius * part for part in DIRECTIONS[dimension][1](u[dimension:], ops)]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,328 @@
+"""Nested noise: the point of a coarser guarantee, made from that of a finer one [MATH §13].
+
+For b₁ > b₂ the planar Laplace noise of scale b₁ is that of scale b₂ plus an independent rest, which
+is 0 with a probability: N₁ = N₂ + E. So one point, perturbed once at the finest rate, answers every
+coarser campaign, and all the answers together cost the finest rate. `Coarsening` draws E.
+`Refinement`, in one dimension, draws N₂ given N₁ instead.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from types import MappingProxyType
+
+import numpy as np
+from flint import arb, fmpz
+from numpy.typing import ArrayLike, NDArray
+
+from geoveil.gp import validation
+from geoveil.gp.arithmetic import Real
+from geoveil.gp.errors import ParameterError, UnsupportedError
+from geoveil.gp.exact import (
+    BALL,
+    INT64_MAX,
+    INT64_MIN,
+    LazyUniform,
+    RandomSource,
+    chosen_source,
+    release_integers,
+)
+from geoveil.gp.mechanisms.planar import DIMENSIONS, DIRECTIONS, PlanarLaplace
+from geoveil.gp.not_private import Simulated, warn_beside_holder
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Coarsening:
+    """What is added to a point of a finer guarantee, so that it has the noise of a coarser one.
+
+    However many answers are made from one released point, in whatever order, they are computed from
+    it and from draws of their own: together they cost the rate of the finer one [MATH §13].
+
+    Args:
+        finer: the mechanism that released the point.
+        coarser: the mechanism whose report is wanted, of the same dimension and unit, and of at
+            most the rate of the finer one. Of an equal rate it only rounds to another grid.
+
+    Raises:
+        ParameterError: if dimensions or units differ, or `coarser` has the larger rate.
+        UnsupportedError: if points are not released in so many dimensions.
+
+    Example:
+        >>> from geoveil.gp import GeoPrivacy, SeededSource
+        >>> week = PlanarLaplace(GeoPrivacy(1.0, per=8_000.0, unit="dollar"), dimension=1)
+        >>> year = PlanarLaplace(GeoPrivacy(1.0, per=32_000.0, unit="dollar"), dimension=1)
+        >>> point = week.release(55_000.0, SeededSource(1))
+        >>> coarse = Coarsening(week, year).release(point, SeededSource(2))
+        >>> [round(k * m.step) for m, (k,) in ((week, point), (year, coarse))]
+        [36338, 9329]
+    """
+
+    finer: PlanarLaplace
+    coarser: PlanarLaplace
+
+    def __post_init__(self) -> None:
+        _require_nested(self.finer, self.coarser)
+
+    @property
+    def dimension(self) -> int:
+        """The number of coordinates of a point, k."""
+        return self.finer.dimension
+
+    @property
+    def share(self) -> Fraction:
+        """The number ρ = (b₂/b₁)², in (0, 1]."""
+        return (self.coarser.privacy.exact_rate / self.finer.privacy.exact_rate) ** 2
+
+    @property
+    def unmoved(self) -> float:
+        """The probability that nothing is added, ρ^{(k+1)/2}: two answers then show one point."""
+        return math.pow(self.share, (self.dimension + 1) / 2)
+
+    def release(self, point: Sequence[int], source: RandomSource | None = None) -> tuple[int, ...]:
+        """Return the point of the coarser guarantee: integers k that stand for k·`coarser.step`.
+
+        The ideal sum of the released point and the rest, correctly rounded [MATH §10].
+
+        Args:
+            point: what the finer mechanism released.
+            source: random bits; the operating system's by default.
+
+        Raises:
+            ParameterError: if the point is not k integers of 64 bits.
+        """
+        source = chosen_source(source)
+        uniforms = [LazyUniform(source) for _ in range(_RESTS[self.dimension][0])]
+        start = _require_released(point, self.finer)
+        return release_integers(
+            uniforms, lambda u: self._moved(start, u), self.coarser.step_exponent
+        )
+
+    def simulate(self, points: ArrayLike, rng: np.random.Generator) -> Simulated:
+        """Return coarser points from finer ones, in float64. NOT private: for experiments.
+
+        Args:
+            points: perturbed points of the finer guarantee; any shape for k = 1, else (..., k).
+            rng: a NumPy generator.
+
+        Returns:
+            An array of the points' shape.
+        """
+        if not isinstance(rng, np.random.Generator):
+            raise ParameterError("rng", rng, "a numpy.random.Generator")
+        warn_beside_holder()
+        z = validation.points(points, self.dimension)
+        shape = z.shape if self.dimension == 1 else z.shape[:-1]
+        k, rho = self.dimension, float(self.share)
+        moves = rng.negative_binomial((k + 1) / 2, rho, shape) if rho < 1 else np.zeros(shape)
+        normal = rng.standard_normal((*shape, k)).reshape(z.shape)
+        length = np.sqrt(2 * rng.standard_gamma(moves)) / self.finer.privacy.rate
+        return Simulated(z + (length if k == 1 else length[..., None]) * normal)
+
+    def _moved(self, start: Sequence[int], u: Sequence[Real]) -> list[Real]:
+        scale = BALL.constant(1 / self.coarser.privacy.exact_rate)
+        rest = [BALL.constant(0)] * len(start)
+        if self.share < 1:
+            rest = _RESTS[self.dimension][1](u, BALL.constant(self.share))
+        grid = self.finer.step_exponent
+        return [_on_grid(k, grid) + scale * e for k, e in zip(start, rest, strict=True)]
+
+
+@dataclass(frozen=True)
+class Refinement:
+    """The point of a finer guarantee, in one dimension, given one that was released coarser.
+
+    For a guarantee that is raised later: both reports together have the law that they would have
+    if the finer had been drawn first and the coarser made from it, and cost the finer rate alone.
+
+    **The value must be the one that the coarser report was drawn for.** If it was read again and
+    has moved, both rates are paid, and more: see [MATH §13]. In two and three dimensions the law of
+    the finer noise given the coarser one has no form that could be drawn exactly.
+
+    Args:
+        coarser: the mechanism that released the point.
+        finer: the mechanism whose report is wanted, of the same unit, of at least the coarser rate.
+
+    Raises:
+        ParameterError: if units or dimensions differ, or `finer` has the smaller rate.
+        UnsupportedError: if points have more than one coordinate.
+
+    Example:
+        >>> from geoveil.gp import GeoPrivacy, SeededSource
+        >>> year = PlanarLaplace(GeoPrivacy(1.0, per=32_000.0, unit="dollar"), dimension=1)
+        >>> week = PlanarLaplace(GeoPrivacy(1.0, per=8_000.0, unit="dollar"), dimension=1)
+        >>> point = year.release(55_000.0, SeededSource(1))
+        >>> finer = Refinement(year, week).release(55_000.0, point, SeededSource(2))
+        >>> [round(k * m.step) for m, (k,) in ((year, point), (week, finer))]
+        [-19648, 62553]
+    """
+
+    coarser: PlanarLaplace
+    finer: PlanarLaplace
+
+    def __post_init__(self) -> None:
+        _require_nested(self.finer, self.coarser)
+        if self.finer.dimension > 1:
+            raise UnsupportedError(
+                "a point that was released coarser can be made finer in one dimension only: in"
+                f" {self.finer.dimension} the finer noise given the coarser has no closed form."
+                " Release at the finest rate first, and coarsen"
+            )
+
+    def release(
+        self, x: float, point: Sequence[int], source: RandomSource | None = None
+    ) -> tuple[int, ...]:
+        """Return the point of the finer guarantee: an integer k that stands for k·`finer.step`.
+
+        Where in its cell of the grid the ideal coarser point lay is drawn first, then the finer one
+        given it: so both integers are those of the ideal pair, correctly rounded.
+
+        Args:
+            x: the value that the coarser point was released for.
+            point: what the coarser mechanism released for it.
+            source: random bits; the operating system's by default.
+
+        Raises:
+            ParameterError: if the point is not one integer within those of 64 bits.
+            PrivateValueError: if x is not a finite number.
+        """
+        source = chosen_source(source)
+        uniforms = [LazyUniform(source) for _ in range(3)]
+        (value,) = validation.point(x, 1)
+        (integer,) = _require_released(point, self.coarser)
+        if not INT64_MIN < integer < INT64_MAX:
+            raise ParameterError("point", integer, "an integer within the ends of the grid")
+        return release_integers(
+            uniforms, lambda u: [self._drawn(value, integer, u)], self.finer.step_exponent
+        )
+
+    def _drawn(self, value: float, integer: int, u: Sequence[Real]) -> Real:
+        """Return the ideal finer point; the ideal coarser one was rounded to the integer."""
+        x = BALL.private(value)
+        scale = BALL.constant(1 / self.coarser.privacy.exact_rate)
+        half_steps = self.coarser.step_exponent - 1
+        cell = (_on_grid(2 * integer + end, half_steps) for end in (-1, 1))
+        low, high = ((end - x) / scale for end in cell)
+        coarse = scale * _laplace_between(low, high, u[0])
+        if self.finer.privacy.exact_rate == self.coarser.privacy.exact_rate:
+            return x + coarse
+        return x + BALL.sign(coarse) * self._towards(abs(coarse), u[1], u[2])
+
+    def _towards(self, d: Real, choice: Real, u: Real) -> Real:
+        """Return the finer noise towards a coarser noise of d ≥ 0: its law is that of [MATH §13].
+
+        Args:
+            d: the coarser noise, in the unit of x.
+            choice: uniform; whether the finer noise is the coarser one.
+            u: uniform; where it lies, if it is not.
+        """
+        fine, coarse = (BALL.constant(m.privacy.exact_rate) for m in (self.finer, self.coarser))
+        faster, slower = fine + coarse, fine - coarse
+        # Integrals of e^{−|t|·fine − |d − t|·coarse + d·coarse} over t < 0, 0 < t < d and t > d.
+        before = 1 / faster
+        ends = BALL.exp(-slower * d)
+        between = -BALL.expm1(-slower * d) / slower
+        total = before + between + ends / faster
+        place = u * total
+
+        def below(p: Real) -> Real:
+            return BALL.log(p * faster) / faster
+
+        def within(p: Real) -> Real:
+            return -BALL.log1p(-(p - before) * slower) / slower
+
+        def beyond(p: Real) -> Real:
+            return d - BALL.log((total - p) * faster / ends) / faster
+
+        def elsewhere(_: Real) -> Real:
+            return BALL.piecewise(place, [before, before + between], [below, within, beyond])
+
+        stays = coarse / fine * ends
+        return BALL.piecewise(choice, [stays], [lambda _: d, elsewhere])
+
+
+def _require_nested(finer: PlanarLaplace, coarser: PlanarLaplace) -> None:
+    for name, mechanism in (("finer", finer), ("coarser", coarser)):
+        if not isinstance(mechanism, PlanarLaplace):
+            raise ParameterError(name, mechanism, "a PlanarLaplace")
+        if mechanism.dimension not in DIMENSIONS:
+            raise UnsupportedError(f"points are released in {DIMENSIONS} dimensions")
+    if coarser.dimension != finer.dimension:
+        raise ParameterError("coarser.dimension", coarser.dimension, str(finer.dimension))
+    if coarser.privacy.unit != finer.privacy.unit:
+        raise ParameterError("coarser.privacy.unit", coarser.privacy.unit, finer.privacy.unit)
+    if coarser.privacy.exact_rate > finer.privacy.exact_rate:
+        raise ParameterError(
+            "coarser.privacy", str(coarser.privacy), f"a rate of at most {finer.privacy}"
+        )
+
+
+def _require_released(point: Sequence[int], mechanism: PlanarLaplace) -> tuple[int, ...]:
+    """Return the integers of a released point.
+
+    Raises:
+        ParameterError: if they are not as many integers of 64 bits as a point has coordinates.
+    """
+    whole = tuple(
+        k
+        for k in point
+        if isinstance(k, int) and not isinstance(k, bool) and INT64_MIN <= k <= INT64_MAX
+    )
+    if not len(whole) == len(point) == mechanism.dimension:
+        raise ParameterError("point", point, f"{mechanism.dimension} integers of 64 bits")
+    return whole
+
+
+def _on_grid(integer: int, exponent: int) -> Real:
+    """Return integer·2^exponent, exactly."""
+    return arb(fmpz(integer)) * arb(2) ** exponent
+
+
+def _beyond(u: Real, atom: Real) -> Real:
+    """Return 0 with the probability `atom`, else an exponential number: both from one U."""
+    return BALL.maximum(BALL.constant(0), BALL.log((1 - atom) / (1 - u)))
+
+
+def _rest_on_line(u: Sequence[Real], share: Real) -> list[Real]:
+    """Return 0 with the probability ρ, else Laplace noise."""
+    return [_beyond(u[0], share) * sign for sign in DIRECTIONS[1][1](u[1:], BALL)]
+
+
+def _rest_in_plane(u: Sequence[Real], share: Real) -> list[Real]:
+    """Return √(2G)Z in units of b₁, G of [MATH §13] as a sum of two, |Z|²/2 exponential."""
+    cosine, _ = BALL.turn(u[1] / 2)
+    level = (1 + share + (1 - share) * cosine) / 2  # cos²φ + ρ sin²φ, φ uniform in (0, π/2)
+    mixed = _beyond(u[0], share) + level * _beyond(u[2], share / level)
+    length = 2 * BALL.sqrt(-mixed * BALL.log(u[3]))
+    return [length * part for part in DIRECTIONS[2][1](u[4:], BALL)]
+
+
+def _rest_in_space(u: Sequence[Real], share: Real) -> list[Real]:
+    """Return 0, or a length of Gamma(2, 1) or Gamma(3, 1) in a uniform direction."""
+    moved = BALL.piecewise(
+        BALL.maximum(u[0], u[1]), [share], [lambda _: BALL.constant(0), lambda _: -BALL.log(u[2])]
+    )
+    length = _beyond(u[0], share) + _beyond(u[1], share) + moved
+    return [length * part for part in DIRECTIONS[3][1](u[3:], BALL)]
+
+
+_RESTS: Mapping[int, tuple[int, Callable[[Sequence[Real], Real], list[Real]]]] = MappingProxyType(
+    {1: (2, _rest_on_line), 2: (5, _rest_in_plane), 3: (5, _rest_in_space)}
+)
+"""Number of coordinates → how many uniform numbers make E/b₁, and how, for ρ < 1."""
+
+
+def _laplace_between(low: Real, high: Real, u: Real) -> Real:
+    """Return Laplace noise of scale 1 that is known to lie between two numbers."""
+    zero = BALL.constant(0)
+    start, left = BALL.exp(BALL.minimum(low, zero)), BALL.exp(BALL.minimum(high, zero))
+    right, end = BALL.exp(-BALL.maximum(low, zero)), BALL.exp(-BALL.maximum(high, zero))
+    below = left - start  # twice the probability between low and 0
+    place = u * (below + right - end)
+    return BALL.piecewise(
+        place,
+        [below],
+        [lambda p: BALL.log(start + p), lambda p: -BALL.log(right - (p - below))],
+    )

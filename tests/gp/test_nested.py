@@ -1,0 +1,332 @@
+"""Nested noise: its law against the closed forms, its integers against 60 digits.
+
+The rest E that makes noise of scale b₁ from noise of scale b₂ has the characteristic function
+((1 + b₂²t²)/(1 + b₁²t²))^{(k+1)/2}; its distribution function is found by Fourier inversion here,
+where `Coarsening` draws it from a mixture of exponentials.
+"""
+
+from functools import cache
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import integrate, stats
+
+from geoveil.gp import (
+    Coarsening,
+    GaussianKernel,
+    GeoPrivacy,
+    LipschitzMechanism,
+    ParameterError,
+    PlanarLaplace,
+    PrivateValueError,
+    RandomSource,
+    Refinement,
+    SeededSource,
+    UnsupportedError,
+)
+
+Array = NDArray[np.float64]
+ALPHA = 1e-6
+PER = {"finer": 1.0, "coarser": 2.0}
+RHO = 0.25
+PLACES = np.concatenate([-np.geomspace(0.01, 12, 40)[::-1], np.geomspace(0.01, 12, 40)])
+
+
+def laplace(per: float, dimension: int = 1, unit: str = "", **step: float) -> PlanarLaplace:
+    return PlanarLaplace(GeoPrivacy(1.0, per=per, unit=unit), dimension, **step)
+
+
+def coarsening(dimension: int, per: float = PER["coarser"]) -> Coarsening:
+    return Coarsening(laplace(PER["finer"], dimension), laplace(per, dimension))
+
+
+@cache
+def rest_distribution(dimension: int, exponent: float | None = None) -> tuple[float, ...]:
+    """Return P(first coordinate of E ≤ x) at the places, for b₂ = 1 and b₁ = 2."""
+    power = (dimension + 1) / 2 if exponent is None else exponent
+    atom = RHO**power
+
+    def continuous(t: float) -> float:
+        return float(((1 + t**2) / (1 + t**2 / RHO)) ** power - atom)
+
+    found = []
+    for x in np.abs(PLACES):
+        # sin(tx)/t · c(t), split where the rest of the integral is one of a smooth tail.
+        near = integrate.quad(lambda t, x: continuous(t) * np.sinc(t * x / np.pi) * x, 0, 1, (x,))[
+            0
+        ]
+        far = integrate.quad(lambda t: continuous(t) / t, 1, np.inf, weight="sin", wvar=x)[0]
+        found.append((near + far) / np.pi)
+    return tuple(0.5 + np.sign(PLACES) * (np.array(found) + atom / 2))
+
+
+def gap(sample: Array, distribution: Any) -> float:
+    """Return the largest difference of distribution functions at the places."""
+    ordered = np.sort(sample)
+    empirical = np.searchsorted(ordered, PLACES, side="right") / len(ordered)
+    return float(np.abs(empirical - np.array(distribution)).max())
+
+
+def bound(n: int) -> float:
+    """Kolmogorov's bound on the gap at α = 1e-6."""
+    return float(np.sqrt(np.log(2 / ALPHA) / (2 * n)))
+
+
+@pytest.fixture(scope="module", params=[pytest.param(100_000, marks=pytest.mark.deep), 4_000])
+def rests(request: pytest.FixtureRequest) -> dict[int, Array]:
+    """E/b₂ by the number of coordinates, from exact releases of the origin: (n, k)."""
+    source = SeededSource(7)
+    drawn = {}
+    for k in (1, 2, 3):
+        nested = coarsening(k)
+        points = [nested.release((0,) * k, source) for _ in range(request.param)]
+        drawn[k] = np.array(points, dtype=np.float64) * nested.coarser.step
+    return drawn
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_the_rest_has_the_law_of_its_closed_form(rests: dict[int, Array], k: int) -> None:
+    """Each coordinate, and the atom; α = 1e-6 in every comparison."""
+    sample = rests[k]
+    for axis in range(k):
+        assert gap(sample[:, axis], rest_distribution(k)) < bound(len(sample))
+    still = float((sample == 0).all(axis=1).mean())
+    assert coarsening(k).unmoved == pytest.approx(RHO ** ((k + 1) / 2))
+    assert still == pytest.approx(coarsening(k).unmoved, abs=bound(len(sample)))
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_a_rest_of_another_law_is_seen(rests: dict[int, Array], k: int) -> None:
+    """Controls: an atom at a moved value, a scale 10 % off, the exponent of a neighbour k."""
+    sample = rests[k][:, 0]
+    limit = bound(len(sample))
+    assert gap(sample + 0.2, rest_distribution(k)) > limit
+    assert gap(np.where(sample == 0, sample + 0.05, sample), rest_distribution(k)) > limit
+    assert gap(sample, rest_distribution(k, k / 2)) > limit
+    if len(sample) > 10_000:
+        assert gap(sample * 1.1, rest_distribution(k)) > limit
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_finer_noise_and_the_rest_make_coarser_noise(rests: dict[int, Array], k: int) -> None:
+    """The length against Gamma(k, b₁), α = 1e-6; control: without the rest."""
+    rest = rests[k][:10_000]
+    finer = laplace(1.0, k)
+    points = finer.release_many(np.zeros(len(rest) if k == 1 else (len(rest), k)), SeededSource(8))
+    noise = points.reshape(len(rest), k) * finer.step
+    for sample, fits in ((noise + rest, True), (noise, False)):
+        length = np.linalg.norm(sample, axis=1)
+        statistic = stats.kstest(length, stats.gamma(k, scale=2.0).cdf).statistic
+        assert (statistic < bound(len(rest))) == fits
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_simulated_rests_have_the_same_law(k: int) -> None:
+    """The mixture of negative binomial and Gamma numbers; n = 200,000, α = 1e-6."""
+    n = 200_000
+    origin = np.zeros(n) if k == 1 else np.zeros((n, k))
+    rest = coarsening(k).simulate(origin, np.random.default_rng(9)).reshape(n, k)
+    assert gap(rest[:, -1], rest_distribution(k)) < bound(n)
+    assert gap(rest[:, -1], rest_distribution(k, k / 2)) > bound(n)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_equal_rates_add_nothing(k: int) -> None:
+    same = coarsening(k, per=1.0)
+    point = tuple(range(12_345, 12_345 + k))
+    assert same.unmoved == 1.0
+    assert same.release(point, SeededSource(1)) == point
+    assert np.array_equal(same.simulate(np.ones((2, k)), np.random.default_rng(1)), np.ones((2, k)))
+
+
+class Recorded(RandomSource):
+    """Keeps what it deals, to evaluate the same release at many digits."""
+
+    def __init__(self, seed: int) -> None:
+        self.inner, self.dealt = SeededSource(seed), list[tuple[int, int]]()
+
+    def bits(self, count: int) -> int:
+        value = self.inner.bits(count)
+        self.dealt.append((count, value))
+        return value
+
+    def uniforms(self, numbers: int) -> list[Any]:
+        """Return the middle of what is known of each number."""
+        known, bits = [0] * numbers, [0] * numbers
+        for place, (count, value) in enumerate(self.dealt):
+            known[place % numbers] = known[place % numbers] << count | value
+            bits[place % numbers] += count
+        return [(2 * n + 1) / mp.mpf(2) ** (b + 1) for n, b in zip(known, bits, strict=True)]
+
+
+def exponential(u: Any, atom: Any) -> Any:
+    return mp.mpf(0) if u < atom else -mp.log((1 - u) / (1 - atom))
+
+
+def ideal_rest(k: int, rho: Any, u: list[Any]) -> list[Any]:
+    """E/b₁ by the definition, from the numbers in the order of drawing."""
+    if k == 1:
+        return [exponential(u[0], rho) * (-1 if u[1] < 0.5 else 1)]
+    if k == 2:
+        phi = u[1] * mp.pi / 2
+        p = rho / (mp.cos(phi) ** 2 + rho * mp.sin(phi) ** 2)
+        variance = exponential(u[0], rho) / rho + exponential(u[2], p) / p
+        length = mp.sqrt(rho) * mp.sqrt(2 * variance) * mp.sqrt(-2 * mp.log(u[3]))
+        return [length * mp.cos(2 * mp.pi * u[4]), length * mp.sin(2 * mp.pi * u[4])]
+    both = [exponential(v, rho) for v in u[:2]]
+    length = mp.mpf(0) if max(both) == 0 else sum(both) - mp.log(u[2])
+    height = 2 * u[3] - 1
+    ring = length * mp.sqrt(1 - height**2)
+    angle = 2 * mp.pi * u[4]
+    return [ring * mp.cos(angle), ring * mp.sin(angle), length * height]
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+@pytest.mark.parametrize("coarse", [1.25, 3.0, 1e4])
+def test_coarser_integers_are_those_of_sixty_digits(oracles: Any, k: int, coarse: float) -> None:
+    nested = coarsening(k, coarse)
+    numbers = {1: 2, 2: 5, 3: 5}[k]
+    with mp.workdps(60):
+        rho = 1 / mp.mpf(coarse) ** 2
+        for seed in range(40):
+            source = Recorded(seed)
+            point = tuple(1_234_567 * seed - 10**6 + axis for axis in range(k))
+            released = nested.release(point, source)
+            rest = ideal_rest(k, rho, source.uniforms(numbers))
+            for axis in range(k):
+                ideal = point[axis] * mp.mpf(nested.finer.step) + coarse * rest[axis]
+                assert released[axis] == oracles.round_to_grid(ideal, nested.coarser.step)
+
+
+def refined(d: Any, u: list[Any]) -> Any:
+    """Return the finer noise of scale 1 given a coarser one of scale 2 by solving F(t) = U."""
+    side, d = mp.sign(d), abs(d)
+    if u[0] < mp.exp(-d / 2) / 2:
+        return side * d
+
+    def mass(t: Any) -> Any:
+        """Integral of e^{−|s| − |d − s|/2} up to t, by antiderivatives of its three pieces."""
+        pieces = (
+            (-mp.inf, 0, lambda s: mp.exp(1.5 * s - d / 2) / 1.5),
+            (0, d, lambda s: -mp.exp(-s / 2 - d / 2) / 0.5),
+            (d, mp.inf, lambda s: -mp.exp(-1.5 * s + d / 2) / 1.5),
+        )
+        total = mp.mpf(0)
+        for low, high, antiderivative in pieces:
+            if t > low:
+                start = mp.mpf(0) if low == -mp.inf else antiderivative(low)
+                total += antiderivative(min(t, high)) - start if min(t, high) < mp.inf else -start
+        return total
+
+    low, high = mp.mpf(-300), mp.mpf(300)
+    wanted = u[1] * mass(mp.inf)
+    for _ in range(170):
+        middle = (low + high) / 2
+        low, high = (middle, high) if mass(middle) < wanted else (low, middle)
+    return side * low
+
+
+def test_finer_integers_are_those_of_forty_digits(oracles: Any) -> None:
+    coarser, finer = laplace(2.0), laplace(1.0)
+    raised = Refinement(coarser, finer)
+    x = 0.3
+    with mp.workdps(50):
+        for seed in range(25):
+            (point,) = coarser.release(x, SeededSource(1000 + seed))
+            source = Recorded(seed)
+            (released,) = raised.release(x, (point,), source)
+            u = source.uniforms(3)
+            low, high = (((point + e) * mp.mpf(coarser.step) - x) / 2 for e in (-0.5, 0.5))
+            cell = [laplace_cdf(low), laplace_cdf(high)]
+            d = 2 * laplace_quantile(cell[0] + u[0] * (cell[1] - cell[0]))
+            assert released == oracles.round_to_grid(x + refined(d, u[1:]), finer.step)
+
+
+def laplace_cdf(z: Any) -> Any:
+    return mp.exp(z) / 2 if z < 0 else 1 - mp.exp(-z) / 2
+
+
+def laplace_quantile(p: Any) -> Any:
+    return mp.log(2 * p) if p < 0.5 else -mp.log(2 * (1 - p))
+
+
+@pytest.mark.parametrize("count", [3_000, pytest.param(10_000, marks=pytest.mark.deep)])
+def test_a_rate_that_is_raised_later_has_the_joint_law_of_nested_noise(count: int) -> None:
+    """Coarser first and refined, against finer first and coarsened: projections of the pairs.
+
+    Two-sample bound at α = 1e-6. Control: the value has moved by 0.4 between the two reports.
+    """
+    coarser, finer = laplace(2.0), laplace(1.0)
+    x, source = 0.7, SeededSource(3)
+    nested, raised = Coarsening(finer, coarser), Refinement(coarser, finer)
+
+    def pairs(moved: float) -> Array:
+        first = coarser.release_many(np.full(count, x), source)
+        second = [raised.release(x + moved, (int(k),), source)[0] for k in first.ravel()]
+        steps = [first.ravel() * coarser.step, np.array(second) * finer.step]
+        return np.array(steps, dtype=np.float64)
+
+    fine = finer.release_many(np.full(count, x), source).ravel()
+    coarse = [nested.release((int(k),), source)[0] for k in fine]
+    wanted = np.stack([np.array(coarse) * coarser.step, fine * finer.step])
+    limit = float(np.sqrt(np.log(2 / ALPHA) / count))
+
+    def worst(found: Array) -> float:
+        projections = ((1, 0), (0, 1), (1, -1), (1, 1), (1, -3))
+        shown = [[np.round(np.dot(p, pair), 4) for pair in (found, wanted)] for p in projections]
+        return float(np.max([stats.ks_2samp(*both)[0] for both in shown]))
+
+    assert worst(pairs(0.0)) < limit
+    assert worst(pairs(0.4)) > limit
+
+
+def test_a_value_far_from_its_report_ends_too() -> None:
+    """The value of somebody else's point: unlikely beyond all telling, and still decided."""
+    raised = Refinement(laplace(2.0), laplace(1.0))
+    (released,) = raised.release(-1e7, (5,), SeededSource(1))
+    assert abs(released * raised.finer.step) < 2e7
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_refining_to_the_same_rate_gives_the_point_again(seed: int) -> None:
+    coarser = laplace(2.0, step=2.0**-10)
+    (point,) = coarser.release(1.0, SeededSource(seed))
+    assert Refinement(coarser, coarser).release(1.0, (point,), SeededSource(9)) == (point,)
+
+
+LINE, PLANE = laplace(1.0), laplace(1.0, 2)
+QUERY = LipschitzMechanism(GaussianKernel(0.0, 1.0), GeoPrivacy(1.0, per=1.0))
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: Coarsening(laplace(2.0), LINE), "coarser.privacy"),
+        (lambda: Coarsening(LINE, laplace(2.0, 2)), "coarser.dimension"),
+        (lambda: Coarsening(LINE, laplace(2.0, unit="metre")), "coarser.privacy.unit"),
+        (lambda: Coarsening(QUERY, LINE), "finer"),  # type: ignore[arg-type]  # refused
+        (lambda: Coarsening(LINE, 2.0), "coarser"),  # type: ignore[arg-type]  # refused
+        (lambda: Refinement(LINE, laplace(2.0)), "coarser.privacy"),
+        (lambda: coarsening(2).release((1,)), "point"),
+        (lambda: coarsening(1).release((1.5,)), "point"),  # type: ignore[arg-type]  # refused
+        (lambda: coarsening(1).release((2**63,)), "point"),
+        (lambda: Refinement(laplace(2.0), LINE).release(0.0, (2**63 - 1,)), "point"),
+        (lambda: coarsening(1).simulate([0.0], 1), "rng"),  # type: ignore[arg-type]  # refused
+    ],
+)
+def test_what_is_not_nested_is_refused(call: Any, name: str) -> None:
+    with pytest.raises(ParameterError) as caught:
+        call()
+    assert caught.value.name == name
+
+
+def test_points_can_be_refined_on_a_line_only_and_released_in_three_dimensions() -> None:
+    with pytest.raises(UnsupportedError, match="one dimension only"):
+        Refinement(laplace(2.0, 2), PLANE)
+    with pytest.raises(UnsupportedError, match="released in"):
+        Coarsening(laplace(1.0, 4), laplace(2.0, 4))
+    with pytest.raises(PrivateValueError):
+        Refinement(laplace(2.0), LINE).release(float("nan"), (1,))
