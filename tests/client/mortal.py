@@ -230,11 +230,9 @@ class WireTransport:
         self._lock = threading.Lock()
 
     def get_campaign(self, request: Any, timeout_s: float) -> Any:
-        """See `Transport.get_campaign`."""
         return self._ask(request, collector_pb2.GetCampaignResponse)
 
     def submit_reports(self, request: Any, timeout_s: float) -> Any:
-        """See `Transport.submit_reports`."""
         return self._ask(request, collector_pb2.SubmitReportsResponse)
 
     def _ask(self, request: Any, kind: Any) -> Any:

@@ -135,7 +135,6 @@ class Replica:
         self.woken.clear()
 
     async def call(self, method: str, request: bytes) -> bytes:
-        """See `World.call`."""
         handler = self._begun(method)
         try:
             message = handler.request_deserializer(request)
@@ -145,7 +144,6 @@ class Replica:
         return _serialized(handler, answer)
 
     async def converse(self, method: str, requests: Sequence[bytes]) -> AsyncIterator[bytes]:
-        """See `World.converse`."""
         handler = self._begun(method)
 
         async def messages() -> AsyncIterator[Any]:
@@ -209,7 +207,6 @@ class _Watch(Watching):
         self._next: asyncio.Future[Any] | None = None
 
     async def look(self) -> tuple[list[bytes], bool]:
-        """See `Watching.look`."""
         if self._replica is None:
             self._replica = await self._world.started(self._i)
             self._answers = self._replica.converse("WatchEstimate", [self._request])
@@ -234,7 +231,6 @@ class _Watch(Watching):
             found.append(answer.result())
 
     async def close(self) -> None:
-        """See `Watching.close`."""
         if self._next is not None:
             self._next.cancel()
             await asyncio.gather(self._next, return_exceptions=True)
@@ -291,11 +287,9 @@ class InProcess(World):
         raise Death
 
     async def start(self, replica: int) -> None:
-        """See `World.start`."""
         await self.started(replica)
 
     async def call(self, replica: int, method: str, request: bytes) -> bytes:
-        """See `World.call`."""
         running = await self.started(replica)
         try:
             return await running.call(method, request)
@@ -305,7 +299,6 @@ class InProcess(World):
     async def converse(
         self, replica: int, method: str, requests: Sequence[bytes]
     ) -> AsyncIterator[bytes]:
-        """See `World.converse`."""
         running = await self.started(replica)
         try:
             async with aclosing(running.converse(method, requests)) as answers:
@@ -315,7 +308,6 @@ class InProcess(World):
             self._bury_the_dead()
 
     def watch(self, replica: int, request: bytes) -> Watching:
-        """See `World.watch`."""
         return _Watch(self, replica, request)
 
     def _bury_the_dead(self) -> None:
@@ -324,11 +316,9 @@ class InProcess(World):
                 self._bury(i)
 
     def troubled(self, replica: int) -> bool:
-        """See `World.troubled`."""
         return any(one.trap.armed for i, one in self._living() if i == replica)
 
     async def kill(self, replica: int, at: int, *, all_replicas: bool) -> None:
-        """See `World.kill`."""
         if at == 0:
             for i in range(self.replicas) if all_replicas else [replica]:
                 self._bury(i)
@@ -354,11 +344,9 @@ class InProcess(World):
         """Keep what is stored at the moment when a machine dies."""
 
     async def restart(self, replica: int) -> None:
-        """See `World.restart`."""
         self._dead[replica] = False
 
     async def heal(self) -> None:
-        """See `World.heal`."""
         await self.fill_disk(False)
         for i in range(self.replicas):
             self._bury(i, dead=False)
@@ -419,14 +407,12 @@ class InProcessSQLite(InProcess):
         return Replica(open_writer, self._readers[path], lambda: self.now[i], self._parts)
 
     async def close(self) -> None:
-        """See `InProcess.close`."""
         await super().close()
         for reader in self._readers.values():
             await reader.stop()
         self._readers.clear()
 
     def troubled(self, replica: int) -> bool:
-        """See `World.troubled`."""
         return self._full or super().troubled(replica)
 
     async def cut(self, replica: int, at: int, *, done: bool) -> None:
@@ -435,7 +421,6 @@ class InProcessSQLite(InProcess):
             (await self.started(replica)).trap.arm(at, _fail)
 
     async def fill_disk(self, full: bool) -> None:
-        """See `World.fill_disk`."""
         self._full = full
         for i, replica in self._living():
             if replica.trap.armed:
@@ -462,7 +447,6 @@ class InProcessSQLite(InProcess):
         copy_database(old, self.database)
 
     def check(self) -> None:
-        """See `World.check`."""
         require(check(self.database).faults == (), "what is stored is what is counted")
 
 

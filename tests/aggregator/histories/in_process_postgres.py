@@ -49,7 +49,7 @@ def empty(url: str) -> None:
 
 
 class InProcessPostgres(InProcess):
-    """See the module.
+    """Replicas in this process on one PostgreSQL database.
 
     Args:
         server: that runs the database.
@@ -94,7 +94,6 @@ class InProcessPostgres(InProcess):
         raise Death
 
     def troubled(self, replica: int) -> bool:
-        """See `World.troubled`."""
         cut = self._proxies[replica].rounds < self._cuts[replica]
         return cut or self._full or super().troubled(replica)
 
@@ -119,12 +118,10 @@ class InProcessPostgres(InProcess):
             self._server.kill_connections(self._url)
 
     async def heal(self) -> None:
-        """See `World.heal`."""
         for i, proxy in enumerate(self._proxies):
             proxy.arm(None)
             self._cuts[i] = 0
         await super().heal()
 
     def check(self) -> None:
-        """See `World.check`."""
         require(check(self._url).faults == (), "what is stored is what is counted")

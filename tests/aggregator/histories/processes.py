@@ -129,11 +129,10 @@ class _Watch(Watching):
         self._answers: Any = answers
 
     async def look(self) -> tuple[list[bytes], bool]:
-        """See `Watching.look`; whether there is more is only known of one that ends at once."""
+        """Return what came; whether there is more is only known of one that ends at once."""
         return [await anext(self._answers)], True
 
     async def close(self) -> None:
-        """See `Watching.close`."""
         await self._answers.aclose()
 
 
@@ -194,11 +193,9 @@ class Processes(World):
             return process
 
     async def start(self, replica: int) -> None:
-        """See `World.start`."""
         await self._started(replica)
 
     async def call(self, replica: int, method: str, request: bytes) -> bytes:
-        """See `World.call`."""
         process = await self._asked(replica)
         send = process.channel.unary_unary(_path(method))
         async with self._hearing(replica, process):
@@ -208,7 +205,6 @@ class Processes(World):
     async def converse(
         self, replica: int, method: str, requests: Sequence[bytes]
     ) -> AsyncIterator[bytes]:
-        """See `World.converse`."""
         process = await self._asked(replica)
         answered: asyncio.Queue[None] = asyncio.Queue()
 
@@ -234,7 +230,6 @@ class Processes(World):
             call.cancel()
 
     def watch(self, replica: int, request: bytes) -> Watching:
-        """See `World.watch`."""
         return _Watch(self.converse(replica, "WatchEstimate", [request]))
 
     async def _asked(self, replica: int) -> _Process:
@@ -276,7 +271,6 @@ class Processes(World):
             await process.end()
 
     def troubled(self, replica: int) -> bool:
-        """See `World.troubled`."""
         process = self._alive[replica]
         return self._full or (process is not None and process.condemned is not None)
 
@@ -289,7 +283,6 @@ class Processes(World):
                 (await self._started(i)).condemned = at
 
     async def restart(self, replica: int) -> None:
-        """See `World.restart`."""
         self._dead[replica] = False
 
     async def cut(self, replica: int, at: int, *, done: bool) -> None:
@@ -329,7 +322,6 @@ class Processes(World):
         copy_database(Path(old), Path(self.database))
 
     async def heal(self) -> None:
-        """See `World.heal`."""
         self._full = False
         await self.close()
         if self._postgres is not None:
@@ -342,6 +334,5 @@ class Processes(World):
             await self._end(i, dead=False)
 
     def check(self) -> None:
-        """See `World.check`."""
         database = self.database if self._postgres else Path(self.database)
         require(check(database).faults == (), "what is stored is what is counted")

@@ -54,7 +54,7 @@ def copy_database(old: Path, new: Path) -> None:
 
 
 class World(ABC):
-    """See the module. Dead replicas stay dead until they are restarted."""
+    """Replicas of the server on one database; dead ones stay dead until they are restarted."""
 
     replicas: int
     looks_again = True
@@ -108,7 +108,7 @@ class World(ABC):
 
     @abstractmethod
     async def kill(self, replica: int, at: int, *, all_replicas: bool) -> None:
-        """See `operations.Kill`."""
+        """Let a replica, or all, die at once, or some moment later while it writes."""
 
     @abstractmethod
     async def restart(self, replica: int) -> None:
@@ -116,7 +116,7 @@ class World(ABC):
 
     @abstractmethod
     async def cut(self, replica: int, at: int, *, done: bool) -> None:
-        """See `operations.Cut`."""
+        """Let the database fail a replica once, at once or some moment later while it writes."""
 
     @abstractmethod
     async def fill_disk(self, full: bool) -> None:
@@ -124,7 +124,7 @@ class World(ABC):
 
     @abstractmethod
     async def restart_database(self) -> None:
-        """See `operations.RestartDatabase`."""
+        """Let the database go away and come back; of files, open a copy."""
 
     @abstractmethod
     async def heal(self) -> None:
