@@ -75,6 +75,7 @@ def test_an_error_of_a_worker_arrives(workers):
         total(Broken(3), workers)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("workers", [2], indirect=True)
 def test_the_death_of_a_worker_changes_nothing(workers, tmp_path):
     class Deadly(Numbers):
