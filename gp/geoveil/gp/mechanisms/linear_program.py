@@ -21,11 +21,15 @@ pass decides.
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.gp.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 Array = NDArray[np.float64]
 
@@ -122,18 +126,15 @@ def optimum(program: LinearProgram, outputs: Array, floor: float = 0.0) -> Solut
     # What the uniform row adds to the mean is taken from the targets.
     f = ((program.targets - center) / half - floor * float(y.mean())) / (1 - floor)
     costs = program.weights[:, None] * (y - f[:, None]) ** 2
-    one = sparse.identity(columns)
-    row, r = sparse.identity(rows), sparse.diags(program.ratios)
-    here, there = sparse.eye(rows - 1, rows), sparse.eye(rows - 1, rows, k=1)
-    links = [sparse.kron(there - r @ here, one), sparse.kron(here - r @ there, one)]
-    sums = [sparse.kron(row, np.ones((1, columns))), sparse.kron(row, y[None])]
+    probabilities, joints = _in_pairs(program.ratios)
+    sums = [sparse.kron(probabilities, np.ones((1, columns))), sparse.kron(probabilities, y[None])]
+    conditions = sparse.vstack([*sums, sparse.kron(joints, sparse.identity(columns))])
+    values = np.concatenate([np.ones(rows), f, np.zeros(joints.shape[0] * columns)])
     for method, tolerance in _SOLVERS:
         result = linprog(
-            costs.ravel(),
-            A_ub=sparse.vstack(links, format="csr"),
-            b_ub=np.zeros(2 * (rows - 1) * columns),
-            A_eq=sparse.vstack(sums, format="csr"),
-            b_eq=np.concatenate([np.ones(rows), f]),
+            (probabilities.T @ costs).ravel(),
+            A_eq=conditions.tocsc(),
+            b_eq=values,
             bounds=(0, None),
             method=method,
             options={
@@ -148,10 +149,10 @@ def optimum(program: LinearProgram, outputs: Array, floor: float = 0.0) -> Solut
             "the solver found no optimal channel for this query and guarantee; use"
             " DebiasedLaplace, or a wider band"
         )
-    table = np.maximum(result.x.reshape(rows, columns), 0.0)
+    table = np.maximum(probabilities @ result.x.reshape(-1, columns), 0.0)
     table /= table.sum(axis=1, keepdims=True)
     # The dual for y, from that for (y − center)/half; costs were divided by half².
-    slope = result.eqlin.marginals[rows:] * half
+    slope = result.eqlin.marginals[rows : 2 * rows] * half
     alpha = result.eqlin.marginals[:rows] * half**2 - slope * center
     return Solution(
         outputs,
@@ -160,6 +161,26 @@ def optimum(program: LinearProgram, outputs: Array, floor: float = 0.0) -> Solut
         slope,
         float(result.fun) * float(half) ** 2,
     )
+
+
+def _in_pairs(ratios: Array) -> "tuple[csr_array, csr_array]":
+    """Return how a column P is made of numbers ≥ 0, and conditions that make these fit together.
+
+    With u = r_j P_j+1 − P_j ≥ 0 and v = r_j P_j − P_j+1 ≥ 0, P_j = (u + r_j v)/(r_j² − 1) and
+    P_j+1 = (r_j u + v)/(r_j² − 1). So 2(M − 1) such numbers, which give every inner row the same P
+    from the pair below and the pair above it, are exactly a column within the ratios. For the
+    solver that is half as many conditions as two inequalities for each ratio.
+
+    Returns:
+        (M, 2(M − 1)), P from (u_0, ..., v_0, ...); and (M − 2, 2(M − 1)), what has to be 0.
+    """
+    from scipy import sparse
+
+    share = 1 / (ratios**2 - 1)
+    less, more = sparse.diags_array(share), sparse.diags_array(ratios * share)
+    lower = sparse.hstack([less, more], format="csr")
+    upper = sparse.hstack([more, less], format="csr")
+    return sparse.vstack([lower, upper[-1:]], format="csr"), upper[:-1] - lower[1:]
 
 
 def shortfall(program: LinearProgram, alpha: Array, beta: Array, y: Array) -> Array:
@@ -208,16 +229,19 @@ def _needed(program: LinearProgram, channel: Solution, mesh: Array, shift: Array
         shift: ≥ 0, with sum 1, so that the bound is lowered by κ.
     """
 
-    def holds(kappa: float) -> bool:
+    def violated(kappa: float, points: Array) -> Array:
         alpha = channel.alpha - kappa * shift
-        return bool((shortfall(program, alpha, channel.beta, mesh) >= 0).all())
+        return points[shortfall(program, alpha, channel.beta, points) < 0]
 
+    # V rises with κ, so that what is not violated by one needs no look with a greater one.
     low, high = 0.0, float(mesh[1] - mesh[0]) ** 2
-    while not holds(high):
+    left = violated(low, mesh)
+    while len(still := violated(high, left)):
         if high > channel.cost:
             return np.inf
-        low, high = high, 4 * high
+        low, high, left = high, 4 * high, still
     for _ in range(12):
         middle = (low + high) / 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
+        still = violated(middle, left)
+        low, high, left = (middle, high, still) if len(still) else (low, middle, left)
     return high

@@ -71,13 +71,13 @@ class ExponentialBound(CertifiedBound):
     def _prepare(self) -> None:
         # The cells −1 and n lie beyond the ends, where φ is constant.
         inside = np.concatenate([[-math.inf], _logs_up(self.steepest), [-math.inf]])
-        node = np.maximum(inside[:-1], inside[1:])
-        fall = np.nextafter(self.beta * np.diff(self.edges) * (1 - 1e-15), 0)
+        node = np.maximum(inside[:-1], inside[1:]).tolist()
+        fall = np.nextafter(self.beta * np.diff(self.edges) * (1 - 1e-15), 0).tolist()
         for i in range(1, len(node)):
             node[i] = max(node[i], _less(node[i - 1], fall[i - 1]))
         for i in range(len(node) - 2, -1, -1):
             node[i] = max(node[i], _less(node[i + 1], fall[i]))
-        self._node, self._cells = node, inside
+        self._node, self._cells = np.array(node), inside
 
     def __call__(self, u: Real, ops: Arithmetic = FLOAT) -> Real:
         return self._floats(np.asarray(u)) if ops is FLOAT else self._ball(u, ops)
