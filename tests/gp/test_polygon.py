@@ -1,6 +1,7 @@
 """The polygon: its distance by brute force at 60 digits, its bound over pairs of points."""
 
 import copy
+import dataclasses
 import math
 import os
 import pickle
@@ -265,6 +266,39 @@ def test_many_points_and_edges_take_the_short_way() -> None:
     np.testing.assert_allclose(
         np.abs(query.signed_distance(points)), expected, rtol=1e-12, atol=1e-12
     )
+
+
+@pytest.mark.parametrize("region", REGIONS)
+def test_a_raster_changes_no_bit(region: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The distances of many points are those of runs: also on lines of its cells, and beyond it."""
+    query = make(region)
+    raster = polygon._raster(query.region)
+    assert raster is not None
+    rng = np.random.default_rng(7)
+    lines = raster.origin + raster.step * rng.integers(-3, polygon._SIDE + 4, size=(800, 2))
+    beside = np.nextafter(lines, rng.choice([-math.inf, math.inf], size=lines.shape))
+    inside = raster.origin + raster.step * polygon._SIDE * rng.uniform(size=(4_000, 2))
+    points = np.concatenate([around(query, 500, 3), lines, beside, inside])
+    expected = polygon._by_runs(query.region, points)
+    assert len(points) < polygon._MANY
+    assert np.array_equal(query.signed_distance(points), expected)
+    found = polygon._by_raster(query.region, raster, points)
+    assert np.array_equal(found, expected)
+    # Control: half as many candidates are too few.
+    few = dataclasses.replace(raster, count=np.maximum(raster.count // 2, 1).astype(np.uint16))
+    if region != "mercator":
+        assert not np.array_equal(polygon._by_raster(query.region, few, points), expected)
+    monkeypatch.setattr(polygon, "_MANY", 0)
+    monkeypatch.setattr(polygon, "_STEP", 1_000)
+    monkeypatch.setattr(polygon, "_BLOCK", 5)
+    assert np.array_equal(query.signed_distance(points), expected)
+    assert query.signed_distance(points[:0]).shape == (0,)
+
+
+def test_no_raster_where_it_takes_too_long_or_rounding_counts() -> None:
+    assert polygon._raster(Polygon(star(256, 12.0, 1), 1.0).region) is not None
+    assert polygon._raster(Polygon(star(257, 12.0, 1), 1.0).region) is None
+    assert polygon._raster(Polygon(box(1e9, 1e9, 1e9 + 1e-3, 1e9 + 1), 1.0).region) is None
 
 
 def test_corners_of_every_size() -> None:

@@ -129,7 +129,7 @@ def optimum(program: LinearProgram, outputs: Array, floor: float = 0.0) -> Solut
     probabilities, joints = _in_pairs(program.ratios)
     sums = [sparse.kron(probabilities, np.ones((1, columns))), sparse.kron(probabilities, y[None])]
     conditions = sparse.vstack([*sums, sparse.kron(joints, sparse.identity(columns))])
-    values = np.concatenate([np.ones(rows), f, np.zeros(joints.shape[0] * columns)])
+    values = np.concatenate([np.ones(rows), f, np.zeros((rows - 2) * columns)])
     for method, tolerance in _SOLVERS:
         result = linprog(
             (probabilities.T @ costs).ravel(),
@@ -178,9 +178,11 @@ def _in_pairs(ratios: Array) -> "tuple[csr_array, csr_array]":
 
     share = 1 / (ratios**2 - 1)
     less, more = sparse.diags_array(share), sparse.diags_array(ratios * share)
-    lower = sparse.hstack([less, more], format="csr")
-    upper = sparse.hstack([more, less], format="csr")
-    return sparse.vstack([lower, upper[-1:]], format="csr"), upper[:-1] - lower[1:]
+    lower = sparse.csr_array(sparse.hstack([less, more]))
+    upper = sparse.csr_array(sparse.hstack([more, less]))
+    return sparse.csr_array(sparse.vstack([lower, upper[-1:]])), sparse.csr_array(
+        upper[:-1] - lower[1:]
+    )
 
 
 def shortfall(program: LinearProgram, alpha: Array, beta: Array, y: Array) -> Array:

@@ -149,10 +149,36 @@ _RUNS = 2
 """Runs in multiples of the root of the number of edges."""
 _ALIKE = 1 + 1e-9
 """Factor far above the rounding of a few float operations."""
+_MANY = 1 << 13
+"""Points from which on a raster is used; it takes as long as some ten thousand points without."""
+_STEP = 1 << 14
+"""Points that are compared with a raster at once."""
+_MOST_EDGES = 256
+_SIDE = 64
+"""Cells of a raster in a row."""
+_SLACK = 1e-3
+"""Part of a cell that rounding may move a point by."""
 
 
 def signed_distances(parts: Parts, points: Array) -> Array:
     """Return the signed distance of points of shape (..., 2), in float64.
+
+    A distance is the least to any edge, and which edges are compared changes no bit of it: for many
+    points those that a raster names, else those of few runs.
+    """
+    flat = points.reshape(-1, 2)
+    raster = _raster(parts) if len(flat) >= _MANY else None
+    if raster is None:
+        return _by_runs(parts, flat).reshape(points.shape[:-1])
+    signed = np.empty(len(flat))
+    for first in range(0, len(flat), _STEP):
+        block = slice(first, first + _STEP)
+        signed[block] = _by_raster(parts, raster, flat[block])
+    return signed.reshape(points.shape[:-1])
+
+
+def _by_runs(parts: Parts, flat: Array) -> Array:
+    """Return the signed distance of points (n, 2), wherever they are.
 
     Edges that follow one another form runs, each in a circle about a point of the boundary. The
     nearest of these points bounds a distance from above, a circle from below that to its edges; so
@@ -160,7 +186,6 @@ def signed_distances(parts: Parts, points: Array) -> Array:
     """
     from shapely import contains_xy
 
-    flat = points.reshape(-1, 2)
     runs = _runs(parts)
     distance = np.full(len(flat), np.inf)
     block = max(_BLOCK // len(runs.start), 1)
@@ -179,7 +204,40 @@ def signed_distances(parts: Parts, points: Array) -> Array:
                 found = _distances(some[index], runs.start[run], runs.vector[run]).min(axis=1)
                 nearest[index] = np.minimum(nearest[index], found)
     inside = contains_xy(geometry(parts), flat[:, 0], flat[:, 1])
-    return np.where(inside, distance, -distance).reshape(points.shape[:-1])
+    return np.where(inside, distance, -distance)
+
+
+def _by_raster(parts: Parts, raster: "_Raster", flat: Array) -> Array:
+    """Return the signed distance of points (n, 2); those beyond the raster by runs."""
+    from shapely import contains_xy
+
+    signed = np.empty(len(flat))
+    with np.errstate(over="ignore"):  # of points far beyond
+        column, row = (flat.T - raster.origin[:, None]) / raster.step[:, None]
+    within = (column >= 0) & (column < _SIDE) & (row >= 0) & (row < _SIDE)
+    (beyond,) = (~within).nonzero()
+    if len(beyond):
+        signed[beyond] = _by_runs(parts, flat[beyond])
+    (index,) = within.nonzero()
+    cell = column[index].astype(np.intp) * _SIDE + row[index].astype(np.intp)
+    # Points with as many candidates are looked at together: a row of pairs for each candidate.
+    count = raster.count[cell]
+    order = np.argsort(count, kind="stable")
+    index, cell = index[order], cell[order]
+    x, y = flat[index].T
+    first, square = raster.first[cell], np.empty(len(cell))
+    end = 0
+    for candidates, points in enumerate(np.bincount(count).tolist()):
+        start, end = end, end + points
+        for at in range(start, end, max(_BLOCK // max(candidates, 1), 1)):
+            some = slice(at, min(at + max(_BLOCK // candidates, 1), end))
+            pairs = first[some] + np.arange(candidates)[:, None]
+            raster.squares(pairs, x[some], y[some]).min(axis=0, out=square[some])
+    inside, unclear = raster.inside[cell], raster.unclear[cell].nonzero()[0]
+    inside[unclear] = contains_xy(geometry(parts), x[unclear], y[unclear])
+    distance = np.sqrt(square)
+    signed[index] = np.where(inside, distance, -distance)
+    return signed
 
 
 def signed_distance_ball(parts: Parts, x: Real, y: Real) -> Real:
@@ -265,6 +323,90 @@ def _runs(parts: Parts) -> _Runs:
         for start, vector, c in zip(starts, vectors, center, strict=True)
     ]
     return _Runs(starts, vectors, center, np.array(radius) * _ALIKE)
+
+
+@dataclass(frozen=True, eq=False)
+class _Raster:
+    """Cells around a polygon, each with the edges that may be nearest to a point in it."""
+
+    origin: Array
+    step: Array
+    """Size of a cell, (2,)."""
+    first: NDArray[np.intp]
+    """Where the candidates of each cell begin in the columns of `edges`."""
+    count: NDArray[np.uint16]
+    edges: Array
+    """Start, vector and its squared length of all cells' candidates, (5, pairs)."""
+    inside: NDArray[np.bool_]
+    """Whether the middle of a cell is, and with it all of a cell that is clear of the boundary."""
+    unclear: NDArray[np.bool_]
+
+    def squares(self, pairs: NDArray[np.intp], x: Array, y: Array) -> Array:
+        """Return squared distances: those of `_distances`, to the bit."""
+        start_x, start_y, along_x, along_y, length2 = self.edges
+        dx, dy = x - start_x[pairs], y - start_y[pairs]
+        vx, vy = along_x[pairs], along_y[pairs]
+        along = dx * vx
+        along += dy * vy
+        along /= length2[pairs]
+        np.minimum(along, 1.0, out=along)
+        np.maximum(along, 0.0, out=along)
+        vx *= along
+        vy *= along
+        dx -= vx
+        dy -= vy
+        dx *= dx
+        dy *= dy
+        return np.asarray(np.add(dx, dy, out=dx))
+
+
+@lru_cache(maxsize=16)
+def _raster(parts: Parts) -> _Raster | None:
+    """Return a raster of three times the width and height of a polygon.
+
+    Within a cell the distance to an edge is at most the largest at its four corners, as the
+    distance to a convex set is convex; and at least that at its middle less half a diagonal. An
+    edge with a least one above the largest of another is none of its candidates.
+
+    Returns:
+        None if there are so many edges that it takes too long, or if the polygon is so small beside
+        its coordinates that their rounding may move a point to another cell.
+    """
+    from shapely import contains_xy
+
+    rings = [np.array(ring) for part in parts for ring in part]
+    if sum(map(len, rings)) > _MOST_EDGES:
+        return None
+    start = np.concatenate(rings)
+    vector = np.concatenate([np.roll(ring, -1, axis=0) - ring for ring in rings])
+    low, high = start.min(axis=0), start.max(axis=0)
+    origin, step = 2 * low - high, 3 * (high - low) / _SIDE
+    if (np.spacing(np.abs(start).max()) > _SLACK / 8 * step).any():
+        return None
+    half = float(np.hypot(*step)) / 2 * (1 + _SLACK)
+    lines = origin + step * np.arange(_SIDE + 1)[:, None]
+    middles = _grid(lines[:-1] + step / 2)
+    corner = _distances(_grid(lines), start, vector).reshape(_SIDE + 1, _SIDE + 1, -1)
+    corner = np.maximum(corner[:-1], corner[1:])
+    most = np.maximum(corner[:, :-1], corner[:, 1:]).min(axis=2).reshape(-1, 1)
+    middle = _distances(middles, start, vector)
+    cell, edge = (middle <= most + half).nonzero()
+    count = np.bincount(cell, minlength=len(middles))
+    length2 = np.maximum(np.square(vector).sum(axis=1), TINY)
+    return _Raster(
+        origin,
+        step,
+        np.cumsum(count) - count,
+        count.astype(np.uint16),
+        np.stack([*start[edge].T, *vector[edge].T, length2[edge]]),
+        np.asarray(contains_xy(geometry(parts), middles[:, 0], middles[:, 1])),
+        middle.min(axis=1) <= half,
+    )
+
+
+def _grid(lines: Array) -> Array:
+    """Return the points where lines across either axis meet, (n, 2) for n² of them."""
+    return np.stack(np.meshgrid(*lines.T, indexing="ij"), axis=-1).reshape(-1, 2)
 
 
 @lru_cache(maxsize=64)
