@@ -19,6 +19,7 @@ from benchmarks import (
     startup,
     store,
     submit,
+    web,
 )
 
 TABLES = {
@@ -38,6 +39,7 @@ TABLES = {
     "kde": kde.table,
     "selection": selection.table,
     "intervals": intervals.table,
+    "web": web.table,
 }
 
 parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)

@@ -3,8 +3,9 @@
 `python -m benchmarks.serving echo` is a bare grpc.aio server that returns what it gets;
 `python -m benchmarks.serving aggregator DATABASE [KEY]` is the whole aggregator, which takes
 campaigns of everybody or those signed with one key, at any rate; `default` in place of
-`aggregator` is the same with its rates by default. Each prints its address and stops when its
-standard input ends.
+`aggregator` is the same with its rates by default; `web DATABASE HOST:PORT` has a web door too,
+any rate, and room for the connections of thousands of browsers. Each prints its address and stops
+when its standard input ends.
 """
 
 import asyncio
@@ -55,6 +56,7 @@ ECHO = "/benchmarks.Echo/Echo"
 SUBMIT = "/geoveil.proto.v1.Collector/SubmitReports"
 QUERIES = 3
 _ID_BYTES = 16
+_BROWSERS = 6_000
 _POSTGRES = {"shared_buffers": "2GB", "max_wal_size": "8GB", "checkpoint_timeout": "30min"}
 
 
@@ -219,16 +221,16 @@ async def _echo() -> None:
     await server.stop(0)
 
 
-async def _aggregator(kind: str, database: str, *keys: str) -> None:
+async def _aggregator(kind: str, database: str, *more: str) -> None:
     # One client sends what an address may not.
     rates: dict[str, Any] = {} if kind == "default" else {"peer_rate": None, "call_rate": None}
+    if kind == "web":
+        (rates["web"],) = more
+        rates["max_connections"] = _BROWSERS
+    else:
+        rates["trusted_keys"] = tuple(map(PublicKey.parse, more))
     where = DatabaseURL(database) if "://" in database else Path(database)
-    settings = Settings(
-        database=where,
-        port=0,
-        trusted_keys=tuple(PublicKey.parse(key) for key in keys),
-        **rates,
-    )
+    settings = Settings(database=where, port=0, **rates)
     serving = asyncio.create_task(serve(settings, started=partial(print, flush=True)))
     ended = asyncio.create_task(asyncio.to_thread(sys.stdin.read))
     await asyncio.wait((serving, ended), return_when=asyncio.FIRST_COMPLETED)

@@ -232,10 +232,10 @@ def test_connections_are_found_and_closed_and_no_others(
     port, opened = pairs
     clients = [client for client, _ in opened]
     before = len(os.listdir("/dev/fd"))
-    assert sorted(connections(port)) == sorted(map(of, clients))
-    assert connections(port + 1) == []
+    assert sorted(connections([port])) == sorted(map(of, clients))
+    assert connections([port + 1]) == []
     opened[0][1].sendall(b"waits")
-    assert close(port, {of(clients[0]), (bytes(4), 9)}) == 1
+    assert close([port], {of(clients[0]), (bytes(4), 9)}) == 1
     assert clients[0].recv(100) == b"waits"
     assert clients[0].recv(100) == b""
     for client, side in opened[1:]:
@@ -251,7 +251,7 @@ def test_a_silenced_connection_is_heard_no_more_and_not_told(
     port, opened = pairs
     (client, side), (other, other_side) = opened[:2]
     client.send(b"before")
-    assert silence(port, {of(client)}) == 1
+    assert silence([port], {of(client)}) == 1
     client.send(b"after")
     other.send(b"heard")
     assert other_side.recv(100) == b"heard"
@@ -261,7 +261,7 @@ def test_a_silenced_connection_is_heard_no_more_and_not_told(
     told = select.poll()
     told.register(client, select.POLLRDHUP)
     assert told.poll(0) == []
-    assert close(port, {of(client)}) == 1
+    assert close([port], {of(client)}) == 1
     assert told.poll(1000) != []
 
 
@@ -274,7 +274,7 @@ def test_the_operating_system_tells_what_connections_received(
         client.sendall(bytes(1000 * number))
         assert len(side.recv(1000 * number, socket.MSG_WAITALL)) == 1000 * number
     wanted = {of(client) for client in clients[1:]}
-    found = received(port, wanted)
+    found = received([port], wanted)
     if sys.platform == "linux":
         assert found == {of(clients[number]): 1000 * number for number in (1, 2)}
     else:

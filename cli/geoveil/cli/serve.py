@@ -19,6 +19,7 @@ _SETTINGS: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "Where": {
             "host": "Address to listen on",
             "port": "Port; 0 takes a free one",
+            "web": "HOST:PORT for browsers and curl: Connect, gRPC-Web and JSON; off unless given",
             "database": "SQLite file, or postgresql:// URL",
             "database_url_file": "File with the URL, which holds a password",
         },
@@ -27,6 +28,7 @@ _SETTINGS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "tls_key": "PEM private key",
             "tls_client_ca": "PEM certificates; every client then needs one of theirs",
             "tokens_file": "Analysts then need a token of 'geoveil token create'",
+            "web_origins": "Pages of this origin may call by the web door; may be repeated",
             "trusted_keys": "Take campaigns signed by this key ed25519:... only; may be repeated",
         },
         "Open to anyone": {
@@ -70,6 +72,7 @@ _SPELLED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "database": ("--database", "-d"),
         "tls_certificate": ("--tls-certificate", "--tls-cert"),
         "trusted_keys": ("--trusted-keys", "--trusted-key"),
+        "web_origins": ("--web-origins", "--web-origin"),
         "insecure_open_analyst": ("--insecure-open-analyst/--no-insecure",),
         "reflection": ("--reflection/--no-reflection",),
         "grace_s": ("--grace-s", "--grace"),

@@ -1,4 +1,4 @@
-"""The connections of this process that came in at a port: found, counted, silenced and closed.
+"""The connections of this process that came in at its ports: found, counted, silenced and closed.
 
 gRPC for Python takes connections by itself and offers no way to close one, so they are looked for
 among the descriptors of the process. A duplicate of a descriptor names the same connection whatever
@@ -61,34 +61,34 @@ def count_descriptors() -> int:
     return 0
 
 
-def connections(port: int) -> list[Endpoint]:
-    """Return the other sides of the connections that came in at a port."""
-    return [other for other, _ in _sockets(port)]
+def connections(ports: Collection[int]) -> list[Endpoint]:
+    """Return the other sides of the connections that came in at some ports."""
+    return [other for other, _ in _sockets(ports)]
 
 
-def close(port: int, others: Collection[Endpoint]) -> int:
-    """Close connections that came in at a port, whatever waits in them; return how many."""
-    return _each(port, others, _close)
+def close(ports: Collection[int], others: Collection[Endpoint]) -> int:
+    """Close connections that came in at some ports, whatever waits in them; return how many."""
+    return _each(ports, others, _close)
 
 
-def silence(port: int, others: Collection[Endpoint]) -> int:
-    """Hear no more of connections that came in at a port; return how many.
+def silence(ports: Collection[int], others: Collection[Endpoint]) -> int:
+    """Hear no more of connections that came in at some ports; return how many.
 
     The other sides are not told, so that they do not connect anew: to them the network is slow.
     Where the kernel can't do that, the connections are closed.
     """
-    return _each(port, others, _silence if sys.platform == "linux" else _close)
+    return _each(ports, others, _silence if sys.platform == "linux" else _close)
 
 
-def received(port: int, others: Collection[Endpoint]) -> dict[Endpoint, int]:
-    """Return how many bytes connections that came in at a port have received.
+def received(ports: Collection[int], others: Collection[Endpoint]) -> dict[Endpoint, int]:
+    """Return how many bytes connections that came in at some ports have received.
 
     Those of which the operating system does not tell are left out: only Linux does.
     """
     if sys.platform != "linux":
         return {}
     found = {}
-    for other, one in _sockets(port):
+    for other, one in _sockets(ports):
         if other in others:
             told = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED.stop)
             found[other] = int.from_bytes(told[_RECEIVED], sys.byteorder)
@@ -145,10 +145,10 @@ def idlest(found: Mapping[Endpoint, tuple[bool, float]], many: int) -> list[Endp
 
 
 def _each(
-    port: int, others: Collection[Endpoint], change: Callable[[socket.socket], object]
+    ports: Collection[int], others: Collection[Endpoint], change: Callable[[socket.socket], object]
 ) -> int:
     count = 0
-    for other, found in _sockets(port):
+    for other, found in _sockets(ports):
         if other in others:
             with suppress(OSError):  # the other side was faster
                 change(found)
@@ -171,8 +171,8 @@ def _silence(one: socket.socket) -> None:
             pass
 
 
-def _sockets(port: int) -> Iterator[tuple[Endpoint, socket.socket]]:
-    """Yield the connections that came in at a port; each is closed when the next is asked for."""
+def _sockets(ports: Collection[int]) -> Iterator[tuple[Endpoint, socket.socket]]:
+    """Yield the connections that came in at some ports; each is closed when the next is due."""
     try:
         names = os.listdir(_DESCRIPTORS)
     except OSError:
@@ -182,7 +182,7 @@ def _sockets(port: int) -> Iterator[tuple[Endpoint, socket.socket]]:
             found = _duplicate(int(name))
             if found is not None:
                 with found:
-                    if found.getsockname()[1] == port:
+                    if found.getsockname()[1] in ports:
                         host, of_other = found.getpeername()[:2]
                         yield (_packed(host), of_other), found
 

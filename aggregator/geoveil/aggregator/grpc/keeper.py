@@ -47,7 +47,7 @@ class Keeper:
         """What calls hold: for the layer around them."""
         self._most = most
         self._clock = clock
-        self._port = 0
+        self._ports: Collection[int] = ()
         self._unwanted: set[Endpoint] = set()
         self._noisy: set[Endpoint] = set()
         self._silenced: dict[Endpoint, asyncio.TimerHandle] = {}
@@ -55,9 +55,9 @@ class Keeper:
         self._looking: asyncio.Task[None] | None = None
         self._since: dict[Endpoint, float] = {}
 
-    def start(self, port: int) -> None:
-        """Look after the connections that come in at a port."""
-        self._port = port
+    def start(self, ports: Collection[int]) -> None:
+        """Look after the connections that come in at some ports."""
+        self._ports = ports
         self._looking = asyncio.create_task(self._look(), name="look after connections")
 
     async def stop(self) -> None:
@@ -107,7 +107,7 @@ class Keeper:
             noisy, self._noisy = self._noisy, set()
             for change, others in ((silence, noisy), (close, unwanted)):
                 if others:
-                    await asyncio.to_thread(change, self._port, others)
+                    await asyncio.to_thread(change, self._ports, others)
 
     async def _look(self) -> None:
         while True:
@@ -122,13 +122,13 @@ class Keeper:
     async def _count_slow(self, peers: Collection[str]) -> None:
         of_peers = {peer: endpoint(peer) for peer in peers}
         wanted = {other for other in of_peers.values() if other is not None}
-        found = await asyncio.to_thread(received, self._port, wanted)
+        found = await asyncio.to_thread(received, self._ports, wanted)
         self.holdings.count_slow(
             {peer: found.get(other) if other else None for peer, other in of_peers.items()}
         )
 
     async def _make_room(self) -> None:
-        found = await asyncio.to_thread(connections, self._port)
+        found = await asyncio.to_thread(connections, self._ports)
         now, busy = self._clock(), set(map(endpoint, self.holdings.busy()))
         self._since = {other: self._since.get(other, now) for other in found}
         self._close(

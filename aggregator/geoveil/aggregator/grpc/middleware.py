@@ -53,7 +53,7 @@ else:  # generic in their stubs only
 _LOG = logging.getLogger(__name__)
 REQUEST_ID_KEY = "geoveil-request-id"
 """In the trailing metadata of the calls of analysts: what to quote to the operator."""
-_DETAILS_KEY = "grpc-status-details-bin"
+DETAILS_KEY = "grpc-status-details-bin"
 """Where gRPC's libraries look for google.rpc.Status."""
 _NAMES = {code.value[0]: code.name for code in grpc.StatusCode} | {
     code: code.name for code in grpc.StatusCode
@@ -387,4 +387,4 @@ def _trailing_metadata(status: str, text: str, *details: Message) -> tuple[tuple
     told = Status(code=grpc.StatusCode[status].value[0], message=text)
     for detail in details:
         told.details.add().Pack(detail)
-    return ((_DETAILS_KEY, told.SerializeToString()),)
+    return ((DETAILS_KEY, told.SerializeToString()),)

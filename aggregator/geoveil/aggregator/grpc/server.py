@@ -32,6 +32,8 @@ from geoveil.aggregator.store.database_url import DatabaseURL
 from geoveil.aggregator.store.opening import open_any_store
 from geoveil.aggregator.store.reader import Reader
 from geoveil.aggregator.store.writer import Writer
+from geoveil.aggregator.web.calls import Calls
+from geoveil.aggregator.web.door import Door
 from geoveil.gp import ParameterError
 from geoveil.proto.v1 import analyst_pb2, collector_pb2
 from geoveil.proto.v1.analyst_pb2_grpc import add_AnalystServicer_to_server
@@ -119,14 +121,20 @@ class Aggregator:
         )
         self._health = Health(_SERVICES)
         self._server: grpc.aio.Server | None = None
+        self._door: Door | None = None
         self._counting: asyncio.Task[None] | None = None
-        self._address = ""
+        self._address = self._web_address = ""
         self._ready: bool | None = None
 
     @property
     def address(self) -> str:
         """Where it listens, as "host:port"; empty before it is started."""
         return self._address
+
+    @property
+    def web_address(self) -> str:
+        """Where the web door listens, as "host:port"; empty if there is none."""
+        return self._web_address
 
     @property
     def metrics_port(self) -> int | None:
@@ -164,6 +172,7 @@ class Aggregator:
         """
         grace = self._settings.grace_s if grace_s is None else grace_s
         server, self._server = self._server, None
+        door, self._door = self._door, None
         await self._readiness.stop()
         self._health.stop()
         self._metrics.ready.set(0)
@@ -171,7 +180,8 @@ class Aggregator:
             if self._address:  # it was started: a load balancer may know of it
                 await asyncio.sleep(self._settings.drain_s)
             self._service.drain()
-            await server.stop(grace)
+            closing = [] if door is None else [door.stop(grace)]
+            await asyncio.gather(server.stop(grace), *closing)
             await self._keeper.stop()
         counting, self._counting = self._counting, None
         if counting is not None:
@@ -218,6 +228,47 @@ class Aggregator:
                 ("grpc.so_reuseport", 0),  # two servers on one port would share its requests
             ],
         )
+        middleware = self._offer(server, gate)
+        if self._settings.reflection:
+            _add_reflection(middleware)
+        middleware.refuse_others()
+        self._tell(True)  # the stores are open
+        host = self._settings.host
+        host = f"[{host}]" if ":" in host else host
+        wanted = f"{host}:{self._settings.port}"
+        try:
+            if tls is None:
+                port = server.add_insecure_port(wanted)
+            else:
+                port = server.add_secure_port(wanted, tls.credentials())
+        except RuntimeError as error:
+            raise ParameterError("address", wanted, "free, and one of this machine") from error
+        ports = [port]
+        if self._settings.web is not None:
+            ports.append(await self._open_door(tls, gate))
+        await server.start()
+        self._keeper.start(ports)
+        self._address = f"{host}:{port}"
+
+    async def _open_door(self, tls: Certificates | None, gate: Authorizer) -> int:
+        """Listen for HTTP, and return the port."""
+        settings = self._settings
+        calls = Calls(settings.max_message_bytes, self._service.batches, self._service.admit_size)
+        self._offer(calls, gate).refuse_others()
+        self._door = Door(
+            calls,
+            origins=settings.web_origins,
+            guarded=gate.analysts == "anyone" and settings.on_loopback,
+            idle_s=settings.connection_idle_s,
+            most=self._most_connections,
+        )
+        host, wanted = settings.web_address
+        port = await self._door.start(host, wanted, None if tls is None else tls.context)
+        self._web_address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return port
+
+    def _offer(self, server: Any, gate: Authorizer) -> Any:
+        """Let a server, or what takes services in place of one, answer the calls that there are."""
         # Generated code takes a server, of which it calls two methods.
         middleware: Any = Middleware(
             server,
@@ -234,23 +285,7 @@ class Aggregator:
         add_collector(collector, middleware)
         add_AnalystServicer_to_server(AnalystServicer(self._service), middleware)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, middleware)
-        if self._settings.reflection:
-            _add_reflection(middleware)
-        middleware.refuse_others()
-        self._tell(True)  # the stores are open
-        host = self._settings.host
-        host = f"[{host}]" if ":" in host else host
-        wanted = f"{host}:{self._settings.port}"
-        try:
-            if tls is None:
-                port = server.add_insecure_port(wanted)
-            else:
-                port = server.add_secure_port(wanted, tls.credentials())
-        except RuntimeError as error:
-            raise ParameterError("address", wanted, "free, and one of this machine") from error
-        await server.start()
-        self._keeper.start(port)
-        self._address = f"{host}:{port}"
+        return middleware
 
     def _tell(self, ready: bool) -> None:
         """Say in health and metrics whether reports can be counted; log when that changes."""
@@ -286,6 +321,9 @@ class Aggregator:
         """Log what operators should know of a server that others can reach."""
         fields: dict[str, object] = {"address": self._address, "analysts": gate.analysts}
         fields["tls"] = tls is not None
+        if self._web_address:
+            scheme = "http" if tls is None else "https"
+            fields["web"] = f"{scheme}://{self._web_address}"
         if self._metrics_server is not None:
             fields["metrics"] = f"http://{self._settings.metrics_host}:{self.metrics_port}/metrics"
         _LOG.info("listening", extra=fields)

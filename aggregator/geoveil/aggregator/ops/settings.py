@@ -1,5 +1,6 @@
 """Settings of one aggregator process."""
 
+import re
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -10,6 +11,7 @@ from geoveil.campaign.admission import MOST_REPORTS
 from geoveil.gp import ParameterError
 from geoveil.gp.validation import between, choice
 
+_ORIGIN = re.compile(r"https?://(?:[a-z0-9._-]+|\[[0-9a-f:]+\])(?::[0-9]{1,5})?")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("auto", "json", "human")
 
@@ -37,6 +39,11 @@ class Settings:
     """Address to listen on: a name, IPv4 or IPv6."""
     port: int = 7717
     """Port to listen on; 0 lets the operating system choose."""
+    web: str | None = None
+    """Address of the web door, "HOST:PORT": the same calls over Connect, gRPC-Web and JSON, and the
+    page on which people take part. Port 0 lets the operating system choose. None: there is none."""
+    web_origins: tuple[str, ...] = ()
+    """Origins, such as "https://example.org", of pages elsewhere that may call by the web door."""
     tls_certificate: Path | None = None
     """PEM file with the chain of certificates. None: no encryption."""
     tls_key: Path | None = None
@@ -113,6 +120,7 @@ class Settings:
             _file("database", shown, "a Path to a file or a DatabaseURL")
         _address("host", self.host)
         _integer("port", self.port, 0, 65_535)
+        self._check_web()
         for name in ("tls_certificate", "tls_key", "tls_client_ca", "tokens_file"):
             path = getattr(self, name)
             if path is not None:
@@ -152,6 +160,20 @@ class Settings:
         choice("log_level", self.log_level, LOG_LEVELS)
         choice("log_format", self.log_format, LOG_FORMATS)
 
+    def _check_web(self) -> None:
+        if self.web is not None:
+            host, _, port = str(self.web).rpartition(":")
+            sound = port.isascii() and port.isdigit() and int(port) <= 65_535
+            bare = host.startswith("[") == host.endswith("]") == (":" in host)
+            if not (isinstance(self.web, str) and sound and bare and host.isprintable() and host):
+                raise ParameterError("web", self.web, 'HOST:PORT, such as "127.0.0.1:7718"')
+        elif self.web_origins:
+            raise ParameterError("web", None, "given, as web_origins are")
+        for origin in self.web_origins:
+            if not isinstance(origin, str) or not _ORIGIN.fullmatch(origin):
+                expected = 'origins in small letters, such as "https://example.org"'
+                raise ParameterError("web_origins", origin, expected)
+
     def _check_rate(self, rate: str, burst: str) -> None:
         if getattr(self, rate) is not None:
             between(rate, getattr(self, rate), 0, 1e9, low_open=True)
@@ -168,7 +190,18 @@ class Settings:
             >>> Settings(host="::1").on_loopback, Settings(host="0.0.0.0").on_loopback
             (True, False)
         """
-        return is_loopback(self.host)
+        return is_loopback(self.host) and (self.web is None or is_loopback(self.web_address[0]))
+
+    @property
+    def web_address(self) -> tuple[str, int]:
+        """Host and port of the web door.
+
+        Example:
+            >>> Settings(web="[::1]:7718").web_address
+            ('::1', 7718)
+        """
+        host, _, port = (self.web or ":0").rpartition(":")
+        return host.strip("[]"), int(port)
 
 
 def is_loopback(host: str) -> bool:

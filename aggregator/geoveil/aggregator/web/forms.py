@@ -1,0 +1,191 @@
+"""How calls travel over HTTP: Connect and gRPC-Web, with messages in binary or in JSON.
+
+Connect: https://connectrpc.com/docs/protocol; a call of one request and one answer is a plain POST,
+others are frames. gRPC-Web: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-WEB.md, always
+frames. A frame is a byte of flags, four bytes of length, and a message.
+"""
+
+import base64
+import json
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, TypeAlias
+from urllib.parse import quote
+
+import grpc
+from google.protobuf import descriptor_pool, json_format
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+from google.rpc.status_pb2 import Status
+
+from geoveil.aggregator.grpc.middleware import DETAILS_KEY
+from geoveil.gp import ParameterError
+
+Metadata: TypeAlias = Sequence[tuple[str, str | bytes]]
+FRAME_HEADER = struct.Struct(">BI")
+"""Flags and length."""
+PACKED, _END_OF_CONNECT, _END_OF_GRPC_WEB = 0x01, 0x02, 0x80
+_LONGEST_JSON_ERROR = 200
+"""Characters of what is said of a request that can't be read."""
+_HTTP_STATUS = MappingProxyType(
+    {
+        grpc.StatusCode.OK: 200,
+        grpc.StatusCode.CANCELLED: 499,
+        grpc.StatusCode.UNKNOWN: 500,
+        grpc.StatusCode.INVALID_ARGUMENT: 400,
+        grpc.StatusCode.DEADLINE_EXCEEDED: 504,
+        grpc.StatusCode.NOT_FOUND: 404,
+        grpc.StatusCode.ALREADY_EXISTS: 409,
+        grpc.StatusCode.PERMISSION_DENIED: 403,
+        grpc.StatusCode.RESOURCE_EXHAUSTED: 429,
+        grpc.StatusCode.FAILED_PRECONDITION: 400,
+        grpc.StatusCode.ABORTED: 409,
+        grpc.StatusCode.OUT_OF_RANGE: 400,
+        grpc.StatusCode.UNIMPLEMENTED: 501,
+        grpc.StatusCode.INTERNAL: 500,
+        grpc.StatusCode.UNAVAILABLE: 503,
+        grpc.StatusCode.DATA_LOSS: 500,
+        grpc.StatusCode.UNAUTHENTICATED: 401,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What a content type says of a call."""
+
+    content_type: str
+    in_json: bool
+    framed: bool
+    grpc_web: bool = False
+
+    def start(self, code: grpc.StatusCode) -> int:
+        """Return the status of HTTP."""
+        return 200 if self.framed else _HTTP_STATUS[code]
+
+    def message(self, content: bytes) -> bytes:
+        """Return an answer as it travels."""
+        return FRAME_HEADER.pack(0, len(content)) + content if self.framed else content
+
+    def end(self, code: grpc.StatusCode, text: str, trailing: Metadata) -> bytes:
+        """Return what tells how a call ended: nothing if it is a plain POST that went well."""
+        if self.grpc_web:
+            fields = [("grpc-status", str(code.value[0]))]
+            if text:
+                fields.append(("grpc-message", quote(text, safe=" !#$&'()*+,-./:;<=>?@[]^_`{|}~")))
+            fields += [(key, _as_header(value)) for key, value in trailing]
+            lines = "".join(f"{key}: {value}\r\n" for key, value in fields).encode()
+            return FRAME_HEADER.pack(_END_OF_GRPC_WEB, len(lines)) + lines
+        error = None if code is grpc.StatusCode.OK else _error(code, text, trailing)
+        if not self.framed:
+            return b"" if error is None else _json(error)
+        told: dict[str, Any] = {} if error is None else {"error": error}
+        if shown := dict(shown_metadata(trailing)):
+            told["metadata"] = {key: [value] for key, value in shown.items()}
+        content = _json(told)
+        return FRAME_HEADER.pack(_END_OF_CONNECT, len(content)) + content
+
+
+_CONNECT = [
+    Form("application/proto", in_json=False, framed=False),
+    Form("application/json", in_json=True, framed=False),
+]
+_CONNECT_FRAMED = [
+    Form("application/connect+proto", in_json=False, framed=True),
+    Form("application/connect+json", in_json=True, framed=True),
+]
+_GRPC_WEB = [
+    Form("application/grpc-web", in_json=False, framed=True, grpc_web=True),
+    Form("application/grpc-web+proto", in_json=False, framed=True, grpc_web=True),
+    Form("application/grpc-web+json", in_json=True, framed=True, grpc_web=True),
+]
+
+
+def _by_type(forms: Iterable[Form]) -> Mapping[str, Form]:
+    return MappingProxyType({form.content_type: form for form in forms})
+
+
+OF_ONE = _by_type(_CONNECT + _GRPC_WEB)
+"""Content type → form of a call of one request and one answer."""
+OF_STREAMS = _by_type(_CONNECT_FRAMED + _GRPC_WEB)
+
+
+def shown_metadata(trailing: Metadata) -> Iterable[tuple[str, str]]:
+    """Yield trailing metadata without the details of the error, which stand elsewhere."""
+    return ((key, _as_header(value)) for key, value in trailing if key != DETAILS_KEY)
+
+
+def timeout_s(headers: Mapping[str, str]) -> float | None:
+    """Return how long the caller waits, in seconds; None if it does not say.
+
+    Raises:
+        ParameterError: if that can't be read.
+
+    Example:
+        >>> timeout_s({"connect-timeout-ms": "1500"}), timeout_s({"grpc-timeout": "2M"})
+        (1.5, 120.0)
+    """
+    for name, most, units in (
+        ("connect-timeout-ms", 10, {"": 1e-3}),
+        ("grpc-timeout", 8, {"H": 3600, "M": 60, "S": 1, "m": 1e-3, "u": 1e-6, "n": 1e-9}),
+    ):
+        text = headers.get(name)
+        if text is None:
+            continue
+        digits = text if "" in units else text[:-1]
+        unit = units.get(text[len(digits) :])
+        if not (digits.isascii() and digits.isdigit() and len(digits) <= most) or unit is None:
+            raise ParameterError(name, text[:20], f"at most {most} digits, and a unit of gRPC's")
+        return int(digits) * unit
+    return None
+
+
+def from_json(content: bytes, kind: type[Message]) -> bytes:
+    """Return the message that some JSON is, serialised.
+
+    Raises:
+        ParameterError: if it is none; what is said stays with who sent it.
+    """
+    try:
+        return json_format.Parse(content.decode(), kind()).SerializeToString()
+    except (json_format.ParseError, ValueError, RecursionError) as error:
+        said = " ".join(str(error).split())[:_LONGEST_JSON_ERROR]
+        expected = f"a {kind.DESCRIPTOR.name} in JSON ({said})"
+        raise ParameterError("request", f"{len(content)} bytes", expected) from None
+
+
+def to_json(content: bytes, kind: type[Message]) -> bytes:
+    """Return a serialised message in JSON."""
+    return json_format.MessageToJson(kind.FromString(content), indent=None).encode()
+
+
+def _error(code: grpc.StatusCode, text: str, trailing: Metadata) -> dict[str, Any]:
+    """Return an error as Connect tells it."""
+    name = "canceled" if code is grpc.StatusCode.CANCELLED else code.name.lower()
+    told: dict[str, Any] = {"code": name, "message": text}
+    details = []
+    for key, value in trailing:
+        if key == DETAILS_KEY and isinstance(value, bytes):
+            for packed in Status.FromString(value).details:
+                kind = packed.TypeName()
+                found = descriptor_pool.Default().FindMessageTypeByName(kind)
+                message = GetMessageClass(found).FromString(packed.value)
+                shown = json_format.MessageToDict(message)
+                details.append({"type": kind, "value": _base64(packed.value), "debug": shown})
+    if details:
+        told["details"] = details
+    return told
+
+
+def _as_header(value: str | bytes) -> str:
+    return _base64(value) if isinstance(value, bytes) else value
+
+
+def _base64(value: bytes) -> str:
+    return base64.b64encode(value).decode().rstrip("=")
+
+
+def _json(told: object) -> bytes:
+    return json.dumps(told, ensure_ascii=False).encode()

@@ -1,0 +1,203 @@
+"""The web door beside gRPC: what a report costs the server, and what idle browsers cost it.
+
+One server serves both; the client is a process of its own. The two roads take turns, each with the
+same requests of one report, so many at once; the first round is not counted. The client of the web
+door is asyncio and a few lines of HTTP/1.1, that of gRPC is grpc.aio. Then many connections are
+opened that fetch a campaign once and stay, while reports come at a steady rate.
+"""
+
+import asyncio
+import multiprocessing
+import os
+import socket
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.load_client import Load, run
+from benchmarks.serving import SUBMIT, Requests, Served, publish, served
+from geoveil.aggregator.grpc.connections import allow
+from geoveil.campaign import Campaign
+from geoveil.proto.v1.collector_pb2 import GetCampaignRequest, SubmitReportsResponse
+from geoveil.proto.v1.report_pb2 import REPORT_STATUS_ACCEPTED
+
+ROUNDS = 5
+CALLS, CONCURRENCY = 4_000, 64
+BROWSERS, RATE, SECONDS = 5_000, 200.0, 20.0
+_GET = "/geoveil.proto.v1.Collector/GetCampaign"
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """What browsers that are open, and reports beside them, cost.
+
+    Args:
+        resident_mb: the most memory that the server held.
+        p99_s: within which 99 % of the reports were acknowledged.
+        processor: part of a processor that the server used.
+        open: connections that were still there at the end.
+    """
+
+    resident_mb: float
+    p99_s: float
+    processor: float
+    open: int
+
+
+def table() -> None:
+    """Print both."""
+    with tempfile.TemporaryDirectory() as folder, _served(folder) as (server, web):
+        campaign = publish(server.address)
+        spent: dict[str, list[float]] = {"gRPC": [], "web door": []}
+        for _ in range(1 + ROUNDS):
+            for name, costs in spent.items():
+                costs.append(_cost_us(name, server, web, campaign))
+    shown = Table("", "processor of the server, µs a report", title="single reports")
+    for name, costs in spent.items():
+        shown.add_row(name, f"{statistics.median(costs[1:]):,.0f}")
+    Console().print(shown)
+    ratios = [a / b for a, b in zip(spent["gRPC"][1:], spent["web door"][1:], strict=True)]
+    print(
+        f"gRPC / web door: {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+    )
+    found = crowd()
+    print(
+        f"{found.open:,} idle browsers and {RATE:g} reports/s: {found.resident_mb:.0f} MB, 99 % of"
+        f" the reports within {1e3 * found.p99_s:.0f} ms, {found.processor:.2f} of a processor"
+        f" (load average {os.getloadavg()[0]:.1f})"
+    )
+
+
+def crowd(browsers: int = BROWSERS, rate: float = RATE, seconds: float = SECONDS) -> Crowd:
+    """Open so many browsers, and report beside them."""
+    allow(browsers)
+    with tempfile.TemporaryDirectory() as folder, _served(folder) as (server, web):
+        campaign = publish(server.address)
+        return asyncio.run(_crowd(server, web, campaign, browsers, rate, seconds))
+
+
+async def _crowd(
+    server: Served, web: str, campaign: Campaign, browsers: int, rate: float, seconds: float
+) -> Crowd:
+    idle = []
+    asking = GetCampaignRequest(campaign_id=campaign.campaign_id).SerializeToString()
+    for _ in range(browsers):
+        connection = await Connection.opened(web)
+        await connection.call(_GET, asking)
+        idle.append(connection)
+    requests = Requests(campaign, 1)
+    took: list[float] = []
+
+    async def report(by: Connection, due: float) -> None:
+        _check(await by.call(SUBMIT, requests.draw()))
+        took.append(time.monotonic() - due)
+
+    resident, under_way = server.resident_mb(), []
+    started, before = time.monotonic(), server.processor_s()
+    for number in range(round(rate * seconds)):
+        due = started + number / rate
+        await asyncio.sleep(max(0.0, due - time.monotonic()))
+        under_way.append(asyncio.create_task(report(idle[number % browsers], due)))
+        resident = max(resident, server.resident_mb()) if number % 100 == 0 else resident
+    await asyncio.gather(*under_way)
+    spent = server.processor_s() - before
+    resident = max(resident, server.resident_mb())
+    stayed = sum(not one.gone for one in idle)
+    for one in idle:
+        one.close()
+    took.sort()
+    return Crowd(
+        resident, took[int(0.99 * len(took))], spent / (time.monotonic() - started), stayed
+    )
+
+
+def _cost_us(name: str, server: Served, web: str, campaign: Campaign) -> float:
+    before = server.processor_s()
+    if name == "gRPC":
+        run(Load(server.address, SUBMIT, campaign, 1, CALLS, CONCURRENCY))
+    else:
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            pool.apply(_load, (web, campaign))
+    return 1e6 * (server.processor_s() - before) / CALLS
+
+
+def _load(web: str, campaign: Campaign) -> None:
+    asyncio.run(_send(web, campaign))
+
+
+async def _send(web: str, campaign: Campaign) -> None:
+    requests = Requests(campaign, 1)
+    drawn = iter([requests.draw() for _ in range(CALLS)])
+
+    async def one_browser() -> None:
+        connection = await Connection.opened(web)
+        for request in drawn:
+            _check(await connection.call(SUBMIT, request))
+        connection.close()
+
+    await asyncio.gather(*(one_browser() for _ in range(CONCURRENCY)))
+
+
+def _check(answer: bytes) -> None:
+    (result,) = SubmitReportsResponse.FromString(answer).results
+    if result.status != REPORT_STATUS_ACCEPTED:
+        raise AssertionError(result)
+
+
+class Connection:
+    """As much of a browser as calls take: Connect with binary messages on a connection that stays.
+
+    Args:
+        reader: what comes.
+        writer: what goes.
+    """
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def opened(cls, web: str) -> "Connection":
+        """Return a new connection to "host:port"."""
+        host, _, port = web.rpartition(":")
+        return cls(*await asyncio.open_connection(host, int(port), limit=1 << 14))
+
+    @property
+    def gone(self) -> bool:
+        """Whether the server closed it."""
+        return self._reader.at_eof()
+
+    async def call(self, path: str, message: bytes) -> bytes:
+        """Return the answer to a call."""
+        self._writer.write(
+            b"POST %b HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/proto\r\n"
+            b"content-length: %d\r\n\r\n%b" % (path.encode(), len(message), message)
+        )
+        head = await self._reader.readuntil(b"\r\n\r\n")
+        lines = head.lower().split(b"\r\n")
+        length = next(int(one[15:]) for one in lines if one.startswith(b"content-length:"))
+        content = await self._reader.readexactly(length)
+        if b" 200 " not in lines[0]:
+            raise AssertionError(head + content)
+        return content
+
+    def close(self) -> None:
+        """Close it."""
+        self._writer.close()
+
+
+@contextmanager
+def _served(folder: str) -> Iterator[tuple[Served, str]]:
+    """Run a server that listens for gRPC and for HTTP; yield it, and where it does the latter."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        web = f"127.0.0.1:{one.getsockname()[1]}"
+    with served("web", str(Path(folder) / "reports.db"), web) as server:
+        yield server, web

@@ -1,0 +1,226 @@
+"""One table of calls, errors included: gRPC and every form of the web door answer alike."""
+
+import asyncio
+import gzip
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf.message import Message
+
+from geoveil.aggregator.ops.tokens import Scope, TokenFile
+from geoveil.proto.v1 import analyst_pb2 as analyst
+from geoveil.proto.v1 import campaign_pb2
+from geoveil.proto.v1 import collector_pb2 as collector
+from geoveil.proto.v1.report_pb2 import Report
+
+from .conftest import Published
+from .web_client import ANALYST, COLLECTOR, GrpcCaller, Outcome, WebCaller
+
+FORMS = [("connect", False), ("connect", True), ("grpc-web", False), ("grpc-web", True)]
+NAMES = ["connect", "connect-json", "grpc-web", "grpc-web-json"]
+FORGED = campaign_pb2.CampaignSignature(public_key=b"k" * 32, signature=b"s" * 64)
+Row = tuple[str, Message | bytes]
+
+
+def table(publish: Callable[..., Published], wire_report: Callable[..., Report]) -> list[Row]:
+    income, other = publish(), publish(title="Another title")
+
+    def envelope(of: Published, **more: Any) -> campaign_pb2.CampaignEnvelope:
+        return campaign_pb2.CampaignEnvelope(campaign=of.published, **more)
+
+    def submit(*reports: Report, **changes: Any) -> collector.SubmitReportsRequest:
+        said = {"campaign_id": "income", "campaign_digest": income.digest, "reports": reports}
+        return collector.SubmitReportsRequest(**{**said, **changes})
+
+    def named(kind: Any, name: str = "income", **more: Any) -> Message:
+        message: Message = kind(campaign_id=name, **more)
+        return message
+
+    few = [wire_report(i, (i % 3, 100 * i)) for i in range(6)]
+    return [
+        (ANALYST + "CreateCampaign", analyst.CreateCampaignRequest(envelope=envelope(income))),
+        (ANALYST + "CreateCampaign", analyst.CreateCampaignRequest(envelope=envelope(income))),
+        (ANALYST + "CreateCampaign", analyst.CreateCampaignRequest(envelope=envelope(other))),
+        (ANALYST + "CreateCampaign", analyst.CreateCampaignRequest()),
+        (
+            ANALYST + "CreateCampaign",
+            analyst.CreateCampaignRequest(envelope=envelope(publish("forged"), signature=FORGED)),
+        ),
+        (ANALYST + "ListCampaigns", analyst.ListCampaignsRequest()),
+        (ANALYST + "ListCampaigns", analyst.ListCampaignsRequest(page_size=2000)),
+        (COLLECTOR + "BrowseCampaigns", collector.BrowseCampaignsRequest(page_size=1)),
+        (COLLECTOR + "BrowseCampaigns", collector.BrowseCampaignsRequest(page_token="none")),
+        (COLLECTOR + "GetCampaign", collector.GetCampaignRequest(campaign_id="income")),
+        (COLLECTOR + "GetCampaign", collector.GetCampaignRequest(campaign_id="nöne")),
+        (COLLECTOR + "SubmitReports", submit(*few)),
+        (COLLECTOR + "SubmitReports", submit(*few[:2], wire_report(9, (7, 1)))),
+        (COLLECTOR + "SubmitReports", submit(wire_report(1, (1, -5)), Report(report_id=b"short"))),
+        (COLLECTOR + "SubmitReports", submit()),
+        (COLLECTOR + "SubmitReports", submit(*few, campaign_id="none")),
+        (COLLECTOR + "SubmitReports", submit(*few, campaign_digest=b"d" * 32)),
+        (COLLECTOR + "SubmitReportStream", submit(wire_report(20, (0, 7)))),
+        (COLLECTOR + "SubmitReportStream", submit(campaign_digest=b"d" * 32)),
+        (ANALYST + "GetEstimate", named(analyst.GetEstimateRequest)),
+        (ANALYST + "GetEstimate", named(analyst.GetEstimateRequest, confidence=2.0)),
+        (ANALYST + "GetEstimate", named(analyst.GetEstimateRequest, "none")),
+        (ANALYST + "EstimateQueries", named(analyst.EstimateQueriesRequest)),
+        (ANALYST + "ExportReports", named(analyst.ExportReportsRequest)),
+        (ANALYST + "ExportReports", named(analyst.ExportReportsRequest, "none")),
+        (ANALYST + "CloseCampaign", named(analyst.CloseCampaignRequest)),
+        (ANALYST + "CloseCampaign", named(analyst.CloseCampaignRequest, "none")),
+        (COLLECTOR + "SubmitReports", submit(wire_report(30, (0, 1)))),
+        (ANALYST + "WatchEstimate", named(analyst.WatchEstimateRequest)),
+        (COLLECTOR + "NoSuchMethod", collector.GetCampaignRequest()),
+        ("/other.Service/GetCampaign", collector.GetCampaignRequest()),
+        ("/grpc.health.v1.Health/Check", b""),
+    ]
+
+
+async def asked(caller: GrpcCaller | WebCaller, rows: list[Row]) -> list[Outcome]:
+    return [
+        await caller.call(path, one if isinstance(one, bytes) else one.SerializeToString())
+        for path, one in rows
+    ]
+
+
+@pytest.mark.deep(keep=2)
+@pytest.mark.parametrize(("kind", "in_json"), FORMS, ids=NAMES)
+async def test_every_call_is_answered_as_over_grpc(
+    start_server: Any,
+    publish: Callable[..., Published],
+    wire_report: Callable[..., Report],
+    tmp_path: Path,
+    kind: str,
+    in_json: bool,
+) -> None:
+    rows = table(publish, wire_report)
+    first = await start_server(database=tmp_path / "grpc.db")
+    second = await start_server(database=tmp_path / "web.db", web="127.0.0.1:0")
+    async with GrpcCaller(first.address) as caller:
+        expected = await asked(caller, rows)
+    async with WebCaller(second.aggregator.web_address, kind, in_json=in_json) as caller:
+        found = await asked(caller, rows)
+    for row, of_grpc, of_web in zip(rows, expected, found, strict=True):
+        assert of_web == of_grpc, row[0]
+    reasons = {one.reason for one in expected}
+    assert reasons > {"CAMPAIGN_ID_TAKEN", "SIGNATURE_INVALID", "DIGEST_MISMATCH", ""}
+    assert {one.code for one in expected} > {"OK", "NOT_FOUND", "UNIMPLEMENTED"}
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(("kind", "in_json"), [FORMS[0], FORMS[2]], ids=["connect", "grpc-web"])
+async def test_bytes_that_are_no_messages_are_refused_alike(
+    start_server: Any, kind: str, in_json: bool
+) -> None:
+    server = await start_server(web="127.0.0.1:0", max_message_bytes=5_000)
+    paths = (COLLECTOR + "GetCampaign", COLLECTOR + "SubmitReports", ANALYST + "GetEstimate")
+    unsound = (
+        *(b"\xff", b"\x0a\xff", gzip.compress(b"\xff"), gzip.compress(b"a" * 100_000)),
+        *(gzip.compress(b"abc")[:-4], b"\x1f\x8b", b"a" * 4_900, b"a" * 6_000),
+    )
+    rows: list[Row] = [(path, content) for path in paths for content in unsound]
+    async with GrpcCaller(server.address) as caller:
+        expected = await asked(caller, rows)
+    async with WebCaller(server.aggregator.web_address, kind, in_json=in_json) as caller:
+        found = await asked(caller, rows)
+    for row, of_grpc, of_web in zip(rows, expected, found, strict=True):
+        assert (of_web.code, of_web.details) == (of_grpc.code, of_grpc.details), row
+    assert {one.code for one in expected} == {"INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"}
+
+
+@pytest.mark.deep(keep=1)
+@pytest.mark.parametrize(("kind", "in_json"), FORMS, ids=NAMES)
+async def test_tokens_are_asked_for_and_told_alike(
+    start_server: Any, tmp_path: Path, clock: Any, kind: str, in_json: bool
+) -> None:
+    file = tmp_path / "tokens.json"
+    tokens = TokenFile(file)
+    past = clock.now - timedelta(days=1)
+    texts = [
+        tokens.create("few", [Scope.CREATE], None),
+        tokens.create("other", [Scope.ESTIMATE], None, campaigns=["other"]),
+        tokens.create("old", [Scope.ESTIMATE], past),
+        tokens.create("good", [Scope.ESTIMATE], None),
+    ]
+    server = await start_server(web="127.0.0.1:0", tokens_file=file)
+    request = analyst.GetEstimateRequest(campaign_id="income").SerializeToString()
+    headers = [{}, {"authorization": "Bearer none"}, {"authorization": "Basic abc"}]
+    headers += [{"authorization": f"Bearer {text}"} for text in texts]
+    found = []
+    for caller in (
+        GrpcCaller(server.address),
+        WebCaller(server.aggregator.web_address, kind, in_json=in_json),
+    ):
+        async with caller:
+            found.append(
+                [await caller.call(ANALYST + "GetEstimate", request, **one) for one in headers]
+            )
+    assert found[0] == found[1]
+    assert [one.reason for one in found[0]] == [
+        *("TOKEN_MISSING", "TOKEN_UNKNOWN", "TOKEN_MISSING", "SCOPE_MISSING", "OTHER_CAMPAIGN"),
+        *("TOKEN_EXPIRED", "CAMPAIGN_NOT_FOUND"),
+    ]
+
+
+async def test_rates_hold_for_both_together(start_server: Any) -> None:
+    """One address has one rate, whichever way it calls; the delay is told likewise."""
+    server = await start_server(web="127.0.0.1:0", call_rate=0.01, call_burst=3)
+    request = collector.GetCampaignRequest(campaign_id="income").SerializeToString()
+    async with (
+        GrpcCaller(server.address) as over_grpc,
+        WebCaller(server.aggregator.web_address, "connect", in_json=True) as over_http,
+    ):
+        path = COLLECTOR + "GetCampaign"
+        found = [await caller.call(path, request) for caller in (over_grpc, over_http) * 3]
+    assert [one.code for one in found] == ["NOT_FOUND"] * 3 + ["RESOURCE_EXHAUSTED"] * 3
+    assert {one.reason for one in found[3:]} == {"RATE_LIMITED"}
+    delays = [getattr(one.details[1], "retry_delay").seconds for one in found[3:]]  # noqa: B009
+    assert all(90 <= delay <= 100 for delay in delays)
+
+
+async def test_a_defect_is_told_alike_and_says_nothing(
+    start_server: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = await start_server(web="127.0.0.1:0")
+
+    async def broken(*_: object, **__: object) -> None:
+        raise KeyError("4711")
+
+    monkeypatch.setattr(server.aggregator._service, "get_campaign", broken)
+    found = []
+    for caller in (
+        GrpcCaller(server.address),
+        *(WebCaller(server.aggregator.web_address, kind, in_json=j) for kind, j in FORMS),
+    ):
+        async with caller:
+            found.append(await caller.call(COLLECTOR + "GetCampaign", b""))
+    assert found == [found[0]] * 5
+    assert (found[0].code, found[0].reason) == ("INTERNAL", "INTERNAL")
+    assert "4711" not in caplog.text + repr(found)
+
+
+@pytest.mark.parametrize("header", ["connect-timeout-ms", "grpc-timeout"])
+async def test_the_patience_of_the_caller_is_kept(
+    start_server: Any, monkeypatch: pytest.MonkeyPatch, header: str
+) -> None:
+    server = await start_server(web="127.0.0.1:0")
+    ended = asyncio.Event()
+
+    async def slow(*_: object, **__: object) -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(server.aggregator._service, "get_campaign", slow)
+    async with WebCaller(server.aggregator.web_address, "connect", in_json=False) as caller:
+        path, name = COLLECTOR + "GetCampaign", header.replace("-", "_")
+        found = await caller.call(path, b"", **{name: "50" if "connect" in header else "50m"})
+        assert found.code == "DEADLINE_EXCEEDED"
+        assert ended.is_set()
+        for unsound in ("-1", "1e3", "99999999999", ""):
+            found = await caller.call(path, b"", **{name: unsound})
+            assert (found.code, found.reason) == ("INVALID_ARGUMENT", "INVALID_ARGUMENT")

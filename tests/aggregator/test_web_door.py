@@ -1,0 +1,466 @@
+"""The web door: who may call from where, TLS, what callers can't do, and how it stops."""
+
+import asyncio
+import json
+import re
+import ssl
+import subprocess
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from geoveil.aggregator import Aggregator, Settings
+from geoveil.aggregator.web import calls, door
+from geoveil.gp import ParameterError
+from geoveil.proto.v1 import analyst_pb2
+
+from .conftest import Published
+from .tls_files import Authority
+from .web_client import ANALYST, COLLECTOR, WebCaller
+
+HEALTH = "/grpc.health.v1.Health/Check"
+WEB = "127.0.0.1:0"
+ELSEWHERE = "https://survey.example.org"
+
+
+@asynccontextmanager
+async def connected(
+    aggregator: Aggregator,
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    host, port = aggregator.web_address.split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+
+
+def url(aggregator: Aggregator, path: str = HEALTH, scheme: str = "http") -> str:
+    return f"{scheme}://{aggregator.web_address}{path}"
+
+
+async def post(aggregator: Aggregator, path: str = HEALTH, **more: Any) -> httpx.Response:
+    async with httpx.AsyncClient(timeout=20) as client:
+        return await client.post(url(aggregator, path), **{"json": {}, **more})
+
+
+# Who may call from where.
+
+
+async def test_pages_of_other_origins_may_call_if_they_are_listed(start_server: Any) -> None:
+    aggregator = (await start_server(web=WEB, web_origins=(ELSEWHERE,))).aggregator
+    listed = await post(aggregator, headers={"origin": ELSEWHERE})
+    assert listed.status_code == 200
+    assert listed.headers["access-control-allow-origin"] == ELSEWHERE
+    assert "geoveil-request-id" in listed.headers["access-control-expose-headers"]
+    own = await post(aggregator, headers={"origin": f"http://{aggregator.web_address}"})
+    assert own.status_code == 200
+    for other in ("https://survey.example.org.evil.org", "http://survey.example.org", "null", ""):
+        refused = await post(aggregator, headers={"origin": other})
+        assert refused.status_code == 403
+        assert "access-control-allow-origin" not in refused.headers
+
+
+async def test_browsers_that_ask_first_are_told_what_a_page_may_send(start_server: Any) -> None:
+    aggregator = (await start_server(web=WEB, web_origins=(ELSEWHERE,))).aggregator
+    asked = {"access-control-request-method": "POST"}
+    async with httpx.AsyncClient() as client:
+        listed = await client.options(url(aggregator), headers={"origin": ELSEWHERE, **asked})
+        other = await client.options(url(aggregator), headers={"origin": "http://x.org", **asked})
+    assert listed.status_code == 204
+    assert listed.headers["access-control-allow-origin"] == ELSEWHERE
+    assert {"content-type", "connect-protocol-version", "authorization"} <= set(
+        listed.headers["access-control-allow-headers"].split(", ")
+    )
+    assert other.status_code == 403
+
+
+@pytest.mark.deep(keep=1)
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "", "a/b"])
+async def test_what_a_page_may_send_unasked_is_no_call(start_server: Any, kind: str) -> None:
+    """A browser sends forms and text to anywhere without asking."""
+    aggregator = (await start_server(web=WEB)).aggregator
+    answer = await post(aggregator, headers={"content-type": kind})
+    assert answer.status_code == 415
+    assert "application/json" in answer.headers["accept-post"]
+
+
+async def test_a_name_that_points_at_this_machine_is_not_enough(
+    start_server: Any, tmp_path: Path
+) -> None:
+    """DNS rebinding: the page of another site, served under a name of 127.0.0.1."""
+    aggregator = (
+        await start_server(web=WEB, web_origins=("http://survey.example.org",))
+    ).aggregator
+    for name in ("evil.org", "evil.org:80", "127.0.0.1.evil.org", "[", ""):
+        answer = await post(aggregator, headers={"host": name})
+        assert answer.status_code in (400, 421), name
+    for name in ("localhost:1", "127.0.0.1", "[::1]:7", "survey.example.org"):
+        assert (await post(aggregator, headers={"host": name})).status_code == 200
+    # With tokens, nobody is trusted for where they are.
+    file = tmp_path / "tokens.json"
+    file.write_text('{"version": 1, "tokens": []}')
+    file.chmod(0o600)
+    other = await start_server(web=WEB, tokens_file=file, database=tmp_path / "other.db")
+    assert (await post(other.aggregator, headers={"host": "evil.org"})).status_code == 200
+
+
+def test_a_web_door_to_the_network_opens_the_server_to_it() -> None:
+    """Analysts without a token are let in on the loopback only, by either door."""
+    assert Settings(web="127.0.0.1:1").on_loopback
+    assert Settings(web="[::1]:1").on_loopback
+    assert not Settings(web="0.0.0.0:1").on_loopback
+    assert not Settings(web="[::]:1").on_loopback
+
+
+async def test_analysts_without_a_token_are_refused_if_the_web_door_is_public(
+    start_server: Any,
+) -> None:
+    server = await start_server(web="0.0.0.0:0")
+    address = server.aggregator.web_address.replace("0.0.0.0", "127.0.0.1")
+    async with WebCaller(address, "connect", in_json=True) as caller:
+        found = await caller.call(ANALYST + "ListCampaigns", b"")
+    assert (found.code, found.reason) == ("PERMISSION_DENIED", "ANALYST_CLOSED")
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        *(({"web": text}, "web") for text in ("7718", ":7718", "::1:7718", "h:99999", "h:-1")),
+        ({"web": "h:1", "web_origins": ("https://example.org/",)}, "web_origins"),
+        ({"web": "h:1", "web_origins": ("*",)}, "web_origins"),
+        ({"web_origins": ("https://example.org",)}, "web"),
+    ],
+)
+def test_settings_of_the_door_are_checked(changes: dict[str, Any], name: str) -> None:
+    with pytest.raises(ParameterError) as caught:
+        Settings(**changes)
+    assert caught.value.name == name
+
+
+async def test_an_address_that_is_taken_is_told(start_server: Any, tmp_path: Path) -> None:
+    first = await start_server(web=WEB)
+    with pytest.raises(ParameterError) as caught:
+        await start_server(web=first.aggregator.web_address, database=tmp_path / "other.db")
+    assert caught.value.name == "web"
+
+
+# TLS.
+
+
+async def test_tls_follows_its_files(start_server: Any, tmp_path: Path) -> None:
+    first, second = Authority("first"), Authority("second")
+    certificate, key = first.issue("server").write(tmp_path, "server")
+    server = await start_server(web=WEB, tls_certificate=certificate, tls_key=key)
+
+    async def healthy(authority: Authority) -> bool:
+        context = ssl.create_default_context(cadata=authority.certificate.decode())
+        async with httpx.AsyncClient(verify=context) as client:
+            try:
+                answer = await client.post(url(server.aggregator, scheme="https"), json={})
+            except httpx.ConnectError:
+                return False
+            return answer.json() == {"status": "SERVING"}
+
+    assert await healthy(first)
+    assert not await healthy(second)
+    renewed = second.issue("server")
+    certificate.write_bytes(renewed.certificate)
+    key.write_bytes(renewed.key)
+    assert await healthy(second)
+    assert not await healthy(first)
+
+
+async def test_clients_need_a_certificate_if_they_do_for_grpc(
+    start_server: Any, tmp_path: Path
+) -> None:
+    authority, clients = Authority("first"), Authority("clients")
+    certificate, key = authority.issue("server").write(tmp_path, "server")
+    roots = tmp_path / "clients.pem"
+    roots.write_bytes(clients.certificate)
+    server = await start_server(
+        web=WEB, tls_certificate=certificate, tls_key=key, tls_client_ca=roots
+    )
+    context = ssl.create_default_context(cadata=authority.certificate.decode())
+    async with httpx.AsyncClient(verify=context) as client:
+        with pytest.raises(httpx.TransportError):
+            await client.post(url(server.aggregator, scheme="https"), json={})
+    context = ssl.create_default_context(cadata=authority.certificate.decode())
+    context.load_cert_chain(*clients.issue("phone").write(tmp_path, "phone"))
+    async with httpx.AsyncClient(verify=context) as client:
+        answer = await client.post(url(server.aggregator, scheme="https"), json={})
+    assert answer.status_code == 200
+
+
+# What callers can't do.
+
+
+async def test_who_does_not_say_what_it_asks_for_is_hung_up_on(
+    start_server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Silent from the start; drop by drop; and again after a call that was sound."""
+    monkeypatch.setattr(door, "_HEADERS_S", 0.3)
+    aggregator = (await start_server(web=WEB)).aggregator
+    sound = b"POST /x HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n"
+    for first in (b"", b"POST / HTTP/1.1\r\nx: ", sound + b"POST /"):
+        async with connected(aggregator) as (reader, writer):
+            writer.write(first)
+
+            async def drip(to: asyncio.StreamWriter = writer, one: bytes = first[:1]) -> None:
+                while True:
+                    await asyncio.sleep(0.05)
+                    to.write(one)
+
+            dripping = asyncio.create_task(drip())
+            with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+                await asyncio.wait_for(reader.readexactly(10_000), 5)
+            dripping.cancel()
+
+
+async def test_a_request_that_is_slow_to_come_is_given_up(
+    start_server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "MESSAGE_S", 0.2)
+    aggregator = (await start_server(web=WEB)).aggregator
+    async with connected(aggregator) as (reader, writer):
+        writer.write(head(HEALTH, "content-length: 100") + b"{")
+        answer = await asyncio.wait_for(reader.read(), 5)
+    assert answer.startswith(b"HTTP/1.1 504 ")
+    assert b"deadline_exceeded" in answer
+    assert aggregator._keeper.holdings.held == 0
+
+
+@pytest.mark.deep(keep=1)
+@pytest.mark.parametrize(
+    "flood", [b"x-%d: y\r\n", b"x: " + b"y" * 100 + b"\r\n", b"x-%d: " + b"y" * 900 + b"\r\n"]
+)
+async def test_a_flood_of_headers_is_refused(start_server: Any, flood: bytes) -> None:
+    aggregator = (await start_server(web=WEB)).aggregator
+    lines = b"".join(flood % i if b"%d" in flood else flood for i in range(20_000))
+    async with connected(aggregator) as (reader, writer):
+        writer.write(b"POST / HTTP/1.1\r\nhost: localhost\r\n" + lines)
+        answer = b""
+        with _Reset():
+            answer = await asyncio.wait_for(reader.read(), 5)
+    assert answer == b"" or answer.startswith((b"HTTP/1.1 400", b"HTTP/1.1 431"))
+    assert (await post(aggregator)).status_code == 200
+
+
+class _Reset:
+    """A reset while we still send is as good as an answer."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
+        return isinstance(error, ConnectionError)
+
+
+def head(path: str, *more: str, kind: str = "application/json") -> bytes:
+    lines = [f"POST {path} HTTP/1.1", "host: localhost", f"content-type: {kind}", *more]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+@pytest.mark.deep(keep=1)
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_a_body_beyond_the_limit_is_not_read(start_server: Any, chunked: bool) -> None:
+    aggregator = (await start_server(web=WEB, max_message_bytes=100_000)).aggregator
+    path = COLLECTOR + "SubmitReports"
+    said = "transfer-encoding: chunked" if chunked else "content-length: 1000000000000"
+    sent = 0
+    async with connected(aggregator) as (reader, writer):
+        writer.write(head(path, said, kind="application/proto"))
+        answer = asyncio.create_task(reader.read())
+        with _Reset():
+            while not answer.done() and sent < 50_000_000:
+                writer.write(b"10000\r\n" + b"a" * 65_536 + b"\r\n" if chunked else b"a" * 65_536)
+                sent += 65_536
+                await writer.drain()
+                await asyncio.sleep(0)
+        with _Reset():
+            assert b"resource_exhausted" in await answer
+    assert sent < 50_000_000
+    assert aggregator._keeper.holdings.held == 0
+
+
+@pytest.mark.deep(keep=4)
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"[" * 30_000,
+        b'{"reports":' * 5_000,
+        b'{"pageSize": ' + b"9" * 50_000 + b"}",
+        b'{"pageSize": 1e999999}',
+        b'{"pageSize": "' + b"9" * 50_000 + b'"}',
+        b'{"pageSize": 1, "pageSize": 2}',
+        b'{"campaignId": "\xff"}',
+        b'{"pageToken": "\\ud800"}',
+        b'{"nothing": 1}',
+        b"null",
+        b"",
+        b" " * 65_537,
+    ],
+    ids=lambda content: content[:16].decode("latin-1"),
+)
+async def test_json_that_is_no_request_is_refused_as_such(
+    start_server: Any, content: bytes
+) -> None:
+    aggregator = (await start_server(web=WEB)).aggregator
+    sent = {"content": content, "json": None, "headers": {"content-type": "application/json"}}
+    answer = await post(aggregator, COLLECTOR + "BrowseCampaigns", **sent)
+    assert answer.status_code == 400
+    told = answer.json()
+    assert told["code"] == "invalid_argument"
+    assert told["details"][0]["debug"] == {"reason": "INVALID_ARGUMENT", "domain": "geoveil"}
+    assert len(answer.content) < 1_500
+
+
+async def test_json_is_charged_before_it_is_read(start_server: Any) -> None:
+    """Ten times what binary costs: a byte of it takes a hundred times as long."""
+    aggregator = (await start_server(web=WEB, peer_rate=1.0, peer_burst=3_000)).aggregator
+    content = b'{"pageToken": "' + b"a" * 50_000 + b'"}'
+    sent = {"content": content, "json": None, "headers": {"content-type": "application/json"}}
+    codes = [
+        (await post(aggregator, COLLECTOR + "BrowseCampaigns", **sent)).status_code
+        for _ in range(4)
+    ]
+    assert codes[0] == 400
+    assert codes[-1] == 429
+
+
+@pytest.mark.deep(keep=2)
+@pytest.mark.parametrize(
+    ("frames", "code"),
+    [
+        (b"", "INVALID_ARGUMENT"),
+        (b"\0\0", "INVALID_ARGUMENT"),
+        (b"\0\0\0\0\5abc", "INVALID_ARGUMENT"),
+        (b"\x04\0\0\0\0", "INVALID_ARGUMENT"),
+        (b"\0\xff\xff\xff\xff", "RESOURCE_EXHAUSTED"),
+    ],
+)
+async def test_frames_that_are_none_are_refused(
+    start_server: Any, frames: bytes, code: str
+) -> None:
+    aggregator = (await start_server(web=WEB)).aggregator
+    headers = {"content-type": "application/grpc-web+proto"}
+    answer = await post(
+        aggregator, COLLECTOR + "GetCampaign", content=frames, json=None, headers=headers
+    )
+    assert answer.status_code == 200
+    status = {"INVALID_ARGUMENT": b"grpc-status: 3\r\n", "RESOURCE_EXHAUSTED": b"grpc-status: 8"}
+    assert status[code] in answer.content
+
+
+@pytest.mark.deep
+async def test_who_does_not_read_its_answers_holds_no_more_than_it_may(
+    start_server: Any, publish: Callable[..., Published]
+) -> None:
+    server = await start_server(web=WEB)
+    for i in range(8):
+        await server.wire.create(publish(f"large-{i}", queries=700))
+    aggregator = server.aggregator
+    request = head(COLLECTOR + "BrowseCampaigns", "content-length: 2") + b"{}"
+    async with connected(aggregator) as (_, writer):
+        writer.write(request * 200)  # pipelined
+        await asyncio.sleep(0.5)
+        # One call at a time: the next is not begun before the answer to this one is on its way.
+        assert len(aggregator._keeper.holdings.busy()) <= 1
+        waiting = [
+            one.transport.get_write_buffer_size() for one in aggregator._door._state.connections
+        ]
+        assert max(waiting) < 1 << 20
+    await asyncio.sleep(0.1)
+    assert aggregator._keeper.holdings.held == 0
+
+
+@pytest.mark.deep
+async def test_of_too_many_connections_the_idle_are_closed(start_server: Any) -> None:
+    aggregator = (await start_server(web=WEB, max_connections=5)).aggregator
+    opened = [await asyncio.open_connection(*aggregator.web_address.split(":")) for _ in range(30)]
+    for _ in range(50):
+        await asyncio.sleep(0.1)
+        if len(aggregator._door._state.connections) <= 5:
+            break
+    assert len(aggregator._door._state.connections) <= 5
+    assert (await post(aggregator)).status_code == 200
+    for _, writer in opened:
+        writer.close()
+
+
+# Streams, and the end.
+
+
+async def test_a_watch_is_given_up_when_its_watcher_is_gone(
+    start_server: Any,
+    publish: Callable[..., Published],
+    wire_report: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(calls, "_QUICK_S", 0.05)
+    server = await start_server(web=WEB)
+    campaign = publish(queries=1)
+    await server.wire.create(campaign)
+    await server.wire.submit(campaign, wire_report(1, (0, 5)))
+    request = analyst_pb2.WatchEstimateRequest(campaign_id="income").SerializeToString()
+    content = b"\0" + len(request).to_bytes(4, "big") + request
+    async with connected(server.aggregator) as (reader, writer):
+        said = head(
+            ANALYST + "WatchEstimate",
+            f"content-length: {len(content)}",
+            kind="application/connect+proto",
+        )
+        writer.write(said + content)
+        first = await asyncio.wait_for(reader.readuntil(b"above 1"), 10)
+        assert b" 200 " in first
+        assert server.aggregator._keeper.holdings.held > 0
+    for _ in range(50):
+        await asyncio.sleep(0.05)
+        if server.aggregator._keeper.holdings.held == 0:
+            break
+    assert server.aggregator._keeper.holdings.held == 0
+
+
+async def test_a_server_that_stops_tells_those_who_wait(
+    start_server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = await start_server(web=WEB, grace_s=0.2)
+
+    async def slow(*_: object, **__: object) -> None:
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(server.aggregator._service, "get_campaign", slow)
+    async with WebCaller(server.aggregator.web_address, "connect", in_json=False) as caller:
+        asked = asyncio.create_task(caller.call(COLLECTOR + "GetCampaign", b""))
+        await asyncio.sleep(0.2)
+        await server.aggregator.stop()
+        found = await asyncio.wait_for(asked, 5)
+    assert (found.code, found.reason) == ("UNAVAILABLE", "STOPPING")
+    with pytest.raises(httpx.ConnectError):
+        await post(server.aggregator)
+
+
+# What the documents say.
+
+
+async def test_the_documented_lines_of_curl_work(
+    start_server: Any, publish: Callable[..., Published]
+) -> None:
+    server = await start_server(web=WEB)
+    campaign = publish("income")
+    await server.wire.create(campaign)
+    page = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
+    (block,) = re.findall(r"```sh\n(# By the web door.*?)```", page, flags=re.DOTALL)
+    script = block.replace("http://127.0.0.1:7718", f"http://{server.aggregator.web_address}")
+    done = await asyncio.to_thread(
+        subprocess.run, ["bash", "-ec", script], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert answers[0]["envelope"]["campaign"]
+    assert answers[0]["state"] == "CAMPAIGN_STATE_OPEN"
+    assert answers[1]["results"] == [{"status": "REPORT_STATUS_ACCEPTED"}]
+    assert answers[2]["code"] == "not_found"
