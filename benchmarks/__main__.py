@@ -3,6 +3,7 @@
 import argparse
 
 from benchmarks import (
+    handshake,
     host,
     hostile,
     intervals,
@@ -32,6 +33,7 @@ TABLES = {
     "submit": submit.table,
     "serve_load": serve_load.table,
     "reading": reading.table,
+    "handshake": handshake.table,
     "memory": memory.table,
     "points": points.table,
     "hostile": hostile.table,

@@ -1,6 +1,7 @@
 """Servers in processes of their own, and requests to load them with.
 
-`python -m benchmarks.serving echo` is a bare grpc.aio server that returns what it gets;
+`python -m benchmarks.serving echo [CERTIFICATE KEY]` is a bare grpc.aio server that returns what it
+gets, with TLS if PEM files are named;
 `python -m benchmarks.serving aggregator DATABASE [KEY]` is the whole aggregator, which takes
 campaigns of everybody or those signed with one key, at any rate; `default` in place of
 `aggregator` is the same with its rates by default; `web DATABASE HOST:PORT` has a web door too,
@@ -203,7 +204,7 @@ def _template(campaign: Campaign, reports: int, rng: Random) -> tuple[np.ndarray
     return np.frombuffer(data, np.uint8).copy(), where
 
 
-async def _echo() -> None:
+async def _echo(*files: bytes) -> None:
     async def echo(request: bytes, context: object) -> bytes:
         return request
 
@@ -213,7 +214,12 @@ async def _echo() -> None:
     server.add_generic_rpc_handlers(
         (grpc.method_handlers_generic_handler(service, {method: handler}),)
     )
-    port = server.add_insecure_port("127.0.0.1:0")
+    if files:
+        certificate, key = files
+        credentials = grpc.ssl_server_credentials([(key, certificate)])
+        port = server.add_secure_port("127.0.0.1:0", credentials)
+    else:
+        port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     with for_serving():
         print(f"127.0.0.1:{port}", flush=True)
@@ -242,7 +248,7 @@ async def _aggregator(kind: str, database: str, *more: str) -> None:
 if __name__ == "__main__":
     os.setpgrp()  # Ctrl-C reaches whoever started it, and through the pipe, it
     if sys.argv[1] == "echo":
-        asyncio.run(_echo())
+        asyncio.run(_echo(*(Path(file).read_bytes() for file in sys.argv[2:])))
     else:  # as `geoveil serve` does
         with asyncio.Runner(loop_factory=serving_loop) as runner:
             runner.run(_aggregator(*sys.argv[1:]))

@@ -20,7 +20,7 @@ from geoveil.campaign import PublicKey
 from geoveil.gp import ParameterError
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2, collector_pb2, report_pb2
 
-from .tls_files import Authority
+from .tls_files import for_server, new_authority, written
 
 ACCEPTED = report_pb2.REPORT_STATUS_ACCEPTED
 DUPLICATE = report_pb2.REPORT_STATUS_DUPLICATE
@@ -294,8 +294,8 @@ async def test_settings_reach_the_service(
 @pytest.fixture
 def tls(tmp_path: Path) -> dict[str, Path]:
     """The files of a certificate for this machine."""
-    authority = Authority("test")
-    certificate, key = authority.issue("server").write(tmp_path, "server")
+    authority = new_authority("test")
+    certificate, key = written(for_server(authority), tmp_path, "server")
     certificate.write_bytes(certificate.read_bytes() + authority.certificate)
     return {"tls_key": key, "tls_certificate": certificate}
 

@@ -9,26 +9,27 @@ import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from geoveil.aggregator.ops.authority import Authority, Issued
 from geoveil.aggregator.ops.tls import Certificates
 from geoveil.gp import ParameterError
 
-from .tls_files import Authority, Pair
+from .tls_files import for_client, for_server, new_authority, written
 
 HEALTHY = health_pb2.HealthCheckResponse.SERVING
 
 
 @pytest.fixture
 def authority() -> Authority:
-    return Authority("first")
+    return new_authority("first")
 
 
 @pytest.fixture
 def files(authority: Authority, tmp_path: Path) -> dict[str, Path]:
-    certificate, key = authority.issue("server").write(tmp_path, "server")
+    certificate, key = written(for_server(authority), tmp_path, "server")
     return {"tls_certificate": certificate, "tls_key": key}
 
 
-async def call(address: str, roots: bytes, client: Pair | None = None) -> int:
+async def call(address: str, roots: bytes, client: Issued | None = None) -> int:
     """Return the status of the server, over a connection of its own."""
     pair = (client.key, client.certificate) if client else (None, None)
     credentials = grpc.ssl_channel_credentials(roots, *pair)
@@ -40,7 +41,7 @@ async def call(address: str, roots: bytes, client: Pair | None = None) -> int:
         return int(answer.status)
 
 
-async def refused(address: str, roots: bytes, client: Pair | None = None) -> None:
+async def refused(address: str, roots: bytes, client: Issued | None = None) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await call(address, roots, client)
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
@@ -49,14 +50,14 @@ async def refused(address: str, roots: bytes, client: Pair | None = None) -> Non
 async def test_only_clients_of_the_authority_are_let_in(
     start_server: Any, authority: Authority, files: dict[str, Path], tmp_path: Path
 ) -> None:
-    clients = Authority("clients")
+    clients = new_authority("clients")
     roots = tmp_path / "clients.pem"
     roots.write_bytes(clients.certificate)
     address = (await start_server(**files, tls_client_ca=roots)).address
-    assert await call(address, authority.certificate, clients.issue("phone")) == HEALTHY
+    assert await call(address, authority.certificate, for_client(clients)) == HEALTHY
     await refused(address, authority.certificate)
-    await refused(address, authority.certificate, Authority("others").issue("phone"))
-    await refused(address, clients.certificate, clients.issue("phone"))
+    await refused(address, authority.certificate, for_client(new_authority("others")))
+    await refused(address, clients.certificate, for_client(clients))
 
 
 async def test_new_certificates_are_used_without_a_restart(
@@ -68,8 +69,8 @@ async def test_new_certificates_are_used_without_a_restart(
 ) -> None:
     address = (await start_server(**files)).address
     assert await call(address, authority.certificate) == HEALTHY
-    second = Authority("second")
-    renewed = second.issue("server")
+    second = new_authority("second")
+    renewed = for_server(second)
     with caplog.at_level(logging.INFO):
         files["tls_certificate"].write_bytes(renewed.certificate)  # the key is still the old one
         assert await call(address, authority.certificate) == HEALTHY
@@ -88,7 +89,7 @@ def test_files_that_can_not_be_used_are_named(files: dict[str, Path], tmp_path: 
     certificate, key = files["tls_certificate"], files["tls_key"]
     wrong = tmp_path / "wrong.pem"
     wrong.write_bytes(b"nothing")
-    other = Authority("other").issue("x").write(tmp_path, "other")
+    other = written(for_server(new_authority("other")), tmp_path, "other")
     absent = tmp_path / "absent.pem"
     for arguments, name in [
         ((absent, key), "tls_certificate"),

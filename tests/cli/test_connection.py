@@ -16,7 +16,7 @@ from geoveil.cli.console import err, out
 from geoveil.client import TransportError
 from geoveil.gp import ParameterError
 
-from ..aggregator.tls_files import Authority  # noqa: TID252 - tests have no other name
+from ..aggregator.tls_files import for_client, for_server, new_authority, written  # noqa: TID252 - tests have no other name
 
 INCOME = [
     "--attribute", "household income", "--unit", "dollar", "--epsilon", "1", "--per", "8000",
@@ -56,15 +56,17 @@ def running(settings):
 def files(tmp_path_factory):
     """Return the PEM files of a server, of a client that it knows and of one that it doesn't."""
     folder = tmp_path_factory.mktemp("tls")
-    servers, clients = Authority("servers"), Authority("clients")
+    servers, clients = new_authority("servers"), new_authority("clients")
     found = {}
     for name, authority in (("servers", servers), ("clients", clients)):
         found[name] = folder / f"{name}.pem"
         found[name].write_bytes(authority.certificate)
-    for name, authority in (
-        ("server", servers), ("analyst", clients), ("stranger", Authority("others"))
-    ):  # fmt: skip
-        found[name], found[f"{name}-key"] = authority.issue(name).write(folder, name)
+    for name, issued in (
+        ("server", for_server(servers)),
+        ("analyst", for_client(clients)),
+        ("stranger", for_client(new_authority("others"))),
+    ):
+        found[name], found[f"{name}-key"] = written(issued, folder, name)
     return found
 
 
@@ -209,7 +211,7 @@ def test_a_key_is_never_shown(files):
 
 
 def test_a_page_after_the_other_is_listed(geoveil, server, monkeypatch):
-    monkeypatch.setattr("geoveil.analyst.client._ON_PAGE", 2)
+    monkeypatch.setattr("geoveil.analyst.calls._ON_PAGE", 2)
     for number in range(5):
         geoveil("campaign", "create", f"Page {number}", *INCOME)
     listed = geoveil("campaign", "list").output

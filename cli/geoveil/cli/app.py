@@ -15,7 +15,18 @@ from geoveil.gp import GeoVeilError
 from geoveil.gp.version import __version__
 
 COMMANDS = (
-    *("serve", "health", "db", "token", "campaign", "contribute", "client", "estimate", "plan"),
+    *(
+        "serve",
+        "health",
+        "db",
+        "token",
+        "certificate",
+        "campaign",
+        "contribute",
+        "client",
+        "estimate",
+        "plan",
+    ),
     *("demo", "audit", "simulate"),
 )
 """In the order of the help; each is a module here, with an `app` or a function of its name."""

@@ -1,6 +1,5 @@
 """geoveil campaign: create, list and close campaigns, and make the key that signs them."""
 
-import os
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -31,7 +30,7 @@ from geoveil.campaign import (
 )
 from geoveil.cli import options
 from geoveil.cli.connection import Connection, analyst_at, connects
-from geoveil.cli.console import out, print_json, privacy_text, table_80
+from geoveil.cli.console import out, print_json, privacy_text, table_80, write_new
 from geoveil.cli.environment import SIGN_KEY
 from geoveil.gp import GeoPrivacy, GeoVeilError, ParameterError, validation
 from geoveil.proto.v1.campaign_pb2 import CampaignEnvelope
@@ -326,14 +325,7 @@ def keygen(
     The file is readable by its owner only, and not encrypted. Whoever has it can ask in your name.
     """
     key = SigningKey.generate()
-    try:
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        raise ParameterError("file", str(file), "new: a key is never overwritten") from None
-    except OSError as error:
-        raise ParameterError("file", str(file), f"a file to write ({error.strerror})") from error
-    with os.fdopen(descriptor, "wb") as opened:
-        opened.write(key.to_pem())
+    write_new(file, key.to_pem(), mode=0o600)
     typer.echo(key.public)
 
 

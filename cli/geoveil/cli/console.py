@@ -7,9 +7,11 @@ it is and as no more than text: see `PlainConsole`.
 import codecs
 import io
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
+from pathlib import Path
 from shutil import get_terminal_size
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -22,6 +24,7 @@ from rich.text import Text
 
 from geoveil.campaign import Campaign
 from geoveil.campaign.text import visible
+from geoveil.gp import ParameterError
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -187,3 +190,24 @@ def privacy_text(campaign: Campaign) -> str:
     if campaign.report_privacy == campaign.privacy:
         return spent
     return f"{spent}: {campaign.answers:,} answers of ε = {campaign.privacy.epsilon:g} each"
+
+
+def write_new(file: Path, content: bytes, mode: int = 0o644) -> None:
+    """Write a file that is not there yet.
+
+    Args:
+        file: where.
+        content: of it.
+        mode: 0o600 for a key.
+
+    Raises:
+        ParameterError: if there is one, or it can't be written.
+    """
+    try:
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    except FileExistsError:
+        raise ParameterError("file", str(file), "new: a key is never overwritten") from None
+    except OSError as error:
+        raise ParameterError("file", str(file), f"a file to write ({error.strerror})") from error
+    with os.fdopen(descriptor, "wb") as opened:
+        opened.write(content)

@@ -102,13 +102,24 @@ def _scopes(text: str) -> "list[Scope]":
 
 def _end(text: str, now: datetime) -> datetime | None:
     """Return when a token ends that is made now."""
-    if text == "never":
-        return None
-    expected = f"like 12h, 90d or 1y, at most {_LONGEST.days} days, or never"
+    return None if text == "never" else (now + lasting(text, ", or never")).replace(microsecond=0)
+
+
+def lasting(text: str, otherwise: str = "") -> timedelta:
+    """Return how long something is good for.
+
+    Args:
+        text: as typed, like 90d.
+        otherwise: what else could be typed, for the error.
+
+    Raises:
+        ParameterError: if it is no such length, or more than ten years.
+    """
+    expected = f"like 12h, 90d or 1y, at most {_LONGEST.days} days{otherwise}"
     match = re.fullmatch(r"([1-9][0-9]{0,4})([hdy])", text)
     if match is None:
         raise ParameterError("expires", text, expected)
     lasts = int(match[1]) * _UNITS[match[2]]
     if lasts > _LONGEST:
         raise ParameterError("expires", text, expected)
-    return (now + lasts).replace(microsecond=0)
+    return lasts

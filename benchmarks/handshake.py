@@ -1,0 +1,91 @@
+"""Fresh connections to a bare grpc.aio server: what TLS costs it by the key of its certificate.
+
+The floor is the same without TLS. Time is that of processors, of the server alone.
+"""
+
+import tempfile
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import grpc
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.serving import ECHO, served
+from geoveil.aggregator.ops.authority import Authority, Issued
+
+CONNECTIONS, ROUNDS = 200, 3
+_DAY = timedelta(days=1)
+
+
+def table() -> None:
+    """Print milliseconds of the server's processors per connection with one call."""
+    shown = Table("", "ms per connection", title="fresh connections", title_justify="left")
+    contestants: dict[str, Callable[[], Issued] | None] = {
+        "without TLS": None,
+        "P-256 (geoveil certificate)": _p256,
+        "RSA of 4,096 bits": _rsa,
+    }
+    for name, make in contestants.items():
+        shown.add_row(name, f"{1e3 * _cost(make and make()):.2f}")
+    Console().print(shown)
+
+
+def _cost(issued: Issued | None) -> float:
+    """Return the least of several rounds, in seconds."""
+    with tempfile.TemporaryDirectory() as folder:
+        files = Path(folder) / "server.pem", Path(folder) / "server-key.pem"
+        if issued is not None:
+            files[0].write_bytes(issued.certificate)
+            files[1].write_bytes(issued.key)
+        with served("echo", *map(str, files if issued else ())) as server:
+            costs = []
+            for _ in range(1 + ROUNDS):
+                before = server.processor_s()
+                for _ in range(CONNECTIONS):
+                    _connect(server.address, issued)
+                costs.append((server.processor_s() - before) / CONNECTIONS)
+    return min(costs[1:])
+
+
+def _connect(address: str, issued: Issued | None) -> None:
+    options = [("grpc.use_local_subchannel_pool", 1)]
+    if issued is None:
+        channel = grpc.insecure_channel(address, options)
+    else:
+        credentials = grpc.ssl_channel_credentials(issued.certificate)
+        options.append(("grpc.ssl_target_name_override", "localhost"))
+        channel = grpc.secure_channel(address, credentials, options)
+    with channel:
+        channel.unary_unary(ECHO)(b"", timeout=20)
+
+
+def _p256() -> Issued:
+    authority = Authority(Authority.create("benchmark", 2 * _DAY))
+    issued = authority.issue("server", _DAY, ["localhost"])
+    return Issued(issued.certificate + authority.certificate, issued.key)
+
+
+def _rsa() -> Issued:
+    """Return the same certificate with another key, signed by itself."""
+    like = x509.load_pem_x509_certificate(_p256().certificate)
+    key = rsa.generate_private_key(65_537, 4_096)
+    names = x509.SubjectAlternativeName([x509.DNSName("localhost")])
+    signed = (
+        x509.CertificateBuilder()
+        .subject_name(like.subject)
+        .issuer_name(like.subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(like.not_valid_before_utc)
+        .not_valid_after(like.not_valid_after_utc)
+        .add_extension(names, critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return Issued(signed.public_bytes(Encoding.PEM), pem)

@@ -1,0 +1,103 @@
+"""geoveil certificate: TLS certificates, for those who have no authority to ask."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from geoveil.cli.console import err, write_new
+from geoveil.cli.token import lasting
+from geoveil.gp import ParameterError
+
+if TYPE_CHECKING:
+    from geoveil.aggregator.ops.authority import Authority, Issued
+
+app = typer.Typer(
+    help="Make TLS certificates on the curve P-256: an authority, servers and clients of it.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+_AUTHORITY = "ca"
+
+Folder = Annotated[
+    Path, typer.Option("--folder", "-f", help="Where ca.pem and ca-key.pem are, and the new files.")
+]
+Expires = Annotated[str, typer.Option(help="How long it is good for: 90d or 1y.")]
+DEFAULT_FOLDER = Path()
+
+
+@app.command()
+def authority(
+    name: Annotated[str, typer.Argument(help="Its name, for people.")] = "geoveil",
+    expires: Expires = "10y",
+    folder: Folder = DEFAULT_FOLDER,
+) -> None:
+    """Make an authority, which signs the others: ca.pem, for all to trust, and ca-key.pem.
+
+    Whoever has ca-key.pem can pretend to be any server or client of it. It is readable by its owner
+    only, not encrypted, and needed on no server.
+    """
+    from geoveil.aggregator.ops.authority import Authority
+
+    _write(folder, _AUTHORITY, Authority.create(name, lasting(expires)))
+    err.print(
+        "geoveil ... --tls-roots ca.pem; of a server that asks for certificates, --tls-client-ca"
+    )
+
+
+@app.command()
+def server(
+    hosts: Annotated[
+        list[str],
+        typer.Argument(help="Names and IP addresses by which clients reach the server."),
+    ],
+    expires: Expires = "1y",
+    name: Annotated[str, typer.Option(help="Its name, and that of its files.")] = "server",
+    folder: Folder = DEFAULT_FOLDER,
+) -> None:
+    """Make the certificate of a server, server.pem, and its key, server-key.pem."""
+    files = _write(folder, name, _authority(folder).issue(name, lasting(expires), hosts))
+    err.print(f"geoveil serve --tls-certificate {files[0]} --tls-key {files[1]}", soft_wrap=True)
+
+
+@app.command()
+def client(
+    name: Annotated[str, typer.Argument(help="Whose it is, and the name of its files.")],
+    expires: Expires = "1y",
+    folder: Folder = DEFAULT_FOLDER,
+) -> None:
+    """Make the certificate of a client, NAME.pem, and its key, NAME-key.pem.
+
+    A server with --tls-client-ca ca.pem takes connections from none without one.
+    """
+    files = _write(folder, name, _authority(folder).issue(name, lasting(expires)))
+    options = f"--tls-client-certificate {files[0]} --tls-client-key {files[1]}"
+    err.print(f"geoveil ... --tls-roots {folder / 'ca.pem'} {options}", soft_wrap=True)
+
+
+def _files(folder: Path, name: str) -> tuple[Path, Path]:
+    if Path(name).name != name:
+        raise ParameterError("name", name, "a name of a file, without its folder")
+    return folder / f"{name}.pem", folder / f"{name}-key.pem"
+
+
+def _authority(folder: Path) -> "Authority":
+    from geoveil.aggregator.ops.authority import Authority, Issued
+
+    parts = []
+    for file in _files(folder, _AUTHORITY):
+        try:
+            parts.append(file.read_bytes())
+        except OSError as error:
+            expected = f"a file to read ({error.strerror}): geoveil certificate authority makes it"
+            raise ParameterError("authority", str(file), expected) from error
+    return Authority(Issued(*parts))
+
+
+def _write(folder: Path, name: str, issued: "Issued") -> tuple[Path, Path]:
+    certificate, key = _files(folder, name)
+    if certificate.exists():
+        raise ParameterError("file", str(certificate), "new: a certificate is never overwritten")
+    write_new(key, issued.key, mode=0o600)
+    write_new(certificate, issued.certificate)
+    return certificate, key
