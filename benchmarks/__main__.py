@@ -3,6 +3,7 @@
 import argparse
 
 from benchmarks import (
+    device,
     handshake,
     host,
     hostile,
@@ -29,6 +30,7 @@ TABLES = {
     "scale": scale.table,
     "startup": startup.table,
     "host": host.table,
+    "device": device.table,
     "store": store.table,
     "submit": submit.table,
     "serve_load": serve_load.table,

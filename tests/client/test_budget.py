@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from geoveil.campaign import Attribute
-from geoveil.client import Budget, BudgetExceeded, Limit, Place, Policy, PrivateValueError, Window
+from geoveil.client import Budget, BudgetExceeded, Limit, Place, Policy, Window
 from geoveil.gp import GeoPrivacy
 
 Make = Callable[..., Any]
@@ -50,13 +50,13 @@ def test_a_lifetime_is_spent_over_all_campaigns(
     assert client.contribute(names[0], 1) == client.history()[0]
 
 
-def test_a_bad_value_is_told_before_the_ledger_is_asked(
+def test_a_value_is_not_looked_at_where_there_is_no_room(
     make_either: Make, names: tuple[str, ...]
 ) -> None:
     policy = Policy({"household income": dollars(1)})
     client = make_either(policy=policy, fetched=names)
     client.contribute(names[0], 52_000)
-    with pytest.raises(PrivateValueError):
+    with pytest.raises(BudgetExceeded):
         client.contribute(names[1], "52000")
 
 

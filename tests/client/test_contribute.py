@@ -22,6 +22,7 @@ from geoveil.client import (
     PrivateValueError,
     Receipt,
     ReportBuilder,
+    device_session,
 )
 from geoveil.gp import GeoPrivacy, SeededSource
 from geoveil.proto.v1 import report_pb2
@@ -232,8 +233,14 @@ def test_predictable_bits_are_refused(make_either: Make) -> None:
 
 
 def test_more_campaigns_than_are_kept_at_hand_are_fetched_once(
-    make_either: Make, state_dir: Path | None, tape: Any, collector: Any, make_campaign: Any
+    make_either: Make,
+    state_dir: Path | None,
+    tape: Any,
+    collector: Any,
+    make_campaign: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(device_session, "_MOST_CAMPAIGN_BYTES", 30 * len(encode(make_campaign())))
     names = [f"c{i}" for i in range(70)]
     for name in names:
         collector.add(make_campaign(name))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from geoveil.client import Contribution, DeliveryStatus, JournalError, OutboxFull, Rejection
-from geoveil.client.journal import Bounds, Journal
+from geoveil.client.journal import Bounds, Journal, Outcome
 from geoveil.client.reports import Entry
 from geoveil.gp import GeoPrivacy
 from geoveil.proto.v1 import report_pb2
@@ -60,7 +60,7 @@ def recorded(
     at: datetime = T0,
     why: Rejection | None = None,
 ) -> Entry:
-    journal.record_result(entry, status, at, why)
+    journal.settle(Outcome(entry=entry, at=at, status=status, rejection=why))
     found = journal.find(entry.contribution.campaign_id, entry.contribution.period)
     assert found is not None
     return found
@@ -166,7 +166,8 @@ def test_a_status_only_goes_up(journal: Journal) -> None:
 
 
 def test_settling_what_was_never_recorded_changes_nothing(journal: Journal) -> None:
-    journal.record_result(Entry(contribution=made(), drawn=T0), DeliveryStatus.ACKNOWLEDGED, T0)
+    unknown = Entry(contribution=made(), drawn=T0)
+    journal.settle(Outcome(entry=unknown, at=T0, status=DeliveryStatus.ACKNOWLEDGED))
     assert journal.history() == ()
 
 
@@ -193,9 +194,9 @@ def test_pending_are_those_without_an_answer_oldest_first(journal: Journal) -> N
 
 def test_departure_is_noted_once_and_a_failure_until_it_is_settled(journal: Journal) -> None:
     entry = record(journal, made())
-    journal.mark_sent(entry, T0)
-    journal.mark_sent(entry, T0 + timedelta(hours=1))
-    journal.fail(entry, "UNAVAILABLE: down")
+    journal.mark_sent([entry], T0)
+    journal.mark_sent([entry], T0 + timedelta(hours=1))
+    journal.settle(Outcome(entry=entry, at=T0, failure="UNAVAILABLE: down"))
     (left,) = journal.pending()
     assert (left.sent, left.failure) == (T0, "UNAVAILABLE: down")
     assert left.receipt().failure == "UNAVAILABLE: down"
@@ -313,9 +314,8 @@ OPERATIONS: dict[str, Callable[[Journal], object]] = {
     "record": lambda journal: record(journal, made()),
     "admit": lambda journal: journal.admit("income", 0, permitted, BOUNDS),
     "pending": lambda journal: journal.pending(),
-    "mark_sent": lambda journal: journal.mark_sent(UNKNOWN, T0),
-    "record_result": lambda journal: journal.record_result(UNKNOWN, DeliveryStatus.REJECTED, T0),
-    "fail": lambda journal: journal.fail(UNKNOWN, "no"),
+    "mark_sent": lambda journal: journal.mark_sent([UNKNOWN], T0),
+    "settle": lambda journal: journal.settle(Outcome(entry=UNKNOWN, at=T0, failure="no")),
     "history": lambda journal: journal.history(),
     "counts": lambda journal: journal.counts(),
     "spent": lambda journal: journal.spent("a", "b", lambda history: list(history.spendings())),
@@ -345,6 +345,89 @@ def test_no_operation_is_left_out_above() -> None:
     assert {name for name in vars(Journal) if not name.startswith("_")} == {
         *OPERATIONS, "close"
     }  # fmt: skip
+
+
+def spent(journal: Journal) -> list[tuple[GeoPrivacy, int]]:
+    found = journal.spent("household income", "dollar", lambda history: list(history.spendings()))
+    return [(spending.privacy, spending.count) for spending in found]
+
+
+def test_what_was_spent_is_read_as_it_grows(tmp_path: Path) -> None:
+    """Whoever added it, and not before it is kept."""
+    journal, other = Journal(tmp_path / "state"), Journal(tmp_path / "state")
+    assert spent(journal) == spent(other) == []
+    for count in range(1, 5):
+        record((journal, other)[count % 2], made(period=count))
+        assert spent(journal) == spent(other) == [(PRIVACY, count)]
+    dear = replace(made("debt"), privacy=GeoPrivacy(1.0, 8000.3, "dollar"))
+    with pytest.raises(Undone):
+        journal.record(dear, undo, T0, BOUNDS)
+    assert spent(journal) == spent(other) == [(PRIVACY, 4)]
+    record(other, dear)
+    assert spent(journal) == spent(other) == [(PRIVACY, 4), (dear.privacy, 1)]
+    journal.close()
+    assert spent(journal) == [(PRIVACY, 4), (dear.privacy, 1)]
+    for one in (journal, other):
+        one.close()
+
+
+def undo(history_of: Any) -> None:
+    raise Undone
+
+
+def test_spending_is_told_by_campaign_and_time(journal: Journal) -> None:
+    """Each count against one of all rows, by brute force."""
+    hour = timedelta(hours=1)
+    drawn = [(f"c{i % 3}", i // 3, T0 + (7 * i % 12) * hour) for i in range(12)]
+    for campaign_id, period, at in drawn:
+        record(journal, made(campaign_id, period=period), at)
+    for asked in (None, "c0", "c2", "c3"):
+        for after in (None, T0 - hour, T0, T0 + 5 * hour, T0 + 11 * hour):
+            found = journal.spent(
+                "household income",
+                "dollar",
+                lambda history, asked=asked, after=after: list(
+                    history.spendings(campaign_id=asked, after=after)
+                ),
+            )
+            counted = [
+                at
+                for campaign_id, _, at in drawn
+                if asked in (None, campaign_id) and (after is None or at > after)
+            ]
+            assert sum(spending.count for spending in found) == len(counted)
+
+
+@pytest.mark.parametrize("between", [False, True])
+def test_room_is_looked_at_again_if_another_report_came(tmp_path: Path, between: bool) -> None:
+    journal, other = Journal(tmp_path / "state"), Journal(tmp_path / "state")
+    looked: list[list[Any]] = []
+
+    def permit(history_of: Any) -> None:
+        looked.append(list(history_of("household income", "dollar").spendings()))
+
+    assert journal.admit("income", 0, permit, BOUNDS) is None
+    if between:
+        record(other, made("debt"))
+    journal.record(made(), permit, T0, BOUNDS)
+    assert [len(found) for found in looked] == ([0, 1] if between else [0])
+    journal.record(made("rent"), permit, T0, BOUNDS)
+    assert len(looked) == (3 if between else 2), "another campaign is another question"
+    for one in (journal, other):
+        one.close()
+
+
+def test_departures_together_are_one_commit(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "state")
+    entries = [record(journal, made(period=period)) for period in range(3)]
+    statements: list[str] = []
+    connection = journal._file._connection
+    assert connection is not None
+    connection.set_trace_callback(statements.append)
+    journal.mark_sent(entries, T0)
+    assert statements.count("COMMIT") == 1
+    assert [entry.sent for entry in journal.history()] == [T0] * 3
+    journal.close()
 
 
 def test_what_is_admitted_is_told_from_one_state(tmp_path: Path) -> None:

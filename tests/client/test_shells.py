@@ -93,7 +93,7 @@ def test_a_floor_changes_nothing_but_the_time(make_either: Make, make_source: An
 def test_all_that_looks_at_a_value_keeps_the_floor(
     make_either: Make, shells: Any, monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> None:
-    """Half of it to check a value, refused or not, and half to draw; what is kept is no secret."""
+    """To check a value, refused or not, and to draw are one; what is kept is no secret."""
     floors: list[float] = []
 
     def paced(work: Callable[[], Any], floor_s: float) -> Any:
@@ -107,8 +107,8 @@ def test_all_that_looks_at_a_value_keeps_the_floor(
         client.contribute("income", "52000")
     client.contribute("income", 52_000)
     client.contribute("income", 52_000)
-    half = settings.get("release_floor_s", 0.002) / 2
-    assert floors == ([half] * 3 if half else [])
+    floor = settings.get("release_floor_s", 0.002)
+    assert floors == ([floor] * 2 if floor else [])
 
 
 def test_close_sends_what_waits(make_either: Make, collector: Any, state_dir: Path | None) -> None:

@@ -450,3 +450,18 @@ def test_an_upgrade_is_made_once_and_whole(directory: Path, tmp_path: Path) -> N
     assert len(made) == 2
     with pytest.raises(JournalError, match="its format is 2, this geoveil knows 1"):
         opened(directory)
+
+
+def test_the_log_is_copied_once_in_a_while(directory: Path) -> None:
+    """Not at every flush once it was long: a log that was copied is not shortened by SQLite."""
+    file = opened(directory)
+    connection, statements = file._connection, list[str]()
+    assert connection is not None
+    connection.set_trace_callback(statements.append)
+    for _ in range(60):
+        with file.transaction(writes=True) as writing:
+            writing.execute("INSERT INTO word (text) VALUES (?)", ("x" * 50_000,))
+        file.sync()
+    copied = sum("wal_checkpoint" in statement for statement in statements)
+    assert 1 <= copied <= 5, "60 times 56 kB, once for each MiB"
+    file.close()

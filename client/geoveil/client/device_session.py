@@ -2,7 +2,7 @@
 
     find the entry of the campaign and period ─ there is one ─> its receipt, whatever the value
           │ none
-    is the campaign open? ─> check the value ─> room and limits ─> draw
+    is the campaign open? ─> room and limits ─> check the value and draw
                               ─> in one transaction: none yet, room and limits still, keep
 
 A crash before the end of the transaction leaves no trace, and a draw that is not kept is forgotten.
@@ -18,10 +18,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, partial
-from typing import TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
 
 from geoveil.campaign import State, Value
 from geoveil.campaign.strata import LABEL_UNIT
@@ -44,11 +40,11 @@ MOST_PENDING = 1_000
 MOST_PENDING_BYTES = 4 << 20
 CLOSE_TIMEOUT_S = 2.0
 RELEASE_FLOOR_S = 0.002
-"""Each half is more than four times what any single answer takes, Student-t noise included."""
-_MOST_CAMPAIGNS = 32
+"""More than eight times what any single answer takes, Student-t noise included."""
+_MOST_CAMPAIGN_BYTES = 1 << 20
+"""Bytes, all together, of the campaigns that are kept ready for use: some 30 MiB of memory."""
 _LONGEST_TIMEOUT_S = 86_400.0
 _MOMENT_US = 1_000
-_Result = TypeVar("_Result")
 
 
 def _jitter() -> float:
@@ -145,6 +141,7 @@ class DeviceSession:
         self.timing = replace(timing, now=partial(_date, timing.now))
         self.journal = Journal(state_dir)
         self._accepted: dict[str, AcceptedCampaign] = {}
+        self._accepted_bytes = 0
         self._refused = 0
         self.wanted: dict[str, ClientError | None] = {}
         """Campaigns to be fetched, each with why that failed last."""
@@ -159,18 +156,22 @@ class DeviceSession:
         campaign = accepted.campaign
         now = self.timing.now()
         period = campaign.period_at(now)
-        entry = self.journal.find(campaign_id, period)
-        if entry is not None:
-            return entry.receipt()
-        state = campaign.state(now)
-        if state is not State.OPEN:
-            raise CampaignNotOpen(campaign_id, state.value)
-        group, point = self._paced(partial(self._looked_at, accepted, value, stratum))
         permit = partial(_check_limits, accepted, now)
         try:
-            entry = self.journal.admit(campaign_id, period, permit, self._bounds)
+            state = campaign.state(now)
+            if state is not State.OPEN:
+                entry = self.journal.find(campaign_id, period)
+                if entry is None:
+                    raise CampaignNotOpen(campaign_id, state.value)
+            else:
+                entry = self.journal.admit(campaign_id, period, permit, self._bounds)
             if entry is None:
-                made = self._paced(partial(self.builder.draw, accepted, point, period, group))
+                # The journal does not look at the value. Its time, which a disk may stretch beyond
+                # any floor, is left out: the end of the floor stays far from what is hidden.
+                draw = partial(
+                    self.builder.prepare, accepted, value, period=period, stratum=stratum
+                )
+                made = paced(draw, self.floor_s) if self.floor_s else draw()
                 entry = self.journal.record(made, permit, now, self._bounds)
         except OutboxFull:
             self._refused += 1
@@ -199,10 +200,13 @@ class DeviceSession:
 
     def remember(self, accepted: AcceptedCampaign) -> None:
         """Keep a campaign at hand, ready for use."""
-        if len(self._accepted) >= _MOST_CAMPAIGNS:
+        campaign = accepted.campaign
+        self._accepted_bytes += len(campaign.encoded)
+        if self._accepted_bytes > _MOST_CAMPAIGN_BYTES:
             self._accepted.clear()
-        self._accepted[accepted.campaign.campaign_id] = accepted
-        self.wanted.pop(accepted.campaign.campaign_id, None)
+            self._accepted_bytes = len(campaign.encoded)
+        self._accepted[campaign.campaign_id] = accepted
+        self.wanted.pop(campaign.campaign_id, None)
 
     def history(self) -> tuple[Receipt, ...]:
         """Return the receipts of all reports, oldest first."""
@@ -237,19 +241,6 @@ class DeviceSession:
             undeliverable=found[DeliveryStatus.UNDELIVERABLE],
             refused=self._refused,
         )
-
-    def _looked_at(
-        self, accepted: AcceptedCampaign, value: Value, stratum: str | None
-    ) -> tuple[int | None, NDArray[np.float64]]:
-        return self.builder.group(accepted, stratum), self.builder.point(accepted, value)
-
-    def _paced(self, work: Callable[[], _Result]) -> _Result:
-        """Do what looks at the value, in half of the floor: it does so twice.
-
-        The journal does not look at it. Its time, which a disk may stretch beyond any floor, is
-        left out, so that the end of the floor stays far from what is hidden.
-        """
-        return paced(work, self.floor_s / 2) if self.floor_s else work()
 
 
 def _check_limits(accepted: AcceptedCampaign, now: datetime, history_of: ledger.HistoryOf) -> None:

@@ -14,10 +14,12 @@ another state of the file or another device.
 import hashlib
 import os
 import sqlite3
+from array import array
+from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import lru_cache
 from operator import itemgetter
 from typing import Any, TypeAlias, TypeVar
 
@@ -27,7 +29,7 @@ from geoveil.campaign.strata import LABEL_UNIT
 from geoveil.client.errors import JournalError, OutboxFull
 from geoveil.client.ledger import HistoryOf, Spending, SpendingHistory
 from geoveil.client.reports import Contribution, DeliveryStatus, Entry, Rejection
-from geoveil.client.state_file import StateFile, run
+from geoveil.client.state_file import StateFile, commits_of, run
 from geoveil.gp import GeoPrivacy
 from geoveil.proto.v1 import campaign_pb2 as pb
 
@@ -69,7 +71,6 @@ CREATE TABLE report (
     checksum INTEGER NOT NULL,
     PRIMARY KEY (campaign_id, period)
 );
-CREATE INDEX spent ON report (attribute, unit, drawn, epsilon, per);
 CREATE INDEX pending ON report (drawn) WHERE status = 0;
 CREATE TRIGGER pinned AFTER INSERT ON campaign BEGIN
     UPDATE state SET rows = (rows | NEW.checksum) - (rows & NEW.checksum);
@@ -90,12 +91,14 @@ _ALL = f"SELECT {_COLUMNS}, checksum FROM report"
 _PENDING = f"{_ALL} WHERE status = 0 ORDER BY drawn, campaign_id, period"
 _HISTORY = f"{_ALL} ORDER BY drawn, campaign_id, period"
 _FIND = f"{_ALL} WHERE campaign_id = ? AND period = ?"
-_CHANGING = ("status", "sent", "settled", "reason", "detail", "failure", "checksum")
-"""Columns. The others, what was drawn and what it cost, are written once."""
-_PUT = (
-    f"INSERT INTO report ({_COLUMNS}, checksum) VALUES ({', '.join('?' * 18)})"
-    f" ON CONFLICT DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _CHANGING)}"
-)
+_PUT = f"INSERT INTO report ({_COLUMNS}, checksum) VALUES ({', '.join('?' * 18)})"
+_WRITTEN_ONCE = 11
+"""Columns that never change, from the first: what was drawn and what it cost."""
+_CHANGE = """
+UPDATE report
+SET status = ?, sent = ?, settled = ?, reason = ?, detail = ?, failure = ?, checksum = ?
+WHERE campaign_id = ? AND period = ?
+"""
 _PIN = """
 INSERT INTO campaign (campaign_id, digest, envelope, seen, checksum) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT DO NOTHING
@@ -103,21 +106,11 @@ ON CONFLICT DO NOTHING
 _PINNED = "SELECT campaign_id, digest, envelope, seen, checksum FROM campaign"
 _PINNED_AS = f"{_PINNED} WHERE campaign_id = ?"
 _WAITING = "SELECT count(*), coalesce(sum(length(report)), 0) FROM report WHERE status = 0"
-_SPENT = """
-SELECT epsilon, per, count(*) FROM report
-WHERE attribute = :attribute AND unit = :unit
-    AND (:campaign_id IS NULL OR campaign_id = :campaign_id) AND (:after IS NULL OR drawn > :after)
-GROUP BY epsilon, per
+_SINCE = """
+SELECT rowid, campaign_id, attribute, unit, epsilon, per, drawn, length(report) FROM report
+WHERE rowid > ?
 """
-_TIMES = """
-SELECT drawn, epsilon, per FROM report
-WHERE attribute = :attribute AND unit = :unit AND (:after IS NULL OR drawn > :after)
-ORDER BY drawn
-"""
-_LABELLED = """
-SELECT drawn FROM report
-WHERE campaign_id = :campaign_id AND (:after IS NULL OR drawn > :after)
-"""
+_LABELLED = "SELECT drawn FROM report WHERE campaign_id = ? AND drawn > ?"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +146,9 @@ class Journal:
             check=_check,
         )
         self.durable = self._file.durable
+        self._seen: _SeenReports | None = None
+        self._room: tuple[int, tuple[object, ...]] | None = None
+        """What was admitted last, and how many commits there were: no other may have come since."""
 
     def pin(self, campaign_id: str, digest: bytes, envelope: bytes, at: datetime) -> bytes:
         """Keep a campaign unless one of that id is kept; return the digest of the one that is."""
@@ -179,7 +175,10 @@ class Journal:
             OutboxFull: if too much waits.
         """
         with self._file.transaction(writes=False) as connection:
-            return _admitted(connection, campaign_id, period, permit, bounds)
+            entry = self._admitted(connection, campaign_id, period, permit, bounds)
+            asked = (campaign_id, period, permit, bounds)
+            self._room = None if entry is not None else (commits_of(connection), asked)
+        return entry
 
     def record(self, made: Contribution, permit: Permit, at: datetime, bounds: Bounds) -> Entry:
         """Keep a report, unless there is one; return the one that is kept.
@@ -197,7 +196,10 @@ class Journal:
             OutboxFull: if too much waits.
         """
         with self._file.transaction(writes=True) as connection:
-            entry = _admitted(connection, made.campaign_id, made.period, permit, bounds)
+            asked = (made.campaign_id, made.period, permit, bounds)
+            entry = None
+            if self._room != (self._file.counted - 1, asked):  # another report came in between
+                entry = self._admitted(connection, *asked)
             if entry is None:
                 entry = Entry(contribution=made, drawn=at, fresh=True)
                 connection.execute(_PUT, _row(entry))
@@ -209,33 +211,31 @@ class Journal:
             found = connection.execute(_PENDING).fetchall()
         return tuple(map(_entry, found))
 
-    def mark_sent(self, entry: Entry, at: datetime) -> None:
-        """Note that an entry is about to leave; when it returns, that survives any crash."""
-        made = entry.contribution
+    def mark_sent(self, entries: Iterable[Entry], at: datetime) -> None:
+        """Note that entries are about to leave; when it returns, that survives any crash."""
         with self._file.transaction(writes=True) as connection:
-            kept = _find(connection, made.campaign_id, made.period)
-            if kept is not None:
-                connection.execute(_PUT, _row(replace(kept, sent=kept.sent or at)))
+            for entry in entries:
+                kept = _stored(connection, entry.contribution)
+                if kept is not None and kept[_SENT] is None:
+                    kept[_SENT] = _number(at)
+                    _change(connection, kept)
         self._file.sync()
 
-    def record_result(
-        self, entry: Entry, status: DeliveryStatus, at: datetime, rejection: Rejection | None = None
-    ) -> None:
-        """Note what became of an entry; a status never goes down."""
-        made = entry.contribution
+    def settle(self, outcome: "Outcome") -> None:
+        """Note what became of an entry, unless more is known; a status never goes down."""
         with self._file.transaction(writes=True) as connection:
-            kept = _find(connection, made.campaign_id, made.period)
-            if kept is not None and kept.status < status:
-                kept = replace(kept, status=status, settled=at, rejection=rejection)
-                connection.execute(_PUT, _row(kept))
-
-    def fail(self, entry: Entry, failure: str) -> None:
-        """Note why an entry could not be sent."""
-        made = entry.contribution
-        with self._file.transaction(writes=True) as connection:
-            kept = _find(connection, made.campaign_id, made.period)
-            if kept is not None:
-                connection.execute(_PUT, _row(replace(kept, failure=failure)))
+            kept = _stored(connection, outcome.entry.contribution)
+            if kept is None:
+                return
+            if outcome.status is DeliveryStatus.PENDING:
+                kept[_FAILURE] = outcome.failure
+            elif kept[_STATUS] < outcome.status:
+                why = outcome.rejection
+                kept[_STATUS], kept[_SETTLED] = int(outcome.status), _number(outcome.at)
+                kept[_REASON], kept[_DETAIL] = (why.reason, why.detail) if why else (None, None)
+            else:
+                return
+            _change(connection, kept)
 
     def history(self) -> tuple[Entry, ...]:
         """Return all entries, oldest first."""
@@ -259,34 +259,80 @@ class Journal:
     ) -> _Result:
         """Return use(history) for the history of an attribute."""
         with self._file.transaction(writes=False) as connection:
-            return use(_history(connection, attribute, unit))
+            return use(self._up_to_date(connection).history(attribute, unit))
 
     def close(self) -> None:
         """Close the file; a journal in memory is gone."""
         self._file.close()
+        self._seen = None
 
+    def _admitted(
+        self,
+        connection: sqlite3.Connection,
+        campaign_id: str,
+        period: int,
+        permit: Permit,
+        bounds: Bounds,
+    ) -> Entry | None:
+        entry = _find(connection, campaign_id, period)
+        if entry is None:
+            seen = self._up_to_date(connection)
+            # All together are fewer, as a rule: those that wait need not be counted.
+            if seen.reports >= bounds.most_reports or seen.size >= bounds.most_bytes:
+                reports, size = connection.execute(_WAITING).fetchone()
+                if reports >= bounds.most_reports or size >= bounds.most_bytes:
+                    raise OutboxFull(
+                        campaign_id,
+                        reports=reports,
+                        size=size,
+                        most_reports=bounds.most_reports,
+                        most_bytes=bounds.most_bytes,
+                    )
+            permit(seen.history)
+        return entry
 
-def _admitted(
-    connection: sqlite3.Connection, campaign_id: str, period: int, permit: Permit, bounds: Bounds
-) -> Entry | None:
-    entry = _find(connection, campaign_id, period)
-    if entry is None:
-        reports, size = connection.execute(_WAITING).fetchone()
-        if reports >= bounds.most_reports or size >= bounds.most_bytes:
-            raise OutboxFull(
-                campaign_id,
-                reports=reports,
-                size=size,
-                most_reports=bounds.most_reports,
-                most_bytes=bounds.most_bytes,
-            )
-        permit(partial(_history, connection))
-    return entry
+    def _up_to_date(self, connection: sqlite3.Connection) -> "_SeenReports":
+        """Return all reports, in a transaction that has added none yet."""
+        if self._seen is None or self._seen.connection is not connection:
+            self._seen = _SeenReports(connection)
+        self._seen.read()
+        return self._seen
 
 
 def _find(connection: sqlite3.Connection, campaign_id: str, period: int) -> Entry | None:
     found = connection.execute(_FIND, (campaign_id, period)).fetchone()
     return None if found is None else _entry(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of an entry, or of a try to send it."""
+
+    entry: Entry
+    """The entry."""
+    at: datetime
+    """When."""
+    status: DeliveryStatus = DeliveryStatus.PENDING
+    """PENDING: it is to be sent again."""
+    rejection: Rejection | None = None
+    """Why it was rejected."""
+    failure: str | None = None
+    """Why it could not be sent; of one that is pending."""
+
+
+_STATUS, _SENT, _SETTLED, _REASON, _DETAIL, _FAILURE = range(_WRITTEN_ONCE, _WRITTEN_ONCE + 6)
+"""Places of what changes in a row."""
+
+
+def _stored(connection: sqlite3.Connection, made: Contribution) -> list[Any] | None:
+    """Return the values of the row of a report, if there is one."""
+    found = connection.execute(_FIND, (made.campaign_id, made.period)).fetchone()
+    return None if found is None else list(_content(found))
+
+
+def _change(connection: sqlite3.Connection, values: list[Any]) -> None:
+    checked = _checked(tuple(values))
+    connection.execute(_CHANGE, (*checked[_WRITTEN_ONCE:], *checked[:2]))
 
 
 def _check(connection: sqlite3.Connection) -> None:
@@ -344,30 +390,75 @@ def _fill(
     connection.executemany(_PIN, pins)
 
 
+class _SeenReports:
+    """When every report was drawn, by campaign and price: 8 bytes of memory each, and 0.5 kB.
+
+    Rows are never taken away, nor their prices changed, so that only those are read that are new:
+    what one more costs does not grow with how many there are.
+
+    Args:
+        connection: of the file; a new one, which may be to another state of it, needs a new object.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self.reports = 0
+        """How many there are, whether sent or not."""
+        self.size = 0
+        """Their bytes."""
+        self._last = 0
+        self._drawn: dict[tuple[str, str, str | None], dict[GeoPrivacy, array[int]]] = {}
+
+    def read(self) -> None:
+        """Read the rows that are new, in an open transaction that has added none."""
+        found = self.connection.execute(_SINCE, (self._last,)).fetchall()
+        for row, campaign_id, attribute, unit, epsilon, per, drawn, size in found:
+            try:
+                privacy = _price(epsilon, per, unit)
+                for scope in (campaign_id, None):
+                    of_scope = self._drawn.setdefault((attribute, unit, scope), {})
+                    insort(of_scope.setdefault(privacy, array("q")), drawn)
+            except (TypeError, ValueError, OverflowError) as error:
+                raise JournalError("row", type(error).__name__) from error
+            self.reports += 1
+            self.size += size
+            self._last = row
+
+    def of(
+        self, attribute: str, unit: str, campaign_id: str | None
+    ) -> "dict[GeoPrivacy, array[int]]":
+        """Return when reports about an attribute, to one campaign or all, were drawn, by price."""
+        return self._drawn.get((attribute, unit, campaign_id), {})
+
+    def history(self, attribute: str, unit: str) -> SpendingHistory:
+        """Return what counts against the limits of an attribute."""
+        kind = _LabelHistory if unit == LABEL_UNIT else _StoredHistory
+        return kind(self, attribute, unit)
+
+
 class _StoredHistory(SpendingHistory):
     """The `SpendingHistory` of an attribute, read in the transaction of a connection."""
 
-    def __init__(self, connection: sqlite3.Connection, attribute: str, unit: str) -> None:
-        self._connection = connection
-        self._of_attribute = {"attribute": attribute, "unit": unit}
+    def __init__(self, seen: _SeenReports, attribute: str, unit: str) -> None:
+        self._seen = seen
+        self._attribute = attribute
+        self._unit = unit
 
     def spendings(
         self, *, campaign_id: str | None = None, after: datetime | None = None
     ) -> Iterable[Spending]:
-        values = self._of_attribute | {"campaign_id": campaign_id, "after": _number(after)}
-        for epsilon, per, count in self._connection.execute(_SPENT, values):
-            yield Spending(privacy=self._price(epsilon, per), count=count)
+        for privacy, drawn in self._seen.of(self._attribute, self._unit, campaign_id).items():
+            count = len(drawn) - bisect_right(drawn, _after(after))
+            if count:
+                yield Spending(privacy=privacy, count=count)
 
     def times(self, *, after: datetime | None) -> Iterable[tuple[datetime, Spending]]:
-        values = self._of_attribute | {"after": _number(after)}
-        for drawn, epsilon, per in self._connection.execute(_TIMES, values):
-            yield _date(drawn), Spending(privacy=self._price(epsilon, per))
-
-    def _price(self, epsilon: float, per: float) -> GeoPrivacy:
-        try:
-            return GeoPrivacy(epsilon, per, self._of_attribute["unit"])
-        except ValueError as error:
-            raise JournalError("row", type(error).__name__) from error
+        found = []
+        for privacy, drawn in self._seen.of(self._attribute, self._unit, None).items():
+            spending = Spending(privacy=privacy)
+            found += [(at, spending) for at in drawn[bisect_right(drawn, _after(after)) :]]
+        for at, spending in sorted(found, key=itemgetter(0)):
+            yield _date(at), spending
 
 
 class _LabelHistory(_StoredHistory):
@@ -379,42 +470,44 @@ class _LabelHistory(_StoredHistory):
         yield from super().spendings(campaign_id=campaign_id, after=after)
         for asked, privacy in self._asked():
             if campaign_id in (None, asked):
-                yield Spending(privacy=privacy, count=len(self._drawn(asked, after)))
+                yield Spending(privacy=privacy, count=len(self._labelled(asked, after)))
 
     def times(self, *, after: datetime | None) -> Iterable[tuple[datetime, Spending]]:
         found = list(super().times(after=after))
         for asked, privacy in self._asked():
-            found += [(when, Spending(privacy=privacy)) for when in self._drawn(asked, after)]
+            found += [(when, Spending(privacy=privacy)) for when in self._labelled(asked, after)]
         return sorted(found, key=itemgetter(0))
 
-    def _drawn(self, campaign_id: str, after: datetime | None) -> list[datetime]:
-        values = {"campaign_id": campaign_id, "after": _number(after)}
-        return [_date(drawn) for (drawn,) in self._connection.execute(_LABELLED, values)]
+    def _labelled(self, campaign_id: str, after: datetime | None) -> list[datetime]:
+        values = (campaign_id, _after(after))
+        return [_date(drawn) for (drawn,) in self._seen.connection.execute(_LABELLED, values)]
 
     def _asked(self) -> Iterable[tuple[str, GeoPrivacy]]:
         """Yield the campaigns that asked for labels of this name, and what one costs."""
-        name = self._of_attribute["attribute"]
-        for campaign_id, _, envelope, _, _ in self._connection.execute(_PINNED).fetchall():
+        for campaign_id, _, envelope, _, _ in self._seen.connection.execute(_PINNED).fetchall():
             try:
                 content = pb.CampaignEnvelope.FromString(envelope).campaign
                 strata = pb.Campaign.FromString(content).strata
-                if strata.name == name and strata.HasField("epsilon"):
+                if strata.name == self._attribute and strata.HasField("epsilon"):
                     yield campaign_id, GeoPrivacy(strata.epsilon, 1.0, LABEL_UNIT)
             except (DecodeError, ValueError) as error:
                 raise JournalError(f"row of {campaign_id!r}", type(error).__name__) from error
 
 
-def _history(connection: sqlite3.Connection, attribute: str, unit: str) -> SpendingHistory:
-    kind = _LabelHistory if unit == LABEL_UNIT else _StoredHistory
-    return kind(connection, attribute, unit)
-
-
+_price = lru_cache(maxsize=1024)(GeoPrivacy)
+"""Remembers prices, which are few: to make one anew takes as long as to read its row."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 
 
 def _number(when: datetime | None) -> int | None:
     """Return a time as it is stored."""
-    return None if when is None else (when - _EPOCH) // timedelta(microseconds=1)
+    return None if when is None else (when - _EPOCH) // _MICROSECOND
+
+
+def _after(when: datetime | None) -> int:
+    """Return a time as it is stored; for none, one before all."""
+    return -(2**63) if when is None else (when - _EPOCH) // _MICROSECOND
 
 
 def _date(stored: int) -> datetime:
@@ -489,7 +582,7 @@ def _entry(stored: tuple[Any, ...]) -> Entry:
                 period=period,
                 digest=digest,
                 report=report,
-                privacy=GeoPrivacy(epsilon, per, unit),
+                privacy=_price(epsilon, per, unit),
                 attribute=attribute,
                 step_exponent=exponent,
                 closes=_date(closes),

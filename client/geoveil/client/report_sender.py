@@ -31,7 +31,8 @@ from geoveil.client.errors import (
     ParameterError,
     TransportError,
 )
-from geoveil.client.reports import DeliveryStatus, Entry, ReportBatch
+from geoveil.client.journal import Outcome
+from geoveil.client.reports import DeliveryStatus, Entry, ReportBatch, SubmissionResult
 from geoveil.proto.v1 import campaign_pb2, collector_pb2
 
 _Result = TypeVar("_Result")
@@ -40,6 +41,8 @@ KEPT_AFTER_CLOSE = timedelta(days=30)
 """A report that waits so long after its campaign closed is given up."""
 # Up to here, reading a campaign takes a few milliseconds.
 _QUICK_BYTES = 4096
+_MOST_TOGETHER = 16
+"""Reports whose departure is noted, and flushed to the disk, at once; each leaves by itself."""
 QUIET_S = 0.1
 """Seconds without a call of the app before the background loads gRPC, which holds up threads."""
 MOST_UNQUIET = 100
@@ -327,36 +330,41 @@ class ReportSender:
         backoff.retain(known)
         ready = set(filter(backoff.ready, known))
         counts = {DeliveryStatus.ACKNOWLEDGED: 0, DeliveryStatus.REJECTED: 0}
-        for entry in waiting:
-            campaign_id = entry.contribution.campaign_id
-            if campaign_id not in ready:
-                continue
-            try:
-                status = yield from self._send(entry, deadline or self.deadline())
-            except TransportError as error:
-                yield Local(partial(self._journal.fail, entry, str(error)), durable)
-                key = self._failed(error, campaign_id, backoff)
-                ready = set() if key == SERVER else ready - {key}
-            else:
-                self._backoff.succeeded(campaign_id)
-                backoff.succeeded(campaign_id)
-                counts[status] += 1
+        waits, together = list(waiting), 1
+        while waits:
+            leaving = [entry for entry in waits[:together] if _is_of(entry, ready)]
+            del waits[:together]
+            if leaving:
+                mark = partial(self._journal.mark_sent, leaving, self._timing.now())
+                yield Local(mark, durable)
+            for entry in leaving:
+                if not _is_of(entry, ready):
+                    continue
+                campaign_id = entry.contribution.campaign_id
+                try:
+                    result = yield from _sent(entry, deadline or self.deadline())
+                except TransportError as error:
+                    outcome = Outcome(entry=entry, at=self._timing.now(), failure=str(error))
+                    key = self._failed(error, campaign_id, backoff)
+                    ready = set() if key == SERVER else ready - {key}
+                else:
+                    outcome = Outcome(
+                        entry=entry,
+                        at=self._timing.now(),
+                        status=result.status,
+                        rejection=result.rejection,
+                    )
+                    self._backoff.succeeded(campaign_id)
+                    backoff.succeeded(campaign_id)
+                    counts[result.status] += 1
+                yield Local(partial(self._journal.settle, outcome), durable)
+            # Only while the server answers: what it does not take has not left.
+            together = min(2 * together, _MOST_TOGETHER)
         return FlushResult(
             acknowledged=counts[DeliveryStatus.ACKNOWLEDGED],
             rejected=counts[DeliveryStatus.REJECTED],
             pending=len(waiting) - sum(counts.values()),
         )
-
-    def _send(self, entry: Entry, deadline: Deadline) -> Steps[DeliveryStatus]:
-        journal, now = self._journal, self._timing.now
-        yield Local(partial(journal.mark_sent, entry, now()), journal.durable)
-        batch = ReportBatch.of(entry.contribution)
-        response = yield _within(deadline, "submit_reports", batch.request())
-        (outcome,) = batch.results(response)
-        status, rejection = outcome.status, outcome.rejection
-        record = partial(journal.record_result, entry, status, now(), rejection)
-        yield Local(record, journal.durable)
-        return status
 
     def _waiting(self) -> tuple[Entry, ...]:
         now = self._timing.now()
@@ -364,7 +372,8 @@ class ReportSender:
         kept = []
         for entry in waiting:
             if now - entry.contribution.closes > KEPT_AFTER_CLOSE:
-                self._journal.record_result(entry, DeliveryStatus.EXPIRED, now)
+                expired = Outcome(entry=entry, at=now, status=DeliveryStatus.EXPIRED)
+                self._journal.settle(expired)
             else:
                 kept.append(entry)
         return tuple(kept)
@@ -388,6 +397,18 @@ class ReportSender:
         if backoff is not self._backoff:
             backoff.failed(key, error)
         return key
+
+
+def _sent(entry: Entry, deadline: Deadline) -> Steps[SubmissionResult]:
+    """Send the report of an entry, in a request of its own."""
+    batch = ReportBatch.of(entry.contribution)
+    response = yield _within(deadline, "submit_reports", batch.request())
+    (result,) = batch.results(response)
+    return result
+
+
+def _is_of(entry: Entry, campaigns: Collection[str]) -> bool:
+    return entry.contribution.campaign_id in campaigns
 
 
 def _within(deadline: Deadline, method: str, message: Any) -> Request:

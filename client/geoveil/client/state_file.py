@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, TracebackType
 from typing import TypeAlias
 
 from geoveil.client.errors import JournalError
@@ -40,6 +40,7 @@ _STATE = """
 CREATE TABLE IF NOT EXISTS state (commits INTEGER NOT NULL, rows INTEGER NOT NULL);
 INSERT INTO state SELECT 0, 0 WHERE NOT EXISTS (SELECT * FROM state);
 """
+_COUNT_COMMIT = "UPDATE state SET commits = commits + 1 RETURNING commits"
 
 
 class Mark:
@@ -95,6 +96,27 @@ def _boot() -> str:
         return f"none-{os.urandom(8).hex()}"
 
 
+class _Translated:
+    """A block in which errors of the system and of SQLite become a JournalError."""
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+
+    def __enter__(self) -> None:
+        """Nothing: contextlib's way would take longer than most of the blocks."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if isinstance(error, (OSError, sqlite3.Error)):
+            raise JournalError(self._place, str(error)) from error
+        if isinstance(error, UnicodeDecodeError):  # in a name of SQLite's own, or about it
+            raise JournalError(self._place, "it is damaged: a text in it is none") from None
+
+
 class StateFile:
     """One SQLite file, shared by all that use its directory.
 
@@ -110,6 +132,7 @@ class StateFile:
 
     Attributes:
         durable: whether it is on disk: it then survives a crash, and takes its time.
+        counted: in a transaction that writes, how many commits there are with it.
 
     Raises:
         JournalError: if the directory can't be used, the file is damaged, or another version wrote
@@ -117,6 +140,8 @@ class StateFile:
     """
 
     _connection: sqlite3.Connection | None = None
+    _synced: int | None = None
+    """The log whose entry in the directory is on the disk."""
 
     def __init__(
         self,
@@ -132,15 +157,15 @@ class StateFile:
         self._version = version
         self._upgrades = upgrades
         self._check = check
-        self._commits = 0
+        self._commits = self.counted = 0
         self._lock = threading.Lock()
         self._inode = 0
-        self._path: Path | None = None
-        self.durable = state_dir is not None
-        if state_dir is None:
+        self._path = None if state_dir is None else Path(state_dir).absolute() / name
+        self._translated = _Translated(self.place)
+        self.durable = self._path is not None
+        if self._path is None:
             self._connection = _memory(self._script)
         else:
-            self._path = Path(state_dir).absolute() / name
             self._mark = Mark(self._path.with_name(f"{name}-mark"))
             self._prepare(self._path)
         _FILES.add(self)
@@ -161,15 +186,13 @@ class StateFile:
         Args:
             writes: whether the block may write; only one does at a time.
         """
-        with self._lock, self._translated():
+        with self._lock, self._translated:
             connection = self._open()
             connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
-            commits = self._commits
             try:
-                yield connection
                 if writes:
-                    connection.execute("UPDATE state SET commits = commits + 1")
-                    commits = commits_of(connection)
+                    self.counted = _first(connection.execute(_COUNT_COMMIT).fetchall())
+                yield connection
                 connection.execute("COMMIT")
             except BaseException:
                 # A failed COMMIT may have rolled back by itself.
@@ -177,26 +200,28 @@ class StateFile:
                     connection.execute("ROLLBACK")
                 raise
             if writes and self.durable:
-                self._commits = commits
+                self._commits = self.counted
                 with suppress(OSError):  # an older mark is one as well
-                    self._mark.note(commits)
+                    self._mark.note(self._commits)
 
     def sync(self) -> None:
         """Return when all that was committed before survives the death of the machine."""
         if self._path is None:
             return
-        log = self._path.with_name(self._path.name + "-wal")
-        with self._translated():
+        log = f"{self._path}-wal"
+        with self._translated:
             try:
                 commits = self._commits
-                written = log.stat().st_size
+                written = os.stat(log)
                 _sync(log)
-                _sync(log.parent)
+                if self._synced != written.st_ino:
+                    _sync(self._path.parent)
+                    self._synced = written.st_ino
                 self._mark.note(commits, flushed=True)
             except FileNotFoundError:
                 return  # the last connection closed, and left everything on the disk
-        if written > _CHECKPOINT_BYTES:
-            with self._lock, self._translated():
+        if written.st_size > _CHECKPOINT_BYTES:
+            with self._lock, self._translated:
                 self._open().execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def close(self) -> None:
@@ -215,7 +240,7 @@ class StateFile:
             self._inode = path.stat().st_ino
         except (OSError, sqlite3.Error) as error:
             raise JournalError(str(path.parent), str(error)) from error
-        with self._lock, self._translated():
+        with self._lock, self._translated:
             self._open()
 
     def _open(self) -> sqlite3.Connection:
@@ -233,6 +258,8 @@ class StateFile:
                 connection.execute("PRAGMA synchronous = NORMAL")
                 # Not within a commit, which somebody may wait for: `sync` does it.
                 connection.execute("PRAGMA wal_autocheckpoint = 0")
+                # A log that was copied is cut to what does not ask for that again.
+                connection.execute(f"PRAGMA journal_size_limit = {_CHECKPOINT_BYTES}")
                 self._commits = self._accept(connection, least)
                 self._mark.note(self._commits)
             except BaseException:
@@ -279,6 +306,7 @@ class StateFile:
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
+        self._synced = None
         if connection is not None:
             connection.close()
             log = self._path and self._path.with_name(f"{self._path.name}-wal")
@@ -286,15 +314,6 @@ class StateFile:
                 # It was the last, and left everything in the file itself, on the disk.
                 with suppress(OSError):
                     self._mark.note(max(self._commits, self._mark.least()), flushed=True)
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except (OSError, sqlite3.Error) as error:
-            raise JournalError(self.place, str(error)) from error
-        except UnicodeDecodeError:  # in a name of SQLite's own, or a message about it
-            raise JournalError(self.place, "it is damaged: a text in it is none") from None
 
     def _before_fork(self) -> None:
         self._lock.acquire()
@@ -382,7 +401,7 @@ def _create(path: Path, script: str) -> None:
         draft.unlink()
 
 
-def _sync(path: Path) -> None:
+def _sync(path: str | Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -392,8 +411,11 @@ def _sync(path: Path) -> None:
 
 def commits_of(connection: sqlite3.Connection) -> int:
     """Return how many commits were ever made; 0 if damage has left no number."""
-    made = connection.execute("SELECT commits FROM state").fetchone()
-    return made[0] if made is not None and isinstance(made[0], int) else 0
+    return _first(connection.execute("SELECT commits FROM state").fetchall())
+
+
+def _first(rows: list[tuple[object, ...]]) -> int:
+    return rows[0][0] if rows and isinstance(rows[0][0], int) else 0
 
 
 def run(connection: sqlite3.Connection, script: str) -> None:

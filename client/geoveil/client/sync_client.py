@@ -176,7 +176,7 @@ class Client(ClientBase[Transport, GrpcTransport]):
         source: random bits; the operating system's by default.
         release_floor_s: least time, in seconds, that it takes to look at a value and to draw, so
             that nobody who times the app learns how long it took for this value; see
-            `geoveil.gp.paced`. One half is for either. 0: no floor, for simulated people.
+            `geoveil.gp.paced`. 0: no floor, for simulated people.
         timing: the clocks; for tests.
 
     Raises:

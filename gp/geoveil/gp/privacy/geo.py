@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import overload
 
 from geoveil.gp import exact, validation
@@ -94,7 +95,7 @@ class GeoPrivacy(ReprByArguments):
     @property
     def exact_rate(self) -> Fraction:
         """The rate ε/per as an exact fraction: exact release must not owe an ulp."""
-        return Fraction(self.epsilon) / Fraction(self.per)
+        return _quotient(self.epsilon, self.per)
 
     @property
     def rate(self) -> float:
@@ -285,6 +286,11 @@ class GeoPrivacy(ReprByArguments):
         if self.reach < math.inf:
             parts.append(f"up to {self.reach:g} {self.unit}".rstrip())
         return ", ".join(parts)
+
+
+@lru_cache(maxsize=1024)
+def _quotient(epsilon: float, per: float) -> Fraction:
+    return Fraction(epsilon) / Fraction(per)
 
 
 @overload
