@@ -12,7 +12,16 @@ import pytest
 
 from geoveil.aggregator import SQLiteStore
 from geoveil.aggregator.store.postgres import PostgresStore
-from geoveil.analyst import Analyst, AsyncAnalyst, GroupEstimates, Means, reports_of
+from geoveil.analyst import (
+    Analyst,
+    AsyncAnalyst,
+    ByGroup,
+    GroupEstimates,
+    Means,
+    Quantiles,
+    SmoothedDistribution,
+    reports_of,
+)
 from geoveil.analyst.statistics.reports import ReportRows
 from geoveil.campaign import (
     Allocation,
@@ -302,6 +311,41 @@ async def test_any_statistic_is_asked_of_one_group(start_server: ServerStarter) 
         await of_analyst(running, lambda a: a.ask("groups", means, stratum="west"))
 
 
+async def test_statistics_of_groups_and_of_all_weighted(start_server: ServerStarter) -> None:
+    """From the server, its cells counted from what it sends, and from reports at hand alike."""
+    asked = published(points=True)
+    running = await started(start_server, asked)
+    await running.wire.submit(asked, *drawn(asked))
+    sizes = {"north": 500.0, "middle": 300.0, "south": 200.0}
+    median, smooth = Quantiles(levels=[0.5]), SmoothedDistribution(samples=20)
+
+    def ask(analyst: Analyst) -> Any:
+        rows = [part for part in analyst.export("groups") if isinstance(part, ReportRows)]
+        held = reports_of(rows, asked.campaign)
+        assert analyst.ask("groups", smooth).to_dict() == held.ask(smooth).to_dict()
+        return (
+            analyst.ask_by_group("groups", median),
+            held.ask_by_group(median),
+            analyst.ask("groups", median, sizes=sizes),
+            held.ask(median, sizes=sizes),
+            analyst.ask("groups", smooth, stratum="south"),
+        )
+
+    groups, at_hand, weighted, again, south = await of_analyst(running, ask)
+    assert isinstance(groups, ByGroup)
+    numbers = [row["estimate"] for row in groups.rows()]
+    assert numbers == pytest.approx([row["estimate"] for row in at_hand.rows()], rel=1e-6)
+    assert numbers[2] > max(numbers[:2])
+    assert weighted.values == pytest.approx(again.values, rel=1e-6)
+    assert south.n == sum(label == "south" for _, label in people())
+    async with AsyncAnalyst(running.address, timeout_s=60) as analyst:
+        found = await analyst.ask_by_group("groups", median)
+        assert found.rows() == groups.rows()
+        assert (await analyst.ask("groups", median, sizes=sizes)).rows() == weighted.rows()
+        curve = await analyst.ask("groups", smooth, stratum="south")
+        assert curve.to_dict() == south.to_dict()
+
+
 async def test_what_makes_no_sense_is_refused(start_server: ServerStarter) -> None:
     lies, plain = published(LIES, points=True), published(None, points=True, campaign_id="plain")
     running = await started(start_server, lies)
@@ -310,6 +354,8 @@ async def test_what_makes_no_sense_is_refused(start_server: ServerStarter) -> No
         (lambda a: a.ask("groups", QUESTIONS, stratum="south"), "ask_by_group"),
         (lambda a: a.ask("plain", QUESTIONS, stratum="south"), "no strata"),
         (lambda a: a.ask_by_group("plain", QUESTIONS), "with strata"),
+        (lambda a: a.ask_by_group("groups", Quantiles()), "lies about labels"),
+        (lambda a: a.ask("plain", QUESTIONS, sizes={"south": 1.0}), "Means"),
         (lambda a: a.estimate("groups").by_group(), "none: no strata"),
     ):
         with pytest.raises(ParameterError, match=said):

@@ -56,12 +56,39 @@ def test_what_groups_can_not_do_is_named(geoveil):
     geoveil("campaign", "create", "Groups", *INCOME, *STRATA, "--threshold", "1e5", "--id", "gr")
     for arguments, named in (
         (["--by", "sex"], "'region'"),
-        (["--by", "region", "--mean"], "--by"),
-        (["--by", "region", "--top", "1", "--threshold", "1"], "--by"),
+        (["--by", "region", "--mean"], "value campaign"),
+        (["--by", "region", "--map", "x.geojson"], "--by"),
         (["--by", "region", "--contamination", "0.1"], "--by"),
     ):
         with pytest.raises(ParameterError, match=named):
             geoveil("estimate", "gr", *arguments)
+
+
+def test_statistics_are_told_apart_and_weighted_on_a_server_and_in_a_file(
+    geoveil, tmp_path, people
+):
+    name, file = "medians-by-region", tmp_path / "medians.parquet"
+    geoveil("campaign", "create", "Medians", *INCOME, *STRATA, "--points", "--id", name)
+    answered(geoveil, tmp_path, name, people)
+    geoveil("campaign", "export", name, "--out", str(file))
+    sizes = tmp_path / "census.csv"
+    sizes.write_text("region,people\nnorth,300\nsouth,700\n")
+    more = ["--by", "region", "--mean", "--threshold", "100000", "--weights", str(sizes), "--json"]
+    told = json.loads(geoveil("estimate", name, *more).stdout)["results"]
+    of_file = geoveil("estimate", str(file), *more, to_server=False)
+    assert json.loads(of_file.stdout)["results"] == told
+    share, _, weighted_share, mean, differences, weighted = told
+    assert [row["region"] for row in mean["rows"]] == ["north", "south"]
+    assert [row["group"] for row in share["rows"]] == ["north", "south"]
+    assert len(differences["rows"]) == 1
+    parts = [row["estimate"] for row in mean["rows"]]
+    assert weighted["rows"][0]["estimate"] == pytest.approx(
+        0.3 * parts[0] + 0.7 * parts[1], rel=0.01
+    )
+    assert "the weights stand for" in weighted["notes"][0]
+    assert weighted_share["rows"][0]["n"] == 8
+    with pytest.raises(ParameterError, match="at least one"):
+        geoveil("estimate", str(file), "--by", "region", to_server=False)
 
 
 def test_groups_that_make_no_sense_are_refused(geoveil, tmp_path):

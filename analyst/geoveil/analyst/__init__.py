@@ -74,7 +74,9 @@ from geoveil.analyst.statistics.ranking import Ranking, Top, ranking_of
 from geoveil.analyst.statistics.reports import ReportRows, Reports, estimate, reports_of
 from geoveil.analyst.statistics.simultaneous import critical_value
 from geoveil.analyst.statistics.small_areas import SmallAreaEstimates, small_areas
+from geoveil.analyst.statistics.smoothed import SmoothedCurve, SmoothedDistribution
 from geoveil.analyst.statistics.statistic import Contaminated, Means, Statistic
+from geoveil.analyst.statistics.strata import ByGroup
 from geoveil.analyst.statistics.weighting import (
     WeightedSample,
     margins_from_csv,
@@ -92,6 +94,7 @@ __all__ = [
     "AnalystError",
     "AnalystQuestion",
     "AsyncAnalyst",
+    "ByGroup",
     "CampaignEstimates",
     "Changes",
     "ChosenBands",
@@ -146,6 +149,8 @@ __all__ = [
     "ShareInside",
     "ShareWithin",
     "SmallAreaEstimates",
+    "SmoothedCurve",
+    "SmoothedDistribution",
     "Softness",
     "Statistic",
     "TLSMissingError",

@@ -19,7 +19,7 @@ from geoveil.analyst.messages import (
 )
 from geoveil.analyst.statistics.groups import GroupEstimates
 from geoveil.analyst.statistics.reports import ReportRows
-from geoveil.analyst.statistics.statistic import Asked, Separately
+from geoveil.analyst.statistics.statistic import Separately
 from geoveil.campaign import (
     Campaign,
     PointQuestion,
@@ -121,7 +121,7 @@ def ask(
 
 def ask_for(
     campaign_id: str,
-    asked: Asked,
+    asked: Sequence[PointQuestion] | Separately,
     confidence: float,
     period: int,
     timeout_s: float,
@@ -155,17 +155,6 @@ def by_group(
     """Return the means within groups, question after question."""
     found = [group_estimates(campaign, of, of_points=True) for of in zip(*of_labels, strict=True)]
     return tuple(of_question for of_question in found if of_question is not None)
-
-
-def labels(campaign: Campaign) -> range:
-    """Return the labels of a campaign, counted from 0.
-
-    Raises:
-        ParameterError: if it has no strata.
-    """
-    if campaign.strata is None:
-        raise ParameterError("campaign_id", campaign.campaign_id, "of a campaign with strata")
-    return range(len(campaign.strata.labels))
 
 
 def export(campaign_id: str, period: int | None, timeout_s: float) -> Call[bytes | ReportRows]:

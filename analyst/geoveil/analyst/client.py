@@ -10,25 +10,30 @@ on its own: an error says whether a later try may succeed.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, Unpack, overload
 
 from geoveil.analyst import calls
 from geoveil.analyst.calls import Call
 from geoveil.analyst.estimates import CampaignEstimates
 from geoveil.analyst.messages import PublishedCampaign
+from geoveil.analyst.results import Result
+from geoveil.analyst.statistics.cells import Counts
 from geoveil.analyst.statistics.groups import GroupEstimates
-from geoveil.analyst.statistics.reports import ReportRows
+from geoveil.analyst.statistics.reports import ReportRows, counter_for, points_in
 from geoveil.analyst.statistics.statistic import (
+    Answered,
+    Asked,
     Found,
+    OfWhom,
     Statistic,
     driven,
     driven_async,
-    open_stratum,
     period_of,
 )
+from geoveil.analyst.statistics.strata import ByGroup, by_group, strata_of, weighted, weighting
 from geoveil.campaign import Campaign, PointQuestion, SigningKey
 from geoveil.campaign.connection import (
     TLS,
@@ -39,7 +44,7 @@ from geoveil.campaign.connection import (
     open_channel,
     tls_for,
 )
-from geoveil.gp import GeoVeilError, ParameterError, validation
+from geoveil.gp import GeoVeilError, ParameterError, UnsupportedError, validation
 
 TIMEOUT_S = 15.0
 """For a call, in seconds, where nothing else is said."""
@@ -48,6 +53,13 @@ _ASKING_S = 600.0
 _EXPORTING_S = 3_600.0
 _LONGEST_S = 86_400.0 * 7
 _Result = TypeVar("_Result")
+
+
+class Asking(OfWhom, total=False):
+    """How a client asks."""
+
+    timeout_s: float
+    """Seconds for each time that every report is read."""
 
 
 class AnalystError(GeoVeilError):
@@ -200,9 +212,7 @@ class Analyst(_Connection):
         asked: Sequence[PointQuestion],
         confidence: float = 0.95,
         period: int | None = None,
-        *,
-        stratum: str | None = None,
-        timeout_s: float = _ASKING_S,
+        **how: Unpack[Asking],
     ) -> CampaignEstimates: ...
 
     @overload
@@ -212,9 +222,7 @@ class Analyst(_Connection):
         asked: Statistic[Found],
         confidence: float = 0.95,
         period: int | None = None,
-        *,
-        stratum: str | None = None,
-        timeout_s: float = _ASKING_S,
+        **how: Unpack[Asking],
     ) -> Found: ...
 
     def ask(
@@ -225,6 +233,7 @@ class Analyst(_Connection):
         period: int | None = None,
         *,
         stratum: str | None = None,
+        sizes: Mapping[str, float] | None = None,
         timeout_s: float = _ASKING_S,
     ) -> Any:
         """Return what the points of a value campaign say, at no further cost in privacy.
@@ -238,57 +247,112 @@ class Analyst(_Connection):
                 is of one that is named.
             stratum: of a campaign whose labels are sent as they are: only the people of this one;
                 see `ask_by_group` for randomised ones.
+            sizes: of such a campaign, label → its people, or its share: a statistic of all people
+                where groups are as large as this.
             timeout_s: seconds for each time that every report is read.
         """
-        if not isinstance(asked, Statistic) and stratum is None:
+        if not isinstance(asked, Statistic) and stratum is None and sizes is None:
             return self._unary(calls.ask(campaign_id, asked, confidence, period, timeout_s))
         campaign = self.campaign(campaign_id)
-        group = open_stratum(campaign, stratum)
+        weights = weighting(campaign, asked, stratum, sizes)
         if not isinstance(asked, Statistic):
-            return self._unary(calls.ask(campaign_id, asked, confidence, period, timeout_s, group))
+            (group,) = weights
+            call = calls.ask(campaign_id, asked, confidence, period, timeout_s, group)
+            return self._unary(call)
         of = period_of(campaign, calls.checked(period))
-        return driven(
-            asked,
-            campaign,
-            confidence,
-            lambda questions: self._unary(
-                calls.ask_for(campaign_id, questions, confidence, of, timeout_s, group)
-            ),
-        )
 
+        def answer(questions: Asked) -> Answered:
+            answers = [
+                self._answer(campaign, questions, confidence, of, label, timeout_s)
+                for label in weights
+            ]
+            return weighted(weights.values(), answers)
+
+        return driven(asked, campaign, confidence, answer)
+
+    def _answer(
+        self,
+        campaign: Campaign,
+        asked: Asked,
+        confidence: float,
+        period: int,
+        group: int | None,
+        timeout_s: float,
+    ) -> Answered:
+        if not isinstance(asked, Counts):
+            call = calls.ask_for(campaign.campaign_id, asked, confidence, period, timeout_s, group)
+            answered: Answered = self._unary(call)
+            return answered
+        counter = counter_for(campaign, asked)
+        for part in self.export(campaign.campaign_id, period, timeout_s=timeout_s):
+            if isinstance(part, ReportRows):
+                counter.add(points_in(part, period, group))
+        return counter.found(campaign, period)
+
+    @overload
     def ask_by_group(
         self,
         campaign_id: str,
-        questions: Sequence[PointQuestion],
+        asked: Sequence[PointQuestion],
         confidence: float = 0.95,
         period: int | None = None,
         *,
         timeout_s: float = _ASKING_S,
-    ) -> tuple[GroupEstimates, ...]:
+    ) -> tuple[GroupEstimates, ...]: ...
+
+    @overload
+    def ask_by_group(
+        self,
+        campaign_id: str,
+        asked: Statistic[Any],
+        confidence: float = 0.95,
+        period: int | None = None,
+        *,
+        timeout_s: float = _ASKING_S,
+    ) -> ByGroup: ...
+
+    def ask_by_group(
+        self,
+        campaign_id: str,
+        asked: Sequence[PointQuestion] | Statistic[Any],
+        confidence: float = 0.95,
+        period: int | None = None,
+        *,
+        timeout_s: float = _ASKING_S,
+    ) -> Any:
         """Return what the points of a value campaign with strata say of each group.
 
         Reads every report once for each label.
 
         Args:
             campaign_id: id of the campaign.
-            questions: in the campaign's coordinates.
+            asked: questions in the campaign's coordinates; or a statistic, where labels are sent
+                as they are.
             confidence: of the intervals, in (0, 1).
             period: of a recurring campaign, from 0.
             timeout_s: seconds for each time that every report is read.
 
         Returns:
-            The means within groups, question after question; without those of which nothing can be
-            told.
+            The means within groups, question after question, without those of which nothing can be
+            told; or the statistic of each group.
         """
         campaign = self.campaign(campaign_id)
-        of = period_of(campaign, calls.checked(period))
-        return calls.by_group(
-            campaign,
-            [
-                self._unary(calls.ask_label(campaign, questions, confidence, of, timeout_s, label))
-                for label in calls.labels(campaign)
-            ],
-        )
+        of, strata = period_of(campaign, calls.checked(period)), strata_of(campaign, asked)
+        if isinstance(asked, Statistic):
+            how: Asking = {"timeout_s": timeout_s}
+            found: dict[str, Result | UnsupportedError] = {}
+            for label in strata.labels:
+                how["stratum"] = label
+                try:
+                    found[label] = self.ask(campaign_id, asked, confidence, period, **how)
+                except UnsupportedError as error:
+                    found[label] = error
+            return by_group(strata, found, confidence)
+        of_labels = [
+            self._unary(calls.ask_label(campaign, asked, confidence, of, timeout_s, label))
+            for label in range(len(strata.labels))
+        ]
+        return calls.by_group(campaign, of_labels)
 
     def export(
         self, campaign_id: str, period: int | None = None, *, timeout_s: float = _EXPORTING_S
@@ -387,9 +451,7 @@ class AsyncAnalyst(_Connection):
         asked: Sequence[PointQuestion],
         confidence: float = 0.95,
         period: int | None = None,
-        *,
-        stratum: str | None = None,
-        timeout_s: float = _ASKING_S,
+        **how: Unpack[Asking],
     ) -> CampaignEstimates: ...
 
     @overload
@@ -399,9 +461,7 @@ class AsyncAnalyst(_Connection):
         asked: Statistic[Found],
         confidence: float = 0.95,
         period: int | None = None,
-        *,
-        stratum: str | None = None,
-        timeout_s: float = _ASKING_S,
+        **how: Unpack[Asking],
     ) -> Found: ...
 
     async def ask(
@@ -412,48 +472,97 @@ class AsyncAnalyst(_Connection):
         period: int | None = None,
         *,
         stratum: str | None = None,
+        sizes: Mapping[str, float] | None = None,
         timeout_s: float = _ASKING_S,
     ) -> Any:
         """Return what the points of a value campaign say; arguments as of `Analyst.ask`."""
-        if not isinstance(asked, Statistic) and stratum is None:
+        if not isinstance(asked, Statistic) and stratum is None and sizes is None:
             return await self._unary(calls.ask(campaign_id, asked, confidence, period, timeout_s))
         campaign = await self.campaign(campaign_id)
-        group = open_stratum(campaign, stratum)
+        weights = weighting(campaign, asked, stratum, sizes)
         if not isinstance(asked, Statistic):
-            return await self._unary(
-                calls.ask(campaign_id, asked, confidence, period, timeout_s, group)
-            )
+            (group,) = weights
+            call = calls.ask(campaign_id, asked, confidence, period, timeout_s, group)
+            return await self._unary(call)
         of = period_of(campaign, calls.checked(period))
-        return await driven_async(
-            asked,
-            campaign,
-            confidence,
-            lambda questions: self._unary(
-                calls.ask_for(campaign_id, questions, confidence, of, timeout_s, group)
-            ),
-        )
 
+        async def answer(questions: Asked) -> Answered:
+            answers = [
+                await self._answer(campaign, questions, confidence, of, label, timeout_s)
+                for label in weights
+            ]
+            return weighted(weights.values(), answers)
+
+        return await driven_async(asked, campaign, confidence, answer)
+
+    async def _answer(
+        self,
+        campaign: Campaign,
+        asked: Asked,
+        confidence: float,
+        period: int,
+        group: int | None,
+        timeout_s: float,
+    ) -> Answered:
+        if not isinstance(asked, Counts):
+            call = calls.ask_for(campaign.campaign_id, asked, confidence, period, timeout_s, group)
+            answered: Answered = await self._unary(call)
+            return answered
+        counter = counter_for(campaign, asked)
+        async for part in self.export(campaign.campaign_id, period, timeout_s=timeout_s):
+            if isinstance(part, ReportRows):
+                counter.add(points_in(part, period, group))
+        return counter.found(campaign, period)
+
+    @overload
     async def ask_by_group(
         self,
         campaign_id: str,
-        questions: Sequence[PointQuestion],
+        asked: Sequence[PointQuestion],
         confidence: float = 0.95,
         period: int | None = None,
         *,
         timeout_s: float = _ASKING_S,
-    ) -> tuple[GroupEstimates, ...]:
+    ) -> tuple[GroupEstimates, ...]: ...
+
+    @overload
+    async def ask_by_group(
+        self,
+        campaign_id: str,
+        asked: Statistic[Any],
+        confidence: float = 0.95,
+        period: int | None = None,
+        *,
+        timeout_s: float = _ASKING_S,
+    ) -> ByGroup: ...
+
+    async def ask_by_group(
+        self,
+        campaign_id: str,
+        asked: Sequence[PointQuestion] | Statistic[Any],
+        confidence: float = 0.95,
+        period: int | None = None,
+        *,
+        timeout_s: float = _ASKING_S,
+    ) -> Any:
         """Return what the points say of each group; arguments as of `Analyst.ask_by_group`."""
         campaign = await self.campaign(campaign_id)
-        of = period_of(campaign, calls.checked(period))
-        return calls.by_group(
-            campaign,
-            [
-                await self._unary(
-                    calls.ask_label(campaign, questions, confidence, of, timeout_s, label)
-                )
-                for label in calls.labels(campaign)
-            ],
-        )
+        of, strata = period_of(campaign, calls.checked(period)), strata_of(campaign, asked)
+        if isinstance(asked, Statistic):
+            how: Asking = {"timeout_s": timeout_s}
+            found: dict[str, Result | UnsupportedError] = {}
+            for label in strata.labels:
+                how["stratum"] = label
+                try:
+                    found[label] = await self.ask(campaign_id, asked, confidence, period, **how)
+                except UnsupportedError as error:
+                    found[label] = error
+            return by_group(strata, found, confidence)
+        of_labels = [
+            await self._unary(calls.ask_label(campaign, asked, confidence, of, timeout_s, label))
+            for label in range(len(strata.labels))
+        ]
+        return calls.by_group(campaign, of_labels)
 
     def export(
         self, campaign_id: str, period: int | None = None, *, timeout_s: float = _EXPORTING_S

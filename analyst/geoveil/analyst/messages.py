@@ -8,7 +8,7 @@ import numpy as np
 
 from geoveil.analyst.estimates import CampaignEstimates, joint_of
 from geoveil.analyst.labelled_estimate import LabelledEstimate, RobustInterval
-from geoveil.analyst.statistics.groups import GroupEstimates, RandomizedGroupEstimates
+from geoveil.analyst.statistics.groups import GroupEstimates, groups_of
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.reports import ReportRows
 from geoveil.analyst.statistics.separate import SeparateEstimates
@@ -103,26 +103,16 @@ def group_estimates(
     strata, first = campaign.strata, of_labels[0]
     if strata is None or len(of_labels) != len(strata.labels):
         return None
-    exponent = POINTS_EXPONENT if of_points else campaign.grid_exponent
-    limits = _limits(campaign, first, of_points)
-    common: dict[str, Any] = {
-        "confidence": first.confidence,
-        "limits": limits,
-        "question": first.label,
-        "privacy": campaign.report_privacy,
-        "period": None if campaign.period is None else first.period,
-    }
     sums = tuple(Accumulator(e.n, int(e.sum or 0), int(e.sum_of_squares or 0)) for e in of_labels)
-    if strata.randomized is not None:
-        return RandomizedGroupEstimates.of(strata.labels, strata.randomized, sums, exponent, common)
-    told = [(label, e) for label, e in zip(strata.labels, of_labels, strict=True) if e.n > 1]
-    if not told:
-        return None
-    return GroupEstimates.independent(
-        {label: e.value for label, e in told},
-        {label: e.standard_error for label, e in told},
-        {label: e.n for label, e in told},
-        **common,
+    return groups_of(
+        strata,
+        sums,
+        POINTS_EXPONENT if of_points else campaign.grid_exponent,
+        confidence=first.confidence,
+        limits=_limits(campaign, first, of_points),
+        question=first.label,
+        privacy=campaign.report_privacy,
+        period=None if campaign.period is None else first.period,
     )
 
 

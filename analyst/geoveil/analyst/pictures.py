@@ -94,6 +94,9 @@ def draw_curve(
     at: Array,
     values: Array,
     band: tuple[Array, Array],
+    *,
+    color: str = COLOR,
+    label: str = "",
 ) -> "Axes":
     """Draw a curve with the band that holds all of it.
 
@@ -104,10 +107,13 @@ def draw_curve(
         at: where it is known, increasing.
         values: of the curve there.
         band: its lower and its upper end there.
+        color: of both.
+        label: of the curve, where there are several; the band is named where there is one.
     """
     ax = axes_of(ax, title)
-    ax.fill_between(at, *band, color=COLOR, alpha=0.25, lw=0, label="band of the whole curve")
-    ax.plot(at, values, color=COLOR, lw=1.5, label="estimate")
+    held = None if label else "band of the whole curve"
+    ax.fill_between(at, *band, color=color, alpha=0.25, lw=0, label=held)
+    ax.plot(at, values, color=color, lw=1.5, label=label or "estimate")
     ax.set_xlabel(names[0])
     ax.set_ylabel(names[1])
     ax.legend(frameon=False)

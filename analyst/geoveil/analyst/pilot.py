@@ -8,7 +8,6 @@ what is narrower than the noise is not seen: a heap is spread out. How many peop
 worth is found by drawing the reports anew.
 """
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -16,7 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from geoveil.analyst.planner import HistogramPrior, Prior
 from geoveil.analyst.request import PublicPrior
+from geoveil.analyst.statistics.cells import Counts
 from geoveil.analyst.statistics.reports import Reports
+from geoveil.analyst.statistics.smoothed import LEAST_REPORTS, PER_SCALE, counted, transition
 from geoveil.analyst.statistics.statistic import noise_scale, period_of
 from geoveil.gp import ParameterError
 from geoveil.gp.expectation_maximisation import expectation_maximisation
@@ -24,10 +25,6 @@ from geoveil.gp.hard_question import Heap
 
 Array = NDArray[np.float64]
 
-_PER_SCALE = 2
-"""Cells per noise scale."""
-_MOST_CELLS = 1_500
-LEAST_REPORTS = 100
 _DRAWN = 20
 _SEED = 1
 _OF_SMOOTHING = 2**0.5
@@ -53,22 +50,20 @@ def pilot_prior(
         ParameterError: if there are fewer reports, or they are of places.
     """
     campaign = reports.campaign
-    step, scale = campaign.point_mechanism.step, noise_scale(campaign)
-    parts = [block[:, 0] * step for block in reports.points(period_of(campaign, period))]
-    said = np.asarray(np.concatenate([np.zeros(0), *parts]), np.float64)
-    if len(said) < LEAST_REPORTS:
-        raise ParameterError("reports", len(said), f"at least {LEAST_REPORTS} of a pilot")
-    edges = cells_of(said, scale)
-    counts = np.histogram(np.clip(said, edges[0], edges[-1]), edges)[0]
+    scale = noise_scale(campaign)
+    found = reports.counted(Counts(scale / PER_SCALE), period_of(campaign, period))
+    if found.n < LEAST_REPORTS:
+        raise ParameterError("reports", found.n, f"at least {LEAST_REPORTS} of a pilot")
+    edges, counts = counted(found)
     in_heaps = np.zeros(len(counts))
     for heap in heaps:
-        in_heaps += heap.share * len(said) * _reported(edges, scale, heap.at)
+        in_heaps += heap.share * found.n * _reported(edges, scale, heap.at)
     prior = PilotPrior.of_counts(edges, transition(edges, scale), counts, in_heaps)
     return PublicPrior.of_numbers(
         prior,
         campaign.attribute.unit,
         campaign.attribute.name,
-        f"pilot {campaign.campaign_id}, {len(said):,} reports",
+        f"pilot {campaign.campaign_id}, {found.n:,} reports",
         caution="A pilot sees no heap narrower than its noise: state those that you know (--heap).",
     ).with_heaps(heaps)
 
@@ -119,42 +114,8 @@ class PilotPrior(HistogramPrior):
         return self.drawn
 
 
-def transition(edges: Array, scale: float) -> Array:
-    """Return the probability of a report in each cell for a person in each, (cells, cells).
-
-    People are spread evenly over their cell; reports beyond the ends count as in the last cell.
-
-    Args:
-        edges: evenly spaced, (cells + 1,).
-        scale: of the Laplace noise, in their unit.
-
-    Example:
-        >>> transition(np.array([0.0, 1.0, 2.0, 3.0]), scale=0.5).sum(axis=0)
-        array([1., 1., 1.])
-    """
-
-    def up_to(z: Array) -> Array:
-        """Return the integral of the distribution function."""
-        return np.maximum(z, 0.0) + scale / 2 * np.exp(-np.abs(z) / scale)
-
-    low, high, ends = edges[None, :-1], edges[None, 1:], edges[1:-1, None]
-    below = (up_to(ends - low) - up_to(ends - high)) / (high - low)
-    cells = len(edges) - 1
-    up_to_each = np.vstack([np.zeros(cells), below, np.ones(cells)])
-    return np.maximum(np.diff(up_to_each, axis=0), 0.0)  # what differences of large numbers leave
-
-
 def _reported(edges: Array, scale: float, at: float) -> Array:
     """Return the probability of a report in each cell for somebody at a place, (cells,)."""
     z = (edges[1:-1] - at) / scale
     below = np.where(z < 0, np.exp(-np.abs(z)) / 2, 1 - np.exp(-np.abs(z)) / 2)
     return np.diff(np.concatenate([[0.0], below, [1.0]]))
-
-
-def cells_of(said: Array, scale: float) -> Array:
-    """Return the edges of cells for reports, two cells to a noise scale."""
-    width = scale / _PER_SCALE
-    middle = round(float(np.median(said)) / width)
-    low = max(math.floor(float(said.min()) / width), middle - _MOST_CELLS // 2)
-    high = min(math.ceil(float(said.max()) / width), middle + _MOST_CELLS // 2)
-    return np.arange(low, max(high, low + 1) + 1, dtype=np.float64) * width

@@ -1,13 +1,18 @@
 """Two rounds, a pilot and a campaign planned from it, against one: what a plan would gain."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from geoveil.analyst.pilot import LEAST_REPORTS, PilotPrior, cells_of, transition
+from geoveil.analyst.pilot import PilotPrior
 from geoveil.analyst.planner import Alternative, HardQuestion, Plan, plan
 from geoveil.analyst.request import PlanRequest
+from geoveil.analyst.statistics.smoothed import LEAST_REPORTS, MOST_CELLS, PER_SCALE, transition
 from geoveil.gp import ParameterError
+
+Array = NDArray[np.float64]
 
 SPLITS = (0.01, 0.03, 0.1, 0.3)
 """Parts of the people that are tried as a pilot."""
@@ -61,10 +66,19 @@ def two_rounds(request: PlanRequest, found: Plan) -> TwoRounds:
 def _planned_from(request: PlanRequest, found: Plan, pilot: int, people: int) -> Alternative:
     """Return the choice for so many people, from a pilot that is drawn of the prior."""
     scale, nodes = found.problem.scale, found.problem.nodes
-    edges = cells_of(nodes.points, scale)
+    edges = _cells_of(nodes.points, scale)
     law = transition(edges, scale)
     inside = np.clip(nodes.points, edges[0], edges[-1])
     expected = law @ np.histogram(inside, edges, weights=nodes.weights)[0]
     counts = np.random.default_rng(_SEED).multinomial(pilot, expected / expected.sum())
     prior = PilotPrior.of_counts(edges, law, counts)
     return plan(found.question, request.plane_privacy, prior, people, kinds=_READING).choice
+
+
+def _cells_of(people: Array, scale: float) -> Array:
+    """Return the edges of cells that a pilot of such people would have."""
+    width = scale / PER_SCALE
+    middle = round(float(np.median(people)) / width)
+    low = max(math.floor(float(people.min()) / width), middle - MOST_CELLS // 2)
+    high = min(math.ceil(float(people.max()) / width), middle + MOST_CELLS // 2)
+    return np.arange(low, max(high, low + 1) + 1, dtype=np.float64) * width

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeGuard
 
@@ -9,11 +10,13 @@ import typer
 
 from geoveil.analyst import (
     AnalystQuestion,
+    ByGroup,
     CampaignEstimates,
     ChosenBands,
     Contaminated,
     DensityMap,
     GroupEstimates,
+    Statistic,
     Top,
     asked_of_points,
     hard_shares,
@@ -48,6 +51,18 @@ _STATISTICS: dict[str, tuple[Any, Any]] = {
             bool,
             typer.Option(
                 "--curve", help="Distribution function, with a band that holds all of it."
+            ),
+        ],
+        False,
+    ),
+    "smoothed": (
+        Annotated[
+            bool,
+            typer.Option(
+                "--smoothed",
+                help="Distribution function by expectation-maximisation with smoothing: nearer"
+                " where people are spread smoothly, but biased, and its band leaves the bias out."
+                " All reports are fetched.",
             ),
         ],
         False,
@@ -176,7 +191,8 @@ def estimate(
     by: Annotated[
         str | None,
         typer.Option(
-            help="Name of the campaign's groups: an estimate for each, and their differences."
+            help="Name of the campaign's groups: what is asked for each, and differences of what"
+            " has a standard error."
         ),
     ] = None,
     weights: Annotated[
@@ -184,8 +200,8 @@ def estimate(
         typer.Option(
             exists=True,
             dir_okay=False,
-            help="CSV file 'group,people' with the sizes of the groups of --by, to which estimates"
-            " are weighted.",
+            help="CSV file 'group,people' with the sizes of the groups of --by: what is asked, also"
+            " of all people together, weighted to these.",
         ),
     ] = None,
     contamination: options.Contamination = None,
@@ -203,13 +219,15 @@ def estimate(
     """Print the unbiased estimate of every query of a campaign.
 
     A value campaign has none: without more the mean point is shown. With --threshold, --range,
-    --place, --circle or --region, with --mean, --quantile, --curve, --density, --histogram, --gini
-    or --top-share of numbers, and with --map, --districts or --nearest of places, what is asked is
-    read from the same points, at no further cost in privacy.
+    --place, --circle or --region, with --mean, --quantile, --curve, --smoothed, --density,
+    --histogram, --gini or --top-share of numbers, and with --map, --districts or --nearest of
+    places, what is asked is read from the same points, at no further cost in privacy.
 
     Example: geoveil estimate where --place Midtown=-73.985,40.755 --bandwidth 1000
 
     Example: geoveil estimate incomes --quantile 0.5 --curve
+
+    Example: geoveil estimate incomes --quantile 0.5 --by region --weights census.csv
     """
 
     def as_wanted(found: CampaignEstimates) -> Result:
@@ -233,8 +251,8 @@ def estimate(
     if contamination is not None:
         wanted = [Contaminated(one, contamination) for one in wanted]
     if by is not None:
-        own = {"interval": interval, "contamination": contamination, "top": top, "watch": watch}
-        for name, given in {**own, "statistics": [*statistics]}.items():
+        own = {"interval": interval, "contamination": contamination, "watch": watch}
+        for name, given in {**own, "map": statistics.get("map")}.items():
             if given:
                 raise ParameterError(name, given, "left out beside --by: groups have their own")
     elif weights is not None:
@@ -254,12 +272,19 @@ def estimate(
         _refused(slope_bound, heap)
         return as_wanted(answer(_questions(campaign, asked, width, bandwidth)))
 
+    sizes = None if by is None or weights is None else _sizes(weights, by)
     if campaign_id.endswith(_EXPORTED):
-        if by is not None:
-            raise ParameterError("by", by, "left out of a file: Reports.ask(..., stratum=) has it")
         reports = reports_of(Path(campaign_id))
         if not asked and not wanted:
             raise ParameterError("questions", "none", "at least one, of what a file's reports say")
+        if by is not None:
+            _check_strata(reports.campaign, by)
+            questions = _questions(reports.campaign, asked, width, bandwidth)
+            groups = reports.ask_by_group(questions, confidence, period) if asked else ()
+            apart = partial[Any](reports.ask_by_group, confidence=confidence, period=period)
+            together = partial(reports.ask, confidence=confidence, period=period, sizes=sizes)
+            show([*_by_group(groups, wanted, sizes, apart, together)])
+            return
         told: list[Result] = []
         if asked:
             told.append(
@@ -267,18 +292,20 @@ def estimate(
             )
         show([*told, *(reports.ask(one, confidence, period) for one in wanted)])
         return
-    sizes = None if by is None or weights is None else _sizes(weights, by)
     how: dict[str, Any] = {"confidence": confidence, "period": period, "timeout_s": timeout}
     with analyst_at(connection) as analyst:
         if by is not None:
             campaign = analyst.campaign(campaign_id)
             _check_strata(campaign, by)
+            groups = ()
             if asked:
                 questions = _questions(campaign, asked, width, bandwidth)
                 groups = analyst.ask_by_group(campaign_id, questions, **how)
-            else:
+            elif not wanted:
                 groups = analyst.estimate(campaign_id, confidence, period).groups
-            show([result for group in groups for result in _by_group(group, sizes)])
+            apart = partial[Any](analyst.ask_by_group, campaign_id, **how)
+            together = partial(analyst.ask, campaign_id, **how, sizes=sizes)
+            show([*_by_group(groups, wanted, sizes, apart, together)])
             return
         results: list[Result] = []
         if asked:
@@ -308,12 +335,33 @@ def _sizes(weights: Path, by: str) -> Mapping[str, float]:
     return margins[by]
 
 
-def _by_group(group: GroupEstimates, sizes: Mapping[str, float] | None) -> Iterator[Result]:
-    """Yield what is said of the groups of one question."""
-    yield group
-    yield group.differences()
-    if sizes is not None:
-        yield group.post_stratify(sizes)
+def _by_group(
+    groups: Sequence[GroupEstimates],
+    wanted: Sequence[Statistic[Any]],
+    sizes: Mapping[str, float] | None,
+    apart: Callable[[Statistic[Any]], ByGroup],
+    together: Callable[[Statistic[Any]], Result],
+) -> Iterator[Result]:
+    """Yield what is said of groups, of their differences, and of all people weighted to sizes.
+
+    Args:
+        groups: of each question.
+        wanted: statistics of each group.
+        sizes: group → its people; None: nothing is weighted.
+        apart: asks a statistic of each group.
+        together: asks it of all people, weighted.
+    """
+    for group in groups:
+        yield group
+        yield group.differences()
+        if sizes is not None:
+            yield group.post_stratify(sizes)
+    for one in wanted:
+        found = apart(one)
+        yield found
+        yield from found.differences()
+        if sizes is not None:
+            yield together(one)
 
 
 def _of_numbers(campaign: Campaign) -> TypeGuard[ValueCampaign]:

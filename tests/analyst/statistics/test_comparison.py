@@ -47,7 +47,7 @@ def test_errors_of_differences_and_ratios_are_those_of_monte_carlo(
 
 
 @pytest.mark.deep(keep=1)
-@pytest.mark.parametrize("count", [60, 2_000])
+@pytest.mark.parametrize("count", [60, 500])
 def test_differences_between_campaigns_are_all_held_at_once(count: int) -> None:
     """Of nothing that changed, Holm's rule finds a change in 5 % or less; p alone must not."""
     both = campaigns(incomes(), 1_000, 2 * count)
@@ -58,7 +58,7 @@ def test_differences_between_campaigns_are_all_held_at_once(count: int) -> None:
         holm_wrong.append(bool((made.adjusted <= 0.05).any()))
         alone_wrong.append(bool((made.p_values <= 0.05).any()))
     assert sum(holm_wrong) <= sum(alone_wrong)
-    if count < 1_000:
+    if count < 100:
         assert sum(inside) >= 52
     else:
         assert 0.94 <= np.mean(inside) <= 0.98

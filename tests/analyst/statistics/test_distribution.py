@@ -1,6 +1,6 @@
 """Distribution functions, quantiles and histograms: coverage over hidden populations.
 
-Joint coverage at 95 % is to be 94 to 98 % in 2,000 campaigns, whose own standard error is 0.5 %;
+Joint coverage at 95 % is to be 93.5 to 98.5 % in 500 campaigns, whose own standard error is 1 %;
 among 60 it is at least 52 of 60, which chance falls short of once in 100,000 times.
 """
 
@@ -45,16 +45,16 @@ def above(at: Array, population: Array) -> Array:
 
 
 def enough(covered: list[bool], most: float = 0.985) -> bool:
-    if len(covered) < 1_000:
+    if len(covered) < 100:
         return sum(covered) >= 52
     return 0.935 <= np.mean(covered) <= most
 
 
 CASES = [
     ("incomes", 2_000, 60),
-    ("incomes", 200, 2_000),
-    ("incomes", 2_000, 2_000),
-    ("heaped", 2_000, 2_000),
+    ("incomes", 200, 500),
+    ("incomes", 2_000, 500),
+    ("heaped", 2_000, 500),
 ]
 
 
@@ -103,7 +103,7 @@ def test_the_intervals_of_a_histogram_hold_all_shares(who: str, n: int, count: i
 
 
 @pytest.mark.deep(keep=1)
-@pytest.mark.parametrize(("n", "count"), [(200, 60), (200, 2_000), (2_000, 2_000)])
+@pytest.mark.parametrize(("n", "count"), [(200, 60), (200, 500), (2_000, 500)])
 def test_where_hardly_anybody_is_bands_do_not_collapse(n: int, count: int) -> None:
     """Two in a thousand are above 50,000. The normal band must fail."""
     population = poor()

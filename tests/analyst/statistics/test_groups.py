@@ -112,7 +112,7 @@ def sizes(labels: np.ndarray) -> dict[str, int]:
 
 
 @pytest.mark.deep(keep=0)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(1))
 def test_raked_means_err_as_they_say_and_fixed_weights_would_not(seed):
     """2,000 samples of 600: both ways of raking state the spread that there is, within 4 %.
 
@@ -257,7 +257,7 @@ def test_a_bootstrap_agrees_with_the_formula_after_raking():
 
 
 @pytest.mark.deep(keep=0)
-@pytest.mark.parametrize("seed", [13, 14])
+@pytest.mark.parametrize("seed", [13])
 def test_small_areas_err_less_than_direct_ones_and_as_they_say(seed):
     """1,000 sets of 60 areas: the stated mean squared error is the real one within 4 %.
 

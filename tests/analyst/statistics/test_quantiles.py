@@ -38,9 +38,10 @@ def blurred(x: Array, width: float) -> Array:
 
 
 @pytest.mark.deep(keep=1)
-@pytest.mark.parametrize("count", [5, 500])
+@pytest.mark.parametrize("count", [5, 120])
 def test_intervals_of_quantiles_cover(count: int) -> None:
-    """500 campaigns at 95 %: standard error 1 %; 5: at least 3 (chance: 1 in 300)."""
+    """120 campaigns at 95 %: standard error 2 %, of a spread 6.5 %: 3 of each are permitted; of 5
+    at least 3 (chance: 1 in 300)."""
     levels = (0.1, 0.5, 0.9)
     right = np.quantile(np.concatenate([blurred(incomes(), 24_000.0)] * 20), levels)
     found, errors = [], []
@@ -52,14 +53,13 @@ def test_intervals_of_quantiles_cover(count: int) -> None:
         assert (np.sum(found, axis=0) >= 3).all()
     else:
         covered = np.mean(found, axis=0)
-        assert (covered > 0.925).all()
-        assert (covered < 0.98).all()
+        assert (covered > 0.89).all()
         spread = np.std(errors, axis=0)[:3]
-        assert np.mean(errors, axis=0)[3:] == pytest.approx(spread, rel=0.08)
+        assert np.mean(errors, axis=0)[3:] == pytest.approx(spread, rel=0.2)
 
 
 @pytest.mark.deep(keep=1)
-@pytest.mark.parametrize("count", [2, 120])
+@pytest.mark.parametrize("count", [2, 60])
 @pytest.mark.parametrize(
     ("statistic", "value"),
     [
@@ -72,15 +72,15 @@ def test_intervals_of_quantiles_cover(count: int) -> None:
 def test_moments_are_near_the_truth_with_the_error_that_is_stated(
     statistic: Any, value: Callable[[Array], float], count: int
 ) -> None:
-    """Blur moves the top share by less than 0.002. Errors of 120: within 20 % (3 of its own)."""
+    """Blur moves the top share by less than 0.002. Errors of 60: within 27 % (3 of its own)."""
     right = value(incomes())
     made = [reports(p).ask(statistic) for p in campaigns(incomes(), 2_000, count)]
     values, error = [one.value for one in made], np.mean([one.standard_error for one in made])
     assert np.mean(values) == pytest.approx(right, abs=4 * error / np.sqrt(count) + 2e-3)
-    if count > 100:
-        assert np.std(values) == pytest.approx(error, rel=0.2)
+    if count > 10:
+        assert np.std(values) == pytest.approx(error, rel=0.27)
         covered = [one.ci_low <= right <= one.ci_high for one in made]
-        assert np.mean(covered) > 0.89
+        assert np.mean(covered) > 0.86
 
 
 def test_the_mean_is_that_of_the_points() -> None:

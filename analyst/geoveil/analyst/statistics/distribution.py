@@ -55,7 +55,9 @@ class Curve(Result):
     privacy: GeoPrivacy
     """What a whole report promises."""
     about: tuple[str, ...] = ()
-    """Sentences: whose curve it is, and how softly it was asked."""
+    """Sentences: how softly it was asked, and how far it may be off."""
+    population: str = POPULATION
+    """A sentence: whose numbers these are."""
 
     @property
     def title(self) -> str:
@@ -64,7 +66,7 @@ class Curve(Result):
     @property
     def notes(self) -> Sequence[str]:
         band = f"The band holds the whole curve at once at {100 * self.confidence:.4g} %."
-        return (POPULATION, band, *self.about)
+        return (self.population, band, *self.about)
 
     def rows(self) -> list[dict[str, Any]]:
         return rows_of(
@@ -118,6 +120,7 @@ class DistributionCurve(Curve):
             confidence=self.confidence,
             n=self.n,
             privacy=self.privacy,
+            population=self.population,
             about=(f"Of values blurred by up to {self.width / 2:g} either way.",),
         )
 
@@ -145,6 +148,7 @@ class DistributionCurve(Curve):
             confidence=self.confidence,
             n=self.n,
             privacy=self.privacy,
+            population=self.population,
             about=(
                 f"The density is that of values blurred with a standard deviation of {blur:.4g}: it"
                 f" differs from the sharp one by about {blur**2 / 2:.4g} times its second"
@@ -225,6 +229,7 @@ def distribution_curve(at: Array, above: JointEstimates, width: float) -> Distri
         confidence=above.confidence,
         n=above.n,
         privacy=above.privacy,
+        population=above.population,
         about=(
             f"Thresholds are soft over {width:,.6g}: the share up to T lies between the curve's"
             f" values {width / 2:,.6g} before T and {width / 2:,.6g} beyond it.",

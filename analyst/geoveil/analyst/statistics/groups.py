@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from geoveil.analyst.results import Result
 from geoveil.analyst.statistics.joint import Quantity
 from geoveil.analyst.statistics.simultaneous import largest_errors
+from geoveil.campaign import Strata
 from geoveil.gp import GeoPrivacy, ParameterError
-from geoveil.gp.estimation import Accumulator
+from geoveil.gp.estimation import Accumulator, estimate
 from geoveil.gp.intervals import UNLIMITED, Limits, interval_of_mean
 from geoveil.gp.labels import RandomizedLabels
 from geoveil.gp.validation import between, choice, float_array
@@ -172,7 +173,7 @@ class GroupEstimates(Result):
         Raises:
             ParameterError: if a group is missing or unknown, or a size is not > 0.
         """
-        shares = self._shares(sizes)
+        shares = shares_of(sizes, self.labels)
         return self._combined(shares, float(shares @ self.covariance @ shares))
 
     def rake(
@@ -224,15 +225,6 @@ class GroupEstimates(Result):
         if against is not None:
             choice("against", against, self.labels)
         return Differences._of(self, against, rule)
-
-    def _shares(self, sizes: Mapping[str, float]) -> Array:
-        if set(sizes) != set(self.labels):
-            raise ParameterError("groups of the sizes", sorted(sizes), f"{sorted(self.labels)}")
-        for label, size in sizes.items():
-            if not (isinstance(size, (int, float)) and math.isfinite(size) and size > 0):
-                raise ParameterError(f"sizes[{label!r}]", size, "a finite number > 0")
-        found = np.array([sizes[label] for label in self.labels], np.float64)
-        return np.asarray(found / found.sum())
 
     def _combined(self, shares: Array, variance: float) -> Quantity:
         value, error = float(shares @ self.values), math.sqrt(max(variance, 0.0))
@@ -318,6 +310,55 @@ class RandomizedGroupEstimates(GroupEstimates):
         return np.where(np.isnan(low), least, low), np.where(np.isnan(high), greatest, high)
 
 
+def shares_of(sizes: Mapping[str, float], labels: Sequence[str]) -> Array:
+    """Return the shares of people in groups, (groups,).
+
+    Args:
+        sizes: group → its people, or its share; every group, and no other.
+        labels: the groups, in order.
+
+    Raises:
+        ParameterError: if a group is missing or unknown, or a size is not > 0.
+    """
+    if set(sizes) != set(labels):
+        raise ParameterError("groups of the sizes", sorted(sizes), f"{sorted(labels)}")
+    for label, size in sizes.items():
+        if not (isinstance(size, (int, float)) and math.isfinite(size) and size > 0):
+            raise ParameterError(f"sizes[{label!r}]", size, "a finite number > 0")
+    found = np.array([sizes[label] for label in labels], np.float64)
+    return np.asarray(found / found.sum())
+
+
+def groups_of(
+    strata: Strata, sums: tuple[Accumulator, ...], step_exponent: int, **common: Any
+) -> GroupEstimates | None:
+    """Return the means of one question within groups; None if nothing can be told.
+
+    Args:
+        strata: of the campaign.
+        sums: of the reports that came with each label, in units of the grid.
+        step_exponent: the exponent e of the grid's step 2^e.
+        common: `confidence`, `limits` and what else `GroupEstimates` has.
+    """
+    if strata.randomized is not None:
+        return RandomizedGroupEstimates.of(
+            strata.labels, strata.randomized, sums, step_exponent, common
+        )
+    told = {
+        label: estimate(one, step_exponent)
+        for label, one in zip(strata.labels, sums, strict=True)
+        if one.n > 1
+    }
+    if not told:
+        return None
+    return GroupEstimates.independent(
+        {label: one.value or 0.0 for label, one in told.items()},
+        {label: one.standard_error or 0.0 for label, one in told.items()},
+        {label: one.n for label, one in told.items()},
+        **common,
+    )
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Differences(Result):
     """Differences between groups, with intervals and p values that count them together."""
@@ -332,10 +373,12 @@ class Differences(Result):
     """How likely so large a difference is, of all that are shown, where there is none."""
     rule: str
     confidence: float
+    question: str = ""
+    """What the groups' means are of."""
 
     @property
     def title(self) -> str:
-        return "Differences between groups"
+        return f"Differences between groups{self.question and f': {self.question}'}"
 
     @property
     def notes(self) -> Sequence[str]:
@@ -386,6 +429,7 @@ class Differences(Result):
             p_values=p_values,
             rule=rule,
             confidence=groups.confidence,
+            question=groups.question,
         )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.analyst.statistics.distribution import inverse
-from geoveil.analyst.statistics.joint import POPULATION, JointEstimates, Quantity, ratio_of
+from geoveil.analyst.statistics.joint import JointEstimates, Quantity, ratio_of
 from geoveil.analyst.statistics.statistic import Statistic, Steps
 from geoveil.analyst.statistics.thresholds import band_width, everywhere
 from geoveil.campaign import Campaign, PointQuestion
@@ -118,7 +118,8 @@ class _Found(NamedTuple):
         rows = np.stack([gradient, self.weights])
         like = self.above.contrast(self.weights, label, UNLIMITED)
         found = ratio_of(value, self.mean, rows @ self.above.covariance @ rows.T, like)
-        return replace(found, about=(POPULATION, "The error is by the delta method.", note))
+        told = (self.above.population, "The error is by the delta method.", note)
+        return replace(found, about=told)
 
 
 def _asked(

@@ -121,6 +121,8 @@ class JointEstimates(Result):
     """Answers to each question, at least 2; None: everybody answered every question."""
     contamination: float = 0.0
     """The fraction of false reports that intervals hold with, in [0, 1)."""
+    population: str = POPULATION
+    """A sentence: whose numbers these are."""
 
     def __post_init__(self) -> None:
         m = len(self.labels)
@@ -147,7 +149,7 @@ class JointEstimates(Result):
     @property
     def notes(self) -> Sequence[str]:
         told = f"Each interval covers at {100 * self.confidence:.4g} % by itself."
-        return (POPULATION, told, *notes_of_liars(self.contamination))
+        return (self.population, told, *notes_of_liars(self.contamination))
 
     def rows(self) -> list[dict[str, Any]]:
         low, high = self.intervals()
@@ -319,6 +321,7 @@ class JointEstimates(Result):
             confidence=self.confidence,
             n=self.n,
             privacy=self.privacy,
+            about=(self.population,),
         )
 
 
@@ -378,7 +381,7 @@ def ratio_of(a: float, b: float, covariance: Array, like: Quantity) -> Quantity:
         ci_low=low,
         ci_high=high,
         about=(
-            POPULATION,
+            *like.about,
             "The interval is Fieller's, which holds also where the denominator is hardly told from"
             " 0, and is the whole line where it is not; the standard error is by the delta method.",
         ),

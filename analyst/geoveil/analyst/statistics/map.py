@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from geoveil.analyst.campaigns import softness_of_points
 from geoveil.analyst.results import GeoResult
+from geoveil.analyst.statistics.joint import POPULATION
 from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.analyst.statistics.statistic import Separately, Statistic, Steps
 from geoveil.campaign import Campaign, PointQuestion, ValueCampaign
@@ -115,6 +116,7 @@ class Map(Statistic["DensityMap"]):
             confidence=found.confidence,
             n=found.n,
             privacy=found.privacy,
+            population=found.population,
         )
 
 
@@ -151,6 +153,8 @@ class DensityMap(GeoResult):
     """What a whole report promises."""
     about: tuple[str, ...] = ()
     """Further sentences."""
+    population: str = POPULATION
+    """A sentence: whose numbers these are."""
 
     @property
     def significance(self) -> NDArray[np.int8]:
@@ -174,8 +178,9 @@ class DensityMap(GeoResult):
         often = f"{100 * self.confidence:g} %"
         count = {sign: int((self.significance == sign).sum()) for sign in (1, -1)}
         return (
-            "Shares of the people per square kilometre, of the population of which the participants"
-            f" are a random sample, seen through bells of {self.bandwidth:,.4g} m.",
+            self.population,
+            "Densities are shares of the people per square kilometre, seen through bells of"
+            f" {self.bandwidth:,.4g} m.",
             f"All intervals hold at once with {often} confidence, whatever the correlations of"
             " neighbouring places (Šidák's inequality).",
             f"Against {self.compared_with}: surely denser in {count[1]:,} places, surely less dense"

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from geoveil.analyst.pictures import draw_bars
 from geoveil.analyst.questions import Softness
 from geoveil.analyst.results import Result, rows_of
-from geoveil.analyst.statistics.joint import POPULATION, JointEstimates
+from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic, Steps, noise_scale
 from geoveil.analyst.statistics.thresholds import shares_above
 from geoveil.campaign import Campaign
@@ -62,7 +62,7 @@ class PartitionShares(Result):
     @property
     def notes(self) -> Sequence[str]:
         told = f"The intervals hold all shares at once at {100 * self.confidence:.4g} %."
-        return (POPULATION, told, *self.about)
+        return (self.joint.population, told, *self.about)
 
     def rows(self) -> list[dict[str, Any]]:
         return rows_of(

@@ -60,6 +60,8 @@ class QuantileEstimates(Result):
     """What a whole report promises."""
     about: tuple[str, ...] = ()
     """Further sentences."""
+    population: str = POPULATION
+    """A sentence: whose numbers these are."""
 
     @property
     def title(self) -> str:
@@ -68,7 +70,7 @@ class QuantileEstimates(Result):
     @property
     def notes(self) -> Sequence[str]:
         return (
-            POPULATION,
+            self.population,
             f"Each interval covers at {100 * self.confidence:.4g} % by itself.",
             f"Thresholds are soft over {self.width:,.6g}: a quantile of the values themselves is at"
             f" most {self.width / 2:,.6g} away from that of the blurred values, which is"
@@ -116,7 +118,7 @@ class QuantileEstimates(Result):
             confidence=self.confidence,
             n=self.n,
             privacy=self.privacy,
-            about=(POPULATION, *self.notes[2:]),
+            about=(self.population, *self.notes[2:]),
         )
 
     @property
@@ -181,6 +183,7 @@ def _estimates(at: Array, above: JointEstimates, levels: Array, width: float) ->
         confidence=above.confidence,
         n=above.n,
         privacy=above.privacy,
+        population=above.population,
     )
 
 

@@ -279,7 +279,7 @@ class _Comparisons:
         return np.asarray((differences / self._of_differences[others, j]).max(axis=1))
 
     def _difference(self, i: int, j: int, critical: float) -> Interval:
-        limits, n = self._estimates.limits, self._estimates.n
+        limits, n = self._estimates.limits, min(self._estimates.answers or (self._estimates.n,))
         (a, b), (c, d) = limits[i].reports, limits[j].reports
         (e, f), (g, h) = limits[i].means, limits[j].means
         of_difference = Limits((a - d, b - c), (e - h, f - g))

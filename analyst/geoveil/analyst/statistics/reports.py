@@ -9,17 +9,20 @@ import base64
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from itertools import chain
 from math import ldexp
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Unpack, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geoveil.analyst.estimates import CampaignEstimates
 from geoveil.analyst.labelled_estimate import LabelledEstimate
+from geoveil.analyst.statistics.cells import CellCounter, CellCounts, Counts
+from geoveil.analyst.statistics.groups import GroupEstimates, groups_of
 from geoveil.analyst.statistics.joint import JointEstimates, Quantity
 from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.analyst.statistics.statistic import (
@@ -27,15 +30,18 @@ from geoveil.analyst.statistics.statistic import (
     Asked,
     Found,
     Means,
+    OfWhom,
     Separately,
     Statistic,
     driven,
     noise_scale,
-    open_stratum,
     period_of,
 )
+from geoveil.analyst.statistics.strata import ByGroup, by_group, strata_of, weighted, weighting
 from geoveil.campaign import (
+    Attribute,
     Campaign,
+    PlanarLaplaceSpec,
     PointQuestion,
     ValueCampaign,
     decode,
@@ -52,6 +58,7 @@ from geoveil.gp import (
     SmoothedRegion,
     UnsupportedError,
 )
+from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.gp.deconvolution.bands import BandTotals
 from geoveil.gp.deconvolution.base import PointEstimator
 from geoveil.gp.deconvolution.choice import joint_way, ways
@@ -59,12 +66,14 @@ from geoveil.gp.deconvolution.products import Products
 from geoveil.gp.deconvolution.totals import GRID_EXPONENT, MOST_AT_ONCE, EachTotals, Sums
 from geoveil.gp.estimation import Accumulator, sums_of
 from geoveil.gp.estimation import estimate as estimate_of_sums
+from geoveil.gp.exact import step_exponent_of
 from geoveil.gp.price import estimated_noise_variance
 
 __all__ = ["ReportRows", "Reports", "estimate", "reports_of"]
 
 _CAMPAIGN = b"geoveil.campaign"
 """The key of the campaign's bytes in the metadata of an export file."""
+_NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 _MANIFEST = "_manifest.json"
 """The file that says which campaigns a folder of exports holds."""
 
@@ -99,8 +108,7 @@ class Reports:
         asked: Sequence[PointQuestion],
         confidence: float = 0.95,
         period: int | None = None,
-        *,
-        stratum: str | None = None,
+        **of_whom: Unpack[OfWhom],
     ) -> JointEstimates: ...
 
     @overload
@@ -109,8 +117,7 @@ class Reports:
         asked: Statistic[Found],
         confidence: float = 0.95,
         period: int | None = None,
-        *,
-        stratum: str | None = None,
+        **of_whom: Unpack[OfWhom],
     ) -> Found: ...
 
     def ask(
@@ -120,6 +127,7 @@ class Reports:
         period: int | None = None,
         *,
         stratum: str | None = None,
+        sizes: Mapping[str, float] | None = None,
     ) -> Any:
         """Return what the reports say, as a server would that holds them.
 
@@ -128,17 +136,92 @@ class Reports:
             confidence: of intervals, in (0, 1).
             period: of a recurring campaign, from 0.
             stratum: of a campaign whose labels are sent as they are: only the people of this one.
+            sizes: of such a campaign, label → its people, or its share: a statistic of all people
+                where groups are as large as this.
 
         Raises:
             GeoVeilError: if a question can't be asked of points, or there are fewer than two.
         """
         wanted: Statistic[Any] = asked if isinstance(asked, Statistic) else Means(tuple(asked))
-        of, group = period_of(self.campaign, period), open_stratum(self.campaign, stratum)
+        of = period_of(self.campaign, period)
+        weights = weighting(self.campaign, wanted, stratum, sizes)
 
         def answer(questions: Asked) -> Answered:
-            return self._answer(questions, confidence, of, group)
+            answers = [self._answer(questions, confidence, of, label) for label in weights]
+            return weighted(weights.values(), answers)
 
         return driven(wanted, self.campaign, confidence, answer)
+
+    @overload
+    def ask_by_group(
+        self,
+        asked: Sequence[PointQuestion],
+        confidence: float = 0.95,
+        period: int | None = None,
+    ) -> tuple[GroupEstimates, ...]: ...
+
+    @overload
+    def ask_by_group(
+        self,
+        asked: Statistic[Any],
+        confidence: float = 0.95,
+        period: int | None = None,
+    ) -> ByGroup: ...
+
+    def ask_by_group(
+        self,
+        asked: Sequence[PointQuestion] | Statistic[Any],
+        confidence: float = 0.95,
+        period: int | None = None,
+    ) -> Any:
+        """Return what the reports say of each group of a campaign with strata.
+
+        Args:
+            asked: questions in the campaign's coordinates; or a statistic, where labels are sent
+                as they are.
+            confidence: of intervals, in (0, 1).
+            period: of a recurring campaign, from 0.
+
+        Returns:
+            The means within groups, question after question, without those of which nothing can be
+            told; or the statistic of each group.
+
+        Raises:
+            GeoVeilError: if there are no groups, or nothing can be told of any.
+        """
+        strata = strata_of(self.campaign, asked)
+        if isinstance(asked, Statistic):
+            found = {
+                label: self._of_label(asked, confidence, period, label) for label in strata.labels
+            }
+            return by_group(strata, found, confidence)
+        estimators, of = self._estimators(asked), period_of(self.campaign, period)
+        sums = [
+            self._summed(estimators, of, label, together=False)[0]
+            for label in range(len(strata.labels))
+        ]
+        groups = [
+            groups_of(
+                strata,
+                tuple(of_label[question].values for of_label in sums),
+                GRID_EXPONENT,
+                confidence=confidence,
+                limits=estimator.limits,
+                question=question,
+                privacy=self.campaign.report_privacy,
+                period=None if self.campaign.period is None else of,
+            )
+            for question, estimator in estimators.items()
+        ]
+        return tuple(group for group in groups if group is not None)
+
+    def _of_label(
+        self, asked: Statistic[Found], confidence: float, period: int | None, label: str
+    ) -> Found | UnsupportedError:
+        try:
+            return self.ask(asked, confidence, period, stratum=label)
+        except UnsupportedError as error:
+            return error
 
     def estimates(
         self,
@@ -228,7 +311,16 @@ class Reports:
         }
         return summed, joint
 
+    def counted(self, asked: Counts, period: int, group: int | None = None) -> CellCounts:
+        """Return how many points lie in each cell; arguments as of `points`."""
+        counter = counter_for(self.campaign, asked)
+        for points in self.points(period, group):
+            counter.add(points)
+        return counter.found(self.campaign, period)
+
     def _answer(self, asked: Asked, confidence: float, period: int, group: int | None) -> Answered:
+        if isinstance(asked, Counts):
+            return self.counted(asked, period, group)
         together = not isinstance(asked, Separately)
         by_label = self._estimators(asked.questions if isinstance(asked, Separately) else asked)
         summed, joint = self._summed(by_label, period, group, together=together)
@@ -259,9 +351,23 @@ class Reports:
             group: the label that they came with, from 0; None: all.
         """
         for rows in self.blocks():
-            points = np.stack(rows.columns, axis=1)[_of(rows, period, group)]
+            points = points_in(rows, period, group)
             for start in range(0, len(points), MOST_AT_ONCE):
                 yield points[start : start + MOST_AT_ONCE]
+
+
+def points_in(rows: ReportRows, period: int, group: int | None = None) -> NDArray[np.int64]:
+    """Return the points of a period, and of a label, (n, k), on the grid."""
+    return np.asarray(np.stack(rows.columns, axis=1)[_of(rows, period, group)])
+
+
+def counter_for(campaign: Campaign, asked: Counts) -> CellCounter:
+    """Return what counts the points of a campaign.
+
+    Raises:
+        ParameterError: if it is no value campaign.
+    """
+    return CellCounter(asked, _of_points(campaign).point_mechanism.step)
 
 
 def _of(rows: ReportRows, period: int, group: int | None) -> NDArray[np.bool_]:
@@ -320,41 +426,66 @@ def reports_of(
     return Reports(_of_points(campaign), lambda: iter(held))
 
 
+@overload
 def estimate(
     reports: ArrayLike,
     mechanism: QueryMechanism | PlanarLaplace,
-    query: Query | SmoothedRegion | None = None,
+    asked: Query | SmoothedRegion | None = None,
     *,
     confidence: float = 0.95,
     label: str = "mean",
-) -> Quantity:
+) -> Quantity: ...
+
+
+@overload
+def estimate(
+    reports: ArrayLike,
+    mechanism: PlanarLaplace,
+    asked: Statistic[Found],
+    *,
+    confidence: float = 0.95,
+    coordinates: AzimuthalEquidistant | None = None,
+) -> Found: ...
+
+
+def estimate(
+    reports: ArrayLike,
+    mechanism: QueryMechanism | PlanarLaplace,
+    asked: Query | SmoothedRegion | Statistic[Any] | None = None,
+    *,
+    confidence: float = 0.95,
+    label: str = "mean",
+    coordinates: AzimuthalEquidistant | None = None,
+) -> Any:
     """Return what reports of one mechanism say of the population, without campaign or server.
 
     Args:
         reports: the integers that `release` or `release_many` returned: (n,), or points (n, k).
         mechanism: that returned them.
-        query: what is asked of points; None where the mechanism answers a query itself.
+        asked: of points: a query, or a statistic, whose result is returned; None where the
+            mechanism answers a query itself.
         confidence: of the interval, in (0, 1).
-        label: of the estimate.
+        label: of the estimate of a query.
+        coordinates: the plane that points lie in, for statistics of places on the Earth.
 
     Raises:
-        ParameterError: if reports are no integers, fewer than two or of another shape, or a query
-            is missing or too many.
-        UnsupportedError: if the noise on points can't be undone for the query.
+        ParameterError: if reports are no integers, fewer than two or of another shape, or what is
+            asked is missing or too much.
+        UnsupportedError: if the noise on points can't be undone for what is asked.
 
     Example:
-        >>> from geoveil.gp import DebiasedLaplace, GeoPrivacy, SeededSource, Threshold
-        >>> adult = Threshold(18.0, 6.0, "smoothstep")
-        >>> mechanism = DebiasedLaplace(adult, GeoPrivacy(1.0, per=2.0, unit="year"))
-        >>> ages = np.array([9.0, 31.0, 40.0, 70.0])
-        >>> found = estimate(mechanism.release_many(ages, SeededSource(1)), mechanism)
-        >>> found.n, found.ci_low <= found.value <= found.ci_high
-        (4, True)
+        >>> from geoveil.analyst import Quantiles
+        >>> from geoveil.gp import GeoPrivacy, PlanarLaplace, SeededSource
+        >>> mechanism = PlanarLaplace(GeoPrivacy(1.0, per=2.0, unit="year"), 1)
+        >>> ages = np.arange(1_000) % 90
+        >>> reports = mechanism.release_many(ages, SeededSource(1))
+        >>> estimate(reports, mechanism, Quantiles(levels=[0.5])).values.round()
+        array([45.])
     """
     later = isinstance(mechanism, PlanarLaplace)
-    if later == (query is None):
-        told = "a query, for points" if later else "None: the mechanism has its own"
-        raise ParameterError("query", query, told)
+    if later == (asked is None):
+        told = "a query or a statistic, for points" if later else "None: the mechanism has its own"
+        raise ParameterError("asked", asked, told)
     integers, columns = np.asarray(reports), mechanism.dimension if later else 1
     if integers.dtype.kind not in "iu" or integers.ndim > 2 or integers.size % columns:
         raise ParameterError("reports", "these", "integers, one report after the other")
@@ -363,8 +494,11 @@ def estimate(
         raise ParameterError("number of reports", len(points), "at least 2")
     blocks = [points[i : i + MOST_AT_ONCE] for i in range(0, len(points), MOST_AT_ONCE)]
     if isinstance(mechanism, PlanarLaplace):
-        assert query is not None  # it was refused
-        estimator, exponent = mechanism.estimator(query, debias=True), GRID_EXPONENT
+        assert asked is not None  # it was refused
+        if isinstance(asked, Statistic):
+            rows = [ReportRows(np.zeros(len(b), np.uint32), None, tuple(b.T)) for b in blocks]
+            return reports_of(rows, _campaign_of(mechanism, coordinates)).ask(asked, confidence)
+        estimator, exponent = mechanism.estimator(asked, debias=True), GRID_EXPONENT
         limits, totals = estimator.limits, EachTotals(label, estimator, mechanism.step)
         for block in blocks:
             totals.add(block, [(0, slice(0, len(block)))])
@@ -384,6 +518,24 @@ def estimate(
         confidence=made.confidence,
         n=made.n,
         privacy=mechanism.privacy if isinstance(mechanism.privacy, GeoPrivacy) else None,
+    )
+
+
+def _campaign_of(
+    mechanism: PlanarLaplace, coordinates: AzimuthalEquidistant | None
+) -> ValueCampaign:
+    """Return a campaign whose reports these could be."""
+    stretched = 1.0 if coordinates is None else coordinates.distortion
+    privacy = mechanism.privacy
+    return ValueCampaign(
+        campaign_id="reports",
+        title="Reports at hand",
+        attribute=Attribute(name="value", unit=privacy.unit, coordinates=coordinates),
+        privacy=replace(privacy, epsilon=privacy.epsilon * stretched),
+        mechanism=PlanarLaplaceSpec(mechanism.dimension),
+        step_exponent=step_exponent_of(mechanism.step),
+        opens=_NEVER,
+        closes=_NEVER + timedelta(days=1),
     )
 
 

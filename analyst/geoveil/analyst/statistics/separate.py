@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.analyst.statistics.joint import with_liars
+from geoveil.analyst.statistics.joint import POPULATION, with_liars
 from geoveil.gp import GeoPrivacy
 from geoveil.gp.intervals import Limits, interval_of_mean
 
@@ -44,6 +44,8 @@ class SeparateEstimates:
     """The period of a recurring campaign, from 0; else None."""
     contamination: float = 0.0
     """The fraction of false reports that intervals hold with, in [0, 1)."""
+    population: str = POPULATION
+    """A sentence: whose numbers these are."""
 
     def band(self) -> tuple[Array, Array]:
         """Return the ends of intervals that cover all means at once, (m,) and (m,).

@@ -6,11 +6,12 @@ alike. Some ask twice: first where a quantile is, about, and then closely there.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeAlias, TypeVar, cast
+from typing import Any, Generic, TypeAlias, TypedDict, TypeVar, cast
 
 from geoveil.analyst.results import Result
+from geoveil.analyst.statistics.cells import CellCounts, Counts
 from geoveil.analyst.statistics.joint import JointEstimates, notes_of_liars
 from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.campaign import Campaign, PointQuestion, ValueCampaign
@@ -28,9 +29,10 @@ class Separately:
     questions: Sequence[PointQuestion]
 
 
-Asked: TypeAlias = Sequence[PointQuestion] | Separately
-Answered: TypeAlias = JointEstimates | SeparateEstimates
-"""`SeparateEstimates` to what is asked `Separately`, else `JointEstimates`."""
+Asked: TypeAlias = Sequence[PointQuestion] | Separately | Counts
+Answered: TypeAlias = JointEstimates | SeparateEstimates | CellCounts
+"""`SeparateEstimates` to what is asked `Separately`, `CellCounts` to `Counts`; else
+`JointEstimates`."""
 Steps = Generator[Asked, Any, Found]
 MOST_QUESTIONS = 900
 """The most questions of which a server returns covariances."""
@@ -103,6 +105,15 @@ class Contaminated(Statistic[Found]):
                     about = (*found.about, *notes_of_liars(self.fraction))
                     found = replace(found, about=about)
                 return cast(Found, found)
+
+
+class OfWhom(TypedDict, total=False):
+    """Whose statistic is asked for; everybody's who took part, if nothing is said."""
+
+    stratum: str | None
+    """Only the people of this label."""
+    sizes: Mapping[str, float] | None
+    """Label → its people, or its share: all, weighted to these."""
 
 
 def driven(

@@ -3,6 +3,7 @@
 mean                       the mean of the values
 quantile   0.5             the value that this share of the people does not exceed
 curve                      the distribution function
+smoothed                   the distribution function, smoothed and biased
 density                    the density of the values
 histogram  25000,50000     the shares between these edges, below the first and above the last
 gini                       the Gini coefficient
@@ -23,6 +24,7 @@ from geoveil.analyst.statistics.inequality import Gini, MeanValue, TopShare
 from geoveil.analyst.statistics.map import Map
 from geoveil.analyst.statistics.partition import Histogram
 from geoveil.analyst.statistics.quantiles import Quantiles
+from geoveil.analyst.statistics.smoothed import SmoothedDistribution
 from geoveil.analyst.statistics.statistic import Statistic
 from geoveil.analyst.vocabulary import questions_in
 from geoveil.gp import ParameterError, validation
@@ -48,6 +50,7 @@ STATISTICS: Mapping[str, Callable[[Sequence[str], float | None, float | None], M
                 width=width,
             ),
             "curve": lambda said, width, bell: DistributionFunction(width=width),
+            "smoothed": lambda said, width, bell: SmoothedDistribution(),
             "density": lambda said, width, bell: Density(of=DistributionFunction(width=width)),
             "histogram": lambda said, width, bell: Histogram(
                 edges=_numbers("histogram", ",".join(said)), width=width
