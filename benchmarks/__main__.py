@@ -11,6 +11,7 @@ from benchmarks import (
     kde,
     memory,
     oneway,
+    plans,
     points,
     reading,
     release,
@@ -43,12 +44,23 @@ TABLES = {
     "kde": kde.table,
     "selection": selection.table,
     "intervals": intervals.table,
+    "plans": plans.table,
     "web": web.table,
 }
 
+QUICK = {"intervals": intervals.table, "plans": plans.table}
+"""Those that can be had with less."""
+
 parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
 parser.add_argument("names", nargs="*", help=f"some of {', '.join(TABLES)}; all by default")
-for name in parser.parse_args().names or TABLES:
+parser.add_argument(
+    "--quick", action="store_true", help=f"less of {', '.join(sorted(QUICK))}: about a tenth"
+)
+asked = parser.parse_args()
+for name in asked.names or TABLES:
     if name not in TABLES:
         parser.error(f"no benchmark is called {name!r}")
-    TABLES[name]()
+    if name in QUICK:
+        QUICK[name](quick=asked.quick)
+    else:
+        TABLES[name]()

@@ -233,7 +233,7 @@ CASES = {case.name: case for case in hard_cases()}
 
 
 def coverage(case, n, campaigns, method=None):
-    means, variances = case.moments(n, np.random.default_rng(n), campaigns)
+    means, variances = case.moments([n], np.random.default_rng(n), campaigns)[n]
     return intervals.measured(case, n, means, variances, method)
 
 
@@ -268,7 +268,7 @@ def test_hard_populations_are_covered_at_every_size(name, n):
     people so near each other that one far away would move the mean by half a standard error.
     """
     case = CASES[name]
-    means, variances = case.moments(n, np.random.default_rng(n), 2_000)
+    means, variances = case.moments([n], np.random.default_rng(n), 2_000)[n]
     found = intervals.measured(case, n, means, variances, None)
     assert found.coverage[0] >= fewest(2_000, 0.94)
     assert found.coverage[1] >= fewest(2_000, 0.985)

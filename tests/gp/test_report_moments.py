@@ -12,9 +12,11 @@ from geoveil.gp import (
     LinearProgramMechanism,
     LipschitzMechanism,
     PlanarLaplace,
+    PowerLaw,
     RadialLaplace,
     Range,
     SmoothedRegion,
+    SmoothMechanism,
     Threshold,
 )
 from geoveil.gp.report_moments import ReportMoments
@@ -86,8 +88,25 @@ def test_a_channels_are_those_of_its_rows():
     assert least - slack <= np.mean((reports - mean) ** 3) <= greatest + slack
 
 
-def test_unbounded_noise_has_none():
-    assert LipschitzMechanism(STEP, PRIVACY).report_moments() is None
+@pytest.mark.parametrize("x", [-700.0, -100.0, 0.0])
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        LipschitzMechanism(STEP, PRIVACY),
+        SmoothMechanism(Threshold(0.0, 600.0), PRIVACY, noise=PowerLaw(1.0, 0.08)),
+        SmoothMechanism(Threshold(0.0, 600.0), PRIVACY, beta=0.08 / 200),
+    ],
+    ids=["Lipschitz", "PowerLaw", "LaplacePareto"],
+)
+def test_moments_of_unbounded_noise_are_those_simulated(mechanism, x):
+    reports = mechanism.simulate(np.full(200_000, x), np.random.default_rng(1))
+    assert_near_one_of(mechanism.report_moments(), powers(reports), 0.02)
+
+
+def test_noise_without_a_variance_has_none():
+    heavy = SmoothMechanism(STEP, PRIVACY, noise=PowerLaw(1.0, 0.6))
+    assert heavy.report_moments() is None
+    assert heavy.limits.third_moments(0.5, 0.2) != (0.0, 0.0)  # by the ends of a mean
 
 
 @pytest.mark.parametrize("share", [0.003, 0.2, 0.7])

@@ -103,10 +103,11 @@ class Limits(ReprByArguments):
 
         By the law of the mechanism (`ReportMoments.jumps`). Where it is not known, halfway between
         what a mean and what a report can be: a person has a mean, and noise, of which the reports
-        at hand say much. If noise has no bound, at the former; infinitely far if neither has one.
+        at hand say much. If noise has no bound, at the former, whatever the law: of its third
+        moment most is noise. Infinitely far if neither has one.
         """
         moments = self.moments()
-        if moments is not None:
+        if moments is not None and self.bounded:
             low, high = moments.jumps(mean)
             return max(-low, 0.0), max(high, 0.0)
         known = [ends for ends in (self.reports, self.means) if all(map(math.isfinite, ends))]
@@ -124,6 +125,18 @@ class Limits(ReprByArguments):
             mean: of the reports.
             variance: of the reports.
         """
+        moments = self.moments()
+        if moments is not None and not self.bounded:
+            low, high = (variance * jump for jump in moments.jumps(mean))
+        else:
+            low, high = self._within_ends(mean, variance)
+        if moments is not None and low < high:
+            least, greatest = moments.third(mean, variance)
+            low, high = min(max(least, low), high), max(min(greatest, high), low)
+        return low, high
+
+    def _within_ends(self, mean: float, variance: float) -> tuple[float, float]:
+        """Return what the ends of reports, or else of a mean, say of the third central moment."""
         ends = self.reports if self.bounded else self.means
         if not -math.inf < ends[0] < mean < ends[1] < math.inf:
             return 0.0, 0.0
@@ -132,12 +145,7 @@ class Limits(ReprByArguments):
             _third_moment(variance, ends[1] - mean),
         )
         if low > high:  # by rounding; or noise beyond the ends of a mean, of which they say nothing
-            middle = (low + high) / 2 if self.bounded else 0.0
-            low = high = middle
-        moments = self.moments()
-        if moments is not None:
-            least, greatest = moments.third(mean, variance)
-            low, high = min(max(least, low), high), max(min(greatest, high), low)
+            low = high = (low + high) / 2 if self.bounded else 0.0
         return low, high
 
 

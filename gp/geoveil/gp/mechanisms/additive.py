@@ -13,10 +13,12 @@ import numpy as np
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.exact import BALL, grid_around, working_precision
+from geoveil.gp.lazy import lazy
 from geoveil.gp.mechanisms.base import Array, QueryMechanism, exponent_below
 from geoveil.gp.noise.base import Laplace, Noise
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
+from geoveil.gp.report_moments import ReportMoments, distances
 
 _STEP_BITS = 40
 """Rounding to 2^-40 of the largest scale adds 2^-80/12 of its square to the variance; the int64
@@ -57,6 +59,22 @@ class AdditiveMechanism(QueryMechanism):
             reach = reach * BALL.constant(Fraction(self.largest_scale) * _ABOVE)
             least, greatest = map(BALL.constant, self.query.profile.bounds)
             return grid_around(least - reach, greatest + reach, self.step_exponent)
+
+    def report_moments(self) -> ReportMoments | None:
+        return self._moments
+
+    @lazy
+    def _moments(self) -> ReportMoments | None:
+        if not math.isfinite(self.noise.variance):
+            return None
+        scale = self.query.profile.length_scale
+        if isinstance(self.privacy, GeoPrivacy):  # else the noise is the same everywhere
+            scale = 1 / self.privacy.rate
+        at = distances(self.query.breakpoints, scale)
+        value, noise = self.moments(at)
+        # The noise is symmetric about f.
+        powers = value, value**2 + noise, value**3 + 3 * value * noise
+        return ReportMoments(np.stack(powers, axis=1))
 
     @abstractmethod
     def _scale(self, s: Real, ops: Arithmetic) -> Real:
