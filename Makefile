@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 
 # Many tests start processes, which should not compile the whole project each time.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test test-all test-rest check format bench lock audit proto clean
+.PHONY: help demo test test-all test-rest check format bench lock audit proto typescript clean
 help:            ## show this
 	@sed -n 's/^\([a-z-]*\): .*## /  make \1   /p' $(MAKEFILE_LIST)
 
@@ -71,5 +71,9 @@ audit:            ## look for known vulnerabilities in what requirements/ names 
 proto:            ## generate the Python code of proto/
 	tools/protoc.sh
 
+typescript:       ## install, compile and test the device in TypeScript (Node 20 or later, npm)
+	cd client/typescript && npm ci --ignore-scripts --no-audit --no-fund && npm test
+
 clean:            ## remove what the other targets made
-	rm -rf $(VENV) .venv-lock .venv-proto .pytest_cache .mypy_cache .ruff_cache .hypothesis demo.png
+	rm -rf $(VENV) .venv-lock .venv-proto .pytest_cache .mypy_cache .ruff_cache .hypothesis demo.png \
+		client/typescript/node_modules client/typescript/build client/typescript/dist

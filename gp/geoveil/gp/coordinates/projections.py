@@ -6,6 +6,7 @@ The first is the one of choice, all but free of distortion over a city; the seco
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from geoveil.gp.coordinates import earth
 from geoveil.gp.coordinates.area import Area
 from geoveil.gp.coordinates.base import Projection
 from geoveil.gp.errors import ParameterError, PrivateValueError
+from geoveil.gp.exact import BALL, BITS, round_up, upper, working_precision
 
 if TYPE_CHECKING:
     from pyproj import Transformer
@@ -80,9 +82,11 @@ class AzimuthalEquidistant(Projection):
 
     @property
     def distortion(self) -> float:
-        t = self.radius_m / earth.POLAR_RADIUS_M
-        # Rounded up: t/sin t is computed to a few units in the last place.
-        return max(1.0, t / math.sin(t)) * (1 + 1e-15)
+        # The least double that is not below, so that every device finds the same.
+        t = Fraction(self.radius_m) / Fraction(earth.POLAR_RADIUS_M)
+        with working_precision(BITS):
+            angle = BALL.constant(t)
+            return round_up(upper(angle / angle.sin()))
 
     def project(self, places: ArrayLike) -> NDArray[np.float64]:
         """Return metres east and north: within `radius_m` of the origin, which is the centre."""

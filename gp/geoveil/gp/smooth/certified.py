@@ -25,7 +25,8 @@ from geoveil.gp.smooth.growth import EXPONENTIAL, LINEAR
 Array = NDArray[np.float64]
 
 _BLOCK = 256
-_LOG_BITS = 64
+_LOG_BITS = 256
+"""So many that every device finds the same doubles, in whatever arithmetic it computes."""
 
 
 class CertifiedBound(ABC):

@@ -1,0 +1,436 @@
+/** Campaigns: read from bytes, checked as a whole, and answered. */
+import { fromBinary, type Message } from "@bufbuild/protobuf";
+import type { GenMessage } from "@bufbuild/protobuf/codegenv2";
+import { isCanonical } from "./canonical.js";
+import { ParameterError, UnsupportedError } from "./errors.js";
+import { below, type BitSource } from "./exact/bits.js";
+import { exp } from "./exact/elementary.js";
+import { constant, withPrecision } from "./exact/interval.js";
+import { Rational } from "./exact/rational.js";
+import {
+  Allocation,
+  type Campaign as CampaignMessage,
+  CampaignSchema,
+  Profile,
+  type Query as QueryMessage,
+  type Strata as StrataMessage,
+} from "./gen/geoveil/proto/v1/campaign_pb.js";
+import { Channel, channelMechanism } from "./gp/channel.js";
+import { debiasedLaplace, exactRate, lipschitzLaplace, type Mechanism, planarLaplace, type Privacy, smooth } from "./gp/mechanism.js";
+import { inPlane, type Plane, requirePlane } from "./gp/plane.js";
+import { readRegion } from "./gp/polygon.js";
+import { positive } from "./gp/profile.js";
+import * as queries from "./gp/query.js";
+import { Table } from "./gp/table.js";
+import { plain } from "./text.js";
+
+const MOST_BYTES = 1 << 20;
+const MOST_QUESTIONS = 10_000;
+const MOST_SLOTS = 100_000n;
+const MOST_LABELS = 64;
+const MOST_CHANNELS = 64;
+const MOST_EPSILON = 16;
+const DAY_US = 86_400_000_000n;
+
+export interface Question {
+  readonly label: string;
+  /** What is asked, with the fields of the protocol: {kind: "threshold", at, width, profile, ...}. */
+  readonly query: { readonly kind: string; readonly [field: string]: unknown };
+}
+
+export interface Strata {
+  readonly name: string;
+  readonly labels: readonly string[];
+  /** Between any two labels; undefined: they are sent as they are. */
+  readonly epsilon: number | undefined;
+}
+
+/** What a participant holds. */
+export interface Attribute {
+  readonly name: string;
+  readonly unit: string;
+  /** The plane of places given as longitude and latitude; undefined: numbers are used as they are. */
+  readonly coordinates: Plane | undefined;
+}
+
+export type State = "pending" | "open" | "closed";
+
+/** The digest that names a campaign's exact bytes. */
+export async function digest(campaign: Uint8Array): Promise<Uint8Array> {
+  return new Uint8Array(await crypto.subtle.digest("SHA-256", campaign as Uint8Array<ArrayBuffer>));
+}
+
+/** A campaign that was read, checked and understood. */
+export class Campaign {
+  readonly id: string;
+  readonly title: string;
+  readonly attribute: Attribute;
+  /** The stated guarantee; a report spends `reportPrivacy`. */
+  readonly privacy: Privacy;
+  readonly questions: readonly Question[];
+  readonly mechanism: string;
+  readonly allocation: "partition" | "split" | "repeat";
+  readonly stepExponent: number;
+  readonly opensUs: bigint;
+  readonly closesUs: bigint;
+  readonly periodUs: bigint | undefined;
+  readonly minimumParticipants: bigint;
+  readonly strata: Strata | undefined;
+  /** Coordinates of a value, as queries take it. */
+  readonly dimension: number;
+  readonly #mechanisms: readonly Mechanism[];
+  readonly #ofPoints: boolean;
+
+  /** Read a campaign from its bytes, and refuse what is not sound or not known. */
+  constructor(readonly bytes: Uint8Array) {
+    if (bytes.length > MOST_BYTES) throw new ParameterError("size of the campaign", bytes.length, `at most ${MOST_BYTES} bytes`);
+    const message = parse(CampaignSchema, bytes, "campaign");
+    if (!isCanonical(CampaignSchema, bytes)) {
+      throw new UnsupportedError("the campaign has fields that this version does not know, or is not in canonical form");
+    }
+    if (message.queries.length > MOST_QUESTIONS) {
+      throw new ParameterError("number of queries", message.queries.length, `1 to ${MOST_QUESTIONS}`);
+    }
+    if (!/^[a-z0-9][a-z0-9_-]{0,63}$/.test(message.campaignId)) {
+      throw new ParameterError("campaign_id", message.campaignId, "1 to 64 lower-case letters, digits, '-' and '_'");
+    }
+    this.id = message.campaignId;
+    this.title = plain("title", message.title, 200);
+    this.attribute = attributeOf(message);
+    this.privacy = {
+      epsilon: positive("privacy.epsilon", message.privacy?.epsilon ?? 0),
+      per: positive("privacy.per", message.privacy?.per ?? 0),
+    };
+    this.stepExponent = message.grid?.stepExponent ?? 0;
+    if (Math.abs(this.stepExponent) > 200) {
+      throw new ParameterError("grid.step_exponent", this.stepExponent, "an integer in [-200, 200]");
+    }
+    this.allocation = allocationOf(message.allocation);
+    this.strata = message.strata && strataOf(message.strata);
+    this.#ofPoints = message.mechanism?.kind.case === "planarLaplace";
+    if (!message.mechanism?.kind.case) throw new ParameterError("mechanism", "none", "one that is known");
+    this.mechanism = message.mechanism.kind.case;
+    const read = message.queries.map((q, i) => questionOf(q, `queries[${i}]`));
+    this.questions = read.map(({ question }) => question);
+    this.dimension = this.#ofPoints ? dimensionOf(message) : (read[0]?.query.dimension ?? 0);
+    this.#requireQuestions(read.map(({ query }) => query));
+    [this.opensUs, this.closesUs] = [microseconds("opens", message.opens), microseconds("closes", message.closes)];
+    if (!(this.opensUs < this.closesUs)) throw new ParameterError("closes", this.closesUs, `after ${this.opensUs}`);
+    if (this.closesUs - this.opensUs > 3660n * DAY_US) throw new ParameterError("closes", this.closesUs, "within ten years");
+    this.periodUs = message.period && duration(message.period.seconds, message.period.nanos);
+    this.minimumParticipants = message.minimumParticipants;
+    if (this.minimumParticipants > 10n ** 12n) {
+      throw new ParameterError("minimum_participants", this.minimumParticipants, "an integer from 0 to 10^12");
+    }
+    if (this.periodUs !== undefined && this.periodUs < 60_000_000n) {
+      throw new ParameterError("period", this.periodUs, "at least a minute");
+    }
+    if (BigInt(this.columns * this.groups) * this.periods > MOST_SLOTS) {
+      throw new ParameterError("period", this.periods, "so few that queries times labels times periods are at most 100,000");
+    }
+    positive("privacy", this.totalPrivacy.epsilon);
+    this.#mechanisms = this.#build(message, read.map(({ query }) => query));
+  }
+
+  get columns(): number {
+    return this.#ofPoints ? this.dimension : this.questions.length;
+  }
+  get groups(): number {
+    return this.strata?.labels.length ?? 1;
+  }
+  get answersAll(): boolean {
+    return this.#ofPoints || this.allocation !== "partition";
+  }
+  get periods(): bigint {
+    if (this.periodUs === undefined) return 1n;
+    return (this.closesUs - this.opensUs + this.periodUs - 1n) / this.periodUs;
+  }
+  get labels(): readonly string[] {
+    if (!this.#ofPoints) return this.questions.map((q) => q.label);
+    return (this.attribute.coordinates ? ["metres east", "metres north"] : ["x", "y", "z"]).slice(0, this.dimension);
+  }
+  get opens(): Date {
+    return new Date(Number(this.opensUs / 1000n));
+  }
+  get closes(): Date {
+    return new Date(Number(this.closesUs / 1000n));
+  }
+
+  /** What one report spends, all its answers together, over true distances. */
+  get reportPrivacy(): Privacy {
+    const times = this.allocation === "repeat" && !this.#ofPoints ? BigInt(this.columns) : 1n;
+    return repeated(this.privacy, times);
+  }
+  /** What somebody spends who answers in every period. */
+  get totalPrivacy(): Privacy {
+    return repeated(this.reportPrivacy, this.periods);
+  }
+  /** What one label spends; undefined: it is not asked for, or not protected. */
+  get labelPrivacy(): Privacy | undefined {
+    return this.strata?.epsilon === undefined ? undefined : { epsilon: this.strata.epsilon, per: 1 };
+  }
+
+  stateAt(nowUs: bigint): State {
+    if (nowUs >= this.closesUs) return "closed";
+    return nowUs < this.opensUs ? "pending" : "open";
+  }
+
+  /** The period at a time, from 0; times outside the dates count to the nearest one. */
+  periodAt(nowUs: bigint): number {
+    if (this.periodUs === undefined || nowUs < this.opensUs) return 0;
+    const period = (nowUs - this.opensUs) / this.periodUs;
+    return Number(period < this.periods ? period : this.periods - 1n);
+  }
+
+  /**
+   * Draw the answers and the id of one report: which question, which label, the id, the noise, in
+   * this order.
+   *
+   * @param point - the private value in the coordinates of queries, doubles.
+   * @param group - which label, from 0; undefined without strata.
+   */
+  draw(point: readonly number[], group: number | undefined, source: BitSource): Drawn {
+    const columns = this.answersAll
+      ? Array.from({ length: this.columns }, (_, i) => i)
+      : [Number(below(source, BigInt(this.columns)))];
+    const first = this.#firstIndex(group, source);
+    const id = source.bits(128);
+    const values = this.#ofPoints
+      ? this.#mechanisms[0]!.release(point, source)
+      : columns.flatMap((column) => this.#mechanisms[column]!.release(point, source));
+    return { id, answers: columns.map((column, i) => ({ queryIndex: first + column, value: values[i]! })) };
+  }
+
+  #firstIndex(group: number | undefined, source: BitSource): number {
+    if (!this.strata || group === undefined) return 0;
+    const { epsilon, labels } = this.strata;
+    if (epsilon === undefined) return this.columns * group;
+    const weight = truthWeight(epsilon);
+    const drawn = below(source, weight + BigInt(labels.length - 1) * 2n ** 32n) - weight;
+    if (drawn < 0n) return this.columns * group;
+    const other = Number(drawn >> 32n);
+    return this.columns * (other + (other >= group ? 1 : 0));
+  }
+
+  #requireQuestions(asked: readonly queries.Query[]): void {
+    if (this.#ofPoints) {
+      if (asked.length) throw new ParameterError("number of queries", asked.length, "0: they are asked of the points later");
+      if (this.allocation !== "partition") throw new ParameterError("allocation", this.allocation, "'partition'");
+    } else {
+      if (!asked.length) throw new ParameterError("number of queries", 0, `1 to ${MOST_QUESTIONS}`);
+      const labels = this.questions.map((q) => q.label);
+      if (new Set(labels).size !== labels.length) throw new ParameterError("labels of the queries", labels.length, "distinct");
+      if (asked.some((q) => q.dimension !== this.dimension)) {
+        throw new ParameterError("dimensions of the queries", asked.map((q) => q.dimension), "all the same");
+      }
+    }
+    if (this.attribute.coordinates && this.dimension !== 2) {
+      throw new ParameterError("dimension of the queries", this.dimension, "2 for places");
+    }
+  }
+
+  #build(message: CampaignMessage, asked: readonly queries.Query[]): readonly Mechanism[] {
+    let privacy = this.privacy;
+    if (this.allocation === "split") {
+      const part = Rational.from(privacy.epsilon).div(Rational.of(BigInt(this.columns))).roundDown();
+      privacy = { epsilon: positive("epsilon", part), per: privacy.per };
+    }
+    if (this.attribute.coordinates) {
+      privacy = inPlane(privacy, this.attribute.coordinates);
+      positive("epsilon", privacy.epsilon);
+    }
+    const kind = message.mechanism!.kind;
+    switch (kind.case) {
+      case "debiasedLaplace":
+        return asked.map((q) => debiasedLaplace(q, privacy, this.stepExponent));
+      case "lipschitzLaplace":
+        return asked.map((q) => lipschitzLaplace(q, privacy, this.stepExponent));
+      case "smooth":
+        return asked.map((q) => smooth(q, privacy, kind.value.betaFraction, this.stepExponent));
+      case "planarLaplace":
+        return [planarLaplace(privacy, this.dimension, this.stepExponent)];
+      case "channels": {
+        const tables = kind.value.perQuery;
+        if (tables.length < 1 || tables.length > MOST_CHANNELS) {
+          throw new ParameterError("number of channels", tables.length, `1 to ${MOST_CHANNELS}`);
+        }
+        if (tables.length !== asked.length) throw new ParameterError("number of channels", tables.length, `${asked.length}`);
+        return asked.map((q, i) => channelMechanism(q, privacy, new Channel(tables[i]!), this.stepExponent));
+      }
+      default:
+        throw new UnsupportedError("the campaign's mechanism is of no kind that this client knows");
+    }
+  }
+}
+
+export interface Answer {
+  readonly queryIndex: number;
+  /** It stands for value · 2^stepExponent. */
+  readonly value: bigint;
+}
+
+export interface Drawn {
+  readonly id: bigint;
+  readonly answers: readonly Answer[];
+}
+
+/** ⌊e^ε·2³²⌋, of ε in (0, 16]. */
+function truthWeight(epsilon: number): bigint {
+  return withPrecision(128, () => {
+    const [low] = exp(constant(epsilon)).scaled(32).ends();
+    return low.n / low.d;
+  });
+}
+
+function repeated(privacy: Privacy, times: bigint): Privacy {
+  const rate = exactRate(privacy).mul(Rational.of(times));
+  return { epsilon: rate.mul(Rational.from(privacy.per)).roundUp(), per: privacy.per };
+}
+
+export function parse<T extends Message>(schema: GenMessage<T>, bytes: Uint8Array, name: string): T {
+  try {
+    return fromBinary(schema, bytes);
+  } catch {
+    throw new ParameterError(name, `${bytes.length} bytes`, "a message of the protocol");
+  }
+}
+
+function attributeOf({ attribute }: CampaignMessage): Attribute {
+  const found = attribute ?? { name: "", unit: "", coordinates: { case: undefined } };
+  let coordinates: Plane | undefined;
+  if (found.coordinates.case === "azimuthalEquidistant") {
+    const { longitudeDeg, latitudeDeg, radiusM } = found.coordinates.value;
+    coordinates = { longitudeDeg, latitudeDeg, radiusM };
+    requirePlane(coordinates);
+  }
+  plain("attribute.name", found.name, 64);
+  plain("attribute.unit", found.unit, 64);
+  if (coordinates && found.unit !== "metre") throw new ParameterError("attribute.unit", found.unit, "'metre' for places");
+  return { name: found.name, unit: found.unit, coordinates };
+}
+
+function allocationOf(allocation: Allocation): "partition" | "split" | "repeat" {
+  switch (allocation) {
+    case Allocation.PARTITION:
+      return "partition";
+    case Allocation.SPLIT:
+      return "split";
+    case Allocation.REPEAT:
+      return "repeat";
+    default:
+      throw new ParameterError("allocation", allocation, "one of 1, 2, 3");
+  }
+}
+
+function strataOf({ name, labels, epsilon }: StrataMessage): Strata {
+  plain("strata.name", name, 64);
+  if (labels.length < 2 || labels.length > MOST_LABELS) throw new ParameterError("strata.labels", labels.length, "2 to 64 names");
+  labels.forEach((label, i) => plain(`strata.labels[${i}]`, label, 64));
+  if (new Set(labels).size !== labels.length) throw new ParameterError("strata.labels", labels, "distinct");
+  if (epsilon !== undefined && !(epsilon > 0 && epsilon <= MOST_EPSILON)) {
+    throw new ParameterError("strata.epsilon", epsilon, "a number in (0, 16]");
+  }
+  return { name, labels, epsilon };
+}
+
+function dimensionOf({ mechanism }: CampaignMessage): number {
+  const kind = mechanism!.kind;
+  const dimension = kind.case === "planarLaplace" ? kind.value.dimension : 0;
+  if (dimension < 1 || dimension > 3) throw new ParameterError("mechanism.dimension", dimension, "one of 1, 2, 3");
+  return dimension;
+}
+
+const LONGEST_S = 315_576_000_000n;
+const FIRST_S = -62_135_596_800n;
+const LAST_S = 253_402_300_799n;
+
+function microseconds(name: string, stamp: { seconds: bigint; nanos: number } | undefined): bigint {
+  const { seconds, nanos } = stamp ?? { seconds: 0n, nanos: 0 };
+  if (seconds < FIRST_S || seconds > LAST_S || nanos < 0 || nanos > 999_999_999) {
+    throw new ParameterError(name, seconds, "a date between the years 1 and 9999");
+  }
+  if (nanos % 1000) throw new UnsupportedError(`${name} is not in canonical form: whole microseconds`);
+  return seconds * 1_000_000n + BigInt(nanos / 1000);
+}
+
+function duration(seconds: bigint, nanos: number): bigint {
+  const sound = seconds >= -LONGEST_S && seconds <= LONGEST_S && Math.abs(nanos) < 1e9 && nanos % 1000 === 0;
+  if (!sound || (seconds > 0n && nanos < 0) || (seconds < 0n && nanos > 0)) {
+    throw new ParameterError("period", seconds, "at most ten years, in whole microseconds");
+  }
+  return seconds * 1_000_000n + BigInt(nanos / 1000);
+}
+
+const PROFILES: Partial<Record<Profile, queries.ProfileName>> = {
+  [Profile.LINEAR]: "linear",
+  [Profile.SMOOTHSTEP]: "smoothstep",
+  [Profile.FOURTH_ORDER]: "fourth-order",
+  [Profile.SIXTH_ORDER]: "sixth-order",
+};
+
+function profileOf(profile: Profile): queries.ProfileName {
+  const name = PROFILES[profile];
+  if (!name) throw new ParameterError("profile", profile, "one of 1, 2, 3, 4");
+  return name;
+}
+
+function tableOf(table: { at: number[]; values: number[]; slopes: number[] } | undefined, ray: boolean): Table {
+  const { at, values, slopes } = table ?? { at: [], values: [], slopes: [] };
+  const found = new Table(at, values, slopes, ray);
+  if (found.at.length !== at.length) throw new UnsupportedError("the table is not in canonical form: it begins at 0");
+  return found;
+}
+
+function questionOf(message: QueryMessage, name: string): { question: Question; query: queries.Query } {
+  const label = plain(`${name}.label`, message.label, 100);
+  const { softness, kind } = message;
+  if (softness && !(Number.isFinite(softness.expectedDifference) && softness.bound >= 0 && softness.bound < Infinity)) {
+    throw new ParameterError(`${name}.softness`, softness.bound, "a finite difference, and a finite bound >= 0");
+  }
+  const { value } = kind;
+  const shown = (profile?: queries.ProfileName): Question => {
+    const fields = Object.entries(value ?? {}).filter(([field]) => !field.startsWith("$"));
+    return { label, query: { ...Object.fromEntries(fields), ...(profile && { profile }), kind: kind.case ?? "" } };
+  };
+  switch (kind.case) {
+    case "threshold": {
+      const profile = profileOf(kind.value.profile);
+      return { question: shown(profile), query: queries.threshold(kind.value.at, kind.value.width, profile) };
+    }
+    case "range": {
+      const profile = profileOf(kind.value.profile);
+      const { low, high, width } = kind.value;
+      return { question: shown(profile), query: queries.range(low, high, width, profile) };
+    }
+    case "twoWayThreshold": {
+      const profile = profileOf(kind.value.profile);
+      const { first, second, width } = kind.value;
+      return { question: shown(profile), query: queries.twoWayThreshold(first, second, width, profile) };
+    }
+    case "disc": {
+      const profile = profileOf(kind.value.profile);
+      const { center, radius, width } = kind.value;
+      return { question: shown(profile), query: queries.disc(center, radius, width, profile) };
+    }
+    case "polygon": {
+      const profile = profileOf(kind.value.profile);
+      const given = kind.value.parts.map((part) => part.rings.map((ring) => ring.coordinates));
+      const region = readRegion(given);
+      if (region.some((part, i) => part.some((ring, j) => 2 * ring.length !== given[i]![j]!.length))) {
+        throw new UnsupportedError("a ring is not in canonical form: it repeats a point");
+      }
+      return { question: shown(profile), query: queries.polygon(given, kind.value.width, profile) };
+    }
+    case "gaussianKernel":
+      return { question: shown(), query: queries.gaussianKernel(kind.value.center, kind.value.bandwidth) };
+    case "radial":
+      return { question: shown(), query: queries.radial(kind.value.center, tableOf(kind.value.profile, true)) };
+    case "linear": {
+      const { direction, offset, profile } = kind.value;
+      return { question: shown(), query: queries.linear(direction, offset, tableOf(profile, false)) };
+    }
+    default:
+      throw new UnsupportedError(`${name} asks something of no kind that this client knows`);
+  }
+}
+

@@ -1,0 +1,62 @@
+/** Every error of the client. Text, cause and fields hold nothing private. */
+
+/** What went wrong, from a closed list. */
+export type Code =
+  | "campaign-invalid"
+  | "campaign-not-found"
+  | "campaign-not-open"
+  | "budget-exceeded"
+  | "outbox-full"
+  | "parameter"
+  | "policy-refused"
+  | "private-value"
+  | "signature-invalid"
+  | "storage"
+  | "transport"
+  | "unsupported";
+
+export class GeoveilError extends Error {
+  constructor(
+    readonly code: Code,
+    message: string,
+  ) {
+    super(message);
+    this.name = "GeoveilError";
+  }
+}
+
+/** A parameter, its value, and what is permitted. Never for a private value. */
+export class ParameterError extends GeoveilError {
+  constructor(
+    readonly parameter: string,
+    value: unknown,
+    expected: string,
+    code: Code = "parameter",
+  ) {
+    super(code, `${parameter} must be ${expected}, got ${shown(value)}`);
+    this.name = "ParameterError";
+  }
+}
+
+/** A private value that is none of the kind asked for. Says what is expected, not what was given. */
+export class PrivateValueError extends GeoveilError {
+  constructor(expected: string) {
+    super("private-value", `the private value must be ${expected}; it is not shown`);
+    this.name = "PrivateValueError";
+  }
+}
+
+/** Something that this client does not know, or has not been taught. */
+export class UnsupportedError extends GeoveilError {
+  constructor(message: string) {
+    super("unsupported", message);
+    this.name = "UnsupportedError";
+  }
+}
+
+const MOST_SHOWN = 80;
+
+function shown(value: unknown): string {
+  const text = typeof value === "bigint" ? value.toString() : (JSON.stringify(value) ?? String(value));
+  return text.length > MOST_SHOWN ? `${text.slice(0, MOST_SHOWN)}…` : text;
+}

@@ -1,0 +1,147 @@
+/** Mechanisms that a campaign can declare: integers on a public grid for a private point. */
+import { ParameterError } from "../errors.js";
+import { type BitSource, LazyUniform } from "../exact/bits.js";
+import { log, sqrt, turn } from "../exact/elementary.js";
+import { constant, HALF, Interval, NOUGHT, ONE, piecewise } from "../exact/interval.js";
+import { frexp, ONE as RATIONAL_ONE, Rational, scale } from "../exact/rational.js";
+import { releaseIntegers } from "../exact/release.js";
+import { laplace, laplacePareto, powerLaw, quantile, type Tail } from "./noise.js";
+import type { PrivatePoint, Query } from "./query.js";
+
+/** What two values `per` apart may be told apart by, at most. */
+export interface Privacy {
+  readonly epsilon: number;
+  readonly per: number;
+}
+
+export function exactRate({ epsilon, per }: Privacy): Rational {
+  return Rational.from(epsilon).div(Rational.from(per));
+}
+
+export interface Mechanism {
+  /** The integers for one point, its first bits drawn before the point is looked at. */
+  release(x: readonly number[], source: BitSource): bigint[];
+}
+
+const MOST_RATIO = 1e8;
+const FINEST_BITS = 61;
+const TIE = 2 ** -20;
+const ABOVE = Rational.of((1n << 50n) + 1n, 1n << 50n);
+
+/** Refuse a noise scale that is out of all proportion to what the query resolves. */
+export function requireComparable(query: Query, { epsilon, per }: Privacy): void {
+  const unit = epsilon * query.profile.lengthScale;
+  if (!(unit / MOST_RATIO <= per && per <= unit * MOST_RATIO)) {
+    throw new ParameterError("privacy.per", per, `a distance in [${unit / MOST_RATIO}, ${unit * MOST_RATIO}]`);
+  }
+}
+
+export function exponentBelow(size: number, bits: number): number {
+  return frexp(size) - 1 - bits;
+}
+
+/** Refuse a grid that is too coarse or too fine, or has a level of the query between two points. */
+export function requireGrid(stepExponent: number, spread: number, levels: readonly number[]): void {
+  if (stepExponent > 0) throw new ParameterError("step", 2 ** stepExponent, "at most 1");
+  const finest = exponentBelow(Math.max(1, spread), FINEST_BITS);
+  if (stepExponent < finest) throw new ParameterError("step", 2 ** stepExponent, `at least 2^${finest}`);
+  for (const level of levels) {
+    const scaled = scale(level, -stepExponent);
+    const share = scaled - Math.floor(scaled);
+    if (Math.abs(share - 0.5) < TIE) throw new ParameterError("step", 2 ** stepExponent, "one of which no level is an odd half");
+  }
+}
+
+/** A mechanism with one uniform number and one ideal output. */
+export class QueryMechanism implements Mechanism {
+  constructor(
+    readonly query: Query,
+    readonly stepExponent: number,
+    spread: number,
+    readonly ideal: (s: Interval, u: Interval) => Interval,
+  ) {
+    const { profile } = query;
+    const levels = [...profile.limits, ...profile.plateaus.map(([, , level]) => level)];
+    requireGrid(stepExponent, Math.max(spread, ...profile.bounds.map(Math.abs)), levels);
+  }
+
+  release(x: readonly number[], source: BitSource): bigint[] {
+    const uniform = new LazyUniform(source);
+    const point: PrivatePoint = x.map((c) => Interval.exactly(c));
+    return releaseIntegers([uniform], ([u]) => [this.ideal(this.query.distance(point), u!)], this.stepExponent);
+  }
+}
+
+export function debiasedLaplace(query: Query, privacy: Privacy, stepExponent: number): Mechanism {
+  requireComparable(query, privacy);
+  const b = RATIONAL_ONE.div(exactRate(privacy));
+  const range = query.profile.debiasedRange(b.toNumber());
+  return new QueryMechanism(query, stepExponent, Math.max(...range.map(Math.abs)), (s, u) =>
+    query.profile.debiased(s.add(constant(b).mul(quantile(laplace, u))), b),
+  );
+}
+
+export function lipschitzLaplace(query: Query, privacy: Privacy, stepExponent: number): Mechanism {
+  requireComparable(query, privacy);
+  const size = Rational.from(query.profile.lipschitz).mul(ABOVE).div(exactRate(privacy));
+  return new QueryMechanism(query, stepExponent, size.toNumber() * 2 ** 13, (s, u) =>
+    query.profile.value(s).add(constant(size).mul(quantile(laplace, u))),
+  );
+}
+
+export function smooth(query: Query, privacy: Privacy, betaFraction: number, stepExponent: number): Mechanism {
+  requireComparable(query, privacy);
+  if (!(betaFraction > 0 && betaFraction < 1)) {
+    throw new ParameterError("beta_fraction", betaFraction, "a number in (0, 1)");
+  }
+  const eta = exactRate(privacy);
+  const rate = privacy.epsilon / privacy.per;
+  const asked = betaFraction * rate;
+  if (!(asked >= 1e-50 && asked <= 1e50 && asked <= rate)) throw new ParameterError("beta", asked, `in (0, ${rate}]`);
+  const fraction = Math.min(Rational.from(asked).div(eta).toNumber(), 1);
+  if (!(fraction >= 1e-50)) throw new ParameterError("beta", fraction, "at least 1e-50 of the rate");
+  const beta = Rational.from(fraction).mul(eta);
+  const tail: Tail = query.profile.crossed ? laplacePareto(fraction) : powerLaw(fraction);
+  const largest = query.profile.lipschitz / eta.roundDown();
+  return new QueryMechanism(query, stepExponent, largest * 2 ** 13, (s, u) => {
+    const size = query.profile.noiseBound(s, beta).div(constant(eta));
+    return query.profile.value(s).add(size.mul(quantile(tail, u)));
+  });
+}
+
+/** Uniform numbers for the direction of a noise vector, by the number of coordinates. */
+const FOR_DIRECTION = [0, 1, 1, 2];
+
+/** A vector of density ∝ e^{−|v|}, from the uniform numbers for its dimension. */
+function noiseVector(u: readonly Interval[], dimension: number): Interval[] {
+  const radius = u.slice(0, dimension).reduce((sum, share) => sum.sub(log(share)), NOUGHT);
+  const [first, second] = u.slice(dimension) as [Interval, Interval];
+  let direction: Interval[];
+  if (dimension === 1) {
+    direction = [piecewise(first, [HALF], [() => ONE.neg(), () => ONE])];
+  } else if (dimension === 2) {
+    direction = turn(first);
+  } else {
+    const ring = sqrt(first.scaled(2).mul(ONE.sub(first)));
+    direction = [...turn(second).map((part) => ring.mul(part)), first.scaled(1).sub(ONE)];
+  }
+  return direction.map((part) => radius.mul(part));
+}
+
+export function planarLaplace(privacy: Privacy, dimension: number, stepExponent: number): Mechanism {
+  const b = RATIONAL_ONE.div(exactRate(privacy));
+  // A noise that no grid resolves.
+  const finest = exponentBelow(1 / (privacy.epsilon / privacy.per), 20);
+  if (!Number.isFinite(finest)) throw new ParameterError("privacy", privacy.per, "a scale of noise that doubles hold");
+  const many = dimension + FOR_DIRECTION[dimension]!;
+  return {
+    release(x, source) {
+      const uniforms = Array.from({ length: many }, () => new LazyUniform(source));
+      return releaseIntegers(
+        uniforms,
+        (u) => noiseVector(u, dimension).map((n, i) => Interval.exactly(x[i]!).add(constant(b).mul(n))),
+        stepExponent,
+      );
+    },
+  };
+}

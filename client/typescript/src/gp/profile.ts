@@ -1,0 +1,199 @@
+/** Profiles: functions φ of a signed distance, their slopes, smooth bounds and debiased forms. */
+import { ParameterError, UnsupportedError } from "../errors.js";
+import { exp, sqrt } from "../exact/elementary.js";
+import { clip, constant, HALF, Interval, NOUGHT, ONE, piecewise } from "../exact/interval.js";
+import { Rational } from "../exact/rational.js";
+
+export const LEAST = 1e-50;
+export const MOST = 1e50;
+
+export type Level = readonly [low: number, high: number, value: number];
+
+export interface Profile {
+  /** Supremum of |φ'|, or a little above: the double that scales noise. */
+  readonly lipschitz: number;
+  readonly lengthScale: number;
+  /** φ equals its limits before the first and after the last. */
+  readonly breakpoints: readonly [number, number];
+  readonly limits: readonly [number, number];
+  readonly bounds: readonly [number, number];
+  readonly plateaus: readonly Level[];
+  readonly even: boolean;
+  /** Whether φ is constant wherever its smooth bound is not: the straight ramp. */
+  readonly crossed: boolean;
+  /** For distances that are never negative. */
+  onRay(): Profile;
+  value(s: Interval): Interval;
+  /** φ in doubles, for what is told to nobody. */
+  near(s: number): number;
+  /** A bound of the slope that is smooth at a rate. */
+  noiseBound(s: Interval, beta: Rational): Interval;
+  /** φ(v) − b²φ''(v). */
+  debiased(v: Interval, b: Rational): Interval;
+  debiasedRange(b: number): [number, number];
+}
+
+export function positive(name: string, value: number): number {
+  if (!(value >= LEAST && value <= MOST)) {
+    throw new ParameterError(name, value, `a finite number > 0, in [${LEAST}, ${MOST}]`);
+  }
+  return value;
+}
+
+abstract class SoftStep implements Profile {
+  readonly limits = [0, 1] as const;
+  readonly even = false;
+  readonly crossed: boolean = false;
+  abstract readonly lipschitz: number;
+
+  constructor(readonly width: number) {
+    positive("width", width);
+  }
+  get lengthScale(): number {
+    return this.width;
+  }
+  get breakpoints(): [number, number] {
+    return [-this.width / 2, this.width / 2];
+  }
+  get bounds(): readonly [number, number] {
+    return [0, 1];
+  }
+  get plateaus(): Level[] {
+    return [
+      [-Infinity, -this.width / 2, 0],
+      [this.width / 2, Infinity, 1],
+    ];
+  }
+  onRay(): Profile {
+    return this;
+  }
+  /** t = s/w + 1/2, within [0, 1]. */
+  protected share(s: Interval): Interval {
+    return clip(s.div(constant(this.width)).add(HALF), NOUGHT, ONE);
+  }
+  abstract value(s: Interval): Interval;
+  abstract near(s: number): number;
+  abstract noiseBound(s: Interval, beta: Rational): Interval;
+  abstract debiased(v: Interval, b: Rational): Interval;
+  abstract debiasedRange(b: number): [number, number];
+}
+
+export class Ramp extends SoftStep {
+  override readonly crossed = true;
+  get lipschitz(): number {
+    return 1 / this.width;
+  }
+  value(s: Interval): Interval {
+    return this.share(s);
+  }
+  near(s: number): number {
+    return Math.min(Math.max(s / this.width + 0.5, 0), 1);
+  }
+  noiseBound(s: Interval, beta: Rational): Interval {
+    const z = s.abs();
+    const width = constant(this.width);
+    const away = z.sub(z.min(width.scaled(-1))).abs();
+    return ONE.div(width).mul(exp(constant(beta).mul(away).neg()));
+  }
+  debiased(): Interval {
+    throw noDebiasedForm();
+  }
+  debiasedRange(): [number, number] {
+    throw noDebiasedForm();
+  }
+}
+
+export class Smoothstep extends SoftStep {
+  get lipschitz(): number {
+    return 1.5 / this.width;
+  }
+  value(s: Interval): Interval {
+    const t = this.share(s);
+    return t.square().mul(constant(3n).sub(t.scaled(1)));
+  }
+  near(s: number): number {
+    const t = Math.min(Math.max(s / this.width + 0.5, 0), 1);
+    return t * t * (3 - 2 * t);
+  }
+  noiseBound(s: Interval, beta: Rational): Interval {
+    const z = s.abs();
+    const width = constant(this.width);
+    const rate = constant(beta);
+    const q = width.scaled(-1);
+    const bq2 = rate.mul(q).mul(q);
+    const c = z.min(bq2.div(sqrt(ONE.add(rate.mul(bq2))).add(ONE)));
+    const y = c.div(width).min(HALF);
+    const slope = constant(6n).div(width).mul(constant(0.25).sub(y.square()));
+    return slope.mul(exp(rate.mul(z.sub(c).abs()).neg()));
+  }
+  debiased(v: Interval, b: Rational): Interval {
+    const width = constant(this.width);
+    const lift = constant(b).div(width).square().mul(constant(6n));
+    const inside = (x: Interval): Interval => {
+      const t = x.div(width).add(HALF);
+      return t.square().mul(constant(3n).sub(t.scaled(1))).sub(lift.mul(ONE.sub(t.scaled(1))));
+    };
+    const half = width.scaled(-1);
+    return piecewise(v, [half.neg(), half], [() => NOUGHT, inside, () => ONE]);
+  }
+  debiasedRange(b: number): [number, number] {
+    const lift = 6 * (b / this.width) ** 2;
+    return [-lift, 1 + lift];
+  }
+}
+
+export class Gaussian implements Profile {
+  readonly limits = [0, 0] as const;
+  readonly bounds = [0, 1] as const;
+  readonly plateaus: Level[] = [];
+  readonly even = true;
+  readonly crossed = false;
+  constructor(readonly bandwidth: number) {
+    positive("bandwidth", bandwidth);
+  }
+  get lipschitz(): number {
+    return 0.6065306597126334 / this.bandwidth; // e^(−1/2), the nearest double
+  }
+  get lengthScale(): number {
+    return this.bandwidth;
+  }
+  get breakpoints(): [number, number] {
+    return [-10 * this.bandwidth, 10 * this.bandwidth];
+  }
+  onRay(): Profile {
+    return this;
+  }
+  value(s: Interval): Interval {
+    return exp(s.div(constant(this.bandwidth)).square().scaled(-1).neg());
+  }
+  near(s: number): number {
+    const u = s / this.bandwidth;
+    return Math.exp((-u * u) / 2);
+  }
+  noiseBound(s: Interval, beta: Rational): Interval {
+    const z = s.abs();
+    const h = constant(this.bandwidth);
+    const rate = constant(beta);
+    const h2 = h.square();
+    const bh2 = rate.mul(h2);
+    const root = sqrt(bh2.square().add(h2.scaled(2)));
+    const c = clip(z, h2.scaled(1).div(root.add(bh2)), root.add(bh2).scaled(-1));
+    const u = c.div(h);
+    const slope = u.mul(exp(u.square().scaled(-1).neg())).div(h);
+    return slope.mul(exp(rate.mul(z.sub(c).abs()).neg()));
+  }
+  debiased(v: Interval, b: Rational): Interval {
+    const h = constant(this.bandwidth);
+    const u2 = v.div(h).square();
+    const c2 = constant(b).div(h).square();
+    return exp(u2.scaled(-1).neg()).mul(ONE.add(c2.mul(ONE.sub(u2))));
+  }
+  debiasedRange(b: number): [number, number] {
+    const c2 = (b / this.bandwidth) ** 2;
+    return [-2 * c2 * Math.exp(-(3 + 1 / c2) / 2), 1 + c2];
+  }
+}
+
+export function noDebiasedForm(): UnsupportedError {
+  return new UnsupportedError("a profile whose slope jumps has no bounded debiased form: use the smoothstep profile");
+}

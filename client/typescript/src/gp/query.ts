@@ -1,0 +1,128 @@
+/** Queries: profiles of a signed distance. */
+import { ParameterError } from "../errors.js";
+import { norm, sqrt } from "../exact/elementary.js";
+import { constant, HALF, type Interval, NOUGHT, ONE } from "../exact/interval.js";
+import { fourthOrderStep, sixthOrderStep } from "./higher-order.js";
+import { ExactPolygon, readRegion } from "./polygon.js";
+import { Gaussian, LEAST, MOST, positive, type Profile, Ramp, Smoothstep } from "./profile.js";
+import type { Table } from "./table.js";
+
+/** Coordinates, each a double exactly. */
+export type PrivatePoint = readonly Interval[];
+
+export interface Query {
+  readonly dimension: number;
+  readonly profile: Profile;
+  distance(x: PrivatePoint): Interval;
+}
+
+export type ProfileName = "linear" | "smoothstep" | "fourth-order" | "sixth-order";
+
+const STEPS: Record<ProfileName, (width: number) => Profile> = {
+  linear: (w) => new Ramp(w),
+  smoothstep: (w) => new Smoothstep(w),
+  "fourth-order": fourthOrderStep,
+  "sixth-order": sixthOrderStep,
+};
+
+function real(name: string, x: number): number {
+  if (!Number.isFinite(x)) throw new ParameterError(name, x, "a finite number");
+  return x;
+}
+
+function reals(name: string, numbers: readonly number[]): readonly number[] {
+  numbers.forEach((x, i) => real(`${name}[${i}]`, x));
+  return numbers;
+}
+
+export function threshold(at: number, width: number, profile: ProfileName): Query {
+  real("at", at);
+  return { dimension: 1, profile: STEPS[profile](width), distance: (x) => x[0]!.sub(constant(at)) };
+}
+
+export function range(low: number, high: number, width: number, profile: ProfileName): Query {
+  real("low", low);
+  real("high", high);
+  if (!(high > low)) throw new ParameterError("high", high, `greater than low=${low}`);
+  const step = STEPS[profile](width);
+  if (width > high - low) throw new ParameterError("width", width, `at most ${high - low}`);
+  return { dimension: 1, profile: step, distance: (x) => x[0]!.sub(constant(low)).min(constant(high).sub(x[0]!)) };
+}
+
+export function twoWayThreshold(first: number, second: number, width: number, profile: ProfileName): Query {
+  reals("at", [first, second]);
+  return {
+    dimension: 2,
+    profile: STEPS[profile](width),
+    distance: (x) => {
+      const radius = constant(width).mul(ONE.div(sqrt(constant(2n))).add(HALF));
+      const u = x[0]!.sub(constant(first));
+      const v = x[1]!.sub(constant(second));
+      const corner = norm([radius.sub(u).max(NOUGHT), radius.sub(v).max(NOUGHT)]);
+      return radius.sub(corner).add(u.min(v).sub(radius).max(NOUGHT));
+    },
+  };
+}
+
+function toCentre(x: PrivatePoint, centre: readonly number[]): Interval {
+  const apart = centre.map((c, i) => x[i]!.sub(constant(c)));
+  return apart.length === 1 ? apart[0]!.abs() : norm(apart);
+}
+
+export function disc(centre: readonly number[], radius: number, width: number, profile: ProfileName): Query {
+  reals("center", centre);
+  if (centre.length < 2) throw new ParameterError("center", centre, "at least two coordinates");
+  positive("radius", radius);
+  const step = STEPS[profile](width);
+  if (width > 2 * radius) throw new ParameterError("width", width, `at most the diameter ${2 * radius}`);
+  return { dimension: centre.length, profile: step, distance: (x) => constant(radius).sub(toCentre(x, centre)) };
+}
+
+export function polygon(
+  rings: readonly (readonly (readonly number[])[])[],
+  width: number,
+  profile: ProfileName,
+): Query {
+  const region = readRegion(rings);
+  const step = STEPS[profile](width);
+  const exact = new ExactPolygon(region);
+  return { dimension: 2, profile: step, distance: (x) => exact.distance(x[0]!, x[1]!) };
+}
+
+export function gaussianKernel(centre: readonly number[], bandwidth: number): Query {
+  const profile = new Gaussian(bandwidth);
+  return projected("center", centre, profile, (x) => toCentre(x, centre));
+}
+
+export function radial(centre: readonly number[], table: Table): Query {
+  return projected("center", centre, table.onRay(), (x) => toCentre(x, centre));
+}
+
+export function linear(direction: readonly number[], offset: number, table: Table): Query {
+  const query = projected("direction", direction, table, (x) => {
+    if (direction.length === 1) {
+      const along = direction[0]! > 0 ? x[0]! : x[0]!.neg();
+      return along.sub(constant(offset));
+    }
+    const weights = direction.map(constant);
+    const sum = weights.reduce((total, w, i) => total.add(x[i]!.mul(w)), NOUGHT);
+    return sum.div(norm(weights)).sub(constant(offset));
+  });
+  const longest = Math.max(...direction.map(Math.abs));
+  if (!(longest >= LEAST && longest <= MOST)) {
+    throw new ParameterError("direction", direction, "a vector that is not 0, below 1e+50");
+  }
+  real("offset", offset);
+  return query;
+}
+
+function projected(
+  name: string,
+  numbers: readonly number[],
+  profile: Profile,
+  distance: (x: PrivatePoint) => Interval,
+): Query {
+  reals(name, numbers);
+  if (!numbers.length) throw new ParameterError(name, numbers, "at least one number");
+  return { dimension: numbers.length, profile, distance };
+}

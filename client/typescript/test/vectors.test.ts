@@ -1,0 +1,115 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+import { Campaign, digest } from "../src/campaign.js";
+import { demandOf } from "../src/demand.js";
+import { hex, openEnvelope } from "../src/envelope.js";
+import { GeoveilError } from "../src/errors.js";
+import { distortion, project } from "../src/gp/plane.js";
+import { agrees, bytesOf, type Tuple } from "./tuples.js";
+
+// Of the compiled test: build/test in client/typescript.
+const folder = new URL("../../../../proto/vectors/", import.meta.url);
+
+function vectors<T>(name: string, field: string): T[] {
+  const found = JSON.parse(readFileSync(new URL(name, folder), "utf8")) as Record<string, unknown>;
+  assert.equal(found.version, 1);
+  return found[field] as T[];
+}
+
+interface Released {
+  name: string;
+  campaign: string;
+  cases: Tuple[];
+}
+
+const released = vectors<Released>("release.json", "release");
+
+test("the same bits give the same integers, for every mechanism, query, profile and allocation", () => {
+  for (const { name, campaign, cases } of released) {
+    const read = new Campaign(bytesOf(campaign));
+    cases.forEach((tuple, i) => assert.ok(agrees(read, tuple), `${name} ${i}`));
+  }
+});
+
+test("each change of a vector is noticed", () => {
+  for (const { name, campaign, cases } of released) {
+    const read = new Campaign(bytesOf(campaign));
+    const tuple = cases[0]!;
+    const [first, ...others] = tuple.answers;
+    const changes: Partial<Tuple>[] = [
+      { answers: [[first![0], (BigInt(first![1]) + 1n).toString()], ...others] },
+      { answers: [[first![0] + 1, first![1]], ...others] },
+      { id: `${tuple.id.slice(0, -1)}${tuple.id.endsWith("0") ? "1" : "0"}` },
+      { bits: `${tuple.bits}01` },
+    ];
+    for (const change of changes) assert.ok(!agrees(read, { ...tuple, ...change }), name);
+    assert.throws(() => agrees(read, { ...tuple, bits: tuple.bits.slice(0, -16) }), name);
+  }
+});
+
+interface Told {
+  name: string;
+  envelope: string;
+  verdict: string;
+  campaign_id: string;
+  digest: string;
+  signer: string | null;
+  price: { epsilon: number; per: number; unit: string };
+  total: { epsilon: number; per: number; unit: string };
+  work: number;
+  queries: number;
+  periods: number;
+}
+
+test("campaigns are read, priced and refused as the vectors say", async () => {
+  for (const told of vectors<Told>("campaigns.json", "campaigns")) {
+    const read = (): [Campaign, ReturnType<typeof openEnvelope>] => {
+      const opened = openEnvelope(bytesOf(told.envelope));
+      return [new Campaign(opened.campaign), opened];
+    };
+    if (told.verdict === "refused") {
+      assert.throws(read, GeoveilError, told.name);
+      continue;
+    }
+    const [campaign, opened] = read();
+    const { unit } = campaign.attribute;
+    assert.equal(campaign.id, told.campaign_id);
+    assert.equal(hex(await digest(opened.campaign)), told.digest);
+    assert.equal(opened.signer?.toString() ?? null, told.signer);
+    assert.deepEqual({ ...campaign.reportPrivacy, unit }, told.price, told.name);
+    assert.deepEqual({ ...campaign.totalPrivacy, unit }, told.total, told.name);
+    assert.equal(Number(campaign.periods), told.periods);
+    assert.deepEqual(demandOf(opened.campaign), { queries: told.queries, work: told.work }, told.name);
+  }
+});
+
+test("every bit of a signed envelope counts", () => {
+  const signed = vectors<Told>("campaigns.json", "campaigns").find((told) => told.name === "signed")!;
+  const bytes = bytesOf(signed.envelope);
+  for (let i = 0; i < bytes.length; i += 3) {
+    const changed = Uint8Array.from(bytes);
+    changed[i]! ^= 1 << (i % 8);
+    assert.throws(() => new Campaign(openEnvelope(changed).campaign), GeoveilError, `byte ${i}`);
+  }
+});
+
+interface Projected {
+  plane: [number, number, number];
+  distortion: number;
+  places: [number, number][];
+  points: [number, number][];
+}
+
+test("places are projected to 1e-8 m", () => {
+  for (const { plane, distortion: kappa, places, points } of vectors<Projected>("projection.json", "projection")) {
+    const [longitudeDeg, latitudeDeg, radiusM] = plane;
+    const given = { longitudeDeg, latitudeDeg, radiusM };
+    assert.equal(distortion(given), kappa);
+    places.forEach(([longitude, latitude], i) => {
+      const [x, y] = project(given, longitude, latitude);
+      const apart = Math.hypot(x - points[i]![0], y - points[i]![1]);
+      assert.ok(apart <= 1e-8, `${longitude} ${latitude}: ${apart} m`);
+    });
+  }
+});

@@ -1,0 +1,95 @@
+"""The published vectors: Python's own device meets them, and nothing has drifted."""
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from geoveil.campaign import decode
+from geoveil.gp.coordinates import AzimuthalEquidistant
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "proto" / "vectors"
+
+
+def _tool() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("vectors", ROOT / "tools" / "vectors.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+tool = _tool()
+
+
+def _items(name: str) -> list[dict[str, Any]]:
+    found = json.loads((FOLDER / name).read_text())
+    assert found.pop("version") == tool.VERSION
+    (items,) = found.values()
+    return items
+
+
+def _bits(hexadecimal: str) -> str:
+    return "".join(f"{int(digit, 16):04b}" for digit in hexadecimal)
+
+
+def test_released_vectors_are_met_with_exactly_their_bits():
+    cases = 0
+    for item in _items("release.json"):
+        campaign = decode(bytes.fromhex(item["campaign"]))
+        for case in item["cases"]:
+            tape = tool.Tape("others", _bits(case["bits"]))
+            found = tool.answers_of(campaign, case["point"], case["group"], tape)
+            assert found == (case["id"], case["answers"]), item["name"]
+            assert tape.hexadecimal == case["bits"], item["name"]
+            cases += 1
+    assert cases > 250
+
+
+def test_a_device_with_another_bit_answers_something_else():
+    noticed = 0
+    items = _items("release.json")
+    for item in items:
+        campaign, case = decode(bytes.fromhex(item["campaign"])), item["cases"][0]
+        bits = _bits(case["bits"])
+        columns = 0 if campaign.answers_all else (campaign.columns - 1).bit_length()
+        strata = campaign.strata
+        if strata is not None and strata.epsilon is not None:
+            continue
+        at = columns + 128  # the first bit of the first uniform number
+        changed = bits[:at] + str(1 - int(bits[at])) + bits[at + 1 :]
+        tape = tool.Tape("others", changed)
+        _, answers = tool.answers_of(campaign, case["point"], case["group"], tape)
+        noticed += answers != case["answers"]
+    assert noticed > len(items) / 2  # the others are on plateaus, far away
+
+
+def test_campaigns_have_the_verdicts_and_prices_that_are_published():
+    told = _items("campaigns.json")
+    for item in told:
+        assert tool._told(item["name"], bytes.fromhex(item["envelope"])) == item
+    refused = [item for item in told if item["verdict"] == "refused"]
+    assert len(refused) > 100
+    assert len(told) - len(refused) >= 8
+
+
+def test_places_are_projected_to_1e_8_m():
+    for item in _items("projection.json"):
+        plane = AzimuthalEquidistant(*item["plane"])
+        assert plane.distortion == item["distortion"]
+        assert np.abs(plane.project(item["places"]) - item["points"]).max() <= 1e-8
+
+
+@pytest.mark.parametrize("name", ["release.json", "campaigns.json", "ledger.json"])
+def test_vectors_are_what_the_tool_writes(name):
+    assert tool.text(tool.MAKERS[name]()) == (FOLDER / name).read_text()
+
+
+def test_vectors_are_small():
+    assert sum(path.stat().st_size for path in FOLDER.iterdir()) < 300_000
