@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 
 # Many tests start processes, which should not compile the whole project each time.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test test-all test-rest check format bench lock audit proto typescript clean
+.PHONY: help demo test test-all test-rest browser check format bench lock audit proto typescript clean
 help:            ## show this
 	@sed -n 's/^\([a-z-]*\): .*## /  make \1   /p' $(MAKEFILE_LIST)
 
@@ -32,8 +32,9 @@ $(VENV)/.stamp-%: pyproject.toml requirements/%.txt | $(BIN)/python
 demo: $(VENV)/.stamp-all            ## the whole path once: real data, real server, 20,000 devices (< 1 min)
 	$(BIN)/geoveil demo $(DEMO)
 
-# Three workers keep two cores busy while one waits for a server or a disk.
-PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal -q
+# Three workers keep two cores busy while one waits for a server or a disk. What is left out for
+# want of a browser or of Node is said at the end.
+PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal -q -rs
 test: $(VENV)/.stamp-test            ## the tests that a change is likely to break (5 min on two cores)
 	$(PYTEST) $(TESTS)
 
@@ -42,6 +43,11 @@ test-all: $(VENV)/.stamp-test            ## all tests, those that take long as w
 
 test-rest: $(VENV)/.stamp-test            ## the tests of test-all that are not of test
 	$(PYTEST) --tier rest $(TESTS)
+
+APT := $(if $(filter 0,$(shell id -u)),,sudo )apt-get
+browser:         ## install Chromium and Node, which some tests need (Debian and its relatives)
+	@{ command -v chromium && command -v npm; } > /dev/null || { $(APT) update -q && \
+	    $(APT) install -q --yes --no-install-recommends chromium nodejs npm; }
 
 check: $(VENV)/.stamp-dev            ## format, lint, types, layers, generated code
 	$(BIN)/ruff format --check .

@@ -1,7 +1,8 @@
 """Attacks that go on for a while: clients that send, keep or leave whatever the protocol lets them.
 
 They need no token. `python -m benchmarks.hostile_attacks NAME ADDRESS SECONDS` runs one against a
-server of this machine that `benchmarks.serving.publish` was called for.
+server of this machine that `benchmarks.serving.publish` was called for; those whose names begin
+with "web:" are against its web door.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ import grpc.aio
 from benchmarks import hostile_frames as frames
 from benchmarks.hostile_frames import Connections, FrameKind
 from benchmarks.hostile_messages import BROWSE, FETCH, STREAM, SUBMIT, field
+from benchmarks.hostile_web import WEB_ATTACKS
 from benchmarks.serving import Requests
 from geoveil.campaign import Campaign, decode, digest
 from geoveil.proto.v1 import collector_pb2, collector_pb2_grpc
@@ -206,6 +208,7 @@ ATTACKS: Mapping[str, Attack] = MappingProxyType(
         "headers without an end": partial(
             _flood, _CONTINUED, first=frames.frame(FrameKind.HEADERS, 1, frames.fields((":a", "b")))
         ),
+        **WEB_ATTACKS,
     }
 )
 

@@ -19,7 +19,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.hostile_attacks import ATTACKS
-from benchmarks.serving import Served, publish, served
+from benchmarks.hostile_web import WEB_ATTACKS
+from benchmarks.serving import Served, publish, served_to_browsers
 from geoveil.client import Client, Policy
 from geoveil.gp import GeoPrivacy, GeoVeilError
 
@@ -55,7 +56,7 @@ def measure(name: str, seconds: float) -> Suffered:
     """Attack a server of its own."""
     with (
         tempfile.TemporaryDirectory() as folder,
-        served("default", str(Path(folder) / "reports.db")) as server,
+        served_to_browsers("default", str(Path(folder) / "reports.db")) as (server, web),
     ):
         publish(server.address)
         publish(server.address, campaign_id="large", questions=_LARGE_QUESTIONS)
@@ -66,8 +67,9 @@ def measure(name: str, seconds: float) -> Suffered:
             text=True,
         )
         time.sleep(_WARM_S)
+        address = web if name in WEB_ATTACKS else server.address
         attacker = subprocess.Popen(
-            [*module, "benchmarks.hostile_attacks", name, server.address, str(seconds)],
+            [*module, "benchmarks.hostile_attacks", name, address, str(seconds)],
             stderr=subprocess.DEVNULL,
         )
         with device, attacker:

@@ -4,15 +4,16 @@
 gets, with TLS if PEM files are named;
 `python -m benchmarks.serving aggregator DATABASE [KEY]` is the whole aggregator, which takes
 campaigns of everybody or those signed with one key, at any rate; `default` in place of
-`aggregator` is the same with its rates by default; `web DATABASE HOST:PORT` has a web door too,
-any rate, and room for the connections of thousands of browsers. Each prints its address and stops
-when its standard input ends.
+`aggregator` is the same with its rates by default, and may have a web door (`HOST:PORT` in place of
+KEY); `web DATABASE HOST:PORT` has one, any rate, and room for the connections of thousands of
+browsers. Each prints its address and stops when its standard input ends.
 """
 
 import asyncio
 import os
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -94,6 +95,16 @@ def served(*arguments: str) -> Iterator[Served]:
         assert process.stdout is not None
         yield Served(process.stdout.readline().strip(), psutil.Process(process.pid))
         process.communicate()
+
+
+@contextmanager
+def served_to_browsers(kind: str, database: str) -> Iterator[tuple[Served, str]]:
+    """Run a server of the kind `web` or `default`; yield it, and the address of its web door."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        web = f"127.0.0.1:{one.getsockname()[1]}"
+    with served(kind, database, web) as server:
+        yield server, web
 
 
 @contextmanager
@@ -231,8 +242,9 @@ async def _aggregator(kind: str, database: str, *more: str) -> None:
     # One client sends what an address may not.
     rates: dict[str, Any] = {} if kind == "default" else {"peer_rate": None, "call_rate": None}
     if kind == "web":
-        (rates["web"],) = more
         rates["max_connections"] = _BROWSERS
+    if kind in ("web", "default"):
+        rates["web"] = next(iter(more), None)
     else:
         rates["trusted_keys"] = tuple(map(PublicKey.parse, more))
     where = DatabaseURL(database) if "://" in database else Path(database)

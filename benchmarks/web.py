@@ -9,20 +9,16 @@ opened that fetch a campaign once and stay, while reports come at a steady rate.
 import asyncio
 import multiprocessing
 import os
-import socket
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.load_client import Load, run
-from benchmarks.serving import SUBMIT, Requests, Served, publish, served
+from benchmarks.serving import SUBMIT, Requests, Served, publish, served_to_browsers
 from geoveil.aggregator.grpc.connections import allow
 from geoveil.campaign import Campaign
 from geoveil.proto.v1.collector_pb2 import GetCampaignRequest, SubmitReportsResponse
@@ -53,7 +49,10 @@ class Crowd:
 
 def table() -> None:
     """Print both."""
-    with tempfile.TemporaryDirectory() as folder, _served(folder) as (server, web):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        served_to_browsers("web", f"{folder}/web.db") as (server, web),
+    ):
         campaign = publish(server.address)
         spent: dict[str, list[float]] = {"gRPC": [], "web door": []}
         for _ in range(1 + ROUNDS):
@@ -78,7 +77,10 @@ def table() -> None:
 def crowd(browsers: int = BROWSERS, rate: float = RATE, seconds: float = SECONDS) -> Crowd:
     """Open so many browsers, and report beside them."""
     allow(browsers)
-    with tempfile.TemporaryDirectory() as folder, _served(folder) as (server, web):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        served_to_browsers("web", f"{folder}/web.db") as (server, web),
+    ):
         campaign = publish(server.address)
         return asyncio.run(_crowd(server, web, campaign, browsers, rate, seconds))
 
@@ -191,13 +193,3 @@ class Connection:
     def close(self) -> None:
         """Close it."""
         self._writer.close()
-
-
-@contextmanager
-def _served(folder: str) -> Iterator[tuple[Served, str]]:
-    """Run a server that listens for gRPC and for HTTP; yield it, and where it does the latter."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        web = f"127.0.0.1:{one.getsockname()[1]}"
-    with served("web", str(Path(folder) / "reports.db"), web) as server:
-        yield server, web

@@ -67,7 +67,9 @@ def test_every_fault_is_told(hostile: Any, changes: dict[str, Any], fault: str) 
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("attack", ["empty reports", "pages not read"])
+@pytest.mark.parametrize(
+    "attack", ["empty reports", "pages not read", "web: requests without an end"]
+)
 def test_a_device_reports_beside_an_attack(hostile: Any, attack: str) -> None:
     """Two of `python -m benchmarks.hostile_load`, for so short that times would say nothing."""
     found = importlib.import_module("benchmarks.hostile_load").measure(attack, seconds=3.0)

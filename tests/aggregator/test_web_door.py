@@ -1,10 +1,13 @@
 """The web door: who may call from where, TLS, what callers can't do, and how it stops."""
 
 import asyncio
+import importlib
 import json
+import os
 import re
 import ssl
 import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -441,6 +444,17 @@ async def test_a_server_that_stops_tells_those_who_wait(
     assert (found.code, found.reason) == ("UNAVAILABLE", "STOPPING")
     with pytest.raises(httpx.ConnectError):
         await post(server.aggregator)
+
+
+@pytest.mark.deep
+async def test_browsers_that_are_idle_take_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`python -m benchmarks web` has 5,000 of them for longer."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[2])
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    web = importlib.import_module("benchmarks.web")
+    found = await asyncio.to_thread(web.crowd, browsers=1_000, seconds=2.0)
+    assert found.open == 1_000
+    assert found.resident_mb < 250
 
 
 # What the documents say.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import grpc
 import grpc.aio
@@ -33,10 +33,12 @@ from geoveil.aggregator.store.opening import open_any_store
 from geoveil.aggregator.store.reader import Reader
 from geoveil.aggregator.store.writer import Writer
 from geoveil.aggregator.web.calls import Calls
-from geoveil.aggregator.web.door import Door
 from geoveil.gp import ParameterError
 from geoveil.proto.v1 import analyst_pb2, collector_pb2
 from geoveil.proto.v1.analyst_pb2_grpc import add_AnalystServicer_to_server
+
+if TYPE_CHECKING:
+    from geoveil.aggregator.web.door import Door
 
 _LOG = logging.getLogger(__name__)
 
@@ -252,8 +254,12 @@ class Aggregator:
 
     async def _open_door(self, tls: Certificates | None, gate: Authorizer) -> int:
         """Listen for HTTP, and return the port."""
+        # Only here: uvicorn takes 50 ms to load, which other servers need not wait.
+        from geoveil.aggregator.web.door import Door
+
         settings = self._settings
-        calls = Calls(settings.max_message_bytes, self._service.batches, self._service.admit_size)
+        service, longest = self._service, settings.max_message_bytes
+        calls = Calls(longest, self._keeper.holdings, service.batches, service.admit_size)
         self._offer(calls, gate).refuse_others()
         self._door = Door(
             calls,

@@ -23,6 +23,8 @@ from google.protobuf.message_factory import GetMessageClass
 
 from geoveil.aggregator.domain.errors import CATALOGUE, Code, PublicError, public
 from geoveil.aggregator.domain.lane import Lane
+from geoveil.aggregator.grpc.holdings import Call as Held
+from geoveil.aggregator.grpc.holdings import Holdings
 from geoveil.aggregator.grpc.middleware import trailing_metadata
 from geoveil.aggregator.grpc.submissions import unpacked
 from geoveil.aggregator.ops.diagnostics import traceback_without_values
@@ -47,6 +49,8 @@ _FEW_BYTES = 2 << 10
 """Of a message that is changed from or into JSON within a millisecond."""
 _QUICK_S = 1.0
 """How long a call runs until it is noticed if its caller is gone."""
+_UNCOUNTED = 32 << 10
+"""Bytes of a request that are within what any call counts as."""
 _PIECE = 60_000
 """Bytes of an answer that are handed over at once, less than what a transport holds back for."""
 CLOSE: tuple[bytes, bytes] = (b"connection", b"close")
@@ -78,12 +82,14 @@ class Calls:
 
     Args:
         longest: bytes of a request.
+        holdings: what calls hold, also of requests that are still to come in full.
         lane: where large messages are changed from and into JSON.
         charge: for a request in JSON.
     """
 
-    def __init__(self, longest: int, lane: Lane, charge: Charge) -> None:
-        self._longest = longest
+    def __init__(self, longest: int, holdings: Holdings, lane: Lane, charge: Charge) -> None:
+        self.longest = longest
+        self.holdings = holdings
         self._lane = lane
         self._charge = charge
         self._handlers: list[grpc.GenericRpcHandler] = []
@@ -109,9 +115,7 @@ class Calls:
             text = f"content-type must be one of {accepted}"
             await answer(send, 415, text, [(b"accept-post", accepted.encode())])
             return
-        host, port = scope["client"] or ("", 0)
-        peer = f"ipv6:[{host}]:{port}" if ":" in host else f"ipv4:{host}:{port}"
-        call = Call(self, peer, headers, form, method.request, receive)
+        call = Call(self, peer_of(scope), headers, form, method.request, receive)
         if method.streams:
             await self._stream(method, call, send)
         else:
@@ -193,11 +197,6 @@ class Calls:
             return forms.to_json(content, method.response)
         return await self._lane.run(forms.to_json, content, method.response)
 
-    @property
-    def longest(self) -> int:
-        """Bytes of a request."""
-        return self._longest
-
 
 class Call:
     """Stands in for a context of gRPC, as far as `Middleware` and the servicers use one.
@@ -228,6 +227,7 @@ class Call:
         self._headers = dict(headers)
         self._receive = receive
         self._body = bytearray()
+        self._coming: Held | None = None
         self._read_one = self._timed = False
         self._trailing: Metadata = ()
         self._callbacks: list[Callable[[Any], None]] = []
@@ -283,6 +283,8 @@ class Call:
         except TimeoutError:
             text = f"a request must come within {MESSAGE_S:g} s"
             await self.abort(grpc.StatusCode.DEADLINE_EXCEEDED, text)
+        finally:
+            self._hold_no_more()  # who asked for it counts it now
         return grpc.aio.EOF if content is None else await self._calls.read(content, self)
 
     # What the door uses.
@@ -294,6 +296,7 @@ class Call:
 
     def finish(self) -> None:
         """Tell those who wait for it that all is sent."""
+        self._hold_no_more()
         if self._looking is not None:
             self._looking.cancel()
         if self._watching is not None:
@@ -384,9 +387,18 @@ class Call:
             self.gone = True
             raise CancelledError
         self._body += event.get("body", b"")
+        if len(self._body) > _UNCOUNTED:
+            if self._coming is None:
+                self._coming = self._calls.holdings.begin(self._peer)
+            self._calls.holdings.resize(self._coming, len(self._body))
         if not event.get("more_body", False):
             self.complete = True
             self._looking = asyncio.get_running_loop().call_later(_QUICK_S, self._watch)
+
+    def _hold_no_more(self) -> None:
+        if self._coming is not None:
+            self._calls.holdings.end(self._coming)
+            self._coming = None
 
     def _watch(self) -> None:
         self._watching = asyncio.create_task(self._notice(), name="notice who is gone")
@@ -441,6 +453,12 @@ async def _write(send: Send, content: bytes, *, more: bool) -> None:
         await send({"type": "http.response.body", "body": piece, "more_body": not last})
     if not more and (len(content) > _PIECE or not content):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def peer_of(scope: Scope) -> str:
+    """Return who sends a request, as gRPC writes it."""
+    host, port = scope["client"] or ("", 0)
+    return f"ipv6:[{host}]:{port}" if ":" in host else f"ipv4:{host}:{port}"
 
 
 async def answer(send: Send, status: int, text: str, headers: Headers = ()) -> None:

@@ -32,6 +32,8 @@ _UNANSWERED_MS = 80_000
 """Until a connection is given up whose other side does not acknowledge what was sent."""
 _TLS_BUFFER = 16 << 10
 """Bytes of asyncio's buffer of each connection with TLS: the longest record. It takes 256 KiB."""
+_READ_BYTES = 64 << 10
+"""Bytes that are read from a connection at once. asyncio would read 256 KiB."""
 _BACKLOG = 1024
 _ASKED_BY_BROWSERS = b", ".join(
     (
@@ -80,6 +82,7 @@ class Door:
             lifespan="off",
             interface="asgi3",
             log_config=None,
+            log_level="error",  # what outsiders send is no event
             access_log=False,
             proxy_headers=False,
             h11_max_incomplete_event_size=_HEADER_BYTES,
@@ -232,6 +235,7 @@ class _Connection(H11Protocol):
         if len(self.connections) > self._most:
             transport.abort()
             return
+        transport.max_size = _READ_BYTES  # type: ignore[attr-defined]  # of asyncio's own
         _notice_silence(transport.get_extra_info("socket"))
         self._late = self.loop.call_later(_HEADERS_S, transport.abort)
 

@@ -1,0 +1,201 @@
+"""Attacks on the web door that go on for a while: what clients of HTTP/1.1 send, keep or leave."""
+
+import asyncio
+import gzip
+import socket
+import struct
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from types import MappingProxyType
+
+from benchmarks.hostile_messages import BROWSE, FETCH, SUBMIT, field
+from benchmarks.serving import Requests
+from benchmarks.web import Connection
+from geoveil.campaign import Campaign, decode, digest
+from geoveil.proto.v1 import collector_pb2
+
+_WHOLE = 4 << 20
+"""Bytes of the largest request."""
+_LARGEST_JSON = 64 << 10
+_PIECE = 16_000
+_RESET = struct.pack("ii", 1, 0)
+
+Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+"""What is done on a connection; it is opened again when that ends."""
+
+
+def _repeated(script: Script, web: str, seconds: float, *, count: int) -> None:
+    """Do the same on so many connections, again and again."""
+    until = time.monotonic() + seconds
+    host, _, port = web.rpartition(":")
+
+    async def one() -> None:
+        while time.monotonic() < until:
+            with suppress(OSError, asyncio.IncompleteReadError, TimeoutError):
+                reader, writer = await asyncio.open_connection(host, int(port), limit=1 << 12)
+                try:
+                    async with asyncio.timeout(until - time.monotonic()):
+                        await script(reader, writer)
+                finally:
+                    writer.transport.abort()
+            await asyncio.sleep(0.001)
+
+    async def all_of_them() -> None:
+        await asyncio.gather(*(one() for _ in range(count)))
+
+    asyncio.run(all_of_them())
+
+
+def _head(path: str, size: int, kind: str = "proto", more: str = "") -> bytes:
+    return (
+        f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/{kind}\r\n"
+        f"content-length: {size}\r\n{more}\r\n"
+    ).encode()
+
+
+def _posted(
+    make: Callable[[str], Callable[[], bytes]],
+    path: str,
+    web: str,
+    seconds: float,
+    *,
+    count: int = 32,
+    kind: str = "proto",
+    more: str = "",
+) -> None:
+    """Send requests, and wait for each answer, whatever it is."""
+    draw = make(web)
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            content = draw()
+            writer.write(_head(path, len(content), kind, more) + content)
+            await writer.drain()
+            head = (await reader.readuntil(b"\r\n\r\n")).lower()
+            _, _, rest = head.partition(b"content-length: ")
+            await reader.readexactly(int(rest.partition(b"\r\n")[0]))
+            if b"connection: close" in head:
+                return
+
+    _repeated(script, web, seconds, count=count)
+
+
+def _campaign(web: str) -> tuple[Campaign, bytes]:
+    """Return the campaign, and the beginning of a request to it."""
+
+    async def fetched() -> bytes:
+        connection = await Connection.opened(web)
+        request = collector_pb2.GetCampaignRequest(campaign_id="load").SerializeToString()
+        answer = await connection.call(FETCH, request)
+        connection.close()
+        return collector_pb2.GetCampaignResponse.FromString(answer).envelope.campaign
+
+    content = asyncio.run(fetched())
+    head = collector_pb2.SubmitReportsRequest(campaign_id="load", campaign_digest=digest(content))
+    return decode(content), head.SerializeToString()
+
+
+def _valid(web: str) -> Callable[[], bytes]:
+    return Requests(_campaign(web)[0], 10_000, templates=2).draw
+
+
+def _padded(content: bytes, *, packed: bool) -> Callable[[str], Callable[[], bytes]]:
+    """Return what makes requests as long as they may be of something repeated."""
+
+    def make(web: str) -> Callable[[], bytes]:
+        _, head = _campaign(web)
+        message = head + content * ((_WHOLE - len(head) - 64) // len(content))
+        made = gzip.compress(message) if packed else message
+        return lambda: made
+
+    return make
+
+
+def _json(web: str) -> Callable[[], bytes]:
+    report = '{"reportId": "AAAAAAAAAAAAAAAAAAAAAA==", "answers": [{"value": "1"}]}'
+    reports = ", ".join([report] * (_LARGEST_JSON // (len(report) + 2) - 2))
+    content = f'{{"campaignId": "load", "reports": [{reports}]}}'.encode()
+    return lambda: content
+
+
+def _nested(web: str) -> Callable[[], bytes]:
+    return lambda: b'{"reports":[' * (_LARGEST_JSON // 12)
+
+
+def _nobody(web: str) -> Callable[[], bytes]:
+    request = collector_pb2.GetCampaignRequest(campaign_id="nobody").SerializeToString()
+    return lambda: request
+
+
+async def _unread(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Ask for page after page, and read none."""
+    reader._transport.pause_reading()  # type: ignore[attr-defined]  # asyncio would read ahead
+    page = collector_pb2.BrowseCampaignsRequest(page_size=1_000).SerializeToString()
+    while True:
+        writer.write(100 * (_head(BROWSE, len(page)) + page))
+        await writer.drain()
+
+
+async def _unfinished(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Send all of the largest request but its end."""
+    writer.write(_head(SUBMIT, _WHOLE))
+    for _ in range(_WHOLE // _PIECE):
+        writer.write(bytes(_PIECE))
+        await writer.drain()
+    await reader.read()
+
+
+async def _silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read()
+
+
+async def _dripping(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Say what is asked for, a byte at a time."""
+    writer.write(b"POST / HTTP/1.1\r\nx-y: ")
+    while not writer.is_closing():
+        await asyncio.sleep(2)
+        writer.write(b"z")
+        await writer.drain()
+
+
+async def _headers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"POST / HTTP/1.1\r\n")
+    while not writer.is_closing():
+        writer.write(b"x-y: %b\r\n" % (b"z" * 100) * 500)
+        await writer.drain()
+
+
+async def _taken_back(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Make a call and hang up at once, without a farewell."""
+    one: socket.socket = writer.get_extra_info("socket")
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+    content = _nobody("")()
+    writer.write(_head(FETCH, len(content)) + content)
+    await writer.drain()
+
+
+_MANY_ANSWERS = field(3, b"\x0a\x10" + bytes(16) + b"\x12\x00" * 8_000)
+WEB_ATTACKS: Mapping[str, Callable[[str, float], None]] = MappingProxyType(
+    {
+        "web: none": lambda web, seconds: time.sleep(seconds),
+        "web: valid batches": partial(_posted, _valid, SUBMIT),
+        "web: empty reports": partial(
+            _posted, _padded(b"\x1a\x00", packed=True), SUBMIT, more="content-encoding: gzip\r\n"
+        ),
+        "web: reports of many answers": partial(
+            _posted, _padded(_MANY_ANSWERS, packed=False), SUBMIT
+        ),
+        "web: JSON": partial(_posted, _json, SUBMIT, kind="json"),
+        "web: nested JSON": partial(_posted, _nested, SUBMIT, kind="json"),
+        "web: calls": partial(_posted, _nobody, FETCH, count=400),
+        "web: pages not read": partial(_repeated, _unread, count=100),
+        "web: requests without an end": partial(_repeated, _unfinished, count=1_000),
+        "web: silent connections": partial(_repeated, _silent, count=5_000),
+        "web: slow headers": partial(_repeated, _dripping, count=5_000),
+        "web: headers without an end": partial(_repeated, _headers, count=30),
+        "web: calls taken back": partial(_repeated, _taken_back, count=100),
+    }
+)
+"""Name → attack on the web door at "host:port", for so many seconds."""

@@ -1,0 +1,76 @@
+"""A real browser, and servers with a web door for it. Skipped where there is no Chromium."""
+
+import shutil
+import subprocess
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, BrowserContext, async_playwright
+
+FLAGS = (
+    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    *("--disable-dev-shm-usage", "--remote-debugging-port=0"),
+)
+_PATIENCE_S = 60
+
+
+@dataclass
+class RunningBrowser:
+    """A process of Chromium that tests connect to."""
+
+    process: subprocess.Popen[bytes]
+    endpoint: str
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def start_browser(folder: Path) -> RunningBrowser:
+    """Start Chromium, which keeps what it stores in a folder.
+
+    Where there is none, the test is skipped.
+    """
+    program = shutil.which("chromium") or shutil.which("google-chrome")
+    if program is None:
+        pytest.skip("there is no Chromium: 'make browser' installs it")
+    port = folder / "DevToolsActivePort"
+    port.unlink(missing_ok=True)
+    process = subprocess.Popen(
+        [program, *FLAGS, f"--user-data-dir={folder}", "about:blank"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    end = time.monotonic() + _PATIENCE_S
+    while not port.exists() or len(lines := port.read_text().splitlines()) < 2:
+        assert process.poll() is None, "Chromium ended"
+        assert time.monotonic() < end, "Chromium does not start"
+        time.sleep(0.02)
+    return RunningBrowser(process, f"ws://127.0.0.1:{lines[0]}{lines[1]}")
+
+
+@pytest.fixture(scope="session")
+def running_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBrowser]:
+    """One Chromium for each process of tests."""
+    browser = start_browser(tmp_path_factory.mktemp("chromium"))
+    yield browser
+    browser.kill()
+
+
+@pytest.fixture
+async def browser(running_browser: RunningBrowser) -> AsyncIterator[Browser]:
+    async with async_playwright() as playwright:
+        connected = await playwright.chromium.connect_over_cdp(running_browser.endpoint)
+        yield connected
+
+
+@pytest.fixture
+async def context(browser: Browser) -> AsyncIterator[BrowserContext]:
+    """A profile of its own, which keeps nothing."""
+    made = await browser.new_context()
+    yield made
+    await made.close()
