@@ -17,12 +17,13 @@ import httpx
 import pytest
 
 from geoveil.aggregator import Aggregator, Settings
+from geoveil.aggregator.ops.authority import Authority
 from geoveil.aggregator.web import calls, door
 from geoveil.gp import ParameterError
 from geoveil.proto.v1 import analyst_pb2
 
 from .conftest import Published
-from .tls_files import Authority
+from .tls_files import for_client, for_server, new_authority, written
 from .web_client import ANALYST, COLLECTOR, WebCaller
 
 HEALTH = "/grpc.health.v1.Health/Check"
@@ -156,8 +157,8 @@ async def test_an_address_that_is_taken_is_told(start_server: Any, tmp_path: Pat
 
 
 async def test_tls_follows_its_files(start_server: Any, tmp_path: Path) -> None:
-    first, second = Authority("first"), Authority("second")
-    certificate, key = first.issue("server").write(tmp_path, "server")
+    first, second = new_authority("first"), new_authority("second")
+    certificate, key = written(for_server(first), tmp_path, "server")
     server = await start_server(web=WEB, tls_certificate=certificate, tls_key=key)
 
     async def healthy(authority: Authority) -> bool:
@@ -171,7 +172,7 @@ async def test_tls_follows_its_files(start_server: Any, tmp_path: Path) -> None:
 
     assert await healthy(first)
     assert not await healthy(second)
-    renewed = second.issue("server")
+    renewed = for_server(second)
     certificate.write_bytes(renewed.certificate)
     key.write_bytes(renewed.key)
     assert await healthy(second)
@@ -181,8 +182,8 @@ async def test_tls_follows_its_files(start_server: Any, tmp_path: Path) -> None:
 async def test_clients_need_a_certificate_if_they_do_for_grpc(
     start_server: Any, tmp_path: Path
 ) -> None:
-    authority, clients = Authority("first"), Authority("clients")
-    certificate, key = authority.issue("server").write(tmp_path, "server")
+    authority, clients = new_authority("first"), new_authority("clients")
+    certificate, key = written(for_server(authority), tmp_path, "server")
     roots = tmp_path / "clients.pem"
     roots.write_bytes(clients.certificate)
     server = await start_server(
@@ -193,7 +194,7 @@ async def test_clients_need_a_certificate_if_they_do_for_grpc(
         with pytest.raises(httpx.TransportError):
             await client.post(url(server.aggregator, scheme="https"), json={})
     context = ssl.create_default_context(cadata=authority.certificate.decode())
-    context.load_cert_chain(*clients.issue("phone").write(tmp_path, "phone"))
+    context.load_cert_chain(*written(for_client(clients), tmp_path, "phone"))
     async with httpx.AsyncClient(verify=context) as client:
         answer = await client.post(url(server.aggregator, scheme="https"), json={})
     assert answer.status_code == 200
