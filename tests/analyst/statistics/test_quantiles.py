@@ -1,5 +1,6 @@
 """Quantiles, means, Gini coefficients and top shares from reports at hand."""
 
+import math
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -8,15 +9,17 @@ import numpy as np
 import pytest
 
 from geoveil.analyst import ReportRows, reports_of
-from geoveil.analyst.statistics import simultaneous
+from geoveil.analyst.statistics import inequality, quantiles, simultaneous
 from geoveil.analyst.statistics.distribution import Density, DistributionFunction
 from geoveil.analyst.statistics.inequality import Gini, MeanValue, TopShare
 from geoveil.analyst.statistics.partition import Histogram
 from geoveil.analyst.statistics.quantiles import Quantiles
+from geoveil.analyst.statistics.statistic import driven
+from geoveil.analyst.statistics.thresholds import shares_above
 from geoveil.campaign import PointQuestion
 from geoveil.gp import GeoPrivacy, ParameterError, Threshold
 
-from .populations import Array, campaign, campaigns, incomes, poor, reports
+from .populations import Array, campaign, campaigns, incomes, joint_of, poor, reports
 
 OPENS = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -29,7 +32,8 @@ def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def gini(x: Array) -> float:
     """Return half the mean difference of two people over the mean, by its definition."""
-    return float(np.abs(np.subtract.outer(x, x)).mean() / 2 / x.mean())
+    parts = [np.abs(np.subtract.outer(part, x)).mean() for part in np.split(x, 100)]
+    return float(np.mean(parts) / 2 / x.mean())
 
 
 def blurred(x: Array, width: float) -> Array:
@@ -37,29 +41,62 @@ def blurred(x: Array, width: float) -> Array:
     return np.asarray(x - width * (np.random.default_rng(5).beta(2, 2, len(x)) - 0.5))
 
 
-@pytest.mark.deep(keep=1)
-@pytest.mark.parametrize("count", [5, 120])
-def test_intervals_of_quantiles_cover(count: int) -> None:
-    """120 campaigns at 95 %: standard error 2 %, of a spread 6.5 %: 3 of each are permitted; of 5
-    at least 3 (chance: 1 in 300)."""
+GRID = np.concatenate([np.arange(-48_000.0, 300_000.0, 5_000.0), np.geomspace(3e5, 4e6, 20)])
+"""Thresholds from below everybody's income to above."""
+
+
+def near(low: float, high: float) -> Any:
+    """Return what asks only a few thresholds where many are asked to find out where people are."""
+
+    def few(campaign: Any, width: float) -> Any:
+        return (yield from shares_above(GRID[(low < GRID) & (high > GRID)], width))
+
+    return few
+
+
+def asked(statistic: Any, points: Array) -> Any:
+    """Return a statistic of points, its questions answered by numpy's covariance."""
+    return driven(
+        statistic,
+        campaign(),
+        0.95,
+        lambda questions: joint_of([question.query for question in questions], points),
+    )
+
+
+@pytest.mark.parametrize("count", [5, pytest.param(400, marks=pytest.mark.deep)])
+def test_intervals_of_quantiles_cover(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """400 campaigns at 95 %: standard error 1.1 %; 5: at least 3 (chance: 1 in 300).
+
+    The spread is known to 3.5 %; errors may be said too large by more than too small: where few
+    people are, as at the first level, intervals are longer by what the law of reports permits.
+
+    Where quantiles are is found out by the few; the many are asked every 5,000 dollars.
+    """
     levels = (0.1, 0.5, 0.9)
     right = np.quantile(np.concatenate([blurred(incomes(), 24_000.0)] * 20), levels)
+    if count > 5:
+        monkeypatch.setattr(quantiles, "octaves", near(-5e4, 3e5))
+        monkeypatch.setattr(quantiles, "_ROUNDS", 0)
     found, errors = [], []
     for points in campaigns(incomes(), 2_000, count):
-        made = reports(points).ask(Quantiles(levels=levels))
+        wanted = Quantiles(levels=levels)
+        made = asked(wanted, points) if count > 5 else reports(points).ask(wanted)
         found.append((made.low <= right) & (right <= made.high))
         errors.append([*made.values, *made.standard_errors])
     if count < 100:
         assert (np.sum(found, axis=0) >= 3).all()
     else:
         covered = np.mean(found, axis=0)
-        assert (covered > 0.89).all()
+        assert (covered > 0.925).all()
+        assert (covered < 0.98).all()
         spread = np.std(errors, axis=0)[:3]
-        assert np.mean(errors, axis=0)[3:] == pytest.approx(spread, rel=0.2)
+        ratio = np.mean(errors, axis=0)[3:] / spread
+        assert (ratio > 0.92).all()
+        assert (ratio < 1.15).all()
 
 
-@pytest.mark.deep(keep=1)
-@pytest.mark.parametrize("count", [2, 60])
+@pytest.mark.parametrize("count", [2, pytest.param(120, marks=pytest.mark.deep)])
 @pytest.mark.parametrize(
     ("statistic", "value"),
     [
@@ -70,17 +107,28 @@ def test_intervals_of_quantiles_cover(count: int) -> None:
     ids=["mean", "Gini", "top share"],
 )
 def test_moments_are_near_the_truth_with_the_error_that_is_stated(
-    statistic: Any, value: Callable[[Array], float], count: int
+    statistic: Any,
+    value: Callable[[Array], float],
+    count: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Blur moves the top share by less than 0.002. Errors of 60: within 27 % (3 of its own)."""
+    """Blur moves the top share by less than 0.002. Errors of 120: within 20 % (3 of its own).
+
+    Where people are is found out by two; the many are asked at fixed thresholds.
+    """
     right = value(incomes())
-    made = [reports(p).ask(statistic) for p in campaigns(incomes(), 2_000, count)]
+    if count > 2:
+        monkeypatch.setattr(inequality, "everywhere", near(-math.inf, math.inf))
+    made = [
+        asked(statistic, points) if count > 2 else reports(points).ask(statistic)
+        for points in campaigns(incomes(), 2_000, count)
+    ]
     values, error = [one.value for one in made], np.mean([one.standard_error for one in made])
     assert np.mean(values) == pytest.approx(right, abs=4 * error / np.sqrt(count) + 2e-3)
-    if count > 10:
-        assert np.std(values) == pytest.approx(error, rel=0.27)
+    if count > 100:
+        assert np.std(values) == pytest.approx(error, rel=0.2)
         covered = [one.ci_low <= right <= one.ci_high for one in made]
-        assert np.mean(covered) > 0.86
+        assert np.mean(covered) > 0.89
 
 
 def test_the_mean_is_that_of_the_points() -> None:

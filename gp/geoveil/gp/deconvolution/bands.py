@@ -232,14 +232,19 @@ class BandTotals(Totals):
 
         Cell 0 is before the first cut, and the last one beyond the last cut.
         """
-        count = len(self._cuts) + 1
-        pieces = np.zeros((4, count))
+        first = cells.start
+        last = min(cells.stop, len(self._cuts) + 1)
+        pieces = np.zeros((4, last - first))
         for band in bands:
             low, high = self._index[band.low], self._index[band.high]
-            pieces[:, low + 1 : high + 1] += _cubic(*self._place(band, slice(low, high)))
-            pieces[0, slice(high + 1, count) if band.step.sign > 0 else slice(0, low + 1)] += 1
+            inside = slice(max(low, first - 1), min(high, last - 1))  # cells begin at the next cut
+            if inside.start < inside.stop:
+                place = self._place(band, inside)
+                pieces[:, inside.start + 1 - first : inside.stop + 1 - first] += _cubic(*place)
+            above = slice(max(high + 1 - first, 0), None)
+            pieces[0, above if band.step.sign > 0 else slice(0, max(low + 1 - first, 0))] += 1
         pieces[0] -= len(bands) - 1
-        return pieces[:, cells]
+        return pieces
 
     def _of_band(self, band: Band, counts: Integers, moments: Array) -> tuple[int, int, float]:
         """Return the sums of a debiased threshold, of its square, and of its estimated variance.
