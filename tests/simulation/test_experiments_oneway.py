@@ -13,6 +13,7 @@ from geoveil.simulation.experiments import oneway
 from geoveil.simulation.experiments.aimed import SURVEYS, aimed, aimed_seed, incomes_in
 from geoveil.simulation.experiments.draws import Draws, sampler, total
 from geoveil.simulation.experiments.oneway import ONE_WAY
+from geoveil.simulation.experiments.own import AS_PUBLISHED, distinct_values
 from geoveil.simulation.experiments.settings import ONE_WAY_PANELS
 
 ALPHA = 1e-6
@@ -66,7 +67,7 @@ def test_drawn_errors_have_the_exact_mean_and_variance(name):
     errors = np.array([cell.error(r) for r in range(repetitions)])
     answer = ONE_WAY[name].build(PANEL.setting)
     squared_bias, noise, spread = oneway.OneWayExactCell(PANEL, name)._moments(answer)
-    x, shares = oneway.distinct_incomes()
+    x, shares = distinct_values(AS_PUBLISHED)
     bias = np.sum(shares * (answer.mean(x) - (x > PANEL.threshold)))
     assert bias**2 == pytest.approx(squared_bias)
     variance = (noise + spread) / n
@@ -118,7 +119,7 @@ def test_sums_by_value_and_by_person_are_of_the_same_law():
 
 
 def test_points_on_a_line_answer_like_debiased_laplace():
-    x, _ = oneway.distinct_incomes()
+    x, _ = distinct_values(AS_PUBLISHED)
     points, queries = (ONE_WAY[n].build(PANEL.setting) for n in ("deconvolved", "DebiasedLaplace"))
     assert points.mean(x) == pytest.approx(queries.mean(x), abs=1e-12)
     assert points.variance(x) == pytest.approx(queries.variance(x), rel=1e-6, abs=1e-12)
@@ -134,7 +135,7 @@ def test_the_aim_agrees_with_the_survey_and_uses_nothing_else(monkeypatch):
     plain = PANEL.setting.soft
     assert abs(np.sum(shares * plain.value(x)) - hard) > 1e-5
     assert len({aimed(PANEL.setting, survey).soft.at for survey in range(SURVEYS)}) == SURVEYS
-    monkeypatch.setattr(oneway, "distinct_incomes", lambda: pytest.fail("private"))
+    monkeypatch.setattr(oneway, "distinct_values", lambda given: pytest.fail("private"))
     aimed.cache_clear()
     assert aimed(PANEL.setting, 0).soft == query
 

@@ -8,6 +8,9 @@ from typer.testing import CliRunner
 
 from geoveil.cli.app import app
 from geoveil.selection.contrib import VARIANT_RECIPES, Transmission
+from geoveil.selection.one_sided import HalfGeneralizedCauchy
+from geoveil.selection.smooth_privacy import scale_price
+from geoveil.selection.two_sided import HeavyGeneralizedCauchy
 from geoveil.simulation.selection.experiment import KEPT, NOMINAL
 from geoveil.simulation.selection.published import published_one_sided
 from geoveil.simulation.selection.transmission import (
@@ -47,19 +50,21 @@ def test_the_exponential_mechanism_on_six_variants_is_a_softmax(real):
 
 def test_the_withdrawn_one_sided_mechanism_costs_less_than_it_says(real):
     for epsilon in (3.0, 21.0):
-        printed = published_one_sided(epsilon, real, 6.0)
-        assert printed is not None
-        probabilities, proved = printed
+        probabilities, proved = published_one_sided(epsilon, real, 6.0)
         assert probabilities.sum() == pytest.approx(1)
         assert 0.8 * epsilon < proved < epsilon
 
 
-def test_without_room_for_its_beta_the_printed_mechanism_has_no_row():
+def test_the_printed_one_sided_mechanism_has_its_cap_and_so_a_row_for_many_variants():
     study = simulated(1_000, np.random.default_rng(1))
-    assert published_one_sided(3.0, study, 6.0) is None
+    probabilities, proved = published_one_sided(3.0, study, 6.0)
+    # k = 1/2: lβ = β/(m − 1) is as much as it may be.
+    half, m = HalfGeneralizedCauchy(4.0), 1_000
+    beta, alpha = 3.0 / 6 / (m - 1), 1.5 / HeavyGeneralizedCauchy(4.0).max_score
+    assert proved == pytest.approx(alpha * half.hazard + beta * float(scale_price(half, m)))
+    assert probabilities.sum() == pytest.approx(1)
     rows = list(rows_of("simulated", [study], [3.0]))
-    assert "SPS (IV)" not in {row.mechanism for row in rows}
-    assert "SPS (II)" in {row.mechanism for row in rows if row.standing == NOMINAL}
+    assert {"SPS (II)", "SPS (IV)"} <= {r.mechanism for r in rows if r.standing == NOMINAL}
 
 
 def test_studies_are_averaged_with_their_standard_error():

@@ -1,7 +1,8 @@
 """Try to falsify a mechanism: how distinguishable are two points really?
 
 `exact_rate`, `exact_epsilon` and `black_box_bound` audit whatever has a density or samples. `audit`
-runs them on a table of rows: the `catalogue` of the library's mechanisms, or the `faults`.
+runs them on a table of rows: the `catalogue` of the library's mechanisms, the `faults`, or
+mechanisms of one's own (`own_cases`).
 `attacks` go for the computer: which floats are reachable, how they are spaced, what time tells.
 """
 
@@ -11,6 +12,7 @@ from geoveil.audit.catalogue import catalogue, named
 from geoveil.audit.exact import Density, Finding, exact_delta, exact_epsilon, exact_rate
 from geoveil.audit.faults import faults
 from geoveil.audit.histories import History, NestedHistory, worst_history
+from geoveil.audit.own import NoisyAnswer, mechanisms_in, own_cases
 from geoveil.audit.selection import (
     SelectionFinding,
     Selects,
@@ -38,6 +40,7 @@ __all__ = [
     "Finding",
     "History",
     "NestedHistory",
+    "NoisyAnswer",
     "Scene",
     "SelectionFinding",
     "Selects",
@@ -52,7 +55,9 @@ __all__ = [
     "exact_rate",
     "faults",
     "margin_pairs",
+    "mechanisms_in",
     "named",
+    "own_cases",
     "pair_count",
     "utility_pairs",
     "worst_history",

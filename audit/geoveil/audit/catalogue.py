@@ -373,10 +373,11 @@ def _example(
         privacy=example.privacy,
         origin=example.origin,
     )
-    return scene.case(mechanism, _outputs(mechanism), variant, name=name)
+    return scene.case(mechanism, outputs_of(mechanism), variant, name=name)
 
 
-def _outputs(mechanism: QueryMechanism) -> Array:
+def outputs_of(mechanism: QueryMechanism) -> Array:
+    """Return outputs at which to look, of a mechanism of which only the contract is known."""
     if isinstance(mechanism, AdditiveMechanism):
         return additive_outputs(mechanism.largest_scale)
     if isinstance(mechanism, DistanceLaplace):

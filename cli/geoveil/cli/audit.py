@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from textwrap import fill
 from typing import Annotated
 
@@ -24,6 +25,10 @@ _LEAST_P = 1e-99
 def audit(
     mechanism: Annotated[
         str | None, typer.Option(help="Only the rows of this one, e.g. SmoothMechanism.")
+    ] = None,
+    module: Annotated[
+        Path | None,
+        typer.Option(help="Audit the mechanisms of this Python file instead; it is run."),
     ] = None,
     faults: Annotated[
         bool,
@@ -54,17 +59,25 @@ def audit(
     reached, how finely they are spaced, and how long a release takes. Status 0: the first two
     succeed on float noise and fail on release, and a floor under its time hides what time tells.
 
+    A file given by --module has functions of (query, privacy), each of which makes a mechanism:
+    docs/comparing.md has one of seven lines.
+
     Examples: geoveil audit; geoveil audit --mechanism DebiasedLaplace; geoveil audit --faults;
-    geoveil audit --attack
+    geoveil audit --attack; geoveil audit --module wide.py
     """
     if attack:
-        if faults or mechanism is not None:
-            raise ParameterError("--attack", True, "alone, without --faults and --mechanism")
+        if faults or mechanism is not None or module is not None:
+            raise ParameterError("--attack", True, "without --faults, --mechanism and --module")
         if not run_attacks(samples, seed, as_json):
             raise typer.Exit(1)
         return
     samples = 100_000 if samples is None else samples
-    if not faults:
+    if module is not None:
+        if faults:
+            raise ParameterError("--module", str(module), "without --faults")
+        cases = auditor.own_cases(auditor.mechanisms_in(module))
+        cases = cases if mechanism is None else auditor.named(cases, mechanism)
+    elif not faults:
         cases = auditor.catalogue(mechanism)
     elif mechanism is None:
         cases = auditor.faults()

@@ -6,6 +6,7 @@ from geoveil.cli import (
     simulate_distribution,
     simulate_experiments,
     simulate_fleet,
+    simulate_ledger,
     simulate_scale,
     simulate_selection,
 )
@@ -19,6 +20,7 @@ app.command("twoway")(simulate_experiments.twoway)
 app.command("kde")(simulate_experiments.kde)
 app.command("distribution")(simulate_distribution.distribution)
 app.command("selection")(simulate_selection.selection)
+app.command("ledger")(simulate_ledger.ledger)
 app.command("results")(simulate_experiments.results)
 app.command("scale")(simulate_scale.scale)
 app.command("export")(simulate_scale.export)

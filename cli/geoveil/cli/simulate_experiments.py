@@ -8,7 +8,8 @@ import typer
 
 from geoveil.cli.console import bars, err, out, table_80
 from geoveil.cli.simulate_distribution import distribution
-from geoveil.gp import validation
+from geoveil.gp import ParameterError, validation
+from geoveil.simulation.experiments.own import OwnInput
 from geoveil.simulation.experiments.published import (
     MAPS,
     PublishedExperiment,
@@ -19,6 +20,7 @@ from geoveil.simulation.experiments.published import (
     write_page,
 )
 from geoveil.simulation.experiments.rows import LOCAL, ErrorRow, compare
+from geoveil.simulation.experiments.settings import OneWayPanel
 
 Mode = Annotated[
     str,
@@ -45,12 +47,41 @@ def oneway(
     seed: Seed = 1,
     quick: Quick = False,
     processes: Processes = None,
+    module: Annotated[
+        Path | None,
+        typer.Option(
+            help="Python file of further mechanisms, as geoveil audit takes it; it is run."
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Table of other people, CSV or Parquet; with --column.")
+    ] = None,
+    column: Annotated[str | None, typer.Option(help="Of --data: what people hold.")] = None,
+    weight: Annotated[
+        str | None, typer.Option(help="Of --data: how many people a row stands for.")
+    ] = None,
+    threshold: Annotated[
+        float | None, typer.Option(help="The only threshold, > 0; with --per.")
+    ] = None,
+    per: Annotated[
+        float | None, typer.Option(help="1/ε, in the unit of the values; with --threshold.")
+    ] = None,
 ) -> None:
     """One threshold on incomes: twelve settings, error against the number of people.
 
     Figures 3 and 8 of the paper. An interrupted run goes on where it stopped.
+
+    With a mechanism of one's own, other people, or both:
+
+    geoveil simulate oneway --module wide.py --data heights.csv --column cm --threshold 180 --per 2
     """
-    _run(one_way(mode, repetitions, seed, quick), directory, processes)
+    given = OwnInput(module, data, column, weight)
+    if (threshold is None) != (per is None):
+        raise ParameterError("--per", per, "given together with --threshold")
+    panel = None
+    if threshold is not None and per is not None:
+        panel = OneWayPanel(threshold, per, footing=per)
+    _run(one_way(mode, repetitions, seed, quick, given, panel), directory, processes)
 
 
 def twoway(
@@ -122,9 +153,11 @@ def _run(experiment: PublishedExperiment, directory: Path, processes: int | None
 
 
 def _print_comparison(rows: Sequence[ErrorRow]) -> None:
+    found = compare(rows)
+    own = any(c.own for c in found)
     headers = ("setting", "n", "paper's best", "geoveil's best", "ratio", "prior")
-    table = table_80(*headers, wrapped=[0])
-    for c in compare(rows):
+    table = table_80(*headers, *(["yours", "ratio"] if own else []), wrapped=[0])
+    for c in found:
         table.add_row(
             c.panel,
             _count(c.n),
@@ -132,6 +165,7 @@ def _print_comparison(rows: Sequence[ErrorRow]) -> None:
             c.ours.mechanism,
             out.styled((f"{c.ratio:.3g}", "bold")),
             "" if c.aided is None else f"{c.ratio_with_prior:.3g}",
+            *([c.own.mechanism, f"{c.own_ratio:.3g}"] if c.own else []),
         )
     out.print(table)
     out.print(

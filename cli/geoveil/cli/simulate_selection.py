@@ -31,11 +31,13 @@ def selection(
 ) -> None:
     """Private selection: all mechanisms at one ε, which they keep, beside the papers' nominal ones.
 
-    percentile: counts (.npz); without data, household incomes.
+    percentile: counts (.npz, .npy); without data, household incomes.
 
-    nodes: graphs (.npz: arrays u, v, n); without data, a generated one.
+    nodes: graphs (text as the Stanford collection has it, or .npz); without data, a generated one.
 
-    tree, forest, tdt: take no data.
+    tree, forest: tables (CSV, Parquet), the class last; without data, those that ship.
+
+    tdt: takes no data.
     """
     experiment = EXPERIMENTS[validation.choice("application", application, EXPERIMENTS)]
     options = Options(data=tuple(data or ()), seed=seed, quick=quick)

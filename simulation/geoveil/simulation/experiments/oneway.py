@@ -26,7 +26,6 @@ blurred.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from types import MappingProxyType
 
 import numpy as np
@@ -44,11 +43,16 @@ from geoveil.simulation.experiments.aimed import SURVEYS, aimed, aimed_seed
 from geoveil.simulation.experiments.contestants import (
     GENERALIZED_CAUCHY,
     STUDENT_T,
-    Array,
     Contestant,
     perturbed_points,
 )
 from geoveil.simulation.experiments.draws import Draws, drawn_blocks, drawn_error
+from geoveil.simulation.experiments.own import (
+    AS_PUBLISHED,
+    OwnInput,
+    distinct_values,
+    own_contestants,
+)
 from geoveil.simulation.experiments.rows import LOCAL, OURS, PRIOR, SEED, SEED_PRIOR, ErrorRow
 from geoveil.simulation.experiments.runs import ExperimentCell
 from geoveil.simulation.experiments.settings import (
@@ -56,7 +60,6 @@ from geoveil.simulation.experiments.settings import (
     ONE_WAY_REPETITIONS,
     OneWayPanel,
 )
-from geoveil.simulation.populations import household_incomes
 
 
 def _aimed(survey: int) -> Callable[[Setting], Reports]:
@@ -101,16 +104,21 @@ BLOCK = 1 << 17
 """People who are drawn together, from a seed of their own."""
 
 
-@lru_cache(maxsize=1)
-def distinct_incomes() -> tuple[Array, Array]:
-    """Return the distinct household incomes and the share of households at each, which add to 1.
+def all_contestants(given: OwnInput) -> Mapping[str, Contestant]:
+    """Return all who take part, by name: those of a file too, and no survey of other people."""
+    known = {
+        name: contestant
+        for name, contestant in ONE_WAY.items()
+        if given.data is None or contestant.origin not in (SEED_PRIOR, PRIOR)
+    }
+    own = own_contestants(given)
+    if known.keys() & own.keys():
+        raise ParameterError("module", sorted(known.keys() & own.keys())[0], "another name")
+    return {**known, **own}
 
-    12,899 numbers stand for 141,199 rows: incomes are published rounded.
-    """
-    households = household_incomes()
-    values, row = np.unique(households.values, return_inverse=True)
-    shares = np.bincount(row, households.weights)
-    return values, shares / shares.sum()
+
+def _suffix(given: OwnInput) -> str:
+    return f" own={given.fingerprint}" if given.fingerprint else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,19 +127,19 @@ class OneWayExactCell(ExperimentCell):
 
     panel: OneWayPanel
     contestant: str
+    given: OwnInput = AS_PUBLISHED
 
     @property
     def key(self) -> str:
-        return f"oneway exact {self.contestant} {self.panel}"
+        return f"oneway exact {self.contestant} {self.panel}{_suffix(self.given)}"
 
     @property
     def cost(self) -> float:
         return 1.0
 
     def rows(self) -> list[ErrorRow]:
-        versions = [
-            self._moments(build(self.panel.setting)) for build in ONE_WAY[self.contestant].versions
-        ]
+        contestant = all_contestants(self.given)[self.contestant]
+        versions = [self._moments(build(self.panel.setting)) for build in contestant.versions]
         squared_bias, noise, spread = np.array(versions).T
         rows = []
         for n in self.panel.people:
@@ -140,7 +148,7 @@ class OneWayExactCell(ExperimentCell):
             rows.append(
                 _row(
                     self.panel,
-                    self.contestant,
+                    (self.contestant, contestant.origin),
                     n,
                     error=float(errors.mean()),
                     standard_error=scatter / math.sqrt(len(errors)),
@@ -152,7 +160,7 @@ class OneWayExactCell(ExperimentCell):
 
     def _moments(self, answer: Reports) -> tuple[float, float, float]:
         """Return μ², E[v] and Var[m − h]."""
-        x, shares = distinct_incomes()
+        x, shares = distinct_values(self.given)
         misjudged = answer.mean(x) - (x > self.panel.threshold)
         # Not matrix products: for vectors this short, starting threads takes longer than adding.
         bias = float(np.sum(shares * misjudged))
@@ -169,12 +177,13 @@ class OneWayMonteCarloCell(ExperimentCell):
     n: int
     repetitions: int
     seed: int
+    given: OwnInput = AS_PUBLISHED
 
     @property
     def key(self) -> str:
         return (
             f"oneway monte-carlo {self.contestant} n={self.n} repetitions={self.repetitions}"
-            f" seed={self.seed} {self.panel}"
+            f" seed={self.seed} {self.panel}{_suffix(self.given)}"
         )
 
     @property
@@ -184,13 +193,14 @@ class OneWayMonteCarloCell(ExperimentCell):
     def rows(self) -> list[ErrorRow]:
         squares = [self.error(r) ** 2 for r in range(self.repetitions)]
         drawn = drawn_error(squares, self.seed)
-        return [_row(self.panel, self.contestant, self.n, **drawn)]
+        origin = all_contestants(self.given)[self.contestant].origin
+        return [_row(self.panel, (self.contestant, origin), self.n, **drawn)]
 
     def error(self, repetition: int) -> float:
         """Return estimate less truth in one repetition."""
-        x, shares = distinct_incomes()
+        x, shares = distinct_values(self.given)
         above = x > self.panel.threshold
-        versions = ONE_WAY[self.contestant].versions
+        versions = all_contestants(self.given)[self.contestant].versions
         draws = Draws(versions[repetition % len(versions)](self.panel.setting), x)
         name = f"oneway {self.panel.label} {self.contestant}"
         total = 0.0
@@ -209,7 +219,8 @@ def cells(
     repetitions: int = ONE_WAY_REPETITIONS,
     seed: int = 1,
     panels: Sequence[OneWayPanel] = ONE_WAY_PANELS,
-    contestants: Sequence[str] = tuple(ONE_WAY),
+    contestants: Sequence[str] | None = None,
+    given: OwnInput = AS_PUBLISHED,
 ) -> list[ExperimentCell]:
     """Return the cells of the experiment.
 
@@ -218,28 +229,36 @@ def cells(
         repetitions: ≥ 2; of each cell, in monte-carlo mode.
         seed: ≥ 0; the same seed gives the same rows.
         panels: the paper's twelve by default.
-        contestants: names in `ONE_WAY`.
+        contestants: their names; all by default.
+        given: mechanisms and people of one's own.
+
+    Raises:
+        ParameterError: if there are fewer than two repetitions, or a file has no mechanisms.
     """
+    chosen = tuple(all_contestants(given)) if contestants is None else contestants
     if mode == "exact":
-        return [OneWayExactCell(p, c) for p in panels for c in contestants]
+        return [OneWayExactCell(p, c, given) for p in panels for c in chosen]
     if repetitions < 2:
         raise ParameterError("repetitions", repetitions, "an integer >= 2")
     return [
-        OneWayMonteCarloCell(p, c, n, repetitions, seed)
+        OneWayMonteCarloCell(p, c, n, repetitions, seed, given)
         for p in panels
         for n in p.people
-        for c in contestants
+        for c in chosen
     ]
 
 
-def _row(panel: OneWayPanel, contestant: str, n: int, *, error: float, **rest: object) -> ErrorRow:
+def _row(
+    panel: OneWayPanel, contestant: tuple[str, str], n: int, *, error: float, **rest: object
+) -> ErrorRow:
+    mechanism, origin = contestant
     return ErrorRow(
         experiment="oneway",
         panel=panel.label,
         n=n,
         per=panel.per,
-        mechanism=contestant,
-        origin=ONE_WAY[contestant].origin,
+        mechanism=mechanism,
+        origin=origin,
         measure="MSE",
         error=error,
         **rest,  # type: ignore[arg-type]  # of two types

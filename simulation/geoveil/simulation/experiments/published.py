@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from geoveil.gp import validation
+from geoveil.gp import ParameterError, validation
 from geoveil.simulation.experiments import kde, oneway, twoway_draws
 from geoveil.simulation.experiments.kde_draws import density_maps
 from geoveil.simulation.experiments.kde_settings import DEFAULT, SETTINGS, KernelSetting
 from geoveil.simulation.experiments.kde_settings import REPETITIONS as KERNEL_REPETITIONS
+from geoveil.simulation.experiments.own import AS_PUBLISHED, OwnInput
 from geoveil.simulation.experiments.page import Section, results_page
 from geoveil.simulation.experiments.rows import (
     MODES,
@@ -28,6 +29,7 @@ from geoveil.simulation.experiments.settings import (
     TWO_WAY_AXIS,
     TWO_WAY_PANELS,
     TWO_WAY_REPETITIONS,
+    OneWayPanel,
 )
 
 MAPS: Mapping[str, tuple[KernelSetting, ...]] = MappingProxyType(
@@ -78,7 +80,14 @@ class PublishedExperiment:
         return stem
 
 
-def one_way(mode: str, repetitions: int | None, seed: int, quick: bool) -> PublishedExperiment:
+def one_way(
+    mode: str,
+    repetitions: int | None,
+    seed: int,
+    quick: bool,
+    given: OwnInput = AS_PUBLISHED,
+    panel: OneWayPanel | None = None,
+) -> PublishedExperiment:
     """Return one threshold on incomes: twelve settings, figures 3 and 8 of the paper.
 
     Args:
@@ -86,17 +95,27 @@ def one_way(mode: str, repetitions: int | None, seed: int, quick: bool) -> Publi
         repetitions: in the latter; the paper's number by default.
         seed: the same seed gives the same rows.
         quick: whether to compute a small part.
+        given: mechanisms and people of one's own.
+        panel: the only setting; the paper's twelve by default.
+
+    Raises:
+        ParameterError: if there is a table of people without a setting of its own.
     """
     from geoveil.simulation.figures.thresholds import draw_lines
 
-    panels = ONE_WAY_PANELS
+    if panel is None and given.data is not None:
+        raise ParameterError("threshold", None, "given together with a table, as is per")
+    panels = ONE_WAY_PANELS if panel is None else (panel,)
     if quick:
-        panels = tuple(replace(p, people=(100_000,)) for p in panels[1::3])
+        panels = tuple(
+            replace(p, people=(100_000,)) for p in panels[1 if panel is None else 0 :: 3]
+        )
     cells = oneway.cells(
         mode=_checked(mode, seed),
         repetitions=_repetitions(repetitions, 10 if quick else ONE_WAY_REPETITIONS),
         seed=seed,
         panels=panels,
+        given=given,
     )
     return PublishedExperiment("oneway", mode, cells, draw_lines)
 

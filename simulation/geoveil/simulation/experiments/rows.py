@@ -14,7 +14,8 @@ from geoveil.gp import ParameterError, UnsupportedError, validation
 SEED, OURS = "seed paper", "geoveil"
 SEED_PRIOR, PRIOR = "seed paper, with a prior", "geoveil, with a prior"
 BASELINE = "local privacy"
-ORIGINS = (SEED, OURS, SEED_PRIOR, PRIOR, BASELINE)
+OWN = "yours"
+ORIGINS = (SEED, OURS, SEED_PRIOR, PRIOR, BASELINE, OWN)
 """Where a mechanism, at its parameters, comes from."""
 MODES = ("exact", "monte-carlo")
 LOCAL = "ε-LDP"
@@ -126,11 +127,18 @@ class ErrorComparison:
     ours: ErrorRow
     aided: tuple[ErrorRow, ErrorRow] | None
     """The same when both may use a public prior, or leave it; None if geoveil has none."""
+    own: ErrorRow | None = None
+    """The best of mechanisms that were given, if any."""
 
     @property
     def ratio(self) -> float:
         """Seed's error over geoveil's: above 1, geoveil is more accurate."""
         return _over(self.seed, self.ours)
+
+    @property
+    def own_ratio(self) -> float:
+        """Seed's error over that of the mechanisms that were given; NaN without any."""
+        return math.nan if self.own is None else _over(self.seed, self.own)
 
     @property
     def prior(self) -> ErrorRow | None:
@@ -151,7 +159,7 @@ def compare(rows: Iterable[ErrorRow]) -> list[ErrorComparison]:
         if row.mechanism != LOCAL and row.error < best.get(row.origin, _WORST).error:
             best[row.origin] = row
     return [
-        ErrorComparison(panel, n, best[SEED], best[OURS], _aided(best))
+        ErrorComparison(panel, n, best[SEED], best[OURS], _aided(best), best.get(OWN))
         for (panel, n), best in settings.items()
         if SEED in best and OURS in best
     ]

@@ -28,6 +28,8 @@ STYLES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     }
 )
 """Mechanism → how it is drawn in every figure."""
+_UNKNOWN: Mapping[str, Any] = MappingProxyType({"marker": "X"})
+"""How mechanisms are drawn that are not geoveil's: colours follow one another."""
 
 
 def draw_lines(rows: Sequence[ErrorRow], file: Path, *, columns: int = 3) -> None:
@@ -65,7 +67,7 @@ def draw_lines(rows: Sequence[ErrorRow], file: Path, *, columns: int = 3) -> Non
 def _draw_panel(axes: "Axes", rows: Sequence[ErrorRow]) -> None:
     for name in _mechanisms(rows):
         own = sorted((row for row in rows if row.mechanism == name), key=lambda row: row.n)
-        style = {"linestyle": "-", **STYLES.get(name, {})}
+        style = {"linestyle": "-", **STYLES.get(name, _UNKNOWN)}
         axes.errorbar(
             [row.n for row in own],
             [row.error for row in own],

@@ -127,15 +127,6 @@ class Options:
     def __post_init__(self) -> None:
         validation.between("seed", self.seed, 0, 2**63)
 
-    def refuse_data(self) -> None:
-        """Say that an application has data of its own.
-
-        Raises:
-            ParameterError: if it is given any.
-        """
-        if self.data:
-            raise ParameterError("data", str(self.data[0]), "absent: this application takes none")
-
 
 @dataclass(frozen=True, slots=True)
 class SelectionExperiment:

@@ -48,7 +48,7 @@ from geoveil.simulation.selection.published import (
     published_law,
     winner_and_other,
 )
-from geoveil.simulation.selection.tables import Dataset, table
+from geoveil.simulation.selection.tables import Dataset, read_table, table
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -270,25 +270,54 @@ QUICK = ForestSetting(
 
 
 def run(options: Options) -> list[SelectionRow]:
-    """Return the rows; it takes no data.
+    """Return the rows; `data` are tables, and it is five that ship without any.
 
     Raises:
-        ParameterError: if it is given data.
+        ParameterError: if a file can't be read.
     """
-    options.refuse_data()
     setting = QUICK if options.quick else ForestSetting()
+    tables = [(read_table(file), _DEPTH) for file in options.data]
     return [
         row
-        for name, depth in setting.tables
-        for row in rows_of(table(name), depth, setting, options.seed)
+        for data, depth in tables or [(table(name), depth) for name, depth in setting.tables]
+        for row in rows_of(data, depth, setting, options.seed)
     ]
 
 
-def rows_of(data: Dataset, depth: int, setting: ForestSetting, seed: int) -> Iterator[SelectionRow]:
+_DEPTH = 5
+"""Of the trees of a table that is given: the paper's for Compas."""
+
+
+def one_margin(data: Dataset) -> Sequence[SelectionContestant]:
+    """Return the paper's mechanisms as its code has them: all leaves take the table's margin.
+
+    That is no bound of a leaf's sensitivity, and nothing is proved.
+    """
+    second, first = np.sort(np.bincount(data.labels))[-2:]
+
+    def contestant(name: str, noise: Noise) -> SelectionContestant:
+        def choice(epsilon: float, classes: int) -> Choice:
+            pair = published_law(epsilon, noise)(int(first - second), classes)
+            return lambda counts: _spread(
+                counts.argmax(axis=1), np.zeros(len(counts), np.int64), lambda _: pair, classes
+            )
+
+        return SelectionContestant(name, choice, lambda epsilon, classes: np.inf, standing=NOMINAL)
+
+    return [contestant(name, noise) for name, noise in PUBLISHED_NOISE.items()]
+
+
+def rows_of(
+    data: Dataset,
+    depth: int,
+    setting: ForestSetting,
+    seed: int,
+    contestants: Sequence[SelectionContestant] = LEAF_CONTESTANTS,
+) -> Iterator[SelectionRow]:
     """Yield the rows of one table: by mechanism and ε, and what there is without privacy."""
     cells = [
         (contestant, epsilon, contestant.choice(epsilon, len(data.classes)))
-        for contestant in LEAF_CONTESTANTS
+        for contestant in contestants
         for epsilon in setting.budgets
     ]
     choices: list[Choice] = [*(choice for _, _, choice in cells), _commonest]

@@ -9,8 +9,11 @@ of them. Local dampening without shift needs no bound.
 private.
 """
 
+import gzip
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -147,12 +150,19 @@ _PUBLISHED = ("exponential", "shifted local dampening")
 
 
 def read_graph(file: Path) -> Graph:
-    """Return the graph in a file of numpy's (.npz): arrays u and v, and the number of nodes n.
+    """Return the graph in a file.
+
+    That is either numpy's (.npz: arrays u and v, and the number of nodes n), or text, packed by
+    gzip or not: two whole numbers a line, apart by a blank or a comma, which name the nodes of an
+    edge, as the Stanford collection publishes its graphs. Lines that begin otherwise are left out,
+    and so are loops and repetitions; nodes are those that have an edge.
 
     Raises:
         ParameterError: if it holds none.
-        PrivateValueError: if an edge is no pair of two different nodes.
+        PrivateValueError: if an edge of a file of arrays is no pair of two different nodes.
     """
+    if file.suffix != ".npz":
+        return _read_edges(file)
     try:
         with np.load(file, allow_pickle=False) as arrays:
             edges = np.stack([arrays["u"], arrays["v"]], axis=1)
@@ -160,6 +170,32 @@ def read_graph(file: Path) -> Graph:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ParameterError("data", str(file), "a graph (.npz): arrays u, v and n") from error
     return Graph(nodes, edges)
+
+
+def _read_edges(file: Path) -> Graph:
+    try:
+        packed = file.read_bytes()
+        text = gzip.decompress(packed) if packed[:2] == b"\x1f\x8b" else packed
+    except (OSError, EOFError) as error:
+        raise ParameterError("data", str(file), "a file that can be read") from error
+    pairs = re.findall(rb"^(\d+)[ \t,]+(\d+)[ \t]*\r?$", text, re.MULTILINE)
+    ends = np.array(pairs, dtype="S20").astype(np.int64).reshape(-1, 2)
+    ends = np.unique(np.sort(ends[ends[:, 0] != ends[:, 1]], axis=1), axis=0)
+    if not len(ends):
+        raise ParameterError("data", str(file), "a graph: two numbers of nodes on a line")
+    names, edges = np.unique(ends, return_inverse=True)
+    return Graph(len(names), edges.reshape(-1, 2))
+
+
+GRAPH_ENDINGS = (".npz", ".txt", ".csv", ".gz")
+
+
+def given_graphs(data: Sequence[Path]) -> Iterator[Graph]:
+    """Return the graphs among files of several kinds."""
+    for file in data:
+        if file.suffix in GRAPH_ENDINGS:
+            with suppress(ParameterError):
+                yield read_graph(file)
 
 
 def generated_graph(nodes: int, rng: np.random.Generator) -> Graph:
@@ -188,7 +224,7 @@ def run(options: Options) -> list[SelectionRow]:
         PrivateValueError: if an edge is no pair of two different nodes.
     """
     rng = np.random.default_rng(options.seed)
-    graphs = {file.stem: read_graph(file) for file in options.data}
+    graphs = {file.name.split(".")[0]: read_graph(file) for file in options.data}
     if not graphs:
         graphs = {"generated": generated_graph(_GENERATED_NODES, rng)}
     runs, budgets = (_QUICK_RUNS, _QUICK) if options.quick else (RUNS, BUDGETS)

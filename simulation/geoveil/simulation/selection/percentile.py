@@ -53,16 +53,21 @@ _MEASURES: Mapping[str, Callable[[Array, Array, float], float]] = MappingProxyTy
 
 
 def read_counts(file: Path) -> dict[str, Array]:
-    """Return the arrays of counts in a file of numpy's (.npz), by name.
+    """Return the arrays of counts in a file of numpy's (.npz, .npy), by name.
+
+    The one array of a .npy has the name of the file, up to its first dot.
 
     Raises:
         ParameterError: if the file holds no one-dimensional arrays of counts.
     """
     try:
-        with np.load(file, allow_pickle=False) as arrays:
-            counts = {name: np.asarray(arrays[name]) for name in arrays.files}
+        if file.suffix == ".npy":
+            counts = {file.name.split(".")[0]: np.load(file, allow_pickle=False)}
+        else:
+            with np.load(file, allow_pickle=False) as arrays:
+                counts = {name: np.asarray(arrays[name]) for name in arrays.files}
     except (OSError, ValueError, AttributeError) as error:
-        raise ParameterError("data", str(file), "a file of arrays (.npz)") from error
+        raise ParameterError("data", str(file), "a file of arrays (.npz, .npy)") from error
     for name, array in counts.items():
         if array.ndim != 1 or not array.size or array.dtype.kind not in "iu" or array.min() < 0:
             raise ParameterError("data", name, "one-dimensional arrays of counts, integers >= 0")

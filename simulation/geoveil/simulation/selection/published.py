@@ -167,28 +167,25 @@ def published_noisy_max(
     return mechanism.probabilities(scores), proved, delta
 
 
-_GAMMA = 4.0
-
-
 def published_one_sided(
-    epsilon: float, known: Transmission, threshold: float
-) -> tuple[Array, float] | None:
+    epsilon: float, known: Transmission, threshold: float, gamma: float = 4.0
+) -> tuple[Array, float]:
     """Return the probabilities at the nominal ε, and what is proved of it.
 
-    As in the paper β' is the largest that the threshold permits, and sets l. None where that leaves
-    nothing for k.
+    As in the authors' code β' is the largest that the threshold permits, but at most β/(m − 1):
+    that is l, and leaves k at least a half.
 
     Args:
         epsilon: the nominal ε, nats.
-        known: of the database.
+        known: of the database, with two variants or more.
         threshold: T.
+        gamma: of the half of 1/(1 + z^γ), at least 2.
     """
-    whole, half = HeavyGeneralizedCauchy(_GAMMA), HalfGeneralizedCauchy(_GAMMA)
+    whole, half = HeavyGeneralizedCauchy(gamma), HalfGeneralizedCauchy(gamma)
     m = known.outcomes
-    beta = threshold_beta(known.families, threshold)
-    k = 1 - (m - 1) * beta * whole.scale_cost / epsilon
-    if k <= 0:
-        return None
+    most = epsilon / (2 * whole.scale_cost)
+    beta = min(threshold_beta(known.families, threshold), most / (m - 1))
+    k = 1 - (m - 1) * beta / (2 * most)
     # S/α' with α' = kε/2 over the price of a shift is 2S/α with this α.
     alpha = k * epsilon / whole.max_score
     price = float(scale_price(half, m))

@@ -7,16 +7,18 @@ categories those of the published files.
 import csv
 import gzip
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.gp import validation
+from geoveil.gp import ParameterError, UnsupportedError, validation
 
 Domain = int | tuple[float, float]
 
@@ -70,6 +72,66 @@ class Dataset:
             self.labels,
         )
 
+    def coded(self, parts: int = 20) -> "Dataset":
+        """Return the table with measurements replaced by equal parts of their range."""
+        edges = {
+            name: np.linspace(*domain, parts + 1)[1:-1].tolist()
+            for name, domain in zip(self.attributes, self.domains, strict=True)
+            if not isinstance(domain, int)
+        }
+        return self.discretised(edges)
+
+
+def read_table(file: Path) -> Dataset:
+    """Return the table in a file, CSV (packed by gzip or not) or Parquet; its class is last.
+
+    A column of text, or of at most 20 different numbers, is of categories; others are measurements.
+    Its ranges and categories count as public: of private data they are not.
+
+    Raises:
+        ParameterError: if it is no such table, or lacks values.
+        UnsupportedError: if pyarrow is not installed.
+    """
+    try:
+        import pyarrow as pa
+        from pyarrow import csv as packed_csv
+        from pyarrow import parquet
+    except ImportError:
+        raise UnsupportedError("tables need pyarrow: pip install 'geoveil[simulation]'") from None
+    try:
+        read = parquet.read_table if file.suffix == ".parquet" else packed_csv.read_csv
+        found = read(file)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise ParameterError("data", str(file), "a table: CSV or Parquet") from error
+    if found.num_columns < 2 or not len(found) or any(c.null_count for c in found.columns):
+        raise ParameterError("data", str(file), "a table of two columns or more, without gaps")
+    *names, target = found.column_names
+    columns: list[NDArray[np.float64]] = []
+    domains: list[Domain] = []
+    for name in names:
+        values = found[name].to_numpy()
+        kinds, codes = np.unique(values.astype(str), return_inverse=True)
+        if values.dtype.kind in "iuf" and len(kinds) > _FEW:
+            columns.append(values.astype(np.float64))
+            domains.append((float(values.min()), float(values.max())))
+        else:
+            columns.append(codes.astype(np.float64))
+            domains.append(len(kinds))
+    classes, labels = np.unique(found[target].to_numpy().astype(str), return_inverse=True)
+    name = file.name.split(".")[0]
+    return Dataset(name, names, domains, np.stack(columns, axis=1), classes.tolist(), labels)
+
+
+def given_tables(data: Sequence[Path]) -> Iterator[Dataset]:
+    """Return the tables among files of several kinds."""
+    for file in data:
+        if file.suffix in (".csv", ".parquet") or file.name.endswith(".csv.gz"):
+            with suppress(ParameterError):
+                yield read_table(file)
+
+
+_FEW = 20
+"""Different numbers up to which a column of a file is of categories."""
 
 ADULT_EDGES: Mapping[str, Sequence[float]] = MappingProxyType(
     {

@@ -1,8 +1,7 @@
 """The most significant variant: the probability of finding it, over ε [SPS Figures 1, 2, Table II].
 
 Simulated studies of N = 150 families as in the paper, with 5 to 1,000 variants, and six variants of
-a real one. Exact over the noise; over simulated studies a mean with its standard error. Where a
-mechanism has no room for its β it has no row.
+a real one. Exact over the noise; over simulated studies a mean with its standard error.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,7 +9,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
+from numpy.typing import NDArray
 
+from geoveil.gp import ParameterError
 from geoveil.selection.contrib.transmission import (
     THRESHOLD,
     VARIANT_RECIPES,
@@ -46,9 +47,16 @@ _PUBLISHED: Mapping[str, Callable[[int], float]] = MappingProxyType(
 
 def simulated(variants: int, rng: np.random.Generator) -> Transmission:
     """Return a study without linkage: b + c ~ Bin(2N, 2/3), b ~ Bin(b + c, 1/2) [SPS §V-A]."""
+    return Transmission(*simulated_tables(variants, rng), FAMILIES)
+
+
+def simulated_tables(
+    variants: int, rng: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return b and c of the same."""
     total = rng.binomial(2 * FAMILIES, 2 / 3, variants)
     b = rng.binomial(total, 0.5)
-    return Transmission(b, total - b, FAMILIES)
+    return b, total - b
 
 
 def run(options: Options) -> list[SelectionRow]:
@@ -57,7 +65,8 @@ def run(options: Options) -> list[SelectionRow]:
     Raises:
         ParameterError: if it is given data.
     """
-    options.refuse_data()
+    if options.data:
+        raise ParameterError("data", str(options.data[0]), "absent: this application takes none")
     epsilons = EPSILONS[::3] if options.quick else EPSILONS
     variants, studies = ((5, 20), 2) if options.quick else (VARIANTS, STUDIES)
     real = Transmission(METOPIC_B, METOPIC_C, METOPIC_FAMILIES)
@@ -86,9 +95,8 @@ def rows_of(
         for name, threshold in _PUBLISHED.items():
             at = threshold(first.families)
             printed = [published_one_sided(epsilon, known, at) for known in studies]
-            found = [float(p[0][x.winner]) for p, x in zip(printed, studies, strict=True) if p]
-            if found and printed[0]:
-                yield _row(dataset, setting, name, NOMINAL, epsilon, printed[0][1], found)
+            found = [float(p[known.winner]) for (p, _), known in zip(printed, studies, strict=True)]
+            yield _row(dataset, setting, name, NOMINAL, epsilon, printed[0][1], found)
 
 
 def _row(

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from geoveil.gp import ParameterError
 from geoveil.gp.noise.base import Noise
 from geoveil.selection import (
     ExponentialMechanism,
@@ -44,7 +45,7 @@ from geoveil.simulation.selection.published import (
     published_law,
     winner_and_other,
 )
-from geoveil.simulation.selection.tables import ADULT_EDGES, Dataset, table
+from geoveil.simulation.selection.tables import ADULT_EDGES, Dataset, read_table, table
 from geoveil.simulation.selection.tree_accuracy import Fold, expected_accuracy
 
 Array = NDArray[np.float64]
@@ -190,28 +191,45 @@ QUICK = TreeSetting(depths=(2,), budgets=(0.1, 1.0), folds=2)
 
 
 def run(options: Options) -> list[SelectionRow]:
-    """Return the rows; it takes no data.
+    """Return the rows; `data` are tables of two classes, and it is Adult without any.
 
     Raises:
-        ParameterError: if it is given data.
+        ParameterError: if a file can't be read, or has not two classes.
     """
-    options.refuse_data()
     setting = QUICK if options.quick else TreeSetting()
-    return list(rows_of(table("adult").discretised(ADULT_EDGES), setting, options.seed))
+    tables = [_of_two_classes(file) for file in options.data]
+    return [
+        row
+        for data in tables or [table("adult").discretised(ADULT_EDGES)]
+        for row in rows_of(data, setting, options.seed)
+    ]
 
 
-def rows_of(data: Dataset, setting: TreeSetting, seed: int) -> Iterator[SelectionRow]:
+def _of_two_classes(file: Path) -> Dataset:
+    data = read_table(file)
+    if len(data.classes) != 2:
+        raise ParameterError("data", str(file), "a table whose last column has two classes")
+    return data.coded()
+
+
+def rows_of(
+    data: Dataset,
+    setting: TreeSetting,
+    seed: int,
+    contestants: Sequence[TreeContestant] = CONTESTANTS,
+) -> Iterator[SelectionRow]:
     """Yield the rows of one table: by depth, mechanism and ε, and what there is without privacy.
 
     Args:
         data: coded, with two classes.
         setting: of the experiment.
         seed: of folds and trees: the same rows for the same seed.
+        contestants: beside those without privacy.
     """
     cells = [
         (depth, contestant, epsilon)
         for depth in setting.depths
-        for contestant in (*CONTESTANTS, *_NO_PRIVACY)
+        for contestant in (*contestants, *_NO_PRIVACY)
         for epsilon in setting.budgets
     ]
     accuracies = np.array(

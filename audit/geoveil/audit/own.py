@@ -1,0 +1,158 @@
+"""A mechanism of one's own, as an object or a file of a few lines, to be audited and simulated.
+
+What is released to the world needs a campaign and a record: docs/how-to/mechanism.md. What is only
+to be compared needs a function that makes it for a query and a guarantee.
+"""
+
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Protocol, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from geoveil.audit.case import Array, Audited, Case, additive_outputs
+from geoveil.audit.catalogue import BELL, RAMP, STEP, outputs_of
+from geoveil.gp.errors import ParameterError, UnsupportedError
+from geoveil.gp.mechanisms.base import QueryMechanism
+from geoveil.gp.privacy import GeoPrivacy
+from geoveil.gp.queries.base import Query
+
+
+class StandardNoise(Protocol):
+    """Noise in standard form: one of geoveil's families, or anything with these."""
+
+    @property
+    def variance(self) -> float:
+        """Its variance; infinite if it has none."""
+        ...
+
+    def logpdf(self, z: ArrayLike) -> Array:
+        """Return the log-density."""
+        ...
+
+    def sample(self, rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+        """Draw from it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NoisyAnswer:
+    """f(x) + scale(x)·Z in floats: to be audited and simulated, and never released.
+
+    Args:
+        query: f.
+        privacy: the promise that it is held to.
+        noise: Z, symmetric about 0.
+        scale: of the noise, > 0: a number, or a function of points, shape (n,) or (n, k) → (n,).
+
+    Example:
+        >>> from geoveil.gp import GeoPrivacy, Laplace, Threshold
+        >>> query, privacy = Threshold(100_000.0, 16_000.0), GeoPrivacy(1.0, per=8_000.0)
+        >>> own = NoisyAnswer(query, privacy, Laplace(), 1.1 * query.lipschitz / privacy.rate)
+        >>> own.variance([90_000.0]).round(3).tolist()
+        [0.605]
+    """
+
+    query: Query
+    privacy: GeoPrivacy
+    noise: StandardNoise
+    scale: float | Callable[[Array], Array]
+
+    def mean(self, x: ArrayLike) -> Array:
+        """Return the mean of a report at each point: f."""
+        return self.query.value(x)
+
+    def variance(self, x: ArrayLike) -> Array:
+        """Return the variance of a report at each point."""
+        return np.asarray(np.square(self._scale(x)) * self.noise.variance)
+
+    def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Array:
+        """Return one report per point. Not private on a computer."""
+        value = self.query.value(x)
+        return np.asarray(value + self._scale(x) * self.noise.sample(rng, value.shape))
+
+    def log_density(self, y: ArrayLike, x: ArrayLike) -> Array:
+        """Return the log-density at output y given the point x, the two broadcast together."""
+        scale = self._scale(x)
+        standard = (np.asarray(y, dtype=np.float64) - self.query.value(x)) / scale
+        return np.asarray(self.noise.logpdf(standard) - np.log(scale))
+
+    def _scale(self, x: ArrayLike) -> Array:
+        points = np.asarray(x, dtype=np.float64)
+        found = self.scale(points) if callable(self.scale) else self.scale
+        scale = np.broadcast_to(found, self.query.value(points).shape)
+        if not (scale > 0).all():
+            raise ParameterError("scale", float(scale.min()), "numbers > 0")
+        return scale
+
+
+MakeMechanism: TypeAlias = Callable[[Query, GeoPrivacy], Audited]
+"""A function of a query and a guarantee that makes a mechanism."""
+_ARGUMENTS = ["query", "privacy"]
+_SCENES = (RAMP, STEP, BELL)
+
+
+def mechanisms_in(file: Path) -> Mapping[str, MakeMechanism]:
+    """Return the functions of a Python file whose arguments are `query` and `privacy`, by name.
+
+    The file is run.
+
+    Args:
+        file: of mechanisms; names that begin with an underscore are left out.
+
+    Raises:
+        ParameterError: if it can't be run, or has none.
+    """
+    spec = spec_from_file_location(f"geoveil_own_{file.stem}", file)
+    if spec is None or spec.loader is None or not file.is_file():
+        raise ParameterError("module", str(file), "a Python file")
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        told = f"a Python file that runs; {type(error).__name__}: {error}"
+        raise ParameterError("module", str(file), told) from error
+    found = {
+        name: made
+        for name, made in vars(module).items()
+        if not name.startswith("_")
+        and callable(made)
+        and getattr(made, "__module__", None) == spec.name
+        and list(inspect.signature(made).parameters)[:2] == _ARGUMENTS
+    }
+    if not found:
+        raise ParameterError("module", str(file), "a file with a function of (query, privacy)")
+    return cast(Mapping[str, MakeMechanism], found)
+
+
+def own_cases(mechanisms: Mapping[str, MakeMechanism]) -> tuple[Case, ...]:
+    """Return rows of the audit: each mechanism at a ramp, a smoothstep and a kernel.
+
+    A query that a mechanism can't answer, as `UnsupportedError` says, has no row.
+
+    Args:
+        mechanisms: by name.
+    """
+    return tuple(_cases(mechanisms.items()))
+
+
+def _cases(mechanisms: Iterable[tuple[str, MakeMechanism]]) -> Iterable[Case]:
+    for name, make in mechanisms:
+        for scene in _SCENES:
+            try:
+                mechanism = make(scene.query, scene.privacy)
+            except UnsupportedError:
+                continue
+            if isinstance(mechanism, QueryMechanism):
+                yield scene.case(mechanism, outputs_of(mechanism), "exact release", name=name)
+            else:
+                drawn = mechanism.simulate(scene.points(scene.path), np.random.default_rng(1))
+                spread = float(np.quantile(np.abs(drawn - np.median(drawn)), 0.9))
+                outputs = additive_outputs(max(spread, 1e-6))
+                yield scene.case(mechanism, outputs, "floats, no release", name=name)

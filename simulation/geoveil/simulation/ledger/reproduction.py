@@ -1,0 +1,208 @@
+"""What a row of the ledger is: published numbers, geoveil's of the same thing, and why they differ.
+
+The published numbers are data: `data/published_numbers.csv` has one line for each, by row, setting
+and quantity. A figure prints no numbers; where its authors' repository holds what the figure was
+drawn from, or a function that can be given the same input, that is the "authors' code".
+"""
+
+import csv
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+from geoveil.gp import ParameterError, validation
+from geoveil.simulation.selection.experiment import Options
+
+EQUAL, AT_MOST, AT_LEAST = "equal", "at most", "at least"
+RELATIONS = (EQUAL, AT_MOST, AT_LEAST)
+AGREES, DIFFERS, MISSING = "agrees", "differs", "no data"
+ALLOWED = 2.0
+"""Standard errors, the published and geoveil's together, by which agreeing numbers may differ."""
+
+Key = tuple[str, str]
+"""A setting and a quantity."""
+Own = tuple[float, float]
+"""A number of geoveil's, and its standard error."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedNumber:
+    """A number that is published, or a statement as a bound.
+
+    Attributes:
+        paper: what the paper prints; None if it draws it.
+        code: what its authors' code gave.
+        relation: one of `RELATIONS`: what geoveil's is to it.
+        error: standard error, or what rounding leaves open.
+
+    Raises:
+        ParameterError: if it has no number, or an unknown relation.
+    """
+
+    row: str
+    setting: str
+    quantity: str
+    relation: str
+    paper: float | None
+    code: float | None
+    error: float
+
+    def __post_init__(self) -> None:
+        validation.choice("relation", self.relation, RELATIONS)
+        if self.paper is None and self.code is None:
+            raise ParameterError("paper", None, "a number, where the code gave none")
+
+    @property
+    def key(self) -> Key:
+        """What it is of."""
+        return self.setting, self.quantity
+
+    @property
+    def reference(self) -> float:
+        """The paper's number, or its code's where the paper has none."""
+        number = self.code if self.paper is None else self.paper
+        assert number is not None
+        return number
+
+
+@lru_cache(maxsize=1)
+def published_numbers() -> Mapping[str, Sequence[PublishedNumber]]:
+    """Return the published numbers by row of the ledger."""
+    path = files("geoveil.simulation").joinpath("data", "published_numbers.csv")
+    found: dict[str, list[PublishedNumber]] = {}
+    for line in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):
+        paper, code, error = (
+            float(line[name]) if line[name] else None for name in ("paper", "code", "error")
+        )
+        number = PublishedNumber(
+            row=line["row"],
+            setting=line["setting"],
+            quantity=line["quantity"],
+            relation=line["relation"],
+            paper=paper,
+            code=code,
+            error=error or 0.0,
+        )
+        found.setdefault(number.row, []).append(number)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A published number beside geoveil's.
+
+    Attributes:
+        own: None if it needs data that was not given, or was not asked for.
+    """
+
+    published: PublishedNumber
+    own: Own | None
+
+    @property
+    def ratio(self) -> float:
+        """Geoveil's number over the published one; NaN without one of them."""
+        if self.own is None or self.published.reference == 0:
+            return math.nan
+        return self.own[0] / self.published.reference
+
+    @property
+    def verdict(self) -> str:
+        """Whether they agree within `ALLOWED` standard errors."""
+        if self.own is None:
+            return MISSING
+        published = self.published
+        apart = self.own[0] - published.reference
+        open_ = ALLOWED * math.hypot(published.error, self.own[1])
+        open_ += 1e-9 * abs(published.reference)
+        if published.relation != AT_LEAST and apart > open_:
+            return DIFFERS
+        if published.relation != AT_MOST and apart < -open_:
+            return DIFFERS
+        return AGREES
+
+
+def nothing(options: Options) -> Mapping[Key, Own]:
+    """Compute nothing: for a figure without numbers."""
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reproduction:
+    """One figure or table of a paper.
+
+    Attributes:
+        name: for the command line.
+        paper: its key in the bibliography.
+        item: the figure or table.
+        what: it shows.
+        reason: why numbers differ, or why there are none.
+        compute: geoveil's numbers, by setting and quantity.
+        command: that computes the whole figure, where there is one.
+        needs: data that does not ship, if it takes any.
+    """
+
+    name: str
+    paper: str
+    item: str
+    what: str
+    reason: str
+    compute: Callable[[Options], Mapping[Key, Own]] = nothing
+    command: str = ""
+    needs: str = ""
+
+    def run(self, options: Options) -> "Reproduced":
+        """Compute it, all of its published numbers or with `quick` a part of them."""
+        started = time.process_time()
+        found = self.compute(options)
+        published = published_numbers().get(self.name, ())
+        unknown = found.keys() - {number.key for number in published}
+        if unknown:
+            raise ParameterError("compute", sorted(unknown)[0], "a published number")
+        compared = tuple(Compared(number, found.get(number.key)) for number in published)
+        return Reproduced(self, compared, time.process_time() - started)
+
+
+@dataclass(frozen=True, slots=True)
+class Reproduced:
+    """A figure or table, computed again."""
+
+    row: Reproduction
+    compared: Sequence[Compared]
+    seconds: float
+    """Of the processor."""
+
+    def count(self, verdict: str) -> int:
+        """Return how many numbers have this verdict."""
+        return sum(compared.verdict == verdict for compared in self.compared)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain values; numbers that there are not are null."""
+        return {
+            "row": self.row.name,
+            "paper": self.row.paper,
+            "item": self.row.item,
+            "what": self.row.what,
+            "command": self.row.command,
+            "needs": self.row.needs,
+            "reason": self.row.reason,
+            "seconds": self.seconds,
+            "numbers": [
+                {
+                    "setting": c.published.setting,
+                    "quantity": c.published.quantity,
+                    "relation": c.published.relation,
+                    "paper": c.published.paper,
+                    "authors_code": c.published.code,
+                    "published_error": c.published.error,
+                    "ours": None if c.own is None else c.own[0],
+                    "standard_error": None if c.own is None else c.own[1],
+                    "ratio": None if math.isnan(c.ratio) else c.ratio,
+                    "verdict": c.verdict,
+                }
+                for c in self.compared
+            ],
+        }

@@ -1,0 +1,231 @@
+"""The ledger of reproductions: nothing is missing, verdicts are honest, numbers are published.
+
+The published numbers come from the papers and from what their authors' code printed, so that a row
+that agrees is an oracle of its own; the controls are numbers that must not agree.
+"""
+
+import gzip
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from geoveil.cli.app import app
+from geoveil.gp import ParameterError
+from geoveil.selection import PermuteAndFlip, Utilities
+from geoveil.simulation.ledger import AGREES, DIFFERS, LEDGER, MISSING
+from geoveil.simulation.ledger.dampening import breadth_first, neighbours_of
+from geoveil.simulation.ledger.permute_and_flip import flipped, noisy
+from geoveil.simulation.ledger.reproduction import (
+    AT_LEAST,
+    AT_MOST,
+    EQUAL,
+    Compared,
+    PublishedNumber,
+    published_numbers,
+)
+from geoveil.simulation.selection.experiment import Options
+from geoveil.simulation.selection.influence import read_graph
+from geoveil.simulation.selection.tables import read_table
+
+runner = CliRunner()
+PAGE = Path(__file__).parents[2] / "docs" / "reproductions.md"
+EVERY = [
+    *(f"sgp-figure-{n}" for n in range(1, 12)), "sgp-table-1",
+    *(f"ld-figure-{n}" for n in range(1, 7)), "ld-table-1", "ld-table-2",
+    *(f"snm-figure-{n}" for n in range(1, 6)),
+    "sps-figure-1", "sps-figure-2", "sps-table-1", "sps-table-2",
+    "pf-theorem-5", "pf-section-4",
+]  # fmt: skip
+"""The figures and tables of the five papers; of the one without any, its statements."""
+ALL_AGREE = (
+    "sgp-table-1", "sgp-figure-1", "sgp-figure-2", "sgp-figure-3", "sgp-figure-8",
+    "pf-theorem-5", "pf-section-4", "ld-figure-1", "ld-figure-2", "ld-figure-4",
+)  # fmt: skip
+QUICK = Options(quick=True)
+
+
+def number(relation: str = EQUAL, error: float = 0.1, paper: float = 1.0) -> PublishedNumber:
+    return PublishedNumber(
+        row="r", setting="s", quantity="q", relation=relation, paper=paper, code=None, error=error
+    )
+
+
+def test_no_figure_or_table_is_missing_and_each_has_its_reason():
+    assert set(LEDGER) == set(EVERY)
+    assert set(published_numbers()) <= set(EVERY)
+    for row in LEDGER.values():
+        assert row.reason.endswith("."), row.name
+        assert row.name in published_numbers() or not row.compute(QUICK), row.name
+
+
+def test_a_published_number_is_there_once():
+    for name, numbers in published_numbers().items():
+        keys = [found.key for found in numbers]
+        assert len(set(keys)) == len(keys), name
+
+
+@pytest.mark.parametrize(
+    ("relation", "own", "verdict"),
+    [
+        (EQUAL, (1.19, 0.0), AGREES),
+        (EQUAL, (1.21, 0.0), DIFFERS),
+        (EQUAL, (0.79, 0.0), DIFFERS),
+        (EQUAL, (1.27, 0.1), AGREES),  # √2·0.1·2 = 0.283
+        (EQUAL, (1.29, 0.1), DIFFERS),
+        (AT_MOST, (0.0, 0.0), AGREES),
+        (AT_MOST, (1.21, 0.0), DIFFERS),
+        (AT_LEAST, (9.0, 0.0), AGREES),
+        (AT_LEAST, (0.79, 0.0), DIFFERS),
+    ],
+)
+def test_numbers_agree_within_two_standard_errors_or_the_bound(relation, own, verdict):
+    assert Compared(number(relation), own).verdict == verdict
+
+
+def test_what_was_not_computed_has_no_verdict_and_no_ratio():
+    compared = Compared(number(), None)
+    assert compared.verdict == MISSING
+    assert np.isnan(compared.ratio)
+    assert Compared(number(paper=4.0), (2.0, 0.0)).ratio == 0.5
+    with pytest.raises(ParameterError, match="relation"):
+        number("about")
+    with pytest.raises(ParameterError, match="paper"):
+        replace(number(), paper=None)
+
+
+@pytest.mark.parametrize("name", ALL_AGREE)
+def test_statements_and_examples_of_the_papers_hold(name):
+    done = LEDGER[name].run(QUICK)
+    assert done.count(AGREES) == len(done.compared) > 0
+
+
+def test_percentiles_are_the_numbers_that_the_authors_stored():
+    done = LEDGER["snm-figure-2"].run(QUICK)
+    stored = [c for c in done.compared if c.own and "authors' code" in c.published.quantity]
+    assert len(stored) == 3
+    for compared in stored:
+        assert compared.own is not None
+        assert compared.own[0] == pytest.approx(compared.published.reference, abs=1e-3)
+        # The control: ε off by a hundredth moves the error by more where it moves at all.
+    moved = replace(stored[-1].published, code=stored[-1].published.reference * 1.01)
+    assert Compared(moved, stored[-1].own).verdict == DIFFERS
+
+
+def test_the_printed_example_that_does_not_add_up_is_told():
+    done = LEDGER["ld-figure-3"].run(QUICK)
+    verdicts = {c.published.quantity: c.verdict for c in done.compared}
+    assert verdicts["dampened, shifted EBC of one v"] == AGREES
+    assert verdicts["probability of a"] == DIFFERS
+    printed = {c.published.quantity: c.published.paper for c in done.compared}
+    assert abs(2 * (printed["probability of a"] or 0) - 1 + 6 * 0.0046) > 0.02
+    assert printed["probability of one v"] == 0.0046
+    own = {c.published.quantity: c.own[0] for c in done.compared if c.own}
+    total = 2 * own["probability of a"] + 6 * own["probability of one v"]
+    assert total == pytest.approx(1)
+
+
+@pytest.mark.deep(keep=0)
+def test_six_variants_differ_as_the_reason_says():
+    done = LEDGER["sps-table-2"].run(Options())
+    assert done.count(MISSING) == 0
+    own = {c.published.quantity: c.own for c in done.compared}
+    exponential = [
+        (c.own[0], c.published.reference)
+        for c in done.compared
+        if c.own and c.published.quantity.startswith("EM")
+    ]
+    ours, theirs = np.array(exponential).mean(axis=0)
+    # 280 runs.
+    assert theirs - ours > 3 * np.sqrt(ours * (1 - ours) / 280)
+    # The authors' functions on the same tables, as they were run once.
+    coded = [
+        (own[c.published.quantity], c.published.code)
+        for c in done.compared
+        if c.published.code is not None
+    ]
+    assert all(mine and abs(mine[0] - code) < 0.03 for mine, code in coded)
+
+
+@pytest.mark.deep(keep=0)
+def test_simulated_studies_agree_with_the_authors_runs():
+    """α: of 60 numbers 3 are expected beyond two standard errors; 12 have a chance of 1e-4."""
+    done = [LEDGER[name].run(QUICK) for name in ("sps-figure-1", "sps-figure-2")]
+    assert sum(d.count(AGREES) + d.count(DIFFERS) for d in done) == 60
+    assert sum(d.count(DIFFERS) for d in done) <= 12
+
+
+def test_both_algorithms_have_the_law_of_the_mechanism():
+    scores = np.array([0.0, 3.0, 2.5, 3.0])
+    law = PermuteAndFlip(1.0, 1.0).probabilities(Utilities(scores))
+    assert flipped(scores, 1.0) == pytest.approx(law, rel=1e-9)
+    assert noisy(scores, 1.0) == pytest.approx(law, rel=1e-9)
+    # The control: half the noise is another law.
+    assert np.abs(flipped(scores, 2.0) - law).max() > 0.04
+
+
+def test_a_breadth_first_sample_is_the_graph_of_the_nearest_nodes(tmp_path):
+    file = tmp_path / "path.txt"
+    file.write_text("# a path, and a chord\n1 2\n2\t3\n3 4\n4 5\n2 4\n5 5\n4 3\n")
+    graph = read_graph(file)
+    assert graph.nodes == 5
+    assert graph.edges.tolist() == [[0, 1], [1, 2], [1, 3], [2, 3], [3, 4]]
+    sample = breadth_first(neighbours_of(graph), 1, 4)
+    assert sample.nodes == 4  # 1, then its neighbours 0, 2, 3
+    assert sorted(sample.degrees.tolist()) == [1, 2, 2, 3]
+
+
+def test_graphs_are_read_as_the_collections_have_them(tmp_path):
+    (tmp_path / "a.csv").write_text("id_1,id_2\n0,1\n1,7\n")
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"# Nodes: 3\r\n0\t1\r\n7\t1\r\n"))
+    np.savez(tmp_path / "a.npz", u=np.array([0, 1]), v=np.array([1, 2]), n=np.int64(3))
+    for name in ("a.csv", "a.txt.gz", "a.npz"):
+        assert read_graph(tmp_path / name).edges.tolist() == [[0, 1], [1, 2]], name
+    (tmp_path / "b.txt").write_text("no numbers\n")
+    for name in ("b.txt", "c.txt", "c.npz"):
+        with pytest.raises(ParameterError, match="data"):
+            read_graph(tmp_path / name)
+
+
+def test_a_table_has_its_class_last(tmp_path):
+    lines = ["age,colour,class", *(f"{20 + n},{'rb'[n % 2]},{'yn'[n % 3 == 0]}" for n in range(60))]
+    file = tmp_path / "people.csv"
+    file.write_text("\n".join(lines) + "\n")
+    data = read_table(file)
+    assert (data.name, len(data), data.attributes) == ("people", 60, ["age", "colour"])
+    assert data.domains == [(20.0, 79.0), 2]
+    assert data.classes == ["n", "y"]
+    assert data.labels[:4].tolist() == [0, 1, 1, 0]
+    coded = data.coded()
+    assert coded.domains == [20, 2]
+    assert sorted(set(coded.records[:, 0])) == list(range(20))
+    for text in ("", "one\n1\n", "a,b\n1,x\n,y\n"):
+        file.write_text(text)
+        with pytest.raises(ParameterError, match="data"):
+            read_table(file)
+
+
+def test_the_command_prints_json_and_writes_the_page(tmp_path):
+    arguments = ["simulate", "ledger", "--quick", "--row", "ld-figure-2", "--row", "snm-figure-3"]
+    result = runner.invoke(app, [*arguments, "--json", "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    first, second = json.loads(result.stdout)
+    assert {n["verdict"] for n in first["numbers"]} == {AGREES}
+    assert second["numbers"] == []
+    page = (tmp_path / "reproductions.md").read_text(encoding="utf-8")
+    assert "| Example 3.9, ε = 2: local dampening, a | 0.32 | – | 0.323" in page
+    shown = runner.invoke(app, arguments)
+    assert "LD2 takes its utility" in shown.stdout
+    wrong = runner.invoke(app, ["simulate", "ledger", "--row", "sgp-figure-99"])
+    assert wrong.exit_code != 0
+
+
+def test_the_page_has_every_row():
+    page = PAGE.read_text(encoding="utf-8")
+    for name in LEDGER:
+        assert f"\n## {name}\n" in page
+        assert f"](#{name})" in page
+    assert "/work/" not in page
