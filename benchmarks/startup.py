@@ -8,7 +8,7 @@ from benchmarks.timing import medians, show
 FIRST_REPORT = """
 from geoveil.client import Client, InMemoryCollector, InMemoryTransport, Policy
 from datetime import UTC, datetime, timedelta
-from geoveil.campaign import Attribute, Campaign, Question
+from geoveil.campaign import Attribute, Question, StatisticCampaign
 from geoveil.gp import GeoPrivacy, Threshold
 now = datetime.now(UTC)
 privacy = GeoPrivacy(1.0, 8000.0, "dollar")

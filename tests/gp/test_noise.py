@@ -12,11 +12,15 @@ from flint import arb
 from geoveil.gp import (
     NOISES,
     GeneralizedCauchy,
+    GeoPrivacy,
     Laplace,
     LaplacePareto,
     Noise,
     PowerLaw,
+    SeededSource,
+    SmoothMechanism,
     StudentT,
+    Threshold,
 )
 from geoveil.gp.exact import BALL, working_precision
 
@@ -302,3 +306,60 @@ def test_epsilon_is_a_scale(factor: float) -> None:
         assert scaled.variance * factor**2 == pytest.approx(unit.variance, rel=1e-12, abs=0)
         assert scaled.max_score == pytest.approx(factor, rel=1e-12, abs=0)
         assert scaled.scale_cost == pytest.approx(1 / beta, rel=1e-12, abs=0)
+
+
+INVERTED = [
+    *(StudentT(nu) for nu in (2.01, 2.5, 3.0, 10.0, 100.0)),
+    *(GeneralizedCauchy(gamma) for gamma in (3.01, 4.0, 20.0, 101.0)),
+]
+
+
+@pytest.mark.parametrize("noise", INVERTED, ids=str)
+class TestInversion:
+    def test_balls_of_every_precision_meet(self, noise: Noise) -> None:
+        """And are as narrow as it, up to 2^-14 of the tail and of the centre, and much further."""
+        tails = [2.0**-k for k in (2, 3, 10, 30, 100, 126)]
+        centers = [0.5 - 2.0**-k for k in (3, 10, 30, 48)]
+        for p in (*tails, *centers, 0.2499, 0.2501, 0.013, 0.37):
+            with working_precision(300):
+                fine = noise.isf(arb(p), BALL)
+            for bits in (64, 160):
+                with working_precision(bits):
+                    ball = noise.isf(arb(p), BALL)
+                assert ball.overlaps(fine), (p, bits)
+                assert ball.rad() < fine * 2.0 ** (20 - bits), (p, bits)
+
+    def test_the_root_is_guessed_well(self, noise: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Two evaluations of the distribution function enclose it, as a rule; with steep ones 4."""
+        counted = []
+        for name in ("ball_tail", "ball_center"):
+            original = getattr(type(noise), name)
+            monkeypatch.setattr(
+                type(noise),
+                name,
+                lambda self, u, original=original: counted.append(u) or original(self, u),
+            )
+        probabilities = [(k + 0.5) / 200 for k in range(100)]
+        with working_precision(64):
+            for p in probabilities:
+                noise.isf(arb(p), BALL)
+        usual = max(noise.tail_exponent, 3.0) == 3.0
+        assert len(counted) / len(probabilities) < (2.8 if usual else 4.5)
+
+    def test_a_coarse_try_changes_no_integer_and_no_bit(
+        self, noise: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        privacy = GeoPrivacy(1.0, per=8_000.0)
+        mechanism = SmoothMechanism(
+            Threshold(100_000, 16_000), privacy, noise=noise, beta=privacy.rate / 200
+        )
+        points = np.linspace(80_000, 130_000, 60).tolist()
+
+        def released() -> tuple[list[int], int]:
+            source = SeededSource(5)
+            return [mechanism.release(x, source) for x in points], source.bits(64)
+
+        assert noise.coarse_bits == 64
+        quick = released()
+        monkeypatch.setattr(type(mechanism), "_coarse_bits", None)
+        assert released() == quick

@@ -374,6 +374,7 @@ def release_integers(
     uniforms: Sequence[LazyUniform],
     evaluate: Callable[[list[Real]], Sequence[Real]],
     step_exponent: int,
+    coarse_bits: int | None = None,
 ) -> tuple[int, ...]:
     """Return the grid indices of all numbers in evaluate(U₁, U₂, …), which share their randomness.
 
@@ -381,17 +382,23 @@ def release_integers(
         uniforms: the U, with their first bits drawn already.
         evaluate: encloses the ideal outputs, given balls that enclose the U. They may have jumps.
         step_exponent: the grid is the multiples of 2^step_exponent.
+        coarse_bits: working precision of a first try, with the bits that are drawn; None: there is
+            none. The integers are the same.
 
     Returns:
         The integers nearest to output/step, saturated at the ends of int64: as a function of the
         output, saturation is part of the mechanism and costs no privacy.
     """
+    precision = coarse_bits
     while True:
-        with working_precision(uniforms[0].count + _GUARD_BITS):
+        with working_precision(precision or uniforms[0].count + _GUARD_BITS):
             balls = evaluate([BALL.uniform(u.numerator, u.count) for u in uniforms])
             integers = [round_to_grid(ball, step_exponent) for ball in balls]
         if None not in integers:
             return tuple(min(max(k, INT64_MIN), INT64_MAX) for k in integers if k is not None)
+        if precision is not None:
+            precision = None
+            continue
         if uniforms[0].count >= _MOST_BITS:
             # A fair source gets here with probability below 2^-60000.
             raise GeoVeilError("the random source is broken: its bits decide nothing")

@@ -47,6 +47,10 @@ class AdditiveMechanism(QueryMechanism):
         return self.noise.has_mean
 
     @property
+    def _coarse_bits(self) -> int | None:
+        return self.noise.coarse_bits
+
+    @property
     @abstractmethod
     def largest_scale(self) -> float:
         """Supremum of scale(x)."""

@@ -226,8 +226,13 @@ class Mechanism(ValueObject, ABC, Generic[Report]):
         """Return what is released, from uniform numbers of which the first bits are drawn."""
         integers: tuple[int, ...] = ()
         for drawn, ideal in zip(uniforms, self._ideals(point), strict=True):
-            integers += release_integers(drawn, ideal, self.step_exponent)
+            integers += release_integers(drawn, ideal, self.step_exponent, self._coarse_bits)
         return integers
+
+    @property
+    def _coarse_bits(self) -> int | None:
+        """Precision of a first try to find what is released; None: that would be no faster."""
+        return None
 
     @property
     @abstractmethod

@@ -180,6 +180,10 @@ class VectorSmoothMechanism(SmoothlyScaled, Mechanism[tuple[int, ...]]):
         return (self.size,)
 
     @property
+    def _coarse_bits(self) -> int | None:
+        return self.noise.coarse_bits
+
+    @property
     def _uniforms(self) -> tuple[int, ...]:
         return (1,) * self.size
 

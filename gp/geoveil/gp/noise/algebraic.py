@@ -16,6 +16,8 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
+from statistics import NormalDist
 from typing import ClassVar
 
 import numpy as np
@@ -28,6 +30,9 @@ from geoveil.gp.exact import BALL, BITS, lower, round_up, upper, working_precisi
 from geoveil.gp.noise.base import FAR_TAIL, Array
 from geoveil.gp.noise.inversion import InvertedNoise
 
+_NORMAL = NormalDist()
+_NEAR = 1e-3
+"""Probability between the median and a quantile up to which that is next to it over h(0)."""
 _LEVEL = 1e-20
 """The u^γ below which float64 can't tell the density from h(0)."""
 
@@ -70,6 +75,12 @@ class AlgebraicNoise(InvertedNoise):
             q = BALL.constant(self._share)
             mean = BALL.constant(constant) ** q * BALL.constant(end) ** (1 - q)
             return lower(mean / self._ball_max_score())
+
+
+@lru_cache(maxsize=64)
+def _guessing(noise: AlgebraicNoise) -> tuple[float, float]:
+    """Return h(0), and what the first order of the tail would be at the median."""
+    return float(noise.pdf(0.0)), float(noise._tail_isf(np.array(0.5)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,11 +183,38 @@ class StudentT(AlgebraicNoise):
         nu = BALL.constant(self.nu)
         return (u * u / (nu + u * u)).beta_lower(BALL.constant(0.5), nu / 2, True) / 2
 
+    def _swing(self, u: float) -> tuple[float, float]:
+        share = 1 / (1 + self.nu / u / u)
+        return (self.nu + 1) * share, 2 * (self.nu + 1) * share * (1 - share)
+
+    def _guess(self, tail: float, center: float) -> float:
+        """Two terms of the tail, and next to the centre one of a normal quantile.
+
+        The latter is Gaver and Kafadar's [The American Statistician 38 (1984) 308]. Within 3 %.
+        """
+        nu, (density, at_half) = self.nu, _guessing(self)
+        if center < _NEAR:
+            return center / density
+        square = at_half * at_half * (2 * tail) ** (-2 / nu)
+        offset = nu * (nu + 1) / (nu + 2)
+        if offset < 0.2 * square:
+            return math.sqrt(square - offset)
+        normal = _NORMAL.inv_cdf(tail)
+        share = (nu - 5 / 6) / (nu - 2 / 3 + 0.1 / nu) ** 2
+        return math.sqrt(nu * math.expm1(share * normal * normal))
+
     def ball_density(self, u: arb) -> arb:
         nu = BALL.constant(self.nu)
-        half = BALL.constant(0.5)
-        norm = ((nu + 1) / 2).gamma() / ((nu / 2).gamma() * (nu * arb.pi()).sqrt())
-        return norm * (1 + u * u / nu) ** (-(nu + 1) * half)
+        norm, exponent = _density_of_student(self.nu, BALL.precision)
+        return norm * (1 + u * u / nu) ** exponent
+
+
+@lru_cache(maxsize=64)
+def _density_of_student(nu: float, precision: int) -> tuple[arb, arb]:
+    """Return h(0) and −(ν + 1)/2 at the working precision, `precision`, which keys the cache."""
+    ball = BALL.constant(nu)
+    norm = ((ball + 1) / 2).gamma() / ((ball / 2).gamma() * (ball * arb.pi()).sqrt())
+    return norm, -(ball + 1) / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,6 +336,27 @@ class GeneralizedCauchy(AlgebraicNoise):
         k = 1 / BALL.constant(self.gamma)
         power = u ** BALL.constant(self.gamma)
         return (power / (1 + power)).beta_lower(k, 1 - k, True) / 2
+
+    def _swing(self, u: float) -> tuple[float, float]:
+        share = 1 / (1 + math.exp(min(-self.gamma * math.log(u), 700.0)))
+        return self.gamma * share, self.gamma**2 * share * (1 - share)
+
+    def _guess(self, tail: float, center: float) -> float:
+        """c·q^{−a} + c₁q + c₂q² + c₃q³, q = 2·tail, with the c and a of the tail.
+
+        At q = 1 it is 0, as is its second derivative, and its slope is −1/(2h(0)), as those of
+        u(q). Within 2 %.
+        """
+        density, height = _guessing(self)
+        if center < _NEAR:
+            return center / density
+        a, q = 1 / self.tail_exponent, 2 * tail
+        # c₁ + c₂ + c₃ = −c, c₁ + 2c₂ + 3c₃ = ac − 1/(2h(0)), 2c₂ + 6c₃ = −a(a + 1)c
+        rest = a * height - 0.5 / density + height
+        third = -a * (a + 1) * height / 2 - rest
+        second = rest - 2 * third
+        first = -height - second - third
+        return float(height * q**-a + q * (first + q * (second + q * third)))
 
     def ball_density(self, u: arb) -> arb:
         k = 1 / BALL.constant(self.gamma)

@@ -107,6 +107,11 @@ class Noise(ABC):
         worst = constant if swing is None else constant + min(factor, Fraction(0)) * (1 + swing)
         return worst / Fraction(self.max_score)
 
+    @property
+    def coarse_bits(self) -> int | None:
+        """Precision of a first try to release with it; None: that would be no faster."""
+        return None
+
     in_the_paper: ClassVar[bool] = False
     """Whether the seed paper calibrates the family, by two suprema taken apart."""
 

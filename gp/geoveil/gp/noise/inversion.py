@@ -1,15 +1,16 @@
 """Quantiles without a closed form, enclosed: the root of a distribution function in balls.
 
-Newton's method in logarithms finds the root to about 2^-60; the interval form of it then encloses
-the root: for S' = −h and a root u* in U, u* = u₀ + (S(u₀) − p)/h(ξ) with ξ in U, and if that ball
-lies within U there is such a root [mean value theorem; Moore 1966].
+A step of fourth order in logarithms, from a guess, comes next to the root; the interval form of
+Newton's method then encloses it: for S' = −h and a root u* in U, u* = u₀ + (S(u₀) − p)/h(ξ) with ξ
+in U, and if that ball lies within U there is such a root [mean value theorem; Moore 1966]. So
+neither the guess nor how the root is looked for can make the result wrong, only slow.
 """
 
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import TypeAlias
 
-from flint import arb
+from flint import arb, ctx
 
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.exact import working_precision
@@ -17,7 +18,14 @@ from geoveil.gp.noise.base import Noise
 
 _COARSE = 64
 """Bits in which the root is looked for before it is enclosed."""
+_NEWTON = 0.25
+"""Size of Newton's step, relative to u, below which the terms after it make it better."""
+_CLOSE = 0.025
+"""Size of a step after which the root is mostly within its fourth power."""
+_FINEST = 2.0**-48
 _MOST_STEPS = 200
+_SPARE_BITS = 14
+"""By which a ball as narrow as the precision may be wider than that."""
 
 _Increasing: TypeAlias = Callable[[arb], arb]
 
@@ -41,6 +49,19 @@ class InvertedNoise(Noise):
     def ball_density(self, u: arb) -> arb:
         """Enclose h(u) for u > 0; where it falls, on the whole ball."""
 
+    @abstractmethod
+    def _guess(self, tail: float, center: float) -> float:
+        """Return, roughly, the u > 0 with P[Z > u] = tail and P[0 < Z < u] = center."""
+
+    @abstractmethod
+    def _swing(self, u: float) -> tuple[float, float]:
+        """Return uψ(u), the slope of −log h in log u, and its own slope in log u."""
+
+    @property
+    def coarse_bits(self) -> int | None:
+        """A distribution function costs the more the more bits: few decide nearly always."""
+        return _COARSE
+
     def isf(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
         if ops is FLOAT:
             return abs(self._ppf(p))
@@ -57,37 +78,49 @@ class InvertedNoise(Noise):
             # So close to the median that it can't be told on which side: from 0 to the far end.
             far = abs(level).upper() / self.ball_density(arb(1)) + arb(2) ** -64
             return arb(0).union(far if far < 1 else arb("nan"))
-        u = self._approximate(level, increasing)
-        radius, enclosed = u * arb(2) ** -48, None
+        u, off = self._approximate(level, increasing)
+        narrow = arb(2) ** (_SPARE_BITS - ctx.prec)
+        radius, enclosed = u * off, None
+        excess = increasing(u) - level
         while radius < u / 2:
             around = u + arb(0, 1) * radius
             density = self.ball_density(around)
-            found = u - (increasing(u) - level) / density
+            found = u - excess / density
             if around.contains(found):
                 # As narrow as the level itself allows, or as this precision does.
-                if found.rad() < 8 * level.rad() / density or found.rad() * 4 > radius:
+                width = found.rad()
+                if width < u * narrow or width < 8 * level.rad() / density or width * 4 > radius:
                     return found
-                enclosed, u, radius = found, found.mid(), found.rad() * 2
+                enclosed, u, radius = found, found.mid(), width * 2
+                excess = increasing(u) - level
             elif enclosed is not None:
                 return enclosed  # this precision tells nothing more
             else:
                 radius *= 16
         return arb("nan")
 
-    def _approximate(self, level: arb, increasing: _Increasing) -> arb:
-        """Return the root to about 60 bits, exactly representable."""
+    def _approximate(self, level: arb, increasing: _Increasing) -> tuple[arb, float]:
+        """Return about the root, exactly representable, and by what part of it it may be off.
+
+        With x = log u, F = log|T/level| and σ = uψ the slopes are F' = −μ, F''/F' = A = 1 − σ + μ
+        and F'''/F' = A² − σ' + μA, for the tail, and so for the centre, where μ is negative.
+        """
+        falls = level < 0
         with working_precision(_COARSE):
             target = abs(level.mid())
-            u = arb(1)
+            near = float(target)
+            u = arb(self._guess(near, 0.5 - near) if falls else self._guess(0.5 - near, near))
             for _ in range(_MOST_STEPS):
                 value = abs(increasing(u))
-                # d log|T| / d log u
-                slope = u * self.ball_density(u) / value
-                step = (value / target).log() / slope
-                if level < 0:  # the tail falls
-                    step = -step
-                step = step.mid().max(arb(-8)).min(arb(8))
-                u = (u * (-step).exp()).mid()
-                if abs(step) < arb(2) ** -52:
-                    return u
-            return u
+                slope = float((u * self.ball_density(u) / value).mid())
+                mu = slope if falls else -slope
+                step = float((value / target).log().mid()) / mu
+                if abs(step) < _NEWTON:
+                    swing, bend = self._swing(float(u))
+                    a = 1 - swing + mu
+                    step *= 1 - step * (a / 2 - step * (a * a / 3 + (bend - mu * a) / 6))
+                step = min(max(step, -8.0), 8.0)
+                u = (u * arb(step).exp()).mid()
+                if abs(step) < _CLOSE:
+                    return u, max(step**4, _FINEST)
+            return u, _FINEST
