@@ -197,8 +197,8 @@ class StudentT(AlgebraicNoise):
             return center / density
         square = at_half * at_half * (2 * tail) ** (-2 / nu)
         offset = nu * (nu + 1) / (nu + 2)
-        if offset < 0.2 * square:
-            return math.sqrt(square - offset)
+        if offset < 0.2 * square or nu < 1:  # where the other one is none
+            return math.sqrt(max(square - offset, square / 4))
         normal = _NORMAL.inv_cdf(tail)
         share = (nu - 5 / 6) / (nu - 2 / 3 + 0.1 / nu) ** 2
         return math.sqrt(nu * math.expm1(share * normal * normal))
