@@ -2,7 +2,7 @@
 
 import csv
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -11,7 +11,6 @@ import pytest
 from geoveil.gp import ParameterError
 from geoveil.simulation.experiments import oneway, runs
 from geoveil.simulation.experiments.rows import (
-    COLUMNS,
     LOCAL,
     OURS,
     PRIOR,
@@ -138,13 +137,14 @@ def test_tables_keep_every_digit(tmp_path):
     write_parquet(rows, tmp_path / "t.parquet")
     with (tmp_path / "t.csv").open(encoding="utf-8", newline="") as stream:
         read = list(csv.DictReader(stream))
-    assert tuple(read[0]) == COLUMNS
-    assert read_csv(tmp_path / "t.csv") == rows
+    names = tuple(field.name for field in fields(ErrorRow))
+    assert tuple(read[0]) == names
+    assert read_csv(tmp_path / "t.csv", ErrorRow) == rows
     assert read[0]["panel"] == ROW.panel
     assert [float(r["error"]) for r in read] == [0.1, math.inf]
     assert float(read[1]["noise"]) == 1 / 3
     columns = pq.read_table(tmp_path / "t.parquet").to_pydict()
-    assert tuple(columns) == COLUMNS
+    assert tuple(columns) == names
     assert columns["noise"][1] == 1 / 3
     assert columns["noise"][0] is None
     assert columns["repetitions"] == [0, 7]

@@ -21,7 +21,7 @@ from geoveil.gp import (
 )
 from geoveil.simulation.experiments.oneway import all_contestants, cells
 from geoveil.simulation.experiments.own import OwnInput, distinct_values
-from geoveil.simulation.experiments.rows import OWN, compare, read_csv
+from geoveil.simulation.experiments.rows import OWN, ErrorRow, compare, read_csv
 from geoveil.simulation.experiments.settings import OneWayPanel
 
 runner = CliRunner()
@@ -89,7 +89,7 @@ def test_the_page_is_followed_in_ten_lines_each(tmp_path, monkeypatch):
         result = runner.invoke(app, [*arguments, *quick])
         assert result.exit_code == 0, result.output
         assert "wide" in result.output
-    rows = read_csv(tmp_path / "results" / "oneway-exact.csv")
+    rows = read_csv(tmp_path / "results" / "oneway-exact.csv", ErrorRow)
     assert {row.mechanism for row in rows if row.origin == OWN} == {"wide"}
     assert (tmp_path / "results" / "oneway-exact.parquet").exists()
 

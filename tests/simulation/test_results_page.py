@@ -2,6 +2,14 @@
 
 import re
 
+from geoveil.simulation.epochs.experiment import (
+    ALONE,
+    CARRIED,
+    EXTRAPOLATED,
+    FRESH,
+    SPLIT,
+    EpochRow,
+)
 from geoveil.simulation.experiments.page import Section, results_page
 from geoveil.simulation.experiments.rows import (
     LOCAL,
@@ -30,6 +38,25 @@ ROWS = [
     row("GP_Lip", SEED, 8e-5, n=500),
     row("DebiasedLaplace", OURS, 2e-6, n=500),
 ]
+
+
+def year(strategy, epsilon, error, **known):
+    return EpochRow(
+        threshold=55_500.0, n=1000, strategy=strategy, epsilon=epsilon, error=error,
+        repetitions=7, **known,
+    )  # fmt: skip
+
+
+YEARS = [
+    year(ALONE, 0.0, 1e-3),
+    year(FRESH, 52.0, 6e-4),
+    year(SPLIT, 1.0, 0.3),
+    year(CARRIED, 1.0, 3e-3, standard_error=1e-5, after_shock=0.008),
+    year(
+        EXTRAPOLATED, 1.0, 9e-4, coverage=0.95, after_shock=0.011, delay=13, flagged=0.96,
+        false_alarms=0.02,
+    ),
+]  # fmt: skip
 
 
 def page(**changes):
@@ -72,5 +99,18 @@ def test_the_ratio_is_of_the_best_and_leaves_local_privacy_out():
 
 
 def test_rows_come_back_from_their_table(tmp_path):
-    write_csv(ROWS, tmp_path / "rows.csv")
-    assert read_csv(tmp_path / "rows.csv") == ROWS
+    for kind, rows in ((ErrorRow, ROWS), (EpochRow, YEARS)):
+        write_csv(rows, tmp_path / "rows.csv")
+        assert read_csv(tmp_path / "rows.csv", kind) == rows
+
+
+def test_answers_over_time_have_a_section_of_their_own():
+    text = results_page([], epochs=YEARS)
+    assert cells(text, "| $55,500 | extrapolated") == [
+        "$55,500", "extrapolated", "1", "0.00090", "1.5", "95.0%", "0.0110", "13 weeks, 96%",
+    ]  # fmt: skip
+    assert cells(text, "| $55,500 | carried")[4:] == ["5", "", "0.0080", ""]
+    assert cells(text, "| $55,500 | sampling alone")[4:] == ["", "", "", ""]
+    assert "1.5 to 1.5 times the" in text
+    assert "has 333 times the error" in text
+    assert "2.0% were" in text

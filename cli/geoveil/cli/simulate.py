@@ -4,6 +4,7 @@ import typer
 
 from geoveil.cli import (
     simulate_distribution,
+    simulate_epochs,
     simulate_experiments,
     simulate_fleet,
     simulate_ledger,
@@ -19,6 +20,7 @@ app.command("oneway")(simulate_experiments.oneway)
 app.command("twoway")(simulate_experiments.twoway)
 app.command("kde")(simulate_experiments.kde)
 app.command("distribution")(simulate_distribution.distribution)
+app.command("epochs")(simulate_epochs.epochs)
 app.command("selection")(simulate_selection.selection)
 app.command("ledger")(simulate_ledger.ledger)
 app.command("results")(simulate_experiments.results)

@@ -8,6 +8,7 @@ import typer
 
 from geoveil.cli.console import bars, err, out, table_80
 from geoveil.cli.simulate_distribution import distribution
+from geoveil.cli.simulate_epochs import epochs
 from geoveil.gp import ParameterError, validation
 from geoveil.simulation.experiments.own import OwnInput
 from geoveil.simulation.experiments.published import (
@@ -131,14 +132,15 @@ def results(
 ) -> None:
     """All experiments, the paper's in exact mode, on one page with figures.
 
-    Ten minutes or so. An interrupted run goes on where it stopped: parts stay in a directory beside
-    the page.
+    A quarter of an hour or so. An interrupted run goes on where it stopped: parts stay in a
+    directory beside the page.
     """
     work = directory / "results"
     oneway(directory=work, seed=seed, processes=processes)
     twoway(directory=work, seed=seed, processes=processes)
     kde(directory=work, seed=seed, processes=processes, maps="default")
     distribution(directory=work, seed=seed, processes=processes)
+    epochs(directory=work, seed=seed)
     err.print(f"written: {write_page(work, directory)}")
 
 

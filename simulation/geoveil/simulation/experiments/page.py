@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from geoveil.simulation.distribution.page import distribution_section
+from geoveil.simulation.epochs.experiment import EpochRow
+from geoveil.simulation.epochs.page import epochs_section
 from geoveil.simulation.experiments.rows import LOCAL, ORIGINS, ErrorRow, compare
 
 _HEAD = """# Results
@@ -91,16 +93,23 @@ class Section:
     """Which rows the table shows; the CSV has all."""
 
 
-def results_page(sections: Sequence[Section], distributions: Sequence[ErrorRow] = ()) -> str:
+def results_page(
+    sections: Sequence[Section],
+    distributions: Sequence[ErrorRow] = (),
+    epochs: Sequence[EpochRow] = (),
+) -> str:
     """Return the page as Markdown.
 
     Args:
         sections: on the paper's experiments.
         distributions: the rows of `geoveil simulate distribution`, for a section of their own.
+        epochs: those of `geoveil simulate epochs`, likewise.
     """
     parts = [_HEAD, *(_section(section) for section in sections), _NOTES]
     if distributions:
         parts.append(distribution_section(distributions))
+    if epochs:
+        parts.append(epochs_section(epochs))
     return "\n".join(parts)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from geoveil.gp import ParameterError, validation
+from geoveil.simulation.epochs.experiment import EpochRow
 from geoveil.simulation.experiments import kde, oneway, twoway_draws
 from geoveil.simulation.experiments.kde_draws import density_maps
 from geoveil.simulation.experiments.kde_settings import DEFAULT, SETTINGS, KernelSetting
@@ -176,7 +177,8 @@ def write_page(work: Path, directory: Path) -> Path:
     """Put the experiments on one page with figures.
 
     Args:
-        work: where all three have been written, in exact mode, and the table of distributions.
+        work: where all three have been written, in exact mode, and the tables of distributions
+            and of answers over time.
         directory: for results.md and, below it, images/.
     """
     images = directory / "images"
@@ -187,8 +189,10 @@ def write_page(work: Path, directory: Path) -> Path:
         _section(work, "kde", "Densities of collisions in New York", images, None),
     ]
     page = directory / "results.md"
-    distributions = read_csv(work / "distribution.csv")
-    page.write_text(results_page(sections, distributions), encoding="utf-8")
+    distributions = read_csv(work / "distribution.csv", ErrorRow)
+    epochs = read_csv(work / "epochs.csv", EpochRow)
+    shutil.copyfile(work / "epochs.png", images / "epochs.png")
+    page.write_text(results_page(sections, distributions, epochs), encoding="utf-8")
     return page
 
 
@@ -206,7 +210,7 @@ def _section(work: Path, name: str, title: str, images: Path, people: int | None
         title=title,
         command=f"geoveil simulate {name}" + (" --maps default" if maps else ""),
         figures=figures,
-        rows=read_csv(work / f"{name}-exact.csv"),
+        rows=read_csv(work / f"{name}-exact.csv", ErrorRow),
         keep=lambda row: people is None or row.n == people,
     )
 

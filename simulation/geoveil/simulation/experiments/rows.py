@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from geoveil.gp import ParameterError, UnsupportedError, validation
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 SEED, OURS = "seed paper", "geoveil"
 SEED_PRIOR, PRIOR = "seed paper, with a prior", "geoveil, with a prior"
@@ -68,35 +71,40 @@ class ErrorRow:
             raise ParameterError("error", self.error, "a number >= 0")
 
 
-COLUMNS = tuple(field.name for field in fields(ErrorRow))
-_KINDS = get_type_hints(ErrorRow)
+_Row = TypeVar("_Row", bound="DataclassInstance")
 _READ: Mapping[Any, Callable[[str], Any]] = MappingProxyType(
     {
         str: str,
         int: int,
         float: float,
         float | None: lambda text: float(text) if text else None,
+        int | None: lambda text: int(text) if text else None,
     }
 )
 """Type of a column → how its text is read."""
 
 
-def write_csv(rows: Iterable[ErrorRow], file: Path) -> None:
-    """Write a table as CSV, with a header."""
+def write_csv(rows: Sequence["DataclassInstance"], file: Path) -> None:
+    """Write a table of one kind of row as CSV, with a header.
+
+    Args:
+        rows: at least one, whose fields are texts, numbers, and numbers that may be left out.
+        file: where to.
+    """
     with file.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.DictWriter(stream, COLUMNS)
+        writer = csv.DictWriter(stream, [field.name for field in fields(rows[0])])
         writer.writeheader()
         writer.writerows(asdict(row) for row in rows)
 
 
-def read_csv(file: Path) -> list[ErrorRow]:
+def read_csv(file: Path, kind: type[_Row]) -> list[_Row]:
     """Return the rows of a table that `write_csv` has written."""
+    kinds = get_type_hints(kind)
     with file.open(newline="", encoding="utf-8") as stream:
-        return [ErrorRow(**_typed(record)) for record in csv.DictReader(stream)]
-
-
-def _typed(record: Mapping[str, str]) -> dict[str, Any]:
-    return {name: _READ[kind](record[name]) for name, kind in _KINDS.items()}
+        return [
+            kind(**{name: _READ[kinds[name]](text) for name, text in record.items()})
+            for record in csv.DictReader(stream)
+        ]
 
 
 def write_parquet(rows: Sequence[ErrorRow], file: Path) -> None:

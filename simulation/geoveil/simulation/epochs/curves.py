@@ -1,0 +1,121 @@
+"""What one fleet answers week by week, if every device perturbs its value once an epoch."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from geoveil.gp import ParameterError, PlanarLaplace, Threshold
+from geoveil.gp.intervals import Interval, Limits, interval_of_mean
+from geoveil.simulation.epochs.drift import WEEKS, Drift, grouped
+from geoveil.simulation.populations.base import Array
+
+EPOCHS = (52, 26, 13, 4, 2, 1)
+"""The lengths that an epoch can have, in weeks."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Curves:
+    """Weekly estimates of one run, arrays by week.
+
+    In the week of age a since a device read its value it answers `carried` with y_e, and
+    `extrapolated` with y_e + (a/R)(y_e − y_{e−1}), R the length of an epoch: both computed from the
+    points of its last two epochs. The cohort of a week are those who read their value in it.
+    """
+
+    epoch: int
+    """R, in weeks."""
+    n: int
+    """People."""
+    week: Array
+    truth: Array
+    """The mean of the query over the participants."""
+    carried: Array
+    extrapolated: Array
+    variance: Array
+    """Of one extrapolated answer."""
+    cohort: Array
+    """The mean of the week's cohort alone."""
+    cohort_size: Array
+    change: Array
+    """The mean change of the cohort since its last epoch."""
+    change_variance: Array
+    """Of one change."""
+    limits: tuple[float, float]
+    """The least and the greatest answer that is carried."""
+
+    def interval(self, place: int, confidence: float = 0.95) -> Interval:
+        """Return the interval for the population's mean in a week, from extrapolated answers.
+
+        Args:
+            place: of the week in the arrays.
+            confidence: in (0, 1).
+        """
+        low, high = self.limits
+        # 2y − y', y and y' in [low, high]; the mean of two shares likewise.
+        ends = Limits((2 * low - high, 2 * high - low), (-1.0, 2.0))
+        mean, variance = float(self.extrapolated[place]), float(self.variance[place])
+        return interval_of_mean(self.n, mean, variance, confidence, ends)
+
+
+def follow(
+    drift: Drift,
+    query: Threshold,
+    mechanism: PlanarLaplace,
+    epoch: int,
+    n: int,
+    years: int,
+    rng: np.random.Generator,
+) -> Curves:
+    """Draw one run, from the week in which every device has read twice.
+
+    Args:
+        drift: how incomes move.
+        query: what is asked every week.
+        mechanism: what a device does once an epoch.
+        epoch: its length in weeks, one of `EPOCHS`. Which week of it a device reads in, it draws.
+        n: people, at least 20 for each week of an epoch.
+        years: how long, at least two epochs.
+        rng: a NumPy generator.
+
+    Raises:
+        ParameterError: if a number is out of range.
+    """
+    if epoch not in EPOCHS:
+        raise ParameterError("epoch", epoch, f"one of {', '.join(map(str, EPOCHS))}")
+    if n < 20 * epoch:
+        raise ParameterError("n", n, f"at least {20 * epoch}, 20 for each week of an epoch")
+    if years * WEEKS <= 2 * epoch:
+        raise ParameterError("years", years, "longer than two epochs")
+    estimator = mechanism.estimator(query, debias=True)
+    cohorts = grouped(rng.integers(epoch, size=n), epoch)
+    sizes = np.array([len(cohort) for cohort in cohorts])
+    latest, before = np.full(n, np.nan), np.full(n, np.nan)
+    asked = np.empty(n)
+    sums = np.full((5, epoch), np.nan)
+    rows = []
+    for week, (incomes, changed) in enumerate(drift.weeks(n, years * WEEKS, rng)):
+        asked[changed] = query.value(incomes[changed])
+        now = week % epoch
+        cohort = cohorts[now]
+        before[cohort] = latest[cohort]
+        latest[cohort] = estimator.value(mechanism.simulate(incomes[cohort], rng))
+        y, old = latest[cohort], before[cohort]
+        sums[:, now] = y.sum(), old.sum(), y @ y, y @ old, old @ old
+        if week < 2 * epoch:
+            continue
+        age = ((week - np.arange(epoch)) % epoch) / epoch
+        new, past, new2, both, past2 = sums
+        mean = ((1 + age) * new - age * past).sum() / n
+        square = ((1 + age) ** 2 * new2 - 2 * age * (1 + age) * both + age**2 * past2).sum() / n
+        change = (new[now] - past[now]) / sizes[now]
+        scatter = (new2[now] - 2 * both[now] + past2[now]) / sizes[now] - change**2
+        rows.append(
+            (week, asked.mean(), new.sum() / n, mean, square - mean**2, new[now] / sizes[now],
+             sizes[now], change, scatter)
+        )  # fmt: skip
+    names = (
+        "week", "truth", "carried", "extrapolated", "variance", "cohort", "cohort_size", "change",
+        "change_variance",
+    )  # fmt: skip
+    columns = dict(zip(names, np.array(rows).T, strict=True))
+    return Curves(epoch=epoch, n=n, limits=estimator.limits.reports, **columns)

@@ -1,0 +1,208 @@
+"""The experiment: one income, asked every week for a year, by strategies of equal or less ε."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+
+from geoveil.gp import GeoPrivacy, ParameterError, PlanarLaplace, Threshold, validation
+from geoveil.simulation.epochs.curves import Curves, follow
+from geoveil.simulation.epochs.drift import WEEKS, Drift
+from geoveil.simulation.epochs.flag import delay, flagged
+from geoveil.simulation.populations import household_incomes
+from geoveil.simulation.populations.base import Array
+
+THRESHOLDS = (55_500.0, 100_000.0, 212_500.0)
+PER = 8_000.0
+"""Dollars: every reading of an income is ε = 1 per $8,000."""
+WIDTH = 4 * PER
+PEOPLE, REPETITIONS = 100_000, 200
+EPOCHS = {1: WEEKS, 4: WEEKS // 4}
+"""ε a year → the length of an epoch in weeks."""
+YEARS = 4
+"""Of a run: the last is measured, and in it the shock comes."""
+AFTER = 8
+"""Weeks after the shock in which errors are measured."""
+ALONE, FRESH, SPLIT = "sampling alone", "fresh every week", "split over the weeks"
+CARRIED, EXTRAPOLATED, COHORT = "carried", "extrapolated", "cohort alone"
+_CURVES: Mapping[str, Callable[[Curves], Array]] = MappingProxyType(
+    {
+        CARRIED: lambda curves: curves.carried,
+        EXTRAPOLATED: lambda curves: curves.extrapolated,
+        COHORT: lambda curves: curves.cohort,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochRow:
+    """One strategy at one threshold: errors are root mean squares over weeks and repetitions.
+
+    The truth is the participants' own mean; for "sampling alone" the population's.
+    """
+
+    threshold: float
+    """In dollars."""
+    n: int
+    """People."""
+    strategy: str
+    epsilon: float
+    """ε a year per $8,000."""
+    repetitions: int
+    """Years of slow drift, and years with a shock, that were drawn."""
+    error: float
+    """In a year of slow drift."""
+    standard_error: float = 0.0
+    """Of the error; 0 where it was computed, not drawn."""
+    coverage: float | None = None
+    """Share of weeks whose 95 % interval holds the population's mean; None: no interval."""
+    after_shock: float | None = None
+    """The error in the eight weeks from the shock on; None: not measured."""
+    delay: int | None = None
+    """Weeks within which the shock is flagged with probability 0.9; None: not within an epoch."""
+    flagged: float | None = None
+    """Share of runs in which it was flagged by then."""
+    false_alarms: float | None = None
+    """Share of years without a shock in which something was flagged."""
+
+
+def rows(
+    thresholds: Sequence[float] = THRESHOLDS,
+    n: int = PEOPLE,
+    repetitions: int = REPETITIONS,
+    seed: int = 1,
+    done: Callable[[], object] = lambda: None,
+) -> list[EpochRow]:
+    """Return the table: for each threshold, every strategy.
+
+    Args:
+        thresholds: in dollars, each asked as a smoothstep of four noise scales.
+        n: people.
+        repetitions: runs of each strategy with and without a shock, 2 or more.
+        seed: the same seed gives the same rows.
+        done: called after each threshold and ε a year.
+
+    Raises:
+        ParameterError: if a number is out of range.
+    """
+    validation.between("seed", seed, 0, 2**63)
+    validation.between("n", n, 20 * WEEKS, 10_000_000)
+    if validation.require_count("repetitions", repetitions) < 2:
+        raise ParameterError("repetitions", repetitions, "an integer >= 2")
+    for threshold in thresholds:
+        validation.between("threshold", threshold, WIDTH, 1e7)
+    found: list[EpochRow] = []
+    for threshold in dict.fromkeys(thresholds):
+        found += _computed(threshold, n, repetitions)
+        for epsilon, epoch in EPOCHS.items():
+            found += _drawn(threshold, n, epsilon, epoch, repetitions, seed)
+            done()
+    return found
+
+
+def mechanism(epsilon: float = 1.0) -> PlanarLaplace:
+    """Return what a device does when it reads an income: one perturbed number."""
+    return PlanarLaplace(GeoPrivacy(epsilon, per=PER, unit="dollar"), dimension=1)
+
+
+def shocked(drift: Drift) -> Drift:
+    """Return the same with a shock in the last year: one person in twenty loses half."""
+    return Drift(drift.people, drift.mean_raise, drift.spread, shock_week=(YEARS - 1) * WEEKS)
+
+
+def run(
+    threshold: float, n: int, epoch: int, repetition: int, seed: int, shock: bool = False
+) -> Curves:
+    """Return the curves of one repetition."""
+    calm = Drift(household_incomes())
+    key = (int(threshold), n, epoch, repetition, int(shock))
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
+    drift = shocked(calm) if shock else calm
+    return follow(
+        drift, Threshold(threshold, WIDTH, "smoothstep"), mechanism(), epoch, n, YEARS, rng
+    )
+
+
+def _computed(threshold: float, n: int, repetitions: int) -> Iterator[EpochRow]:
+    """Yield what needs no drawing: independent noise every week, and none."""
+    query = Threshold(threshold, WIDTH, "smoothstep")
+    drift = Drift(household_incomes())
+    share = float(drift.means(query, YEARS * WEEKS)[-WEEKS:].mean())
+    people = drift.people
+    # The variance of noise hardly moves with the incomes: that of the first year.
+    variances = {
+        FRESH: people.mean(mechanism().estimator(query, debias=True).variance),
+        SPLIT: people.mean(mechanism(1 / WEEKS).estimator(query, debias=True).variance),
+        ALONE: people.mean(lambda x: np.square(query.value(x) - share)),
+    }
+    for strategy, epsilon in ((ALONE, 0.0), (FRESH, float(WEEKS)), (SPLIT, 1.0)):
+        error = math.sqrt(variances[strategy] / n)
+        yield EpochRow(
+            threshold=threshold,
+            n=n,
+            strategy=strategy,
+            epsilon=epsilon,
+            repetitions=repetitions,
+            error=error,
+        )
+
+
+def _drawn(
+    threshold: float, n: int, epsilon: int, epoch: int, repetitions: int, seed: int
+) -> Iterator[EpochRow]:
+    """Yield what devices answer that read once an epoch."""
+    query = Threshold(threshold, WIDTH, "smoothstep")
+    calm, struck = (
+        [run(threshold, n, epoch, repetition, seed, shock) for repetition in range(repetitions)]
+        for shock in (False, True)
+    )
+    drift = Drift(household_incomes())
+    means = [d.means(query, YEARS * WEEKS) for d in (drift, shocked(drift))]
+    first = (YEARS - 1) * WEEKS
+    scatter = float(np.mean([c.change_variance[c.week < first].mean() for c in struck]))
+    stated = delay(float((means[1] - means[0])[first]), scatter, n, epoch)
+    alarms = [np.nanmax(flagged(c)[c.week >= first]) for c in calm]
+    weeks = [_first_flag(c, first) for c in struck]
+    for strategy, curve in _CURVES.items():
+        squares = np.array([_square(c, curve(c), first, WEEKS) for c in calm])
+        error = math.sqrt(squares.mean())
+        after = np.array([_square(c, curve(c), first, AFTER) for c in struck])
+        extrapolated = strategy == EXTRAPOLATED
+        yield EpochRow(
+            threshold=threshold,
+            n=n,
+            strategy=strategy,
+            epsilon=float(epsilon),
+            repetitions=repetitions,
+            error=error,
+            standard_error=float(squares.std(ddof=1)) / math.sqrt(repetitions) / (2 * error),
+            coverage=_coverage(calm, means[0], first) if extrapolated else None,
+            after_shock=math.sqrt(after.mean()),
+            delay=stated if extrapolated else None,
+            flagged=float(np.mean([w <= (stated or 0) for w in weeks])) if extrapolated else None,
+            false_alarms=float(np.mean(alarms)) if extrapolated else None,
+        )
+
+
+def _square(curves: Curves, estimates: Array, first: int, count: int) -> float:
+    """Return the mean squared error over so many weeks."""
+    measured = (curves.week >= first) & (curves.week < first + count)
+    return float(np.square(estimates - curves.truth)[measured].mean())
+
+
+def _coverage(runs: Sequence[Curves], means: Array, first: int) -> float:
+    """Return the share of weeks of the last year whose intervals hold the population's mean."""
+    held = []
+    for curves in runs:
+        for place in np.flatnonzero(curves.week >= first).tolist():
+            interval = curves.interval(place)
+            held.append(interval.low <= means[int(curves.week[place])] <= interval.high)
+    return float(np.mean(held))
+
+
+def _first_flag(curves: Curves, first: int) -> float:
+    """Return within how many weeks of a shock it was flagged; infinite if it was not."""
+    later = np.flatnonzero((curves.week >= first) & (flagged(curves) == 1))
+    return float(curves.week[later[0]] - first + 1) if len(later) else math.inf

@@ -1,0 +1,63 @@
+"""The figure of answers over time: a shock, what each strategy shows of it, and when it is seen."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from geoveil.simulation.epochs.curves import Curves
+from geoveil.simulation.epochs.flag import flagged
+
+
+def draw_curves(runs: Mapping[str, Curves], file: Path, *, question: str, shock: int) -> None:
+    """Write the figure, a panel for each run, from half a year before the shock on.
+
+    Args:
+        runs: by title.
+        file: where to (PNG, PDF or SVG, by its ending).
+        question: what the shares are of.
+        shock: its week.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+    from matplotlib.ticker import PercentFormatter
+
+    figure, axes = pyplot.subplots(
+        1, len(runs), figsize=(5.6 * len(runs), 4.6), sharey=True, squeeze=False
+    )
+    for place, (title, curves) in zip(axes.flat, runs.items(), strict=True):
+        shown = curves.week >= shock - 26
+        week = curves.week[shown] - shock
+        spread = 1.96 * np.sqrt(curves.variance[shown] / curves.n)
+        estimate = curves.extrapolated[shown]
+        place.plot(
+            week, curves.cohort[shown], ".", color="#8c8c8c", ms=4, label="cohort of the week alone"
+        )
+        place.fill_between(
+            week, estimate - spread, estimate + spread, color="#0b6e4f", alpha=0.2, lw=0
+        )
+        place.plot(week, estimate, color="#0b6e4f", lw=1.8, label="extrapolated, 95 % interval")
+        place.plot(week, curves.carried[shown], color="#d95f02", lw=1.4, label="carried")
+        place.plot(week, curves.truth[shown], color="#222222", lw=1.4, label="truth")
+        alarms = curves.week[(curves.week >= shock) & (flagged(curves) == 1)] - shock
+        if len(alarms):
+            place.axvline(alarms[0], color="#c0392b", ls="--", lw=1.2)
+            place.text(
+                alarms[0] + 0.8,
+                0.03,
+                f"flagged: week {alarms[0] + 1:.0f}",
+                color="#c0392b",
+                transform=place.get_xaxis_transform(),
+            )
+        place.set_title(title, loc="left", fontsize=10)
+        place.set_xlabel("weeks since one in twenty lost half of their income")
+        place.grid(alpha=0.25)
+    axes[0, 0].set_ylabel(question)
+    axes[0, 0].yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    figure.tight_layout(rect=(0, 0.08, 1, 1))
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="lower center", ncol=4, frameon=False)
+    figure.savefig(file, dpi=130)
+    pyplot.close(figure)

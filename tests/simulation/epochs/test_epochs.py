@@ -1,0 +1,244 @@
+"""Answers over time: the drift against drawing it, errors, coverage and flags against theory."""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from geoveil.cli.app import app
+from geoveil.gp import GeoPrivacy, ParameterError, PlanarLaplace, Threshold
+from geoveil.simulation import household_incomes
+from geoveil.simulation.epochs.curves import Curves, follow
+from geoveil.simulation.epochs.drift import WEEKS, Drift
+from geoveil.simulation.epochs.experiment import (
+    CARRIED,
+    EXTRAPOLATED,
+    FRESH,
+    SPLIT,
+    THRESHOLDS,
+    YEARS,
+    mechanism,
+    rows,
+    run,
+    shocked,
+)
+from geoveil.simulation.epochs.flag import FALSE_ALARMS, delay, flagged, windows
+
+QUERY = Threshold(100_000.0, 32_000.0, "smoothstep")
+STILL = Drift(household_incomes(), 0.0, 0.0)
+LAST = (YEARS - 1) * WEEKS
+"""The first week of the last year of a run."""
+
+
+@pytest.mark.deep(keep=1)
+@pytest.mark.parametrize("shock", [30, None])
+def test_the_mean_over_time_is_that_of_drawn_people(shock: int | None) -> None:
+    """n = 100,000, α = 1e-6 (4.9 standard errors) in six weeks; control: another mean raise."""
+    n, count = 100_000, 2 * WEEKS
+    drift = Drift(household_incomes(), shock_week=shock)
+    expected = drift.means(QUERY, count)
+    other = Drift(household_incomes(), mean_raise=0.08, shock_week=shock).means(QUERY, count)
+    bound = 4.9 * 0.5 / np.sqrt(n)
+    last = 0.0
+    for week, (incomes, _) in enumerate(drift.weeks(n, count, np.random.default_rng(3))):
+        if week in (0, 29, 31, 51, 60, count - 1):
+            last = float(np.mean(QUERY.value(incomes)))
+            assert last == pytest.approx(expected[week], abs=bound)
+    assert abs(last - other[-1]) > bound
+
+
+def test_who_changed_is_told() -> None:
+    """Oracle: comparing all incomes with those of the week before."""
+    before = np.full(2_000, np.nan)
+    drift = Drift(household_incomes(), shock_week=3)
+    for incomes, changed in drift.weeks(2_000, 6, np.random.default_rng(4)):
+        moved = np.flatnonzero((incomes != before) & ((incomes != 0) | np.isnan(before)))
+        assert set(moved) <= set(changed.tolist())
+        before = incomes.copy()
+
+
+def test_where_nothing_moves_noise_is_what_theory_says() -> None:
+    """Carried: that of one reading; extrapolated: the mean of (1 + a)² + a², near 8/3 of it.
+
+    30 runs of 13 independent weeks or so each; 25 %.
+    """
+    n, epoch = 5_200, 13
+    variance = STILL.people.mean(mechanism().estimator(QUERY, debias=True).variance)
+    ages = np.arange(epoch) / epoch
+    factor = float(((1 + ages) ** 2 + ages**2).mean())
+    squares = []
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        curves = follow(STILL, QUERY, mechanism(), epoch, n, 2, rng)
+        errors = [curves.carried - curves.truth, curves.extrapolated - curves.truth]
+        squares.append([float(np.square(e).mean()) for e in errors])
+    carried, extrapolated = np.mean(squares, axis=0) * n / variance
+    assert carried == pytest.approx(1.0, rel=0.25)
+    assert extrapolated == pytest.approx(factor, rel=0.25)
+
+
+def test_answers_are_those_of_a_loop_over_people() -> None:
+    """Oracle: the definition, one person at a time, with noise of next to nothing."""
+    exact = PlanarLaplace(GeoPrivacy(1e6, per=8_000.0, unit="dollar"), dimension=1)
+    drift, n, epoch = Drift(household_incomes()), 260, 13
+    curves = follow(drift, QUERY, exact, epoch, n, 2, np.random.default_rng(5))
+    rng = np.random.default_rng(5)
+    reads = rng.integers(epoch, size=n)
+    answers: list[list[float]] = [[] for _ in range(n)]
+    for week, (incomes, _) in enumerate(_drawn_again(drift, n, 2 * WEEKS, exact, reads, rng)):
+        for person in np.flatnonzero(reads == week % epoch):
+            answers[person].append(float(np.asarray(QUERY.value(incomes[person]))))
+        if week < 2 * epoch:
+            continue
+        ages = (week - reads) % epoch / epoch
+        told = [a[-1] + age * (a[-1] - a[-2]) for a, age in zip(answers, ages, strict=True)]
+        place = week - 2 * epoch
+        assert curves.extrapolated[place] == pytest.approx(np.mean(told), abs=1e-4)
+        assert curves.variance[place] == pytest.approx(np.var(told), abs=1e-4)
+        assert curves.carried[place] == pytest.approx(np.mean([a[-1] for a in answers]), abs=1e-4)
+        cohort = [a for a, read in zip(answers, reads, strict=True) if read == week % epoch]
+        assert curves.cohort_size[place] == len(cohort)
+        assert curves.change[place] == pytest.approx(
+            np.mean([a[-1] - a[-2] for a in cohort]), abs=1e-4
+        )
+
+
+def _drawn_again(
+    drift: Drift, n: int, count: int, exact: PlanarLaplace, reads: Any, rng: Any
+) -> Any:
+    """Yield the weeks of a run again, using up the random numbers of its noise."""
+    for week, found in enumerate(drift.weeks(n, count, rng)):
+        exact.simulate(np.zeros(int((reads == week % 13).sum())), rng)
+        yield found
+
+
+@pytest.fixture(scope="module")
+def calm() -> list[Curves]:
+    return [run(100_000.0, 20_000, 13, seed, 5) for seed in range(30)]
+
+
+@pytest.mark.deep
+def test_extrapolated_intervals_hold_the_population_s_mean(calm: list[Curves]) -> None:
+    """30 runs of a year; weeks of a run hang together, so that a mean of 90 % is not refuted.
+
+    Control: an interval as narrow about what is carried on from a year ago covers less.
+    """
+    means = Drift(household_incomes()).means(QUERY, YEARS * WEEKS)
+    held, stale = [], []
+    for curves in calm:
+        for place in np.flatnonzero(curves.week >= LAST).tolist():
+            interval = curves.interval(place)
+            mean = means[int(curves.week[place])]
+            held.append(interval.low <= mean <= interval.high)
+            old = means[int(curves.week[place]) - WEEKS]
+            stale.append(interval.low <= old <= interval.high)
+    assert np.mean(held) >= 0.9
+    assert np.mean(stale) < np.mean(held) - 0.1
+
+
+@pytest.mark.deep
+def test_a_calm_year_raises_few_alarms(calm: list[Curves]) -> None:
+    """At most 1 % of 30 years are permitted: 5 or more of them have probability below 1e-4."""
+    assert sum(bool(np.nanmax(flagged(c)[c.week >= LAST])) for c in calm) < 5
+
+
+@pytest.mark.deep
+def test_a_shock_is_flagged_within_the_stated_delay() -> None:
+    """90 % of 16 runs are promised: fewer than 9 have probability below 1e-4."""
+    threshold, n, epoch = 100_000.0, 100_000, 13
+    drift = Drift(household_incomes())
+    means = [d.means(QUERY, YEARS * WEEKS)[LAST] for d in (drift, shocked(drift))]
+    struck = [run(threshold, n, epoch, seed, 5, shock=True) for seed in range(16)]
+    scatter = float(np.mean([c.change_variance[c.week < LAST].mean() for c in struck]))
+    stated = delay(float(means[1] - means[0]), scatter, n, epoch)
+    assert stated is not None
+    within = [flagged(c)[(c.week >= LAST) & (c.week < LAST + stated)].max() for c in struck]
+    assert sum(within) >= 9
+    before = [np.nanmax(flagged(c)[c.week < LAST]) for c in struck]
+    assert sum(before) < 6  # 2.5 years of 1 % each
+
+
+def test_flags_are_those_of_a_loop() -> None:
+    """Oracle: the definition, with the normal quantile of SciPy's distribution object."""
+    from scipy import stats
+
+    curves = run(100_000.0, 5_000, 13, 0, 5, shock=True)
+    found = flagged(curves)
+    looks = windows(13)
+    critical = stats.norm.isf(FALSE_ALARMS / (2 * 52 * len(looks)))
+    noise = curves.change_variance / curves.cohort_size
+    for place in range(len(found)):
+        alarms = []
+        for length in looks:
+            if place + 1 < length + 13:
+                continue
+            recent = slice(place + 1 - length, place + 1)
+            usual = slice(place + 1 - length - 13, place + 1 - length)
+            apart = curves.change[recent].mean() - curves.change[usual].mean()
+            error = noise[recent].sum() / length**2 + 2 * noise[usual].sum() / 13**2
+            alarms.append(abs(apart) > critical * np.sqrt(error))
+        assert np.isnan(found[place]) if not alarms else found[place] == any(alarms)
+
+
+def test_a_longer_delay_is_stated_for_a_smaller_shift_and_none_for_a_hidden_one() -> None:
+    delays = [delay(shift, 0.07, n=100_000, epoch=52) for shift in (-0.1, 0.02, -0.01, 0.001)]
+    assert delays[-1] is None
+    shown = [d for d in delays if d is not None]
+    assert shown == sorted(shown)
+    assert len(set(shown)) == 3
+
+
+@pytest.mark.deep
+def test_the_table_says_what_one_reading_an_epoch_is_worth() -> None:
+    """n = 100,000: errors beside fresh noise each week, at 52 times the ε, and split noise."""
+    table = rows(repetitions=4, seed=2)
+    for threshold in THRESHOLDS:
+        error = {(r.strategy, r.epsilon): r.error for r in table if r.threshold == threshold}
+        fresh = error[FRESH, 52.0]
+        assert 1.0 <= error[EXTRAPOLATED, 1.0] / fresh <= 3.5
+        assert 1.0 <= error[EXTRAPOLATED, 4.0] / fresh <= 3.0
+        assert error[CARRIED, 1.0] > 2.5 * error[EXTRAPOLATED, 1.0]
+        assert error[SPLIT, 1.0] > 300 * error[EXTRAPOLATED, 1.0]
+    again = rows(THRESHOLDS[:1], n=5_000, repetitions=2, seed=2)
+    assert again == rows(THRESHOLDS[:1], n=5_000, repetitions=2, seed=2)
+    assert again != rows(THRESHOLDS[:1], n=5_000, repetitions=2, seed=3)
+
+
+@pytest.mark.deep
+def test_the_command_writes_a_table_and_a_figure(tmp_path: Path) -> None:
+    asked = ["simulate", "epochs", "--quick", "--repetitions", "2", "--out", str(tmp_path)]
+    result = CliRunner().invoke(app, asked, catch_exceptions=False)
+    assert result.exit_code == 0
+    assert "share above $55,500, n = 20,000" in result.output
+    assert (tmp_path / "epochs.png").read_bytes().startswith(b"\x89PNG")
+    with (tmp_path / "epochs.csv").open(encoding="utf-8", newline="") as stream:
+        table = list(csv.DictReader(stream))
+    assert len(table) == 3 + 2 * 3
+    assert all(float(row["error"]) > 0 for row in table)
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: rows(n=100), "n"),
+        (lambda: rows(repetitions=1), "repetitions"),
+        (lambda: rows((0.0,)), "threshold"),
+        (lambda: rows(seed=-1), "seed"),
+        (lambda: run(100_000.0, 20_000, 7, 0, 1), "epoch"),
+        (lambda: run(100_000.0, 200, 13, 0, 1), "n"),
+        (
+            lambda: follow(STILL, QUERY, mechanism(), 52, 2_000, 2, np.random.default_rng(1)),
+            "years",
+        ),
+        (lambda: delay(0.1, 0.0, 100, 13), "change_variance"),
+        (lambda: delay(0.1, 0.1, 100, 1), "epoch"),
+        (lambda: Drift(household_incomes(), spread=2.0), "spread"),
+    ],
+)
+def test_bad_input_is_named(call: Any, name: str) -> None:
+    with pytest.raises(ParameterError) as caught:
+        call()
+    assert caught.value.name == name
