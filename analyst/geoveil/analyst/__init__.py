@@ -24,6 +24,7 @@ from geoveil.analyst.labelled_estimate import (
     RobustInterval,
 )
 from geoveil.analyst.messages import PublishedCampaign
+from geoveil.analyst.outlines import coastline, new_york_boroughs
 from geoveil.analyst.pilot import pilot_prior
 from geoveil.analyst.plan_files import campaign_of, planned_participants
 from geoveil.analyst.planner import (
@@ -67,7 +68,7 @@ from geoveil.analyst.statistics.districts import Districts, DistrictShares, Near
 from geoveil.analyst.statistics.groups import Differences, GroupEstimates
 from geoveil.analyst.statistics.inequality import Gini, MeanValue, TopShare
 from geoveil.analyst.statistics.joint import JointEstimates, Quantity
-from geoveil.analyst.statistics.map import DensityMap, Map, new_york_boroughs
+from geoveil.analyst.statistics.map import DensityMap, Map
 from geoveil.analyst.statistics.partition import Histogram, PartitionShares, partition_shares
 from geoveil.analyst.statistics.quantiles import QuantileEstimates, Quantiles
 from geoveil.analyst.statistics.ranking import Ranking, Top, ranking_of
@@ -164,6 +165,7 @@ __all__ = [
     "campaign_asking",
     "campaign_for_points",
     "campaign_of",
+    "coastline",
     "compare",
     "critical_value",
     "estimate",

@@ -39,6 +39,8 @@ from geoveil.gp import (
 )
 from geoveil.gp.intervals import UNLIMITED, Limits, interval_of_mean
 
+from .populations import reports
+
 PRIVACY = GeoPrivacy(1.0, per=1.0, unit="year")
 SHARE = Limits((-0.5, 1.5), (0.0, 1.0))
 
@@ -326,3 +328,22 @@ def test_reports_of_one_mechanism_are_an_estimate() -> None:
     ):
         with pytest.raises(ParameterError):
             bad()
+
+
+def test_data_frames_are_asked_as_the_rows_that_they_hold() -> None:
+    pandas = pytest.importorskip("pandas")
+    of_dask = pytest.importorskip("dask.dataframe")
+    held = reports(np.random.default_rng(4).normal(50_000.0, 9_000.0, 1_000))
+    (rows,) = held.blocks()
+    frame = pandas.DataFrame({"period": rows.periods, "x": rows.columns[0]})
+    parts = of_dask.from_pandas(frame, npartitions=3)
+    asked = [PointQuestion("high", Threshold(50_000.0, 24_000.0, "smoothstep"))]
+    right = held.ask(asked)
+    for source in (frame, parts):
+        found = reports_of(source, held.campaign).ask(asked)
+        assert found.values.tolist() == right.values.tolist()
+        assert found.n == 1_000
+    with pytest.raises(ParameterError, match="campaign"):
+        reports_of(frame)
+    with pytest.raises(ParameterError, match="columns"):
+        reports_of(frame[["x"]], held.campaign).ask(asked)

@@ -1,6 +1,7 @@
 """Density maps: what their nodes are, what they are compared with, and how they are handed on."""
 
 import math
+import sys
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,6 +17,7 @@ from geoveil.analyst import (
     ReportRows,
     Reports,
     campaign_for_points,
+    coastline,
     new_york_boroughs,
     reports_of,
 )
@@ -79,8 +81,8 @@ def test_the_town_is_surely_denser_and_the_rest_less_dense(found: DensityMap) ->
     rows = found.rows()
     assert len(rows) == 120
     assert rows[5 * 12 + 6]["surely"] == "more"
-    assert "700 m" in found.notes[0]
-    assert "Šidák" in found.notes[1]
+    assert "700 m" in found.notes[1]
+    assert "Šidák" in found.notes[2]
 
 
 def test_liars_widen_every_interval(reports: Reports, found: DensityMap) -> None:
@@ -135,14 +137,43 @@ def test_it_is_handed_on_as_geojson(found: DensityMap) -> None:
     assert inside.contains(shapely.Point(CENTER))
 
 
-def test_geopandas_is_used_where_it_is(found: DensityMap) -> None:
-    try:
-        import geopandas  # noqa: F401
-    except ImportError:
-        with pytest.raises(UnsupportedError, match="GeoPandas"):
-            found.to_geopandas()
-    else:
-        assert len(found.to_geopandas()) == 120
+def test_geopandas_reads_it(found: DensityMap) -> None:
+    geopandas = pytest.importorskip("geopandas")
+    frame = found.to_geopandas()
+    assert frame.crs == "EPSG:4326"
+    assert len(frame) == 120
+    assert frame["per_km2"].tolist() == found.density.ravel().tolist()
+    west, south, east, north = frame.total_bounds
+    assert (west, south, east, north) == pytest.approx(found.bounds)
+    assert frame.attrs["notes"] == list(found.notes)
+    again = geopandas.GeoDataFrame.from_features(found)  # by __geo_interface__
+    assert again.geometry.geom_equals(frame.geometry.set_crs(None, allow_override=True)).all()
+
+
+def test_without_geopandas_it_says_so(found: DensityMap, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "geopandas", None)
+    with pytest.raises(UnsupportedError, match="pip install geopandas"):
+        found.to_geopandas()
+
+
+def test_coasts_are_drawn_where_they_are_in_view() -> None:
+    """Alcatraz is within 6 km of a coast that ships, and Sacramento further than 50."""
+    from geoveil.analyst.outlines import lines_of, outlines_of
+
+    (feature,) = coastline((-124.0, 36.0, -121.0, 39.0))["features"]
+    coast = shapely.geometry.shape(feature["geometry"])
+    assert coast.distance(shapely.Point(-122.42, 37.83)) < 0.06
+    assert coast.distance(shapely.Point(-121.49, 38.58)) > 0.5
+    everywhere = lines_of(coastline())
+    assert len(everywhere) > 1_000
+    assert np.abs(np.concatenate(everywhere)).max() <= 180
+    drawn, source = outlines_of((-124.0, 36.0, -121.0, 39.0))
+    assert drawn == coastline((-124.0, 36.0, -121.0, 39.0))
+    assert "Natural Earth" in source
+    assert outlines_of((-122.5, 37.7, -122.3, 37.9)) == (None, "")  # too small for it
+    assert outlines_of((8.0, 46.5, 9.0, 47.5)) == (None, "")  # no sea in Switzerland
+    assert "Census" in outlines_of((-74.1, 40.6, -73.8, 40.8))[1]
+    assert "Natural Earth" in outlines_of((-76.0, 38.0, -72.0, 42.0))[1]
 
 
 def test_it_is_drawn_with_the_outlines_that_ship(found: DensityMap) -> None:

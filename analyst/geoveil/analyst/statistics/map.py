@@ -4,17 +4,16 @@ At every node of the grid the density is that of a bell around it: the mean of a
 bandwidth h, over 2πh². All kernels are translates of one, which a server sums together [MATH §8].
 """
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.analyst.campaigns import softness_of_points
+from geoveil.analyst.outlines import lines_of, outlines_of
 from geoveil.analyst.results import GeoResult
 from geoveil.analyst.statistics.joint import POPULATION
 from geoveil.analyst.statistics.separate import SeparateEstimates
@@ -26,7 +25,7 @@ from geoveil.gp.coordinates import AzimuthalEquidistant
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["DensityMap", "Map", "new_york_boroughs"]
+__all__ = ["DensityMap", "Map"]
 
 Array = NDArray[np.float64]
 Bounds = tuple[float, float, float, float]
@@ -35,7 +34,6 @@ _MOST_NODES = 4_096
 """What a server answers at a time."""
 _KM2 = 1e6
 """Square metres."""
-_CREDIT = "Outlines: US Census Bureau, counties of 2017"
 
 
 @dataclass(frozen=True)
@@ -244,8 +242,9 @@ class DensityMap(GeoResult):
 
         Args:
             ax: axes of matplotlib; new ones by default.
-            outlines: a GeoJSON FeatureCollection of polygons; by default the boroughs of New York
-                where the map is of that city, and none elsewhere.
+            outlines: a GeoJSON FeatureCollection of polygons or lines; by default the boroughs of
+                New York where the map is of that city, and elsewhere coasts, on maps of more than
+                about 50 km.
 
         Raises:
             UnsupportedError: if matplotlib is not installed.
@@ -267,12 +266,12 @@ class DensityMap(GeoResult):
                 self.longitudes, self.latitudes, surely, levels=[0.5], colors="crimson",
                 linewidths=1.2,
             )  # fmt: skip
-        drawn = new_york_boroughs() if outlines is None and self._of_new_york else outlines
-        for ring in _rings(drawn):
-            ax.plot(*np.asarray(ring)[:, :2].T, color="0.25", linewidth=0.8)
+        drawn, source = outlines_of(self.bounds) if outlines is None else (outlines, "")
+        for line in lines_of(drawn):
+            ax.plot(*np.asarray(line)[:, :2].T, color="0.25", linewidth=0.8)
         west, south, east, north = self.bounds
         told = f"Red: surely denser than {self.compared_with}, {100 * self.confidence:g} % for all."
-        credit = f"\n{_CREDIT}." if outlines is None and drawn is not None else ""
+        credit = f"\n{source}." if source else ""
         ax.set(xlim=(west, east), ylim=(south, north), ylabel="latitude")
         ax.set_xlabel(f"longitude\n{told}{credit}", fontsize=8)
         ax.set_aspect(1 / math.cos(math.radians((south + north) / 2)))
@@ -282,36 +281,6 @@ class DensityMap(GeoResult):
     @property
     def _axes(self) -> tuple[Array, Array]:
         return self.longitudes, self.latitudes
-
-    @property
-    def _of_new_york(self) -> bool:
-        west, south, east, north = self.bounds
-        return west < -73.7 and east > -74.26 and south < 40.92 and north > 40.5
-
-
-def new_york_boroughs() -> dict[str, Any]:
-    """Return the five boroughs of New York as GeoJSON, to about 300 m.
-
-    From the cartographic county boundaries of the US Census Bureau, 2017: in the public domain.
-
-    Example:
-        >>> [feature["properties"]["name"] for feature in new_york_boroughs()["features"]]
-        ['Bronx', 'Brooklyn', 'Manhattan', 'Queens', 'Staten Island']
-    """
-    text = files("geoveil.analyst").joinpath("data/new_york_boroughs.geojson").read_text("utf-8")
-    found: dict[str, Any] = json.loads(text)
-    return found
-
-
-def _rings(collection: Mapping[str, Any] | None) -> list[Any]:
-    """Return all rings of the polygons of a collection."""
-    rings: list[Any] = []
-    for feature in () if collection is None else collection["features"]:
-        geometry = feature["geometry"]
-        parts = geometry["coordinates"]
-        for part in [parts] if geometry["type"] == "Polygon" else parts:
-            rings.extend(part)
-    return rings
 
 
 def _middles(low: float, high: float, count: int) -> Array:

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import chain
 from math import ldexp
 from pathlib import Path
-from typing import Any, Unpack, overload
+from typing import Any, Protocol, Unpack, overload, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -92,6 +92,16 @@ class ReportRows:
     """One of a statistic campaign, one for each coordinate of a value campaign."""
     strata: NDArray[np.uint32] | None = None
     """The labels that rows came with, from 0; None without strata."""
+
+
+@runtime_checkable
+class _Frame(Protocol):
+    """A data frame of pandas, or of Dask."""
+
+    @property
+    def columns(self) -> Any: ...
+
+    def __getitem__(self, name: Any) -> Any: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -379,14 +389,15 @@ def _of(rows: ReportRows, period: int, group: int | None) -> NDArray[np.bool_]:
 
 
 def reports_of(
-    source: str | os.PathLike[str] | ReportRows | Iterable[bytes | ReportRows],
+    source: "str | os.PathLike[str] | ReportRows | Iterable[bytes | ReportRows] | _Frame",
     campaign: Campaign | None = None,
 ) -> Reports:
     """Return reports at hand, which can be asked as a server can.
 
     Args:
         source: a Parquet file that `geoveil campaign export` wrote, a folder that `geoveil simulate
-            export` wrote, what `Analyst.export` yields, or rows in memory.
+            export` wrote, what `Analyst.export` yields, rows in memory, or a data frame of pandas
+            or Dask with the columns of an export file.
         campaign: that they are of; a file and a server say it themselves, and a folder if it is of
             one campaign.
 
@@ -415,15 +426,19 @@ def reports_of(
         else:
             campaign, files = campaign or _campaign_in(path), [path]
         return Reports(_of_points(campaign), lambda: chain.from_iterable(map(_rows_in, files)))
+    if isinstance(source, _Frame):
+        of = _of_points(_named(campaign))
+        parts = getattr(source, "partitions", [source])  # of Dask, each is read by itself
+        return Reports(
+            of, lambda: (_rows_of(getattr(p, "compute", lambda p=p: p)()) for p in parts)
+        )
     held: list[ReportRows] = []
     for part in [source] if isinstance(source, ReportRows) else source:
         if isinstance(part, ReportRows):
             held.append(part)
         else:
             campaign = campaign or decode(part)
-    if campaign is None:
-        raise ParameterError("campaign", None, "named: rows in memory do not say theirs")
-    return Reports(_of_points(campaign), lambda: iter(held))
+    return Reports(_of_points(_named(campaign)), lambda: iter(held))
 
 
 @overload
@@ -537,6 +552,22 @@ def _campaign_of(
         opens=_NEVER,
         closes=_NEVER + timedelta(days=1),
     )
+
+
+def _named(campaign: Campaign | None) -> Campaign:
+    if campaign is None:
+        raise ParameterError("campaign", None, "named: rows in memory do not say theirs")
+    return campaign
+
+
+def _rows_of(frame: Any) -> ReportRows:
+    """Return the rows of a data frame with the columns of an export file."""
+    axes = [name for name in AXES if name in frame.columns]
+    if "period" not in frame.columns or not axes:
+        raise ParameterError("columns", list(frame.columns), f"period and {AXES[0]}, as exported")
+    columns = tuple(frame[name].to_numpy() for name in axes)
+    strata = frame["stratum"].to_numpy() if "stratum" in frame.columns else None
+    return ReportRows(frame["period"].to_numpy(), None, columns, strata)
 
 
 def _of_points(campaign: Campaign) -> ValueCampaign:
