@@ -1,5 +1,4 @@
 /** Envelopes: a campaign's bytes, and whose signature they have. */
-import { ed25519 } from "@noble/curves/ed25519.js";
 import { parse } from "./campaign.js";
 import { isCanonical } from "./canonical.js";
 import { GeoveilError, ParameterError, UnsupportedError } from "./errors.js";
@@ -60,7 +59,7 @@ export interface Opened {
 }
 
 /** Open an envelope and verify its signature. Whether the campaign is sound is for `Campaign` to say. */
-export function openEnvelope(published: Uint8Array): Opened {
+export async function openEnvelope(published: Uint8Array): Promise<Opened> {
   if (published.length > MOST_BYTES) {
     throw new ParameterError("size of the envelope", published.length, `at most ${MOST_BYTES} bytes`);
   }
@@ -81,11 +80,19 @@ export function openEnvelope(published: Uint8Array): Opened {
   const message = new Uint8Array(CONTEXT.length + campaign.length);
   message.set(CONTEXT);
   message.set(campaign, CONTEXT.length);
-  if (!verified(signature.signature, message, key.bytes)) throw invalid(`it was not made by ${key} for these bytes`);
+  if (!(await verified(signature.signature, message, key.bytes))) throw invalid(`it was not made by ${key} for these bytes`);
   return { campaign, signer: key };
 }
 
-function verified(signature: Uint8Array, message: Uint8Array, key: Uint8Array): boolean {
+/** By the platform or, where it does not know the curve, by a library that is loaded then. */
+async function verified(signature: Uint8Array, message: Uint8Array, key: Uint8Array): Promise<boolean> {
+  const [s, m, k] = [signature, message, key] as Uint8Array<ArrayBuffer>[];
+  try {
+    return await crypto.subtle.verify("Ed25519", await crypto.subtle.importKey("raw", k!, "Ed25519", false, ["verify"]), s!, m!);
+  } catch (error) {
+    if (!(error instanceof DOMException) || error.name !== "NotSupportedError") return false;
+  }
+  const { ed25519 } = await import("@noble/curves/ed25519.js");
   try {
     return ed25519.verify(signature, message, key, { zip215: false });
   } catch {

@@ -1,9 +1,31 @@
 /** The plane of places: metres east and north of a centre, by geodesics of WGS 84. */
-import geodesic from "geographiclib-geodesic";
-import { ParameterError, PrivateValueError } from "../errors.js";
+import { GeoveilError, ParameterError, PrivateValueError } from "../errors.js";
 import { constant, type Interval, ONE, withPrecision } from "../exact/interval.js";
 import { Rational } from "../exact/rational.js";
 import type { Privacy } from "./mechanism.js";
+
+interface Way {
+  s12?: number;
+  azi1?: number;
+}
+
+interface Solver {
+  WGS84: { Inverse(lat1: number, lon1: number, lat2: number, lon2: number, outmask: number): Way };
+  DISTANCE: number;
+  AZIMUTH: number;
+}
+
+let solver: Solver | undefined;
+
+/** Load the solver of geodesics, which only places need. */
+export async function loadGeodesics(): Promise<void> {
+  solver ??= (await import("geographiclib-geodesic")).default.Geodesic as unknown as Solver;
+}
+
+function geodesics(): Solver {
+  if (!solver) throw new GeoveilError("unsupported", "geodesics are not loaded: await loadGeodesics() first");
+  return solver;
+}
 
 const POLAR_RADIUS_M = 6356752.3;
 const BITS = 256;
@@ -42,19 +64,24 @@ export function inPlane(privacy: Privacy, plane: Plane): Privacy {
   return { epsilon: Rational.from(privacy.epsilon).div(kappa).roundDown(), per: privacy.per };
 }
 
+interface Centre {
+  readonly longitudeDeg: number;
+  readonly latitudeDeg: number;
+}
+
+/** Metres along the geodesic between two places. */
+export function geodesicDistance(a: Centre, b: Centre): number {
+  const { WGS84, DISTANCE } = geodesics();
+  return WGS84.Inverse(a.latitudeDeg, a.longitudeDeg, b.latitudeDeg, b.longitudeDeg, DISTANCE).s12!;
+}
+
 /** The point of a place; one outside is moved onto the disc by a contraction. */
 export function project(plane: Plane, longitude: number, latitude: number): [number, number] {
   if (!(Math.abs(longitude) <= 180 && Math.abs(latitude) <= 90)) {
     throw new PrivateValueError("a longitude in [-180, 180] and a latitude in [-90, 90], in degrees");
   }
-  const { Geodesic } = geodesic;
-  const way = Geodesic.WGS84.Inverse(
-    plane.latitudeDeg,
-    plane.longitudeDeg,
-    latitude,
-    longitude,
-    Geodesic.DISTANCE | Geodesic.AZIMUTH,
-  );
+  const { WGS84, DISTANCE, AZIMUTH } = geodesics();
+  const way = WGS84.Inverse(plane.latitudeDeg, plane.longitudeDeg, latitude, longitude, DISTANCE | AZIMUTH);
   const distance = way.s12!;
   const radius = Math.min(distance, plane.radiusM, Math.max(Math.PI * POLAR_RADIUS_M - distance, 0));
   const angle = (way.azi1! * Math.PI) / 180;

@@ -1,0 +1,466 @@
+/** The client: campaigns are fetched and checked, one report is drawn for each, kept, and sent. */
+import { Campaign, digest } from "./campaign.js";
+import { type Demand, demandOf } from "./demand.js";
+import { hex, openEnvelope, type PublicKey, unhex } from "./envelope.js";
+import { GeoveilError, PrivateValueError } from "./errors.js";
+import { type BitSource, systemSource } from "./exact/bits.js";
+import { loadGeodesics, project } from "./gp/plane.js";
+import { type Budget, budgetsOf, checkLedger, type Spending } from "./ledger.js";
+import { paced } from "./pace.js";
+import { type Limit, Policy } from "./policy.js";
+import { outcomeOf, type Receipt, receiptOf, reportBytes } from "./report.js";
+import { type Entry, MemoryStorage, type Storage } from "./storage.js";
+import { type Transport, TransportError, transportTo } from "./transport.js";
+
+const MOST_PENDING = 1000;
+const MOST_PENDING_BYTES = 4 << 20;
+const TIMEOUT_MS = 10_000;
+const RELEASE_FLOOR_MS = 10;
+const KEPT_AFTER_CLOSE_US = 30n * 86_400_000_000n;
+const [FIRST_PAUSE_MS, LONGEST_PAUSE_MS] = [200, 5_000];
+const [FIRST_WAIT_MS, LONGEST_WAIT_MS] = [1_000, 300_000];
+const LABEL_UNIT = "label";
+const FARTHEST = 1e90;
+
+/** A number, a list of numbers, or a place in degrees. */
+export type Value = number | readonly number[] | { readonly longitude: number; readonly latitude: number };
+
+export interface ClientOptions {
+  /** The server's https address, or a transport. */
+  readonly server: string | Transport;
+  /** What the app permits. */
+  readonly policy: Policy;
+  /** Where campaigns and reports are kept; in memory if left out, as long as the page lives. */
+  readonly storage?: Storage;
+  /** Send what waits by itself, later and again: true if left out. */
+  readonly background?: boolean;
+  /** The least time, in milliseconds, of what looks at a value; 0: no floor. */
+  readonly releaseFloorMs?: number;
+  /** The date, in milliseconds since 1970. */
+  readonly now?: () => number;
+  /** Random bits; those of the system if left out. For tests only. */
+  readonly source?: BitSource;
+}
+
+export interface ContributeOptions {
+  /** The group that the participant is in, where the campaign asks for one. */
+  readonly label?: string | undefined;
+  /** The digest of the campaign that was shown to somebody: any other is refused. */
+  readonly digest?: string | undefined;
+}
+
+/** A campaign that a server published, and whether it may be answered. */
+export interface Offer {
+  readonly campaign: Campaign;
+  /** SHA-256 of the campaign's bytes, in hexadecimal. */
+  readonly digest: string;
+  /** Whose valid signature it has; null: nobody's. */
+  readonly signer: string | null;
+  /** What a report spends, all its answers together, over true distances. */
+  readonly price: { readonly epsilon: number; readonly per: number; readonly unit: string };
+  readonly demand: Demand;
+  /** Null if the policy permits it, else why not. */
+  readonly acceptable: string | null;
+}
+
+export interface Counts {
+  readonly pending: number;
+  readonly pendingBytes: number;
+  readonly acknowledged: number;
+  readonly rejected: number;
+  readonly expired: number;
+}
+
+export interface FlushResult {
+  readonly acknowledged: number;
+  readonly rejected: number;
+  readonly pending: number;
+}
+
+interface Accepted {
+  campaign: Campaign;
+  digest: string;
+  signer: PublicKey | undefined;
+  demand: Demand;
+}
+
+/** A device of one person. */
+export class Client {
+  readonly #options: ClientOptions;
+  readonly #storage: Storage;
+  readonly #transport: Transport;
+  readonly #source: BitSource;
+  readonly #accepted = new Map<string, Accepted>();
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #failures = 0;
+  #closed = false;
+  #delivering: Promise<unknown> = Promise.resolve();
+
+  constructor(options: ClientOptions) {
+    this.#options = options;
+    this.#storage = options.storage ?? new MemoryStorage();
+    this.#transport = typeof options.server === "string" ? transportTo(options.server) : options.server;
+    this.#source = options.source ?? systemSource;
+    this.#wake(0);
+  }
+
+  /** Whether limits outlive this window or process, as far as the storage can tell. */
+  get persistent(): boolean {
+    return this.#storage.persistent;
+  }
+
+  /** The campaigns that are open or will be, and that this device can read; permitted ones first. */
+  async campaigns(): Promise<Offer[]> {
+    const offers: Offer[] = [];
+    for (const { envelope, closed } of await this.#transport.browse(TIMEOUT_MS)) {
+      if (closed) continue;
+      try {
+        offers.push(await this.#offer(await this.#read(undefined, envelope, false)));
+      } catch (error) {
+        if (!(error instanceof GeoveilError)) throw error;
+      }
+    }
+    return offers.sort((a, b) => Number(a.acceptable !== null) - Number(b.acceptable !== null));
+  }
+
+  /** A campaign as the server publishes it: fetched and checked, whether permitted or not. */
+  async offer(id: string): Promise<Offer> {
+    return this.#offer(await this.#fetched(id, false));
+  }
+
+  /** Fetch, check and keep a campaign that the policy permits. */
+  async fetch(id: string): Promise<Campaign> {
+    return (await this.#accept(id, true)).campaign;
+  }
+
+  /**
+   * Draw and keep the one report to a campaign and period, or return the one that is kept.
+   *
+   * It resolves when the report is kept; it is sent afterwards, or by `flush`. A second call draws
+   * nothing, and its value has no effect.
+   */
+  async contribute(id: string, value: Value, { label, digest: shown }: ContributeOptions = {}): Promise<Receipt> {
+    const { campaign, digest: named } = await this.#accept(id, false);
+    if (shown !== undefined && shown !== named) throw invalid(id, "it is not the one that was shown");
+    const limit = this.#options.policy.check(campaign, this.#accepted.get(id)?.signer);
+    const kept = await this.#storage.exclusively(async (journal) => {
+      const nowUs = this.#nowUs();
+      const period = campaign.periodAt(nowUs);
+      const entries = await journal.entries();
+      const found = entries.find((entry) => entry.campaignId === id && entry.period === period);
+      if (found) return found;
+      const state = campaign.stateAt(nowUs);
+      if (state !== "open") throw new GeoveilError("campaign-not-open", `campaign ${id} is ${state}`);
+      this.#checkRoom(id, entries);
+      this.#checkLimits(campaign, limit, entries, nowUs);
+      const drawn = await paced(() => {
+        const group = groupOf(campaign, label);
+        return campaign.draw(pointOf(campaign, value), group, this.#source);
+      }, this.#options.releaseFloorMs ?? RELEASE_FLOOR_MS);
+      const { strata } = campaign;
+      const entry: Entry = {
+        campaignId: id,
+        period,
+        digest: named,
+        report: reportBytes(drawn, period),
+        attribute: campaign.attribute.name,
+        unit: campaign.attribute.unit,
+        ...campaign.reportPrivacy,
+        stepExponent: campaign.stepExponent,
+        ...(strata?.epsilon !== undefined && { label: { name: strata.name, epsilon: strata.epsilon } }),
+        closesUs: campaign.closesUs.toString(),
+        drawnUs: nowUs.toString(),
+        status: "pending",
+      };
+      await journal.add(entry);
+      return entry;
+    });
+    this.#wake(0);
+    return receiptOf(kept);
+  }
+
+  /** Send what waits until nothing is left that another try could help, or time is up. */
+  async flush({ deadlineMs = TIMEOUT_MS } = {}): Promise<FlushResult> {
+    const end = performance.now() + deadlineMs;
+    let [acknowledged, rejected] = [0, 0];
+    for (let bound = FIRST_PAUSE_MS; ; bound = Math.min(2 * bound, LONGEST_PAUSE_MS)) {
+      const done = await this.#deliver(end);
+      acknowledged += done.acknowledged;
+      rejected += done.rejected;
+      const wait = done.waitMs === undefined ? undefined : jitter() * bound + done.waitMs * (1 + jitter());
+      if (wait === undefined || performance.now() + wait >= end) return { acknowledged, rejected, pending: done.pending };
+      await new Promise((resolve) => setTimeout(resolve, wait));
+    }
+  }
+
+  /** The receipts of all that ever left this device or waits to, oldest first. */
+  async history(): Promise<Receipt[]> {
+    return (await this.#storage.exclusively((journal) => journal.entries())).map(receiptOf);
+  }
+
+  /** The limits over all campaigns, and what is spent of them. */
+  async budgets(): Promise<Budget[]> {
+    const entries = await this.#storage.exclusively((journal) => journal.entries());
+    const { policy } = this.#options;
+    const found: Budget[] = [];
+    for (const [name, limit] of policy.limits) {
+      found.push(...budgetsOf(name, limit, spendings(entries, name, limit.campaign.unit), this.#nowUs()));
+    }
+    for (const name of policy.strata.keys()) {
+      const limit = labelLimit(policy, name);
+      if (limit) found.push(...budgetsOf(name, limit, labelSpendings(entries, name), this.#nowUs()));
+    }
+    return found;
+  }
+
+  /** How many reports there are of each kind. */
+  async counts(): Promise<Counts> {
+    const entries = await this.#storage.exclusively((journal) => journal.entries());
+    const many = (status: string): number => entries.filter((entry) => entry.status === status).length;
+    const waiting = entries.filter((entry) => entry.status === "pending");
+    return {
+      pending: waiting.length,
+      pendingBytes: waiting.reduce((sum, { report }) => sum + report.length / 2, 0),
+      acknowledged: many("acknowledged"),
+      rejected: many("rejected"),
+      expired: many("expired"),
+    };
+  }
+
+  /** Stop sending by itself. What is kept stays, for the next client of the storage. */
+  close(): void {
+    this.#closed = true;
+    clearTimeout(this.#timer);
+  }
+
+  #nowUs(): bigint {
+    return BigInt(Math.floor((this.#options.now ?? Date.now)() * 1000));
+  }
+
+  async #offer({ campaign, digest, signer, demand }: Accepted): Promise<Offer> {
+    let acceptable: string | null = null;
+    try {
+      this.#options.policy.checkDemand(campaign.id, demand);
+      this.#options.policy.check(campaign, signer);
+    } catch (error) {
+      if (!(error instanceof GeoveilError)) throw error;
+      acceptable = error.message;
+    }
+    const price = { ...campaign.reportPrivacy, unit: campaign.attribute.unit };
+    return { campaign, digest, signer: signer?.toString() ?? null, price, demand, acceptable };
+  }
+
+  /** A campaign that is permitted, from what is kept or else from the server. */
+  async #accept(id: string, anew: boolean): Promise<Accepted> {
+    const known = this.#accepted.get(id);
+    if (known && !anew) return known;
+    const pinned = await this.#storage.exclusively((journal) => journal.campaign(id));
+    let accepted: Accepted;
+    if (pinned && !anew) {
+      accepted = await this.#read(id, unhex(pinned.envelope)!, true);
+    } else {
+      accepted = await this.#fetched(id, true);
+    }
+    this.#options.policy.check(accepted.campaign, accepted.signer);
+    this.#accepted.set(id, accepted);
+    return accepted;
+  }
+
+  /** Ask the server, trying again as long as that can help, and compare with what was seen first. */
+  async #fetched(id: string, keep: boolean): Promise<Accepted> {
+    const end = performance.now() + TIMEOUT_MS;
+    for (let bound = FIRST_PAUSE_MS; ; bound = Math.min(2 * bound, LONGEST_PAUSE_MS)) {
+      try {
+        const { envelope, closed } = await this.#transport.campaign(id, end - performance.now());
+        const accepted = await this.#read(id, envelope, keep);
+        if (keep) this.#options.policy.check(accepted.campaign, accepted.signer);
+        if (closed) throw new GeoveilError("campaign-not-open", `campaign ${id} is closed`);
+        await this.#compared(accepted, envelope, keep);
+        return accepted;
+      } catch (error) {
+        if (!(error instanceof TransportError)) throw error;
+        if (error.status === "not_found") throw new GeoveilError("campaign-not-found", `the server knows no campaign ${id}`);
+        const wait = jitter() * bound + (error.retryAfterMs ?? 0) * (1 + jitter());
+        if (!error.retryable || performance.now() + wait >= end) throw error;
+        await new Promise((resolve) => setTimeout(resolve, wait));
+      }
+    }
+  }
+
+  async #compared({ campaign, digest: named }: Accepted, envelope: Uint8Array, keep: boolean): Promise<void> {
+    await this.#storage.exclusively(async (journal) => {
+      const pinned = await journal.campaign(campaign.id);
+      if (pinned && pinned.digest !== named) {
+        throw new GeoveilError("campaign-invalid", `campaign ${campaign.id} is not the one that this device saw first`);
+      }
+      if (!pinned && keep) await journal.pin({ campaignId: campaign.id, digest: named, envelope: hex(envelope) });
+    });
+  }
+
+  /** Read an envelope; with `permitted`, what asks too much is refused before anything is made of it. */
+  async #read(id: string | undefined, envelope: Uint8Array, permitted: boolean): Promise<Accepted> {
+    try {
+      const { campaign: bytes, signer } = await openEnvelope(envelope);
+      const demand = demandOf(bytes);
+      if (permitted) this.#options.policy.checkDemand(id ?? "", demand);
+      const campaign = new Campaign(bytes);
+      if (campaign.attribute.coordinates) await loadGeodesics();
+      if (id !== undefined && campaign.id !== id) throw invalid(id, "the server sent another");
+      return { campaign, digest: hex(await digest(bytes)), signer, demand };
+    } catch (error) {
+      if (error instanceof GeoveilError) throw error.code === "parameter" ? invalid(id ?? "", error.message) : error;
+      // Numbers so extreme that a formula gives up.
+      throw invalid(id ?? "", "it can't be read");
+    }
+  }
+
+  #checkRoom(id: string, entries: readonly Entry[]): void {
+    const waiting = entries.filter((entry) => entry.status === "pending");
+    const bytes = waiting.reduce((sum, { report }) => sum + report.length / 2, 0);
+    if (waiting.length >= MOST_PENDING || bytes >= MOST_PENDING_BYTES) {
+      throw new GeoveilError("outbox-full", `campaign ${id} can't be answered now: ${waiting.length} reports wait to be sent`);
+    }
+  }
+
+  #checkLimits(campaign: Campaign, limit: Limit, entries: readonly Entry[], nowUs: bigint): void {
+    const { strata, labelPrivacy, attribute, id } = campaign;
+    const ofLabel = strata && labelLimit(this.#options.policy, strata.name);
+    if (strata && ofLabel && labelPrivacy) {
+      checkLedger(labelPrivacy, ofLabel, labelSpendings(entries, strata.name), id, nowUs);
+    }
+    checkLedger(campaign.reportPrivacy, limit, spendings(entries, attribute.name, attribute.unit), id, nowUs);
+  }
+
+  /** One round over what waits, one report a request; `waitMs` if another could help. */
+  async #deliver(end: number): Promise<FlushResult & { waitMs: number | undefined }> {
+    const round = this.#delivering.then(() => this.#round(end));
+    this.#delivering = round.catch(() => undefined);
+    return await round;
+  }
+
+  async #round(end: number): Promise<FlushResult & { waitMs: number | undefined }> {
+    const waiting = await this.#storage.exclusively(async (journal) => {
+      const found = (await journal.entries()).filter((entry) => entry.status === "pending");
+      const nowUs = this.#nowUs();
+      const kept: Entry[] = [];
+      for (const entry of found) {
+        const late = nowUs - BigInt(entry.closesUs) > KEPT_AFTER_CLOSE_US;
+        if (late) await journal.settle({ ...entry, status: "expired", settledUs: nowUs.toString() });
+        else kept.push(entry);
+      }
+      return kept;
+    });
+    let [acknowledged, rejected] = [0, 0];
+    let waitMs: number | undefined;
+    const putOff = new Set<string>();
+    for (const entry of waiting) {
+      if (putOff.has(entry.campaignId)) continue;
+      const left = end - performance.now();
+      if (left <= 0) break;
+      const marked: Entry = { ...entry, sentUs: entry.sentUs ?? this.#nowUs().toString() };
+      if (!entry.sentUs) await this.#settle(marked);
+      try {
+        const answer = await this.#transport.submit(entry.campaignId, unhex(entry.digest)!, unhex(entry.report)!, left);
+        const outcome = outcomeOf(answer);
+        if (!outcome) throw new TransportError("unknown");
+        await this.#settle({ ...marked, ...outcome, failure: undefined, settledUs: this.#nowUs().toString() });
+        if (outcome.status === "acknowledged") acknowledged += 1;
+        else rejected += 1;
+      } catch (error) {
+        if (!(error instanceof TransportError)) throw error;
+        await this.#settle({ ...marked, failure: error.status });
+        if (error.retryable) waitMs = Math.max(waitMs ?? 0, error.retryAfterMs ?? 0);
+        if (error.ofServer) break;
+        putOff.add(entry.campaignId);
+      }
+    }
+    return { acknowledged, rejected, pending: waiting.length - acknowledged - rejected, waitMs };
+  }
+
+  /** Note what became of a report, unless another tab has noted that it is settled. */
+  async #settle(entry: Entry): Promise<void> {
+    await this.#storage.exclusively(async (journal) => {
+      const now = (await journal.entries()).find((e) => e.campaignId === entry.campaignId && e.period === entry.period);
+      if (now?.status === "pending") await journal.settle(entry);
+    });
+  }
+
+  #wake(delayMs: number): void {
+    if (this.#closed || this.#options.background === false) return;
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => void this.#work(), delayMs);
+    // In Node a timer would keep the process alive.
+    (this.#timer as { unref?: () => void }).unref?.();
+  }
+
+  async #work(): Promise<void> {
+    try {
+      const { pending, waitMs } = await this.#deliver(performance.now() + TIMEOUT_MS);
+      if (!pending) {
+        this.#failures = 0;
+        return;
+      }
+      const bound = Math.min(FIRST_WAIT_MS * 2 ** this.#failures++, LONGEST_WAIT_MS);
+      this.#wake(waitMs === undefined ? LONGEST_WAIT_MS : jitter() * bound + waitMs * (1 + jitter()));
+    } catch {
+      // The storage failed: later, without a word, as nothing was sent.
+      this.#wake(LONGEST_WAIT_MS);
+    }
+  }
+}
+
+function jitter(): number {
+  return Number(systemSource.bits(53)) / 2 ** 53;
+}
+
+function invalid(id: string, reason: string): GeoveilError {
+  return new GeoveilError("campaign-invalid", `campaign ${id} is not sound: ${reason}`);
+}
+
+function groupOf({ strata }: Campaign, label: string | undefined): number | undefined {
+  if (!strata) {
+    if (label !== undefined) throw new GeoveilError("parameter", "the campaign asks for no label: leave it out");
+    return undefined;
+  }
+  const index = label === undefined ? -1 : strata.labels.indexOf(label);
+  if (index < 0) throw new PrivateValueError(`a ${strata.name}, which is one of ${strata.labels.join(", ")}`);
+  return index;
+}
+
+/** A value in the coordinates of queries. */
+function pointOf({ attribute, dimension }: Campaign, value: Value): number[] {
+  const given: unknown = value;
+  const plane = attribute.coordinates;
+  if (plane) {
+    const pair = Array.isArray(given) ? given : given && typeof given === "object" ? [(given as { longitude: unknown }).longitude, (given as { latitude: unknown }).latitude] : [];
+    if (pair.length !== 2 || !pair.every((c) => typeof c === "number")) {
+      throw new PrivateValueError("a longitude and a latitude, in degrees");
+    }
+    return project(plane, pair[0] as number, pair[1] as number);
+  }
+  const numbers = typeof given === "number" ? [given] : Array.isArray(given) ? (given as unknown[]) : [];
+  const sound = numbers.length === dimension && numbers.every((c) => typeof c === "number" && Math.abs(c) <= FARTHEST);
+  if (!sound) throw new PrivateValueError(`${dimension === 1 ? "a finite number" : `${dimension} finite numbers`}, in ${attribute.unit}`);
+  return numbers as number[];
+}
+
+function spendings(entries: readonly Entry[], attribute: string, unit: string): Spending[] {
+  return entries
+    .filter((entry) => entry.attribute === attribute && entry.unit === unit)
+    .map(({ campaignId, epsilon, per, drawnUs }) => ({ campaignId, privacy: { epsilon, per }, drawnUs: BigInt(drawnUs) }));
+}
+
+function labelSpendings(entries: readonly Entry[], name: string): Spending[] {
+  return entries.flatMap(({ campaignId, label, drawnUs }) =>
+    label?.name === name ? [{ campaignId, privacy: { epsilon: label.epsilon, per: 1 }, drawnUs: BigInt(drawnUs) }] : [],
+  );
+}
+
+/** The limit of labels; undefined if they may be sent openly, or not at all. */
+function labelLimit({ strata }: Policy, name: string): Limit | undefined {
+  const most = strata.get(name);
+  if (typeof most !== "number") return undefined;
+  const limit = { epsilon: most, per: 1, unit: LABEL_UNIT };
+  return { campaign: limit, lifetime: limit };
+}
+

@@ -1,0 +1,22 @@
+/** Take part in surveys without giving your value away: the geoveil device for browsers and Node. */
+export { type Attribute, Campaign, type Question, type State, type Strata } from "./campaign.js";
+export { Client, type ClientOptions, type ContributeOptions, type Counts, type FlushResult, type Offer, type Value } from "./client.js";
+export type { Demand } from "./demand.js";
+export { PublicKey } from "./envelope.js";
+export { type Code, GeoveilError, ParameterError, PrivateValueError, UnsupportedError } from "./errors.js";
+export { type Budget, BudgetExceeded } from "./ledger.js";
+export {
+  type Area,
+  type GeoPrivacy,
+  type Limit,
+  number,
+  place,
+  point,
+  Policy,
+  type PolicyOptions,
+  type ValueKind,
+  type Window,
+} from "./policy.js";
+export type { PerturbedAnswer, Receipt } from "./report.js";
+export { IndexedDbStorage, MemoryStorage, type Status, type Storage } from "./storage.js";
+export { type Transport, TransportError, transportTo } from "./transport.js";

@@ -1,0 +1,167 @@
+/** What a device in Node keeps on the disk, with the guarantees that a browser's database gives. */
+import { createHash } from "node:crypto";
+import { constants } from "node:fs";
+import { mkdir, open, readFile, stat, truncate, unlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { GeoveilError } from "./errors.js";
+import type { Entry, Journal, Pinned, Storage } from "./storage.js";
+
+const FILE = "journal.jsonl";
+const LOCK = "journal.lock";
+const PATIENCE_MS = 30_000;
+
+type Line = { readonly campaign: Pinned } | { readonly report: Entry };
+
+/**
+ * A directory of one person's device. Each line of its one file ends with a checksum of itself and
+ * all before it; a line is flushed to the disk before it counts, and a file of which a byte has
+ * changed is not used.
+ */
+export class FileStorage implements Storage {
+  readonly persistent = true;
+  readonly #campaigns = new Map<string, Pinned>();
+  readonly #entries = new Map<string, Entry>();
+  #size = 0;
+  #chain = "";
+  #last: Promise<unknown> = Promise.resolve();
+
+  private constructor(readonly folder: string) {}
+
+  static async open(folder: string): Promise<FileStorage> {
+    try {
+      await mkdir(folder, { recursive: true, mode: 0o700 });
+    } catch (error) {
+      throw unusable(folder, error);
+    }
+    const storage = new FileStorage(folder);
+    await storage.exclusively(() => Promise.resolve());
+    return storage;
+  }
+
+  exclusively<T>(work: (journal: Journal) => Promise<T>): Promise<T> {
+    const next = this.#last.then(() => this.#locked(work));
+    this.#last = next.catch(() => undefined);
+    return next;
+  }
+
+  async #locked<T>(work: (journal: Journal) => Promise<T>): Promise<T> {
+    const lock = join(this.folder, LOCK);
+    await this.#lock(lock);
+    try {
+      await this.#catchUp();
+      return await work(this.#journal);
+    } finally {
+      await unlink(lock).catch(() => undefined);
+    }
+  }
+
+  /** A file that only one process can make; one left behind by a process that died is removed. */
+  async #lock(lock: string): Promise<void> {
+    const end = Date.now() + PATIENCE_MS;
+    for (;;) {
+      if (await made(lock, await identity(process.pid), this.folder)) return;
+      const owner = await readFile(lock, "utf8").catch(() => "");
+      if (owner && owner !== (await identity(Number(owner.split(" ")[0])))) {
+        // Only who holds this second file removes what the dead have left, so that nobody removes
+        // the lock of who came next.
+        const mine = `${lock}.left`;
+        if (await made(mine, "", this.folder)) {
+          if ((await readFile(lock, "utf8").catch(() => "")) === owner) await unlink(lock).catch(() => undefined);
+          await unlink(mine).catch(() => undefined);
+        }
+      }
+      if (Date.now() > end) {
+        throw new GeoveilError("storage", `the storage at ${this.folder} is in use by another process`);
+      }
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+  }
+
+  /** Read what other processes have added. */
+  async #catchUp(): Promise<void> {
+    const path = join(this.folder, FILE);
+    const { size } = await stat(path).catch(() => ({ size: 0 }));
+    if (size === this.#size) return;
+    if (size < this.#size) throw damaged(this.folder);
+    const text = (await readFile(path)).subarray(this.#size).toString("utf8");
+    const lines = text.split("\n");
+    // A line without an end was being written when its process died, and never counted.
+    const torn = lines.pop() ?? "";
+    for (const line of lines) this.#take(line);
+    this.#size += Buffer.byteLength(text) - Buffer.byteLength(torn);
+    if (torn) await truncate(path, this.#size);
+  }
+
+  #take(line: string): void {
+    const cut = line.lastIndexOf(" ");
+    const [json, checksum] = [line.slice(0, cut), line.slice(cut + 1)];
+    if (this.#checksum(json) !== checksum) throw damaged(this.folder);
+    this.#chain = checksum;
+    const found = JSON.parse(json) as Line;
+    if ("campaign" in found) this.#campaigns.set(found.campaign.campaignId, found.campaign);
+    else this.#entries.set(`${found.report.campaignId}/${found.report.period}`, found.report);
+  }
+
+  #checksum(json: string): string {
+    return createHash("sha256").update(`${this.#chain}\n${json}`).digest("hex").slice(0, 32);
+  }
+
+  async #append(line: Line): Promise<void> {
+    const json = JSON.stringify(line);
+    const text = `${json} ${this.#checksum(json)}`;
+    try {
+      const file = await open(join(this.folder, FILE), constants.O_WRONLY | constants.O_CREAT | constants.O_APPEND, 0o600);
+      try {
+        await file.write(`${text}\n`);
+        await file.datasync();
+      } finally {
+        await file.close();
+      }
+    } catch (error) {
+      throw unusable(this.folder, error);
+    }
+    this.#take(text);
+    this.#size += Buffer.byteLength(text) + 1;
+  }
+
+  readonly #journal: Journal = {
+    campaign: (id) => Promise.resolve(this.#campaigns.get(id)),
+    entries: () => Promise.resolve([...this.#entries.values()]),
+    pin: (campaign) => this.#append({ campaign }),
+    add: (report) =>
+      this.#entries.has(`${report.campaignId}/${report.period}`)
+        ? Promise.reject(new GeoveilError("storage", "there is a report for this campaign and period already"))
+        : this.#append({ report }),
+    settle: (report) => this.#append({ report }),
+  };
+}
+
+/** Make a file, unless there is one; return whether it was made. */
+async function made(path: string, text: string, folder: string): Promise<boolean> {
+  try {
+    await writeFile(path, text, { flag: "wx", mode: 0o600 });
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "EEXIST") return false;
+    throw unusable(folder, error);
+  }
+}
+
+/** Number and, where the system tells it, start of a process; "" if there is none. */
+async function identity(number: number): Promise<string> {
+  try {
+    process.kill(number, 0);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EPERM") return "";
+  }
+  const told = await readFile(`/proc/${number}/stat`, "utf8").catch(() => "");
+  return `${number} ${told.slice(told.lastIndexOf(")") + 2).split(" ")[19] ?? ""}`;
+}
+
+function damaged(folder: string): GeoveilError {
+  return new GeoveilError("storage", `the storage at ${folder} is damaged, and is not used`);
+}
+
+function unusable(folder: string, error: unknown): GeoveilError {
+  return new GeoveilError("storage", `the storage at ${folder} can't be used: ${(error as NodeJS.ErrnoException).code ?? "failed"}`);
+}

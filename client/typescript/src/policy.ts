@@ -1,0 +1,181 @@
+/** What the app permits, whatever a server asks for. */
+import type { Campaign } from "./campaign.js";
+import type { Demand } from "./demand.js";
+import type { PublicKey } from "./envelope.js";
+import { GeoveilError, ParameterError } from "./errors.js";
+import { Rational } from "./exact/rational.js";
+import { exactRate, type Privacy } from "./gp/mechanism.js";
+import { geodesicDistance } from "./gp/plane.js";
+import { positive } from "./gp/profile.js";
+
+/** A guarantee with the unit of its distance: values `per` apart are at most `epsilon` apart. */
+export interface GeoPrivacy extends Privacy {
+  readonly unit: string;
+}
+
+/** What a value is. The app says it, so that no server decides how a value is read. */
+export type ValueKind =
+  | { readonly kind: "number" }
+  | { readonly kind: "point"; readonly dimension: number }
+  | { readonly kind: "place"; readonly area: Area | null };
+
+/** A disc on the Earth. */
+export interface Area {
+  readonly longitudeDeg: number;
+  readonly latitudeDeg: number;
+  readonly radiusM: number;
+}
+
+/** One number in the unit of its limit. */
+export const number: ValueKind = { kind: "number" };
+/** Several numbers in the unit of their limit. */
+export const point = (dimension: number): ValueKind => ({ kind: "point", dimension });
+/** A place on the Earth; null, which has to be said: anywhere. */
+export const place = (area: Area | null): ValueKind => ({ kind: "place", area });
+
+/** The most that any stretch of time of one length may cost. */
+export interface Window {
+  readonly limit: GeoPrivacy;
+  readonly lengthMs: number;
+}
+
+/** How much privacy one attribute may cost. */
+export interface Limit {
+  /** The most that one campaign may cost, with all its periods. */
+  readonly campaign: GeoPrivacy;
+  /** The most that all campaigns together may ever cost; undefined: no bound. */
+  readonly lifetime?: GeoPrivacy | undefined;
+  readonly windows?: readonly Window[];
+  /** What the attribute is; one number if left out. */
+  readonly value?: ValueKind;
+}
+
+export interface PolicyOptions {
+  /** Name of an attribute → its limit; others are never answered about. */
+  readonly limits: Readonly<Record<string, Limit>>;
+  /** Whose campaigns are answered; undefined: anybody's, signed or not. */
+  readonly trustedKeys?: readonly PublicKey[] | undefined;
+  /** Campaigns that close later are refused. */
+  readonly latestClose?: Date | undefined;
+  readonly minimumParticipants?: number;
+  readonly mostQueries?: number;
+  /** Microseconds of a processor, by the reckoning of the protocol. */
+  readonly mostWork?: number;
+  /** Name of what labels are of → the most they may ever cost, as ε between any two; or "openly". */
+  readonly strata?: Readonly<Record<string, number | "openly">>;
+}
+
+const MOST_QUERIES = 100;
+const MOST_WORK = 10_000;
+
+/** What may be asked of a person, for each attribute that the app answers about. */
+export class Policy {
+  readonly limits: ReadonlyMap<string, Limit>;
+  readonly strata: ReadonlyMap<string, number | "openly">;
+
+  constructor(readonly options: PolicyOptions) {
+    for (const [name, limit] of Object.entries(options.limits)) {
+      const all = [limit.campaign, limit.lifetime, ...(limit.windows ?? []).map((w) => w.limit)].filter((l) => l !== undefined);
+      for (const { epsilon, per, unit } of all) {
+        positive(`limits[${name}].epsilon`, epsilon);
+        positive(`limits[${name}].per`, per);
+        if (!unit || unit !== limit.campaign.unit) throw new ParameterError(`limits[${name}].unit`, unit, "the same in all, not empty");
+      }
+      for (const { lengthMs } of limit.windows ?? []) {
+        if (!(lengthMs > 0 && lengthMs <= 36_525 * 86_400_000)) throw new ParameterError("lengthMs", lengthMs, "> 0, at most a century");
+      }
+      if (limit.value?.kind === "place" && limit.campaign.unit !== "metre") {
+        throw new ParameterError(`limits[${name}].unit`, limit.campaign.unit, "'metre' for a place");
+      }
+    }
+    this.limits = new Map(Object.entries(options.limits));
+    this.strata = new Map(Object.entries(options.strata ?? {}));
+  }
+
+  /** What somebody permits who was shown a campaign and agreed: it, in all its periods. */
+  static permitting({ campaign, demand }: { readonly campaign: Campaign; readonly demand: Demand }): Policy {
+    const { name, unit } = campaign.attribute;
+    const { strata } = campaign;
+    const periods = Rational.of(campaign.periods);
+    const label = strata?.epsilon === undefined ? "openly" : Rational.from(strata.epsilon).mul(periods).roundUp();
+    return new Policy({
+      limits: { [name]: { campaign: { ...campaign.totalPrivacy, unit }, value: kindOf(campaign) } },
+      mostQueries: Math.max(demand.queries, MOST_QUERIES),
+      mostWork: Math.max(demand.work, MOST_WORK),
+      ...(strata && { strata: { [strata.name]: label } }),
+    });
+  }
+
+  /** Refuse a campaign that asks too much of the device, before anything is made of it. */
+  checkDemand(campaignId: string, { queries, work }: Demand): void {
+    const { mostQueries = MOST_QUERIES, mostWork = MOST_WORK } = this.options;
+    if (queries > mostQueries) throw refused(campaignId, "number of questions", `${queries}`, `at most ${mostQueries}`);
+    if (work > mostWork) throw refused(campaignId, "work in microseconds", `${work}`, `at most ${mostWork}`);
+  }
+
+  /** Refuse a campaign that no ledger need be asked about; return its attribute's limit. */
+  check(campaign: Campaign, signer: PublicKey | undefined): Limit {
+    const { trustedKeys, latestClose, minimumParticipants = 0 } = this.options;
+    const { id, attribute } = campaign;
+    if (trustedKeys && !trustedKeys.some((key) => key.toString() === signer?.toString())) {
+      throw refused(id, "signature", signer?.toString() ?? "nobody's", "one of a trusted key");
+    }
+    if (latestClose && campaign.closesUs > BigInt(latestClose.getTime()) * 1000n) {
+      throw refused(id, "closing date", campaign.closes.toISOString(), `at latest ${latestClose.toISOString()}`);
+    }
+    if (campaign.minimumParticipants < BigInt(minimumParticipants)) {
+      throw refused(id, "minimum of participants", `${campaign.minimumParticipants}`, `at least ${minimumParticipants}`);
+    }
+    const limit = this.limits.get(attribute.name);
+    if (!limit) throw refused(id, "attribute", attribute.name, [...this.limits.keys()].join(", ") || "nothing");
+    const asked = campaign.reportPrivacy;
+    if (attribute.unit !== limit.campaign.unit || exactRate(asked).compare(exactRate(limit.campaign)) > 0) {
+      const words = ({ epsilon, per }: Privacy, unit: string): string => `ε = ${epsilon} per ${per} ${unit}`;
+      throw refused(id, "privacy loss", words(asked, attribute.unit), `at most ${words(limit.campaign, limit.campaign.unit)}`);
+    }
+    this.#checkStrata(campaign);
+    const found = kindOf(campaign);
+    if (!permits(limit.value ?? number, found)) {
+      throw refused(id, "value", described(found), described(limit.value ?? number));
+    }
+    return limit;
+  }
+
+  #checkStrata({ id, strata }: Campaign): void {
+    if (!strata) return;
+    const permitted = this.strata.get(strata.name);
+    if (permitted === "openly") return;
+    if (permitted !== undefined && strata.epsilon !== undefined && strata.epsilon <= permitted) return;
+    const asked = strata.epsilon === undefined ? "sent as it is" : `ε = ${strata.epsilon} between any two`;
+    throw refused(id, `label ${strata.name}`, asked, permitted === undefined ? "none" : `at most ε = ${permitted}`);
+  }
+}
+
+/** What a campaign takes a value for. */
+export function kindOf({ attribute, dimension }: Campaign): ValueKind {
+  if (attribute.coordinates) return place(attribute.coordinates);
+  return dimension === 1 ? number : point(dimension);
+}
+
+function permits(mine: ValueKind, asked: ValueKind): boolean {
+  if (mine.kind === "point" && asked.kind === "point") return mine.dimension === asked.dimension;
+  if (mine.kind !== "place" || asked.kind !== "place") return mine.kind === asked.kind;
+  if (!mine.area || !asked.area) return mine.area === null;
+  const [a, b] = [mine.area, asked.area];
+  if (a.longitudeDeg === b.longitudeDeg && a.latitudeDeg === b.latitudeDeg && a.radiusM === b.radiusM) return true;
+  return geodesicDistance(a, b) + b.radiusM <= a.radiusM;
+}
+
+function described(kind: ValueKind): string {
+  if (kind.kind === "number") return "one number";
+  if (kind.kind === "point") return `a point of ${kind.dimension} coordinates`;
+  if (!kind.area) return "a place anywhere";
+  return `a place within ${kind.area.radiusM} m of longitude ${kind.area.longitudeDeg}, latitude ${kind.area.latitudeDeg}`;
+}
+
+function refused(id: string, aspect: string, asked: string, permitted: string): GeoveilError {
+  return new GeoveilError(
+    "policy-refused",
+    `campaign ${id} is refused: its ${aspect} is ${asked}, the policy permits ${permitted}`,
+  );
+}

@@ -1,0 +1,81 @@
+/** Reports: the message that is kept, sent, and shown to the person. */
+import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
+import type { Drawn } from "./campaign.js";
+import { hex, unhex } from "./envelope.js";
+import { type Report, ReportSchema, RejectionReason, type ReportResult, ReportStatus } from "./gen/geoveil/proto/v1/report_pb.js";
+import type { Entry, Status } from "./storage.js";
+
+export type { ReportResult };
+
+/** One perturbed answer, as it left the device. */
+export interface PerturbedAnswer {
+  readonly queryIndex: number;
+  readonly value: bigint;
+  /** The number that it stands for. */
+  readonly perturbed: number;
+}
+
+/** What leaves the device for one campaign and period. All of it is perturbed or public. */
+export interface Receipt {
+  readonly campaignId: string;
+  readonly period: number;
+  readonly attribute: string;
+  readonly unit: string;
+  /** In hexadecimal: random. */
+  readonly reportId: string;
+  /** SHA-256 of the campaign's bytes, in hexadecimal. */
+  readonly digest: string;
+  readonly answers: readonly PerturbedAnswer[];
+  /** What it cost, all its answers together. */
+  readonly privacy: { readonly epsilon: number; readonly per: number };
+  readonly drawn: Date;
+  readonly status: Status;
+  readonly sent: Date | undefined;
+  readonly settled: Date | undefined;
+  /** Why it was rejected. */
+  readonly reason: string | undefined;
+  /** Why it could not be sent the last time. */
+  readonly failure: string | undefined;
+}
+
+/** The bytes of a report that was drawn. */
+export function reportBytes({ id, answers }: Drawn, period: number): string {
+  const reportId = unhex(id.toString(16).padStart(32, "0"))!;
+  return hex(toBinary(ReportSchema, create(ReportSchema, { reportId, period, answers: [...answers] })));
+}
+
+export function fromReport(bytes: Uint8Array): Report {
+  return fromBinary(ReportSchema, bytes);
+}
+
+function date(us: string | undefined): Date | undefined {
+  return us === undefined ? undefined : new Date(Number(BigInt(us) / 1000n));
+}
+
+/** What the person may see of an entry. */
+export function receiptOf(entry: Entry): Receipt {
+  const { reportId, answers } = fromReport(unhex(entry.report)!);
+  return {
+    campaignId: entry.campaignId,
+    period: entry.period,
+    attribute: entry.attribute,
+    unit: entry.unit,
+    reportId: hex(reportId),
+    digest: entry.digest,
+    answers: answers.map(({ queryIndex, value }) => ({ queryIndex, value, perturbed: Number(value) * 2 ** entry.stepExponent })),
+    privacy: { epsilon: entry.epsilon, per: entry.per },
+    drawn: date(entry.drawnUs)!,
+    status: entry.status,
+    sent: date(entry.sentUs),
+    settled: date(entry.settledUs),
+    reason: entry.reason,
+    failure: entry.status === "pending" ? entry.failure : undefined,
+  };
+}
+
+/** What a server's word about a report means; undefined if it means nothing. */
+export function outcomeOf({ status, reason }: ReportResult): Pick<Entry, "status" | "reason"> | undefined {
+  if (status === ReportStatus.ACCEPTED || status === ReportStatus.DUPLICATE) return { status: "acknowledged" };
+  if (status === ReportStatus.REJECTED) return { status: "rejected", reason: RejectionReason[reason] ?? "UNSPECIFIED" };
+  return undefined;
+}

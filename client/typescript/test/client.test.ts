@@ -1,0 +1,248 @@
+import "fake-indexeddb/auto";
+import assert from "node:assert/strict";
+import { mkdtemp, readdir, readFile, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { create, toBinary } from "@bufbuild/protobuf";
+import { Client, type ClientOptions } from "../src/client.js";
+import { hex, unhex } from "../src/envelope.js";
+import { GeoveilError } from "../src/errors.js";
+import { CampaignEnvelopeSchema } from "../src/gen/geoveil/proto/v1/campaign_pb.js";
+import { type ReportResult, ReportResultSchema, ReportStatus } from "../src/gen/geoveil/proto/v1/report_pb.js";
+import { Policy } from "../src/policy.js";
+import { FileStorage } from "../src/node.js";
+import { IndexedDbStorage, MemoryStorage, type Storage } from "../src/storage.js";
+import { type Transport, TransportError } from "../src/transport.js";
+import { vectors } from "./files.js";
+
+const OPENS = Date.UTC(2026, 0, 1);
+const DOLLARS = { epsilon: 1, per: 8000, unit: "dollar" };
+
+// Node has no Web Locks: these are enough of them, for one process.
+const queues = new Map<string, Promise<unknown>>();
+const locks = {
+  request: (name: string, work: () => Promise<unknown>) => {
+    const next = (queues.get(name) ?? Promise.resolve()).then(work);
+    queues.set(name, next.catch(() => undefined));
+    return next;
+  },
+};
+Object.defineProperty(globalThis, "navigator", { configurable: true, value: { locks } });
+
+function campaignNamed(name: string): Uint8Array {
+  const told = vectors<{ name: string; envelope: string }>("campaigns.json", "campaigns");
+  return unhex(told.find((item) => item.name === name)!.envelope)!;
+}
+
+/** A server in memory, that a test can have fail. */
+class Server implements Transport {
+  readonly received: string[] = [];
+  failures: (TransportError | "after")[] = [];
+  envelope = campaignNamed("signed");
+
+  campaign(): Promise<{ envelope: Uint8Array; closed: boolean }> {
+    return Promise.resolve({ envelope: this.envelope, closed: false });
+  }
+  browse(): Promise<{ envelope: Uint8Array; closed: boolean }[]> {
+    return Promise.resolve([{ envelope: this.envelope, closed: false }]);
+  }
+  submit(_: string, __: Uint8Array, report: Uint8Array): Promise<ReportResult> {
+    const failure = this.failures.shift();
+    if (failure instanceof TransportError) return Promise.reject(failure);
+    const again = this.received.includes(hex(report));
+    this.received.push(hex(report));
+    if (failure === "after") return Promise.reject(unavailable());
+    return Promise.resolve(create(ReportResultSchema, { status: again ? ReportStatus.DUPLICATE : ReportStatus.ACCEPTED }));
+  }
+}
+
+function unavailable(retryAfterMs?: number): TransportError {
+  return new TransportError("unavailable", retryAfterMs);
+}
+
+function policy(epsilon = 1): Policy {
+  const limit = { ...DOLLARS, epsilon };
+  return new Policy({ limits: { "household income": { campaign: limit, lifetime: limit } } });
+}
+
+function client(server: Transport, options: Partial<ClientOptions> = {}): Client {
+  return new Client({
+    server,
+    policy: policy(),
+    storage: new MemoryStorage(),
+    background: false,
+    releaseFloorMs: 0,
+    now: () => OPENS + 86_400_000,
+    ...options,
+  });
+}
+
+async function refused(work: Promise<unknown>, code: string): Promise<GeoveilError> {
+  const error = await work.then(
+    () => undefined,
+    (error: unknown) => error,
+  );
+  assert.ok(error instanceof GeoveilError, `${String(error)} is not a GeoveilError`);
+  assert.equal(error.code, code, error.message);
+  return error;
+}
+
+const storages: Record<string, () => Promise<Storage>> = {
+  memory: () => Promise.resolve(new MemoryStorage()),
+  "a file": async () => FileStorage.open(await mkdtemp(join(tmpdir(), "geoveil-"))),
+  IndexedDB: () => IndexedDbStorage.open(`test ${Math.random()}`),
+};
+
+for (const [name, open] of Object.entries(storages)) {
+  test(`one draw for a campaign, whoever asks and however often: ${name}`, async () => {
+    const [server, storage] = [new Server(), await open()];
+    const clients = [client(server, { storage }), client(server, { storage })];
+    const receipts = await Promise.all(
+      [1, 2, 3, 4, 5, 6].map((i) => clients[i % 2]!.contribute("plain", 20_000 * i)),
+    );
+    assert.equal(new Set(receipts.map((r) => r.reportId)).size, 1);
+    assert.equal((await clients[0]!.history()).length, 1);
+    const done = await Promise.all(clients.map((c) => c.flush()));
+    assert.equal(done.reduce((sum, d) => sum + d.acknowledged, 0) >= 1, true);
+    assert.equal(new Set(server.received).size, 1);
+    assert.equal((await clients[1]!.history())[0]!.status, "acknowledged");
+    assert.deepEqual((await clients[0]!.budgets()).map((b) => b.spent), [1]);
+  });
+}
+
+test("the same bytes are sent again, whether the answer was lost or the server was down", async () => {
+  const server = new Server();
+  const device = client(server);
+  const { reportId } = await device.contribute("plain", 52_000);
+  server.failures = [unavailable(), "after", unavailable(1)];
+  const done = await device.flush();
+  assert.deepEqual(done, { acknowledged: 1, rejected: 0, pending: 0 });
+  assert.equal(new Set(server.received).size, 1);
+  assert.ok(server.received[0]!.includes(reportId));
+});
+
+test("what no retry can mend is not tried again at once, and stays", async () => {
+  const server = new Server();
+  const device = client(server);
+  await device.contribute("plain", 52_000);
+  server.failures = [new TransportError("failed_precondition")];
+  assert.equal((await device.flush()).pending, 1);
+  assert.equal((await device.history())[0]!.failure, "failed_precondition");
+  assert.equal((await device.flush()).acknowledged, 1);
+});
+
+test("a new client of the storage sends what the one before left", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "geoveil-"));
+  const server = new Server();
+  const before = client(server, { storage: await FileStorage.open(folder) });
+  const { reportId } = await before.contribute("plain", 52_000);
+  const after = client(server, { storage: await FileStorage.open(folder) });
+  assert.equal((await after.flush()).acknowledged, 1);
+  assert.ok(server.received[0]!.includes(reportId));
+  assert.equal((await after.contribute("plain", 99_000)).reportId, reportId);
+});
+
+test("a file of which a byte has changed is not used, and a line that was cut never counted", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "geoveil-"));
+  const device = client(new Server(), { storage: await FileStorage.open(folder) });
+  await device.contribute("plain", 52_000);
+  const [path] = (await readdir(folder)).map((name) => join(folder, name));
+  const kept = await readFile(path!);
+  await writeFile(path!, Buffer.concat([kept, Buffer.from('{"report":{"campaignId":"pl')]));
+  assert.equal((await client(new Server(), { storage: await FileStorage.open(folder) }).history()).length, 1);
+  for (let i = 0; i < kept.length; i += 97) {
+    const changed = Buffer.from(kept);
+    changed[i]! ^= 1;
+    await writeFile(path!, changed);
+    if (changed[i] !== 10 && kept[i] !== 10) await refused(FileStorage.open(folder), "storage");
+  }
+});
+
+test("nothing is drawn or spent for what is refused", async () => {
+  const server = new Server();
+  const device = client(server, { policy: policy(0.5) });
+  await refused(device.contribute("plain", 52_000), "policy-refused");
+  const nobody = new Policy({ limits: {} });
+  await refused(client(server, { policy: nobody }).contribute("plain", 52_000), "policy-refused");
+  const keys = new Policy({ limits: policy().options.limits, trustedKeys: [] });
+  await refused(client(server, { policy: keys }).contribute("plain", 52_000), "policy-refused");
+  const early = client(server, { now: () => OPENS - 1 });
+  await refused(early.contribute("plain", 52_000), "campaign-not-open");
+  await refused(client(server).contribute("another", 52_000), "campaign-invalid");
+  const mine = client(server);
+  for (const wrong of [Number.NaN, Number.POSITIVE_INFINITY, "52000", [1, 2], null]) {
+    const error = await refused(mine.contribute("plain", wrong as never), "private-value");
+    assert.ok(!error.message.includes("52"), error.message);
+  }
+  assert.deepEqual(await mine.history(), []);
+  assert.deepEqual(server.received, []);
+});
+
+test("a campaign that changes after it was seen is refused", async () => {
+  const server = new Server();
+  const device = client(server);
+  await device.fetch("plain");
+  const base = campaignNamed("plain");
+  assert.equal((await device.offer("plain")).signer !== null, true);
+  const told = vectors<{ name: string; envelope: string }>("campaigns.json", "campaigns");
+  const other = told.find((item) => item.name.startsWith("plain: title = caf"))!;
+  server.envelope = unhex(other.envelope)!;
+  assert.notEqual(hex(base), other.envelope);
+  await refused(device.fetch("plain"), "campaign-invalid");
+});
+
+test("nothing that is kept, shown or thrown holds the value", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "geoveil-"));
+  const device = client(new Server(), { storage: await FileStorage.open(folder) });
+  const secret = 123_456.789;
+  const receipt = await device.contribute("plain", secret);
+  const kept = await Promise.all((await readdir(folder)).map((name) => readFile(join(folder, name), "utf8")));
+  const shown = [JSON.stringify(receipt, (_, v: unknown) => (typeof v === "bigint" ? `${v}` : v)), ...kept].join();
+  const bytes = Buffer.alloc(8);
+  bytes.writeDoubleLE(secret);
+  for (const trace of ["123456", bytes.toString("hex"), bytes.toString("base64")]) assert.ok(!shown.includes(trace));
+});
+
+interface Sequence {
+  limits: { campaign: Pair; lifetime: Pair | null; windows: (Pair & { length_us: number })[] };
+  operations: { at_us: number; campaign: string; epsilon: number; per: number; verdict: string; spent?: number; frees_us?: number | null }[];
+}
+interface Pair {
+  epsilon: number;
+  per: number;
+}
+
+test("sequences of answers are permitted and refused as the vectors say", async () => {
+  const { checkLedger, BudgetExceeded } = await import("../src/ledger.js");
+  for (const { limits, operations } of vectors<Sequence>("ledger.json", "ledgers")) {
+    const unit = "unit";
+    const limit = {
+      campaign: { ...limits.campaign, unit },
+      lifetime: limits.lifetime ? { ...limits.lifetime, unit } : undefined,
+      windows: limits.windows.map((w) => ({ limit: { epsilon: w.epsilon, per: w.per, unit }, lengthMs: w.length_us / 1000 })),
+    };
+    const history: { campaignId: string; privacy: Pair; drawnUs: bigint }[] = [];
+    for (const { at_us, campaign, epsilon, per, verdict, spent, frees_us } of operations) {
+      const privacy = { epsilon, per };
+      const ask = (): void => checkLedger(privacy, limit, history, campaign, BigInt(at_us));
+      if (verdict === "permitted") {
+        ask();
+        history.push({ campaignId: campaign, privacy, drawnUs: BigInt(at_us) });
+        continue;
+      }
+      assert.throws(ask, (error) => {
+        assert.ok(error instanceof BudgetExceeded);
+        assert.equal(error.spent, spent);
+        assert.equal(error.freesUs?.toString() ?? null, frees_us?.toString() ?? null);
+        return true;
+      });
+    }
+  }
+});
+
+test("an envelope of another kind is refused with a typed error", async () => {
+  const server = new Server();
+  server.envelope = toBinary(CampaignEnvelopeSchema, create(CampaignEnvelopeSchema, { campaign: new Uint8Array([1, 2, 3]) }));
+  await refused(client(server).contribute("plain", 1), "campaign-invalid");
+});
