@@ -3,8 +3,9 @@
 The reference is SQLite itself: the same rows, inserted by executemany into a table of the same key
 with the same durability, without dedupe and sums, and into an empty table. PostgreSQL is a server
 of its own on this machine, with its default settings but for the three below. As the stores fill,
-the time of processors stands beside that of the clock: ours, with the making of the reports, and
-that of PostgreSQL. A machine that does other things at once bends it less.
+the time of processors stands beside that of the clock, ours and that of PostgreSQL's connections. A
+machine that does other things at once bends it less. Its floor is the same rows in a table without
+an index.
 """
 
 import itertools
@@ -20,13 +21,15 @@ from pathlib import Path
 import psutil
 
 from benchmarks.timing import medians, show
-from geoveil.aggregator.domain.reports import PackedReport, pack
+from geoveil.aggregator.domain.reports import ANSWER_BYTES, PackedColumns, pack
 from geoveil.aggregator.store import CampaignRecord, Outcome, Store, Submission, open_store
+from geoveil.aggregator.store.postgres_counting import BytesArray, UuidArray, register
 
 BATCH, BATCHES, QUERIES = 4_096, 10, 3
-FILLED = (0, 1_000_000, 3_000_000, 10_000_000)
+FILLED = (0, 1_000_000, 4_000_000, 10_000_000)
 _SETTINGS = {"shared_buffers": "1GB", "max_wal_size": "8GB", "checkpoint_timeout": "30min"}
 _REFERENCE = "sqlite3 executemany"
+_ANSWERS = b"".join([pack([(i % QUERIES, i * 1_234_567)]) for i in range(BATCH)])
 
 
 def table() -> None:
@@ -51,25 +54,55 @@ def table() -> None:
 
 
 def _print_filling(name: str, database: Path | str, server: psutil.Process | None) -> None:
-    print(f"{name}, µs per report between these many reports (of processors), and our memory:")
+    print(f"{name}, µs per report between these many reports (of processors: ours + its):")
     process = psutil.Process()
     with open_store(database) as store:
         store.create_campaign(_campaign("filling"))
         for low, high in itertools.pairwise(FILLED):
             count = (high - low) // BATCH
-            before = _processor(process, server)
+            before = _processors(process, server)
             seconds = sum(_commit(store, "filling") for _ in range(count))
-            spent = _processor(process, server) - before
+            after = _processors(process, server)
+            ours, its = (1e6 * (b - a) / count / BATCH for a, b in zip(before, after, strict=True))
             print(
                 f"  {low:>10,} to {high:>10,}: {1e6 * seconds / count / BATCH:.1f}"
-                f" ({1e6 * spent / count / BATCH:.1f}), {process.memory_info().rss >> 20} MB"
+                f" ({ours:.2f} + {its:.2f}), our memory {process.memory_info().rss >> 20} MB",
+                flush=True,
             )
+    if server is not None:
+        _print_floor(str(database), process, server)
 
 
-def _processor(process: psutil.Process, server: psutil.Process | None) -> float:
-    """Return the seconds of processors used, those of PostgreSQL's connections included."""
-    busy = [process, *(server.children() if server is not None else [])]
-    return sum(sum(one.cpu_times()[:2]) for one in busy)
+def _print_floor(url: str, process: psutil.Process, server: psutil.Process) -> None:
+    """Print the width of the index, and the time of rows without one, dedupe and sums."""
+    import psycopg
+
+    with psycopg.connect(url) as connection:
+        register(connection)
+        (width,) = connection.execute(
+            "SELECT pg_indexes_size('report') / count(*)::float FROM report"
+        ).fetchone() or (0,)
+        connection.execute("CREATE TABLE floor (report_id UUID, answers BYTEA)")
+        connection.commit()
+        count = FILLED[1] // BATCH
+        _, before = _processors(process, server)
+        for _ in range(count):
+            rows = (
+                UuidArray.of(secrets.token_bytes(16 * BATCH), 16),
+                BytesArray.of(_ANSWERS, ANSWER_BYTES),
+            )
+            connection.execute("INSERT INTO floor SELECT * FROM unnest(%s, %s)", rows)
+            connection.commit()
+        spent = _processors(process, server)[1] - before
+        connection.execute("DROP TABLE floor")
+    print(f"  {width:.1f} bytes of index per report")
+    print(f"  floor, the same rows without an index: (+ {1e6 * spent / count / BATCH:.2f})")
+
+
+def _processors(process: psutil.Process, server: psutil.Process | None) -> tuple[float, float]:
+    """Return the seconds of processors that we used, and PostgreSQL's connections."""
+    others = server.children() if server is not None else []
+    return sum(process.cpu_times()[:2]), sum(sum(one.cpu_times()[:2]) for one in others)
 
 
 def _commit_all(store: Store) -> None:
@@ -79,11 +112,7 @@ def _commit_all(store: Store) -> None:
 
 def _commit(store: Store, campaign: str) -> float:
     """Count one new batch; return the seconds without the making of it."""
-    ids = secrets.token_bytes(16 * BATCH)
-    reports = [
-        PackedReport(ids[16 * i : 16 * i + 16], pack([(i % QUERIES, i * 1_234_567)]))
-        for i in range(BATCH)
-    ]
+    reports = PackedColumns(secrets.token_bytes(16 * BATCH), _ANSWERS)  # as a server makes of them
     start = time.perf_counter()
     (outcomes,) = store.commit([Submission(campaign, reports, True)])
     seconds = time.perf_counter() - start

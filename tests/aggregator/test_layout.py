@@ -105,7 +105,7 @@ def test_many_reports_are_packed_as_one_is(
         rng.bytes(16 * 300), np.arange(300, dtype=np.uint32) % 3, values, np.zeros(300, np.uint32)
     )
     packed = layout.pack_all(columns)
-    assert packed == [layout.pack(report) for report in columns]
+    assert list(packed) == [layout.pack(report) for report in columns]
     counted = [next(unpack(report.answers)) for report in packed]
     low, high = layout.campaign.ranges[0]
     kept = [v for (_, v), sent in zip(counted, values.tolist(), strict=True) if v == sent]

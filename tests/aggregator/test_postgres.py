@@ -7,28 +7,31 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import psycopg
 import pytest
 from sqlalchemy import text
 
 from geoveil.aggregator import Code, ServiceError
-from geoveil.aggregator.domain.reports import PackedReport, pack
-from geoveil.aggregator.store import CampaignRecord, Outcome, Submission
+from geoveil.aggregator.domain.reports import PackedReport, pack, unpack
+from geoveil.aggregator.store import CampaignRecord, Outcome, Submission, postgres_counting
 from geoveil.aggregator.store.maintenance import check
 from geoveil.aggregator.store.postgres import PostgresStore
+from geoveil.aggregator.store.schema import slots
 from geoveil.gp import ParameterError
 from geoveil.gp.estimation import Accumulator
 
 from .postgres import PostgresServer
 
 ACCEPTED, DUPLICATE, NOT_OPEN = Outcome.ACCEPTED, Outcome.DUPLICATE, Outcome.NOT_OPEN
+CONFLICT = Outcome.ID_CONFLICT
 CAMPAIGN = CampaignRecord(campaign_id="a", published=b"a", queries=1)
 PATIENCE_S = 30.0
 
@@ -58,7 +61,7 @@ def transaction(url: str) -> Iterator[psycopg.Connection[Any]]:
         connection.close()
 
 
-INSERT = "INSERT INTO report VALUES (1, '00000000-0000-0000-0000-000000000007', %s)"
+INSERT = "INSERT INTO report VALUES (4294967303, '00000000-0000-0000-0000-000000000007', %s)"
 
 
 @pytest.mark.parametrize(
@@ -140,8 +143,16 @@ def test_a_lock_held_for_too_long_is_unavailable_and_heals(
         assert mine.commit([reports(7, 8)]) == [[ACCEPTED, ACCEPTED]]
 
 
-def test_overlapping_batches_from_many_stores_at_once(postgres_url: str) -> None:
+def in_few_slots(key: int, ids: bytes) -> np.ndarray:
+    return (key << 32) + slots(0, ids) % 1_000
+
+
+@pytest.mark.parametrize("slotted", [slots, in_few_slots])
+def test_overlapping_batches_from_many_stores_at_once(
+    postgres_url: str, slotted: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Three replicas, each submitting most of 3,000 reports to two campaigns in random order."""
+    monkeypatch.setattr(postgres_counting, "slots", slotted)
     writers, ids, rounds = 3, 3_000, 30
     start = threading.Barrier(writers)
 
@@ -174,6 +185,44 @@ def test_overlapping_batches_from_many_stores_at_once(postgres_url: str) -> None
             assert reader.totals(name) == [Accumulator.of(values)]
             assert reader.get_campaign(name).reports == len(values)
     assert check(postgres_url).faults == ()
+
+
+def test_reports_in_the_same_slot_are_counted_apart(
+    store: PostgresStore, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ids of the same words in another order: the first is in the slot, the others beside it."""
+    ids = [np.roll([n, 0, 0, 0], turn).astype(">u4").tobytes() for n in (7, 8) for turn in range(4)]
+    assert len(set(slots(1, b"".join(ids)).tolist())) == 2
+    packed = [PackedReport(one, pack([(0, i)])) for i, one in enumerate(ids)]
+    other = [PackedReport(one, pack([(0, 99)])) for one in ids]
+    first, second = packed[:3], packed[3:]
+    assert store.commit([Submission("a", [*first, first[2], other[1]], True)]) == [
+        [ACCEPTED] * 3 + [DUPLICATE, CONFLICT]
+    ]
+    assert store.commit([Submission("a", second, False)]) == [[NOT_OPEN] * 5]
+    assert store.commit([Submission("a", packed, True)]) == [[DUPLICATE] * 3 + [ACCEPTED] * 5]
+    assert store.commit([Submission("a", other, True)]) == [[CONFLICT] * 8]
+    assert store.commit([Submission("a", packed, False)]) == [[DUPLICATE] * 8]
+    # Another campaign has slots of its own.
+    store.create_campaign(CampaignRecord(campaign_id="b", published=b"b", queries=1))
+    assert store.commit([Submission("b", packed, True)]) == [[ACCEPTED] * 8]
+    for name in ("a", "b"):
+        assert store.totals(name) == [Accumulator.of(range(8))]
+        for limit in (1, 2, 3, 100):
+            found, after = [], b""
+            while after is not None:
+                page, after = store.answers(name, after, limit)
+                found += [value for _, value in unpack(page)]
+            assert sorted(found) == list(range(8))
+    with psycopg.connect(postgres_url) as connection:
+        held = connection.execute("SELECT count(*) FROM report_beside").fetchone()
+    assert held == (12,)
+    assert check(postgres_url).faults == ()
+    # Control: a report that is not put beside is counted and not stored.
+    monkeypatch.setattr(postgres_counting, "_INSERT_BESIDE", postgres_counting._INSERT)
+    lost = PackedReport(bytes.fromhex("00000003000000040000000000000000"), pack([(0, 1)]))
+    assert store.commit([Submission("b", [lost], True)]) == [[ACCEPTED]]
+    assert check(postgres_url).faults != ()
 
 
 def test_each_writer_has_a_shard_of_its_own(store: PostgresStore, postgres_url: str) -> None:

@@ -71,7 +71,8 @@ def test_no_column_could_tell_who_sent_a_report_or_when(store: SQLiteStore, data
         },
         "report_count": {"campaign_key", "shard", "reports"},
         "report_page": {"campaign_key", "first", "ids", "answers"},
-        "report": {"campaign_key", "report_id", "answers"},  # in PostgreSQL
+        "report": {"slot", "report_id", "answers"},  # in PostgreSQL, as the next
+        "report_beside": {"campaign_key", "report_id", "answers"},
     }
     assert {t.name: {c.name for c in t.columns} for t in METADATA.tables.values()} == columns
     # Nor is the order of arrival kept within a page, not by a hidden row number either.

@@ -217,5 +217,5 @@ def test_admission_and_packing_are_those_of_single_reports(publish: Callable[...
     assert columns is not None
     for layout in layouts:
         packed = layout.pack_all(columns.reports)
-        assert packed == [layout.pack(r) for r in columns.reports]
+        assert list(packed) == [layout.pack(r) for r in columns.reports]
         assert packed[0].report_id == columns.reports[0].report_id

@@ -20,10 +20,12 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 
-from geoveil.aggregator.store import open_store
+from geoveil.aggregator.store import open_store, postgres_counting
+from geoveil.aggregator.store.schema import slots
 
 from ..cutting_proxy import CuttingProxy, cutting_proxy  # noqa: TID252 - tests are no package
 from ..postgres import PostgresServer  # noqa: TID252 - tests are no package
@@ -76,6 +78,21 @@ def player(
 def test_each_report_is_counted_once(
     postgres_server: PostgresServer, postgres_url: str, proxies: list[CuttingProxy], number: int
 ) -> None:
+    play_many(player(postgres_server, postgres_url, proxies), number)
+
+
+@pytest.mark.parametrize("number", [3, pytest.param(15, marks=pytest.mark.deep)])
+def test_each_report_is_counted_once_where_ids_share_slots(
+    postgres_server: PostgresServer,
+    postgres_url: str,
+    proxies: list[CuttingProxy],
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+) -> None:
+    def two(key: int, ids: bytes) -> Any:
+        return (key << 32) + slots(0, ids) % 2
+
+    monkeypatch.setattr(postgres_counting, "slots", two)
     play_many(player(postgres_server, postgres_url, proxies), number)
 
 

@@ -12,15 +12,19 @@ can aim reports at one block, and all who share the database find the same.
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from struct import Struct
 from typing import Any, Self
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
-from geoveil.aggregator.domain.reports import PackedReport, Report, ReportColumns, pack
+from geoveil.aggregator.domain.reports import (
+    PackedColumns,
+    PackedReport,
+    Report,
+    ReportColumns,
+    pack,
+)
 from geoveil.campaign import Campaign
 from geoveil.campaign.admission import REPORT_ID_BYTES
 from geoveil.campaign.model import MOST_SLOTS
@@ -30,9 +34,7 @@ from geoveil.gp.estimation import Accumulator
 BLOCKS = 32
 """A power of two, so that a random byte falls into each alike."""
 _KEY_BYTES = 16
-_ID = np.dtype(f"V{REPORT_ID_BYTES}")
-_PACKED = np.dtype([("report_id", _ID), ("sum_index", "<u4"), ("value", "<i8")])
-_PACKED_REPORT = Struct(f"{REPORT_ID_BYTES}s{_PACKED.itemsize - REPORT_ID_BYTES}s")
+_ANSWER = np.dtype([("sum_index", "<u4"), ("value", "<i8")])
 _MOMENTS_NEEDED = 4
 """The variance of the sample variance is that of fourth powers."""
 
@@ -116,12 +118,11 @@ class Layout:
             answers = [(slot(q, period) * self.blocks + block, value) for q, value in answers]
         return PackedReport(report_id, pack(answers))
 
-    def pack_all(self, reports: Sequence[Report]) -> list[PackedReport]:
+    def pack_all(self, reports: Sequence[Report]) -> Sequence[PackedReport]:
         """Return what `pack` does of each."""
         if type(reports) is not ReportColumns:
             return list(map(self.pack, reports))
-        rows = np.empty(len(reports), _PACKED)
-        rows["report_id"] = np.frombuffer(reports.ids, _ID)
+        rows = np.empty(len(reports), _ANSWER)
         slot: Any = self.campaign.slot  # of arrays as of integers
         slots = slot(reports.indices.astype(np.int64), reports.periods)
         rows["sum_index"] = slots * self.blocks + self._blocks(reports.ids)
@@ -129,9 +130,7 @@ class Layout:
         if self._ends is not None:
             low, high = (ends[reports.indices] for ends in self._ends)
             rows["value"] = np.clip(reports.values, low, high)
-        # `PackedReport._make` is a function of Python, and there are thousands.
-        make = partial(tuple.__new__, PackedReport)
-        return list(map(make, _PACKED_REPORT.iter_unpack(rows.tobytes())))
+        return PackedColumns(reports.ids, rows.tobytes())
 
     def _blocks(self, ids: bytes) -> NDArray[np.int64]:
         """Return the block of each of some ids, which are joined."""

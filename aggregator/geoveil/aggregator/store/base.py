@@ -5,14 +5,14 @@ database, in one process or in many.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from operator import itemgetter
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from geoveil.aggregator.domain.reports import ANSWER_BYTES, PackedReport
+from geoveil.aggregator.domain.reports import ANSWER_BYTES, PackedColumns, PackedReport
 from geoveil.gp.estimation import Accumulator
 from geoveil.gp.shown import member
 
@@ -45,6 +45,8 @@ class Submission(NamedTuple):
     @property
     def weight(self) -> int:
         """Answers held, at least 1."""
+        if type(self.reports) is PackedColumns:
+            return max(1, len(self.reports))
         return max(1, sum(map(len, map(itemgetter(1), self.reports))) // ANSWER_BYTES)
 
     def __repr__(self) -> str:
@@ -197,31 +199,43 @@ class Store(ABC):
         self.close()
 
 
+def admitted(submissions: Sequence[Submission], *, closed: bool) -> list[bool]:
+    """Return whether each report of submissions to one campaign is admitted if it is new."""
+    flags: list[bool] = []
+    for submission in submissions:
+        flags += [submission.admit and not closed] * len(submission.reports)
+    return flags
+
+
 def judge(
-    reports: Iterable[tuple[PackedReport, bool]], stored: Mapping[int, bool]
-) -> tuple[list[Outcome], list[PackedReport]]:
+    reports: Sequence[PackedReport], admit: Sequence[bool], stored: Mapping[int, bool]
+) -> tuple[list[Outcome], Sequence[PackedReport]]:
     """Decide on the reports of one campaign, in order.
 
     Args:
-        reports: each with whether it is admitted if it is new.
+        reports: to one campaign.
+        admit: whether each is admitted if it is new.
         stored: position of a report whose id is stored → whether its answers are the same.
 
     Returns:
         One outcome per report, and the reports to be stored.
     """
-    pairs = list(reports)
-    fresh = {} if stored else {report.report_id: report for report, admitted in pairs if admitted}
+    accepted = [Outcome.ACCEPTED] * len(reports)
+    if type(reports) is PackedColumns and not stored and all(admit) and reports.distinct:
+        return accepted, reports
+    pairs = list(zip(reports, admit, strict=True))
+    fresh = {} if stored else {report.report_id: report for report, new in pairs if new}
     if fresh and len(fresh) == len(pairs):  # none is known, refused or given twice
-        return [Outcome.ACCEPTED] * len(pairs), list(fresh.values())
+        return accepted, list(fresh.values())
     outcomes = []
     fresh = {}
-    for position, (report, admitted) in enumerate(pairs):
+    for position, (report, new) in enumerate(pairs):
         same = stored.get(position)
         if same is None and report.report_id in fresh:
             same = fresh[report.report_id].answers == report.answers
         if same is not None:
             outcomes.append(Outcome.DUPLICATE if same else Outcome.ID_CONFLICT)
-        elif admitted:
+        elif new:
             fresh[report.report_id] = report
             outcomes.append(Outcome.ACCEPTED)
         else:

@@ -2,10 +2,12 @@
 
 What makes it exactly once, at READ COMMITTED:
 
-* A report is the row of its id. INSERT … ON CONFLICT DO NOTHING waits for another transaction that
-  inserts the same id, and then either inserts it itself or finds it committed.
+* A report is the row of its slot (`schema.slots`). INSERT … ON CONFLICT DO NOTHING waits for
+  another transaction that takes the same slot, and then either takes it or finds it taken for good:
+  by the same id, or by another one. Then its place is beside, in a table whose key is the whole id,
+  and where the same holds. So an id is in one of the two tables, as whoever takes a slot keeps it.
 * Everything is locked in one order, so transactions don't deadlock: campaigns by key, reports by
-  campaign and id, and last the counters, of which each process has a shard of its own.
+  slot, those beside likewise, and last the counters, of which each process has a shard of its own.
 * Rows and counters are written by one transaction. If the outcome of its COMMIT is unknown, the
   reports are sent again, and the rows decide.
 * Commits share a lock on the campaign, which closing it takes alone: every commit is wholly before
@@ -35,8 +37,9 @@ from geoveil.aggregator.store.postgres_counting import (
     count,
     register,
 )
-from geoveil.aggregator.store.schema import REPORT
+from geoveil.aggregator.store.schema import REPORT, REPORT_BESIDE, SLOT_BITS
 from geoveil.aggregator.store.sql import SQLStore
+from geoveil.campaign.admission import REPORT_ID_BYTES
 from geoveil.gp import ParameterError
 
 _TRANSIENT = {"40001", "40P01"}  # serialization failure, deadlock
@@ -108,21 +111,31 @@ shown), got database='...'
         connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
 
     def read_reports(self, connection: Connection, key: int) -> Iterator[tuple[bytes, bytes]]:
-        query = select(REPORT.c.report_id, REPORT.c.answers).where(REPORT.c.campaign_key == key)
         options = {"yield_per": _ROWS_READ}
-        for some in connection.execute(query, execution_options=options).partitions():
-            ids, answers = zip(*some, strict=True)
-            yield b"".join([report_id.bytes for report_id in ids]), b"".join(answers)
+        for query in (_in_slots(key), _beside(key)):
+            for some in connection.execute(query, execution_options=options).partitions():
+                _, ids, answers = zip(*some, strict=True)
+                yield b"".join([report_id.bytes for report_id in ids]), b"".join(answers)
 
     def read_answers(
         self, connection: Connection, key: int, after: bytes, limit: int
     ) -> StoredAnswers:
-        query = select(REPORT.c.report_id, REPORT.c.answers).where(REPORT.c.campaign_key == key)
-        if after:
-            query = query.where(REPORT.c.report_id > UUID(bytes=after))
-        rows = connection.execute(query.order_by(REPORT.c.report_id).limit(limit)).all()
-        packed = b"".join([row.answers for row in rows])
-        return StoredAnswers(packed, rows[-1].report_id.bytes if len(rows) == limit else None)
+        # First those in slots, after one of them; then those beside, after the id of one.
+        rows: Sequence[Any] = ()
+        beside = _beside(key)
+        if len(after) == REPORT_ID_BYTES:
+            beside = beside.where(REPORT_BESIDE.c.report_id > UUID(bytes=after))
+        else:
+            query = _in_slots(key)
+            if after:
+                query = query.where(REPORT.c.slot > int.from_bytes(after))
+            rows = connection.execute(query.order_by(REPORT.c.slot).limit(limit)).all()
+        following = rows[-1].slot.to_bytes(8) if len(rows) == limit else None
+        if following is None:
+            query = beside.order_by(REPORT_BESIDE.c.report_id).limit(limit - len(rows))
+            rows = [*rows, *connection.execute(query)]
+            following = rows[-1].report_id.bytes if len(rows) == limit else None
+        return StoredAnswers(b"".join([row.answers for row in rows]), following)
 
     def prepare_copy(self) -> None:
         _require_dump(self.run(_server_version))
@@ -144,6 +157,18 @@ shown), got database='...'
     def _cause(self, error: SQLAlchemyError) -> SQLAlchemyError | None:
         # What the server refuses it may quote; what has no state never reached it.
         return None if getattr(getattr(error, "orig", None), "sqlstate", None) else error
+
+
+def _in_slots(key: int) -> Any:
+    low, high = key << SLOT_BITS, (key + 1) << SLOT_BITS
+    slot = REPORT.c.slot
+    return select(slot, REPORT.c.report_id, REPORT.c.answers).where(slot >= low, slot < high)
+
+
+def _beside(key: int) -> Any:
+    column = REPORT_BESIDE.c
+    query = select(column.campaign_key, column.report_id, column.answers)
+    return query.where(column.campaign_key == key)
 
 
 def _parameters(url: str) -> dict[str, Any]:

@@ -5,17 +5,26 @@ format. Unnested by one INSERT they are as fast as COPY into a temporary table a
 there, and need no table.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from struct import Struct
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
+import numpy as np
+from numpy.typing import NDArray
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
 from sqlalchemy import Connection
 
 from geoveil.aggregator.domain.errors import Code, ServiceError
-from geoveil.aggregator.domain.reports import PackedReport
-from geoveil.aggregator.store.base import Outcome, Submission, judge
+from geoveil.aggregator.domain.reports import (
+    ANSWER_BYTES,
+    PackedColumns,
+    PackedReport,
+    in_columns,
+    joined,
+)
+from geoveil.aggregator.store.base import Outcome, Submission, admitted, judge
+from geoveil.aggregator.store.schema import slots
 from geoveil.aggregator.store.sums import tally
 from geoveil.campaign.admission import REPORT_ID_BYTES
 from geoveil.gp.estimation import Accumulator
@@ -39,15 +48,24 @@ _CAMPAIGNS = """
     SELECT campaign_id, campaign_key, closed FROM campaign WHERE campaign_id = ANY(%(ids)s)
     ORDER BY campaign_key
 """
-_INSERT = """
+_INSERTED = "SELECT string_agg(uuid_send(report_id), ''::bytea) FROM inserted"
+_INSERT = f"""
     WITH inserted AS (
-        INSERT INTO report (campaign_key, report_id, answers)
+        INSERT INTO report (slot, report_id, answers)
+        SELECT * FROM unnest(%(slots)s, %(ids)s, %(answers)s)
+        ON CONFLICT DO NOTHING RETURNING report_id)
+    {_INSERTED}
+"""  # noqa: S608 - no input in it
+_INSERT_BESIDE = f"""
+    WITH inserted AS (
+        INSERT INTO report_beside (campaign_key, report_id, answers)
         SELECT %(key)s, * FROM unnest(%(ids)s, %(answers)s)
         ON CONFLICT DO NOTHING RETURNING report_id)
-    SELECT string_agg(uuid_send(report_id), ''::bytea) FROM inserted
-"""
-_STORED = """
-    SELECT report_id::text, answers FROM report
+    {_INSERTED}
+"""  # noqa: S608 - no input in it
+_STORED = "SELECT report_id::text, answers FROM report WHERE slot = ANY(%(slots)s)"
+_STORED_BESIDE = """
+    SELECT report_id::text, answers FROM report_beside
     WHERE campaign_key = %(key)s AND report_id = ANY(%(ids)s)
 """
 _SHARD = f"""
@@ -79,12 +97,13 @@ def count(
     if len(campaigns) < len(ids):
         raise ServiceError(Code.CAMPAIGN_NOT_FOUND)
     outcomes: dict[str, list[Outcome]] = {}
-    counted: dict[int, list[PackedReport]] = {}
+    counted: dict[int, Sequence[PackedReport]] = {}
     for campaign_id, key, closed in campaigns:
         submissions = by_campaign[campaign_id]
-        reports = [(r, s.admit and not closed) for s in submissions for r in s.reports]
-        stored = _insert(connection, key, reports)
-        outcomes[campaign_id], counted[key] = judge(reports, stored)
+        reports = joined([submission.reports for submission in submissions])
+        admit = admitted(submissions, closed=closed)
+        stored = _insert(connection, key, reports, admit)
+        outcomes[campaign_id], counted[key] = judge(reports, admit, stored)
     # Last of all, because others may wait for these rows if ever they come to share a shard.
     for key, fresh in counted.items():
         if fresh:
@@ -93,48 +112,96 @@ def count(
 
 
 def _insert(
-    connection: Connection, key: int, reports: Sequence[tuple[PackedReport, bool]]
+    connection: Connection, key: int, reports: Sequence[PackedReport], admit: Sequence[bool]
 ) -> dict[int, bool]:
     """Insert the reports that are admitted and new; return the positions of the ids stored before.
 
     Returns:
         Position → whether the answers stored before are the same.
     """
-    new: dict[bytes, bytes] = {}
-    for (report_id, answers), admitted in reports:
-        if admitted:
-            new.setdefault(report_id, answers)
-    inserted: Iterable[bytes] = ()
-    if new:
-        ids = sorted(new)
-        parameters = {
-            "key": key,
-            "ids": UuidArray(ids),
-            "answers": BytesArray([new[report_id] for report_id in ids]),
-        }
-        found = connection.exec_driver_sql(_INSERT, parameters).scalar_one() or b""
-        if len(found) == REPORT_ID_BYTES * len(ids) and len(ids) == len(reports):
+    new: Sequence[PackedReport] = reports
+    if not all(admit):
+        new = [report for report, is_new in zip(reports, admit, strict=True) if is_new]
+    inserted = _inserted(connection, _INSERT, key, new)
+    if inserted is None:
+        if len(new) == len(reports):
             return {}
-        starts = range(0, len(found), REPORT_ID_BYTES)
-        inserted = {found[at : at + REPORT_ID_BYTES] for at in starts}
-    others = {report.report_id for report, _ in reports}.difference(inserted)
+        inserted = {report.report_id for report in new}
+    others = {report.report_id for report in reports}.difference(inserted)
     if not others:
         return {}
-    parameters = {"key": key, "ids": UuidArray(sorted(others))}
-    rows = connection.exec_driver_sql(_STORED, parameters)
-    stored = {bytes.fromhex(text.replace("-", "")): bytes(answers) for text, answers in rows}
+    stored = _stored(connection, _STORED, key, others)
+    # In a slot may be a report with another id. What does not stand there stands beside.
+    taken = set(slots(key, b"".join(stored)).tolist())
+    absent = sorted(others.difference(stored))
+    beside = {i for i, slot in zip(absent, _slots(key, absent), strict=True) if slot in taken}
+    new_beside = [report for report in new if report.report_id in beside]
+    of_beside = _inserted(connection, _INSERT_BESIDE, key, new_beside)
+    inserted |= {r.report_id for r in new_beside} if of_beside is None else of_beside
+    if known_beside := beside - inserted:
+        stored |= _stored(connection, _STORED_BESIDE, key, known_beside)
     return {
         position: stored[report.report_id] == report.answers
-        for position, (report, _) in enumerate(reports)
-        if report.report_id in stored
+        for position, report in enumerate(reports)
+        if report.report_id in stored and report.report_id not in inserted
     }
+
+
+def _slots(key: int, ids: Sequence[bytes]) -> list[int]:
+    found: list[int] = slots(key, b"".join(ids)).tolist()
+    return found
+
+
+def _inserted(
+    connection: Connection, statement: str, key: int, new: Sequence[PackedReport]
+) -> set[bytes] | None:
+    """Insert reports where nothing is in their place, of two with one id the first.
+
+    Returns:
+        The ids of those inserted; None: of all.
+    """
+    if not new:
+        return set()
+    ids, _ = in_columns(new)
+    places = slots(key, ids)
+    # In order of their places, so that two transactions can't deadlock.
+    order = np.argsort(places, kind="stable")
+    answers: _Array
+    if type(new) is PackedColumns:
+        answers = BytesArray.of(new.answers, ANSWER_BYTES, order)
+    else:
+        answers = BytesArray.joined([new[i].answers for i in order.tolist()])
+    parameters = {
+        "key": key,
+        "slots": BigintArray.of(places.astype(">i8").tobytes(), 8, order),
+        "ids": UuidArray.of(ids, REPORT_ID_BYTES, order),
+        "answers": answers,
+    }
+    found = connection.exec_driver_sql(statement, parameters).scalar_one() or b""
+    if len(found) == len(ids):
+        return None
+    return {found[at : at + REPORT_ID_BYTES] for at in range(0, len(found), REPORT_ID_BYTES)}
+
+
+def _stored(
+    connection: Connection, statement: str, key: int, ids: Collection[bytes]
+) -> dict[bytes, bytes]:
+    """Return the reports that are in the places of some ids, answers by id."""
+    every = b"".join(sorted(ids))
+    parameters = {
+        "key": key,
+        "slots": BigintArray.of(slots(key, every).astype(">i8").tobytes(), 8),
+        "ids": UuidArray.of(every, REPORT_ID_BYTES),
+    }
+    rows = connection.exec_driver_sql(statement, parameters)
+    return {bytes.fromhex(text.replace("-", "")): bytes(answers) for text, answers in rows}
 
 
 def _add(connection: Connection, key: int, reports: Sequence[PackedReport]) -> None:
     """Add reports to the counters of a campaign, in the shard of this connection."""
     shard = _shard(connection)
     connection.exec_driver_sql(_ADD_COUNT, {"key": key, "shard": shard, "reports": len(reports)})
-    sums: Mapping[int, Accumulator] = tally(b"".join([answers for _, answers in reports]))
+    sums: Mapping[int, Accumulator] = tally(in_columns(reports)[1])
     parameters: dict[str, Any] = {
         "key": key,
         "shard": shard,
@@ -160,13 +227,34 @@ _LENGTH = Struct(">i")
 
 
 class _Array:
-    """Elements that are bytes already."""
+    """Elements in PostgreSQL's binary format, the length before each."""
 
-    __slots__ = ("elements",)
+    __slots__ = ("body", "count")
     element_type: ClassVar[int]
 
-    def __init__(self, elements: Sequence[bytes]) -> None:
-        self.elements = elements
+    def __init__(self, body: bytes, count: int) -> None:
+        self.body, self.count = body, count
+
+    @classmethod
+    def of(cls, elements: bytes, size: int, order: NDArray[np.intp] | None = None) -> Self:
+        """Return an array of elements of one size, which are joined.
+
+        Args:
+            elements: of so many bytes each.
+            size: in bytes.
+            order: their positions, in the order that the array is to have.
+        """
+        rows = np.empty(len(elements) // size, [("length", ">i4"), ("element", f"V{size}")])
+        rows["length"] = size
+        found = np.frombuffer(elements, f"V{size}")
+        rows["element"] = found if order is None else found[order]
+        return cls(rows.tobytes(), len(rows))
+
+    @classmethod
+    def joined(cls, elements: Sequence[bytes]) -> Self:
+        """Return an array of elements of any size."""
+        prefix = {size: _LENGTH.pack(size) for size in set(map(len, elements))}
+        return cls(b"".join([prefix[len(e)] + e for e in elements]), len(elements))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(not shown)"
@@ -176,6 +264,12 @@ class UuidArray(_Array):
     """`uuid[]`, of 16 bytes each."""
 
     element_type = 2950
+
+
+class BigintArray(_Array):
+    """`bigint[]`, of 8 bytes each."""
+
+    element_type = 20
 
 
 class BytesArray(_Array):
@@ -188,15 +282,16 @@ class _ArrayDumper(Dumper):
     format = Format.BINARY
 
     def dump(self, obj: _Array) -> bytes:
-        """Return the binary format of one array: a header, then length and bytes of each."""
-        elements = obj.elements
-        prefix = {size: _LENGTH.pack(size) for size in set(map(len, elements))}
-        header = _HEADER.pack(1, 0, obj.element_type, len(elements), 1)
-        return header + b"".join([prefix[len(e)] + e for e in elements])
+        """Return the binary format of one array: a header, then its elements."""
+        return _HEADER.pack(1, 0, obj.element_type, obj.count, 1) + obj.body
 
 
 class _UuidArrayDumper(_ArrayDumper):
     oid = 2951
+
+
+class _BigintArrayDumper(_ArrayDumper):
+    oid = 1016
 
 
 class _BytesArrayDumper(_ArrayDumper):
@@ -206,4 +301,5 @@ class _BytesArrayDumper(_ArrayDumper):
 def register(connection: Any) -> None:
     """Let a psycopg connection take these arrays as parameters."""
     connection.adapters.register_dumper(UuidArray, _UuidArrayDumper)
+    connection.adapters.register_dumper(BigintArray, _BigintArrayDumper)
     connection.adapters.register_dumper(BytesArray, _BytesArrayDumper)

@@ -1,10 +1,13 @@
 """The tables. Whoever sent a report, from where and when, has no column.
 
-Reports lie in order of their random ids: in PostgreSQL in an index, in SQLite within a page.
+Reports lie in order of their random ids: in PostgreSQL of a part of them, in an index; in SQLite
+within a page.
 """
 
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -22,7 +25,9 @@ from sqlalchemy import (
     types,
 )
 
-SCHEMA_VERSION = 3
+from geoveil.campaign.admission import REPORT_ID_BYTES
+
+SCHEMA_VERSION = 4
 """Raised by every revision in `geoveil.aggregator.store.migrations`."""
 
 
@@ -83,11 +88,22 @@ QUERY_SUM = Table(
     sqlite_with_rowid=False,
 )
 
+# Of a random id, half a slot is enough to find it by, and the index is half as wide. A report whose
+# slot another one has taken stands beside; as no report is ever deleted, it stays there.
 REPORT = Table(
     "report",
     METADATA,
+    Column("slot", BigInteger, primary_key=True, autoincrement=False),  # see `slots`
+    Column("report_id", Uuid, nullable=False),  # 16 bytes of any kind
+    Column("answers", LargeBinary, nullable=False),
+    info={"dialect": "postgresql"},
+)
+
+REPORT_BESIDE = Table(
+    "report_beside",
+    METADATA,
     Column("campaign_key", Integer, primary_key=True, autoincrement=False),
-    Column("report_id", Uuid, primary_key=True),  # 16 bytes of any kind
+    Column("report_id", Uuid, primary_key=True),
     Column("answers", LargeBinary, nullable=False),
     info={"dialect": "postgresql"},
 )
@@ -105,6 +121,26 @@ REPORT_PAGE = Table(
     sqlite_with_rowid=False,
     info={"dialect": "sqlite"},
 )
+
+
+SLOT_BITS = 32
+"""Of a slot, for the id; those above are the campaign's key."""
+
+
+def slots(key: int, ids: bytes) -> NDArray[np.int64]:
+    """Return where in PostgreSQL reports to a campaign are stored, if nothing is there yet.
+
+    Args:
+        key: of the campaign.
+        ids: of reports, 16 bytes each, joined. A slot holds the exclusive or of their four words.
+
+    Example:
+        >>> slots(1, bytes.fromhex("00000001" "00000002" "00000004" "00000000")) - (1 << 32)
+        array([7])
+    """
+    words = np.frombuffer(ids, ">u4").reshape(-1, REPORT_ID_BYTES // 4)
+    folded: NDArray[np.int64] = np.bitwise_xor.reduce(words.astype(np.int64), axis=1)
+    return folded + (key << SLOT_BITS)
 
 
 def tables_of(dialect: str) -> list[Table]:

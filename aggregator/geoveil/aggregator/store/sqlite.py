@@ -13,8 +13,8 @@ from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from geoveil.aggregator.domain.errors import Code, ServiceError
-from geoveil.aggregator.domain.reports import PackedReport
-from geoveil.aggregator.store.base import Outcome, StoredAnswers, Submission, judge
+from geoveil.aggregator.domain.reports import PackedReport, in_columns, joined
+from geoveil.aggregator.store.base import Outcome, StoredAnswers, Submission, admitted, judge
 from geoveil.aggregator.store.id_index import IdIndex
 from geoveil.aggregator.store.private_file import make_private_database, protect_database
 from geoveil.aggregator.store.schema import REPORT_PAGE
@@ -140,26 +140,20 @@ class SQLiteStore(SQLStore):
         Each is a text that `sqlite3` knows already, as its cost and not that of the reports is what
         a transaction of few reports takes.
         """
-        reports: list[PackedReport] = []
-        admitted: list[bool] = []
-        for submission in submissions:
-            reports += submission.reports
-            admitted += [submission.admit] * len(submission.reports)
-        ids, answers = zip(*reports, strict=True) if reports else ((), ())
-        sums = tally(b"".join(answers))
+        reports = joined([submission.reports for submission in submissions])
+        ids, answers = in_columns(reports)
+        sums = tally(answers)
         parameters = {"campaign_id": campaign_id, "indices": json.dumps(list(sums))}
         row = connection.exec_driver_sql(_READ_STANDING, parameters).one_or_none()
         if row is None:
             raise ServiceError(Code.CAMPAIGN_NOT_FOUND)
         key, closed, before, sums_before, *last = row
-        if closed:
-            admitted = [False] * len(reports)
-        candidates = self._current_index(connection, key, before).find(b"".join(ids))
+        candidates = self._current_index(connection, key, before).find(ids)
         stored = _stored(connection, key, candidates, reports) if candidates else {}
-        outcomes, fresh = judge(zip(reports, admitted, strict=True), stored)
+        outcomes, fresh = judge(reports, admitted(submissions, closed=closed), stored)
         if fresh:
             if len(fresh) < len(reports):
-                sums = tally(b"".join([answers for _, answers in fresh]))
+                sums = tally(in_columns(fresh)[1])
             page = None if last[0] is None else Last(*last)
             pages = append(connection, key, before, fresh, page)
             _write_sums(connection, key, _sums(sums_before), sums)

@@ -10,13 +10,17 @@ it back: with a step per report, that would bound the server to a thousand repor
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 from sqlalchemy import Connection
 
-from geoveil.aggregator.domain.reports import PackedReport
+from geoveil.aggregator.domain.reports import (
+    ANSWER_BYTES,
+    PackedColumns,
+    PackedReport,
+    in_columns,
+)
 from geoveil.campaign.admission import REPORT_ID_BYTES
 
 _MOST_REPORTS = 256
@@ -147,24 +151,22 @@ def append(
         last: page of the campaign; None if there is none.
     """
     pages: list[Page] = []
-    by_width: dict[int, list[PackedReport]] = {len(reports[0].answers): [*reports]}
-    if len(set(map(len, map(itemgetter(1), reports)))) > 1:
-        by_width.clear()
-        for report in reports:
-            by_width.setdefault(len(report.answers), []).append(report)
-    for width, group in sorted(by_width.items()):
+    for width, ids, answers in _by_width(reports):
+        count = len(ids) // REPORT_ID_BYTES
         capacity = min(_MOST_REPORTS, max(1, _MOST_BYTES // (REPORT_ID_BYTES + width)))
         start = 0
         if last is not None:
             held = len(last.ids) // REPORT_ID_BYTES
             if len(last.answers) == held * width and held < capacity:
                 start = capacity - held
-                pages.append(_page(last.first, group[:start], last.ids, last.answers))
-        pages += [
-            _page(first + at, group[at : at + capacity])
-            for at in range(start, len(group), capacity)
-        ]
-        first += len(group)
+                fresh = ids[: start * REPORT_ID_BYTES]
+                held_and_fresh = last.ids + fresh, last.answers + answers[: start * width]
+                pages.append(_page(last.first, *held_and_fresh, fresh))
+        for at in range(start, count, capacity):
+            fresh = ids[at * REPORT_ID_BYTES : (at + capacity) * REPORT_ID_BYTES]
+            of_fresh = answers[at * width : (at + capacity) * width]
+            pages.append(_page(first + at, fresh, of_fresh, fresh))
+        first += count
         last = None
     for at in range(0, len(pages), _PAGES_WRITTEN):
         some = pages[at : at + _PAGES_WRITTEN]
@@ -174,12 +176,15 @@ def append(
     return pages
 
 
-def _page(
-    first: int, reports: Sequence[PackedReport], held_ids: bytes = b"", held_answers: bytes = b""
-) -> Page:
-    added, of_added = zip(*reports, strict=True)
-    fresh = b"".join(added)
-    ids, answers = held_ids + fresh, held_answers + b"".join(of_added)
+def _by_width(reports: Sequence[PackedReport]) -> Iterator[tuple[int, bytes, bytes]]:
+    """Yield widths of answers, with ids and answers of the reports that have them, joined."""
+    widths = {ANSWER_BYTES} if type(reports) is PackedColumns else {len(r.answers) for r in reports}
+    for width in sorted(widths):
+        alike = reports if len(widths) == 1 else [r for r in reports if len(r.answers) == width]
+        yield width, *in_columns(alike)
+
+
+def _page(first: int, ids: bytes, answers: bytes, fresh: bytes) -> Page:
     halves = np.frombuffer(ids, ">u8").reshape(-1, 2)
     order = np.lexsort((halves[:, 1], halves[:, 0]))
     rows = np.frombuffer(answers, np.uint8).reshape(len(order), -1)
