@@ -54,7 +54,7 @@ def _cost(issued: Issued | None) -> float:
 
 
 def _connect(address: str, issued: Issued | None) -> None:
-    options = [("grpc.use_local_subchannel_pool", 1)]
+    options: list[tuple[str, object]] = [("grpc.use_local_subchannel_pool", 1)]
     if issued is None:
         channel = grpc.insecure_channel(address, options)
     else:
