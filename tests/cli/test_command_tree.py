@@ -1,10 +1,15 @@
 """What holds of every command, each of which is imported when it is asked for."""
 
+import json
+import subprocess
+import sys
+
 import pytest
 import typer
 
 from geoveil.cli.app import app
 from geoveil.cli.environment import TOKEN, TOKEN_FILE, VARIABLES
+from geoveil.gp.version import __version__
 
 
 def commands(group):
@@ -60,3 +65,19 @@ def test_a_shell_completes_commands_and_options(typed, completed, monkeypatch, c
     with pytest.raises(SystemExit):
         app(prog_name="geoveil")
     assert set(capsys.readouterr().out.split()) == completed
+
+
+def test_the_version_is_shown_without_loading_anything():
+    script = """
+import json, sys
+from geoveil.cli import main
+sys.argv = ["geoveil", "--version"]
+main()
+print(json.dumps(sorted({name.split(".")[0] for name in sys.modules})))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60
+    )
+    shown, modules = done.stdout.splitlines()
+    assert shown == f"geoveil {__version__}"
+    assert not {"numpy", "typer", "flint", "google"} & set(json.loads(modules))

@@ -10,11 +10,25 @@ __version__: str
 def main() -> None:
     """Run the command. Ctrl-C ends it with status 130, also while its modules are being loaded."""
     try:
+        if sys.argv[1:] == ["--version"] and _showed_version():
+            return
         from geoveil.cli.app import run
 
         run()
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _showed_version() -> bool:
+    """Print the version of what is installed, for which nothing else has to be loaded."""
+    from importlib.metadata import version
+
+    try:
+        print(f"geoveil {version('geoveil')}")
+        sys.stdout.flush()
+    except (OSError, ImportError):  # no metadata: of a tree that is not installed
+        return False  # the command finds it, or says what the system refuses
+    return True
 
 
 def __getattr__(name: str) -> str:
