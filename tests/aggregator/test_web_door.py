@@ -395,6 +395,55 @@ async def test_of_too_many_connections_the_idle_are_closed(start_server: Any) ->
         writer.close()
 
 
+# Pages.
+
+
+async def test_pages_load_nothing_but_their_own_files(start_server: Any) -> None:
+    aggregator = (await start_server(web=WEB)).aggregator
+    async with httpx.AsyncClient() as client:
+        page = await client.get(url(aggregator, "/take-part/income"))
+        script = await client.get(url(aggregator, "/pages/take-part.js"))
+        again = await client.get(
+            url(aggregator, "/pages/take-part.js"),
+            headers={"if-none-match": script.headers["etag"]},
+        )
+        head = await client.head(url(aggregator, "/take-part/"))
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert script.headers["content-encoding"] == "gzip"
+    assert (again.status_code, again.content) == (304, b"")
+    assert (head.status_code, head.content) == (200, b"")
+    for answer in (page, script, again):
+        policy = answer.headers["content-security-policy"].split("; ")
+        assert policy[0] == "default-src 'self'"
+        assert "frame-ancestors 'none'" in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+    # Nothing stands in the page that its policy would not let through.
+    assert not re.findall(r"<style|<script(?! type=\"module\" src=)| on[a-z]+=| style=", page.text)
+    assert set(re.findall(r'(?:src|href)="([^"]*)"', page.text)) <= {
+        *("/pages/icon.svg", "/pages/take-part.css", "/pages/take-part.js"),
+    }
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/pages/", "/pages/take-part.html", "/pages/../door.py", "/pages/%2e%2e/door.py", "/x"],
+)
+async def test_there_are_no_other_pages(start_server: Any, path: str) -> None:
+    aggregator = (await start_server(web=WEB)).aggregator
+    async with connected(aggregator) as (reader, writer):
+        writer.write(f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
+        assert (await reader.readline()).startswith(b"HTTP/1.1 404 ")
+
+
+async def test_pages_count_as_calls(start_server: Any) -> None:
+    aggregator = (await start_server(web=WEB, call_rate=0.1, call_burst=2)).aggregator
+    async with httpx.AsyncClient() as client:
+        answers = [await client.get(url(aggregator, "/take-part/x")) for _ in range(3)]
+    assert [one.status_code for one in answers] == [200, 200, 429]
+    assert int(answers[-1].headers["retry-after"]) in range(1, 11)
+
+
 # Streams, and the end.
 
 

@@ -72,5 +72,6 @@ async def browser(running_browser: RunningBrowser) -> AsyncIterator[Browser]:
 async def context(browser: Browser) -> AsyncIterator[BrowserContext]:
     """A profile of its own, which keeps nothing."""
     made = await browser.new_context()
+    made.set_default_timeout(1_000 * _PATIENCE_S / 3)
     yield made
     await made.close()

@@ -256,6 +256,7 @@ class Aggregator:
         """Listen for HTTP, and return the port."""
         # Only here: uvicorn takes 50 ms to load, which other servers need not wait.
         from geoveil.aggregator.web.door import Door
+        from geoveil.aggregator.web.page_files import Pages
 
         settings = self._settings
         service, longest = self._service, settings.max_message_bytes
@@ -263,6 +264,7 @@ class Aggregator:
         self._offer(calls, gate).refuse_others()
         self._door = Door(
             calls,
+            Pages(self._limits.admit_call),
             origins=settings.web_origins,
             guarded=gate.analysts == "anyone" and settings.on_loopback,
             idle_s=settings.connection_idle_s,

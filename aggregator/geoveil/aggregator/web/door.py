@@ -22,6 +22,7 @@ from geoveil.aggregator.grpc.connections import MARGIN
 from geoveil.aggregator.ops.diagnostics import traceback_without_values
 from geoveil.aggregator.ops.settings import is_loopback
 from geoveil.aggregator.web.calls import Calls, Headers, Receive, Scope, Send, answer
+from geoveil.aggregator.web.page_files import Pages
 from geoveil.gp import ParameterError
 
 _LOG = logging.getLogger(__name__)
@@ -55,6 +56,7 @@ class Door:
 
     Args:
         calls: what answers them.
+        pages: what answers those who ask for a page.
         origins: of pages elsewhere that may call, such as "https://example.org".
         guarded: whether only callers are heard that name this machine as it names itself: so that
             no page can call a server that trusts everybody on its machine.
@@ -65,6 +67,7 @@ class Door:
     def __init__(
         self,
         calls: Calls,
+        pages: Pages,
         *,
         origins: Collection[str],
         guarded: bool,
@@ -72,6 +75,7 @@ class Door:
         most: int,
     ) -> None:
         self._calls = calls
+        self._pages = pages
         self._origins = frozenset(origins)
         self._guarded = guarded
         self._most = most
@@ -171,7 +175,8 @@ class Door:
             await send(event)
 
         try:
-            await self._calls(scope, receive, send_more)
+            answering = self._pages if scope["method"] in ("GET", "HEAD") else self._calls
+            await answering(scope, receive, send_more)
         except Exception as error:  # noqa: BLE001 - logged, without content of requests
             _LOG.error("defect", extra={"exception": traceback_without_values(error)})
             if not started:

@@ -1,0 +1,100 @@
+"""The pages of the web door: files of this package, the same for everybody, and nothing else.
+
+They hold nothing of any campaign or caller: what a page shows it asks for by the calls that anyone
+may make. So there is nothing to escape here, and a page may load nothing but its own files.
+"""
+
+import gzip
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from types import MappingProxyType
+
+from geoveil.aggregator.domain.errors import ServiceError
+from geoveil.aggregator.web.calls import Receive, Scope, Send, answer, peer_of
+
+TAKE_PART = "/take-part/"
+"""Followed by the id of a campaign, or by nothing: then those that are open are listed."""
+_FILES = "/pages/"
+_TYPES = MappingProxyType(
+    {
+        ".html": b"text/html; charset=utf-8",
+        ".css": b"text/css; charset=utf-8",
+        ".js": b"text/javascript; charset=utf-8",
+        ".svg": b"image/svg+xml",
+    }
+)
+_GUARDS = (
+    (
+        b"content-security-policy",
+        b"default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    (b"referrer-policy", b"no-referrer"),
+    (b"permissions-policy", b"geolocation=(self)"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    # Asked again each time, and answered with 304: after an update no page is mixed with another.
+    (b"cache-control", b"no-cache"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    kind: bytes
+    content: bytes
+    packed: bytes
+    tag: bytes
+
+
+class Pages:
+    """Answers what is asked for by GET.
+
+    Args:
+        admit: lets a call of a peer pass, or raises.
+    """
+
+    def __init__(self, admit: Callable[[str], object]) -> None:
+        self._admit = admit
+        self._files = _files()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        try:
+            self._admit(peer_of(scope))
+        except ServiceError as error:
+            after = [(b"retry-after", b"%d" % -(-(error.retry_after_s or 1) // 1))]
+            await answer(send, 429, "too many requests: try again later", after)
+            return
+        path: str = scope["path"]
+        name = "take-part.html" if path.startswith(TAKE_PART) else path.removeprefix(_FILES)
+        found = self._files.get(name)
+        if found is None or (name.endswith(".html") and path.startswith(_FILES)):
+            await answer(send, 404, "there is no such page")
+            return
+        asked = dict(scope["headers"])
+        tag = asked.get(b"if-none-match") == found.tag
+        packed = b"gzip" in asked.get(b"accept-encoding", b"")
+        content = b"" if tag else found.packed if packed else found.content
+        headers = [*_GUARDS, (b"etag", found.tag), (b"vary", b"accept-encoding")]
+        if not tag:
+            headers += [(b"content-type", found.kind), (b"content-length", b"%d" % len(content))]
+            if packed:
+                headers.append((b"content-encoding", b"gzip"))
+        status = 304 if tag else 200
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": content, "more_body": False})
+
+
+@cache
+def _files() -> Mapping[str, _File]:
+    """Return the files by their names."""
+    found = {}
+    for one in resources.files("geoveil.aggregator.web").joinpath("pages").iterdir():
+        kind = _TYPES.get(one.name[one.name.rfind(".") :])
+        if kind is not None:
+            content = one.read_bytes()
+            tag = b'"%b"' % hashlib.sha256(content).hexdigest()[:32].encode()
+            found[one.name] = _File(kind, content, gzip.compress(content, mtime=0), tag)
+    return MappingProxyType(found)

@@ -1,0 +1,108 @@
+// A map without tiles: the area of the survey, what it asks about, and a pin. Nothing is fetched.
+
+import { element } from "./odds.js";
+
+const EARTH_M = 6371008.8;
+const SIZE = 400;
+const RADIANS = Math.PI / 180;
+
+/** Metres east and north of the centre, on a sphere: for looking at, not for the report. */
+export function toPlane(centre, longitude, latitude) {
+  const [p0, p, l] = [centre.latitudeDeg, latitude, longitude - centre.longitudeDeg].map((x) => x * RADIANS);
+  const cosine = Math.sin(p0) * Math.sin(p) + Math.cos(p0) * Math.cos(p) * Math.cos(l);
+  const angle = Math.acos(Math.max(-1, Math.min(1, cosine)));
+  const k = angle ? angle / Math.sin(angle) : 1;
+  return [
+    EARTH_M * k * Math.cos(p) * Math.sin(l),
+    EARTH_M * k * (Math.cos(p0) * Math.sin(p) - Math.sin(p0) * Math.cos(p) * Math.cos(l)),
+  ];
+}
+
+/** Longitude and latitude of a point of the plane, in degrees. */
+export function toPlace(centre, x, y) {
+  const distance = Math.hypot(x, y);
+  const angle = distance / EARTH_M;
+  const p0 = centre.latitudeDeg * RADIANS;
+  if (!distance) return [centre.longitudeDeg, centre.latitudeDeg];
+  const p = Math.asin(Math.cos(angle) * Math.sin(p0) + (y * Math.sin(angle) * Math.cos(p0)) / distance);
+  const l = Math.atan2(
+    x * Math.sin(angle),
+    distance * Math.cos(p0) * Math.cos(angle) - y * Math.sin(p0) * Math.sin(angle),
+  );
+  const longitude = centre.longitudeDeg + l / RADIANS;
+  return [((longitude + 540) % 360) - 180, p / RADIANS];
+}
+
+/** A map that calls `chosen(longitude, latitude)` when it is pointed at; returns {box, pin}. */
+export function drawMap(centre, questions, chosen) {
+  const scale = (0.92 * SIZE) / (2 * centre.radiusM);
+  const at = ([x, y]) => [SIZE / 2 + scale * x, SIZE / 2 - scale * y];
+  const box = element("svg", { viewBox: `0 0 ${SIZE} ${SIZE}`, "aria-hidden": "true" });
+  box.append(element("circle", { cx: SIZE / 2, cy: SIZE / 2, r: scale * centre.radiusM, class: "area" }));
+  for (const line of graticule(centre)) {
+    const points = line.map((place) => at(toPlane(centre, ...place)).map((x) => x.toFixed(1)).join(","));
+    box.append(element("polyline", { points: points.join(" "), class: "grid" }));
+  }
+  for (const { query } of questions) {
+    const shape = outline(query, at, scale);
+    if (shape) box.append(shape);
+  }
+  box.append(rule(centre, scale));
+  const pin = element("circle", { r: 8, class: "pin", visibility: "hidden" });
+  box.append(pin);
+  box.addEventListener("click", (event) => {
+    const corner = box.getBoundingClientRect();
+    const [u, v] = [event.clientX - corner.left, event.clientY - corner.top].map((x) => (x / corner.width) * SIZE);
+    chosen(...toPlace(centre, (u - SIZE / 2) / scale, (SIZE / 2 - v) / scale));
+  });
+  return {
+    box,
+    show(longitude, latitude) {
+      const [x, y] = at(toPlane(centre, longitude, latitude));
+      pin.setAttribute("cx", x);
+      pin.setAttribute("cy", y);
+      pin.setAttribute("visibility", "visible");
+    },
+  };
+}
+
+function outline(query, at, scale) {
+  const centre = query.center ?? query.centre;
+  const radius = query.radius ?? query.bandwidth;
+  if (Array.isArray(centre) && radius) {
+    const [cx, cy] = at(centre);
+    return element("circle", { cx, cy, r: scale * radius, class: "asked" });
+  }
+  const corners = query.exterior ?? query.vertices;
+  if (!Array.isArray(corners) || !Array.isArray(corners[0])) return null;
+  return element("polygon", { points: corners.map((one) => at(one).join(",")).join(" "), class: "asked" });
+}
+
+/** Meridians and parallels at round degrees. */
+function graticule(centre) {
+  const span = centre.radiusM / EARTH_M / RADIANS;
+  const step = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20].find((one) => span / one < 4) ?? 20;
+  const lines = [];
+  const along = Array.from({ length: 25 }, (_, i) => (i / 12 - 1) * span);
+  const wide = span / Math.max(0.2, Math.cos(centre.latitudeDeg * RADIANS));
+  for (let p = Math.ceil((centre.latitudeDeg - span) / step) * step; p <= centre.latitudeDeg + span; p += step) {
+    if (Math.abs(p) < 90) lines.push(along.map((t) => [centre.longitudeDeg + (t * wide) / span, p]));
+  }
+  for (let l = Math.ceil((centre.longitudeDeg - wide) / step) * step; l <= centre.longitudeDeg + wide; l += step) {
+    lines.push(along.map((t) => [l, Math.max(-90, Math.min(90, centre.latitudeDeg + t))]));
+  }
+  return lines;
+}
+
+/** A bar that says how far things are. */
+function rule(centre, scale) {
+  const power = 10 ** Math.floor(Math.log10(centre.radiusM));
+  const metres = [5, 2, 1].map((times) => times * power).find((one) => one <= centre.radiusM) ?? power;
+  const text = metres < 1000 ? `${metres} m` : `${metres / 1000} km`;
+  const group = element("g");
+  group.append(
+    element("rect", { x: 12, y: SIZE - 14, width: scale * metres, height: 3, class: "one" }),
+    element("text", { x: 12, y: SIZE - 20 }, text),
+  );
+  return group;
+}

@@ -1,0 +1,59 @@
+// What a report can tell, in numbers and as a picture. Nothing here is private, or drawn.
+
+const HEIGHT = 34;
+const WIDTH = 400;
+
+/** The greatest probability of one of two equally likely answers, once the report is seen. */
+export function greatest(price, apart) {
+  return 1 / (1 + Math.exp((-price.epsilon * apart) / price.per));
+}
+
+/** By how much the odds grow at most, in words. */
+export function factor(price, apart) {
+  const odds = Math.exp((price.epsilon * apart) / price.per);
+  if (odds < 10) return `${odds.toFixed(1)} to 1`;
+  return odds < 1e6 ? `${number(odds, 2)} to 1` : "no limit that matters";
+}
+
+/** Distances to show: a quarter of what the guarantee is stated for, that, and four times it. */
+export function distances({ per }) {
+  return [0.25, 1, 4].map((times) => times * per);
+}
+
+export function number(value, digits = 6) {
+  return value.toLocaleString("en", { maximumSignificantDigits: digits });
+}
+
+export function distanceText(apart, unit) {
+  if (unit !== "metre") return `${number(apart)} ${unit}`;
+  return apart < 1000 ? `${number(apart, 3)} m` : `${number(apart / 1000, 3)} km`;
+}
+
+/** A bar whose two parts are the two answers: as much of it each as it may seem likely. */
+export function bar(price, apart, first, second) {
+  const p = greatest(price, apart);
+  const box = element("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img" });
+  const percent = (part) => `${part > 0.9949 ? number(100 * part, 4) : Math.round(100 * part)} %`;
+  const told = p > 0.99999 ? "as good as certain" : `${percent(p)} against ${percent(1 - p)}`;
+  box.append(
+    element("title", {}, `${first} or ${second}: at most ${told}`),
+    element("rect", { x: 0, y: 4, width: p * WIDTH, height: HEIGHT - 8, class: "one" }),
+    element("rect", { x: p * WIDTH, y: 4, width: (1 - p) * WIDTH, height: HEIGHT - 8, class: "other" }),
+    element("line", { x1: WIDTH / 2, x2: WIDTH / 2, y1: 0, y2: HEIGHT, class: "middle" }),
+    element("text", { x: 8, y: HEIGHT / 2 + 5, class: "on" }, percent(p)),
+  );
+  if (p < 0.88) {
+    const other = element("text", { x: WIDTH - 8, y: HEIGHT / 2 + 5, class: "on" }, percent(1 - p));
+    other.setAttribute("text-anchor", "end");
+    box.append(other);
+  }
+  return box;
+}
+
+/** An element of SVG, or with `html` of the page; text never becomes markup. */
+export function element(name, attributes = {}, text = "") {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  if (text) made.textContent = text;
+  return made;
+}

@@ -1,0 +1,314 @@
+// Taking part in a survey: show what is asked and what it costs, perturb here, send, keep the receipt.
+// Every text of a survey is shown as text; nothing of the answer is kept or logged by this page.
+
+import { Client, IndexedDbStorage, Policy } from "./geoveil-client.js";
+import { drawMap } from "./map.js";
+import { bar, distances, distanceText, factor, greatest, number } from "./odds.js";
+
+const FLUSH_MS = 15_000;
+const at = (id) => document.getElementById(id);
+const say = (id, text) => (at(id).textContent = text);
+const show = (id, visible = true) => (at(id).hidden = !visible);
+
+/** Questions whose answer, without noise, lies between no and yes. */
+const BETWEEN = new Set(["threshold", "range", "twoWayThreshold", "disc", "polygon", "gaussianKernel"]);
+const STATES = {
+  pending: "Kept here, and sent as soon as the server can be reached. You may close this page.",
+  acknowledged: "Counted. The server has your perturbed answer; the answer itself never left this device.",
+  rejected: "The server refused it, and counts nothing.",
+  expired: "It could not be sent in time, and was given up.",
+};
+
+start().catch(trouble).finally(() => {
+  at("main").removeAttribute("aria-busy");
+  show("waiting", false);
+});
+
+async function start() {
+  const id = decodeURIComponent(location.pathname.split("/")[2] ?? "");
+  const storage = await IndexedDbStorage.open("geoveil");
+  const server = location.origin;
+  const looking = new Client({ server, storage, policy: new Policy({ limits: {} }), background: false });
+  if (!id) return list(await looking.campaigns());
+  // What is permitted is what is shown: these bytes at this price. Fetched before they are shown, so
+  // that nothing is needed of the server until the report is sent.
+  const offer = await looking.offer(id);
+  const client = new Client({ server, storage, policy: Policy.permitting(offer) });
+  await client.fetch(id);
+  describe(offer);
+  await ask(client, offer);
+}
+
+function list(offers) {
+  for (const { campaign } of offers) {
+    const link = document.createElement("a");
+    link.href = `/take-part/${encodeURIComponent(campaign.id)}`;
+    link.textContent = campaign.title;
+    const item = document.createElement("li");
+    item.append(link);
+    at("surveys").append(item);
+  }
+  show("no-surveys", !offers.length);
+  show("list");
+}
+
+function describe({ campaign, signer }) {
+  document.title = `${campaign.title}: take part`;
+  say("title", campaign.title);
+  const { name, unit, coordinates } = campaign.attribute;
+  say("asks", coordinates ? `Asks for a place: ${name}.` : `Asks for: ${name}, in ${unit}.`);
+  say("signer", signer ? shortened(String(signer)) : "nobody: anybody may have asked this");
+  if (signer) at("details").append(item(`The whole key: ${signer}`));
+  say("dates", `${date(campaign.opens)} to ${date(campaign.closes)}${every(campaign.periodUs)}`);
+  for (const { label } of campaign.questions) at("questions").append(item(label));
+  if (!campaign.questions.length) at("questions").append(item("Perturbed answers; what is asked of them is decided later."));
+}
+
+async function ask(client, offer) {
+  const { campaign, price } = offer;
+  const { coordinates, name, unit } = campaign.attribute;
+  let map = null;
+  if (coordinates) {
+    say("place-label", sentence(name));
+    map = drawMap(coordinates, campaign.questions, (longitude, latitude) => put(longitude, latitude));
+    at("map").append(map.box);
+    show("place");
+  } else {
+    say("value-label", sentence(name));
+    say("unit", unit);
+    show("number");
+  }
+  if (campaign.strata) {
+    say("group-label", sentence(campaign.strata.name));
+    at("label").append(new Option("", ""), ...campaign.strata.labels.map((label) => new Option(label, label)));
+    const { epsilon } = campaign.strata;
+    say("group-privacy", epsilon === undefined
+      ? "Your group is sent as it is."
+      : `Your group is perturbed, too: the odds of any two groups grow by ${factor({ epsilon, per: 1 }, 1)} at most.`);
+    show("group");
+  }
+  const put = (longitude, latitude) => {
+    at("longitude").value = longitude.toFixed(5);
+    at("latitude").value = latitude.toFixed(5);
+    changed();
+  };
+  const changed = () => {
+    say("problem", "");
+    const value = read(coordinates);
+    if (map && value) map.show(value.longitude, value.latitude);
+    picture(price, campaign, typeof value === "number" ? value : null);
+  };
+  for (const id of ["value", "longitude", "latitude"]) at(id).addEventListener("input", changed);
+  at("locate").addEventListener("click", () => locate(put));
+  picture(price, campaign, null);
+  tellWhatIsSent(campaign);
+  say("code", `This page came from ${location.host}, with the code that perturbs. Whoever runs it could`
+    + " change the code; an app that you trust can take part in the same survey.");
+  show("window", client.persistent === false);
+  show("survey");
+  const state = campaign.stateAt(nowUs());
+  if (state !== "open") refuse(state === "closed" ? "This survey is closed." : "This survey is not open yet.");
+
+  at("form").addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const value = read(coordinates);
+    const label = campaign.strata ? at("label").value : undefined;
+    const problem = wrong(value, label, coordinates, unit);
+    if (problem) return say("problem", problem);
+    at("send").disabled = true;
+    try {
+      const receipt = await client.contribute(campaign.id, value, { label, digest: offer.digest });
+      forget();
+      await settle(client, campaign, receipt);
+      at("receipt-title").focus();
+    } catch (error) {
+      at("send").disabled = false;
+      say("problem", sentence(error.message));
+    }
+  });
+  at("retry").addEventListener("click", () => settle(client, campaign));
+  addEventListener("online", () => settle(client, campaign));
+  const past = await client.history();
+  const own = past.findLast((one) => one.campaignId === campaign.id);
+  const now = own && own.period === campaign.periodAt(nowUs());
+  if (own && (now || own.status === "pending")) await settle(client, campaign, own);
+  else await history(client);
+}
+
+/** What stands in the form: a number, a place, or null. */
+function read(coordinates) {
+  const parse = (id) => {
+    const text = at(id).value.trim().replace(/[\s\u2009\u202f_']/g, "").replace(/,(?=\d{3}(\D|$))/g, "");
+    return /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(text) ? Number(text) : NaN;
+  };
+  const found = coordinates ? [parse("longitude"), parse("latitude")] : [parse("value")];
+  if (found.some((one) => !Number.isFinite(one))) return null;
+  return coordinates ? { longitude: found[0], latitude: found[1] } : found[0];
+}
+
+function wrong(value, label, coordinates, unit) {
+  if (value === null) return coordinates ? "Give a latitude and a longitude, in degrees." : `Give a number, in ${unit}.`;
+  if (coordinates && !(Math.abs(value.latitude) <= 90 && Math.abs(value.longitude) <= 180)) {
+    return "Latitudes go from -90 to 90, longitudes from -180 to 180.";
+  }
+  return label === "" ? "Choose your group." : "";
+}
+
+/** How well two answers can be told apart, around the value that was given if there is one. */
+function picture(price, campaign, value) {
+  const { unit, coordinates } = campaign.attribute;
+  const shown = unit;
+  const rows = distances(price).map((apart) => {
+    const far = distanceText(apart, shown);
+    const first = value === null ? (coordinates ? "one place" : "one answer") : `${number(value)} ${unit}`;
+    const second = value === null ? `one ${far} away` : `${number(value + apart)} ${unit}`;
+    const row = document.createElement("p");
+    row.append(`${sentence(first)} or ${second}: at most ${factor(price, apart)}`, bar(price, apart, first, second));
+    return row;
+  });
+  at("odds").replaceChildren(...rows);
+  const one = Math.round(100 * greatest(price, price.per));
+  say("odds-text", `With privacy ε = ${number(price.epsilon)} per ${distanceText(price.per, shown)}, two answers that are`
+    + ` ${distanceText(price.per, shown)} apart stay hard to tell apart: from 50 % to at most ${one} %.`
+    + ` Closer answers are harder to tell apart, far ones easier.`);
+}
+
+function tellWhatIsSent(campaign) {
+  const n = campaign.answersAll ? campaign.columns : Math.min(1, campaign.columns);
+  const of = campaign.questions.length ? "the questions above" : "your answer";
+  const numbers = n === 1 ? "One perturbed number" : `${n} perturbed numbers`;
+  const lines = [
+    `${numbers} for ${of}, drawn at random around the truth. Drawn once: asking again gives the same.`,
+    "A random number that names this report, and which survey it is for.",
+    `Not your answer, and nothing that names you. As with any page, the server sees your address.`,
+  ];
+  at("sent").replaceChildren(...lines.map(item));
+}
+
+/** Send what waits, and show how it stands. */
+async function settle(client, campaign, first) {
+  const shown = async (fallback) => {
+    const own = (await client.history()).findLast((one) => one.campaignId === campaign.id) ?? fallback;
+    if (own) receipt(campaign, own);
+    await history(client);
+    return own;
+  };
+  await shown(first);
+  at("retry").disabled = true;
+  try {
+    await client.flush({ deadlineMs: FLUSH_MS });
+  } catch (error) {
+    if (error.code !== "transport") throw error;
+  } finally {
+    at("retry").disabled = false;
+    await shown(first);
+  }
+}
+
+/** What an answer is to. */
+function asked(campaign, index) {
+  const [group, column] = [Math.floor(index / campaign.columns), index % campaign.columns];
+  const question = campaign.questions[column]?.label ?? `coordinate ${column + 1}`;
+  return campaign.strata ? `${campaign.strata.labels[group]}, ${question}` : question;
+}
+
+function receipt(campaign, own) {
+  const state = own.status;
+  say("state", STATES[state] + (own.reason ? ` (${own.reason})` : ""));
+  at("state").className = { acknowledged: "good", rejected: "bad", expired: "bad" }[state] ?? "";
+  show("meaning", campaign.questions.length > 0 && campaign.questions.every(({ query }) => BETWEEN.has(query.kind)));
+  at("answers").replaceChildren(...own.answers.map(({ queryIndex, perturbed }) => row(asked(campaign, queryIndex), number(perturbed))));
+  show("retry", state === "pending");
+  show("form", false);
+  show("receipt");
+}
+
+async function history(client) {
+  const past = [...await client.history()].reverse();
+  at("history").replaceChildren(...past.map((one) => {
+    const name = document.createElement("strong");
+    name.textContent = `${sentence(one.attribute)} (${one.campaignId})`;
+    const state = { pending: "waits", acknowledged: "counted", rejected: "refused", expired: "given up" }[one.status];
+    const answers = one.answers.map(({ perturbed }) => number(perturbed)).join(", ");
+    const made = item("");
+    made.append(name, `: ${state}, ${date(one.drawn)}. Sent ${answers}, perturbed.`
+      + ` Spent ε = ${number(one.privacy.epsilon)} per ${distanceText(one.privacy.per, one.unit)}.`);
+    return made;
+  }));
+  show("past", past.length > 0);
+}
+
+function locate(put) {
+  if (!navigator.geolocation) return say("problem", "This browser tells no positions. Give the coordinates instead.");
+  navigator.geolocation.getCurrentPosition(
+    ({ coords }) => put(coords.longitude, coords.latitude),
+    () => say("problem", "The position is not known, or was not given. Choose the place on the map instead."),
+    { maximumAge: 600_000, timeout: 20_000 },
+  );
+}
+
+/** Nothing of the answer stays in the page once its perturbed version is stored. */
+function forget() {
+  for (const id of ["value", "longitude", "latitude", "label"]) at(id).value = "";
+  at("map").replaceChildren();
+  at("odds").replaceChildren();
+}
+
+function refuse(why) {
+  say("problem", why);
+  at("send").disabled = true;
+}
+
+function trouble(error) {
+  const texts = {
+    "campaign-not-found": "There is no such survey here.",
+    "signature-invalid": "Its signature is not valid: somebody changed it.",
+    unsupported: "This page does not know how to answer this survey, so it does not.",
+    transport: "The server can't be reached.",
+  };
+  say("trouble-title", texts[error.code] ?? "This survey can't be shown.");
+  say("trouble-text", error.message);
+  show("survey", false);
+  show("trouble");
+  at("trouble-title").focus();
+}
+
+function date(when) {
+  return when.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
+}
+
+/** A key, short enough to compare with one that was read out. */
+function shortened(key) {
+  return `${key.slice(0, 16)} … ${key.slice(-8)}`;
+}
+
+function nowUs() {
+  return BigInt(Date.now()) * 1000n;
+}
+
+function every(us) {
+  if (us === undefined || us === null) return "";
+  const hours = Number(us) / 3.6e9;
+  return `; once every ${hours >= 48 ? `${number(hours / 24)} days` : `${number(hours)} hours`}`;
+}
+
+function sentence(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+function item(text) {
+  const made = document.createElement("li");
+  made.textContent = text;
+  return made;
+}
+
+function row(...texts) {
+  const made = document.createElement("tr");
+  made.append(...texts.map((text, index) => {
+    const cell = document.createElement(index ? "td" : "th");
+    if (!index) cell.scope = "row";
+    cell.textContent = text;
+    return cell;
+  }));
+  return made;
+}

@@ -1,0 +1,390 @@
+"""The page on which people take part, in a real browser, against a real server."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from importlib import resources
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import grpc.aio
+import pytest
+from playwright.async_api import Browser, BrowserContext, Error, Page, Request, async_playwright
+
+from geoveil.aggregator import Aggregator, Settings
+from geoveil.campaign import (
+    Attribute,
+    Campaign,
+    DebiasedLaplaceSpec,
+    LipschitzLaplaceSpec,
+    Question,
+    SigningKey,
+    StatisticCampaign,
+    encode,
+    seal,
+)
+from geoveil.gp import Disc, GeoPrivacy, Threshold
+from geoveil.gp.coordinates import AzimuthalEquidistant
+from geoveil.proto.v1 import analyst_pb2, campaign_pb2
+from geoveil.proto.v1.analyst_pb2_grpc import AnalystStub
+from geoveil.proto.v1.collector_pb2 import SubmitReportsRequest
+
+from .conftest import start_browser
+
+pytestmark = pytest.mark.deep
+SUBMIT = "**/geoveil.proto.v1.Collector/SubmitReports"
+PRIVATE = "52417"
+_TIMES = "GEOVEIL_KILLED_TABS"
+NOW = datetime.now(UTC)
+
+
+def campaign_of(campaign_id: str, **changes: Any) -> Campaign:
+    given: dict[str, Any] = {
+        "campaign_id": campaign_id,
+        "title": "Household income",
+        "attribute": Attribute(name="household income", unit="dollar"),
+        "privacy": GeoPrivacy(1.0, 8_000.0, "dollar"),
+        "questions": (Question("above 100,000", Threshold(100_000, 24_000, "smoothstep")),),
+        "opens": NOW - timedelta(hours=1),
+        "closes": NOW + timedelta(days=3),
+        "mechanism": DebiasedLaplaceSpec(),
+    }
+    return StatisticCampaign(**(given | changes))
+
+
+class Survey:
+    """A server, and what analysts see of it."""
+
+    def __init__(self, aggregator: Aggregator, analyst: Any) -> None:
+        self.aggregator = aggregator
+        self._analyst = analyst
+        self._key = SigningKey.generate()
+
+    def url(self, campaign_id: str = "income") -> str:
+        return f"http://{self.aggregator.web_address}/take-part/{campaign_id}"
+
+    async def create(self, campaign: Campaign) -> None:
+        envelope = campaign_pb2.CampaignEnvelope.FromString(seal(encode(campaign), self._key))
+        await self._analyst.CreateCampaign(analyst_pb2.CreateCampaignRequest(envelope=envelope))
+
+    async def counted(self) -> dict[str, int]:
+        listed = await self._analyst.ListCampaigns(analyst_pb2.ListCampaignsRequest(page_size=1000))
+        return {
+            campaign_pb2.Campaign.FromString(one.envelope.campaign).campaign_id: one.reports
+            for one in listed.campaigns
+        }
+
+
+@asynccontextmanager
+async def running(database: Path) -> AsyncIterator[Survey]:
+    settings = Settings(database=database, port=0, web="127.0.0.1:0", grace_s=0.5)
+    async with (
+        Aggregator(settings) as aggregator,
+        grpc.aio.insecure_channel(aggregator.address) as channel,
+    ):
+        yield Survey(aggregator, AnalystStub(channel))
+
+
+@pytest.fixture
+async def survey(tmp_path: Path) -> AsyncIterator[Survey]:
+    async with running(tmp_path / "reports.db") as made:
+        await made.create(campaign_of("income"))
+        yield made
+
+
+@pytest.fixture
+async def page(context: BrowserContext) -> AsyncIterator[Page]:
+    """A page that fails the test if it complains, or asks any other server."""
+    made = await context.new_page()
+    complaints: list[str] = []
+    made.on("pageerror", lambda error: complaints.append(str(error)))
+    made.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
+    hosts: set[str] = set()
+    made.on("request", lambda request: hosts.add(request.url.split("/")[2]))
+    yield made
+    assert complaints == []
+    assert len(hosts) == 1
+
+
+async def answer(page: Page, value: str = PRIVATE) -> None:
+    await page.fill("#value", value)
+    await page.click("#send")
+
+
+async def counted(page: Page) -> None:
+    await page.wait_for_selector("#state.good", timeout=30_000)
+
+
+async def axe(page: Page) -> list[str]:
+    """Return what the rules of accessibility find, of any weight."""
+    await page.evaluate((resources.files("axe_playwright_python") / "axe.min.js").read_text())
+    found = await page.evaluate("axe.run()")
+    return [f"{one['id']}: {one['nodes'][0]['html']}" for one in found["violations"]]
+
+
+async def test_somebody_takes_part(survey: Survey, page: Page) -> None:
+    sent: list[bytes] = []
+
+    def keep(request: Request) -> None:
+        body = request.post_data_buffer
+        if body:
+            sent.append(body)
+
+    page.on("request", keep)
+    await page.goto(survey.url())
+    await page.wait_for_selector("#survey:not([hidden])")
+    assert await page.inner_text("#title") == "Household income"
+    assert "ε = 1 per 8,000 dollar" in await page.inner_text("#odds-text")
+    assert "73 %" in await page.inner_text("#odds-text")
+    await page.fill("#value", "52,417")
+    assert "52,417 dollar or 60,417 dollar: at most 2.7 to 1" in await page.inner_text("#odds")
+    assert await axe(page) == []
+    await page.click("#send")
+    await counted(page)
+    assert await axe(page) == []
+    assert await survey.counted() == {"income": 1}
+    # Nothing of the answer is left, in the page, in what it stores or in what it sent.
+    kept = await page.evaluate(
+        """async () => {
+            const all = [document.documentElement.outerHTML, ...Object.values(localStorage)];
+            for (const {name} of await indexedDB.databases()) {
+                const db = await new Promise((done) => {
+                    const opening = indexedDB.open(name);
+                    opening.onsuccess = () => done(opening.result); });
+                for (const store of db.objectStoreNames) {
+                    const every = await new Promise((done) => {
+                        const asking = db.transaction(store).objectStore(store).getAll();
+                        asking.onsuccess = () => done(asking.result); });
+                    all.push(JSON.stringify(every, (_, v) => typeof v === "bigint" ? `${v}` : v));
+                }
+                db.close();
+            }
+            return all.join(" ");
+        }"""
+    )
+    assert PRIVATE not in kept.replace(",", "")
+    assert all(PRIVATE.encode() not in one for one in sent)
+    # Again: the receipt, and nothing is asked.
+    await page.reload()
+    await counted(page)
+    assert not await page.is_visible("#form")
+    assert "Household income" in await page.inner_text("#history")
+    assert await survey.counted() == {"income": 1}
+
+
+async def test_the_keyboard_is_enough(survey: Survey, page: Page) -> None:
+    await page.goto(survey.url())
+    await page.wait_for_selector("#survey:not([hidden])")
+    for _ in range(10):
+        await page.keyboard.press("Tab")
+        if await page.evaluate("document.activeElement.id") == "value":
+            break
+    await page.keyboard.type(PRIVATE)
+    for _ in range(10):
+        await page.keyboard.press("Tab")
+        if await page.evaluate("document.activeElement.id") == "send":
+            break
+    await page.keyboard.press("Enter")
+    await counted(page)
+    assert await page.evaluate("document.activeElement.id") == "receipt-title"
+
+
+async def test_what_is_no_number_is_told_and_nothing_is_drawn(survey: Survey, page: Page) -> None:
+    await page.goto(survey.url())
+    await page.wait_for_selector("#survey:not([hidden])")
+    for value in ("", "abc", "1,23,4", "1e400", "NaN", "--3"):
+        await answer(page, value)
+        assert await page.inner_text("#problem") == "Give a number, in dollar."
+        await page.fill("#value", "1")
+        assert await page.inner_text("#problem") == ""
+    assert await survey.counted() == {"income": 0}
+
+
+async def test_titles_and_labels_are_text_whatever_they_hold(survey: Survey, page: Page) -> None:
+    forged = "<img src=x onerror=alert(1)>"
+    await survey.create(
+        campaign_of(
+            "forged",
+            title=f"{forged} title",
+            attribute=Attribute(name=f"{forged} name", unit="<b>unit</b>"),
+            privacy=GeoPrivacy(1.0, 8_000.0, "<b>unit</b>"),
+            questions=(Question(f"{forged} label", Threshold(100_000, 24_000, "smoothstep")),),
+        )
+    )
+    await page.goto(survey.url("forged"))
+    await page.wait_for_selector("#survey:not([hidden])")
+    assert await page.inner_text("#title") == f"{forged} title"
+    assert await page.locator("img, b").count() == 0
+    await answer(page)
+    await counted(page)
+    assert await page.locator("img, b").count() == 0
+
+
+async def test_without_a_connection_the_report_waits(
+    survey: Survey, context: BrowserContext
+) -> None:
+    page = await context.new_page()
+    await page.goto(survey.url())
+    await page.wait_for_selector("#survey:not([hidden])")
+    await context.set_offline(True)
+    await answer(page)
+    await page.wait_for_selector("#receipt:not([hidden])")
+    assert "Kept here" in await page.inner_text("#state")
+    assert await survey.counted() == {"income": 0}
+    await context.set_offline(False)
+    await counted(page)
+    assert await survey.counted() == {"income": 1}
+
+
+async def test_a_place_is_taken_from_the_map_and_needs_nothing_more_of_the_server(
+    survey: Survey, context: BrowserContext
+) -> None:
+    centre = AzimuthalEquidistant(-0.12, 51.5, 20_000.0)
+    await survey.create(
+        campaign_of(
+            "bus",
+            attribute=Attribute(name="bus stop", unit="metre", coordinates=centre),
+            privacy=GeoPrivacy(1.0, 1_000.0, "metre"),
+            questions=(Question("near", Disc((500.0, 300.0), 3_000.0, 1_500.0, "smoothstep")),),
+            mechanism=LipschitzLaplaceSpec(),
+        )
+    )
+    page = await context.new_page()
+    await page.goto(survey.url("bus"))
+    await page.wait_for_selector("#survey:not([hidden])")
+    assert await axe(page) == []
+    await context.set_offline(True)
+    box = await page.locator("#map svg").bounding_box()
+    assert box is not None
+    await page.click("#map svg", position={"x": box["width"] / 2, "y": box["height"] / 2})
+    found = [float(await page.input_value(one)) for one in ("#longitude", "#latitude")]
+    assert found == pytest.approx([-0.12, 51.5], abs=1e-3)
+    await page.click("#send")
+    await page.wait_for_selector("#receipt:not([hidden])")
+    await context.set_offline(False)
+    await counted(page)
+    assert (await survey.counted())["bus"] == 1
+
+
+async def test_a_survey_that_there_is_not_is_told(survey: Survey, context: BrowserContext) -> None:
+    page = await context.new_page()
+    await page.goto(survey.url("none"))
+    await page.wait_for_selector("#trouble:not([hidden])")
+    assert "no such survey" in await page.inner_text("#trouble-title")
+    assert await axe(page) == []
+
+
+async def test_two_tabs_draw_once(survey: Survey, context: BrowserContext) -> None:
+    sent = _submitted(context)
+    tabs = [await context.new_page() for _ in range(3)]
+    for tab in tabs:
+        await tab.goto(survey.url())
+        await tab.wait_for_selector("#survey:not([hidden])")
+        await tab.fill("#value", PRIVATE)
+    await asyncio.gather(*(tab.click("#send", no_wait_after=True) for tab in tabs))
+    await asyncio.gather(*(counted(tab) for tab in tabs))
+    assert len({_report(one) for one in sent}) == 1
+    assert await survey.counted() == {"income": 1}
+
+
+async def _killed_tabs(survey: Survey, context: BrowserContext, times: int, seed: int) -> None:
+    """Close the tab at some time after the button, and come back until the answer is counted."""
+    rng = Random(seed)
+    sent = _submitted(context)
+    for number in range(times):
+        campaign_id = f"killed-{number}"
+        await survey.create(campaign_of(campaign_id))
+        lost = number % 3
+        page = await context.new_page()
+        if lost == 1:  # the server counts, and its acknowledgement is lost
+            await page.route(SUBMIT, lambda route: _unanswered(route.fetch, route.abort))
+        elif lost == 2:  # the request never arrives
+            await page.route(SUBMIT, lambda route: route.abort())
+        await page.goto(survey.url(campaign_id))
+        await page.wait_for_selector("#survey:not([hidden])")
+        await page.fill("#value", PRIVATE)
+        with suppress(Error):
+            await page.click("#send", no_wait_after=True)
+        await asyncio.sleep(rng.random() * 0.1)
+        await page.close()
+        again = await context.new_page()
+        await again.goto(survey.url(campaign_id))
+        await again.wait_for_selector("#form:visible, #receipt:visible")
+        if await again.is_visible("#form"):  # nothing was drawn
+            await answer(again)
+        await counted(again)
+        await again.close()
+    assert await survey.counted() == {"income": 0} | {f"killed-{n}": 1 for n in range(times)}
+    reports: dict[str, set[bytes]] = {}
+    for one in sent:
+        name = SubmitReportsRequest.FromString(one).campaign_id
+        reports.setdefault(name, set()).add(_report(one))
+    assert len(reports) == times
+    assert all(len(drawn) == 1 for drawn in reports.values())
+
+
+async def test_a_tab_that_is_killed_sends_the_same_bytes_later(
+    survey: Survey, context: BrowserContext
+) -> None:
+    """GEOVEIL_KILLED_TABS=200 kills so many of them."""
+    await _killed_tabs(survey, context, times=int(os.environ.get(_TIMES, "6")), seed=1)
+
+
+async def test_a_browser_that_is_killed_sends_the_same_bytes_later(
+    survey: Survey, tmp_path: Path
+) -> None:
+    folder = tmp_path / "profile"
+    folder.mkdir()
+    sent: list[bytes] = []
+
+    async def visit(then: Callable[[Page], Awaitable[object]]) -> None:
+        running = start_browser(folder)
+        async with async_playwright() as playwright:
+            browser: Browser = await playwright.chromium.connect_over_cdp(running.endpoint)
+            context = browser.contexts[0]
+            sent_now = _submitted(context)
+            page = await context.new_page()
+            await page.goto(survey.url())
+            await then(page)
+            sent.extend(sent_now)
+            running.kill()
+
+    async def unsent(page: Page) -> None:
+        await page.route(SUBMIT, lambda route: _unanswered(route.fetch, route.abort))
+        await page.wait_for_selector("#survey:not([hidden])")
+        await answer(page)
+        await page.wait_for_selector("#receipt:not([hidden])")
+        await asyncio.sleep(0.5)
+
+    await visit(unsent)
+    await visit(counted)
+    assert await survey.counted() == {"income": 1}
+    assert len({_report(one) for one in sent}) == 1
+
+
+async def _unanswered(fetch: Any, abort: Any) -> None:
+    with suppress(Error):
+        await fetch()
+    with suppress(Error):
+        await abort()
+
+
+def _submitted(context: BrowserContext) -> list[bytes]:
+    """Return the list to which every request with reports is added."""
+    found: list[bytes] = []
+
+    def keep(request: Request) -> None:
+        body = request.post_data_buffer
+        if request.url.endswith("/SubmitReports") and body:
+            found.append(body)
+
+    context.on("request", keep)
+    return found
+
+
+def _report(request: bytes) -> bytes:
+    (report,) = SubmitReportsRequest.FromString(request).reports
+    return report.SerializeToString()
