@@ -103,6 +103,7 @@ export function smooth(query: Query, privacy: Privacy, betaFraction: number, ste
   const beta = Rational.from(fraction).mul(eta);
   const tail: Tail = query.profile.crossed ? laplacePareto(fraction) : powerLaw(fraction);
   const largest = query.profile.lipschitz / eta.roundDown();
+  query.profile.noiseBound(NOUGHT, beta); // what is public is found before a value is looked at
   return new QueryMechanism(query, stepExponent, largest * 2 ** 13, (s, u) => {
     const size = query.profile.noiseBound(s, beta).div(constant(eta));
     return query.profile.value(s).add(size.mul(quantile(tail, u)));

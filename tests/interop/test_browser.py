@@ -1,0 +1,205 @@
+"""The bundle in Chromium, from another origin: killed at every step, raced by tabs and a worker."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from geoveil.aggregator import Aggregator, Settings
+from geoveil.campaign import Attribute, Question, StatisticCampaign, encode
+from geoveil.gp import GeoPrivacy, Threshold
+from geoveil.proto.v1 import analyst_pb2_grpc
+from geoveil.proto.v1.analyst_pb2 import CreateCampaignRequest, ListCampaignsRequest
+from geoveil.proto.v1.campaign_pb2 import CampaignEnvelope
+
+PAGES = Path(__file__).parents[2] / "aggregator" / "geoveil" / "aggregator" / "web" / "pages"
+ORIGIN = "http://localhost:8765"
+"""Served by the test, inside the browser."""
+STEPS = (
+    "before add",
+    "after add",
+    "before submit",
+    "after submit",
+    "before settle",
+    "after settle",
+)
+KILLS = 1
+"""Of each step."""
+RACES = 2
+
+_SCRIPT = """
+import { Client, IndexedDbStorage, Policy, transportTo } from "/geoveil-client.js";
+
+const hex = (bytes) => Array.from(bytes, (b) => b.toString(16).padStart(2, "0")).join("");
+
+export async function takePart(server, person, value, killed) {
+  const at = async (step) => {
+    if (step !== killed) return;
+    globalThis.reached = step;
+    await new Promise(() => {});
+  };
+  const kept = await IndexedDbStorage.open(person);
+  const storage = {
+    persistent: false,
+    exclusively: (work) => kept.exclusively((journal) => work({
+      ...journal,
+      add: async (e) => { await at("before add"); await journal.add(e); await at("after add"); },
+      settle: async (e) => {
+        const last = e.status !== "pending";
+        if (last) await at("before settle");
+        await journal.settle(e);
+        if (last) await at("after settle");
+      },
+    })),
+  };
+  const sent = [];
+  const inner = transportTo(server);
+  const transport = {
+    ...inner,
+    submit: async (id, digest, report, timeout) => {
+      sent.push(hex(report));
+      if (globalThis.localStorage) {
+        localStorage.setItem(person, `${localStorage.getItem(person) ?? ""}${hex(report)} `);
+      }
+      await at("before submit");
+      const answer = await inner.submit(id, digest, report, timeout);
+      await at("after submit");
+      return answer;
+    },
+  };
+  const nothing = new Policy({ limits: {} });
+  const looking = new Client({ server: transport, policy: nothing, storage, background: false });
+  const offer = await looking.offer("income");
+  const policy = Policy.permitting(offer);
+  const client = new Client({ server: transport, policy, storage, background: false });
+  const { reportId } = await client.contribute("income", value, { digest: offer.digest });
+  await client.flush();
+  const [receipt] = await client.history();
+  return { reportId, status: receipt.status, many: (await client.history()).length, sent };
+}
+"""
+_WORKER = """
+import { takePart } from "/take-part.js";
+onmessage = async ({ data }) => postMessage(await takePart(...data));
+"""
+
+
+@pytest.fixture
+async def context(tmp_path: Path) -> AsyncIterator[Any]:
+    """A browser with pages of another origin than the server's."""
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("Chromium is left out: install it, on Debian by 'apt-get install chromium'")
+    playwright = pytest.importorskip("playwright.async_api")
+    files = {path.name: path.read_text() for path in PAGES.glob("*.js")}
+    files |= {"take-part.js": _SCRIPT, "worker.js": _WORKER}
+
+    async def answer(route: Any) -> None:
+        name = route.request.url.rsplit("/", 1)[-1]
+        body, kind = files.get(name, "<!doctype html>"), "javascript" if name in files else "html"
+        await route.fulfill(body=body, content_type=f"text/{kind}")
+
+    async with playwright.async_playwright() as started:
+        found = await started.chromium.launch_persistent_context(
+            str(tmp_path / "profile"),
+            executable_path=chromium,
+            args=[
+                *("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"),
+                # Pages that a test answers for come from no address, so not from this machine.
+                "--disable-features=LocalNetworkAccessChecks",
+            ],
+        )
+        await found.route(f"{ORIGIN}/**", answer)
+        yield found
+        await found.close()
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Any]:
+    """A server with one campaign, and what tells how many reports it has counted."""
+    now = datetime.now(UTC)
+    campaign = StatisticCampaign(
+        campaign_id="income",
+        title="Household income above 100k",
+        attribute=Attribute(name="household income", unit="dollar"),
+        privacy=GeoPrivacy(1.0, 8_000.0, "dollar"),
+        questions=(Question("above", Threshold(100_000.0, 24_000.0, "smoothstep")),),
+        opens=now - timedelta(hours=1),
+        closes=now + timedelta(days=1),
+    )
+    settings = Settings(
+        database=tmp_path / "reports.sqlite", port=0, web="127.0.0.1:0", web_origins=(ORIGIN,)
+    )
+    aggregator = Aggregator(settings)
+    address = await aggregator.start()
+    async with grpc.aio.insecure_channel(address) as channel:
+        analyst = analyst_pb2_grpc.AnalystStub(channel)
+        envelope = CampaignEnvelope(campaign=encode(campaign))
+        await analyst.CreateCampaign(CreateCampaignRequest(envelope=envelope))
+
+        async def counted() -> int:
+            (summary,) = (await analyst.ListCampaigns(ListCampaignsRequest())).campaigns
+            return int(summary.reports)
+
+        yield f"http://{aggregator.web_address}", counted
+    await aggregator.stop()
+
+
+_CALL = """async ([server, person, value, killed]) => {
+  const { takePart } = await import("/take-part.js");
+  return await takePart(server, person, value, killed);
+}"""
+_START = _CALL.replace("return await", "void")
+
+
+async def _page(context: Any) -> Any:
+    page = await context.new_page()
+    await page.goto(f"{ORIGIN}/")
+    return page
+
+
+@pytest.mark.deep
+async def test_a_tab_that_is_killed_at_any_step_is_counted_once(context: Any, server: Any) -> None:
+    address, counted = server
+    people = [(step, f"person {step} {i}") for step in STEPS for i in range(KILLS)]
+    for value, (step, person) in enumerate(people):
+        page = await _page(context)
+        await page.evaluate(_START, [address, person, 90_000 + 100 * value, step])
+        await page.wait_for_function("globalThis.reached")
+        await page.close()
+        page = await _page(context)
+        told = await page.evaluate(_CALL, [address, person, 1.0, None])
+        sent = await page.evaluate("(person) => localStorage.getItem(person)", person)
+        await page.close()
+        assert (told["status"], told["many"]) == ("acknowledged", 1)
+        reports = set(sent.split())
+        assert len(reports) == 1
+        assert told["reportId"] in reports.pop()
+    assert await counted() == len(people)
+
+
+@pytest.mark.deep
+async def test_tabs_and_a_worker_that_race_draw_once(context: Any, server: Any) -> None:
+    address, counted = server
+    first, second = await _page(context), await _page(context)
+    worker = """(given) => new Promise((resolve) => {
+      const worker = new Worker("/worker.js", { type: "module" });
+      worker.onmessage = ({ data }) => resolve(data);
+      worker.postMessage(given);
+    })"""
+    for race in range(RACES):
+        given = [address, f"race {race}", 100_000.0, None]
+        told = await asyncio.gather(
+            first.evaluate(_CALL, given),
+            second.evaluate(_CALL, given),
+            first.evaluate(worker, given),
+        )
+        assert len({one["reportId"] for one in told}) == 1
+        assert {one["many"] for one in told} == {1}
+        assert len({report for one in told for report in one["sent"]}) == 1
+    assert await counted() == RACES
