@@ -1,6 +1,7 @@
 """Runs: cells are computed once, whoever computes them; tables keep what they are given."""
 
 import csv
+import json
 import math
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -9,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from geoveil.gp import ParameterError
+from geoveil.gp.version import __version__
 from geoveil.simulation.experiments import oneway, runs
 from geoveil.simulation.experiments.rows import (
     LOCAL,
@@ -18,12 +20,11 @@ from geoveil.simulation.experiments.rows import (
     SEED_PRIOR,
     ErrorRow,
     compare,
-    read_csv,
-    write_csv,
-    write_parquet,
 )
-from geoveil.simulation.experiments.runs import Run
+from geoveil.simulation.experiments.runs import ErrorCell, Run
 from geoveil.simulation.experiments.settings import ONE_WAY_PANELS
+from geoveil.simulation.result_tables import PROVENANCE, read_csv, write_tables
+from geoveil.simulation.selection import Options, cells
 
 ROW = ErrorRow(
     experiment="oneway",
@@ -38,12 +39,15 @@ ROW = ErrorRow(
 
 
 @dataclass(frozen=True)
-class Counted:
+class Counted(ErrorCell):
     """A cell that leaves a mark each time it is computed."""
 
     name: str
     marks: Path
-    cost: float = 1.0
+
+    @property
+    def cost(self):
+        return 1.0
 
     @property
     def key(self):
@@ -133,8 +137,8 @@ def test_unsound_numbers_of_processes_are_refused(processes):
 
 def test_tables_keep_every_digit(tmp_path):
     rows = [ROW, replace(ROW, error=math.inf, noise=1 / 3, mode="monte-carlo", repetitions=7)]
-    write_csv(rows, tmp_path / "t.csv")
-    write_parquet(rows, tmp_path / "t.parquet")
+    files = write_tables(rows, tmp_path / "t", seed=3)
+    assert [file.name for file in files] == ["t.csv", "t.parquet"]
     with (tmp_path / "t.csv").open(encoding="utf-8", newline="") as stream:
         read = list(csv.DictReader(stream))
     names = tuple(field.name for field in fields(ErrorRow))
@@ -148,6 +152,31 @@ def test_tables_keep_every_digit(tmp_path):
     assert columns["noise"][1] == 1 / 3
     assert columns["noise"][0] is None
     assert columns["repetitions"] == [0, 7]
+
+
+def test_a_parquet_table_says_where_its_numbers_come_from(tmp_path):
+    write_tables([ROW], tmp_path / "t", seed=3)
+    told = json.loads(pq.read_schema(tmp_path / "t.parquet").metadata[PROVENANCE])
+    assert told["seed"] == "3"
+    assert told["version"] == __version__
+    assert int(told["processors"]) >= 1
+    assert {"python", "numpy", "system", "machine"} < told.keys()
+
+
+def test_a_selection_goes_on_where_it_stopped(tmp_path):
+    options = Options(quick=True)
+    asked = cells("tdt", options)
+    assert [cell.part for cell in asked] == ["metopic", "m=5", "m=20"]
+    first = Run(tmp_path).rows(asked[:1])
+    file = next(tmp_path.glob("*.json"))
+    file.write_text(file.read_text(encoding="utf-8").replace(first[0].dataset, "kept"))
+    again = Run(tmp_path).rows(asked[:1])
+    assert {row.dataset for row in again} == {"kept"}
+    assert [replace(row, dataset=first[0].dataset) for row in again] == first
+    # The control: another seed is another cell.
+    other = cells("tdt", Options(quick=True, seed=2))
+    assert Run(tmp_path).rows(other[:1]) == first
+    assert len(list(tmp_path.glob("*.json"))) == 2
 
 
 def test_the_best_of_each_side_is_compared_and_the_local_one_left_out():

@@ -21,8 +21,9 @@ from geoveil.gp import (
 )
 from geoveil.simulation.experiments.oneway import all_contestants, cells
 from geoveil.simulation.experiments.own import OwnInput, distinct_values
-from geoveil.simulation.experiments.rows import OWN, ErrorRow, compare, read_csv
+from geoveil.simulation.experiments.rows import OWN, ErrorRow, compare
 from geoveil.simulation.experiments.settings import OneWayPanel
+from geoveil.simulation.result_tables import read_csv
 
 runner = CliRunner()
 PAGE = Path(__file__).parents[2] / "docs" / "comparing.md"

@@ -17,9 +17,8 @@ from geoveil.simulation.experiments.rows import (
     PRIOR,
     SEED,
     ErrorRow,
-    read_csv,
-    write_csv,
 )
+from geoveil.simulation.result_tables import read_csv, write_csv
 
 
 def row(mechanism, origin, error, n=1000, panel="T=1"):

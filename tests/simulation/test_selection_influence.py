@@ -15,12 +15,12 @@ from geoveil.selection.contrib.influence import NodeSetting, Remaining
 from geoveil.simulation.selection import Options
 from geoveil.simulation.selection.experiment import KEPT, NOMINAL
 from geoveil.simulation.selection.influence import (
+    EXPERIMENT,
     NOISY,
     generated_graph,
     noisy_top_k,
     public_bound,
     read_graph,
-    run,
 )
 
 runner = CliRunner()
@@ -80,7 +80,7 @@ def test_rows_keep_their_epsilon_and_nominal_ones_promise_nothing(tmp_path, grap
     file = tmp_path / "small.npz"
     edges = generated_graph(60, np.random.default_rng(2)).edges
     np.savez(file, u=edges[:, 0], v=edges[:, 1], n=60)
-    rows = run(Options(data=(file,), quick=True))
+    rows = EXPERIMENT.run(Options(data=(file,), quick=True))
     assert {row.dataset for row in rows} == {"small"}
     assert {row.setting for row in rows} == {"k=5", "k=10", "k=20"}
     for row in rows:

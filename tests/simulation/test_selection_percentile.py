@@ -1,11 +1,11 @@
 """The percentile experiment: its rows, its figures, its command."""
 
 import csv
-import json
 import math
 from itertools import pairwise
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
@@ -90,13 +90,14 @@ def test_counts_ship_for_use_without_data():
 def test_tables_and_figures_come_out_of_the_command(tmp_path, counts):
     target = tmp_path / "results"
     arguments = ["simulate", "selection", "--application", "percentile", "--quick"]
+    arguments += ["--processes", "1"]
     arguments += ["--data", str(counts), "--out", str(target)]
     result = runner.invoke(app, arguments, catch_exceptions=False)
     assert result.exit_code == 0
     assert "MADE, p=50" in result.stdout
     with (target / "selection-percentile.csv").open(encoding="utf-8", newline="") as stream:
         table = list(csv.DictReader(stream))
-    assert json.loads((target / "selection-percentile.json").read_text(encoding="utf-8"))
+    assert pq.read_table(target / "selection-percentile.parquet").num_rows == len(table)
     assert {row["dataset"] for row in table} == {"INCOME", "MADE"}
     assert {row["standing"] for row in table} == {KEPT, NOMINAL}
     figures = list(target.glob("*.png"))

@@ -79,7 +79,7 @@ def test_studies_are_averaged_with_their_standard_error():
 
 
 def test_tables_and_figures_come_out_of_the_command(tmp_path):
-    arguments = ["simulate", "selection", "--application", "tdt", "--quick"]
+    arguments = ["simulate", "selection", "--application", "tdt", "--quick", "--processes", "1"]
     result = runner.invoke(app, [*arguments, "--out", str(tmp_path)], catch_exceptions=False)
     assert result.exit_code == 0
     assert "metopic" in result.stdout

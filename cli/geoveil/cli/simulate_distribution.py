@@ -1,12 +1,11 @@
 """geoveil simulate distribution: geo-privacy beside the published protocols of ε-LDP."""
 
-import os
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from geoveil.cli.console import bars, err, out, table_80
+from geoveil.cli.console import err, out, table_80
+from geoveil.cli.simulate_run import RESULTS, Out, Processes, Quick, Seed, computed
 from geoveil.gp import validation
 from geoveil.simulation.distribution.attributes import ATTRIBUTES, MEASURES
 from geoveil.simulation.distribution.experiment import (
@@ -18,8 +17,8 @@ from geoveil.simulation.distribution.experiment import (
     settings,
 )
 from geoveil.simulation.distribution.protocols import DEBIASED
-from geoveil.simulation.experiments.rows import ErrorRow, write_csv
-from geoveil.simulation.experiments.runs import Run
+from geoveil.simulation.experiments.rows import ErrorRow
+from geoveil.simulation.result_tables import write_tables
 
 _SHORT = ("mean", "lower", "median", "upper", "gap", "area", "bars")
 """How the table heads `MEASURES`, in their order."""
@@ -40,17 +39,10 @@ def distribution(
     repetitions: Annotated[
         int, typer.Option(help="How often people and noise are drawn anew, 2 or more.")
     ] = REPETITIONS,
-    directory: Annotated[
-        Path, typer.Option("--out", help="Directory for the table and finished parts.")
-    ] = Path("results"),
-    seed: Annotated[int, typer.Option(help="The same seed gives the same table.")] = 1,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="One n and ε, few repetitions: to see what it does.")
-    ] = False,
-    processes: Annotated[
-        int | None,
-        typer.Option(help="Processes that compute at once; one for each processor by default."),
-    ] = None,
+    directory: Out = RESULTS,
+    seed: Seed = 1,
+    quick: Quick = False,
+    processes: Processes = None,
 ) -> None:
     """Mean, quartiles, distribution function and histogram: geo-privacy beside ε-LDP.
 
@@ -71,14 +63,11 @@ def distribution(
         min(repetitions, 5) if quick else repetitions,
         seed,
     )
-    run = Run(directory / "cells", os.cpu_count() or 1 if processes is None else processes)
-    with bars() as progress:
-        task = progress.add_task("distribution", total=sum(cell.cost for cell in asked))
-        rows = run.rows(asked, lambda cell: progress.advance(task, cell.cost))
-    file = directory / "distribution.csv"
-    write_csv(rows, file)
+    rows = computed("distribution", asked, directory, processes)
+    files = write_tables(rows, directory / "distribution", seed)
     _show(rows)
-    err.print(f"table: {file}")
+    for file in files:
+        err.print(f"written: {file}")
 
 
 def _show(rows: list[ErrorRow]) -> None:

@@ -1,12 +1,12 @@
 """geoveil simulate epochs: weekly answers for a year, and what they cost."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from geoveil.cli.console import bars, err, out, table_80
+from geoveil.cli.simulate_run import RESULTS, Out, Quick, Seed
 from geoveil.simulation.epochs.drift import WEEKS
 from geoveil.simulation.epochs.experiment import (
     ALONE,
@@ -22,8 +22,8 @@ from geoveil.simulation.epochs.experiment import (
     run,
 )
 from geoveil.simulation.epochs.flag import FALSE_ALARMS
-from geoveil.simulation.experiments.rows import write_csv
 from geoveil.simulation.figures.epochs import draw_curves
+from geoveil.simulation.result_tables import write_tables
 
 
 def epochs(
@@ -35,13 +35,9 @@ def epochs(
     repetitions: Annotated[
         int, typer.Option(help="Runs of each strategy, with and without a shock; 2 or more.")
     ] = REPETITIONS,
-    directory: Annotated[
-        Path, typer.Option("--out", help="Directory for the table and the figure.")
-    ] = Path("results"),
-    seed: Annotated[int, typer.Option(help="The same seed gives the same table.")] = 1,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="One threshold, few people: to see what it does.")
-    ] = False,
+    directory: Out = RESULTS,
+    seed: Seed = 1,
+    quick: Quick = False,
 ) -> None:
     """A question asked every week for a year: one perturbed number an epoch, beside fresh noise.
 
@@ -57,7 +53,7 @@ def epochs(
         task = progress.add_task("epochs", total=len(set(asked)) * len(EPOCHS))
         table = rows(asked, n, runs, seed, lambda: progress.advance(task))
     directory.mkdir(parents=True, exist_ok=True)
-    write_csv(table, directory / "epochs.csv")
+    files = write_tables(table, directory / "epochs", seed)
     drawn = {
         f"{epsilon} ε a year: each device reads every {epoch} weeks": run(
             asked[0], n, epoch, 0, seed, shock=True
@@ -71,8 +67,8 @@ def epochs(
         shock=(YEARS - 1) * WEEKS,
     )
     _show(table)
-    for name in ("epochs.csv", "epochs.png"):
-        err.print(f"written: {directory / name}")
+    for file in (*files, directory / "epochs.png"):
+        err.print(f"written: {file}")
 
 
 def _show(table: Sequence[EpochRow]) -> None:

@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from geoveil.cli.console import bars, err, out, table_80
+from geoveil.cli.console import err, out, table_80
 from geoveil.cli.simulate_distribution import distribution
 from geoveil.cli.simulate_epochs import epochs
+from geoveil.cli.simulate_run import RESULTS, Out, Processes, Quick, Seed, computed
 from geoveil.gp import ParameterError, validation
 from geoveil.simulation.experiments.own import OwnInput
 from geoveil.simulation.experiments.published import (
@@ -30,21 +31,12 @@ Mode = Annotated[
 Repetitions = Annotated[
     int | None, typer.Option(help="Repetitions in monte-carlo mode; the paper's number by default.")
 ]
-Out = Annotated[
-    Path, typer.Option("--out", help="Directory for tables, figures and finished parts.")
-]
-Seed = Annotated[int, typer.Option(help="The same seed gives the same table.")]
-Quick = Annotated[bool, typer.Option("--quick", help="A small part of it, to see what it does.")]
-Processes = Annotated[
-    int | None,
-    typer.Option(help="Processes that compute at once; one for each processor by default."),
-]
 
 
 def oneway(
     mode: Mode = "exact",
     repetitions: Repetitions = None,
-    directory: Out = Path("results"),
+    directory: Out = RESULTS,
     seed: Seed = 1,
     quick: Quick = False,
     processes: Processes = None,
@@ -88,7 +80,7 @@ def oneway(
 def twoway(
     mode: Mode = "exact",
     repetitions: Repetitions = None,
-    directory: Out = Path("results"),
+    directory: Out = RESULTS,
     seed: Seed = 1,
     quick: Quick = False,
     processes: Processes = None,
@@ -103,7 +95,7 @@ def twoway(
 def kde(
     mode: Mode = "exact",
     repetitions: Repetitions = None,
-    directory: Out = Path("results"),
+    directory: Out = RESULTS,
     seed: Seed = 1,
     quick: Quick = False,
     processes: Processes = None,
@@ -126,7 +118,7 @@ def kde(
 def results(
     directory: Annotated[
         Path, typer.Option("--out", help="Directory for results.md and, below it, images/.")
-    ] = Path("results"),
+    ] = RESULTS,
     seed: Annotated[int, typer.Option(help="The same seed gives the same page.")] = 1,
     processes: Processes = None,
 ) -> None:
@@ -146,9 +138,8 @@ def results(
 
 def _run(experiment: PublishedExperiment, directory: Path, processes: int | None) -> None:
     """Compute the cells under a progress bar, write what came out, and print the comparison."""
-    with bars() as progress:
-        task = progress.add_task(f"{experiment.name}, {experiment.mode}", total=experiment.cost)
-        rows = experiment.rows(directory, processes, lambda cell: progress.advance(task, cell.cost))
+    label = f"{experiment.name}, {experiment.mode}"
+    rows = computed(label, experiment.cells, directory, processes)
     stem = experiment.write(rows, directory)
     _print_comparison(rows)
     err.print(f"tables and figures: {stem}*")

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from geoveil.cli.console import err, out, table_80
+from geoveil.cli.simulate_run import Quick, Seed
 from geoveil.gp import ParameterError, validation
 from geoveil.simulation.ledger import AGREES, DIFFERS, LEDGER, MISSING, Reproduced, ledger_page
 from geoveil.simulation.selection.experiment import Options
@@ -26,10 +27,8 @@ def ledger(
     directory: Annotated[
         Path | None, typer.Option("--out", help="Directory for reproductions.md; none by default.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same numbers.")] = 1,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="A part of each, in seconds, to see what it does.")
-    ] = False,
+    seed: Seed = 1,
+    quick: Quick = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
     """Every figure and table of the papers: the published number, geoveil's, the ratio, the reason.

@@ -7,8 +7,10 @@ from typing import Annotated
 import typer
 
 from geoveil.cli.console import err, out, table_80
+from geoveil.cli.simulate_run import RESULTS, Out, Processes, Quick, Seed, computed
 from geoveil.gp import validation
-from geoveil.simulation.selection import EXPERIMENTS, Options, SelectionRow, write_csv, write_json
+from geoveil.simulation.result_tables import write_tables
+from geoveil.simulation.selection import EXPERIMENTS, Options, SelectionRow, cells
 from geoveil.simulation.selection.experiment import mechanisms
 
 _SHOWN = 4
@@ -21,13 +23,10 @@ def selection(
         list[Path] | None,
         typer.Option(help="A data set of the application's kind; may be repeated."),
     ] = None,
-    directory: Annotated[
-        Path, typer.Option("--out", help="Directory for tables and figures.")
-    ] = Path("results"),
-    seed: Annotated[int, typer.Option(help="The same seed gives the same table.")] = 1,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="A small part of it, to see what it does.")
-    ] = False,
+    directory: Out = RESULTS,
+    seed: Seed = 1,
+    quick: Quick = False,
+    processes: Processes = None,
 ) -> None:
     """Private selection: all mechanisms at one ε, which they keep, beside the papers' nominal ones.
 
@@ -38,18 +37,16 @@ def selection(
     tree, forest: tables (CSV, Parquet), the class last; without data, those that ship.
 
     tdt: takes no data.
+
+    An interrupted run goes on where it stopped.
     """
     experiment = EXPERIMENTS[validation.choice("application", application, EXPERIMENTS)]
     options = Options(data=tuple(data or ()), seed=seed, quick=quick)
-    with err.status(f"computing {application}"):
-        rows = experiment.run(options)
-    directory.mkdir(parents=True, exist_ok=True)
-    table = directory / f"selection-{application}.csv"
-    write_csv(rows, table)
-    write_json(rows, table.with_suffix(".json"))
-    figures = experiment.draw(rows, directory)
+    rows = computed(application, cells(application, options), directory, processes)
+    files = write_tables(rows, directory / f"selection-{application}", seed)
+    files += experiment.draw(rows, directory)
     _show(rows)
-    for file in (table, table.with_suffix(".json"), *figures):
+    for file in files:
         err.print(f"written: {file}")
 
 

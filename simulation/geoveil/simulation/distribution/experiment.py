@@ -11,7 +11,7 @@ from geoveil.simulation.distribution.attributes import ATTRIBUTES, Distribution
 from geoveil.simulation.distribution.protocols import CLEAR, LOCAL_PROTOCOLS, perturbed
 from geoveil.simulation.experiments.draws import drawn_error
 from geoveil.simulation.experiments.rows import BASELINE, OURS, ErrorRow
-from geoveil.simulation.experiments.runs import ExperimentCell
+from geoveil.simulation.experiments.runs import ErrorCell
 
 PEOPLE = (10_000, 50_000, 200_000)
 EPSILONS = (0.25, 1.0)
@@ -19,7 +19,7 @@ REPETITIONS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class DistributionCell(ExperimentCell):
+class DistributionCell(ErrorCell):
     """One attribute, one ε and one n: every protocol on the same people, drawn anew each time.
 
     Args:

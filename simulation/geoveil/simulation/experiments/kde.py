@@ -25,7 +25,7 @@ from geoveil.simulation.experiments.kde_settings import (
     collision_places,
 )
 from geoveil.simulation.experiments.rows import MODES, ErrorRow
-from geoveil.simulation.experiments.runs import ExperimentCell
+from geoveil.simulation.experiments.runs import ErrorCell
 
 IN_ALL = "ε in all"
 """Marks a panel in which ε pays for the whole grid, and not for each centre."""
@@ -34,7 +34,7 @@ SUBGRID = 8
 
 
 @dataclass(frozen=True, slots=True)
-class KernelExactCell(ExperimentCell):
+class KernelExactCell(ErrorCell):
     """All settings and contestants, by the formulas of `kde_errors`: they share one pass.
 
     Args:
@@ -80,7 +80,7 @@ class KernelExactCell(ExperimentCell):
 
 
 @dataclass(frozen=True, slots=True)
-class KernelMonteCarloCell(ExperimentCell):
+class KernelMonteCarloCell(ErrorCell):
     """One setting and one contestant, by drawing people and every report at a sub-grid.
 
     Args:
@@ -139,7 +139,7 @@ def cells(
     settings: Sequence[KernelSetting] = SETTINGS,
     contestants: Sequence[str] = tuple(KERNEL),
     subgrid: int | None = None,
-) -> list[ExperimentCell]:
+) -> list[ErrorCell]:
     """Return the cells of the experiment.
 
     Args:

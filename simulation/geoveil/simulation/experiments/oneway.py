@@ -54,7 +54,7 @@ from geoveil.simulation.experiments.own import (
     own_contestants,
 )
 from geoveil.simulation.experiments.rows import LOCAL, OURS, PRIOR, SEED, SEED_PRIOR, ErrorRow
-from geoveil.simulation.experiments.runs import ExperimentCell
+from geoveil.simulation.experiments.runs import ErrorCell
 from geoveil.simulation.experiments.settings import (
     ONE_WAY_PANELS,
     ONE_WAY_REPETITIONS,
@@ -122,7 +122,7 @@ def _suffix(given: OwnInput) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class OneWayExactCell(ExperimentCell):
+class OneWayExactCell(ErrorCell):
     """One panel and one mechanism, by the formula of this module, for every n."""
 
     panel: OneWayPanel
@@ -169,7 +169,7 @@ class OneWayExactCell(ExperimentCell):
 
 
 @dataclass(frozen=True, slots=True)
-class OneWayMonteCarloCell(ExperimentCell):
+class OneWayMonteCarloCell(ErrorCell):
     """One panel, one mechanism and one n, by drawing people and noise."""
 
     panel: OneWayPanel
@@ -221,7 +221,7 @@ def cells(
     panels: Sequence[OneWayPanel] = ONE_WAY_PANELS,
     contestants: Sequence[str] | None = None,
     given: OwnInput = AS_PUBLISHED,
-) -> list[ExperimentCell]:
+) -> list[ErrorCell]:
     """Return the cells of the experiment.
 
     Args:

@@ -1,6 +1,5 @@
 """The seed paper's experiments as a whole: what is computed, drawn and written, and the page."""
 
-import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,15 +14,8 @@ from geoveil.simulation.experiments.kde_settings import DEFAULT, SETTINGS, Kerne
 from geoveil.simulation.experiments.kde_settings import REPETITIONS as KERNEL_REPETITIONS
 from geoveil.simulation.experiments.own import AS_PUBLISHED, OwnInput
 from geoveil.simulation.experiments.page import Section, results_page
-from geoveil.simulation.experiments.rows import (
-    MODES,
-    ErrorRow,
-    compare,
-    read_csv,
-    write_csv,
-    write_parquet,
-)
-from geoveil.simulation.experiments.runs import ExperimentCell, OnDone, Run
+from geoveil.simulation.experiments.rows import MODES, ErrorRow, compare
+from geoveil.simulation.experiments.runs import ErrorCell
 from geoveil.simulation.experiments.settings import (
     ONE_WAY_PANELS,
     ONE_WAY_REPETITIONS,
@@ -32,6 +24,7 @@ from geoveil.simulation.experiments.settings import (
     TWO_WAY_REPETITIONS,
     OneWayPanel,
 )
+from geoveil.simulation.result_tables import read_csv, write_tables
 
 MAPS: Mapping[str, tuple[KernelSetting, ...]] = MappingProxyType(
     {"none": (), "default": (DEFAULT,), "all": SETTINGS}
@@ -47,35 +40,16 @@ class PublishedExperiment:
 
     name: str
     mode: str
-    cells: Sequence[ExperimentCell]
+    cells: Sequence[ErrorCell]
     draw: Callable[[Sequence[ErrorRow], Path], None]
     """Draws the errors."""
-
-    @property
-    def cost(self) -> float:
-        """How long all cells take, in the unit of theirs."""
-        return sum(cell.cost for cell in self.cells)
-
-    def rows(
-        self, directory: Path, processes: int | None = None, on_done: OnDone = lambda cell: None
-    ) -> list[ErrorRow]:
-        """Compute what is not finished; what is stays in the directory.
-
-        Args:
-            directory: for tables, figures and finished cells.
-            processes: that compute at once; one for each processor by default.
-            on_done: called with each cell when its rows are there.
-        """
-        run = Run(directory / "cells", os.cpu_count() or 1 if processes is None else processes)
-        return run.rows(self.cells, on_done)
 
     def write(self, rows: Sequence[ErrorRow], directory: Path) -> Path:
         """Write tables and figures, and return how the names of all of them begin."""
         from geoveil.simulation.figures.thresholds import draw_ratios
 
         stem = directory / f"{self.name}-{self.mode}"
-        write_csv(rows, stem.with_suffix(".csv"))
-        write_parquet(rows, stem.with_suffix(".parquet"))
+        write_tables(rows, stem, rows[0].seed)
         self.draw(rows, stem.with_suffix(".png"))
         draw_ratios(rows, compare(rows), directory / f"{stem.name}-ratios.png")
         return stem

@@ -1,18 +1,11 @@
-"""What experiments give: one row per setting, number of people and mechanism; CSV and Parquet."""
+"""What experiments give: one row per setting, number of people and mechanism."""
 
-import csv
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
-from geoveil.gp import ParameterError, UnsupportedError, validation
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
+from geoveil.gp import ParameterError, validation
 
 SEED, OURS = "seed paper", "geoveil"
 SEED_PRIOR, PRIOR = "seed paper, with a prior", "geoveil, with a prior"
@@ -69,60 +62,6 @@ class ErrorRow:
         validation.choice("mode", self.mode, MODES)
         if not self.error >= 0:
             raise ParameterError("error", self.error, "a number >= 0")
-
-
-_Row = TypeVar("_Row", bound="DataclassInstance")
-_READ: Mapping[Any, Callable[[str], Any]] = MappingProxyType(
-    {
-        str: str,
-        int: int,
-        float: float,
-        float | None: lambda text: float(text) if text else None,
-        int | None: lambda text: int(text) if text else None,
-    }
-)
-"""Type of a column → how its text is read."""
-
-
-def write_csv(rows: Sequence["DataclassInstance"], file: Path) -> None:
-    """Write a table of one kind of row as CSV, with a header.
-
-    Args:
-        rows: at least one, whose fields are texts, numbers, and numbers that may be left out.
-        file: where to.
-    """
-    with file.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.DictWriter(stream, [field.name for field in fields(rows[0])])
-        writer.writeheader()
-        writer.writerows(asdict(row) for row in rows)
-
-
-def read_csv(file: Path, kind: type[_Row]) -> list[_Row]:
-    """Return the rows of a table that `write_csv` has written."""
-    kinds = get_type_hints(kind)
-    with file.open(newline="", encoding="utf-8") as stream:
-        return [
-            kind(**{name: _READ[kinds[name]](text) for name, text in record.items()})
-            for record in csv.DictReader(stream)
-        ]
-
-
-def write_parquet(rows: Sequence[ErrorRow], file: Path) -> None:
-    """Write a table as Parquet.
-
-    Raises:
-        UnsupportedError: if pyarrow is not installed.
-    """
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise UnsupportedError(
-            "Parquet needs pyarrow: pip install 'geoveil[simulation]'; the CSV holds the same"
-        ) from None
-    types: dict[Any, Any] = {str: pa.string(), int: pa.int64()}
-    schema = pa.schema([(f.name, types.get(f.type, pa.float64())) for f in fields(ErrorRow)])
-    pq.write_table(pa.Table.from_pylist([asdict(row) for row in rows], schema), file)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,15 +17,23 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from geoveil.gp import ParameterError
 from geoveil.simulation.experiments.rows import ErrorRow
 from geoveil.simulation.processes import killed_on_error, unreached_by_ctrl_c
 
+Row = TypeVar("Row", covariant=True)
+"""A frozen dataclass of plain values: one row."""
 
-class ExperimentCell(Protocol):
+
+class ExperimentCell(Protocol[Row]):
     """A part of an experiment. Frozen dataclasses of plain values travel between processes."""
+
+    @property
+    def row_type(self) -> type[Row]:
+        """The kind of its rows."""
+        ...
 
     @property
     def key(self) -> str:
@@ -37,22 +45,30 @@ class ExperimentCell(Protocol):
         """How long it takes, in any unit; for the time left."""
         ...
 
-    def rows(self) -> Sequence[ErrorRow]:
+    def rows(self) -> Sequence[Row]:
         """Compute the cell."""
         ...
 
 
-OnDone = Callable[[ExperimentCell], None]
+class ErrorCell(ExperimentCell[ErrorRow], Protocol):
+    """A part of an experiment on errors."""
+
+    @property
+    def row_type(self) -> type[ErrorRow]:
+        return ErrorRow
+
+
+OnDone = Callable[[ExperimentCell[Any]], None]
 
 
 @lru_cache(maxsize=1)
 def code_fingerprint() -> str:
     """Return a hash, in hexadecimal, of the mathematics, the experiments and their data."""
     digest = hashlib.sha256()
-    for package in ("geoveil.gp", "geoveil.simulation"):
+    for package in ("geoveil.gp", "geoveil.selection", "geoveil.audit", "geoveil.simulation"):
         root = Path(str(files(package)))
         for file in sorted(root.rglob("*")):
-            if file.suffix in (".py", ".npz"):
+            if file.suffix in (".py", ".npz", ".gz"):
                 digest.update(str(file.relative_to(root)).encode() + b"\0")
                 digest.update(hashlib.sha256(file.read_bytes()).digest())
     return digest.hexdigest()
@@ -77,8 +93,8 @@ class Run:
             raise ParameterError("processes", self.processes, "an integer >= 1")
 
     def rows(
-        self, cells: Sequence[ExperimentCell], on_done: OnDone = lambda _: None
-    ) -> list[ErrorRow]:
+        self, cells: Sequence[ExperimentCell[Row]], on_done: OnDone = lambda _: None
+    ) -> list[Row]:
         """Return the rows of all cells, in their order, computing those without a file.
 
         Args:
@@ -87,7 +103,7 @@ class Run:
         """
         if len({cell.key for cell in cells}) != len(cells):
             raise ParameterError("cells", "some", "cells with different keys")
-        found: dict[str, Sequence[ErrorRow]] = {}
+        found: dict[str, Sequence[Row]] = {}
         missing = []
         for cell in cells:
             rows = self._read(cell)
@@ -103,8 +119,8 @@ class Run:
         return [row for cell in cells for row in found[cell.key]]
 
     def _compute(
-        self, cells: Sequence[ExperimentCell]
-    ) -> Iterator[tuple[ExperimentCell, Sequence[ErrorRow]]]:
+        self, cells: Sequence[ExperimentCell[Row]]
+    ) -> Iterator[tuple[ExperimentCell[Row], Sequence[Row]]]:
         if self.processes == 1 or len(cells) < 2:
             for cell in cells:
                 yield cell, cell.rows()
@@ -119,23 +135,23 @@ class Run:
             for future in as_completed(futures):
                 yield futures[future], future.result()
 
-    def _file(self, cell: ExperimentCell) -> Path | None:
+    def _file(self, cell: ExperimentCell[Any]) -> Path | None:
         if self.directory is None:
             return None
         readable = re.sub(r"[^\w.=-]+", "-", cell.key).strip("-")[:100]
         digest = hashlib.sha256(cell.key.encode()).hexdigest()[:12]
         return self.directory / f"{readable}-{digest}.json"
 
-    def _read(self, cell: ExperimentCell) -> Sequence[ErrorRow] | None:
+    def _read(self, cell: ExperimentCell[Row]) -> Sequence[Row] | None:
         file = self._file(cell)
         if file is None or not file.exists():
             return None
         content: Mapping[str, object] = json.loads(file.read_text(encoding="utf-8"))
         if (content.get("key"), content.get("code")) != (cell.key, code_fingerprint()):
             return None
-        return [ErrorRow(**row) for row in content["rows"]]  # type: ignore[attr-defined]  # JSON
+        return [cell.row_type(**row) for row in content["rows"]]  # type: ignore[attr-defined]  # JSON
 
-    def _write(self, cell: ExperimentCell, rows: Sequence[ErrorRow]) -> None:
+    def _write(self, cell: ExperimentCell[Any], rows: Sequence[Any]) -> None:
         file = self._file(cell)
         if file is None:
             return
@@ -151,5 +167,5 @@ class Run:
         part.replace(file)
 
 
-def _rows(cell: ExperimentCell) -> Sequence[ErrorRow]:
+def _rows(cell: ExperimentCell[Row]) -> Sequence[Row]:
     return cell.rows()

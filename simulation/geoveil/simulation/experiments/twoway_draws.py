@@ -10,7 +10,7 @@ from geoveil.gp import ParameterError, PlanarLaplace
 from geoveil.simulation.experiments.contestants import Array
 from geoveil.simulation.experiments.draws import drawn_blocks, drawn_error, total
 from geoveil.simulation.experiments.rows import LOCAL, ErrorRow
-from geoveil.simulation.experiments.runs import ExperimentCell
+from geoveil.simulation.experiments.runs import ErrorCell
 from geoveil.simulation.experiments.settings import (
     TWO_WAY_FOOTING,
     TWO_WAY_PANELS,
@@ -29,7 +29,7 @@ Sums = Callable[[Array, np.random.Generator], Array]
 
 
 @dataclass(frozen=True, slots=True)
-class TwoWayMonteCarloCell(ExperimentCell):
+class TwoWayMonteCarloCell(ErrorCell):
     """One ε, one mechanism and one n."""
 
     panel: TwoWayPanel
@@ -86,7 +86,7 @@ def cells(
     seed: int = 1,
     panels: Sequence[TwoWayPanel] = TWO_WAY_PANELS,
     contestants: Sequence[str] = tuple(ORIGIN),
-) -> list[ExperimentCell]:
+) -> list[ErrorCell]:
     """Return the cells of the experiment.
 
     Args:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.simulation.experiments.rows import LOCAL, ErrorRow
-from geoveil.simulation.experiments.runs import ExperimentCell
+from geoveil.simulation.experiments.runs import ErrorCell
 from geoveil.simulation.experiments.settings import TWO_WAY_FOOTING, TwoWayPanel
 from geoveil.simulation.experiments.twoway import (
     ORIGIN,
@@ -78,7 +78,7 @@ class Moments:
 
 
 @dataclass(frozen=True, slots=True)
-class TwoWayExactCell(ExperimentCell):
+class TwoWayExactCell(ErrorCell):
     """One ε: all mechanisms and every n.
 
     Args:

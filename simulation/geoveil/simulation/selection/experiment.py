@@ -1,10 +1,9 @@
 """What every experiment of private selection is given, and what it gives: rows of its measure."""
 
-import csv
-import json
+import hashlib
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -77,26 +76,6 @@ class SelectionRow:
         return cls(value=float(found.mean()), standard_error=error, **rest)
 
 
-COLUMNS = tuple(field.name for field in fields(SelectionRow))
-
-
-def write_csv(rows: Iterable[SelectionRow], file: Path) -> None:
-    """Write a table as CSV, with a header."""
-    with file.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.DictWriter(stream, COLUMNS)
-        writer.writeheader()
-        writer.writerows(asdict(row) for row in rows)
-
-
-def write_json(rows: Iterable[SelectionRow], file: Path) -> None:
-    """Write a table as JSON, a list of objects; what is infinite is null."""
-    table = [
-        {name: None if value == math.inf else value for name, value in asdict(row).items()}
-        for row in rows
-    ]
-    file.write_text(json.dumps(table, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
 def panels(rows: Sequence[SelectionRow]) -> list[tuple[str, str]]:
     """Return the pairs of dataset and setting, in the order in which they come up."""
     return list(dict.fromkeys((row.dataset, row.setting) for row in rows))
@@ -127,6 +106,16 @@ class Options:
     def __post_init__(self) -> None:
         validation.between("seed", self.seed, 0, 2**63)
 
+    @property
+    def key(self) -> str:
+        """Names all that rows depend on; of files their contents."""
+        files = [hashlib.sha256(file.read_bytes()).hexdigest()[:12] for file in self.data]
+        return " ".join([f"seed={self.seed} quick={self.quick}", *files])
+
+
+Compute = Callable[[], list[SelectionRow]]
+"""Makes the rows of a part of an experiment."""
+
 
 @dataclass(frozen=True, slots=True)
 class SelectionExperiment:
@@ -134,13 +123,21 @@ class SelectionExperiment:
 
     Attributes:
         name: for the command line.
-        run: makes the rows.
+        parts: by name, what is computed in one go.
         draw: draws figures of rows into a directory, and returns their files.
     """
 
     name: str
-    run: Callable[[Options], list[SelectionRow]]
+    parts: Callable[[Options], Mapping[str, Compute]]
     draw: Callable[[Sequence[SelectionRow], Path], list[Path]]
+
+    def run(self, options: Options) -> list[SelectionRow]:
+        """Return the rows of all parts.
+
+        Raises:
+            ParameterError: if data can't be read, or is none that the application takes.
+        """
+        return [row for compute in self.parts(options).values() for row in compute()]
 
 
 Array = NDArray[np.float64]

@@ -8,7 +8,7 @@ paper's mechanisms run at the ε that they claim, with a utility of 0 or 1.
 a majority vote is its expectation over the labels of the leaves.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -36,6 +36,7 @@ from geoveil.simulation.selection.experiment import (
     NOMINAL,
     OPEN,
     Choice,
+    Compute,
     Options,
     SelectionContestant,
     SelectionExperiment,
@@ -269,19 +270,20 @@ QUICK = ForestSetting(
 )
 
 
-def run(options: Options) -> list[SelectionRow]:
-    """Return the rows; `data` are tables, and it is five that ship without any.
+def parts(options: Options) -> Mapping[str, Compute]:
+    """Return what is computed, by table; `data` are tables, five that ship without any.
 
     Raises:
         ParameterError: if a file can't be read.
     """
     setting = QUICK if options.quick else ForestSetting()
-    tables = [(read_table(file), _DEPTH) for file in options.data]
-    return [
-        row
-        for data, depth in tables or [(table(name), depth) for name, depth in setting.tables]
-        for row in rows_of(data, depth, setting, options.seed)
-    ]
+    given = [(read_table(file), _DEPTH) for file in options.data]
+    tables = given or [(table(name), depth) for name, depth in setting.tables]
+
+    def rows(data: Dataset, depth: int) -> list[SelectionRow]:
+        return list(rows_of(data, depth, setting, options.seed))
+
+    return {data.name: partial(rows, data, depth) for data, depth in tables}
 
 
 _DEPTH = 5
@@ -415,4 +417,4 @@ def _row(
     )
 
 
-EXPERIMENT = SelectionExperiment("forest", run, draw)
+EXPERIMENT = SelectionExperiment("forest", parts, draw)

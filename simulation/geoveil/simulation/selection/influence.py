@@ -36,6 +36,7 @@ from geoveil.selection.smooth import SmoothNoisyMax
 from geoveil.simulation.selection.experiment import (
     KEPT,
     NOMINAL,
+    Compute,
     Options,
     SelectionExperiment,
     SelectionRow,
@@ -216,21 +217,24 @@ def public_bound(graph: Graph) -> int:
     return max(min(bound, graph.nodes - 1), 1)
 
 
-def run(options: Options) -> list[SelectionRow]:
-    """Return the rows; `data` is graphs, and one is generated without any.
+def parts(options: Options) -> Mapping[str, Compute]:
+    """Return what is computed, by graph; `data` is graphs, and one is generated without any.
 
     Raises:
         ParameterError: if a file can't be read.
         PrivateValueError: if an edge is no pair of two different nodes.
     """
-    rng = np.random.default_rng(options.seed)
-    graphs = {file.name.split(".")[0]: read_graph(file) for file in options.data}
-    if not graphs:
-        graphs = {"generated": generated_graph(_GENERATED_NODES, rng)}
     runs, budgets = (_QUICK_RUNS, _QUICK) if options.quick else (RUNS, BUDGETS)
-    return [
-        row for name, graph in graphs.items() for row in rows_of(name, graph, budgets, runs, rng)
-    ]
+
+    def rows(name: str, file: Path | None) -> list[SelectionRow]:
+        rng = np.random.default_rng(options.seed)
+        graph = generated_graph(_GENERATED_NODES, rng) if file is None else read_graph(file)
+        return list(rows_of(name, graph, budgets, runs, rng))
+
+    if not options.data:
+        return {"generated": partial(rows, "generated", None)}
+    names = {file.name.split(".")[0]: file for file in options.data}
+    return {name: partial(rows, name, file) for name, file in names.items()}
 
 
 def rows_of(
@@ -290,4 +294,4 @@ def draw(rows: Sequence[SelectionRow], directory: Path) -> list[Path]:
     return [file]
 
 
-EXPERIMENT = SelectionExperiment("nodes", run, draw)
+EXPERIMENT = SelectionExperiment("nodes", parts, draw)

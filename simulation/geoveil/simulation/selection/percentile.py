@@ -20,6 +20,7 @@ from geoveil.simulation.populations.shipped import household_incomes
 from geoveil.simulation.selection.experiment import (
     KEPT,
     NOMINAL,
+    Compute,
     Options,
     SelectionExperiment,
     SelectionRow,
@@ -96,8 +97,8 @@ def candidates_for(name: str, counts: Array) -> Array:
     return np.arange(0, top + step, step, dtype=np.float64)
 
 
-def run(options: Options) -> list[SelectionRow]:
-    """Return the rows; `data` is a file of counts.
+def parts(options: Options) -> Mapping[str, Compute]:
+    """Return what is computed, by dataset and percentile; `data` are files of counts.
 
     Raises:
         ParameterError: if a file can't be read.
@@ -105,12 +106,16 @@ def run(options: Options) -> list[SelectionRow]:
     datasets = shipped_counts()
     for file in options.data:
         datasets |= read_counts(file)
-    return [
-        row
+    epsilons = _QUICK if options.quick else EPSILONS
+
+    def rows(name: str, counts: Array, p: int) -> list[SelectionRow]:
+        return list(rows_of(name, counts, p, epsilons))
+
+    return {
+        f"{name} p={p}": partial(rows, name, counts, p)
         for name, counts in datasets.items()
         for p in PERCENTS
-        for row in rows_of(name, counts, p, _QUICK if options.quick else EPSILONS)
-    ]
+    }
 
 
 def rows_of(name: str, counts: Array, p: int, epsilons: Sequence[float]) -> Iterator[SelectionRow]:
@@ -173,4 +178,4 @@ def draw(rows: Sequence[SelectionRow], directory: Path) -> list[Path]:
     return files
 
 
-EXPERIMENT = SelectionExperiment("percentile", run, draw)
+EXPERIMENT = SelectionExperiment("percentile", parts, draw)

@@ -5,6 +5,7 @@ a real one. Exact over the noise; over simulated studies a mean with its standar
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -22,6 +23,7 @@ from geoveil.selection.contrib.transmission import (
 from geoveil.simulation.selection.experiment import (
     KEPT,
     NOMINAL,
+    Compute,
     Options,
     SelectionExperiment,
     SelectionRow,
@@ -59,8 +61,8 @@ def simulated_tables(
     return b, total - b
 
 
-def run(options: Options) -> list[SelectionRow]:
-    """Return the rows; it takes no data.
+def parts(options: Options) -> Mapping[str, Compute]:
+    """Return what is computed: of the real study, and by number of variants. It takes no data.
 
     Raises:
         ParameterError: if it is given data.
@@ -69,12 +71,18 @@ def run(options: Options) -> list[SelectionRow]:
         raise ParameterError("data", str(options.data[0]), "absent: this application takes none")
     epsilons = EPSILONS[::3] if options.quick else EPSILONS
     variants, studies = ((5, 20), 2) if options.quick else (VARIANTS, STUDIES)
-    real = Transmission(METOPIC_B, METOPIC_C, METOPIC_FAMILIES)
-    rows = list(rows_of("metopic craniosynostosis", [real], epsilons))
-    rng = np.random.default_rng(options.seed)
-    for m in variants:
-        rows += rows_of("simulated", [simulated(m, rng) for _ in range(studies)], epsilons)
-    return rows
+
+    def real() -> list[SelectionRow]:
+        known = Transmission(METOPIC_B, METOPIC_C, METOPIC_FAMILIES)
+        return list(rows_of("metopic craniosynostosis", [known], epsilons))
+
+    def drawn(asked: int) -> list[SelectionRow]:
+        rng = np.random.default_rng(options.seed)
+        # One generator draws all studies, those of the others too.
+        every = {m: [simulated(m, rng) for _ in range(studies)] for m in variants}
+        return list(rows_of("simulated", every[asked], epsilons))
+
+    return {"metopic": real, **{f"m={m}": partial(drawn, m) for m in variants}}
 
 
 def rows_of(
@@ -130,4 +138,4 @@ def draw(rows: Sequence[SelectionRow], directory: Path) -> list[Path]:
     return [file]
 
 
-EXPERIMENT = SelectionExperiment("tdt", run, draw)
+EXPERIMENT = SelectionExperiment("tdt", parts, draw)

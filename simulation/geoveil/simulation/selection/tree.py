@@ -10,7 +10,7 @@ really costs.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -33,6 +33,7 @@ from geoveil.simulation.selection.experiment import (
     NOMINAL,
     OPEN,
     Choice,
+    Compute,
     Options,
     SelectionContestant,
     SelectionExperiment,
@@ -190,19 +191,20 @@ class TreeSetting:
 QUICK = TreeSetting(depths=(2,), budgets=(0.1, 1.0), folds=2)
 
 
-def run(options: Options) -> list[SelectionRow]:
-    """Return the rows; `data` are tables of two classes, and it is Adult without any.
+def parts(options: Options) -> Mapping[str, Compute]:
+    """Return what is computed, by table; `data` are tables of two classes, Adult without any.
 
     Raises:
         ParameterError: if a file can't be read, or has not two classes.
     """
     setting = QUICK if options.quick else TreeSetting()
     tables = [_of_two_classes(file) for file in options.data]
-    return [
-        row
-        for data in tables or [table("adult").discretised(ADULT_EDGES)]
-        for row in rows_of(data, setting, options.seed)
-    ]
+    tables = tables or [table("adult").discretised(ADULT_EDGES)]
+
+    def rows(data: Dataset) -> list[SelectionRow]:
+        return list(rows_of(data, setting, options.seed))
+
+    return {data.name: partial(rows, data) for data in tables}
 
 
 def _of_two_classes(file: Path) -> Dataset:
@@ -345,4 +347,4 @@ def _row(
     )
 
 
-EXPERIMENT = SelectionExperiment("tree", run, draw)
+EXPERIMENT = SelectionExperiment("tree", parts, draw)

@@ -1,0 +1,110 @@
+"""Results of experiments as tables: CSV, and Parquet that says where its numbers come from."""
+
+import csv
+import json
+import os
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, fields
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeVar, get_type_hints
+
+import numpy as np
+
+from geoveil.gp import UnsupportedError
+from geoveil.gp.version import __version__
+
+Row = TypeVar("Row")
+"""A frozen dataclass of plain values: one row."""
+PROVENANCE = b"geoveil"
+"""The key of the provenance, JSON, in the metadata of a Parquet file."""
+_READ: Mapping[Any, Callable[[str], Any]] = MappingProxyType(
+    {
+        str: str,
+        int: int,
+        float: float,
+        float | None: lambda text: float(text) if text else None,
+        int | None: lambda text: int(text) if text else None,
+    }
+)
+"""Type of a column → how its text is read."""
+
+
+def provenance(seed: int) -> dict[str, str]:
+    """Return what numbers may depend on besides the experiment: versions, hardware and seed.
+
+    Args:
+        seed: of what is drawn.
+    """
+    return {
+        "version": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "system": f"{platform.system()} {platform.release()}",
+        "machine": platform.machine(),
+        "processors": str(os.cpu_count() or 1),
+        "seed": str(seed),
+    }
+
+
+def write_tables(rows: Sequence[Any], stem: Path, seed: int) -> list[Path]:
+    """Write rows as CSV and as Parquet, and return the files.
+
+    Args:
+        rows: of one kind, one or more.
+        stem: of the names of the files.
+        seed: of what was drawn.
+
+    Raises:
+        UnsupportedError: if pyarrow is not installed; the CSV is there then.
+    """
+    table = stem.with_suffix(".csv")
+    write_csv(rows, table)
+    write_parquet(rows, stem.with_suffix(".parquet"), provenance(seed))
+    return [table, stem.with_suffix(".parquet")]
+
+
+def write_csv(rows: Sequence[Any], file: Path) -> None:
+    """Write a table as CSV, with a header."""
+    with file.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.DictWriter(stream, [field.name for field in fields(rows[0])])
+        writer.writeheader()
+        writer.writerows(asdict(row) for row in rows)
+
+
+def read_csv(file: Path, kind: type[Row]) -> list[Row]:
+    """Return the rows of a table that `write_csv` has written."""
+    types = get_type_hints(kind)
+    with file.open(newline="", encoding="utf-8") as stream:
+        return [
+            kind(**{name: _READ[types[name]](text) for name, text in record.items()})
+            for record in csv.DictReader(stream)
+        ]
+
+
+def write_parquet(rows: Sequence[Any], file: Path, origin: Mapping[str, str]) -> None:
+    """Write a table as Parquet.
+
+    Args:
+        rows: of one kind, one or more.
+        file: where to.
+        origin: the provenance, kept as JSON under `PROVENANCE` in the file's metadata.
+
+    Raises:
+        UnsupportedError: if pyarrow is not installed.
+    """
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise UnsupportedError(
+            "Parquet needs pyarrow: pip install 'geoveil[simulation]'; the CSV holds the same"
+        ) from None
+    types: dict[Any, Any] = {str: pa.string(), int: pa.int64(), int | None: pa.int64()}
+    hints = get_type_hints(type(rows[0]))
+    columns = [
+        (field.name, types.get(hints[field.name], pa.float64())) for field in fields(rows[0])
+    ]
+    schema = pa.schema(columns, metadata={PROVENANCE: json.dumps(origin).encode()})
+    pq.write_table(pa.Table.from_pylist([asdict(row) for row in rows], schema), file)
