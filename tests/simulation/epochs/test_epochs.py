@@ -18,7 +18,6 @@ from geoveil.simulation.epochs.experiment import (
     EXTRAPOLATED,
     FRESH,
     SPLIT,
-    THRESHOLDS,
     YEARS,
     mechanism,
     rows,
@@ -193,18 +192,24 @@ def test_a_longer_delay_is_stated_for_a_smaller_shift_and_none_for_a_hidden_one(
 
 @pytest.mark.deep
 def test_the_table_says_what_one_reading_an_epoch_is_worth() -> None:
-    """n = 100,000: errors beside fresh noise each week, at 52 times the ε, and split noise."""
-    table = rows(repetitions=4, seed=2)
-    for threshold in THRESHOLDS:
-        error = {(r.strategy, r.epsilon): r.error for r in table if r.threshold == threshold}
-        fresh = error[FRESH, 52.0]
-        assert 1.0 <= error[EXTRAPOLATED, 1.0] / fresh <= 3.5
-        assert 1.0 <= error[EXTRAPOLATED, 4.0] / fresh <= 3.0
-        assert error[CARRIED, 1.0] > 2.5 * error[EXTRAPOLATED, 1.0]
-        assert error[SPLIT, 1.0] > 300 * error[EXTRAPOLATED, 1.0]
-    again = rows(THRESHOLDS[:1], n=5_000, repetitions=2, seed=2)
-    assert again == rows(THRESHOLDS[:1], n=5_000, repetitions=2, seed=2)
-    assert again != rows(THRESHOLDS[:1], n=5_000, repetitions=2, seed=3)
+    """n = 100,000: errors beside fresh noise each week, at 52 times the ε, and split noise.
+
+    12 runs, whose weeks hang together: an error is known to some 15 %. Of 200 runs the factors are
+    1.7 and 1.5, 5.9, and 377.
+    """
+    table = rows((100_000.0,), repetitions=12, seed=2)
+    error = {(row.strategy, row.epsilon): row.error for row in table}
+    fresh = error[FRESH, 52.0]
+    assert 1.0 <= error[EXTRAPOLATED, 1.0] / fresh <= 2.5
+    assert 1.0 <= error[EXTRAPOLATED, 4.0] / fresh <= 2.3
+    assert error[CARRIED, 1.0] > 3 * error[EXTRAPOLATED, 1.0]
+    assert error[SPLIT, 1.0] > 200 * error[EXTRAPOLATED, 1.0]
+
+
+def test_the_same_seed_gives_the_same_table() -> None:
+    again = rows((100_000.0,), n=2_000, repetitions=2, seed=2)
+    assert again == rows((100_000.0,), n=2_000, repetitions=2, seed=2)
+    assert again != rows((100_000.0,), n=2_000, repetitions=2, seed=3)
 
 
 @pytest.mark.deep
