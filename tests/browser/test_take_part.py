@@ -312,7 +312,7 @@ async def _killed_tabs(survey: Survey, context: BrowserContext, times: int, seed
         await page.close()
         again = await context.new_page()
         await again.goto(survey.url(campaign_id))
-        await again.wait_for_selector("#form:visible, #receipt:visible")
+        await again.wait_for_selector("#survey:not([hidden])")
         if await again.is_visible("#form"):  # nothing was drawn
             await answer(again)
         await counted(again)

@@ -105,7 +105,6 @@ async function ask(client, offer) {
   say("code", `This page came from ${location.host}, with the code that perturbs. Whoever runs it could`
     + " change the code; an app that you trust can take part in the same survey.");
   show("window", client.persistent === false);
-  show("survey");
   const state = campaign.stateAt(nowUs());
   if (state !== "open") refuse(state === "closed" ? "This survey is closed." : "This survey is not open yet.");
 
@@ -117,9 +116,9 @@ async function ask(client, offer) {
     if (problem) return say("problem", problem);
     at("send").disabled = true;
     try {
-      const receipt = await client.contribute(campaign.id, value, { label, digest: offer.digest });
+      await client.contribute(campaign.id, value, { label, digest: offer.digest });
       forget();
-      await settle(client, campaign, receipt);
+      await settle(client, campaign);
       at("receipt-title").focus();
     } catch (error) {
       at("send").disabled = false;
@@ -128,11 +127,12 @@ async function ask(client, offer) {
   });
   at("retry").addEventListener("click", () => settle(client, campaign));
   addEventListener("online", () => settle(client, campaign));
-  const past = await client.history();
-  const own = past.findLast((one) => one.campaignId === campaign.id);
-  const now = own && own.period === campaign.periodAt(nowUs());
-  if (own && (now || own.status === "pending")) await settle(client, campaign, own);
-  else await history(client);
+  // Who has answered sees the receipt at once, and no form before it.
+  const own = (await client.history()).findLast((one) => one.campaignId === campaign.id);
+  const answered = own && (own.status === "pending" || own.period === campaign.periodAt(nowUs()));
+  if (answered) receipt(campaign, own);
+  show("survey");
+  await (answered ? settle(client, campaign) : history(client));
 }
 
 /** What stands in the form: a number, a place, or null. */
@@ -186,14 +186,13 @@ function tellWhatIsSent(campaign) {
 }
 
 /** Send what waits, and show how it stands. */
-async function settle(client, campaign, first) {
-  const shown = async (fallback) => {
-    const own = (await client.history()).findLast((one) => one.campaignId === campaign.id) ?? fallback;
+async function settle(client, campaign) {
+  const shown = async () => {
+    const own = (await client.history()).findLast((one) => one.campaignId === campaign.id);
     if (own) receipt(campaign, own);
     await history(client);
-    return own;
   };
-  await shown(first);
+  await shown();
   at("retry").disabled = true;
   try {
     await client.flush({ deadlineMs: FLUSH_MS });
@@ -201,7 +200,7 @@ async function settle(client, campaign, first) {
     if (error.code !== "transport") throw error;
   } finally {
     at("retry").disabled = false;
-    await shown(first);
+    await shown();
   }
 }
 
