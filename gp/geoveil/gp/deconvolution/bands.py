@@ -9,7 +9,7 @@ whatever the number of bands. On which side of an edge a point of the grid lies 
 comparison of the estimator, so that ties fall alike.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ldexp
 
@@ -43,6 +43,8 @@ _ROUNDER, _ROUNDER_BITS = rounder(_BITS)
 _ENDS = np.iinfo(np.int64)
 _CELLS_AT_ONCE = 1 << 8
 """Cells whose cubics are held at once for all queries."""
+_PAIRS_AT_ONCE = 1 << 15
+"""Cells of bands that are computed at once, about: more than one band may share a cell."""
 _ONE = 1 << -GRID_EXPONENT
 
 
@@ -134,6 +136,7 @@ class BandTotals(Totals):
         # No point is at 2⁶³: what begins there is empty.
         self._edges = np.array([min(cut, int(_ENDS.max)) for cut in self._cuts], np.int64)
         self._never = len(self._cuts) - (self._cuts[-1] > _ENDS.max)
+        self._starts = np.array(self._cuts[:-1], np.float64)
         self._widths = np.diff(np.array(self._cuts, dtype=object)).astype(np.float64)
         self._counts: dict[int, Integers] = {}
         """Points before the first cut, between cuts, beyond the last."""
@@ -192,12 +195,11 @@ class BandTotals(Totals):
             [counts[None, 1:-1].astype(np.float64), whole + rest * ldexp(1.0, -_BITS)]
         )
         n = int(counts.sum())
+        found = self._of_bands([b for bands in self._bands for b in bands], counts, moments)
         for bands in self._bands:
             # A range is the sum of two thresholds less 1, and one of the two is 1 at every point.
             excess = n * (len(bands) - 1)
-            totals, squares, variances = zip(
-                *(self._of_band(b, counts, moments) for b in bands), strict=True
-            )
+            totals, squares, variances = zip(*(next(found) for _ in bands), strict=True)
             values = sums_of_parts(
                 n, sum(totals) - excess * _ONE, sum(squares) - excess * _ONE * _ONE
             )
@@ -239,48 +241,79 @@ class BandTotals(Totals):
             low, high = self._index[band.low], self._index[band.high]
             inside = slice(max(low, first - 1), min(high, last - 1))  # cells begin at the next cut
             if inside.start < inside.stop:
-                place = self._place(band, inside)
+                within = np.arange(inside.start, inside.stop)
+                place = self._places([band], np.array([len(within)]), within)
                 pieces[:, inside.start + 1 - first : inside.stop + 1 - first] += _cubic(*place)
             above = slice(max(high + 1 - first, 0), None)
             pieces[0, above if band.step.sign > 0 else slice(0, max(low + 1 - first, 0))] += 1
         pieces[0] -= len(bands) - 1
         return pieces
 
-    def _of_band(self, band: Band, counts: Integers, moments: Array) -> tuple[int, int, float]:
-        """Return the sums of a debiased threshold, of its square, and of its estimated variance.
+    def _of_bands(
+        self, bands: Sequence[Band], counts: Integers, moments: Array
+    ) -> Iterator[tuple[int, int, float]]:
+        """Yield the sums of debiased thresholds, of their squares, and of their variances.
 
-        The former two in units of the grid.
+        The former two in units of the grid. So many cells as are held at once are computed
+        together: a call for each of many short bands would take longer than all of this.
         """
-        low, high = self._index[band.low], self._index[band.high]
-        above = counts[high + 1 :] if band.step.sign > 0 else counts[: low + 1]
-        ones = int(above.sum())
-        cells = slice(low, high)
-        place = self._place(band, cells)
-        cubic = _cubic(*place)
-        square = np.zeros((2 * len(cubic) - 1, cubic.shape[1]))
-        for i, row in enumerate(cubic):
-            square[i : i + len(cubic)] += row * cubic
-        inside = moments[:, cells]
-        total = float(np.sum(cubic * inside[: len(cubic)]))
-        squares = float(np.sum(square * inside))
-        return (
-            ones * _ONE + round(ldexp(total, -GRID_EXPONENT)),
-            ones * _ONE * _ONE + round(ldexp(squares, -2 * GRID_EXPONENT)),
-            _variance(*place, inside),
-        )
+        beyond = np.cumsum(counts[::-1])[::-1], np.cumsum(counts)
+        start = 0
+        while start < len(bands):
+            stop, cells = start, 0
+            while stop < len(bands) and (cells == 0 or cells < _PAIRS_AT_ONCE):
+                cells += self._index[bands[stop].high] - self._index[bands[stop].low]
+                stop += 1
+            some = bands[start:stop]
+            lows = np.array([self._index[band.low] for band in some])
+            highs = np.array([self._index[band.high] for band in some])
+            sizes = highs - lows
+            firsts = np.cumsum(sizes) - sizes
+            which = np.arange(int(sizes.sum())) + np.repeat(lows - firsts, sizes)
+            place = self._places(some, sizes, which)
+            cubic, inside = _cubic(*place), moments[:, which]
+            totals = _sums_of(sizes, (cubic * inside[: len(cubic)]).sum(axis=0))
+            squares = np.zeros(len(which))
+            for i, row in enumerate(cubic):
+                squares += row * (cubic * inside[i : i + len(cubic)]).sum(axis=0)
+            of_square = _sums_of(sizes, squares)
+            variances = _sums_of(sizes, _variances(*place, inside))
+            for i, band in enumerate(some):
+                ones = int(beyond[0][highs[i] + 1] if band.step.sign > 0 else beyond[1][lows[i]])
+                yield (
+                    ones * _ONE + round(ldexp(float(totals[i]), -GRID_EXPONENT)),
+                    ones * _ONE * _ONE + round(ldexp(float(of_square[i]), -2 * GRID_EXPONENT)),
+                    max(float(variances[i]), 0.0),
+                )
+            start = stop
 
-    def _place(self, band: Band, cells: slice) -> tuple[Array, Array, float]:
-        """Return where in the band cells begin, t in [0, 1], how far it goes, and 6c², c = b/w."""
-        estimator = band.step
-        assert isinstance(estimator.profile, Smoothstep)
-        width = estimator.profile.width
-        start = np.array(self._cuts[cells], np.float64) * self._step
-        t = (estimator.sign * start - estimator.offset) / width + 0.5
-        across = self._widths[cells] * (estimator.sign * self._step / width)
-        return t, across, 6 * (estimator.scale / width) ** 2
+    def _places(
+        self, bands: Sequence[Band], sizes: Integers, cells: Integers
+    ) -> tuple[Array, Array, Array]:
+        """Return where in its band each cell begins, how far it goes, and 6c², c = b/w.
+
+        Args:
+            bands: one after the other.
+            sizes: how many of the cells are of each.
+            cells: of all of them.
+
+        Returns:
+            The first in [0, 1], the second in parts of the band.
+        """
+        starts = self._starts[cells] * self._step
+        of_each = []
+        for band in bands:
+            estimator = band.step
+            assert isinstance(estimator.profile, Smoothstep)
+            width = estimator.profile.width
+            lift = 6 * (estimator.scale / width) ** 2
+            of_each.append((estimator.sign, estimator.offset, width, lift))
+        sign, offset, width, lift = np.repeat(np.array(of_each).T, sizes, axis=1)
+        t = (sign * starts - offset) / width + 0.5
+        return t, self._widths[cells] * (sign * self._step / width), lift
 
 
-def _cubic(t: Array, across: Array, lift: float) -> Array:
+def _cubic(t: Array, across: Array, lift: Array) -> Array:
     """Return the coefficients of v⁰ … v³ of a debiased threshold in each of some cells."""
     return np.array(
         [
@@ -292,8 +325,17 @@ def _cubic(t: Array, across: Array, lift: float) -> Array:
     )
 
 
-def _variance(t: Array, across: Array, lift: float, moments: Array) -> float:
-    """Return the sum of its estimated variance, from Σv⁰ … Σv⁴ in each of some cells.
+def _sums_of(sizes: Integers, values: Array) -> Array:
+    """Return the sums of parts of so many values, one after the other."""
+    found = np.zeros(len(sizes))
+    filled = sizes > 0
+    if filled.any():
+        found[filled] = np.add.reduceat(values, (np.cumsum(sizes) - sizes)[filled])
+    return found
+
+
+def _variances(t: Array, across: Array, lift: Array, moments: Array) -> Array:
+    """Return the sum of its estimated variance, from Σv⁰ … Σv⁴, in each of some cells.
 
     With u = 1 − 2t it is 9c²(1 − u²)²/2 + 36c⁴u².
     """
@@ -303,6 +345,4 @@ def _variance(t: Array, across: Array, lift: float, moments: Array) -> float:
     squares = zero * m[0] + one * m[1] + two * m[2]
     fourths = zero * squares + one * (zero * m[1] + one * m[2] + two * m[3])
     fourths += two * (zero * m[2] + one * m[3] + two * m[4])
-    square = float(squares.sum())
-    flat = float(m[0].sum()) - 2 * square + float(fourths.sum())
-    return max(0.75 * lift * flat + lift * lift * square, 0.0)
+    return np.asarray(0.75 * lift * (m[0] - 2 * squares + fourths) + lift * lift * squares)
