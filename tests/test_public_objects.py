@@ -196,6 +196,7 @@ def made() -> list[Any]:
         planner.SoftQuestion(RAMP),
         planner.LogNormalPrior(0.1, 0.3, people=1000),
         planner.HeapedPrior(planner.LogNormalPrior(0.1, 0.3), ()),
+        planner.SlopeBoundedPrior(planner.LogNormalPrior(0.1, 0.3), 0.5),
         planner.DoubtedPrior(
             planner.LogNormalPrior(0.1, 0.3), {"other": planner.LogNormalPrior(0.2, 0.3)}
         ),

@@ -1,11 +1,14 @@
 """The hard question: critical values, worst differences and coverage, against what they claim."""
 
+import itertools
+import math
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.stats
 from numpy.typing import NDArray
+from scipy import integrate
 
 from geoveil.gp import (
     DebiasedLaplace,
@@ -169,3 +172,35 @@ def test_the_hard_truth_lies_within() -> None:
     assert covered[0] >= 0.94
     assert covered[1] < 0.94
     assert covered[2] < 0.94
+
+
+def wiener(n: float, size: float) -> float:
+    """The least error of any linear estimate of the hard share of a sample, for p = b = 1."""
+
+    def integrand(w: float) -> float:
+        return (2 + w * w) / (n + size * (2 * w * w + w**4))
+
+    return float(integrate.quad(integrand, 0, math.inf, limit=500)[0] / math.pi)
+
+
+@pytest.mark.parametrize(("n", "size"), [(1_600_000, 43_500), (20_000, 10_000), (5_000, 20_000)])
+def test_no_band_is_better_than_the_best_estimate_of_a_sample(n: int, size: int) -> None:
+    """The bound against the best step on a grid, found as least squares; every band is above it."""
+    h = 0.1
+    s = np.arange(-20, 20, h) + h / 2
+    hard = (s > 0).astype(float)
+    identity = np.eye(len(s))
+    slope = (np.roll(identity, -1, 0) - identity)[:-1] / h
+    bend = (np.roll(identity, -1, 0) - 2 * identity + np.roll(identity, 1, 0))[1:-1] / h**2
+    form = identity / size + (2 * slope.T @ slope + bend.T @ bend) / n
+    best = np.linalg.solve(form, hard / size)
+
+    def error(step: NDArray[np.float64]) -> float:
+        noise = 2 * np.sum((slope @ step) ** 2) + np.sum((bend @ step) ** 2)
+        return float(h * (np.sum((step - hard) ** 2) / size + noise / n))
+
+    bound = wiener(n, size)
+    assert error(best) == pytest.approx(bound, rel=0.03)
+    for profile, width in itertools.product(PROFILES, (1.0, 2.0, 4.0, 8.0, 16.0)):
+        if profile != "linear":  # whose noise before the step is infinite
+            assert error(np.asarray(PROFILES[profile](width).value(s))) > bound

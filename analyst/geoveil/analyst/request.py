@@ -15,6 +15,7 @@ from geoveil.analyst.planner import (
     HardQuestion,
     HeapedPrior,
     Prior,
+    SlopeBoundedPrior,
     SoftQuestion,
 )
 from geoveil.analyst.planner.problem import PlanningProblem
@@ -141,6 +142,31 @@ class PublicPrior:
 
         return replace(self, make=make)
 
+    def slope_bounded(self, slope: float | None) -> "PublicPrior":
+        """Return the same, believed for the density of people no further than a bound on its slope.
+
+        Args:
+            slope: in shares per unit²: see `SlopeBoundedPrior`; None: as it is.
+
+        Raises:
+            ParameterError: if it is a prior of places.
+
+        Example:
+            >>> from geoveil.analyst import LogNormalPrior
+            >>> incomes = PublicPrior.of_numbers(LogNormalPrior(11.5, 0.8), "dollar")
+            >>> incomes.slope_bounded(1e-10).make(None).assumed.slope
+            1e-10
+        """
+        if slope is None:
+            return self
+        if self.dimension != 1:
+            raise ParameterError("slope_bound", slope, "left out: it is about numbers")
+        return replace(
+            self,
+            name=f"{self.name}, its density believed to change by at most {slope:.4g} a unit²",
+            make=lambda plane: SlopeBoundedPrior(self.make(plane), slope),
+        )
+
 
 def scaled(prior: Prior, scale: float) -> dict[str, Prior]:
     """Return what people are like whose numbers are lower, or higher, by a part of them.
@@ -257,6 +283,10 @@ class PlanRequest:
             assert plane is not None  # there are places
             bandwidth = narrowest(centers, plane.privacy(privacy), prior, participants)
         questions = [question.sharp(plane, bandwidth or 0.0) for question in asked]
+        if soft and prior.assumed is not None:
+            raise ParameterError(
+                "slope_bound", prior.assumed.slope, "left out with soft: no band is to be off"
+            )
         if soft:
             softness = Softness(1 / privacy.rate, width)
             questions = [

@@ -49,6 +49,9 @@ def two_rounds(request: PlanRequest, found: Plan) -> TwoRounds:
     """
     if not isinstance(found.question, HardQuestion) or found.question.dimension != 1:
         raise ParameterError("two_rounds", request.labels[0], "about a share of numbers")
+    if request.prior.assumed is not None:
+        told = "left out beside a bound on the slope: a pilot says more of it"
+        raise ParameterError("two_rounds", True, told)
     if found.n * SPLITS[0] < LEAST_REPORTS:
         fewest = round(LEAST_REPORTS / SPLITS[0])
         raise ParameterError("participants", found.n, f"at least {fewest:,} for two rounds")

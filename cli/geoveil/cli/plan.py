@@ -96,6 +96,13 @@ def plan(
             " the plan is for the worst."
         ),
     ] = 0.0,
+    slope_bound: Annotated[
+        float | None,
+        typer.Option(
+            help="Plan and sign for any people whose density, --heap aside, changes by at most so"
+            " much, in shares per unit²; the prior only says how much they vary."
+        ),
+    ] = None,
     soft: Annotated[
         bool, typer.Option("--soft", help="What is wanted is the soft share, as it is.")
     ] = False,
@@ -193,7 +200,7 @@ def plan(
 
     source = known(_answer("prior", prior, ask))
     others = dict(_scenario(text, known) for text in scenario or ())
-    source = source.doubted(others, scenario_scale)
+    source = source.doubted(others, scenario_scale).slope_bounded(slope_bound)
     if source.unit is None:
         unit = _answer("unit", unit, ask)
     request = PlanRequest.of(

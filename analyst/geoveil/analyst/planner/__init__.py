@@ -19,6 +19,7 @@ from geoveil.analyst.planner.priors import (
     Prior,
     RasterPrior,
     SamplePrior,
+    SlopeBoundedPrior,
 )
 from geoveil.analyst.planner.question import (
     Estimand,
@@ -61,6 +62,7 @@ __all__ = [
     "RasterPrior",
     "Reports",
     "SamplePrior",
+    "SlopeBoundedPrior",
     "SoftQuestion",
     "compare_allocations",
     "lower_bound",

@@ -45,7 +45,7 @@ def channels(search: Search, queries: Iterable[Query]) -> Iterator[Alternative]:
         except (UnsupportedError, ParameterError):
             continue  # too many noise scales, or no table passes the check
         none: Mapping[str, float] = MappingProxyType({})
-        prediction = search.problem.predict(reports)
+        prediction = search.believed(candidate, search.problem.predict(reports))
         yield Alternative(CHANNEL, candidate, search.problem.privacy, none, reports, prediction)
 
 

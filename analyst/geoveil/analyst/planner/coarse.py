@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.analyst.planner.aiming import aimed, moved
+from geoveil.analyst.planner.aiming import aimed, at_the_boundary, moved
 from geoveil.analyst.planner.kinds import KINDS, Task
 from geoveil.analyst.planner.prediction import Prediction
 from geoveil.analyst.planner.problem import Nodes, PlanningProblem
@@ -216,7 +216,11 @@ def placed(problem: PlanningProblem, atoms: Atoms, profile: str, index: int) -> 
     points, truth, weights, again = atoms
     shape = PROFILES[profile](wide)
     if question.dimension == 1:
-        query = aimed(question, wide, profile, points, weights, truth=truth)
+        query = (
+            aimed(question, wide, profile, points, weights, truth=truth)
+            if problem.prior.assumed is None
+            else at_the_boundary(question, wide, profile)
+        )
         if query is None:
             return None
         signed = np.asarray(query.signed_distance(points))

@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.gp import validation
-from geoveil.gp.hard_question import reach
+from geoveil.gp.hard_question import Difference, reach
 from geoveil.gp.intervals import UNLIMITED, Limits, interval_of_mean
 
 Array = NDArray[np.float64]
@@ -70,16 +70,33 @@ class Prediction:
     """E[m], if it is known."""
     limits: Limits = UNLIMITED
     """What reports, and their mean over any people, can be: intervals are longer near the ends."""
+    corrected: bool = False
+    """Whether the bias is known, and taken off; with scenarios their middle always is."""
 
     def within(self, limits: Limits) -> "Prediction":
         """Return the same of reports with limits, in each scenario."""
         scenarios = tuple(replace(scenario, limits=limits) for scenario in self.scenarios)
         return replace(self, limits=limits, scenarios=scenarios)
 
+    def off_by(self, known: Difference) -> "Prediction":
+        """Return the same if nothing is known of the bias but this, whoever the people are.
+
+        Its bound counts as 1.96 standard deviations, as what a prior does not know does.
+        """
+        unknown = (known.bound / NORMAL_95) ** 2
+        return replace(
+            self,
+            bias=known.expected,
+            bias_variance=unknown,
+            prior_size=1.0,
+            scenarios=(),
+            corrected=True,
+        )
+
     @property
     def believed(self) -> "Prediction":
-        """The prediction if people are as the prior says: without scenarios."""
-        return replace(self, scenarios=())
+        """The prediction if people are as the prior says: without scenarios, nothing taken off."""
+        return replace(self, scenarios=(), corrected=False)
 
     def worst(self, n: float) -> "Prediction":
         """Return the one with the largest expected error, of this and its scenarios.
@@ -157,8 +174,8 @@ class Prediction:
 
     @property
     def _taken_off(self) -> float:
-        """What an estimate is corrected by; nothing counts on it where no scenario is stated."""
-        return self.softness[0] if self.scenarios else 0.0
+        """What an estimate is corrected by; nothing counts on it where a prior alone tells it."""
+        return self.softness[0] if self.scenarios or self.corrected else 0.0
 
     def margin(self, n: float) -> float:
         """Return how far the 95 % interval for the hard question reaches to either side."""

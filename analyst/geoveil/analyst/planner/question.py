@@ -149,6 +149,11 @@ class HardThreshold(HardQuestion):
     def dimension(self) -> int:
         return 1
 
+    @property
+    def ends(self) -> tuple[float, ...]:
+        """The values at which the truth jumps."""
+        return (self.at,)
+
     def truth(self, points: Array) -> Array:
         return np.asarray(points > self.at, dtype=np.float64)
 
@@ -178,6 +183,11 @@ class HardRange(HardQuestion):
     @property
     def dimension(self) -> int:
         return 1
+
+    @property
+    def ends(self) -> tuple[float, ...]:
+        """The values at which the truth jumps, increasing."""
+        return self.low, self.high
 
     @property
     def boundaries(self) -> int:

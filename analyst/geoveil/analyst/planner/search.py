@@ -13,7 +13,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.analyst.planner.aiming import aimed
+from geoveil.analyst.planner.aiming import aimed, at_the_boundary
 from geoveil.analyst.planner.coarse import (
     NARROWEST,
     WIDEST,
@@ -38,9 +38,10 @@ from geoveil.analyst.planner.kinds import (
 from geoveil.analyst.planner.lower_bound import LowerBound, lower_bound
 from geoveil.analyst.planner.prediction import Prediction, predicted
 from geoveil.analyst.planner.problem import Nodes, PlanningProblem
-from geoveil.analyst.planner.question import HardQuestion, SoftQuestion
+from geoveil.analyst.planner.question import HardQuestion, HardRange, HardThreshold, SoftQuestion
 from geoveil.gp.deconvolution import SmoothedRegion
 from geoveil.gp.errors import ParameterError, UnsupportedError
+from geoveil.gp.hard_question import difference
 from geoveil.gp.mechanisms.distance_prior import DistancePrior, variation
 from geoveil.gp.mechanisms.planar import PlanarLaplace
 from geoveil.gp.privacy import GeoPrivacy
@@ -136,6 +137,7 @@ class Search:
                 continue  # noise beside f is scaled to its slope, and these are the steepest
             first: Sequence[int] = range(NARROWEST, WIDEST + 1, _STRIDES[0])
             alone = not self.problem.scenarios and self.problem.nodes.again is None
+            alone = alone and self.problem.prior.assumed is None
             if not ramps and profile != "linear" and alone:  # noise before f, in closed form
                 best = self._best_width(profile, error)
                 first = (best,) if self.coarse(kind, 0, profile, best) else first
@@ -206,6 +208,7 @@ class Search:
             for (mean, variance), band, nodes in zip(moments, bands, self._laws, strict=True)
         )
         prediction = replace(prediction, scenarios=tuple(scenarios))
+        prediction = self.believed(bands[0].query, prediction)
         return CoarseCandidate(name, option, profile, index, prediction)
 
     @property
@@ -229,6 +232,8 @@ class Search:
 
     def _aimed(self, wide: float, profile: str) -> SoftIndicator | None:
         nodes = self.problem.nodes
+        if nodes.prior.assumed is not None:
+            return at_the_boundary(self.hard, wide, profile)
         try:
             signed = None if self.hard.dimension == 1 else nodes.signed(wide)
         except ParameterError:
@@ -265,9 +270,16 @@ class Search:
     ) -> Alternative:
         kind, privacy = KINDS[name], self.problem.privacy
         return Alternative(
-            name, query, privacy, parameters, reports, prediction,
+            name, query, privacy, parameters, reports, self.believed(query, prediction),
             kind.satisfies_guarantee, kind.answers_all,
         )  # fmt: skip
+
+    def believed(self, query: Query | None, prediction: Prediction) -> Prediction:
+        """Return a prediction with as much of the bias as is believed: see `Prior.assumed`."""
+        question, people = self.problem.question, self.problem.prior.assumed
+        if people is None or not isinstance(question, (HardThreshold, HardRange)) or query is None:
+            return prediction
+        return prediction.off_by(difference(query, question.ends, people))
 
     # A soft question, as it is.
 

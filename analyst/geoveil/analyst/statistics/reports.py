@@ -572,7 +572,8 @@ def _rows_of(frame: Any) -> ReportRows:
 
 def _of_points(campaign: Campaign) -> ValueCampaign:
     if not isinstance(campaign, ValueCampaign):
-        raise ParameterError("campaign", campaign.campaign_id, "a value campaign")
+        told = "a value campaign: answers to fixed questions are shares, and no points"
+        raise ParameterError("campaign", campaign.campaign_id, told)
     noise_scale(campaign, campaign.dimension)
     return campaign
 
