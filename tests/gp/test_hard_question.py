@@ -193,7 +193,7 @@ def test_no_band_is_better_than_the_best_estimate_of_a_sample(n: int, size: int)
     slope = (np.roll(identity, -1, 0) - identity)[:-1] / h
     bend = (np.roll(identity, -1, 0) - 2 * identity + np.roll(identity, 1, 0))[1:-1] / h**2
     form = identity / size + (2 * slope.T @ slope + bend.T @ bend) / n
-    best = np.linalg.solve(form, hard / size)
+    best = np.linalg.solve(form, hard / size).astype(np.float64)
 
     def error(step: NDArray[np.float64]) -> float:
         noise = 2 * np.sum((slope @ step) ** 2) + np.sum((bend @ step) ** 2)
