@@ -185,6 +185,7 @@ def made() -> list[Any]:
         client.FlushResult(acknowledged=1, rejected=2, pending=3),
         client.Budget(attribute="a", scope="b", limit=PRIVACY, spent=0.1),
         selection.Lead(1, 2, 0.5),
+        selection.TopOutcomes((1,), (selection.Lead(1, 2, 0.5),), GUARANTEE),
         contrib.TopNodes((1, 2), GUARANTEE),
         contrib.SignificantVariant(1, GUARANTEE),
         contrib.PercentileEstimate(0.1, GUARANTEE),

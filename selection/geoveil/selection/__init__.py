@@ -29,6 +29,7 @@ from geoveil.selection.smooth import (
     SmoothPrivateSelection,
 )
 from geoveil.selection.stability import StabilityMechanism, count_margin
+from geoveil.selection.top_k import TopOutcomes, top_k
 from geoveil.selection.two_sided import HeavyGeneralizedCauchy, HeavyStudentT, LaplaceLogNormal
 
 not_private.declare_experiments(__name__)
@@ -57,6 +58,8 @@ __all__ = [
     "SmoothPrivateSelection",
     "SmoothUtilities",
     "StabilityMechanism",
+    "TopOutcomes",
     "Utilities",
     "count_margin",
+    "top_k",
 ]

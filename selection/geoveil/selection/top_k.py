@@ -1,0 +1,99 @@
+"""The k best of m outcomes, one after the other, each with its lead if that is asked for."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from geoveil.gp import validation
+from geoveil.gp.errors import ParameterError
+from geoveil.gp.exact import RandomSource, chosen_source, share
+from geoveil.gp.validation import require_count
+from geoveil.selection.base import Guarantee
+from geoveil.selection.global_sensitivity import PermuteAndFlip
+from geoveil.selection.noisy_max import Lead, ReportNoisyMax
+from geoveil.selection.scores import Utilities
+
+
+@dataclass(frozen=True, slots=True)
+class TopOutcomes:
+    """Outcomes that were chosen in private, the first choice first.
+
+    Attributes:
+        outcomes: their indices; of a dict of scores, its keys.
+        leads: by how much each was ahead of the next of those that were left, in its own noise;
+            empty if not asked for.
+        guarantee: of all choices and leads together.
+    """
+
+    outcomes: tuple[Any, ...]
+    leads: tuple[Lead, ...]
+    guarantee: Guarantee
+
+
+def top_k(
+    scores: Utilities | ArrayLike | Mapping[Any, float],
+    k: int,
+    *,
+    epsilon: float,
+    sensitivity: float,
+    monotone: bool = False,
+    gap: bool = False,
+    source: RandomSource | None = None,
+) -> TopOutcomes:
+    """Return k outcomes that are likely to have the largest utilities: exact and private.
+
+    Each is chosen among those that are left by permute-and-flip with ε/k, and ε adds up. With `gap`
+    each is chosen by report-noisy-max with exponential noise, which has the same law and says its
+    lead free of charge [PF Theorem 5, §4].
+
+    Args:
+        scores: utilities, shape (m,), or a dict of them, whose keys are public.
+        k: how many, from 1 to m; below m with `gap`, as the last one has nobody to lead.
+        epsilon: ε > 0, nats per changed record, for all choices together.
+        sensitivity: Δ > 0, how far any utility may differ between neighbours, in its unit.
+        monotone: whether all utilities move the same way between any two neighbours.
+        gap: whether to say the leads.
+        source: random bits; the operating system's by default.
+
+    Raises:
+        ParameterError: if a public argument is out of range.
+        PrivateValueError: if the utilities are not finite doubles.
+
+    Example:
+        >>> from geoveil.gp import SeededSource
+        >>> votes = {"bus": 310, "tram": 540, "bicycle": 420}
+        >>> found = top_k(votes, 2, epsilon=1.0, sensitivity=1.0, gap=True, source=SeededSource(1))
+        >>> found.outcomes, [round(lead.lead) for lead in found.leads]
+        (('tram', 'bicycle'), [117, 109])
+    """
+    if isinstance(scores, Mapping):
+        names, known = list(scores), Utilities(list(scores.values()))
+    else:
+        known = scores if isinstance(scores, Utilities) else Utilities(scores)
+        names = list(range(known.outcomes))
+    require_count("k", k)
+    most = known.outcomes - 1 if gap else known.outcomes
+    if k > most:
+        raise ParameterError("k", k, f"an integer from 1 to {most}" + " with gap" * gap)
+    part = share("k", validation.positive("epsilon", epsilon), k)
+    bits = chosen_source(source)
+    leading = ReportNoisyMax(part, sensitivity, monotone=monotone)
+    flipping = PermuteAndFlip(part, sensitivity, monotone=monotone)
+    among = np.arange(known.outcomes)
+    outcomes, leads = [], []
+    for _ in range(k):
+        left = Utilities(known.values[among])
+        lead = leading.select(left, bits, gap=True) if gap else None
+        place = flipping.select(left, bits) if lead is None else int(lead.outcome)
+        outcomes.append(names[among[place]])
+        if lead is not None:
+            leads.append(replace(lead, outcome=outcomes[-1]))
+        among = np.delete(among, place)
+    kept = (leading if gap else flipping).guarantee
+    guarantee = replace(
+        kept, epsilon=epsilon, statement=f"{k} choices at ε/{k} each, for: {kept.statement}"
+    )
+    return TopOutcomes(tuple(outcomes), tuple(leads), guarantee)
