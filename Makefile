@@ -45,9 +45,10 @@ test-rest: $(VENV)/.stamp-test            ## the tests of test-all that are not 
 	$(PYTEST) --tier rest $(TESTS)
 
 APT := $(if $(filter 0,$(shell id -u)),,sudo )apt-get
+MISSING = $(if $(shell command -v chromium),,chromium) $(if $(shell command -v npm),,nodejs npm)
 browser:         ## install Chromium and Node, which some tests need (Debian and its relatives)
-	@{ command -v chromium && command -v npm; } > /dev/null || { $(APT) update -q && \
-	    $(APT) install -q --yes --no-install-recommends chromium nodejs npm; }
+	$(if $(strip $(MISSING)),$(APT) update -q && \
+	    $(APT) install -q --yes --no-install-recommends $(MISSING),@:)
 
 check: $(VENV)/.stamp-dev            ## format, lint, types, layers, generated code
 	$(BIN)/ruff format --check .
