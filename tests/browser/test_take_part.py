@@ -23,10 +23,11 @@ from geoveil.campaign import (
     Question,
     SigningKey,
     StatisticCampaign,
+    Strata,
     encode,
     seal,
 )
-from geoveil.gp import Disc, GeoPrivacy, Threshold
+from geoveil.gp import Disc, GeoPrivacy, Threshold, TwoWayThreshold
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2
 from geoveil.proto.v1.analyst_pb2_grpc import AnalystStub
@@ -201,6 +202,31 @@ async def test_what_is_no_number_is_told_and_nothing_is_drawn(survey: Survey, pa
         await page.fill("#value", "1")
         assert await page.inner_text("#problem") == ""
     assert await survey.counted() == {"income": 0}
+
+
+async def test_several_numbers_and_a_group_are_asked_for(survey: Survey, page: Page) -> None:
+    query = TwoWayThreshold((100_000.0, 50_000.0), 24_000.0, "smoothstep")
+    await survey.create(
+        campaign_of(
+            "two",
+            questions=(Question("both", query),),
+            mechanism=LipschitzLaplaceSpec(),
+            strata=Strata(name="region", labels=("north", "south"), epsilon=1.0),
+        )
+    )
+    await page.goto(survey.url("two"))
+    await page.wait_for_selector("#survey:not([hidden])")
+    await page.fill("#value", "1")
+    await page.click("#send")
+    assert await page.inner_text("#problem") == "Give all the numbers, in dollar."
+    await page.fill("#value-2", PRIVATE)
+    await page.click("#send")
+    assert await page.inner_text("#problem") == "Choose your group."
+    await page.select_option("#label", "south")
+    assert await axe(page) == []
+    await page.click("#send")
+    await counted(page)
+    assert (await survey.counted())["two"] == 1
 
 
 async def test_titles_and_labels_are_text_whatever_they_hold(survey: Survey, page: Page) -> None:

@@ -76,6 +76,8 @@ async function ask(client, offer) {
   } else {
     say("value-label", sentence(name));
     say("unit", unit);
+    for (let index = 2; index <= campaign.dimension; index++) addNumber(index, name, unit);
+    if (campaign.dimension > 1) say("value-label", `${sentence(name)}, first number`);
     show("number");
   }
   if (campaign.strata) {
@@ -98,7 +100,7 @@ async function ask(client, offer) {
     if (map && value) map.show(value.longitude, value.latitude);
     picture(price, campaign, typeof value === "number" ? value : null);
   };
-  for (const id of ["value", "longitude", "latitude"]) at(id).addEventListener("input", changed);
+  at("form").addEventListener("input", changed);
   at("locate").addEventListener("click", () => locate(put));
   picture(price, campaign, null);
   tellWhatIsSent(campaign);
@@ -141,13 +143,31 @@ function read(coordinates) {
     const text = at(id).value.trim().replace(/[\s\u2009\u202f_']/g, "").replace(/,(?=\d{3}(\D|$))/g, "");
     return /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(text) ? Number(text) : NaN;
   };
-  const found = coordinates ? [parse("longitude"), parse("latitude")] : [parse("value")];
+  const found = coordinates ? [parse("longitude"), parse("latitude")] : numbers().map(({ id }) => parse(id));
   if (found.some((one) => !Number.isFinite(one))) return null;
-  return coordinates ? { longitude: found[0], latitude: found[1] } : found[0];
+  if (coordinates) return { longitude: found[0], latitude: found[1] };
+  return found.length === 1 ? found[0] : found;
+}
+
+/** The inputs of an answer that is one number or several. */
+function numbers() {
+  return [...at("number").querySelectorAll("input")];
+}
+
+function addNumber(index, name, unit) {
+  const field = at("value").closest(".field-of-number").cloneNode(true);
+  const input = field.querySelector("input");
+  input.id = `value-${index}`;
+  Object.assign(field.querySelector("label"), { id: "", htmlFor: input.id, textContent: `${sentence(name)}, number ${index}` });
+  Object.assign(field.querySelector("span"), { id: "", textContent: unit });
+  at("number").append(field);
 }
 
 function wrong(value, label, coordinates, unit) {
-  if (value === null) return coordinates ? "Give a latitude and a longitude, in degrees." : `Give a number, in ${unit}.`;
+  if (value === null) {
+    const numeric = numbers().length > 1 ? "Give all the numbers" : "Give a number";
+    return coordinates ? "Give a latitude and a longitude, in degrees." : `${numeric}, in ${unit}.`;
+  }
   if (coordinates && !(Math.abs(value.latitude) <= 90 && Math.abs(value.longitude) <= 180)) {
     return "Latitudes go from -90 to 90, longitudes from -180 to 180.";
   }
@@ -248,7 +268,7 @@ function locate(put) {
 
 /** Nothing of the answer stays in the page once its perturbed version is stored. */
 function forget() {
-  for (const id of ["value", "longitude", "latitude", "label"]) at(id).value = "";
+  for (const input of [...numbers(), at("longitude"), at("latitude"), at("label")]) input.value = "";
   at("map").replaceChildren();
   at("odds").replaceChildren();
 }
