@@ -27,6 +27,7 @@ from geoveil.analyst.messages import PublishedCampaign
 from geoveil.analyst.outlines import coastline, new_york_boroughs
 from geoveil.analyst.pilot import pilot_prior
 from geoveil.analyst.plan_files import campaign_of, planned_participants
+from geoveil.analyst.planned_groups import planned_groups
 from geoveil.analyst.planner import (
     DoubtedPrior,
     HeapedPrior,
@@ -178,6 +179,7 @@ __all__ = [
     "pilot_prior",
     "plan_for",
     "planned_contamination",
+    "planned_groups",
     "planned_participants",
     "questions_in",
     "raking_weights",

@@ -223,11 +223,8 @@ def _strata(said: str | None, epsilon: float | None) -> Strata | None:
         if epsilon is not None:
             raise ParameterError("strata-epsilon", epsilon, "left out where there is no --strata")
         return None
-    name, colon, labels = said.partition(":")
-    if not colon:
-        raise ParameterError("strata", said, "'name: label, label', for example 'region: n, s'")
-    named = tuple(label.strip() for label in labels.split(","))
-    return Strata(name=name.strip(), labels=named, epsilon=epsilon)
+    name, labels = options.strata(said)
+    return Strata(name=name, labels=labels, epsilon=epsilon)
 
 
 def _asking(

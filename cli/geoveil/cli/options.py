@@ -225,3 +225,15 @@ def _heap(text: str) -> Heap:
         return Heap(float(value), float(share))
     except ValueError:
         raise ParameterError("heap", text, "VALUE=SHARE, for example 100000=0.0105") from None
+
+
+def strata(said: str) -> tuple[str, tuple[str, ...]]:
+    """Return the name of groups and their labels, of text like "region: north, south".
+
+    Raises:
+        ParameterError: if it has no colon.
+    """
+    name, colon, labels = said.partition(":")
+    if not colon:
+        raise ParameterError("strata", said, "'name: label, label', for example 'region: n, s'")
+    return name.strip(), tuple(label.strip() for label in labels.split(","))

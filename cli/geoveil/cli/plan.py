@@ -15,6 +15,7 @@ from geoveil.analyst import (
     pilot_prior,
     plan_for,
     planned_contamination,
+    planned_groups,
     questions_in,
     reports_of,
 )
@@ -24,7 +25,14 @@ from geoveil.analyst.vocabulary import VOCABULARY, place_in
 from geoveil.cli import options
 from geoveil.cli.connection import Connection, analyst_at, connects
 from geoveil.cli.console import err, out, print_json
-from geoveil.cli.plan_text import print_comparison, print_liars, print_note, print_plan, print_top
+from geoveil.cli.plan_text import (
+    print_comparison,
+    print_groups,
+    print_liars,
+    print_note,
+    print_plan,
+    print_top,
+)
 from geoveil.gp import ParameterError
 from geoveil.gp.hard_question import Heap
 from geoveil.simulation.priors import FILES, KNOWN, public_prior
@@ -158,6 +166,17 @@ def plan(
             " true top so many, with 95 %."
         ),
     ] = None,
+    strata: Annotated[
+        str | None,
+        typer.Option(
+            help="Groups and their sizes, 'region: north=300000, south=700000': the error of each,"
+            " and of differences between them."
+        ),
+    ] = None,
+    strata_epsilon: Annotated[
+        float | None,
+        typer.Option(help="ε between any two labels of --strata, which are then sent with lies."),
+    ] = None,
     two_rounds: Annotated[
         bool,
         typer.Option("--two-rounds", help="Would a pilot help? For one share of numbers."),
@@ -221,12 +240,15 @@ def plan(
         attribute=attribute,
     )
     with err.status("planning"):
-        held = out_file is not None or contamination is not None or top is not None
+        sizes = _sizes(strata, strata_epsilon)
+        held = out_file is not None or any(x is not None for x in (contamination, top, sizes))
         restricted = held if for_campaign is None else for_campaign
         planned = plan_for(request, for_campaign=restricted, bound=bound, rounds=two_rounds)
         report = planned.report()
         if contamination is not None:
             report["contamination"] = planned_contamination(planned, contamination)
+        if sizes is not None:
+            report["groups"] = planned_groups(planned, sizes, strata_epsilon)
         if top is not None:
             if isinstance(planned, PlannedQuestion):
                 raise ParameterError("top", top, "left out unless there are several questions")
@@ -250,8 +272,26 @@ def plan(
         if file is not None:
             err.tell(f"wrote {file}")
     print_top(report, out)
+    print_groups(report, out)
     print_liars(report, out)
     print_note(report, out)
+
+
+def _sizes(said: str | None, epsilon: float | None) -> dict[str, float] | None:
+    """Return label → size of groups that text like "region: north=3, south=7" names."""
+    if said is None:
+        if epsilon is not None:
+            raise ParameterError("strata-epsilon", epsilon, "left out where there is no --strata")
+        return None
+    sizes = {}
+    for one in options.strata(said)[1]:
+        label, _, size = one.partition("=")
+        try:
+            sizes[label.strip()] = float(size)
+        except ValueError:
+            form = "'name: label=size, label=size', for example 'region: north=3, south=7'"
+            raise ParameterError("strata", said, form) from None
+    return sizes
 
 
 def at_terminal() -> bool:

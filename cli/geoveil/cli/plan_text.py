@@ -140,6 +140,19 @@ def print_liars(report: Record, console: PlainConsole) -> None:
         )
 
 
+def print_groups(report: Record, console: PlainConsole) -> None:
+    """Say how large the errors of groups will be, if it was asked."""
+    for row in report.get("groups", ()):
+        groups = ", ".join(f"{one['group']} ±{one['error_95']:.3g}" for one in row["groups"])
+        most = max(row["differences"], key=lambda one: one["error_95"])
+        several = len(row["differences"]) > 1
+        console.tell(
+            f"Groups, {row['question']}: {groups}. The difference between {most['group']} and"
+            f" {most['other']} is known to ±{most['error_95']:.3g}"
+            + (", any other more closely; all hold at once." if several else ".")
+        )
+
+
 def print_note(report: Record, console: PlainConsole) -> None:
     """Say so if the best is nothing that a campaign can hold."""
     rows = report.get("alternatives", [])
