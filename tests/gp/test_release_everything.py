@@ -214,6 +214,8 @@ MECHANISMS: dict[type, Callable[[Query], Makers]] = {
     RandomizedResponse: plain(RandomizedResponse, LocalPrivacy(2.0)),
     PlanarLaplace: planar,
 }
+FROM_A_REPORT = {gp.Coarsening, gp.Refinement}
+"""These start from what was released before: tests/gp/test_nested.py."""
 
 
 def public(belongs: Callable[[type], bool]) -> set[type]:
@@ -227,7 +229,7 @@ def public(belongs: Callable[[type], bool]) -> set[type]:
 
 
 def test_everything_public_has_a_row() -> None:
-    assert public(lambda item: hasattr(item, "release")) == set(MECHANISMS)
+    assert public(lambda item: hasattr(item, "release")) - FROM_A_REPORT == set(MECHANISMS)
     assert public(lambda item: issubclass(item, Query)) == set(QUERIES)
     assert public(lambda item: issubclass(item, Profile)) == set(PROFILES)
     assert public(lambda item: issubclass(item, Noise)) == set(TAILED) | set(TAILLESS)
