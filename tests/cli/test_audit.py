@@ -179,7 +179,9 @@ def test_an_attack_that_ends_otherwise_is_status_1(run, canned):
     assert run("--attack", "--json").exit_code == 1
 
 
-@pytest.mark.parametrize("other", [["--faults"], ["--mechanism", "PlanarLaplace"]])
+@pytest.mark.parametrize(
+    "other", [["--faults"], ["--mechanism", "PlanarLaplace"], ["--module", "wide.py"]]
+)
 def test_attacks_are_run_alone(run, other):
     with pytest.raises(ParameterError, match="alone, without"):
         run("--attack", *other)

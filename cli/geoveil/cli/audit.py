@@ -67,7 +67,9 @@ def audit(
     """
     if attack:
         if faults or mechanism is not None or module is not None:
-            raise ParameterError("--attack", True, "without --faults, --mechanism and --module")
+            raise ParameterError(
+                "--attack", True, "alone, without --faults, --mechanism and --module"
+            )
         if not run_attacks(samples, seed, as_json):
             raise typer.Exit(1)
         return

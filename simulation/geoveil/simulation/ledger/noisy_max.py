@@ -174,8 +174,9 @@ ROWS = (
         " the error at ε = 0.1 is 459 and not 43.8. Twelve numbers are stored with the authors'"
         " code, which takes β = ε and S of at least 0.01: geoveil's follow it. Their quadrature is"
         " off by up to 0.02. The savings are stated for errors at most 5 apart, without saying at"
-        " which error: geoveil takes an error of 5. The authors' local dampening ends its loop"
-        " at once and is the exponential mechanism, which needs more ε than geoveil's.",
+        " which error: geoveil takes an error of 5, and local dampening as printed. The authors'"
+        " code of it ends its loop at once, and is the exponential mechanism: against that SNM-T"
+        " saves 0.91 instead of 0.46 at HEPTH, p = 50, and with β and S as printed 0.73.",
     ),
     Reproduction(
         name="snm-figure-3",
