@@ -10,7 +10,7 @@ from benchmarks import plans
 CAMPAIGNS = 20
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.filterwarnings("ignore::geoveil.gp.NotPrivateWarning")
 def test_campaigns_print_what_was_planned_and_hold_the_hard_share():
     """5 plans, one of each allocation, 20 campaigns of each question: 260 intervals.
@@ -29,7 +29,7 @@ def test_campaigns_print_what_was_planned_and_hold_the_hard_share():
     assert np.mean([one.held for one in found]) >= 0.904
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 def test_controls_do_not_hold_the_hard_share():
     """A law a tenth off with nothing in doubt; a bound of order 4 for a smoothstep."""
     for held, control in (plans.too_rich(CAMPAIGNS), plans.mistaken_order(CAMPAIGNS)):
