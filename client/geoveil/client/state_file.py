@@ -52,6 +52,7 @@ class Mark:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._name = str(path)
         self._flushed = 0
 
     def least(self) -> int:
@@ -76,7 +77,7 @@ class Mark:
             self._flushed = commits
         text = f"{commits} {self._flushed} {_boot()}"
         line = f"{text} {_checksum(text)}".ljust(_BYTES - 1) + "\n"
-        descriptor = os.open(self.path, os.O_CREAT | os.O_WRONLY, 0o600)
+        descriptor = os.open(self._name, os.O_CREAT | os.O_WRONLY, 0o600)
         try:
             os.write(descriptor, line.encode())
         finally:
@@ -161,6 +162,7 @@ class StateFile:
         self._lock = threading.Lock()
         self._inode = 0
         self._path = None if state_dir is None else Path(state_dir).absolute() / name
+        self._name = str(self._path)  # a Path is made one again at each use
         self._translated = _Translated(self.place)
         self.durable = self._path is not None
         if self._path is None:
@@ -208,7 +210,7 @@ class StateFile:
         """Return when all that was committed before survives the death of the machine."""
         if self._path is None:
             return
-        log = f"{self._path}-wal"
+        log = f"{self._name}-wal"
         with self._translated:
             try:
                 commits = self._commits
@@ -249,7 +251,7 @@ class StateFile:
                 raise JournalError(self.place, "it is closed")
             return self._connection
         # A file put in the place of another has forgotten what was drawn, without an error.
-        if os.stat(self._path).st_ino != self._inode:
+        if os.stat(self._name).st_ino != self._inode:
             raise JournalError(str(self._path), "another file has taken its place")
         if self._connection is None:
             least = self._mark.least()  # before the file is looked at, which only ever has more
