@@ -274,13 +274,24 @@ def test_every_flip_of_a_bit_is_refused_or_another_campaign(
         assert accepted.campaign.privacy.exact_rate <= campaign.privacy.exact_rate
 
 
-def test_a_number_so_small_that_a_formula_divides_by_zero_is_refused(
+def test_a_campaign_at_which_a_formula_gives_up_is_refused(
+    builder: ReportBuilder, places: Campaign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gives_up(campaign: bytes) -> Campaign:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("geoveil.client.reports.decode", gives_up)
+    with pytest.raises(CampaignInvalid):
+        builder.accept("places", seal(encode(places)))
+
+
+def test_an_area_so_small_that_no_double_holds_its_angle_is_read(
     builder: ReportBuilder, places: Campaign
 ) -> None:
     plane = campaign_pb2.AzimuthalEquidistant(radius_m=1e-320)
     attribute = campaign_pb2.Attribute(azimuthal_equidistant=plane)
-    with pytest.raises(CampaignInvalid):
-        builder.accept("places", seal(_hostile(places, attribute=attribute)))
+    accepted = builder.accept("places", seal(_hostile(places, attribute=attribute)))
+    assert accepted.campaign.attribute.distortion == 1 + 2.0**-52
 
 
 def test_the_policy_is_asked(make_campaign: Any, builder: ReportBuilder) -> None:
