@@ -10,11 +10,18 @@ import grpc
 import numpy as np
 import pytest
 
-from geoveil.aggregator.domain.estimates import unbiased_for
 from geoveil.aggregator.domain.layout import Layout
 from geoveil.aggregator.domain.preparation import faults_of
 from geoveil.aggregator.domain.reports import Report, ReportColumns
-from geoveil.campaign import Allocation, ChannelSpec, Question, digest, encode, seal
+from geoveil.campaign import (
+    Allocation,
+    ChannelSpec,
+    Question,
+    digest,
+    encode,
+    seal,
+    unbiased_for,
+)
 from geoveil.campaign.admission import Admission, Reason
 from geoveil.client import Policy, ReportBuilder
 from geoveil.gp import GeoPrivacy, LinearProgramMechanism, Query, SystemSource, Threshold
