@@ -368,14 +368,17 @@ async def test_a_browser_that_is_killed_sends_the_same_bytes_later(
 
     async def visit(then: Callable[[Page], Awaitable[object]]) -> None:
         running = start_browser(folder)
-        async with async_playwright() as playwright:
-            browser: Browser = await playwright.chromium.connect_over_cdp(running.endpoint)
-            context = browser.contexts[0]
-            sent_now = _submitted(context)
-            page = await context.new_page()
-            await page.goto(survey.url())
-            await then(page)
-            sent.extend(sent_now)
+        try:
+            async with async_playwright() as playwright:
+                browser: Browser = await playwright.chromium.connect_over_cdp(running.endpoint)
+                context = browser.contexts[0]
+                sent_now = _submitted(context)
+                page = await context.new_page()
+                await page.goto(survey.url())
+                await then(page)
+                sent.extend(sent_now)
+                running.kill()
+        finally:
             running.kill()
 
     async def unsent(page: Page) -> None:
