@@ -69,6 +69,7 @@ LIMIT = client.Limit(
     campaign=PRIVACY,
     lifetime=PRIVACY.repeated(3),
     windows=(client.Window(limit=PRIVACY, length=timedelta(days=3)),),
+    epoch=client.Epoch(privacy=PRIVACY, length=timedelta(days=7)),
     value=client.Place(AREA),
 )
 QUESTION = campaigns.Question("above", RAMP)
@@ -151,6 +152,7 @@ def made() -> list[Any]:
         intervals.Limits((0.0, 2.0), (0.0, 1.0)),
         intervals.Interval(0.0, 1.0, intervals.IntervalMethod.STUDENT),
         estimation.estimate(estimation.Accumulator(3, -4, 99), -2),
+        client.Epoch(privacy=PRIVACY, length=timedelta(days=7)),
         audit.Bound(0.1, 0.2, 1e-9),
         audit.Finding(0.1, (1.0,), (2.0,), 0.3),
         audit.Exact(0.1, (1.0,), (2.0,), (0.3,)),

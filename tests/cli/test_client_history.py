@@ -5,8 +5,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from geoveil.campaign import Attribute, Question, StatisticCampaign
-from geoveil.client import Client, InMemoryCollector, InMemoryTransport, Limit, Policy
+from geoveil.campaign import (
+    Attribute,
+    PlanarLaplaceSpec,
+    Question,
+    StatisticCampaign,
+    ValueCampaign,
+)
+from geoveil.client import Client, Epoch, InMemoryCollector, InMemoryTransport, Limit, Policy
 from geoveil.gp import GeoPrivacy, ParameterError, Threshold
 
 PRIVACY = GeoPrivacy(0.5, 8_000, "dollar")
@@ -57,6 +63,42 @@ def test_it_shows_what_left_what_it_cost_and_what_waits(geoveil, state):
     # Two reports of 0.5 each.
     assert "spent of 'household income' in all: ε = 1 per 8000 dollar" in shown
     assert "87654" not in shown
+
+
+def test_what_is_from_one_reading_is_said_in_a_sentence_and_added_up_once(geoveil, tmp_path):
+    names = ("first", "second", "third")
+    asked = [
+        ValueCampaign(
+            campaign_id=name,
+            title=name,
+            attribute=Attribute(name="household income", unit="dollar"),
+            privacy=PRIVACY,
+            mechanism=PlanarLaplaceSpec(1),
+            opens=datetime.now(UTC) - timedelta(days=1),
+            closes=datetime.now(UTC) + timedelta(days=1),
+        )
+        for name in names
+    ]
+    once = Epoch(privacy=PRIVACY, length=timedelta(days=36_500))
+    with Client(
+        policy=Policy({"household income": Limit(campaign=PRIVACY, epoch=once)}),
+        state_dir=tmp_path / "state",
+        transport=InMemoryTransport(InMemoryCollector(asked)),
+        background=False,
+    ) as client:
+        for name in names:
+            client.fetch(name)
+            client.contribute(name, SECRET)
+        (epoch,) = {receipt.epoch for receipt in client.history()}
+        client.close(0.0)
+    arguments = ("client", "history", "--state-dir", str(tmp_path / "state"))
+    shown = " ".join(geoveil(*arguments, to_server=False).output.split())
+    sentence = (
+        f"3 answered from one reading of 'household income', in the epoch from {epoch:%Y-%m-%d} on:"
+        " together they cost at most ε = 0.5 per 8000 dollar"
+    )
+    assert sentence in shown
+    assert "spent of 'household income' in all: ε = 0.5 per 8000 dollar" in shown
 
 
 def test_it_looks_and_changes_nothing(geoveil, state):

@@ -332,6 +332,13 @@ PRAGMA user_version = 2;
 
 def downgrade(state: Path, version: int) -> None:
     """Write a journal as an earlier version of its format did."""
+    if version > 2:
+        with closing(sqlite3.connect(state / FILE_NAME)) as connection, connection:
+            for table in ("reading", "answered"):
+                connection.execute(f"DROP TABLE {table}")
+            connection.execute("PRAGMA user_version = 4")
+    if version == 4:
+        return
     if version == 3:
         with closing(sqlite3.connect(state / FILE_NAME)) as connection, connection:
             for trigger in ("pinned", "recorded", "changed"):
@@ -353,7 +360,7 @@ def downgrade(state: Path, version: int) -> None:
         connection.executemany(f"INSERT INTO entry VALUES ({', '.join('?' * 17)})", reports)
 
 
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("version", [2, 3, 4])
 def test_a_directory_of_an_earlier_version_is_taken_over(
     waiting: Any, make_either: Make, state: Path, tape: Any, version: int
 ) -> None:
@@ -388,14 +395,14 @@ def test_a_process_of_the_earlier_version_writes_nothing_any_more(
             )
 
 
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("version", [2, 3, 4])
 @pytest.mark.parametrize("change", ["epsilon = -1", "digest = 7", "status = 9", "drawn = 1e30"])
 def test_damage_of_an_earlier_version_is_not_taken_over(
     waiting: Any, make_either: Make, state: Path, change: str, version: int
 ) -> None:
     waiting.close(0)
     downgrade(state, version)
-    table = {2: "entry", 3: "report"}[version]
+    table = "entry" if version == 2 else "report"
     execute(state, f"UPDATE {table} SET {change} WHERE campaign_id = 'second'")
     for _ in range(2):
         with pytest.raises(JournalError, match="row of 'second'"):

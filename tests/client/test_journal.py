@@ -275,6 +275,11 @@ def test_it_holds_only_what_was_perturbed_or_is_public(tmp_path: Path) -> None:
             *("step_exponent", "closes", "drawn", "status", "sent", "settled", "reason", "detail"),
             *("failure", "checksum"),
         ],
+        "reading": [
+            *("attribute", "unit", "space", "begins", "ends", "epsilon", "per", "point", "drawn"),
+            "checksum",
+        ],
+        "answered": ["campaign_id", "period", "epoch", "checksum"],
     }
 
 
@@ -311,6 +316,7 @@ OPERATIONS: dict[str, Callable[[Journal], object]] = {
     "pin": lambda journal: journal.pin("income", b"", b"", T0),
     "envelope": lambda journal: journal.envelope("income"),
     "find": lambda journal: journal.find("income", 0),
+    "readings": lambda journal: journal.readings("income", "dollar", "Number()"),
     "record": lambda journal: record(journal, made()),
     "admit": lambda journal: journal.admit("income", 0, permitted, BOUNDS),
     "pending": lambda journal: journal.pending(),

@@ -25,6 +25,7 @@ from geoveil.client import (
     ClientError,
     Contribution,
     DeliveryStatus,
+    Epoch,
     FlushResult,
     GrpcAioTransport,
     GrpcTransport,
@@ -122,7 +123,9 @@ def of_use(client: Client, awaited: AsyncClient) -> None:
 def of_policies(key: PublicKey) -> None:
     dollars = GeoPrivacy(1, 8000, "dollar")
     window = Window(limit=dollars, length=timedelta(days=365))
-    limit = Limit(campaign=dollars, lifetime=dollars, windows=(window,))
+    once = Epoch(privacy=dollars, length=timedelta(days=365))
+    limit = Limit(campaign=dollars, lifetime=dollars, windows=(window,), epoch=once)
+    assert_type(limit.epoch, Epoch | None)
     policy = Policy({"income": limit}, trusted_keys=[key], minimum_participants=100)
     assert_type(policy.limit("income"), Limit | None)
     assert_type(policy.latest_close, datetime | None)

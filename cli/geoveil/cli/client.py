@@ -1,9 +1,11 @@
 """geoveil client: what this device has sent, what it has spent, and what still waits."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -54,6 +56,11 @@ def history(
         )
     out.print(table)
     out.print(_summary(counts))
+    for reading, count in Counter(filter(None, map(_reading, receipts))).items():
+        out.tell(
+            f"{count} answered from one reading of {reading.attribute!r}, in the epoch from"
+            f" {reading.epoch:%Y-%m-%d} on: together they cost at most {reading.privacy}"
+        )
     for attribute, spent in _spent(receipts):
         out.tell(f"spent of {attribute!r} in all: {spent}")
 
@@ -77,12 +84,33 @@ def _read(state_dir: Path | None) -> tuple[tuple[Receipt, ...], ReportCounts]:
 
 
 def _spent(receipts: Iterable[Receipt]) -> Iterator[tuple[str, GeoPrivacy]]:
-    """Yield what each metric space has cost, added up."""
+    """Yield what each metric space has cost, added up; what is of one reading once."""
     by_space: dict[tuple[str, str], list[GeoPrivacy]] = {}
+    seen: set[_Reading] = set()
     for receipt in receipts:
+        reading = _reading(receipt)
+        if reading in seen:
+            continue
+        if reading is not None:
+            seen.add(reading)
         by_space.setdefault((receipt.attribute, receipt.privacy.unit), []).append(receipt.privacy)
     for (attribute, _), spent in by_space.items():
         yield attribute, compose(*spent)
+
+
+class _Reading(NamedTuple):
+    """One perturbed value that answers for an epoch."""
+
+    attribute: str
+    epoch: datetime
+    privacy: GeoPrivacy
+
+
+def _reading(receipt: Receipt) -> _Reading | None:
+    """Return what a report was made from; None if it has noise of its own."""
+    if receipt.epoch is None:
+        return None
+    return _Reading(receipt.attribute, receipt.epoch, receipt.privacy)
 
 
 def _values(receipt: Receipt) -> str:

@@ -30,7 +30,7 @@ from geoveil.client.errors import (
     TransportError,
 )
 from geoveil.client.ledger import Budget
-from geoveil.client.policy import Limit, Policy, Window
+from geoveil.client.policy import Epoch, Limit, Policy, Window
 from geoveil.client.report_sender import FlushResult
 from geoveil.client.reports import (
     AcceptedCampaign,
@@ -71,6 +71,7 @@ __all__ = [
     "ClientError",
     "Contribution",
     "DeliveryStatus",
+    "Epoch",
     "FamilyMissing",
     "FlushResult",
     "GeoVeilError",

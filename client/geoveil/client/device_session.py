@@ -23,6 +23,7 @@ from geoveil.campaign import State, Value
 from geoveil.campaign.strata import LABEL_UNIT
 from geoveil.client import ledger
 from geoveil.client.errors import (
+    BudgetExceeded,
     CampaignNotFetched,
     CampaignNotOpen,
     ClientError,
@@ -31,7 +32,15 @@ from geoveil.client.errors import (
 )
 from geoveil.client.journal import Bounds, Journal
 from geoveil.client.policy import Policy
-from geoveil.client.reports import AcceptedCampaign, DeliveryStatus, Receipt, ReportBuilder
+from geoveil.client.reports import (
+    AcceptedCampaign,
+    Contribution,
+    DeliveryStatus,
+    Entry,
+    Reading,
+    Receipt,
+    ReportBuilder,
+)
 from geoveil.gp import RandomSource, paced
 from geoveil.gp.validation import between, require_count
 
@@ -156,27 +165,74 @@ class DeviceSession:
         campaign = accepted.campaign
         now = self.timing.now()
         period = campaign.period_at(now)
-        permit = partial(_check_limits, accepted, now)
+        state = campaign.state(now)
+        if state is not State.OPEN:
+            kept = self.journal.find(campaign_id, period)
+            if kept is None:
+                raise CampaignNotOpen(campaign_id, state.value)
+            return kept.receipt()
         try:
-            state = campaign.state(now)
-            if state is not State.OPEN:
-                entry = self.journal.find(campaign_id, period)
-                if entry is None:
-                    raise CampaignNotOpen(campaign_id, state.value)
-            else:
-                entry = self.journal.admit(campaign_id, period, permit, self._bounds)
-            if entry is None:
-                # The journal does not look at the value. Its time, which a disk may stretch beyond
-                # any floor, is left out: the end of the floor stays far from what is hidden.
-                draw = partial(
-                    self.builder.prepare, accepted, value, period=period, stratum=stratum
-                )
-                made = paced(draw, self.floor_s) if self.floor_s else draw()
-                entry = self.journal.record(made, permit, now, self._bounds)
+            entry = None
+            while entry is None:  # another thread or process has read the value: from that reading
+                entry = self._entry(accepted, value, period, stratum, now)
         except OutboxFull:
             self._refused += 1
             raise
         return entry.receipt()
+
+    def _entry(
+        self,
+        accepted: AcceptedCampaign,
+        value: Value,
+        period: int,
+        stratum: str | None,
+        now: datetime,
+    ) -> Entry | None:
+        """Return the entry of a period: kept, or drawn now; None: the epoch has a new reading."""
+        readings = self._readings(accepted)
+        current = next((r for r in reversed(readings) if r.begins <= now < r.ends), None)
+        permit = partial(_check_limits, accepted, now, current)
+        try:
+            campaign_id = accepted.campaign.campaign_id
+            entry = self.journal.admit(campaign_id, period, permit, self._bounds)
+            if entry is not None:
+                return entry
+            # The journal does not look at the value. Its time, which a disk may stretch beyond any
+            # floor, is left out: the end of the floor stays far from what is hidden.
+            draw = partial(self._draw, accepted, value, period, stratum, now, readings, current)
+            made, new = paced(draw, self.floor_s) if self.floor_s else draw()
+            return self.journal.record(made, permit, now, self._bounds, new)
+        except BudgetExceeded:
+            if self._readings(accepted) != readings:
+                return None  # it was asked for a reading of its own, which is needed no more
+            raise
+
+    def _readings(self, accepted: AcceptedCampaign) -> tuple[Reading, ...]:
+        """Return the readings of what a campaign asks about; none if it is not read by epochs."""
+        if accepted.epoch is None:
+            return ()
+        of = accepted.campaign.attribute
+        return self.journal.readings(of.name, of.unit, accepted.space)
+
+    def _draw(
+        self,
+        accepted: AcceptedCampaign,
+        value: Value,
+        period: int,
+        stratum: str | None,
+        now: datetime,
+        readings: tuple[Reading, ...],
+        current: Reading | None,
+    ) -> tuple[Contribution, Reading | None]:
+        """Return a report, and the reading that it was made from if that is new."""
+        builder = self.builder
+        if accepted.epoch is None:
+            return builder.prepare(accepted, value, period=period, stratum=stratum), None
+        group = builder.group(accepted, stratum)
+        if current is not None:
+            return builder.answer(accepted, current, period, group), None
+        new = builder.read(accepted, value, readings[-1] if readings else None, now)
+        return builder.answer(accepted, new, period, group), new
 
     def campaign(self, campaign_id: str) -> AcceptedCampaign | None:
         """Return a campaign that this device has and the policy permits.
@@ -243,7 +299,20 @@ class DeviceSession:
         )
 
 
-def _check_limits(accepted: AcceptedCampaign, now: datetime, history_of: ledger.HistoryOf) -> None:
+def _check_limits(
+    accepted: AcceptedCampaign,
+    now: datetime,
+    reading: Reading | None,
+    history_of: ledger.HistoryOf,
+) -> None:
+    """Refuse what the limits leave no room for.
+
+    Args:
+        accepted: the campaign.
+        now: the date.
+        reading: what it is answered from, if that is kept already; None: it is drawn anew.
+        history_of: returns the history of an attribute.
+    """
     campaign, attribute = accepted.campaign, accepted.campaign.attribute
     assert accepted.limit is not None  # a ReportBuilder accepted it
     assert accepted.policy is not None
@@ -259,13 +328,20 @@ def _check_limits(accepted: AcceptedCampaign, now: datetime, history_of: ledger.
                 attribute=strata.name,
                 now=now,
             )
+    history = history_of(attribute.name, attribute.unit)
+    price = campaign.report_privacy if accepted.epoch is None else accepted.epoch.privacy
+    if reading is not None:
+        price = reading.privacy
+        if history.used(campaign.campaign_id, reading.begins):
+            return  # this campaign has paid for it
     ledger.check(
-        campaign.report_privacy,
+        price,
         accepted.limit,
-        history_of(attribute.name, attribute.unit),
+        history,
         campaign_id=campaign.campaign_id,
         attribute=attribute.name,
         now=now,
+        paid=reading is not None,
     )
 
 

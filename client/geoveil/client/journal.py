@@ -17,7 +17,7 @@ import sqlite3
 from array import array
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from operator import itemgetter
@@ -28,7 +28,7 @@ from google.protobuf.message import DecodeError
 from geoveil.campaign.strata import LABEL_UNIT
 from geoveil.client.errors import JournalError, OutboxFull
 from geoveil.client.ledger import HistoryOf, Spending, SpendingHistory
-from geoveil.client.reports import Contribution, DeliveryStatus, Entry, Rejection
+from geoveil.client.reports import Contribution, DeliveryStatus, Entry, Reading, Rejection
 from geoveil.client.state_file import StateFile, commits_of, run
 from geoveil.gp import GeoPrivacy
 from geoveil.proto.v1 import campaign_pb2 as pb
@@ -38,11 +38,13 @@ Permit: TypeAlias = Callable[[HistoryOf], None]
 """Raises unless the limits leave room; is given what returns an attribute's history."""
 _Result = TypeVar("_Result")
 
-_VERSION = 4
+_VERSION = 5
 # Times are microseconds since 1970: in order as numbers, exact. Up to version 2 the reports were in
 # a table `entry`, without checksums, and version 3 counted commits in a table of that name: a
 # process that still runs one of them lacks its table, and writes nothing.
-_SCHEMA = """
+# Version 4 lacked the tables of readings. A process that still runs it goes on with the others, and
+# charges what was answered from a reading as if it had noise of its own: more than it cost.
+_REPORTS = """
 CREATE TABLE campaign (
     campaign_id TEXT PRIMARY KEY,
     digest BLOB NOT NULL,
@@ -83,6 +85,35 @@ CREATE TRIGGER changed AFTER UPDATE OF checksum ON report BEGIN
     UPDATE state SET rows = (rows | NEW.checksum) - (rows & NEW.checksum);
 END;
 """
+_READINGS = """
+CREATE TABLE reading (
+    attribute TEXT NOT NULL,
+    unit TEXT NOT NULL,
+    space TEXT NOT NULL,
+    begins INTEGER NOT NULL,
+    ends INTEGER NOT NULL,
+    epsilon REAL NOT NULL,
+    per REAL NOT NULL,
+    point TEXT NOT NULL,
+    drawn INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,
+    PRIMARY KEY (attribute, unit, space, begins)
+);
+CREATE TABLE answered (
+    campaign_id TEXT NOT NULL,
+    period INTEGER NOT NULL,
+    epoch INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,
+    PRIMARY KEY (campaign_id, period)
+);
+CREATE TRIGGER read AFTER INSERT ON reading BEGIN
+    UPDATE state SET rows = (rows | NEW.checksum) - (rows & NEW.checksum);
+END;
+CREATE TRIGGER told AFTER INSERT ON answered BEGIN
+    UPDATE state SET rows = (rows | NEW.checksum) - (rows & NEW.checksum);
+END;
+"""
+_SCHEMA = _REPORTS + _READINGS
 _COLUMNS = (
     "campaign_id, period, digest, report, attribute, unit, epsilon, per, step_exponent, closes,"
     " drawn, status, sent, settled, reason, detail, failure"
@@ -107,9 +138,19 @@ _PINNED = "SELECT campaign_id, digest, envelope, seen, checksum FROM campaign"
 _PINNED_AS = f"{_PINNED} WHERE campaign_id = ?"
 _WAITING = "SELECT count(*), coalesce(sum(length(report)), 0) FROM report WHERE status = 0"
 _SINCE = """
-SELECT rowid, campaign_id, attribute, unit, epsilon, per, drawn, length(report) FROM report
+SELECT rowid, campaign_id, period, attribute, unit, epsilon, per, drawn, length(report) FROM report
 WHERE rowid > ?
+UNION ALL
+SELECT rowid, NULL, NULL, attribute, unit, epsilon, per, drawn, 0 FROM reading WHERE rowid > ?
 """
+_READING_COLUMNS = "attribute, unit, space, begins, ends, epsilon, per, point, drawn"
+_ALL_READINGS = f"SELECT {_READING_COLUMNS}, checksum FROM reading"
+_READINGS_OF = f"{_ALL_READINGS} WHERE attribute = ? AND unit = ? AND space = ? ORDER BY begins"
+_READ = f"INSERT INTO reading ({_READING_COLUMNS}, checksum) VALUES ({', '.join('?' * 10)})"
+_ANSWER = "INSERT INTO answered (campaign_id, period, epoch, checksum) VALUES (?, ?, ?, ?)"
+_ANSWERED = "SELECT campaign_id, period, epoch, checksum FROM answered"
+_ANSWERED_AS = f"{_ANSWERED} WHERE campaign_id = ? AND period = ?"
+_ANSWERED_SINCE = "SELECT rowid, campaign_id, period, epoch FROM answered WHERE rowid > ?"
 _LABELLED = "SELECT drawn FROM report WHERE campaign_id = ? AND drawn > ?"
 
 
@@ -142,7 +183,7 @@ class Journal:
             FILE_NAME,
             _SCHEMA,
             _VERSION,
-            upgrades={2: _upgrade_2, 3: _upgrade_3},
+            upgrades={2: _upgrade_2, 3: _upgrade_3, 4: _upgrade_4},
             check=_check,
         )
         self.durable = self._file.durable
@@ -180,7 +221,20 @@ class Journal:
             self._room = None if entry is not None else (commits_of(connection), asked)
         return entry
 
-    def record(self, made: Contribution, permit: Permit, at: datetime, bounds: Bounds) -> Entry:
+    def readings(self, attribute: str, unit: str, space: str) -> tuple[Reading, ...]:
+        """Return the readings of a value, by when their epochs began."""
+        with self._file.transaction(writes=False) as connection:
+            found = connection.execute(_READINGS_OF, (attribute, unit, space)).fetchall()
+        return tuple(map(_reading, found))
+
+    def record(
+        self,
+        made: Contribution,
+        permit: Permit,
+        at: datetime,
+        bounds: Bounds,
+        reading: Reading | None = None,
+    ) -> Entry | None:
         """Keep a report, unless there is one; return the one that is kept.
 
         A report that is not kept must never be sent. It is drawn before, as a draw may take longer
@@ -191,6 +245,11 @@ class Journal:
             permit: raises unless the limits leave room.
             at: when it was drawn.
             bounds: what may wait to be sent.
+            reading: what it was made from, if that is new: kept with it, or neither is.
+
+        Returns:
+            The entry; None if the epoch has got another reading meanwhile: then nothing was kept,
+            and the report is to be made from that one.
 
         Raises:
             OutboxFull: if too much waits.
@@ -201,15 +260,25 @@ class Journal:
             if self._room != (self._file.counted - 1, asked):  # another report came in between
                 entry = self._admitted(connection, *asked)
             if entry is None:
+                if reading is not None:
+                    row = _reading_row(reading)
+                    found = map(_reading, connection.execute(_READINGS_OF, row[:3]).fetchall())
+                    if any(known.begins <= at < known.ends for known in found):
+                        return None
+                    connection.execute(_READ, row)
                 entry = Entry(contribution=made, drawn=at, fresh=True)
                 connection.execute(_PUT, _row(entry))
+                if made.epoch is not None:
+                    link = (made.campaign_id, made.period, _number(made.epoch))
+                    connection.execute(_ANSWER, _checked(link))
         return entry
 
     def pending(self) -> tuple[Entry, ...]:
         """Return the entries that wait to be sent, oldest first."""
         with self._file.transaction(writes=False) as connection:
             found = connection.execute(_PENDING).fetchall()
-        return tuple(map(_entry, found))
+            links = connection.execute(_ANSWERED).fetchall()
+        return tuple(_entries(found, links))
 
     def mark_sent(self, entries: Iterable[Entry], at: datetime) -> None:
         """Note that entries are about to leave; when it returns, that survives any crash."""
@@ -241,8 +310,9 @@ class Journal:
         """Return all entries, oldest first."""
         with self._file.transaction(writes=False) as connection:
             found = connection.execute(_HISTORY).fetchall()
+            links = connection.execute(_ANSWERED).fetchall()
         # Made outside the lock: many take longer than anybody should wait.
-        return tuple(map(_entry, found))
+        return tuple(_entries(found, links))
 
     def counts(self) -> tuple[dict[DeliveryStatus, int], int]:
         """Return how many entries have each status, and the bytes of those that wait."""
@@ -301,7 +371,30 @@ class Journal:
 
 def _find(connection: sqlite3.Connection, campaign_id: str, period: int) -> Entry | None:
     found = connection.execute(_FIND, (campaign_id, period)).fetchone()
-    return None if found is None else _entry(found)
+    if found is None:
+        return None
+    links = connection.execute(_ANSWERED_AS, (campaign_id, period)).fetchall()
+    (entry,) = _entries([found], links)
+    return entry
+
+
+def _entries(reports: Iterable[tuple[Any, ...]], links: Iterable[tuple[Any, ...]]) -> list[Entry]:
+    """Return the entries of rows, and which reading each was made from.
+
+    Args:
+        reports: rows of the table of reports.
+        links: all rows of `answered` that belong to them.
+    """
+    epochs = {(campaign, period): epoch for campaign, period, epoch in map(_content, links)}
+    entries = []
+    for entry in map(_entry, reports):
+        made = entry.contribution
+        epoch = epochs.get((made.campaign_id, made.period))
+        if epoch is not None:
+            made = replace(made, epoch=_date(epoch))
+            entry = replace(entry, contribution=made)
+        entries.append(entry)
+    return entries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -345,9 +438,13 @@ def _check(connection: sqlite3.Connection) -> None:
     for values in connection.execute(_HISTORY):
         _entry(values)
         found ^= values[-1]
-    for values in connection.execute(_PINNED):
-        _content(values)
+    for values in connection.execute(_ALL_READINGS):
+        _reading(values)
         found ^= values[-1]
+    for table in (_ANSWERED, _PINNED):
+        for values in connection.execute(table):
+            _content(values)
+            found ^= values[-1]
     if connection.execute("SELECT rows FROM state").fetchone() != (found,):
         raise JournalError("rows", "some are missing, or of another time")
 
@@ -381,6 +478,16 @@ def _upgrade_3(connection: sqlite3.Connection) -> None:
     _fill(connection, reports, pins)
 
 
+def _upgrade_4(connection: sqlite3.Connection) -> None:
+    """Add the tables of readings, in an open transaction: all rows stay as they are.
+
+    Raises:
+        JournalError: if a row is not as it was written.
+    """
+    run(connection, _READINGS)
+    _check(connection)
+
+
 def _fill(
     connection: sqlite3.Connection, reports: Iterable[Entry], pins: Iterable[tuple[Any, ...]]
 ) -> None:
@@ -406,23 +513,59 @@ class _SeenReports:
         """How many there are, whether sent or not."""
         self.size = 0
         """Their bytes."""
-        self._last = 0
+        self._last = self._last_reading = self._last_answer = 0
+        self._epochs: dict[tuple[str, int], int] = {}
+        """Reports that were made from a reading, and when its epoch began."""
+        self._used: set[tuple[str, int]] = set()
+        """Campaigns, each with the epochs whose readings it has been answered from."""
         self._drawn: dict[tuple[str, str, str | None], dict[GeoPrivacy, array[int]]] = {}
 
     def read(self) -> None:
         """Read the rows that are new, in an open transaction that has added none."""
-        found = self.connection.execute(_SINCE, (self._last,)).fetchall()
-        for row, campaign_id, attribute, unit, epsilon, per, drawn, size in found:
-            try:
-                privacy = _price(epsilon, per, unit)
-                for scope in (campaign_id, None):
-                    of_scope = self._drawn.setdefault((attribute, unit, scope), {})
-                    insort(of_scope.setdefault(privacy, array("q")), drawn)
-            except (TypeError, ValueError, OverflowError) as error:
-                raise JournalError("row", type(error).__name__) from error
+        since = (self._last, self._last_reading)
+        found = self.connection.execute(_SINCE, since).fetchall()
+        if self._last_reading or any(row[1] is None for row in found):
+            for row, campaign, period, epoch in self.connection.execute(
+                _ANSWERED_SINCE, (self._last_answer,)
+            ).fetchall():
+                self._epochs[campaign, period] = epoch
+                self._last_answer = row
+        for row, campaign_id, period, attribute, unit, epsilon, per, drawn, size in found:
+            price = (attribute, unit, epsilon, per, drawn)
+            if campaign_id is None:
+                self._count(*price, None)
+                self._last_reading = row
+                continue
+            epoch = self._epochs.get((campaign_id, period)) if self._epochs else None
+            if epoch is None:
+                self._count(*price, campaign_id)
+                self._count(*price, None)
+            elif (campaign_id, epoch) not in self._used:
+                # What is made from one reading counts once for a campaign, and once for all.
+                self._used.add((campaign_id, epoch))
+                self._count(*price, campaign_id)
             self.reports += 1
             self.size += size
             self._last = row
+
+    def used(self, campaign_id: str, epoch: datetime) -> bool:
+        """Return whether a campaign has been answered from the reading of an epoch."""
+        return (campaign_id, _number(epoch)) in self._used
+
+    def _count(
+        self,
+        attribute: str,
+        unit: str,
+        epsilon: float,
+        per: float,
+        drawn: int,
+        campaign_id: str | None,
+    ) -> None:
+        try:
+            of_scope = self._drawn.setdefault((attribute, unit, campaign_id), {})
+            insort(of_scope.setdefault(_price(epsilon, per, unit), array("q")), drawn)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise JournalError("row", type(error).__name__) from error
 
     def of(
         self, attribute: str, unit: str, campaign_id: str | None
@@ -459,6 +602,9 @@ class _StoredHistory(SpendingHistory):
             found += [(at, spending) for at in drawn[bisect_right(drawn, _after(after)) :]]
         for at, spending in sorted(found, key=itemgetter(0)):
             yield _date(at), spending
+
+    def used(self, campaign_id: str, epoch: datetime) -> bool:
+        return self._seen.used(campaign_id, epoch)
 
 
 class _LabelHistory(_StoredHistory):
@@ -556,6 +702,45 @@ def _row(entry: Entry) -> tuple[Any, ...]:
             entry.failure,
         )
     )
+
+
+def _reading_row(reading: Reading) -> tuple[Any, ...]:
+    """Return a reading as the values of a row."""
+    return _checked(
+        (
+            reading.attribute,
+            reading.privacy.unit,
+            reading.space,
+            _number(reading.begins),
+            _number(reading.ends),
+            reading.privacy.epsilon,
+            reading.privacy.per,
+            " ".join(map(str, reading.point)),
+            _number(reading.drawn),
+        )
+    )
+
+
+def _reading(stored: tuple[Any, ...]) -> Reading:
+    """Return the reading that a row holds.
+
+    Raises:
+        JournalError: if it is not as it was written.
+    """
+    values = _content(stored)
+    try:
+        attribute, unit, space, begins, ends, epsilon, per, point, drawn = values
+        return Reading(
+            attribute=attribute,
+            space=space,
+            begins=_date(begins),
+            ends=_date(ends),
+            privacy=_price(epsilon, per, unit),
+            point=tuple(map(int, point.split())),
+            drawn=_date(drawn),
+        )
+    except (TypeError, ValueError, OverflowError, AttributeError) as error:
+        raise JournalError(f"row of {values[0]!r}", type(error).__name__) from error
 
 
 _TYPES = (str, int, bytes, bytes, str, str, float, float, int, int, int, int)

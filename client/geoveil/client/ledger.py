@@ -39,6 +39,10 @@ class SpendingHistory(Protocol):
         """Return the answers made later than a time, or ever, the oldest first."""
         ...
 
+    def used(self, campaign_id: str, epoch: datetime) -> bool:
+        """Return whether a campaign has been answered from the reading of an epoch."""
+        ...
+
 
 HistoryOf: TypeAlias = Callable[[str, str], SpendingHistory]
 """Returns the history of an attribute, by its name and unit."""
@@ -66,6 +70,7 @@ def check(
     campaign_id: str,
     attribute: str,
     now: datetime,
+    paid: bool = False,
 ) -> None:
     """Refuse an answer that would exceed a limit.
 
@@ -76,6 +81,8 @@ def check(
         campaign_id: id of the campaign it is for.
         attribute: name of the attribute.
         now: when it is asked for. Answers that a wrong clock has dated later count as well.
+        paid: whether it is made from a point that other campaigns have paid for, so that it counts
+            against the limit of this campaign alone.
 
     Raises:
         BudgetExceeded: naming the limit, what is spent and asked, and when there is room again; of
@@ -83,6 +90,8 @@ def check(
     """
     refusals: list[BudgetExceeded] = []
     for scope in _scopes(limit, campaign_id, now):
+        if paid and scope.campaign_id is None:
+            continue
         spent = total(history.spendings(campaign_id=scope.campaign_id, after=scope.after))
         if spent + asked.exact_rate > scope.limit.exact_rate:
             refusal = BudgetExceeded(

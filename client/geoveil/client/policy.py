@@ -8,10 +8,10 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal, Self, TypeVar
 
-from geoveil.campaign import MECHANISMS, QUERIES, Campaign, PublicKey, encode
+from geoveil.campaign import MECHANISMS, QUERIES, Campaign, PublicKey, ValueCampaign, encode
 from geoveil.campaign.strata import LABEL_UNIT
 from geoveil.client.errors import PolicyRefused, exactly
-from geoveil.client.values import Number, Place, ValueKind, kind_of
+from geoveil.client.values import Number, Place, Point, ValueKind, kind_of
 from geoveil.gp import GeoPrivacy, LocalPrivacy, ParameterError
 from geoveil.gp.shown import ReprByArguments
 from geoveil.gp.validation import require_count
@@ -83,10 +83,40 @@ class Window:
 
     def __post_init__(self) -> None:
         _check_pure("limit", self.limit)
-        if not isinstance(self.length, timedelta) or not timedelta(0) < self.length <= _LONGEST:
-            raise ParameterError(
-                "length", str(self.length), f"a timedelta > 0 and at most {_LONGEST.days:,} days"
-            )
+        _check_length(self.length)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Epoch:
+    """A value is read once in a stretch of time, and perturbed once for all value campaigns in it.
+
+    The stretches follow each other; when the first begins, the device draws. The first `contribute`
+    in one reads the value, at the rate of `privacy`, which is what all answers of the stretch cost
+    together; to campaigns of a smaller rate they are made coarser [MATH §13].
+
+    Raises:
+        ParameterError: if the privacy has no unit or is not pure, or the length is not positive or
+            more than a century.
+
+    Example:
+        >>> print(Epoch(privacy=GeoPrivacy(1, 8000, "dollar"), length=timedelta(days=365)))
+        everything that value campaigns ask within 365 days, 0:00:00 costs at most ε = 1 per 8000\
+ dollar
+    """
+
+    privacy: GeoPrivacy
+    """What one reading costs, and the largest rate that a campaign may ask for."""
+    length: timedelta
+    """How long it is answered from."""
+
+    def __post_init__(self) -> None:
+        _check_pure("privacy", self.privacy)
+        _check_length(self.length)
+
+    def __str__(self) -> str:
+        return (
+            f"everything that value campaigns ask within {self.length} costs at most {self.privacy}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +125,8 @@ class Limit:
 
     Raises:
         ParameterError: if a limit has no unit, is not pure, the units differ, or those of a place
-            are not metres.
+            are not metres; if points of its kind can't be perturbed once an epoch, or one reading
+            costs more than one campaign may.
 
     Example:
         >>> from geoveil.client import Place, Point
@@ -114,6 +145,8 @@ class Limit:
     value: ValueKind = field(default_factory=Number)
     """What the attribute is: `Number()`, `Point(2)`, or `Place(area)`. A campaign that takes it for
     anything else is refused, so that no server decides how a value is read."""
+    epoch: Epoch | None = None
+    """How long one perturbed value answers value campaigns. None: every report is drawn anew."""
 
     def __post_init__(self) -> None:
         _check_pure("campaign", self.campaign)
@@ -122,12 +155,21 @@ class Limit:
         object.__setattr__(self, "windows", _all_of(Window, "windows", self.windows))
         if not isinstance(self.value, ValueKind):
             raise ParameterError("value", self.value, "a Number, a Point or a Place")
-        limits = (self.campaign, self.lifetime, *(w.limit for w in self.windows))
+        if self.epoch is not None and not isinstance(self.epoch, Epoch):
+            raise ParameterError("epoch", self.epoch, "an Epoch, or None")
+        reading = None if self.epoch is None else self.epoch.privacy
+        limits = (self.campaign, self.lifetime, *(w.limit for w in self.windows), reading)
         units = {limit.unit for limit in limits if limit is not None}
         if len(units) > 1:
             raise ParameterError("units of the limits", sorted(units), "all the same")
         if isinstance(self.value, Place) and units != {"metre"}:
             raise ParameterError("unit of the limits", self.campaign.unit, "'metre' for a Place")
+        if reading is not None and reading.exact_rate > self.campaign.exact_rate:
+            raise ParameterError(
+                "epoch.privacy", exactly(reading), f"at most {exactly(self.campaign)}"
+            )
+        if reading is not None and isinstance(self.value, Point) and self.value.dimension > 3:
+            raise ParameterError("value", str(self.value), "of at most 3 coordinates for an epoch")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -265,6 +307,15 @@ class Policy(ReprByArguments):
                 exactly(asked),
                 f"at most {exactly(most)}",
             )
+        if limit.epoch is not None and isinstance(campaign, ValueCampaign):
+            most = limit.epoch.privacy
+            if asked.exact_rate > most.exact_rate:
+                raise PolicyRefused(
+                    campaign.campaign_id,
+                    f"privacy loss of {attribute.name!r} in an epoch",
+                    exactly(asked),
+                    f"at most {exactly(most)}",
+                )
         self._check_strata(campaign)
         found = kind_of(campaign)
         if not limit.value.permits(found):
@@ -326,6 +377,13 @@ class Policy(ReprByArguments):
                 f"{campaign.minimum_participants:,}",
                 f"at least {self.minimum_participants:,}",
             )
+
+
+def _check_length(length: object) -> None:
+    if not isinstance(length, timedelta) or not timedelta(0) < length <= _LONGEST:
+        raise ParameterError(
+            "length", str(length), f"a timedelta > 0 and at most {_LONGEST.days:,} days"
+        )
 
 
 def _strata(given: object) -> dict[str, LocalPrivacy | Literal["openly"]]:

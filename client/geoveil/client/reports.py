@@ -1,9 +1,10 @@
 """Reports: how one is made of a private value, without any I/O, sent, and what became of it."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from enum import IntEnum
+from functools import partial
 from math import ldexp
 from typing import Self
 
@@ -16,6 +17,7 @@ from geoveil.campaign import (
     NotInstalled,
     PublicKey,
     Value,
+    ValueCampaign,
     decode,
     digest,
     open_envelope,
@@ -23,18 +25,29 @@ from geoveil.campaign import (
 )
 from geoveil.campaign.admission import MOST_REPORTS, REPORT_ID_BYTES
 from geoveil.campaign.connection import shown
-from geoveil.client.errors import CampaignInvalid, FamilyMissing, PolicyRefused, TransportError
-from geoveil.client.policy import Demand, Limit, Policy
+from geoveil.client.errors import (
+    CampaignInvalid,
+    FamilyMissing,
+    PolicyRefused,
+    TransportError,
+    exactly,
+)
+from geoveil.client.policy import Demand, Epoch, Limit, Policy
+from geoveil.client.values import kind_of
 from geoveil.gp import (
+    Coarsening,
     GeoPrivacy,
     GeoVeilError,
     ParameterError,
+    PlanarLaplace,
     PrivateValueError,
     RandomSource,
     SystemSource,
 )
 from geoveil.gp.shown import member
 from geoveil.proto.v1 import collector_pb2, report_pb2
+
+_MICROSECOND = timedelta(microseconds=1)
 
 
 class DeliveryStatus(IntEnum):
@@ -107,6 +120,9 @@ class Receipt:
     """Why it was rejected."""
     failure: str | None = None
     """Why it could not be sent the last time, if it is still pending."""
+    epoch: datetime | None = None
+    """When the epoch began whose one perturbed value answered: all that was answered from it cost
+    `privacy` together. None: the report has noise of its own."""
     fresh: bool = field(default=False, compare=False)
     """Whether the call of `contribute` that returned it drew it. False: that campaign and period
     had been answered already, nothing was drawn, and the value given has no effect. Receipts of one
@@ -127,6 +143,7 @@ class Receipt:
             "epsilon": self.privacy.epsilon,
             "per": self.privacy.per,
             "unit": self.privacy.unit,
+            "epoch": self.epoch and self.epoch.isoformat(),
             "drawn": self.drawn.isoformat(),
             "sent": self.sent and self.sent.isoformat(),
             "settled": self.settled and self.settled.isoformat(),
@@ -144,6 +161,29 @@ class Receipt:
     def perturbed(self) -> tuple[float, ...]:
         """The answers as numbers, in the order of `answers`."""
         return tuple(ldexp(answer.value, self.step_exponent) for answer in self.answers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """One perturbed value, from which all value campaigns about it are answered for an epoch.
+
+    It was released like a report, and holds neither the value nor anything of its noise.
+    """
+
+    attribute: str
+    """Name of what was read."""
+    space: str
+    """What the coordinates are, so that no point is taken for one of another plane."""
+    begins: datetime
+    """When its epoch began, with a time zone."""
+    ends: datetime
+    """When its epoch ends."""
+    privacy: GeoPrivacy
+    """What all answers that are made from it cost together."""
+    point: tuple[int, ...]
+    """Integers on the grid of the mechanism of that guarantee."""
+    drawn: datetime
+    """When the value was perturbed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +206,9 @@ class Contribution:
     """When the campaign closes, with a time zone."""
     period: int = 0
     """The period of a recurring campaign, counted from 0; else 0."""
+    epoch: datetime | None = None
+    """When the epoch began from whose reading it was made: the price is then that of the reading,
+    and paid once for all its answers. None: it has noise of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,6 +255,7 @@ class Entry:
             rejection=self.rejection,
             failure=self.failure if self.status is DeliveryStatus.PENDING else None,
             fresh=self.fresh,
+            epoch=made.epoch,
         )
 
 
@@ -230,6 +274,17 @@ class AcceptedCampaign:
     """How much privacy its attribute may cost by that policy."""
     work: int = field(default=0, repr=False, compare=False)
     """Microseconds of a processor, at most, to read the campaign and draw one report."""
+
+    @property
+    def epoch(self) -> Epoch | None:
+        """What its answers are made from once an epoch; None: it is answered with new noise."""
+        shared = isinstance(self.campaign, ValueCampaign) and self.limit is not None
+        return self.limit.epoch if shared and self.limit is not None else None
+
+    @property
+    def space(self) -> str:
+        """What the coordinates of its points are."""
+        return repr(kind_of(self.campaign))
 
 
 class ReportBuilder:
@@ -348,13 +403,24 @@ class ReportBuilder:
         """
         campaign = accepted.campaign
         columns = campaign.draw_columns(self._source)
+        release = partial(campaign.release, point, columns, self._source)
+        return self._report(accepted, columns, release, period, group)
+
+    def _report(
+        self,
+        accepted: AcceptedCampaign,
+        columns: Sequence[int],
+        release: Callable[[], Sequence[int]],
+        period: int,
+        group: int | None,
+    ) -> Contribution:
+        campaign = accepted.campaign
         first = campaign.draw_first_index(group, self._source)
         report = report_pb2.Report(
             report_id=self._source.bits(8 * REPORT_ID_BYTES).to_bytes(REPORT_ID_BYTES),
             period=period,
         )
-        released = campaign.release(point, columns, self._source)
-        for column, value in zip(columns, released, strict=True):
+        for column, value in zip(columns, release(), strict=True):
             report.answers.add(query_index=first + column, value=value)
         return Contribution(
             campaign_id=campaign.campaign_id,
@@ -366,6 +432,73 @@ class ReportBuilder:
             step_exponent=campaign.grid_exponent,
             closes=campaign.closes,
         )
+
+    def read(
+        self,
+        accepted: AcceptedCampaign,
+        value: Value,
+        last: Reading | None,
+        now: datetime,
+    ) -> Reading:
+        """Perturb a value once, for all value campaigns of an epoch.
+
+        Every call draws anew, so its result must be kept, and only one of an epoch be used.
+
+        Args:
+            accepted: a campaign whose policy has an epoch for its attribute.
+            value: what `point` takes.
+            last: the latest reading, whose epochs go on; None: when the first begins is drawn, so
+                that it says nothing of the value or of the person.
+            now: the date, in an epoch that has no reading.
+
+        Raises:
+            PrivateValueError: if the value is not of the kind that the campaign asks about.
+        """
+        epoch = accepted.epoch
+        assert epoch is not None
+        if last is None or now < last.ends:
+            begins = now - timedelta(microseconds=self._source.below(epoch.length // _MICROSECOND))
+        else:
+            begins = last.ends + (now - last.ends) // epoch.length * epoch.length
+        released = _reader(accepted.campaign, epoch.privacy).release(
+            self.point(accepted, value), self._source
+        )
+        return Reading(
+            attribute=accepted.campaign.attribute.name,
+            space=accepted.space,
+            begins=begins,
+            ends=begins + epoch.length,
+            privacy=epoch.privacy,
+            point=released,
+            drawn=now,
+        )
+
+    def answer(
+        self,
+        accepted: AcceptedCampaign,
+        reading: Reading,
+        period: int = 0,
+        group: int | None = None,
+    ) -> Contribution:
+        """Make a report from the reading of an epoch; no value is looked at.
+
+        Raises:
+            PolicyRefused: if the reading is coarser than what the campaign asks for.
+        """
+        campaign = accepted.campaign
+        assert isinstance(campaign, ValueCampaign)
+        if campaign.privacy.exact_rate > reading.privacy.exact_rate:
+            raise PolicyRefused(
+                campaign.campaign_id,
+                f"privacy loss of {campaign.attribute.name!r} in an epoch",
+                exactly(campaign.privacy),
+                f"at most {exactly(reading.privacy)} until {reading.ends.isoformat()}",
+            )
+        finer = _reader(campaign, reading.privacy)
+        nested = Coarsening(finer, campaign.point_mechanism)
+        release = partial(nested.release, reading.point, self._source)
+        made = self._report(accepted, range(campaign.columns), release, period, group)
+        return replace(made, privacy=reading.privacy, epoch=reading.begins)
 
     def prepare(
         self,
@@ -384,6 +517,14 @@ class ReportBuilder:
         """
         group = self.group(accepted, stratum)
         return self.draw(accepted, self.point(accepted, value), period, group)
+
+
+def _reader(campaign: Campaign, privacy: GeoPrivacy) -> PlanarLaplace:
+    """Return what perturbs a value once an epoch, in the coordinates of a campaign's points."""
+    plane = campaign.attribute.coordinates
+    return PlanarLaplace(
+        privacy if plane is None else plane.privacy(privacy), dimension=campaign.dimension
+    )
 
 
 MOST_BYTES = 4 << 20

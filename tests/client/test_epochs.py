@@ -1,0 +1,555 @@
+"""One reading an epoch: every value campaign in it is answered from it, and it is paid for once."""
+
+import os
+import sqlite3
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from geoveil.campaign import Attribute, PlanarLaplaceSpec, ValueCampaign
+from geoveil.client import (
+    BudgetExceeded,
+    Client,
+    Epoch,
+    InMemoryCollector,
+    InMemoryTransport,
+    JournalError,
+    Limit,
+    ParameterError,
+    Place,
+    Point,
+    Policy,
+    PolicyRefused,
+    PrivateValueError,
+    Receipt,
+    Window,
+)
+from geoveil.client.journal import FILE_NAME
+from geoveil.gp import GeoPrivacy
+from geoveil.gp.coordinates import Area, AzimuthalEquidistant
+from tests.client.conftest import FakeTime
+from tests.client.mortal import Lab, WireTransport, every_point, shuffled, unhurried
+
+OPENS = datetime(2026, 1, 1, tzinfo=UTC)
+YEAR, WEEK = timedelta(days=365), timedelta(days=7)
+INCOME = Attribute(name="income", unit="dollar")
+
+
+def dollars(epsilon: float) -> GeoPrivacy:
+    return GeoPrivacy(epsilon, 8000.0, "dollar")
+
+
+def campaign(name: str, epsilon: float = 1.0, **changes: Any) -> ValueCampaign:
+    fields: dict[str, Any] = {
+        "campaign_id": name,
+        "title": name,
+        "attribute": INCOME,
+        "privacy": dollars(epsilon),
+        "mechanism": PlanarLaplaceSpec(1),
+        "opens": OPENS,
+        "closes": OPENS + 10 * YEAR,
+    }
+    return ValueCampaign(**(fields | changes))
+
+
+def limit(most: float = 10.0, lifetime: float = 100.0, **changes: Any) -> Limit:
+    fields: dict[str, Any] = {
+        "campaign": dollars(most),
+        "lifetime": dollars(lifetime),
+        "epoch": Epoch(privacy=dollars(1.0), length=YEAR),
+    }
+    return Limit(**(fields | changes))
+
+
+Devices = Callable[..., Client]
+
+
+@pytest.fixture
+def device(fake_time: FakeTime, state_dir: Path | None) -> Iterator[Devices]:
+    """Makes clients on one state directory and clock that have fetched all campaigns."""
+    made: list[Client] = []
+
+    def make(*campaigns: ValueCampaign, of: Limit | None = None) -> Client:
+        client = Client(
+            policy=Policy({"income": limit() if of is None else of}),
+            state_dir=state_dir,
+            transport=InMemoryTransport(InMemoryCollector(campaigns)),
+            timing=fake_time.timing(),
+            release_floor_s=0,
+        )
+        made.append(client)
+        for asked in campaigns:
+            client.fetch(asked.campaign_id)
+        return client
+
+    yield make
+    for client in made:
+        client.close(0)
+
+
+def spent(client: Client) -> float:
+    """Return what all campaigns together have cost, ε per $8,000."""
+    return {budget.scope: budget.spent for budget in client.budgets()}["lifetime"]
+
+
+def number(receipt: Receipt) -> float:
+    (answer,) = receipt.perturbed
+    return answer
+
+
+def readings(client: Client) -> Any:
+    return client._session.journal.readings("income", "dollar", "Number()")
+
+
+def test_ten_campaigns_and_all_their_weeks_cost_one_reading(
+    device: Devices, fake_time: FakeTime
+) -> None:
+    """Control: a policy without an epoch, and the same questions cost their sum."""
+    asked = [campaign(f"c{i}", 1.0 / (1 + i % 3), period=WEEK) for i in range(10)]
+    client = device(*asked)
+    first = client.contribute("c0", 50_000.0)
+    assert first.epoch is not None
+    told = {number(first)}
+    for week in range(3):
+        fake_time.date = first.drawn + week * WEEK
+        for c in asked:
+            receipt = client.contribute(c.campaign_id, 70_000.0)
+            assert receipt.privacy == dollars(1.0)
+            if c.privacy == dollars(1.0):
+                told.add(number(receipt))
+        if fake_time.date + WEEK >= first.epoch + YEAR:
+            break
+    assert len(readings(client)) == 1
+    assert len(told) == 1
+    assert spent(client) == 1.0
+
+
+def test_without_an_epoch_every_answer_has_noise_of_its_own(device: Devices) -> None:
+    client = device(campaign("a"), campaign("b"), of=limit(epoch=None))
+    told = {number(client.contribute(name, 50_000.0)) for name in "ab"}
+    assert len(told) == 2
+    assert spent(client) == 2.0
+    assert all(receipt.epoch is None for receipt in client.history())
+
+
+def test_a_coarser_campaign_has_the_noise_of_its_rate(tmp_path: Path) -> None:
+    """200 devices: the mean distance of answers at ε/4 is 4/ε; α = 1e-6 (4.9 standard errors).
+
+    Control: of those at ε it is 1/ε.
+    """
+    fine, coarse = campaign("fine"), campaign("coarse", 0.25)
+    errors = []
+    for _ in range(200):
+        client = Client(
+            policy=Policy({"income": limit()}),
+            state_dir=None,
+            transport=InMemoryTransport(InMemoryCollector([fine, coarse])),
+            timing=FakeTime().timing(),
+            release_floor_s=0,
+        )
+        for asked in ("coarse", "fine"):
+            client.fetch(asked)
+        errors.append([abs(number(client.contribute(c, 9.0)) - 9.0) for c in ("coarse", "fine")])
+        client.close(0)
+    means = np.mean(errors, axis=0) / 8000
+    assert means[0] == pytest.approx(4.0, abs=4.9 * 4.0 / 200**0.5)
+    assert means[1] == pytest.approx(1.0, abs=4.9 * 1.0 / 200**0.5)
+
+
+def test_the_next_epoch_is_read_anew_and_paid_for(device: Devices, fake_time: FakeTime) -> None:
+    client = device(campaign("weekly", period=WEEK))
+    first = client.contribute("weekly", 50_000.0)
+    (reading,) = readings(client)
+    assert reading.begins <= first.drawn < reading.ends == reading.begins + YEAR
+    fake_time.date = reading.ends - timedelta(seconds=1)
+    assert number(client.contribute("weekly", 50_000.0)) == number(first)
+    fake_time.date = reading.ends + WEEK
+    assert client.contribute("weekly", 50_000.0).epoch == reading.ends
+    fake_time.date = reading.ends + 3 * YEAR + WEEK
+    assert client.contribute("weekly", 50_000.0).epoch == reading.ends + 3 * YEAR
+    assert len(readings(client)) == 3
+    assert spent(client) == 3.0
+
+
+def test_when_the_first_epoch_begins_is_drawn(fake_time: FakeTime) -> None:
+    """Uniform over an epoch's length, whatever the value: n = 200, α = 1e-6 (Kolmogorov)."""
+    shares = []
+    for i in range(200):
+        client = Client(
+            policy=Policy({"income": limit()}),
+            state_dir=None,
+            transport=InMemoryTransport(InMemoryCollector([campaign("a")])),
+            timing=fake_time.timing(),
+            release_floor_s=0,
+        )
+        client.fetch("a")
+        receipt = client.contribute("a", 1e5 * (i % 2))
+        assert receipt.epoch is not None
+        shares.append((receipt.drawn - receipt.epoch) / YEAR)
+        client.close(0)
+    ordered = np.sort(shares)
+    gap = np.abs(ordered - (np.arange(200) + 0.5) / 200).max()
+    assert gap < np.sqrt(np.log(2 / 1e-6) / 400)
+    assert 0 <= ordered[0] < ordered[-1] < 1
+
+
+def test_an_epoch_that_the_limit_has_no_room_for_is_refused(
+    device: Devices, fake_time: FakeTime
+) -> None:
+    """Before anything is drawn; what is answered from the reading goes on."""
+    client = device(campaign("a", period=WEEK), campaign("b"), of=limit(lifetime=1.5))
+    client.contribute("a", 50_000.0)
+    client.contribute("b", 50_000.0)
+    (reading,) = readings(client)
+    fake_time.date = reading.ends
+    with pytest.raises(BudgetExceeded, match="lifetime"):
+        client.contribute("a", 50_000.0)
+    assert readings(client) == (reading,)
+    assert spent(client) == 1.0
+
+
+def test_a_window_counts_readings_when_they_were_made(device: Devices, fake_time: FakeTime) -> None:
+    of = limit(windows=(Window(limit=dollars(1.0), length=2 * YEAR),))
+    client = device(campaign("a", period=WEEK), of=of)
+    drawn = client.contribute("a", 50_000.0).drawn
+    (reading,) = readings(client)
+    fake_time.date = reading.ends
+    with pytest.raises(BudgetExceeded) as refused:
+        client.contribute("a", 50_000.0)
+    assert refused.value.frees == drawn + 2 * YEAR
+    fake_time.date = drawn + 2 * YEAR
+    client.contribute("a", 50_000.0)
+    assert spent(client) == 2.0
+
+
+def test_each_campaign_pays_for_the_epochs_that_it_asks_in(
+    device: Devices, fake_time: FakeTime
+) -> None:
+    """Its own limit: 1 for its first epoch, nothing for more weeks of it, and no room for two."""
+    client = device(campaign("a", period=WEEK), campaign("b", 0.5), of=limit(most=1.5))
+    client.contribute("b", 50_000.0)
+    first = client.contribute("a", 50_000.0)
+    assert first.epoch is not None
+    for week in range(1, 4):
+        fake_time.date = min(first.drawn + week * WEEK, first.epoch + YEAR - timedelta(seconds=1))
+        client.contribute("a", 50_000.0)
+    fake_time.date = first.epoch + YEAR
+    with pytest.raises(BudgetExceeded, match="this campaign"):
+        client.contribute("a", 50_000.0)
+    assert spent(client) == 1.0
+
+
+def test_what_is_not_nested_costs_its_sum(device: Devices) -> None:
+    """Answers drawn before the policy had an epoch, or after it lost it, count in full."""
+    for of in (limit(epoch=None), limit(), limit(epoch=None)):
+        client = device(campaign("a"), campaign("b"), campaign("c"), campaign("d"), of=of)
+        names = {0: "a", 1: "bc", 2: "d"}[len(client.history()) - (len(client.history()) == 3)]
+        for name in names:
+            client.contribute(name, 50_000.0)
+        if client._session.journal.durable is False:
+            return  # each client in memory begins anew
+    assert spent(client) == 3.0
+
+
+def test_a_clock_that_jumps_never_makes_anything_cheaper(
+    device: Devices, fake_time: FakeTime
+) -> None:
+    """Each reading is charged, whenever it is dated; an epoch once read is never read again."""
+    client = device(campaign("a", period=WEEK))
+    start = fake_time.date
+    jumps = [0, 900, 0, 450, -100, 900, -100, 450]
+    for days in jumps:
+        fake_time.date = start + timedelta(days=days)
+        client.contribute("a", 50_000.0)
+    kept = readings(client)
+    assert spent(client) == float(len(kept))
+    assert len(kept) <= 4
+    before = client.history()
+    for days in jumps:
+        fake_time.date = start + timedelta(days=days)
+        client.contribute("a", 60_000.0)
+    assert client.history() == before
+
+
+def test_a_shorter_epoch_goes_on_where_the_last_one_ends(
+    device: Devices, fake_time: FakeTime
+) -> None:
+    client = device(campaign("a", period=WEEK))
+    client.contribute("a", 50_000.0)
+    (reading,) = readings(client)
+    if not client._session.journal.durable:
+        return
+    client = device(
+        campaign("a", period=WEEK), of=limit(epoch=Epoch(privacy=dollars(1.0), length=WEEK))
+    )
+    fake_time.date = reading.ends - timedelta(seconds=1)
+    assert client.contribute("a", 50_000.0).epoch == reading.begins
+    fake_time.date = reading.ends + 2 * WEEK
+    assert client.contribute("a", 50_000.0).epoch == reading.ends + 2 * WEEK
+    assert spent(client) == 2.0
+
+
+def test_a_rate_above_the_reading_s_is_refused_until_the_epoch_ends(
+    device: Devices, fake_time: FakeTime
+) -> None:
+    with pytest.raises(PolicyRefused, match="in an epoch"):
+        device(campaign("dear", 1.5))
+    client = device(campaign("a"))
+    client.contribute("a", 50_000.0)
+    (reading,) = readings(client)
+    if not client._session.journal.durable:
+        return
+    raised = limit(epoch=Epoch(privacy=dollars(2.0), length=YEAR))
+    client = device(campaign("a"), campaign("dear", 1.5, period=WEEK), of=raised)
+    with pytest.raises(PolicyRefused, match="until"):
+        client.contribute("dear", 50_000.0)
+    fake_time.date = reading.ends
+    assert client.contribute("dear", 50_000.0).privacy == dollars(2.0)
+    assert spent(client) == 3.0
+
+
+def test_places_and_planes_have_readings_of_their_own(fake_time: FakeTime) -> None:
+    """A point is never taken for one of another plane: two areas are read twice, and charged."""
+    metres = GeoPrivacy(1.0, 500.0, "metre")
+    planes = [AzimuthalEquidistant(2.35, 48.86, radius) for radius in (20_000.0, 30_000.0)]
+    asked = [
+        campaign(
+            f"place-{i}",
+            privacy=metres,
+            mechanism=PlanarLaplaceSpec(2),
+            attribute=Attribute(name="home", unit="metre", coordinates=plane),
+        )
+        for i, plane in enumerate([planes[0], planes[0], planes[1]])
+    ]
+    of = Limit(
+        campaign=metres,
+        lifetime=metres.repeated(2),
+        epoch=Epoch(privacy=metres, length=YEAR),
+        value=Place(Area(longitude_deg=2.35, latitude_deg=48.86, radius_m=40_000)),
+    )
+    client = Client(
+        policy=Policy({"home": of}),
+        state_dir=None,
+        transport=InMemoryTransport(InMemoryCollector(asked)),
+        timing=fake_time.timing(),
+        release_floor_s=0,
+    )
+    for c in asked:
+        client.fetch(c.campaign_id)
+    told = [client.contribute(c.campaign_id, (2.3, 48.9)).perturbed for c in asked]
+    assert told[0] == told[1] != told[2]
+    assert [budget.spent for budget in client.budgets()] == [2.0]
+    client.close(0)
+
+
+def test_a_value_of_another_kind_is_refused_and_nothing_is_kept(device: Devices) -> None:
+    client = device(campaign("a"))
+    with pytest.raises(PrivateValueError):
+        client.contribute("a", (1.0, 2.0))
+    assert readings(client) == client.history() == ()
+
+
+def test_a_directory_of_version_4_goes_on(fake_time: FakeTime, tmp_path: Path) -> None:
+    """Without the tables of readings; what it has keeps its price."""
+
+    def make(of: Limit) -> Client:
+        client = Client(
+            policy=Policy({"income": of}),
+            state_dir=tmp_path / "state",
+            transport=InMemoryTransport(InMemoryCollector([campaign("old"), campaign("new")])),
+            timing=fake_time.timing(),
+            release_floor_s=0,
+        )
+        for name in ("old", "new"):
+            client.fetch(name)
+        return client
+
+    before = make(limit(epoch=None))
+    old = before.contribute("old", 50_000.0)
+    before.close(0)
+    with sqlite3.connect(tmp_path / "state" / FILE_NAME) as connection:
+        connection.executescript(
+            "DROP TABLE reading; DROP TABLE answered; PRAGMA user_version = 4;"
+        )
+    connection.close()
+    after = make(limit())
+    (kept,) = after.history()
+    assert (kept.report_id, kept.epoch) == (old.report_id, None)
+    assert after.contribute("old", 1.0).report_id == old.report_id
+    assert after.contribute("new", 50_000.0).epoch is not None
+    assert spent(after) == 2.0
+    after.close(0)
+
+
+@pytest.mark.parametrize("table", ["reading", "answered"])
+@pytest.mark.parametrize("change", ["DELETE FROM {}", "UPDATE {} SET checksum = 1"])
+def test_a_reading_that_is_missing_or_changed_is_damage(
+    fake_time: FakeTime, tmp_path: Path, table: str, change: str
+) -> None:
+    make = partial(
+        Client,
+        policy=Policy({"income": limit()}),
+        state_dir=tmp_path / "state",
+        transport=InMemoryTransport(InMemoryCollector([campaign("a")])),
+        timing=fake_time.timing(),
+        release_floor_s=0,
+    )
+    client = make()
+    client.fetch("a")
+    client.contribute("a", 50_000.0)
+    client.close(0)
+    with sqlite3.connect(tmp_path / "state" / FILE_NAME) as connection:
+        connection.execute(change.format(table))
+    connection.close()
+    with pytest.raises(JournalError):
+        make()
+
+
+NAMES = [f"campaign-{i}" for i in range(6)]
+MORTAL = Policy({"income": Limit(campaign=dollars(1.0), lifetime=dollars(1.0), epoch=Epoch(
+    privacy=dollars(1.0), length=36_500 * timedelta(days=1)))})  # fmt: skip
+"""One reading is all that the limit has room for, and its epoch does not end here."""
+
+
+def open_now(name: str) -> ValueCampaign:
+    now = datetime.now(UTC)
+    epsilon = 1.0 if NAMES.index(name) % 2 else 0.5
+    return campaign(name, epsilon, opens=now - WEEK, closes=now + WEEK)
+
+
+def take_part(transport: WireTransport, state: Path, seed: int = 0) -> Any:
+    """Answer everything, and return what the device believes."""
+    with Client(
+        policy=MORTAL, state_dir=state, transport=transport, timing=unhurried(), release_floor_s=0
+    ) as client:
+        for name in shuffled(seed, NAMES):
+            client.fetch(name)
+            client.contribute(name, 1000.0 * seed)
+        client.flush(5.0)
+        return client.history(), client.budgets(), len(readings(client))
+
+
+def check_one_reading(lab: Lab, history: tuple[Receipt, ...], budgets: Any, count: int) -> None:
+    """Fail unless all reports that were ever sent are from one reading, and it was paid for."""
+    assert count == 1
+    assert [Fraction(budget.spent) for budget in budgets] == [1]
+    assert {receipt.campaign_id for receipt in history} == set(NAMES)
+    assert len({receipt.epoch for receipt in history}) == 1
+    fine = {number(r) for r in history if int(r.campaign_id[-1]) % 2}
+    assert len(fine) == 1
+    for name in NAMES:
+        (counted,) = lab.collector.reports(name)
+        assert lab.seen[name, 0] == {counted.SerializeToString(deterministic=True)}
+
+
+@pytest.mark.parametrize("stride", [23, pytest.param(3, marks=pytest.mark.deep)])
+def test_a_device_killed_at_any_point_reads_its_value_once(stride: int, tmp_path: Path) -> None:
+    def lives(point: int) -> bool:
+        lab = Lab(InMemoryCollector([open_now(name) for name in NAMES]))
+        state = tmp_path / str(point)
+        (first,) = lab.run(lambda wire: take_part(wire, state, 1), kill_at=point)
+        (last,) = lab.run(lambda wire: take_part(wire, state, 2))
+        check_one_reading(lab, *last.returned())
+        return first.killed
+
+    assert len(list(every_point(lives, stride))) >= 3
+
+
+@pytest.mark.parametrize("times", [1, pytest.param(4, marks=pytest.mark.deep)])
+def test_two_processes_with_eight_threads_each_read_once(tmp_path: Path, times: int) -> None:
+    def crowd(transport: WireTransport, state: Path) -> Any:
+        with Client(
+            policy=MORTAL, state_dir=state, transport=transport, release_floor_s=0
+        ) as client:
+            errors: list[BaseException] = []
+            gate = threading.Barrier(8)
+
+            def life(seed: int) -> None:
+                try:
+                    gate.wait()
+                    for name in shuffled(seed + 8 * os.getpid(), NAMES):
+                        client.fetch(name)
+                        client.contribute(name, 1000.0 * seed)
+                except BaseException as error:  # noqa: BLE001 - raised below
+                    errors.append(error)
+
+            threads = [threading.Thread(target=life, args=(i,)) for i in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            if errors:
+                raise errors[0]
+            client.flush(10.0)
+            return client.history(), client.budgets(), len(readings(client))
+
+    for attempt in range(times):
+        lab = Lab(InMemoryCollector([open_now(name) for name in NAMES]))
+        state = tmp_path / str(attempt)
+        for ended in lab.run(lambda wire, state=state: crowd(wire, state), processes=2):
+            assert ended.returned()[2] == 1
+        (last,) = lab.run(lambda wire, state=state: take_part(wire, state))
+        check_one_reading(lab, *last.returned())
+
+
+@pytest.mark.deep
+def test_neither_value_nor_noise_is_on_disk(fake_time: FakeTime, tmp_path: Path) -> None:
+    """All that the directory has of a value is one point, which the best guess is made from.
+
+    80 devices, half at $50,000 and half at $58,000, 1/ε apart: from the directory, all its reports
+    with it, the likelier of the two is right in a share of at most 1/(1 + e⁻¹) = 73.1 % of guesses;
+    75 of 80 have a probability below 1e-5. And no file has a value's bytes.
+    """
+    right = 0
+    for i in range(80):
+        truth = 50_000.0 + 8_000.0 * (i % 2)
+        state = tmp_path / str(i)
+        asked = [campaign(f"c{j}", 1.0 / (1 + j)) for j in range(3)]
+        client = Client(
+            policy=Policy({"income": limit()}),
+            state_dir=state,
+            transport=InMemoryTransport(InMemoryCollector(asked)),
+            timing=fake_time.timing(),
+            release_floor_s=0,
+        )
+        for c in asked:
+            client.fetch(c.campaign_id)
+            client.contribute(c.campaign_id, truth)
+        (reading,) = readings(client)
+        point = reading.point[0] * asked[0].point_mechanism.step
+        client.close(0)
+        right += (point > 54_000.0) == (i % 2 == 1)
+        for file in state.iterdir():
+            content = file.read_bytes()
+            assert struct.pack(">d", truth) not in content
+            assert struct.pack("<d", truth) not in content
+            assert repr(truth).encode() not in content
+    assert right < 75
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: Epoch(privacy=GeoPrivacy(1.0, 8000.0), length=YEAR), "privacy"),
+        (lambda: Epoch(privacy=dollars(1.0), length=timedelta(0)), "length"),
+        (lambda: limit(most=0.5), "epoch.privacy"),
+        (lambda: limit(epoch=YEAR), "epoch"),
+        (
+            lambda: limit(epoch=Epoch(privacy=GeoPrivacy(1.0, 8000.0, "euro"), length=YEAR)),
+            "units of the limits",
+        ),
+        (lambda: limit(value=Point(4)), "value"),
+    ],
+)
+def test_an_epoch_out_of_range_is_refused(call: Callable[[], object], name: str) -> None:
+    with pytest.raises(ParameterError) as caught:
+        call()
+    assert caught.value.name == name
