@@ -58,6 +58,8 @@ _FEW = 1_000
 """Nodes up to which none are joined."""
 _PER_NEAR, _BEND = 40, 4.0
 """Distances that are joined: per shortest length at 0, and where their spacing begins to grow."""
+_UNBIASED = 1e-6
+"""How far the mean of a report may be off f by rounding and interpolation."""
 _REACH, _CELLS = 14.0, 16.0
 """Noise scales from the band up to which a law of distances is kept; cells per shortest length."""
 _BOUND_REACH = 6.0
@@ -203,6 +205,10 @@ class Search:
             for band in bands:
                 bias, variance = interpolated(band.signed / problem.scale, index, found)
                 moments.append((bias + np.asarray(band.profile.value(band.signed)), variance))
+        if problem.prior.assumed is not None and bands[0].query is not None:
+            answer = np.asarray(bands[0].query.value(bands[0].points)).ravel()
+            if np.abs(moments[0][0] - answer).max() > _UNBIASED:
+                return None  # what is assumed of people bounds how far f is off, and no more
         prediction, *scenarios = (
             predicted(mean, variance, band.truth, band.weights, nodes.prior.size, band.again)
             for (mean, variance), band, nodes in zip(moments, bands, self._laws, strict=True)
