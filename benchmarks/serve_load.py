@@ -12,8 +12,10 @@ machine: where others use it too, the time of processors bends less.
 """
 
 import os
+import sqlite3
 import statistics
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,6 +30,8 @@ from geoveil.campaign import Campaign
 
 ROUNDS = 5
 CALLS, CONCURRENCY = 6_000, 128
+ALONE = 1_000
+"""Calls of a client that sends one after the other."""
 HALVES, HALF_S = 5, 5.0
 """Runs at half the rate, and the seconds of each."""
 BATCH, BATCHES, BATCHES_AT_ONCE = 4_096, 150, 8
@@ -51,6 +55,7 @@ def table() -> None:
     """Print reports per second, ratios and latencies."""
     with tempfile.TemporaryDirectory() as folder:
         _print_single(str(Path(folder) / "single.db"))
+        _print_alone(str(Path(folder) / "alone.db"), Path(folder) / "plain.db")
         _print_batches("SQLite", str(Path(folder) / "batches.db"))
     with postgres() as (url, process):
         _print_batches("PostgreSQL", url, process)
@@ -118,6 +123,40 @@ def _print_single(database: str) -> None:
         print(f"  {name}: {statistics.median(p99s):.1f} ms ({min(p99s):.1f} to {max(p99s):.1f})")
 
 
+def _print_alone(database: str, plain: Path) -> None:
+    """Print what a report costs that is sent alone, one after the other, beside its floor."""
+    with served("echo") as echo, served("aggregator", database) as aggregator:
+        campaign = publish(aggregator.address)
+        contestants = {"bare echo": (echo, ECHO), "SubmitReports": (aggregator, SUBMIT)}
+        runs = _take_turns(contestants, campaign, 1 + ROUNDS, calls=ALONE, concurrency=1)
+    medians = {name: median(of_one[1:]).server_us for name, of_one in runs.items()}
+    medians["one commit, sqlite3 alone"] = _plain_us(plain)
+    print(f"one report at a time, µs of the server's processors: {_listed(medians)}")
+
+
+def _plain_us(file: Path) -> float:
+    """Return the microseconds of processors of a transaction of one row, as durable as ours."""
+    connection = sqlite3.connect(file, isolation_level=None)
+    for statement in (
+        "PRAGMA journal_mode = WAL",
+        "PRAGMA synchronous = FULL",
+        "CREATE TABLE report (id BLOB PRIMARY KEY, answers BLOB) WITHOUT ROWID",
+    ):
+        connection.execute(statement)
+    before = time.process_time()
+    for _ in range(ALONE):
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("INSERT INTO report VALUES (randomblob(16), zeroblob(12))")
+        connection.execute("COMMIT")
+    spent = time.process_time() - before
+    connection.close()
+    return 1e6 * spent / ALONE
+
+
+def _listed(numbers: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {number:,.1f}" for name, number in numbers.items())
+
+
 def _take_turns(
     contestants: Mapping[str, tuple[Served, str]], campaign: Campaign, rounds: int, **load: Any
 ) -> dict[str, list[Measured]]:
@@ -130,23 +169,15 @@ def _take_turns(
 
 
 def _print_batches(name: str, database: str, process: psutil.Process | None = None) -> None:
-    with served("aggregator", database) as server:
+    load: dict[str, Any] = {"reports": BATCH, "calls": BATCHES, "concurrency": BATCHES_AT_ONCE}
+    with served("aggregator", database) as server, served("echo") as echo:
         campaign = publish(server.address)
-        runs = [
-            measure(
-                server,
-                SUBMIT,
-                campaign,
-                reports=BATCH,
-                calls=BATCHES,
-                concurrency=BATCHES_AT_ONCE,
-                database=process,
-            )
-            for _ in range(ROUNDS)
-        ]
+        runs = [measure(server, SUBMIT, campaign, database=process, **load) for _ in range(ROUNDS)]
+        floor = measure(echo, ECHO, campaign, **load)
         shown = _table(f"{name}: batches of {BATCH:,}, {BATCHES_AT_ONCE} at once")
         _row(shown, f"median of {ROUNDS}", median(runs))
         _row(shown, "fastest", max(runs))
+        _row(shown, "bare echo", floor)
         Console().print(shown)
         print(f"resident: {server.resident_mb():.0f} MB")
 

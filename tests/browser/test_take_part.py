@@ -356,7 +356,7 @@ async def test_a_tab_that_is_killed_sends_the_same_bytes_later(
     survey: Survey, context: BrowserContext
 ) -> None:
     """GEOVEIL_KILLED_TABS=200 kills so many of them."""
-    await _killed_tabs(survey, context, times=int(os.environ.get(_TIMES, "6")), seed=1)
+    await _killed_tabs(survey, context, times=int(os.environ.get(_TIMES, "3")), seed=1)
 
 
 async def test_a_browser_that_is_killed_sends_the_same_bytes_later(

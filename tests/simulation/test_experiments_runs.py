@@ -163,6 +163,7 @@ def test_a_parquet_table_says_where_its_numbers_come_from(tmp_path):
     assert {"python", "numpy", "system", "machine"} < told.keys()
 
 
+@pytest.mark.deep(keep=0)
 def test_a_selection_goes_on_where_it_stopped(tmp_path):
     options = Options(quick=True)
     asked = cells("tdt", options)

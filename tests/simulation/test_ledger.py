@@ -97,6 +97,7 @@ def test_what_was_not_computed_has_no_verdict_and_no_ratio():
         replace(number(), paper=None)
 
 
+@pytest.mark.deep(keep=3)
 @pytest.mark.parametrize("name", ALL_AGREE)
 def test_statements_and_examples_of_the_papers_hold(name):
     done = LEDGER[name].run(QUICK)

@@ -75,9 +75,11 @@ class ExponentialBound(CertifiedBound):
         node = np.maximum(inside[:-1], inside[1:]).tolist()
         fall = np.nextafter(self.beta * np.diff(self.edges) * (1 - 1e-15), 0).tolist()
         for i in range(1, len(node)):
-            node[i] = max(node[i], _less(node[i - 1], fall[i - 1]))
+            if node[i - 1] > node[i]:  # else it is no more once it has fallen
+                node[i] = max(node[i], _less(node[i - 1], fall[i - 1]))
         for i in range(len(node) - 2, -1, -1):
-            node[i] = max(node[i], _less(node[i + 1], fall[i]))
+            if node[i + 1] > node[i]:
+                node[i] = max(node[i], _less(node[i + 1], fall[i]))
         self._node, self._cells = np.array(node), inside
 
     def __call__(self, u: Real, ops: Arithmetic = FLOAT) -> Real:

@@ -44,8 +44,10 @@ def draw_lines(rows: Sequence[ErrorRow], file: Path, *, columns: int = 3) -> Non
     panels = list(dict.fromkeys(row.panel for row in rows))
     columns = min(columns, len(panels))
     lines = math.ceil(len(panels) / columns)
+    # Two names below each column of panels.
+    legend = max(0.3 + 0.3 * math.ceil(len(_mechanisms(rows)) / (2 * columns)), 0.9)
     figure, axes = plt.subplots(
-        lines, columns, figsize=(4.1 * columns, 3.1 * lines + 0.9), squeeze=False, sharex=True
+        lines, columns, figsize=(4.1 * columns, 3.1 * lines + legend), squeeze=False, sharex=True
     )
     for panel, place in zip(panels, axes.flat, strict=False):
         _draw_panel(place, [row for row in rows if row.panel == panel])
@@ -58,8 +60,8 @@ def draw_lines(rows: Sequence[ErrorRow], file: Path, *, columns: int = 3) -> Non
         place.set_ylabel(f"{rows[0].measure} (log)")
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.suptitle(f"{rows[0].measure} against the hard threshold", fontsize=12)
-    figure.tight_layout(rect=(0, 0.75 / figure.get_figheight(), 1, 0.99))
-    figure.legend(handles, labels, loc="lower center", ncol=6, frameon=False)
+    figure.tight_layout(rect=(0, (legend - 0.15) / figure.get_figheight(), 1, 0.99))
+    figure.legend(handles, labels, loc="lower center", ncol=2 * columns, frameon=False)
     figure.savefig(file, dpi=130)
     plt.close(figure)
 
