@@ -209,7 +209,7 @@ def test_an_epoch_that_the_limit_has_no_room_for_is_refused(
     client.contribute("a", 50_000.0)
     client.contribute("b", 50_000.0)
     (reading,) = readings(client)
-    fake_time.date = reading.ends
+    fake_time.date = reading.ends + WEEK
     with pytest.raises(BudgetExceeded, match="lifetime"):
         client.contribute("a", 50_000.0)
     assert readings(client) == (reading,)
@@ -221,7 +221,7 @@ def test_a_window_counts_readings_when_they_were_made(device: Devices, fake_time
     client = device(campaign("a", period=WEEK), of=of)
     drawn = client.contribute("a", 50_000.0).drawn
     (reading,) = readings(client)
-    fake_time.date = reading.ends
+    fake_time.date = reading.ends + WEEK
     with pytest.raises(BudgetExceeded) as refused:
         client.contribute("a", 50_000.0)
     assert refused.value.frees == drawn + 2 * YEAR
@@ -241,7 +241,7 @@ def test_each_campaign_pays_for_the_epochs_that_it_asks_in(
     for week in range(1, 4):
         fake_time.date = min(first.drawn + week * WEEK, first.epoch + YEAR - timedelta(seconds=1))
         client.contribute("a", 50_000.0)
-    fake_time.date = first.epoch + YEAR
+    fake_time.date = first.epoch + YEAR + WEEK
     with pytest.raises(BudgetExceeded, match="this campaign"):
         client.contribute("a", 50_000.0)
     assert spent(client) == 1.0
@@ -272,11 +272,11 @@ def test_a_clock_that_jumps_never_makes_anything_cheaper(
     kept = readings(client)
     assert spent(client) == float(len(kept))
     assert len(kept) <= 4
-    before = client.history()
+    before = {receipt.report_id for receipt in client.history()}
     for days in jumps:
         fake_time.date = start + timedelta(days=days)
         client.contribute("a", 60_000.0)
-    assert client.history() == before
+    assert {receipt.report_id for receipt in client.history()} == before
 
 
 def test_a_shorter_epoch_goes_on_where_the_last_one_ends(
