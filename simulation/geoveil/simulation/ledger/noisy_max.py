@@ -196,7 +196,7 @@ ROWS = (
         needs="NLTCS and ACS as CSV or Parquet, the class last",
         reason="The authors' numbers are stored with their code, of 5 runs of 10 folds. Their trees"
         " are others: siblings share the attributes that are left, so that one is used once in a"
-        " whole level; numbers are cut into 20 equal parts, where geoveil has public intervals;"
+        " whole level; numbers are cut into 20 parts, where geoveil has public intervals;"
         " noisy counts label a leaf; and S comes from the whole table and all of ε, instead of a"
         " node and its share. On average the two are up to 1 % apart at depth 2 and 3 % at depth 5,"
         " and up to 10 % at small ε. --quick has two of ten folds.",
@@ -212,9 +212,8 @@ ROWS = (
         reason="The authors' numbers are stored with their code, of ten runs. Here, as in their"
         " code, one margin of the whole table sets S = e^{−jε} for every leaf, which is no bound of"
         " a leaf's sensitivity: nothing is proved of it. `simulate selection` has margins of"
-        " leaves. Forests without privacy (WDP) differ already, as their random trees are others:"
-        " a category or a threshold is drawn in another way, and a leaf without records has another"
-        " label. Where theirs keep that level, or fall to guessing, geoveil's do too. --quick has"
+        " leaves. Forests without privacy (WDP) differ already, most on Mushroom, Pen-digits and"
+        " Wall-sensor: their random trees are others, and in what is not traced. --quick has"
         " two tables and two executions, of smaller trees.",
     ),
 )
