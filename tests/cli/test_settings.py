@@ -24,11 +24,12 @@ from geoveil.gp import GeoVeilError
 
 DEFAULTS = {field.name: field.default for field in fields(Settings)}
 NUMBERS = (1, 2, 1 << 16, 1 << 17)
+WEB = ("127.0.0.1:1", "[::1]:2", "https://a.example", "https://b.example")
 CANDIDATES = {
     bool: (True, False),
     int: NUMBERS,
     float: NUMBERS,
-    str: (*LOG_LEVELS, *LOG_FORMATS),
+    str: (*LOG_LEVELS, *LOG_FORMATS, *WEB),
     Path: tuple(Path(f"/{name}/file") for name in "abc"),
     Path | DatabaseURL: (Path("/a.db"), DatabaseURL("postgresql:///b"), Path("/c.db")),
     PublicKey: tuple(PublicKey.parse("ed25519:" + 32 * f"{n:02x}") for n in (1, 2, 3)),
@@ -43,6 +44,8 @@ def companions(name):
     if name.startswith("tls_"):
         pair = {"tls_certificate": Path("/pair.pem"), "tls_key": Path("/pair-key.pem")}
         return {other: path for other, path in pair.items() if other != name}
+    if name == "web_origins":
+        return {"web": WEB[0]}
     return {name.replace("_burst", "_rate"): 5} if name.endswith("_burst") else {}
 
 

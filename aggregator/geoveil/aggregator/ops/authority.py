@@ -62,9 +62,9 @@ class Authority:
         try:
             self._certificate = x509.load_pem_x509_certificate(issued.certificate)
             key = load_pem_private_key(issued.key, password=None)
-            sound = self._certificate.public_key() == key.public_key()
         except (ValueError, TypeError, UnsupportedAlgorithm):
-            sound = False
+            raise ParameterError("authority", "...", _AUTHORITY) from None
+        sound = self._certificate.public_key() == key.public_key()
         if not sound or not isinstance(key, ec.EllipticCurvePrivateKey):
             raise ParameterError("authority", "...", _AUTHORITY)
         self._key = key

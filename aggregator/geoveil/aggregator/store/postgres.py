@@ -121,7 +121,7 @@ shown), got database='...'
         self, connection: Connection, key: int, after: bytes, limit: int
     ) -> StoredAnswers:
         # First those in slots, after one of them; then those beside, after the id of one.
-        rows: Sequence[Any] = ()
+        rows: list[Any] = []
         beside = _beside(key)
         if len(after) == REPORT_ID_BYTES:
             beside = beside.where(REPORT_BESIDE.c.report_id > UUID(bytes=after))
@@ -129,7 +129,7 @@ shown), got database='...'
             query = _in_slots(key)
             if after:
                 query = query.where(REPORT.c.slot > int.from_bytes(after))
-            rows = connection.execute(query.order_by(REPORT.c.slot).limit(limit)).all()
+            rows = [*connection.execute(query.order_by(REPORT.c.slot).limit(limit))]
         following = rows[-1].slot.to_bytes(8) if len(rows) == limit else None
         if following is None:
             query = beside.order_by(REPORT_BESIDE.c.report_id).limit(limit - len(rows))

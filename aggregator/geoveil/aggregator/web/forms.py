@@ -129,7 +129,7 @@ def timeout_s(headers: Mapping[str, str]) -> float | None:
     """
     for name, most, units in (
         ("connect-timeout-ms", 10, {"": 1e-3}),
-        ("grpc-timeout", 8, {"H": 3600, "M": 60, "S": 1, "m": 1e-3, "u": 1e-6, "n": 1e-9}),
+        ("grpc-timeout", 8, {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}),
     ):
         text = headers.get(name)
         if text is None:
