@@ -166,23 +166,20 @@ def optimum(program: LinearProgram, outputs: Array, floor: float = 0.0) -> Solut
 def _in_pairs(ratios: Array) -> "tuple[csr_array, csr_array]":
     """Return how a column P is made of numbers ≥ 0, and conditions that make these fit together.
 
-    With u = r_j P_j+1 − P_j ≥ 0 and v = r_j P_j − P_j+1 ≥ 0, P_j = (u + r_j v)/(r_j² − 1) and
-    P_j+1 = (r_j u + v)/(r_j² − 1). So 2(M − 1) such numbers, which give every inner row the same P
-    from the pair below and the pair above it, are exactly a column within the ratios. For the
-    solver that is half as many conditions as two inequalities for each ratio.
+    P_j and P_j+1 are within their ratio if and only if P_j = u + r_j v and P_j+1 = r_j u + v for
+    some u, v ≥ 0. So 2(M − 1) such numbers, which give every inner row the same P from the pair
+    below and the pair above it, are exactly a column within the ratios. For the solver that is half
+    as many conditions as two inequalities for each ratio.
 
     Returns:
         (M, 2(M − 1)), P from (u_0, ..., v_0, ...); and (M − 2, 2(M − 1)), what has to be 0.
     """
     from scipy import sparse
 
-    share = 1 / (ratios**2 - 1)
-    less, more = sparse.diags_array(share), sparse.diags_array(ratios * share)
-    lower = sparse.csr_array(sparse.hstack([less, more]))
-    upper = sparse.csr_array(sparse.hstack([more, less]))
-    return sparse.csr_array(sparse.vstack([lower, upper[-1:]])), sparse.csr_array(
-        upper[:-1] - lower[1:]
-    )
+    one, more = sparse.eye_array(len(ratios)), sparse.diags_array(ratios)
+    lower = sparse.hstack([one, more], format="csr")
+    upper = sparse.hstack([more, one], format="csr")
+    return sparse.vstack([lower, upper[-1:]], format="csr"), upper[:-1] - lower[1:]
 
 
 def shortfall(program: LinearProgram, alpha: Array, beta: Array, y: Array) -> Array:
