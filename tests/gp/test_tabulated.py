@@ -166,6 +166,16 @@ def test_a_table_has_corners_where_the_profile_has(name):
     assert refused(TabulatedProfile.of(profile)) == refused(profile)
 
 
+@pytest.mark.parametrize("start", [0.0, 5.0])
+def test_a_corner_at_0_is_one_but_on_a_ray(start):
+    """Debiased, the first table would be off by 2 where it is 0."""
+    table = ((start, start + 10.0), (0.0, 1.0), (0.5, 0.0))
+    with pytest.raises(UnsupportedError, match=f"jumps at {start:g}"):
+        TabulatedProfile(*table).debiased_range(1.0)
+    if start == 0:
+        TabulatedProfile(*table, ray=True).debiased_range(1.0)
+
+
 def test_a_cubic_step_is_its_own_table():
     step, query = Smoothstep(7.0), Threshold(0.0, 7.0, "smoothstep")
     table = TabulatedProfile.of(step)

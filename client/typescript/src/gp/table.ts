@@ -90,7 +90,7 @@ function hull(numbers: number[], margin: number): [number, number] {
   return [Math.min(...numbers) - margin, Math.max(...numbers) + margin];
 }
 
-function cellsOf(pieces: readonly Piece[]): Cells {
+function cellsOf(pieces: readonly Piece[], ray: boolean): Cells {
   const steepest = steepestOf(pieces);
   const edges: number[] = [];
   const owner: number[] = [];
@@ -142,7 +142,7 @@ function cellsOf(pieces: readonly Piece[]): Cells {
   });
   const knots = [pieces[0]!.a, ...pieces.map((p) => p.b)];
   const corners = knots.filter(
-    (knot, i) => (i === 0 ? 0 : pieces[i - 1]!.mb) !== (i === pieces.length ? 0 : pieces[i]!.ma) && knot !== 0,
+    (_, i) => (i === 0 ? 0 : pieces[i - 1]!.mb) !== (i === pieces.length ? 0 : pieces[i]!.ma) && !(ray && i === 0),
   );
   return {
     edges,
@@ -209,7 +209,7 @@ export class Table implements Profile {
       values,
       slopes.map((m) => m * scale),
     );
-    this.#cells = cellsOf(this.#pieces);
+    this.#cells = cellsOf(this.#pieces, ray);
   }
 
   onRay(): Profile {

@@ -75,8 +75,13 @@ class Hermite:
         """Upper bound of the largest slope, but for rounding, and at most a few times that."""
         return float(np.abs(self._controls).max())
 
-    def cells(self) -> SlopeCells:
-        """Return enclosures, certain in spite of all rounding."""
+    def cells(self, *, ray: bool) -> SlopeCells:
+        """Return enclosures, certain in spite of all rounding.
+
+        Args:
+            ray: whether the first knot is 0, and nothing is asked before it, so that a slope there
+                is no corner.
+        """
         a, b, ya, yb, ma, mb = self._piece(np.arange(len(self.slopes)))
         h = b - a
         controls = self._controls
@@ -107,10 +112,12 @@ class Hermite:
         curvature = _hull([j.curvature, k.curvature], margin / h[piece])
         before = np.append(0.0, mb)
         after = np.append(ma, 0.0)
+        corner = before != after
+        corner[0] &= not ray
         return SlopeCells(
             edges, value, slope, curvature,
             tuple(self.knots[1:-1].tolist()),
-            tuple(self.knots[(before != after) & (self.knots != 0)].tolist()),
+            tuple(self.knots[corner].tolist()),
             (float(self.values[0]), float(self.values[-1])),
         )  # fmt: skip
 

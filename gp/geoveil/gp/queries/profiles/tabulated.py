@@ -92,7 +92,7 @@ class TabulatedProfile(EnclosedProfile):
         hermite = Hermite(u / scale, y, (m * scale).reshape(-1, 2))
         found = {
             "at": tuple(u.tolist()), "values": tuple(y.tolist()), "slopes": tuple(m.tolist()),
-            "scale": scale, "_hermite": hermite, "_enclosures": hermite.cells(),
+            "scale": scale, "_hermite": hermite, "_enclosures": hermite.cells(ray=self.ray),
         }  # fmt: skip
         for name, value in found.items():
             object.__setattr__(self, name, value)
