@@ -1,11 +1,17 @@
-"""A live server for clients that know nothing but the .proto files."""
+"""A live server for clients that know nothing but the .proto files, and the TypeScript device."""
 
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from geoveil.simulation.local_server import local_server
+
+ROOT = Path(__file__).parents[2]
+PATIENCE_S = 180
+OFFLINE = ("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "ENETUNREACH")
 
 EXPECTED = {
     "statuses": ["REPORT_STATUS_ACCEPTED"] * 3 + ["REPORT_STATUS_DUPLICATE"] * 3,
@@ -32,3 +38,30 @@ def protos() -> Path:
 def server(tmp_path: Path) -> Iterator[str]:
     with local_server(tmp_path / "reports.sqlite") as address:
         yield address
+
+
+def npm(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Run npm in a folder."""
+    command = shutil.which("npm")
+    if command is None or shutil.which("node") is None:
+        pytest.skip("the TypeScript device is left out: install Node 20 or later, with npm")
+    return subprocess.run(
+        [command, *arguments], cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S
+    )
+
+
+@pytest.fixture(scope="session")
+def device(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the package, with what it needs, compiled."""
+    root = tmp_path_factory.mktemp("typescript")
+    folder = root / "client" / "typescript"
+    left_out = shutil.ignore_patterns("node_modules", "build", "dist")
+    shutil.copytree(ROOT / "client" / "typescript", folder, ignore=left_out)
+    shutil.copytree(ROOT / "proto", root / "proto")
+    done = npm(folder, "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+    if done.returncode and any(word in done.stderr for word in OFFLINE):
+        pytest.skip("the TypeScript device is left out: the npm registry can't be reached")
+    assert done.returncode == 0, done.stderr
+    done = npm(folder, "run", "compile")
+    assert done.returncode == 0, done.stdout
+    return folder

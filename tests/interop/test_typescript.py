@@ -3,7 +3,6 @@
 import asyncio
 import gzip
 import json
-import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -19,38 +18,8 @@ from geoveil.proto.v1 import analyst_pb2_grpc
 from geoveil.proto.v1.analyst_pb2 import CreateCampaignRequest, ListCampaignsRequest
 from geoveil.proto.v1.campaign_pb2 import CampaignEnvelope
 
+from .conftest import PATIENCE_S, ROOT, npm
 from .test_vectors import tool
-
-ROOT = Path(__file__).parents[2]
-PATIENCE_S = 180
-OFFLINE = ("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "ENETUNREACH")
-
-
-def npm(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """Run npm in a folder."""
-    command = shutil.which("npm")
-    if command is None or shutil.which("node") is None:
-        pytest.skip("the TypeScript device is left out: install Node 20 or later, with npm")
-    return subprocess.run(
-        [command, *arguments], cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S
-    )
-
-
-@pytest.fixture(scope="module")
-def device(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the package, with what it needs, compiled."""
-    root = tmp_path_factory.mktemp("typescript")
-    folder = root / "client" / "typescript"
-    left_out = shutil.ignore_patterns("node_modules", "build", "dist")
-    shutil.copytree(ROOT / "client" / "typescript", folder, ignore=left_out)
-    shutil.copytree(ROOT / "proto", root / "proto")
-    done = npm(folder, "ci", "--ignore-scripts", "--no-audit", "--no-fund")
-    if done.returncode and any(word in done.stderr for word in OFFLINE):
-        pytest.skip("the TypeScript device is left out: the npm registry can't be reached")
-    assert done.returncode == 0, done.stderr
-    done = npm(folder, "run", "compile")
-    assert done.returncode == 0, done.stdout
-    return folder
 
 
 @pytest.mark.deep

@@ -55,8 +55,11 @@ export class UnsupportedError extends GeoveilError {
 }
 
 const MOST_SHOWN = 80;
+/** What a terminal could take for an order, or nobody can see: text may be the server's. */
+const UNPRINTABLE = /(?! )[\p{C}\p{Z}]/gu;
 
 function shown(value: unknown): string {
   const text = typeof value === "bigint" ? value.toString() : (JSON.stringify(value) ?? String(value));
-  return text.length > MOST_SHOWN ? `${text.slice(0, MOST_SHOWN)}…` : text;
+  const cut = text.length > MOST_SHOWN ? `${text.slice(0, MOST_SHOWN)}…` : text;
+  return cut.replace(UNPRINTABLE, (c) => `\\u{${c.codePointAt(0)!.toString(16)}}`);
 }

@@ -72,10 +72,11 @@ export function transportTo(server: string): Transport {
       published(await called(`${base}/GetCampaign`, GetCampaignRequestSchema, create(GetCampaignRequestSchema, { campaignId }), GetCampaignResponseSchema, timeoutMs)),
     browse: async (timeoutMs) => {
       const found: Published[] = [];
+      const end = performance.now() + timeoutMs;
       let pageToken = "";
       for (let page = 0; page < MOST_PAGES; page++) {
         const request = create(BrowseCampaignsRequestSchema, { pageSize: PAGE, pageToken });
-        const answer = await called(`${base}/BrowseCampaigns`, BrowseCampaignsRequestSchema, request, BrowseCampaignsResponseSchema, timeoutMs);
+        const answer = await called(`${base}/BrowseCampaigns`, BrowseCampaignsRequestSchema, request, BrowseCampaignsResponseSchema, end - performance.now());
         found.push(...answer.campaigns.map(published));
         pageToken = answer.nextPageToken;
         if (!pageToken) break;
@@ -111,7 +112,7 @@ async function called<I extends Message, O extends Message>(
 ): Promise<O> {
   const left = Math.max(Math.floor(timeoutMs), 1);
   let response: Response;
-  let body: Uint8Array;
+  let body: Uint8Array | undefined;
   try {
     response = await fetch(url, {
       method: "POST",
@@ -123,16 +124,16 @@ async function called<I extends Message, O extends Message>(
       cache: "no-store",
       referrerPolicy: "no-referrer",
     });
-    body = new Uint8Array(await response.arrayBuffer());
+    body = await bodyOf(response);
   } catch (error) {
     // A new error, as that of the platform may quote the request.
     const late = error instanceof Error && error.name === "TimeoutError";
     response = Response.error();
     body = new TextEncoder().encode(JSON.stringify({ code: late ? "deadline_exceeded" : "unavailable" }));
   }
-  if (!response.ok) throw failure(response.status, body);
+  if (!response.ok) throw failure(response.status, body ?? new Uint8Array());
   const type = response.headers.get("Content-Type") ?? "";
-  if (type.startsWith("application/proto") && body.length <= MOST_ANSWER) {
+  if (type.startsWith("application/proto") && body) {
     try {
       return fromBinary(answered, body);
     } catch {
@@ -140,6 +141,23 @@ async function called<I extends Message, O extends Message>(
     }
   }
   throw new TransportError("internal");
+}
+
+/** What a server has answered; undefined if it is more than an answer can be: the rest is not read. */
+async function bodyOf({ body }: Response): Promise<Uint8Array | undefined> {
+  const parts: Uint8Array<ArrayBuffer>[] = [];
+  const reader = body?.getReader();
+  for (let size = 0; reader; ) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    size += value.length;
+    if (size > MOST_ANSWER) {
+      void reader.cancel().catch(() => undefined);
+      return undefined;
+    }
+    parts.push(value);
+  }
+  return new Uint8Array(await new Blob(parts).arrayBuffer());
 }
 
 interface ConnectFailure {

@@ -9,11 +9,12 @@ import { Client, type ClientOptions } from "../src/client.js";
 import { hex, unhex } from "../src/envelope.js";
 import { GeoveilError } from "../src/errors.js";
 import { CampaignEnvelopeSchema } from "../src/gen/geoveil/proto/v1/campaign_pb.js";
+import { BrowseCampaignsResponseSchema } from "../src/gen/geoveil/proto/v1/collector_pb.js";
 import { type ReportResult, ReportResultSchema, ReportStatus } from "../src/gen/geoveil/proto/v1/report_pb.js";
 import { Policy } from "../src/policy.js";
 import { FileStorage } from "../src/node.js";
 import { IndexedDbStorage, MemoryStorage, type Storage } from "../src/storage.js";
-import { type Transport, TransportError } from "../src/transport.js";
+import { type Transport, TransportError, transportTo } from "../src/transport.js";
 import { vectors } from "./files.js";
 
 const OPENS = Date.UTC(2026, 0, 1);
@@ -245,4 +246,17 @@ test("an envelope of another kind is refused with a typed error", async () => {
   const server = new Server();
   server.envelope = toBinary(CampaignEnvelopeSchema, create(CampaignEnvelopeSchema, { campaign: new Uint8Array([1, 2, 3]) }));
   await refused(client(server).contribute("plain", 1), "campaign-invalid");
+});
+
+test("pages of campaigns without an end are read no longer than one answer may take", async (t) => {
+  const page = toBinary(BrowseCampaignsResponseSchema, create(BrowseCampaignsResponseSchema, { nextPageToken: "more" }));
+  let asked = 0;
+  t.mock.method(globalThis, "fetch", async (_: string, { signal }: { signal: AbortSignal }) => {
+    asked += 1;
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    signal.throwIfAborted();
+    return new Response(page as Uint8Array<ArrayBuffer>, { headers: { "Content-Type": "application/proto" } });
+  });
+  await refused(transportTo("https://survey.example").browse(200), "transport");
+  assert.ok(asked < 10, `${asked} pages`);
 });
