@@ -176,7 +176,7 @@ def _in_pairs(ratios: Array) -> "tuple[csr_array, csr_array]":
     """
     from scipy import sparse
 
-    one, more = sparse.eye_array(len(ratios)), sparse.diags_array(ratios)
+    one, more = sparse.diags_array(np.ones(len(ratios))), sparse.diags_array(ratios)
     lower = sparse.hstack([one, more], format="csr")
     upper = sparse.hstack([more, one], format="csr")
     return sparse.vstack([lower, upper[-1:]], format="csr"), upper[:-1] - lower[1:]
