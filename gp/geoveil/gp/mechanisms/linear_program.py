@@ -177,9 +177,11 @@ def _in_pairs(ratios: Array) -> "tuple[csr_array, csr_array]":
     from scipy import sparse
 
     one, more = sparse.diags_array(np.ones(len(ratios))), sparse.diags_array(ratios)
-    lower = sparse.hstack([one, more], format="csr")
-    upper = sparse.hstack([more, one], format="csr")
-    return sparse.vstack([lower, upper[-1:]], format="csr"), upper[:-1] - lower[1:]
+    lower = sparse.csr_array(sparse.hstack([one, more]))
+    upper = sparse.csr_array(sparse.hstack([more, one]))
+    return sparse.csr_array(sparse.vstack([lower, upper[-1:]])), sparse.csr_array(
+        upper[:-1] - lower[1:]
+    )
 
 
 def shortfall(program: LinearProgram, alpha: Array, beta: Array, y: Array) -> Array:
