@@ -11,7 +11,10 @@ DEVICES = 500
 
 
 def test_demo_counts_every_device_and_its_estimates_are_near_the_truth(tmp_path):
-    """|estimate − truth| < 6 standard errors: fails by chance less than once in 10⁷ demos."""
+    """The truth is within three times an interval of 95 %, as in all of 4,000 simulated campaigns.
+
+    Not within six standard errors: of 62 people near whom few are asked for, 4 % are beyond.
+    """
     figure = tmp_path / "demo.png"
     asked = ["demo", "--devices", str(DEVICES), "--seed", "3", "--figure", str(figure)]
     result = CliRunner().invoke(app, [*asked, "--json"], catch_exceptions=False)
@@ -29,8 +32,9 @@ def test_demo_counts_every_device_and_its_estimates_are_near_the_truth(tmp_path)
         (1.0, 8000.0, "dollar")
     ] + 4 * [(1.0, 500.0, "metre")]
     for row in rows:
-        assert abs(row["estimate"] - row["truth"]) < 6 * row["standard_error"]
-        assert row["ci_low"] < row["estimate"] < row["ci_high"]
+        low, high = row["ci_low"], row["ci_high"]
+        assert 2 * low - high < row["truth"] < 2 * high - low
+        assert low < row["estimate"] < high
     assert math.isclose(rows[0]["truth"], 0.49184, abs_tol=1e-5)
     assert math.isclose(rows[0]["hard_truth"], 0.486751, abs_tol=1e-6)
     assert all(row["hard_truth"] is None for row in rows[1:])
