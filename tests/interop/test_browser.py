@@ -29,7 +29,7 @@ STEPS = (
     "after settle",
 )
 KILLS = 1
-"""Of each step."""
+"""Kills at each step."""
 RACES = 2
 
 _SCRIPT = """

@@ -124,7 +124,7 @@ REPORT_PAGE = Table(
 
 
 SLOT_BITS = 32
-"""Of a slot, for the id; those above are the campaign's key."""
+"""The lowest bits of a slot are the id's; those above are the campaign's key."""
 
 
 def slots(key: int, ids: bytes) -> NDArray[np.int64]:

@@ -46,7 +46,7 @@ _LONGEST_JSON = 64 << 10
 _JSON_COUNTS_AS = 10
 """A byte of JSON is charged as so many."""
 _FEW_BYTES = 2 << 10
-"""Of a message that is changed from or into JSON within a millisecond."""
+"""Bytes of a message that is changed from or into JSON within a millisecond."""
 _QUICK_S = 1.0
 """How long a call runs until it is noticed if its caller is gone."""
 _UNCOUNTED = 32 << 10

@@ -16,7 +16,7 @@ class Counts:
     """What asks for them. Who has no reports at hand has to have them sent, all of them."""
 
     width: float
-    """Of a cell in each direction, in the coordinates of queries, > 0."""
+    """The width of a cell in each direction, in the coordinates of queries, > 0."""
 
     def __post_init__(self) -> None:
         validation.positive("width", self.width)

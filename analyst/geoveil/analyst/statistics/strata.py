@@ -44,7 +44,7 @@ class ByGroup(Result):
     untold: Mapping[str, str]
     """Label → why nothing can be told of it."""
     confidence: float
-    """Of intervals, in (0, 1)."""
+    """The confidence of the intervals, in (0, 1)."""
 
     def __getitem__(self, label: str) -> Result:
         return self.groups[label]

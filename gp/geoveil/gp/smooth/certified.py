@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 
 _BLOCK = 256
 _LOG_BITS = 256
-"""So many that every device finds the same doubles, in whatever arithmetic it computes."""
+"""Bits of a logarithm: enough for every device to find the same doubles, in any arithmetic."""
 
 
 class CertifiedBound(ABC):

@@ -32,14 +32,14 @@ class Curves:
     carried: Array
     extrapolated: Array
     variance: Array
-    """Of one extrapolated answer."""
+    """The variance of one extrapolated answer."""
     cohort: Array
     """The mean of the week's cohort alone."""
     cohort_size: Array
     change: Array
     """The mean change of the cohort since its last epoch."""
     change_variance: Array
-    """Of one change."""
+    """The variance of one change."""
     limits: tuple[float, float]
     """The least and the greatest answer that is carried."""
 

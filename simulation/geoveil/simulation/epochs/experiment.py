@@ -22,7 +22,7 @@ PEOPLE, REPETITIONS = 100_000, 200
 EPOCHS = {1: WEEKS, 4: WEEKS // 4}
 """ε a year → the length of an epoch in weeks."""
 YEARS = 4
-"""Of a run: the last is measured, and in it the shock comes."""
+"""The years of a run: the last is measured, and in it the shock comes."""
 AFTER = 8
 """Weeks after the shock in which errors are measured."""
 ALONE, FRESH, SPLIT = "sampling alone", "fresh every week", "split over the weeks"
@@ -53,9 +53,9 @@ class EpochRow:
     repetitions: int
     """Years of slow drift, and years with a shock, that were drawn."""
     error: float
-    """In a year of slow drift."""
+    """The error of a weekly answer in a year of slow drift."""
     standard_error: float = 0.0
-    """Of the error; 0 where it was computed, not drawn."""
+    """The standard error of `error`; 0 where it was computed, not drawn."""
     coverage: float | None = None
     """Share of weeks whose 95 % interval holds the population's mean; None: no interval."""
     after_shock: float | None = None

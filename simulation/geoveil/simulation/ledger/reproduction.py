@@ -173,7 +173,7 @@ class Reproduced:
     row: Reproduction
     compared: Sequence[Compared]
     seconds: float
-    """Of the processor."""
+    """Seconds of the processor that it took."""
 
     def count(self, verdict: str) -> int:
         """Return how many numbers have this verdict."""
