@@ -3,11 +3,12 @@
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import grpc
@@ -217,10 +218,12 @@ async def start_server(database: Path, clock: Clock) -> AsyncIterator[ServerStar
     async with AsyncExitStack() as stack:
 
         async def start(
-            open_store: Callable[[], Store] | None = None, **changes: Any
+            open_store: Callable[[], Store] | None = None,
+            mounts: Mapping[str, Any] = MappingProxyType({}),
+            **changes: Any,
         ) -> RunningServer:
             settings = Settings(**{"database": database, "port": 0, "grace_s": 0.5, **changes})
-            aggregator = Aggregator(settings, clock=clock, open_store=open_store)
+            aggregator = Aggregator(settings, clock=clock, open_store=open_store, mounts=mounts)
             address = await aggregator.start()
             stack.push_async_callback(aggregator.stop)
             channel = await stack.enter_async_context(grpc.aio.insecure_channel(address))

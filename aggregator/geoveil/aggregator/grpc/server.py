@@ -3,10 +3,10 @@
 import asyncio
 import logging
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import grpc
@@ -39,6 +39,7 @@ from geoveil.proto.v1.analyst_pb2_grpc import add_AnalystServicer_to_server
 
 if TYPE_CHECKING:
     from geoveil.aggregator.web.door import Door
+    from geoveil.aggregator.web.mounts import Inside, Mounted
 
 _LOG = logging.getLogger(__name__)
 
@@ -60,6 +61,8 @@ _KEEPALIVE_MS, _KEEPALIVE_TIMEOUT_MS = 60_000, 20_000
 _COUNT_CAMPAIGNS_S = 60.0
 """Between two counts of the open campaigns, which read all of them."""
 
+_NO_MOUNTS: "Mapping[str, Callable[[Inside], Mounted]]" = MappingProxyType({})
+
 
 class Aggregator:
     """One server. Use it as an asynchronous context manager, or `start` and `stop` it once.
@@ -69,6 +72,10 @@ class Aggregator:
         clock: tells the time.
         open_store: opens the database; called once for writing and once for reading, each on the
             thread that uses it. By default that of the settings.
+        mounts: prefix, such as "/name/" → what makes that which the web door serves under it.
+
+    Raises:
+        ParameterError: if there are mounts without a web door, or a prefix is none.
     """
 
     def __init__(
@@ -77,8 +84,15 @@ class Aggregator:
         *,
         clock: Clock = utc_now,
         open_store: Callable[[], Store] | None = None,
+        mounts: "Mapping[str, Callable[[Inside], Mounted]]" = _NO_MOUNTS,
     ) -> None:
+        for prefix in mounts:
+            if settings.web is None:
+                raise ParameterError("web", None, "an address, as something is to be served there")
+            if len(prefix) < 3 or not (prefix[0] == prefix[-1] == "/"):
+                raise ParameterError("mounts", prefix, "prefixes such as /name/")
         self._settings = settings
+        self._mounts = mounts
         self._clock = clock
         self._metrics = Metrics()
         self._metrics_server: MetricsServer | None = None
@@ -256,15 +270,30 @@ class Aggregator:
         """Listen for HTTP, and return the port."""
         # Only here: uvicorn takes 50 ms to load, which other servers need not wait.
         from geoveil.aggregator.web.door import Door
+        from geoveil.aggregator.web.mounts import Inside, Mounts
         from geoveil.aggregator.web.page_files import Pages
 
         settings = self._settings
         service, longest = self._service, settings.max_message_bytes
         calls = Calls(longest, self._keeper.holdings, service.batches, service.admit_size)
         self._offer(calls, gate).refuse_others()
+        inside = Inside(
+            calls,
+            gate,
+            service,
+            self._limits,
+            self._metrics,
+            settings,
+            self._clock,
+            tls,
+            self._writer,
+        )
+        mounted = {prefix: make(inside) for prefix, make in self._mounts.items()}
+        admit, holdings = self._limits.admit_call, self._keeper.holdings
         self._door = Door(
             calls,
-            Pages(self._limits.admit_call),
+            Pages(admit),
+            Mounts(mounted, admit, holdings),
             origins=settings.web_origins,
             guarded=gate.analysts == "anyone" and settings.on_loopback,
             idle_s=settings.connection_idle_s,
@@ -387,6 +416,7 @@ async def serve(
     *,
     clock: Clock = utc_now,
     started: Callable[[str], object] | None = None,
+    mounts: "Mapping[str, Callable[[Inside], Mounted]]" = _NO_MOUNTS,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then stop gracefully and return.
 
@@ -396,6 +426,7 @@ async def serve(
         settings: see `Settings`.
         clock: tells the time.
         started: called with the address once requests are taken.
+        mounts: as those of `Aggregator`.
 
     Raises:
         ServiceError, ParameterError: as `Aggregator.start`.
@@ -415,7 +446,7 @@ async def serve(
     for number in signals:
         loop.add_signal_handler(number, stop)
     try:
-        async with Aggregator(settings, clock=clock) as aggregator:
+        async with Aggregator(settings, clock=clock, mounts=mounts) as aggregator:
             with for_serving():
                 if started is not None:
                     started(aggregator.address)
@@ -426,7 +457,12 @@ async def serve(
             loop.remove_signal_handler(number)
 
 
-def run(settings: Settings, *, started: Callable[[str], object] | None = None) -> None:
+def run(
+    settings: Settings,
+    *,
+    started: Callable[[str], object] | None = None,
+    mounts: "Mapping[str, Callable[[Inside], Mounted]]" = _NO_MOUNTS,
+) -> None:
     """Do what `serve` does, from code that is not asynchronous."""
     with asyncio.Runner(loop_factory=serving_loop) as runner:
-        runner.run(serve(settings, started=started))
+        runner.run(serve(settings, started=started, mounts=mounts))

@@ -22,6 +22,7 @@ from geoveil.aggregator.grpc.connections import MARGIN
 from geoveil.aggregator.ops.diagnostics import traceback_without_values
 from geoveil.aggregator.ops.settings import is_loopback
 from geoveil.aggregator.web.calls import Calls, Headers, Receive, Scope, Send, answer
+from geoveil.aggregator.web.mounts import Mounts
 from geoveil.aggregator.web.page_files import Pages
 from geoveil.gp import ParameterError
 
@@ -57,6 +58,7 @@ class Door:
     Args:
         calls: what answers them.
         pages: what answers those who ask for a page.
+        mounts: what else is served, under prefixes.
         origins: of pages elsewhere that may call, such as "https://example.org".
         guarded: whether only callers are heard that name this machine as it names itself: so that
             no page can call a server that trusts everybody on its machine.
@@ -68,6 +70,7 @@ class Door:
         self,
         calls: Calls,
         pages: Pages,
+        mounts: Mounts,
         *,
         origins: Collection[str],
         guarded: bool,
@@ -76,6 +79,7 @@ class Door:
     ) -> None:
         self._calls = calls
         self._pages = pages
+        self._mounts = mounts
         self._origins = frozenset(origins)
         self._guarded = guarded
         self._most = most
@@ -134,6 +138,7 @@ class Door:
         if server is None:
             return
         server.close()
+        await self._mounts.aclose()
         for connection in [*self._state.connections]:
             with suppress(LocalProtocolError):  # what it sent was no HTTP
                 connection.shutdown()
@@ -155,8 +160,9 @@ class Door:
             await answer(send, 421, text)
             return
         shared: Headers = ()
+        mounted = self._mounts.have(scope["path"])
         if origin is not None and origin.partition("://")[2] != host:
-            if origin not in self._origins:
+            if mounted or origin not in self._origins:
                 text = "pages of other origins may not call: see the setting web_origins"
                 await answer(send, 403, text, [(b"vary", b"origin")])
                 return
@@ -175,8 +181,12 @@ class Door:
             await send(event)
 
         try:
-            answering = self._pages if scope["method"] in ("GET", "HEAD") else self._calls
-            await answering(scope, receive, send_more)
+            if mounted:
+                await self._mounts(scope, receive, send_more)
+            elif scope["method"] in ("GET", "HEAD"):
+                await self._pages(scope, receive, send_more)
+            else:
+                await self._calls(scope, receive, send_more)
         except Exception as error:  # noqa: BLE001 - logged, without content of requests
             _LOG.error("defect", extra={"exception": traceback_without_values(error)})
             if not started:

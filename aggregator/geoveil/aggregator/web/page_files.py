@@ -26,7 +26,7 @@ _TYPES = MappingProxyType(
         ".svg": b"image/svg+xml",
     }
 )
-_GUARDS = (
+GUARDS = (
     (
         b"content-security-policy",
         b"default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -38,6 +38,7 @@ _GUARDS = (
     # Asked again each time, and answered with 304: after an update no page is mixed with another.
     (b"cache-control", b"no-cache"),
 )
+"""Headers of whatever a page is made of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,37 @@ class _File:
     content: bytes
     packed: bytes
     tag: bytes
+
+
+class Files:
+    """The files of a folder within a package, which don't change while it runs.
+
+    Args:
+        package: its name.
+        folder: within it.
+    """
+
+    def __init__(self, package: str, folder: str) -> None:
+        self._files = _files(package, folder)
+
+    async def answer(self, scope: Scope, send: Send, name: str) -> None:
+        """Answer a request for one of them."""
+        found = self._files.get(name)
+        if found is None:
+            await answer(send, 404, "there is no such page")
+            return
+        asked = dict(scope["headers"])
+        tag = asked.get(b"if-none-match") == found.tag
+        packed = b"gzip" in asked.get(b"accept-encoding", b"")
+        content = b"" if tag else found.packed if packed else found.content
+        headers = [*GUARDS, (b"etag", found.tag), (b"vary", b"accept-encoding")]
+        if not tag:
+            headers += [(b"content-type", found.kind), (b"content-length", b"%d" % len(content))]
+            if packed:
+                headers.append((b"content-encoding", b"gzip"))
+        status = 304 if tag else 200
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": content, "more_body": False})
 
 
 class Pages:
@@ -57,41 +89,37 @@ class Pages:
 
     def __init__(self, admit: Callable[[str], object]) -> None:
         self._admit = admit
-        self._files = _files()
+        self._files = Files("geoveil.aggregator.web", "pages")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        try:
-            self._admit(peer_of(scope))
-        except ServiceError as error:
-            after = [(b"retry-after", b"%d" % -(-(error.retry_after_s or 1) // 1))]
-            await answer(send, 429, "too many requests: try again later", after)
+        if not await admitted(self._admit, peer_of(scope), send):
             return
         path: str = scope["path"]
-        name = "take-part.html" if path.startswith(TAKE_PART) else path.removeprefix(_FILES)
-        found = self._files.get(name)
-        if found is None or (name.endswith(".html") and path.startswith(_FILES)):
-            await answer(send, 404, "there is no such page")
-            return
-        asked = dict(scope["headers"])
-        tag = asked.get(b"if-none-match") == found.tag
-        packed = b"gzip" in asked.get(b"accept-encoding", b"")
-        content = b"" if tag else found.packed if packed else found.content
-        headers = [*_GUARDS, (b"etag", found.tag), (b"vary", b"accept-encoding")]
-        if not tag:
-            headers += [(b"content-type", found.kind), (b"content-length", b"%d" % len(content))]
-            if packed:
-                headers.append((b"content-encoding", b"gzip"))
-        status = 304 if tag else 200
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": content, "more_body": False})
+        name = path.removeprefix(_FILES) if path.startswith(_FILES) else ""
+        if path.startswith(TAKE_PART):
+            name = "take-part.html"
+        elif name.endswith(".html"):
+            name = ""
+        await self._files.answer(scope, send, name)
+
+
+async def admitted(admit: Callable[[str], object], peer: str, send: Send) -> bool:
+    """Return whether a call of a peer passes; if not, it is answered."""
+    try:
+        admit(peer)
+    except ServiceError as error:
+        after = [(b"retry-after", b"%d" % -(-(error.retry_after_s or 1) // 1))]
+        await answer(send, 429, "too many requests: try again later", after)
+        return False
+    return True
 
 
 @cache
-def _files() -> Mapping[str, _File]:
+def _files(package: str, folder: str) -> Mapping[str, _File]:
     """Return the files by their names."""
     found = {}
-    for one in resources.files("geoveil.aggregator.web").joinpath("pages").iterdir():
+    for one in resources.files(package).joinpath(folder).iterdir():
         kind = _TYPES.get(one.name[one.name.rfind(".") :])
         if kind is not None:
             content = one.read_bytes()
