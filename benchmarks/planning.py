@@ -1,7 +1,8 @@
 """What an analyst waits for: a plan, in a process of its own and within one that has imported it.
 
 Time is that of processors. The floor of a process is one that imports the solver of linear
-programmes, without which there is no plan where an optimal channel may win.
+programmes, without which there is no plan where an optimal channel may win. Of a session, which
+answers as sliders move, it is the longest of five changes after the first.
 """
 
 import os
@@ -23,6 +24,33 @@ start = time.process_time()
 plan(HardThreshold(1e5), GeoPrivacy(1.0, per=8e3), LogNormalPrior(11.5, 0.8), n=50_000)
 print(time.process_time() - start)
 """
+_SESSION = """
+import time
+from statistics import median
+from geoveil.analyst import PlanningSession, questions_in
+from geoveil.simulation.priors import public_prior
+import scipy.optimize, scipy.sparse
+session = PlanningSession(public_prior({prior!r}))
+costs = dict(ε=[], participants=[], plan=[])
+for step in range(6):
+    for name, wish in (("ε", (1 + step / 10, 50_000)), ("participants", (1 + step / 10, 20_000))):
+        start = time.process_time()
+        request = session.request(
+            questions_in({asked!r}), epsilon=wish[0], participants=wish[1], per={per}
+        )
+        session.forecast(request).planned.report()
+        costs[name].append(time.process_time() - start)
+    start = time.process_time()
+    session.plan(request).report()
+    costs["plan"].append(time.process_time() - start)
+print(*(max(seconds[1:]) for seconds in costs.values()))
+"""
+_SLIDERS = {
+    "one threshold": ("incomes", {"threshold": ["100000"]}, 8_000),
+    "a range": ("incomes", {"range": ["50000,100000"]}, 8_000),
+    "a circle": ("collisions", {"circle": ["-73.9855,40.758,2000"]}, 500),
+    "a density": ("collisions", {"place": ["-73.98,40.75"]}, 500),
+}
 _COMMON = ("--participants", "50000", "--epsilon", "1", "--per")
 _COMMANDS = {
     "one threshold": ("--threshold", "100000", *_COMMON, "8000", "--prior", "incomes"),
@@ -41,6 +69,12 @@ def table() -> None:
         subprocess.run([*python, _WITHIN], check=True, capture_output=True) for _ in range(ROUNDS)
     ]
     rows["plan of one threshold, all imported"] = statistics.median(float(r.stdout) for r in runs)
+    for name, (prior, asked, per) in _SLIDERS.items():
+        code = _SESSION.format(prior=prior, asked=asked, per=per)
+        run = subprocess.run([*python, code], check=True, capture_output=True)
+        changed = ("forecast, ε moved", "forecast, participants moved", "the plan then")
+        for what, seconds in zip(changed, map(float, run.stdout.split()), strict=True):
+            rows[f"session, {name}: {what}"] = seconds
     floor = next(iter(rows.values()))
     shown = Table("", "s", "ratio to the floor", title="a plan", title_justify="left")
     for name, seconds in rows.items():

@@ -318,7 +318,8 @@ EXCUSED = {
     **dict.fromkeys(("Timing", "SelectionExperiment", "SelectionCell", "Options"), _CODE),
     **dict.fromkeys(("NoisyAnswer", "Reproduction", "Reproduced"), _CODE),
     **dict.fromkeys(("PlanRequest", "PublicPrior", "PlannedQuestion", "PlannedQuestions"), _CODE),
-    **dict.fromkeys(("Analyst", "AsyncAnalyst"), _LIVE),
+    **dict.fromkeys(("Forecast",), _CODE),
+    **dict.fromkeys(("Analyst", "AsyncAnalyst", "PlanningSession"), _LIVE),
     **dict.fromkeys(("CampaignEstimates", "PublishedCampaign", "ReportRows"), _TABLES),
     **dict.fromkeys(
         (

@@ -16,6 +16,7 @@ from geoveil.analyst.nearest import (
     excess,
 )
 from geoveil.analyst.planner import HistogramPrior, compare_allocations, plan
+from geoveil.analyst.planner.allocation import Searches
 from geoveil.analyst.report import odds
 from geoveil.gp import (
     DebiasedLaplace,
@@ -107,7 +108,7 @@ def test_the_people_that_are_proposed_for_several_questions_will_do_and_hardly_l
     request = but(threshold=(60_000.0, 98_000.0), target_error=0.004)
 
     def compared(people):
-        searches = {}
+        searches = Searches()
         asked = (request.questions, request.plane_privacy, request.prior, people)
         return compare_allocations(*asked, searches=searches), searches
 
@@ -122,7 +123,7 @@ def test_the_people_that_are_proposed_for_several_questions_will_do_and_hardly_l
 def test_an_allocation_that_leaves_an_answer_to_the_prior_is_refused():
     """Only the one that is asked for counts; among a third of the people bands get too wide."""
     request = but(threshold=(60_000.0, 98_000.0, 150_000.0), allocation="partition")
-    searches = {}
+    searches = Searches()
     found = compare_allocations(
         request.questions, request.plane_privacy, request.prior, 5_000, searches=searches
     )
@@ -130,7 +131,7 @@ def test_an_allocation_that_leaves_an_answer_to_the_prior_is_refused():
         check_comparison(request, found, searches)
     people = int(proposed(str(caught.value), "participants"))
     more = compare_allocations(request.questions, request.plane_privacy, request.prior, people)
-    check_comparison(request, more, {})
+    check_comparison(request, more, Searches())
     check_comparison(replace(request, allocation="repeat"), found, searches)
 
 
@@ -183,10 +184,10 @@ def test_a_threshold_that_nobody_passes_is_told_the_range(tmp_path):
     people = {"source": public_prior(str(file), ("income",))}
     for outside, who in ((30.0, "nobody"), (5.0, "everybody")):
         with pytest.raises(ParameterError, match=who) as caught:
-            check_prior(but(threshold=(outside,), **people))
+            check_prior(but(threshold=(outside,), **people), Searches())
         assert found(r"(\[.*\)) would do", str(caught.value)) == "[10, 30)"
     for inside in (10.0, 29.999):
-        check_prior(but(threshold=(inside,), **people))
+        check_prior(but(threshold=(inside,), **people), Searches())
 
 
 def test_a_circle_with_nobody_is_told_a_radius():
@@ -195,9 +196,9 @@ def test_a_circle_with_nobody_is_told_a_radius():
         "unit": None,
     }  # fmt: skip
     with pytest.raises(ParameterError, match="nobody") as caught:
-        check_prior(but(circle=("-73.9,40.45,1000",), **collisions))
+        check_prior(but(circle=("-73.9,40.45,1000",), **collisions), Searches())
     radius = found(r"radius from ([0-9.]+) to", str(caught.value))
-    check_prior(but(circle=(f"-73.9,40.45,{radius}",), **collisions))
+    check_prior(but(circle=(f"-73.9,40.45,{radius}",), **collisions), Searches())
 
 
 @pytest.mark.parametrize(

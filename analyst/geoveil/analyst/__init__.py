@@ -38,6 +38,7 @@ from geoveil.analyst.planner import (
     SamplePrior,
 )
 from geoveil.analyst.planning import PlannedQuestion, PlannedQuestions, plan_for
+from geoveil.analyst.planning_session import Forecast, PlanningSession
 from geoveil.analyst.questions import (
     AnalystQuestion,
     DensityAt,
@@ -113,6 +114,7 @@ __all__ = [
     "DistrictShares",
     "Districts",
     "DoubtedPrior",
+    "Forecast",
     "Gini",
     "GroupEstimates",
     "HeapedPrior",
@@ -131,6 +133,7 @@ __all__ = [
     "PlanRequest",
     "PlannedQuestion",
     "PlannedQuestions",
+    "PlanningSession",
     "Prior",
     "PublicPrior",
     "PublishedCampaign",

@@ -21,7 +21,7 @@ from geoveil.analyst.planner import (
 )
 from geoveil.analyst.planner.allocation import Searches
 from geoveil.analyst.planner.kinds import KINDS, POINTS
-from geoveil.analyst.planner.plan import screened
+from geoveil.analyst.planner.plan import CLOSE, screened
 from geoveil.analyst.planner.prediction import Targets
 from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.analyst.planner.search import Search
@@ -40,8 +40,6 @@ _TINY = 1e-300
 _NUDGE = 1.02
 _LEADING = 3
 """Kinds that requests are planned for, the best ones: more would be no worse."""
-_CLOSE = 1.05
-"""Kinds that may yet be the best when their errors are exact."""
 _USUAL = "DebiasedLaplace"
 
 
@@ -83,14 +81,18 @@ def _excess(
     return math.log(max(times, _repeated(problem, prediction) / MOST_REPEATED, _TINY))
 
 
-def check_prior(request: PlanRequest) -> None:
+def check_prior(request: PlanRequest, searches: Searches) -> None:
     """Refuse questions of which the prior knows the answer: nobody, or everybody.
+
+    Args:
+        request: what is asked for.
+        searches: what was found out before.
 
     Raises:
         ParameterError: with the nearest question to which the answer is open.
     """
-    for label, question in zip(request.labels, request.questions, strict=True):
-        nodes = PlanningProblem.of(question, request.plane_privacy, request.prior).nodes
+    for i, (label, question) in enumerate(zip(request.labels, request.questions, strict=True)):
+        nodes = searches.of(i, question, request.plane_privacy, request.prior).problem.nodes
         points, weights = nodes.points, nodes.weights
         share = float(np.sum(weights * nodes.truth))
         people = min(request.prior.size, 1e12)
@@ -199,23 +201,14 @@ def check_comparison(request: PlanRequest, found: Comparison, searches: Searches
     Raises:
         ParameterError: with how many people would do.
     """
-    alone = [PlanningProblem.of(q, request.plane_privacy, request.prior) for q in request.questions]
-
-    def from_prior(of: Comparison) -> float:
-        predictions = request.chosen(of).predictions
-        return max(_repeated(s, p) for s, p in zip(alone, predictions, strict=True))
-
-    def excess_of(of: Comparison) -> float:
-        times = max(times_wanted(request, targets) for targets in request.chosen(of).targets)
-        return math.log(max(times, from_prior(of) / MOST_REPEATED, _TINY))
 
     def missed(n: float) -> float:
         again = compare_allocations(
             request.questions, request.plane_privacy, request.prior, math.ceil(n), searches=searches
         )
-        return excess_of(again)
+        return excess_of_all(request, again, searches)
 
-    if excess_of(found) <= 0:
+    if excess_of_all(request, found, searches) <= 0:
         return
     people = boundary(missed, request.participants, 4.0, _MOST_PEOPLE / 4)
     ways = []
@@ -227,12 +220,31 @@ def check_comparison(request: PlanRequest, found: Comparison, searches: Searches
     if request.target_error is not None and population > request.target_error:
         least = f"at least {rounded(population, up=True):.15g} for all of them"
         _refuse("target_error", request.target_error, least, ways)
+    part = _from_prior(request, found, searches)
     why = (
         f"±{worst:.2g} is known without asking"
         if worst > USELESS
-        else f"{from_prior(found):.0%} of an answer would be the prior's, not people's"
+        else f"{part:.0%} of an answer would be the prior's, not people's"
     )
     _refuse("epsilon", request.privacy.epsilon, f"larger to be of use: {why}", ways)
+
+
+def excess_of_all(request: PlanRequest, found: Comparison, searches: Searches) -> float:
+    """Return by how much the allocation chosen misses what was asked for: see `excess`."""
+    times = max(times_wanted(request, targets) for targets in request.chosen(found).targets)
+    return math.log(max(times, _from_prior(request, found, searches) / MOST_REPEATED, _TINY))
+
+
+def _from_prior(request: PlanRequest, found: Comparison, searches: Searches) -> float:
+    """Return the greatest part of any answer that is taken from the prior."""
+    privacy, prior = request.plane_privacy, request.prior
+    asked = zip(request.questions, request.chosen(found).predictions, strict=True)
+    parts = (
+        _repeated(searches.of(i, question, privacy, prior).problem, p)
+        for i, (question, p) in enumerate(asked)
+        if isinstance(question, HardQuestion)
+    )
+    return max(parts, default=0.0)
 
 
 def least_people(request: PlanRequest, search: Search, kinds: Sequence[str]) -> int | None:
@@ -300,7 +312,7 @@ def _missed(
         return prediction.expected_error(n)
 
     if exact:
-        found = screened(search, kinds, error, within=_CLOSE)
+        found = screened(search, kinds, error, within=CLOSE)
         best = [a.prediction for a in found if a.satisfies_guarantee][:1]
     elif isinstance(search.problem.question, SoftQuestion):
         best = [a.prediction for kind in kinds for a in search.asked_softly(kind)]

@@ -26,7 +26,6 @@ from geoveil.analyst.planner.kinds import (
     fits_campaigns,
 )
 from geoveil.analyst.planner.plan import screened
-from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.analyst.planner.question import HardQuestion, as_estimand
 from geoveil.analyst.planner.search import Search
 from geoveil.analyst.request import PlanRequest
@@ -123,11 +122,10 @@ def chosen_together(request: PlanRequest, found: Comparison, searches: Searches)
     name, m = request.chosen(found).allocation, len(request.questions)
     allocation = ALLOCATIONS[name]
     each = allocation.per_report(request.plane_privacy, m)
-    for i, question in enumerate(request.questions):
-        if (i, each) not in searches:
-            problem = PlanningProblem.of(as_estimand(question), each, request.prior)
-            searches[i, each] = Search(problem)
-    asked = [searches[i, each] for i in range(m)]
+    asked = [
+        searches.of(i, as_estimand(question), each, request.prior)
+        for i, question in enumerate(request.questions)
+    ]
 
     def error(p: Prediction) -> float:
         return allocation.error(p, found.n, m)

@@ -19,11 +19,11 @@ from geoveil.analyst.plan_files import (
     planned_campaign,
     write_plan,
 )
-from geoveil.analyst.planner import KINDS, Comparison, Plan, compare_allocations, plan
+from geoveil.analyst.planner import KINDS, Comparison, Plan, compare_allocations
 from geoveil.analyst.planner.allocation import Searches
 from geoveil.analyst.planner.channels import WORTH_SOLVING, bands_like, channels, next_to_optimal
-from geoveil.analyst.planner.kinds import fits_campaigns
-from geoveil.analyst.planner.plan import ranked
+from geoveil.analyst.planner.kinds import POINTS, fits_campaigns
+from geoveil.analyst.planner.plan import planned, ranked
 from geoveil.analyst.report import Record, comparison_report, plan_report
 from geoveil.analyst.request import PlanRequest
 from geoveil.analyst.rounds import TwoRounds, two_rounds
@@ -111,6 +111,7 @@ def plan_for(
     for_campaign: bool = False,
     bound: bool = True,
     rounds: bool = False,
+    searches: Searches | None = None,
 ) -> PlannedQuestion | PlannedQuestions:
     """Return the plan for a request, in seconds.
 
@@ -121,16 +122,18 @@ def plan_for(
         bound: whether to compute how good any unbiased mechanism could be, for one question in one
             dimension.
         rounds: whether to say what a pilot would gain, for one share of numbers: see `two_rounds`.
+        searches: takes up what was found out, to be given again with the same questions and prior:
+            see `PlanningSession`, which keeps them.
 
     Raises:
         ParameterError: if the request cannot be met, with the nearest that can.
     """
+    searches = Searches() if searches is None else searches
     if rounds and len(request.questions) > 1:
         raise ParameterError("two_rounds", rounds, "left out unless there is one question")
-    check_prior(request)
+    check_prior(request, searches)
     check_people(request)
     if len(request.questions) > 1:
-        searches: Searches = {}
         compared = compare_allocations(
             request.questions,
             request.plane_privacy,
@@ -141,13 +144,30 @@ def plan_for(
         )
         check_comparison(request, compared, searches)
         return PlannedQuestions(request, compared, searches)
-    found, least = planned_alone(request, restricted=for_campaign, bound=bound)
+    found, least = planned_alone(request, searches, restricted=for_campaign, bound=bound)
     check_plan(request, found)
     return PlannedQuestion(request, found, least, two_rounds(request, found) if rounds else None)
 
 
+def kinds_for(request: PlanRequest, *, restricted: bool) -> tuple[str, ...]:
+    """Return the kinds of mechanisms that one question is planned with, but for channels.
+
+    Args:
+        request: what is asked for.
+        restricted: to mechanisms that campaigns can hold.
+    """
+    if request.allocation == "points":
+        return (POINTS,)
+    return tuple(kind for kind in KINDS if fits_campaigns(kind) or not restricted)
+
+
+def without_channel(request: PlanRequest, found: Plan) -> bool:
+    """Return whether it is known without solving anything that no channel is to be chosen."""
+    return request.allocation == "points" or next_to_optimal(found.question, found.choice)
+
+
 def planned_alone(
-    request: PlanRequest, *, restricted: bool = False, bound: bool = True
+    request: PlanRequest, searches: Searches, *, restricted: bool = False, bound: bool = True
 ) -> tuple[Plan, float | None]:
     """Return the plan for the first question, and the noise that no unbiased mechanism can beat.
 
@@ -157,19 +177,14 @@ def planned_alone(
 
     Args:
         request: what is asked for.
+        searches: what was found out before.
         restricted: to mechanisms that campaigns can hold.
         bound: whether to compute the bound; there is one in one dimension only.
     """
-    kinds = tuple(kind for kind in KINDS if fits_campaigns(kind) or not restricted)
-    found = plan(
-        request.questions[0],
-        request.plane_privacy,
-        request.prior,
-        request.participants,
-        kinds=kinds,
-    )
+    search = searches.of(0, request.questions[0], request.plane_privacy, request.prior)
+    found = planned(search, request.participants, kinds_for(request, restricted=restricted))
     on_line = found.question.dimension == 1
-    settled = next_to_optimal(found.question, found.choice)
+    settled = without_channel(request, found)
     least = None if settled and not (bound and on_line) else _least(found)
     if not settled and _saved(found, least) >= WORTH_SOLVING:
         better = _with_channel(found)

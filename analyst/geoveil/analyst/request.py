@@ -199,7 +199,8 @@ class PlanRequest:
     target_error: float | None = None
     """The 95 % error that is wanted."""
     allocation: str | None = None
-    """A name in `ALLOCATIONS`; None for the best that promises what a person is promised."""
+    """A name in `ALLOCATIONS`; None for the best that promises what a person is promised. One
+    question has none, or "points"."""
     channels: bool = False
     """Whether optimal channels are considered for several questions."""
     attribute: str = "value"
@@ -240,7 +241,8 @@ class PlanRequest:
             center: longitude and latitude of the area; the first place else.
             radius: of the area, in metres.
             target_error: the 95 % error that is wanted.
-            allocation: how several questions share the privacy; the best by default.
+            allocation: how several questions share the privacy; the best by default. Of one
+                question "points" has it asked of a value campaign.
             channels: whether to consider optimal channels for several questions.
             attribute: what participants hold; what the prior says by default.
 
@@ -265,9 +267,11 @@ class PlanRequest:
             )
         if allocation is not None:
             validation.choice("allocation", allocation, ALLOCATIONS)
-            if len(asked) < 2:
+            if len(asked) < 2 and allocation != "points":
                 raise ParameterError(
-                    "allocation", allocation, "left out unless there are several questions"
+                    "allocation",
+                    allocation,
+                    "left out unless there are several questions, or 'points'",
                 )
         if target_error is not None:
             validation.positive("target_error", target_error)

@@ -137,7 +137,8 @@ def plan(
         str | None,
         typer.Option(
             help="How several questions share the privacy: partition, split, points, or repeat,"
-            " which promises less; by default the best."
+            " which promises less; by default the best. One question takes points, a value campaign"
+            " that it is asked of."
         ),
     ] = None,
     channels: Annotated[

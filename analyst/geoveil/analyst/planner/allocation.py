@@ -12,14 +12,15 @@ question is only where they cross.
 """
 
 import math
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from geoveil.analyst.planner.batch import QueryBatch, batched
 from geoveil.analyst.planner.channels import may_save
 from geoveil.analyst.planner.kinds import CHANNEL, KINDS
-from geoveil.analyst.planner.plan import screened
+from geoveil.analyst.planner.plan import CLOSE, screened
 from geoveil.analyst.planner.prediction import Prediction, Targets
 from geoveil.analyst.planner.priors import Prior
 from geoveil.analyst.planner.problem import PlanningProblem
@@ -31,8 +32,6 @@ from geoveil.gp.queries.base import Query
 
 _MOST_ALONE = 64
 """Questions that are planned one by one; more must be queries of one profile."""
-_CLOSE = 1.05
-"""Kinds that may yet be the best when their errors are exact."""
 _MOST_QUESTIONS = 10**9
 
 
@@ -132,8 +131,43 @@ class Comparison:
         raise ParameterError("allocation", allocation, f"one of {names}")
 
 
-Searches = MutableMapping[tuple[int, GeoPrivacy], Search]
-"""What was found out about a question, by its number, under a guarantee."""
+class Searches:
+    """What was found out about questions, to be used again with the same ones and their prior.
+
+    Args:
+        most: guarantees of which it is kept, the last ones that were asked for; None for all.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
+        self._most = most
+        self._under: OrderedDict[GeoPrivacy, dict[int, Search]] = OrderedDict()
+        self._first: dict[int, PlanningProblem] = {}
+
+    def __len__(self) -> int:
+        return len(self._under)
+
+    def of(self, number: int, question: Estimand, privacy: GeoPrivacy, prior: Prior) -> Search:
+        """Return what was found out about a question under a guarantee, so far perhaps nothing.
+
+        Args:
+            number: of the question.
+            question: what is wanted.
+            privacy: what each report is to promise.
+            prior: public.
+        """
+        known = self._under.setdefault(privacy, {})
+        self._under.move_to_end(privacy)
+        while self._most is not None and len(self._under) > self._most:
+            self._under.popitem(last=False)
+        if number not in known:
+            beside = self._first.get(number)
+            known[number] = Search(
+                PlanningProblem.of(question, privacy, prior)
+                if beside is None
+                else beside.under(privacy)
+            )
+            self._first.setdefault(number, known[number].problem)
+        return known[number]
 
 
 def compare_allocations(
@@ -158,8 +192,8 @@ def compare_allocations(
         privacy: what a person is promised in all; delta must be 0.
         prior: public.
         n: number of people, ≥ 1.
-        searches: filled with what was found out, to be given again with the same questions and
-            prior and another n.
+        searches: takes up what was found out, to be given again with the same questions and prior
+            and another n or guarantee.
         channels: whether optimal channels are considered, for up to 64 questions, where the lower
             bound leaves a twentieth of the error to win; then none are predicted together.
 
@@ -186,7 +220,7 @@ def compare_allocations(
         raise ParameterError(
             "questions", f"{len(asked)} of them", f"up to {_MOST_ALONE}, or queries of one profile"
         )
-    known = {} if searches is None else searches
+    known = Searches() if searches is None else searches
     rows = []
     for name, allocation in ALLOCATIONS.items():
         try:
@@ -221,10 +255,10 @@ def _allocated(
         kind, predictions = batch.best(considered, each, error)
         kinds: tuple[str, ...] = (kind,)
     else:
-        for i, question in enumerate(asked):
-            if (i, each) not in known:
-                known[i, each] = Search(PlanningProblem.of(question, each, prior))
-        chosen = [_alone(known[i, each], considered, error) for i in range(m)]
+        chosen = [
+            _alone(known.of(i, question, each, prior), considered, error)
+            for i, question in enumerate(asked)
+        ]
         kinds = tuple(a.kind for a in chosen)
         predictions = tuple(a.prediction for a in chosen)
     errors = tuple(error(p) for p in predictions)
@@ -236,9 +270,9 @@ def _alone(
     search: Search, kinds: tuple[str, ...], error: Callable[[Prediction], float]
 ) -> Alternative:
     alone = [kind for kind in kinds if kind != CHANNEL]
-    found = screened(search, alone, error, within=_CLOSE)
+    found = screened(search, alone, error, within=CLOSE)
     if CHANNEL in kinds and found and may_save(search, found[0], error):
-        found = screened(search, kinds, error, within=_CLOSE)
+        found = screened(search, kinds, error, within=CLOSE)
     if not found or not found[0].satisfies_guarantee:
         raise UnsupportedError(f"none of {', '.join(kinds)} serves {search.problem.question!r}")
     return found[0]

@@ -22,6 +22,8 @@ from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
 
+CLOSE = 1.05
+"""Kinds with so many times the least error may yet be the best when it is exact."""
 _HOPELESS = 10.0
 """A squared error so many times the least one is given up: no bandwidth would save as much."""
 _BLIND = 2.0
@@ -149,18 +151,33 @@ def plan(
         raise ParameterError("prior", prior, "a Prior, for example SamplePrior(values)")
     if prior.dimension != asked.dimension:
         raise ParameterError("prior.dimension", prior.dimension, f"{asked.dimension}")
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise ParameterError("n", n, "an integer >= 1")
     if diameter is not None:
         diameter = validation.positive("diameter", diameter)
     known = (*KINDS, CHANNEL)
     kinds = known if kinds is None else kinds
     for name in kinds:
         validation.choice("kinds", name, known)
-    search = Search(PlanningProblem.of(asked, privacy, prior, diameter))
-    found = screened(search, kinds, lambda p: p.expected_error(n))
+    return planned(Search(PlanningProblem.of(asked, privacy, prior, diameter)), n, kinds)
+
+
+def planned(search: Search, n: int, kinds: Collection[str], within: float = math.inf) -> Plan:
+    """Return the plan of a problem, by what was found out about it before and what is now.
+
+    Args:
+        search: for the question, the guarantee and the prior.
+        n: number of people who will report, ≥ 1.
+        kinds: what to consider.
+        within: see `screened`.
+
+    Raises:
+        ParameterError: if n is out of range.
+        UnsupportedError: if no kind considered serves the question.
+    """
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise ParameterError("n", n, "an integer >= 1")
+    found = screened(search, kinds, lambda p: p.expected_error(n), within)
     if not any(a.satisfies_guarantee for a in found):
-        raise UnsupportedError(f"none of {', '.join(kinds)} serves {asked!r}")
+        raise UnsupportedError(f"none of {', '.join(kinds)} serves {search.problem.question!r}")
     return Plan(search, n, tuple(found))
 
 

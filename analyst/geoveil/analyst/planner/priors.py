@@ -7,7 +7,7 @@ are kept; continuous parts are integrated by Gauss-Legendre quadrature between b
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import NormalDist
 from types import MappingProxyType
 from typing import Any
@@ -359,7 +359,7 @@ class DoubtedPrior(_DerivedPrior):
     """
 
     prior: Prior
-    others: Mapping[str, Prior]
+    others: Mapping[str, Prior] = field(hash=False)
 
     def __post_init__(self) -> None:
         for name, other in self.others.items():

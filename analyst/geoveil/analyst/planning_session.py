@@ -1,0 +1,171 @@
+"""Plans made again and again while somebody looks for what to ask: what they share is kept.
+
+    session = PlanningSession(source)
+    wish = {"epsilon": 1.0, "per": 8_000.0, "participants": 50_000}
+    session.forecast(session.request([ShareAbove(100_000)], **wish))    # as a slider moves
+    session.plan(session.request([ShareAbove(100_000)], **wish))        # where it came to rest
+
+A forecast is a plan without what takes long: optimal channels, which a linear programme finds,
+values that are places and are perturbed themselves, and the nearest wish that can be met are left
+to the plan. It says whether the plan could choose otherwise; where both choose the same, they have
+the same numbers.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from geoveil.analyst.nearest import check_people, check_prior, excess, excess_of_all
+from geoveil.analyst.planner import compare_allocations
+from geoveil.analyst.planner.allocation import Searches
+from geoveil.analyst.planner.kinds import POINTS
+from geoveil.analyst.planner.plan import CLOSE, planned
+from geoveil.analyst.planning import (
+    PlannedQuestion,
+    PlannedQuestions,
+    kinds_for,
+    plan_for,
+    without_channel,
+)
+from geoveil.analyst.questions import AnalystQuestion
+from geoveil.analyst.request import PlanRequest, PublicPrior
+from geoveil.gp import ParameterError
+
+_Key = TypeVar("_Key", bound=Hashable)
+_Value = TypeVar("_Value")
+_PLANES = 4
+_QUESTIONS, _GUARANTEES = 4, 6
+"""Lists of questions of which something is kept, and guarantees of each."""
+_PLANS = 64
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a plan will say, as far as can be told at once."""
+
+    planned: PlannedQuestion | PlannedQuestions
+    """The plan without what was left out: the best of few alternatives, and no bound."""
+    settled: bool
+    """Whether the plan chooses the same, so that its numbers are these."""
+    met: bool
+    """Whether it is what was asked for; if not, the plan is refused with the nearest wishes."""
+
+
+class PlanningSession:
+    """Plans for one prior, again and again, and keeps what they share; for one thread.
+
+    Args:
+        source: what is publicly known of people.
+        for_campaign: whether to choose among mechanisms that campaigns can hold.
+
+    Example:
+        >>> from geoveil.analyst import LogNormalPrior, ShareAbove
+        >>> session = PlanningSession(PublicPrior.of_numbers(LogNormalPrior(11.5, 0.8), "dollar"))
+        >>> wish = session.request([ShareAbove(1e5)], epsilon=1, per=8_000, participants=1_000)
+        >>> found = session.forecast(wish)
+        >>> found.met, found.settled, found.planned.report()["choice"]
+        (True, True, 'DebiasedLaplace')
+    """
+
+    def __init__(self, source: PublicPrior, *, for_campaign: bool = True) -> None:
+        self._source = replace(source, make=lru_cache(_PLANES)(source.make))
+        self._for_campaign = for_campaign
+        self._searches: OrderedDict[Hashable, Searches] = OrderedDict()
+        self._plans: OrderedDict[
+            PlanRequest, PlannedQuestion | PlannedQuestions | ParameterError
+        ] = OrderedDict()
+
+    def request(self, asked: Sequence[AnalystQuestion], **wishes: Any) -> PlanRequest:
+        """Return a request for a plan.
+
+        Args:
+            asked: see `PlanRequest.of`.
+            wishes: its other arguments, but for the source.
+
+        Raises:
+            ParameterError: naming the parameter, its value and what is permitted.
+        """
+        return PlanRequest.of(asked, source=self._source, **wishes)
+
+    def forecast(self, request: PlanRequest) -> Forecast:
+        """Return what a plan will say, in a fraction of a second.
+
+        Args:
+            request: that `request` returned.
+
+        Raises:
+            ParameterError: if it cannot be planned at all: for nobody, or where the prior knows the
+                answer.
+        """
+        searches = self._known(request)
+        check_prior(request, searches)
+        check_people(request)
+        if len(request.questions) > 1:
+            return self._forecast_together(request, searches)
+        question = request.questions[0]
+        search = searches.of(0, question, request.plane_privacy, request.prior)
+        kinds = kinds_for(request, restricted=self._for_campaign)
+        # Places that are perturbed and read take longer to predict than all else, and seldom win.
+        slow = question.dimension > 1 and len(kinds) > 1
+        if slow:
+            kinds = tuple(kind for kind in kinds if kind != POINTS)
+        found = planned(search, request.participants, kinds, within=CLOSE)
+        return Forecast(
+            PlannedQuestion(request, found, None),
+            settled=not slow and without_channel(request, found),
+            met=excess(request, found) <= 0,
+        )
+
+    def _forecast_together(self, request: PlanRequest, searches: Searches) -> Forecast:
+        found = compare_allocations(
+            request.questions,
+            request.plane_privacy,
+            request.prior,
+            request.participants,
+            searches=searches,
+        )
+        return Forecast(
+            PlannedQuestions(request, found, searches),
+            settled=not request.channels,
+            met=excess_of_all(request, found, searches) <= 0,
+        )
+
+    def plan(self, request: PlanRequest) -> PlannedQuestion | PlannedQuestions:
+        """Return the plan: see `plan_for`.
+
+        Args:
+            request: that `request` returned.
+
+        Raises:
+            ParameterError: if the request cannot be met, with the nearest that can.
+        """
+
+        def made() -> PlannedQuestion | PlannedQuestions | ParameterError:
+            searches = self._known(request)
+            try:
+                return plan_for(request, for_campaign=self._for_campaign, searches=searches)
+            except ParameterError as error:
+                return error
+
+        found = _kept(self._plans, request, made, _PLANS)
+        if isinstance(found, ParameterError):
+            raise found.with_traceback(None)
+        return found
+
+    def _known(self, request: PlanRequest) -> Searches:
+        key = request.questions, request.prior
+        return _kept(self._searches, key, lambda: Searches(_GUARANTEES), _QUESTIONS)
+
+
+def _kept(
+    known: OrderedDict[_Key, _Value], key: _Key, make: Callable[[], _Value], most: int
+) -> _Value:
+    """Return what is known, or is made now, and forget what was not asked for longest."""
+    if key not in known:
+        known[key] = make()
+    known.move_to_end(key)
+    while len(known) > most:
+        known.popitem(last=False)
+    return known[key]
