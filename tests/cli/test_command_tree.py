@@ -28,7 +28,7 @@ def test_every_command_with_a_server_has_all_the_options():
             found[one.name] = given
     assert set(found) == {
         "health", "create", "show", "list", "close", "export", "contribute", "estimate", "fleet",
-        "plan",
+        "plan", "publish",
     }  # fmt: skip
     assert set(map(frozenset, found.values())) == {frozenset(names)}
 
@@ -50,11 +50,14 @@ def test_lines_of_help_are_broken_by_the_terminal_alone():
             assert "\n" not in paragraph, one.name
 
 
+CAMPAIGN = {"create", "show", "export", "keygen", "sign", "publish", "list", "close"}
+
+
 @pytest.mark.parametrize(
     ("typed", "completed"),
     [
         ("geoveil est", {"estimate"}),
-        ("geoveil campaign ", {"create", "show", "export", "keygen", "list", "close"}),
+        ("geoveil campaign ", CAMPAIGN),
         ("geoveil estimate --thr", {"--threshold"}),
     ],
 )

@@ -27,10 +27,11 @@ from geoveil.campaign import (
     decode,
     encode,
     encode_point_question,
+    open_envelope,
     seal,
 )
 from geoveil.gp import ParameterError
-from geoveil.proto.v1 import analyst_pb2, campaign_pb2, collector_pb2
+from geoveil.proto.v1 import analyst_pb2, collector_pb2
 
 LAST_PERIOD = 2**32 - 1
 """The last that a request can name."""
@@ -52,8 +53,12 @@ class Call(Generic[Result]):
 
 def create(campaign: Campaign, key: SigningKey | None, timeout_s: float) -> Call[bytes]:
     """Publish a campaign, signed if there is a key; its digest is returned."""
-    envelope = campaign_pb2.CampaignEnvelope.FromString(seal(encode(campaign), key))
-    request = analyst_pb2.CreateCampaignRequest(envelope=envelope)
+    return publish(seal(encode(campaign), key), timeout_s)
+
+
+def publish(envelope: bytes, timeout_s: float) -> Call[bytes]:
+    """Publish a campaign as it is in its envelope; its digest is returned."""
+    request = analyst_pb2.CreateCampaignRequest(envelope=open_envelope(envelope))
     return Call("CreateCampaign", request, lambda answer: bytes(answer.campaign_digest), timeout_s)
 
 

@@ -171,6 +171,14 @@ class Analyst(_Connection):
         """
         return self._unary(calls.create(campaign, key, self._timeout_s))
 
+    def publish(self, envelope: bytes) -> bytes:
+        """Publish a campaign that was signed elsewhere; return its digest.
+
+        Args:
+            envelope: what `geoveil.campaign.seal` returned; it is relayed unchanged.
+        """
+        return self._unary(calls.publish(envelope, self._timeout_s))
+
     def campaigns(self) -> Iterator[PublishedCampaign]:
         """Yield all campaigns, in order of creation."""
         token, more = "", True
@@ -414,6 +422,10 @@ class AsyncAnalyst(_Connection):
         The same campaign again is welcome.
         """
         return await self._unary(calls.create(campaign, key, self._timeout_s))
+
+    async def publish(self, envelope: bytes) -> bytes:
+        """Publish a campaign that was signed elsewhere; return its digest."""
+        return await self._unary(calls.publish(envelope, self._timeout_s))
 
     async def campaigns(self) -> AsyncIterator[PublishedCampaign]:
         """Yield all campaigns, in order of creation."""

@@ -102,8 +102,10 @@ class PlanningSession:
         searches = self._known(request)
         check_prior(request, searches)
         check_people(request)
-        if len(request.questions) > 1:
-            return self._forecast_together(request, searches)
+        alone = len(request.questions) == 1
+        return self._alone(request, searches) if alone else self._together(request, searches)
+
+    def _alone(self, request: PlanRequest, searches: Searches) -> Forecast:
         question = request.questions[0]
         search = searches.of(0, question, request.plane_privacy, request.prior)
         kinds = kinds_for(request, restricted=self._for_campaign)
@@ -118,7 +120,7 @@ class PlanningSession:
             met=excess(request, found) <= 0,
         )
 
-    def _forecast_together(self, request: PlanRequest, searches: Searches) -> Forecast:
+    def _together(self, request: PlanRequest, searches: Searches) -> Forecast:
         found = compare_allocations(
             request.questions,
             request.plane_privacy,

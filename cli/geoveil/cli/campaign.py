@@ -26,6 +26,9 @@ from geoveil.campaign import (
     SigningKey,
     Strata,
     ValueCampaign,
+    decode,
+    open_envelope,
+    seal,
     signer,
 )
 from geoveil.cli import options
@@ -278,6 +281,11 @@ def show(
     if as_json:
         print_json(campaign_record(campaign))
         return
+    _print_campaign(campaign)
+
+
+def _print_campaign(campaign: Campaign) -> None:
+    """Print what a campaign asks, what it costs participants, and what one report counts for."""
     out.tell((campaign.campaign_id, "bold"), f"  {campaign.title}")
     out.tell(f"{campaign.attribute.name}: {privacy_text(campaign)}")
     if campaign.strata is not None:
@@ -324,6 +332,75 @@ def keygen(
     key = SigningKey.generate()
     write_new(file, key.to_pem(), mode=0o600)
     typer.echo(key.public)
+
+
+@app.command()
+@options.named_as_typed(file="file", envelope="file")
+def sign(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            exists=True, dir_okay=False, help="A campaign that is not signed, as the console makes."
+        ),
+    ],
+    sign_key: Annotated[
+        Path,
+        typer.Option(
+            envvar=SIGN_KEY,
+            exists=True,
+            dir_okay=False,
+            help="The key to sign with, which stays here; see 'geoveil campaign keygen'.",
+        ),
+    ],
+    out_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", help="Where it goes, signed; NAME.signed.campaign by default. Must not exist."
+        ),
+    ] = None,
+) -> None:
+    """Say what a campaign asks, and sign it with a key that stays on this machine.
+
+    No server is asked. What is written may be published by anybody who may publish: in the
+    console, or with 'geoveil campaign publish'.
+
+    Example: geoveil campaign sign income.campaign --sign-key key.pem
+    """
+    envelope = open_envelope(file.read_bytes())
+    if signer(envelope) is not None:
+        raise ParameterError("file", str(file), "a campaign that nobody has signed yet")
+    campaign, key = decode(envelope.campaign), SigningKey.from_pem(sign_key.read_bytes())
+    _print_campaign(campaign)
+    out.tell(f"open from {campaign.opens:%Y-%m-%d %H:%M} to {campaign.closes:%Y-%m-%d %H:%M} UTC")
+    made = out_file or file.with_suffix(".signed.campaign")
+    write_new(made, seal(envelope.campaign, key))
+    out.tell(f"signed by {key.public}: ", (str(made), "bold"))
+
+
+@app.command()
+@connects
+@options.named_as_typed(file="file", envelope="file")
+def publish(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            exists=True, dir_okay=False, help="That 'geoveil campaign sign' wrote, or the console."
+        ),
+    ],
+    *,
+    connection: Connection,
+) -> None:
+    """Publish a campaign from a file, as it is, with the signature that it has.
+
+    Example: geoveil campaign publish income.signed.campaign
+    """
+    published = file.read_bytes()
+    envelope = open_envelope(published)
+    with analyst_at(connection) as analyst:
+        digest = analyst.publish(published)
+    campaign = decode(envelope.campaign)
+    out.tell((campaign.campaign_id, "bold"), f"  {privacy_text(campaign)}  sha256:{digest.hex()}")
+    out.tell("signed by ", signed_by(envelope))
 
 
 @app.command("list")

@@ -206,7 +206,7 @@ def write_new(file: Path, content: bytes, mode: int = 0o644) -> None:
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     except FileExistsError:
-        raise ParameterError("file", str(file), "new: a key is never overwritten") from None
+        raise ParameterError("file", str(file), "new: what is there is never overwritten") from None
     except OSError as error:
         raise ParameterError("file", str(file), f"a file to write ({error.strerror})") from error
     with os.fdopen(descriptor, "wb") as opened:
