@@ -21,6 +21,7 @@ PARTS = {
     "campaign",
     "cli",
     "client",
+    "console",
     "gp",
     "proto",
     "selection",

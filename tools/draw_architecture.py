@@ -69,7 +69,10 @@ WAY: dict[str, tuple[str, tuple[Step, ...]]] = {
         ),
     ),
 }
-PARTS = ("gp", "campaign", "client", "aggregator", "analyst", "simulation", "audit", "selection")
+PARTS = (
+    *("gp", "campaign", "client", "aggregator", "analyst"),
+    *("console", "simulation", "audit", "selection"),
+)
 
 
 def file_of(by: str) -> str:

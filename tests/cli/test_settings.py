@@ -91,7 +91,7 @@ def settings_of(geoveil, monkeypatch, tmp_path):
         monkeypatch.delenv(variable)
     monkeypatch.chdir(tmp_path)
     got = []
-    monkeypatch.setattr("geoveil.aggregator.run", got.append)
+    monkeypatch.setattr("geoveil.aggregator.run", lambda settings, **how: got.append(settings))
     monkeypatch.setattr("geoveil.aggregator.ops.logs.configure", lambda *_: False)
     monkeypatch.setattr("geoveil.aggregator.ops.logs.log_what_nobody_catches", lambda: None)
 

@@ -12,6 +12,7 @@ from geoveil.aggregator.ops.settings import Settings
 from geoveil.aggregator.ops.settings_sources import TYPES, load
 from geoveil.cli import options
 from geoveil.cli.environment import CONFIG, VARIABLES
+from geoveil.gp import UnsupportedError
 
 _TEN_SECONDS = "(10 seconds of them)"
 _SETTINGS: Mapping[str, Mapping[str, str]] = MappingProxyType(
@@ -20,6 +21,7 @@ _SETTINGS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "host": "Address to listen on",
             "port": "Port; 0 takes a free one",
             "web": "HOST:PORT for browsers and curl: Connect, gRPC-Web and JSON; off unless given",
+            "console": "Pages for analysts and operators, at /console/ of --web (127.0.0.1:7718)",
             "database": "SQLite file, or postgresql:// URL",
             "database_url_file": "File with the URL, which holds a password",
         },
@@ -73,6 +75,7 @@ _SPELLED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "tls_certificate": ("--tls-certificate", "--tls-cert"),
         "trusted_keys": ("--trusted-keys", "--trusted-key"),
         "web_origins": ("--web-origins", "--web-origin"),
+        "console": ("--console/--no-console",),
         "insecure_open_analyst": ("--insecure-open-analyst/--no-insecure",),
         "reflection": ("--reflection/--no-reflection",),
         "grace_s": ("--grace-s", "--grace"),
@@ -140,16 +143,32 @@ def serve(
         check_files(settings)
         typer.echo(effective.to_toml(), nl=False)
         return
+    mounts = _mounts(settings)
     in_json = configure(settings.log_level, settings.log_format)
     log_what_nobody_catches()
     if not in_json:
-        run(settings)
+        run(settings, mounts=mounts)
         return
     with native_lines_logged():
         try:
-            run(settings)
+            run(settings, mounts=mounts)
         except Exception as error:
             failed(error)
             if settings.log_format == "json":  # asked for, and nothing else
                 raise typer.Exit(1) from None
             raise
+
+
+def _mounts(settings: Settings) -> Mapping[str, Any]:
+    """Return what hangs on the web door.
+
+    Raises:
+        UnsupportedError: if the console is asked for and not installed.
+    """
+    if not settings.console:
+        return {}
+    try:
+        from geoveil.console import Console
+    except ImportError:
+        raise UnsupportedError("the console needs Jinja2: pip install 'geoveil[console]'") from None
+    return {"/console/": Console}

@@ -35,7 +35,9 @@ def create(
     name: Annotated[str, typer.Argument(help="Who or what will use it.")],
     scope: Annotated[
         str,
-        typer.Option(help="What it permits, with commas: create, close, list, estimate, export."),
+        typer.Option(
+            help="What it permits, with commas: create, close, list, estimate, export, operate."
+        ),
     ] = "list,estimate",
     expires: Annotated[
         str, typer.Option(help="How long it is good for: 12h, 90d, 1y, or never.")

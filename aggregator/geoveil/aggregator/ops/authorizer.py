@@ -178,8 +178,18 @@ class Authorizer:
         rule = self._rules.get(method)
         if rule is None:
             raise DeniedError(Denial.NO_RULE)
-        if isinstance(rule, Public):
-            return None
+        return None if isinstance(rule, Public) else self.permit(rule, authorization)
+
+    def permit(self, scope: Scope | None, authorization: Sequence[str]) -> Token | None:
+        """Return the caller's token if it has a scope, or None if the server asks for none.
+
+        Args:
+            scope: what the caller wants to do; None: be known.
+            authorization: as of `admit`.
+
+        Raises:
+            DeniedError: and why.
+        """
         if self._tokens is None:
             if self._open:
                 return None
@@ -187,8 +197,8 @@ class Authorizer:
         token = self._find(self._tokens, authorization)
         if token.expires is not None and token.expires <= self._clock():
             raise DeniedError(Denial.TOKEN_EXPIRED)
-        if rule not in token.scopes:
-            raise DeniedError(Denial.SCOPE_MISSING, rule)
+        if scope is not None and scope not in token.scopes:
+            raise DeniedError(Denial.SCOPE_MISSING, scope)
         return token
 
     def _find(self, tokens: Tokens, authorization: Sequence[str]) -> Token:

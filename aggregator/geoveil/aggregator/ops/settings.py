@@ -12,6 +12,7 @@ from geoveil.gp import ParameterError
 from geoveil.gp.validation import between, choice
 
 _ORIGIN = re.compile(r"https?://(?:[a-z0-9._-]+|\[[0-9a-f:]+\])(?::[0-9]{1,5})?")
+WEB_OF_CONSOLE = "127.0.0.1:7718"
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("auto", "json", "human")
 
@@ -44,6 +45,9 @@ class Settings:
     page on which people take part. Port 0 lets the operating system choose. None: there is none."""
     web_origins: tuple[str, ...] = ()
     """Origins, such as "https://example.org", of pages elsewhere that may call by the web door."""
+    console: bool = False
+    """Serve the console, for analysts and operators, by the web door under /console/; without an
+    address of its own, the door is then at 127.0.0.1:7718."""
     tls_certificate: Path | None = None
     """PEM file with the chain of certificates. None: no encryption."""
     tls_key: Path | None = None
@@ -120,6 +124,8 @@ class Settings:
             _file("database", shown, "a Path to a file or a DatabaseURL")
         _address("host", self.host)
         _integer("port", self.port, 0, 65_535)
+        if self.console is True and self.web is None:
+            object.__setattr__(self, "web", WEB_OF_CONSOLE)
         self._check_web()
         for name in ("tls_certificate", "tls_key", "tls_client_ca", "tokens_file"):
             path = getattr(self, name)
@@ -130,11 +136,14 @@ class Settings:
             raise ParameterError(missing, None, "given together with the other of the two")
         if self.tls_client_ca is not None and self.tls_certificate is None:
             raise ParameterError("tls_certificate", None, "given, as tls_client_ca is")
-        for name in ("insecure_open_analyst", "reflection"):
+        for name in ("insecure_open_analyst", "reflection", "console"):
             if not isinstance(getattr(self, name), bool):
                 raise ParameterError(name, getattr(self, name), "true or false")
         if self.insecure_open_analyst and self.tokens_file is not None:
             raise ParameterError("insecure_open_analyst", True, "false, as tokens_file is given")
+        if self.console and self.tokens_file is None and not self.on_loopback:
+            expected = "given, as the console is reached from other machines"
+            raise ParameterError("tokens_file", None, expected)
         if not isinstance(self.trusted_keys, tuple) or not all(
             isinstance(key, PublicKey) for key in self.trusted_keys
         ):

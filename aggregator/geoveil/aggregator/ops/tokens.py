@@ -44,6 +44,7 @@ class Scope(Enum):
     LIST = "list"
     ESTIMATE = "estimate"
     EXPORT = "export"
+    OPERATE = "operate"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

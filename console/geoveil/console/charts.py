@@ -1,0 +1,356 @@
+"""Pictures of results as SVG: drawn on the server, with colours that need no style sheet.
+
+What is drawn is what the rows of a result say, no more. A page's own style sheet changes the
+colours in the dark; a file that is saved keeps those that stand here.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup, escape
+from numpy.typing import NDArray
+
+from geoveil.analyst import Curve, DensityMap, DistrictShares, PartitionShares, Result
+from geoveil.analyst.outlines import lines_of, outlines_of
+from geoveil.analyst.pictures import COLOR
+
+Array = NDArray[np.float64]
+
+INK, SOFT, LINE, OTHER = "#1b2430", "#4d5b6a", "#d5dae1", "#d55e00"
+"""Text, axes, grid, and what must stand out: told from `COLOR` by people of any sight."""
+_WIDTH, _RIGHT, _TOP, _BOTTOM = 720.0, 16.0, 34.0, 46.0
+_FONT = "system-ui, sans-serif"
+_LETTER = 7.0
+"""Width of a letter, about."""
+_MOST_LINES = 200
+_MOST_LETTERS = 34
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """Numbers along an axis → places in the picture."""
+
+    low: float
+    high: float
+    begin: float
+    end: float
+
+    def at(self, value: float) -> float:
+        part = (value - self.low) / (self.high - self.low)
+        return self.begin + min(max(part, -0.02), 1.02) * (self.end - self.begin)
+
+    @property
+    def ticks(self) -> list[float]:
+        """Some round numbers within the axis.
+
+        Example:
+            >>> _Scale(0.0, 1.0, 0.0, 100.0).ticks
+            [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+        """
+        raw = (self.high - self.low) / 5
+        power = 10.0 ** math.floor(math.log10(raw))
+        step = min((power * times for times in (1, 2, 2.5, 5, 10)), key=lambda s: abs(s - raw))
+        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+        return [round(number * step, 12) for number in range(first, last + 1)]
+
+
+def _scale(values: Iterable[float | None], begin: float, end: float, *, zero: bool) -> _Scale:
+    known = [value for value in values if value is not None and math.isfinite(value)]
+    low, high = (min(known), max(known)) if known else (0.0, 1.0)
+    if zero:
+        low, high = min(low, 0.0), max(high, 0.0)
+    if not high > low:
+        low, high = low - 0.5 * (abs(low) or 1.0), high + 0.5 * (abs(high) or 1.0)
+    room = 0.04 * (high - low)
+    return _Scale(low - (room if low else 0.0), high + room, begin, end)
+
+
+def number(value: float) -> str:
+    """Return a number beside an axis."""
+    if value and not 1e-3 <= abs(value) < 1e7:
+        return f"{value:.3g}"
+    return f"{value:,.6g}".replace("-", "−") if abs(value) < 1e4 else f"{value:,.0f}"
+
+
+def picture_of(result: Result) -> Markup | None:
+    """Return the picture of a result; None if it has none."""
+    if isinstance(result, DensityMap):
+        return density_map(result)
+    if isinstance(result, DistrictShares):
+        return district_map(result)
+    if isinstance(result, Curve):
+        return curve(result)
+    rows = result.rows()
+    if not rows or len(rows) > _MOST_LINES or not {"estimate", "ci_low", "ci_high"} <= set(rows[0]):
+        return None
+    if isinstance(result, PartitionShares):
+        return bars(result.title, rows)
+    return intervals(result.title, rows)
+
+
+def intervals(title: str, rows: Sequence[Mapping[str, Any]], span: Sequence[float] = ()) -> Markup:
+    """Return one line a row: a dot at its estimate, and its interval.
+
+    Args:
+        title: of the picture.
+        rows: with "estimate", "ci_low" and "ci_high".
+        span: numbers that the axis reaches in any case.
+    """
+    labels = [_cut(label_of(row)) for row in rows]
+    left = 24 + _LETTER * max(map(len, labels), default=0)
+    height = _TOP + 26 * len(rows) + _BOTTOM
+    ends = [row[key] for row in rows for key in ("estimate", "ci_low", "ci_high")]
+    x = _scale([*ends, *span], left, _WIDTH - _RIGHT, zero=False)
+    parts = [_vertical_grid(x, _TOP, height - _BOTTOM)]
+    for place, (row, label) in enumerate(zip(rows, labels, strict=True)):
+        y = _TOP + 26 * place + 13
+        parts.append(_text(left - 10, y + 4, label, "end"))
+        value, low, high = row["estimate"], row["ci_low"], row["ci_high"]
+        if value is None or not math.isfinite(value):
+            continue
+        if None not in (low, high) and math.isfinite(high - low):
+            parts.append(
+                f'<path class="one" d="M{x.at(low):.1f} {y}H{x.at(high):.1f}" stroke="{COLOR}"'
+                ' stroke-width="3" fill="none"/>'
+            )
+        parts.append(f'<circle class="one" cx="{x.at(value):.1f}" cy="{y}" r="5" fill="{COLOR}"/>')
+    parts.append(_text(x.begin, height - 10, "estimate and interval", "start", soft=True))
+    return _svg(title, height, parts)
+
+
+def bars(title: str, rows: Sequence[Mapping[str, Any]]) -> Markup:
+    """Return the shares of a partition as bars that lie, each with its interval."""
+    labels = [_cut(label_of(row)) for row in rows]
+    left = 24 + _LETTER * max(map(len, labels), default=0)
+    height = _TOP + 30 * len(rows) + _BOTTOM
+    x = _scale([row["ci_high"] for row in rows], left, _WIDTH - _RIGHT, zero=True)
+    parts = [_vertical_grid(x, _TOP, height - _BOTTOM)]
+    for place, (row, label) in enumerate(zip(rows, labels, strict=True)):
+        y = _TOP + 30 * place + 15
+        begin, end = sorted((x.at(0.0), x.at(row["estimate"])))
+        parts += [
+            _text(left - 10, y + 4, label, "end"),
+            f'<rect class="one" x="{begin:.1f}" y="{y - 10}" width="{end - begin:.1f}" height="20"'
+            f' fill="{COLOR}" fill-opacity="0.45"/>',
+            f'<path class="ink" d="M{x.at(row["ci_low"]):.1f} {y}H{x.at(row["ci_high"]):.1f}"'
+            f' stroke="{INK}" stroke-width="2" fill="none"/>',
+        ]
+    parts.append(_text(x.begin, height - 10, "share of people and interval", "start", soft=True))
+    return _svg(title, height, parts)
+
+
+def curve(result: Curve) -> Markup:
+    """Return a curve with the band that holds all of it.
+
+    What the picture spans stands in its `data-` attributes, for who moves along it.
+    """
+    unit = f", {result.privacy.unit}" if result.axis == "value" and result.privacy.unit else ""
+    height, left = 380.0, 74.0
+    finite = np.isfinite(result.low) & np.isfinite(result.high) & np.isfinite(result.values)
+    at, values = result.at[finite], result.values[finite]
+    low, high = result.low[finite], result.high[finite]
+    x = _scale([*at[[0, -1]].tolist()] if len(at) else [], left, _WIDTH - _RIGHT, zero=False)
+    ends = [*low.tolist(), *high.tolist()]
+    y = _scale(ends, height - _BOTTOM, _TOP, zero=True)
+    line = " ".join(f"{x.at(a):.1f},{y.at(v):.1f}" for a, v in zip(at, values, strict=True))
+    ring = [*zip(at, high, strict=True), *zip(at[::-1], low[::-1], strict=True)]
+    band = " ".join(f"{x.at(a):.1f},{y.at(v):.1f}" for a, v in ring)
+    parts = [
+        _horizontal_grid(y, left),
+        _vertical_ticks(x, height - _BOTTOM),
+        f'<polygon class="one" points="{band}" fill="{COLOR}" fill-opacity="0.22"/>',
+        f'<polyline class="one" points="{line}" fill="none" stroke="{COLOR}" stroke-width="2.5"/>',
+        _text(_WIDTH - _RIGHT, height - 10, f"{result.axis}{unit}", "end", soft=True),
+        _text(left, 20, f"{result.name.lower()}, with the band of the whole curve", soft=True),
+    ]
+    span = " ".join(
+        f'data-{name}="{value!r}"'
+        for name, value in (
+            ("low", x.low), ("high", x.high), ("begin", x.begin), ("end", x.end),
+            ("top", _TOP), ("bottom", height - _BOTTOM),
+        )
+    )  # fmt: skip
+    return _svg(result.title, height, parts, span)
+
+
+def over_time(title: str, rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Markup:
+    """Return estimates period after period with their intervals.
+
+    Args:
+        title: of the picture.
+        rows: with "estimate", "ci_low" and "ci_high".
+        names: of the periods.
+    """
+    height, left = 300.0, 74.0
+    ends = [row[key] for row in rows for key in ("estimate", "ci_low", "ci_high")]
+    y = _scale(ends, height - _BOTTOM, _TOP, zero=False)
+    step = (_WIDTH - _RIGHT - left) / max(len(rows), 1)
+    parts = [_horizontal_grid(y, left)]
+    for place, (row, name) in enumerate(zip(rows, names, strict=True)):
+        x = left + step * (place + 0.5)
+        if place % max(len(rows) // 6, 1) == 0:
+            parts.append(_text(x, height - 26, _cut(name, 16), "middle", soft=True))
+        if row["estimate"] is None:
+            continue
+        if row["ci_low"] is not None and math.isfinite(row["ci_high"] - row["ci_low"]):
+            parts.append(
+                f'<path class="one" d="M{x:.1f} {y.at(row["ci_low"]):.1f}'
+                f'V{y.at(row["ci_high"]):.1f}" stroke="{COLOR}" stroke-width="3" fill="none"/>'
+            )
+        parts.append(
+            f'<circle class="one" cx="{x:.1f}" cy="{y.at(row["estimate"]):.1f}" r="4"'
+            f' fill="{COLOR}"/>'
+        )
+    return _svg(title, height, parts)
+
+
+def density_map(result: DensityMap) -> Markup:
+    """Return the density on its grid, what is surely denser framed, and outlines that ship."""
+    west, south, east, north = result.bounds
+    stretch = math.cos(math.radians((south + north) / 2))
+    left, width = 74.0, _WIDTH - _RIGHT - 74.0
+    height = width * (north - south) / max((east - west) * stretch, 1e-9)
+    if height > 640:
+        width, height = width * 640 / height, 640.0
+    x = _Scale(west, east, left, left + width)
+    y = _Scale(south, north, _TOP + height, _TOP)
+    rows, columns = result.density.shape
+    wide, high = width / columns, height / rows
+    most = float(result.density.max()) or 1.0
+    surely = result.significance
+    cells = []
+    for i in range(rows):
+        for j in range(columns):
+            part = float(result.density[i, j]) / most
+            top = _TOP + height - (i + 1) * high
+            if part > 0.02:
+                cells.append(
+                    f'<rect x="{left + j * wide:.1f}" y="{top:.1f}" width="{wide + 0.3:.1f}"'
+                    f' height="{high + 0.3:.1f}" fill-opacity="{part:.2f}"/>'
+                )
+    parts = [
+        f'<rect class="paper" x="{left}" y="{_TOP}" width="{width:.1f}" height="{height:.1f}"'
+        f' fill="#f6f7f9" stroke="{LINE}"/>',
+        f'<g class="one" fill="{COLOR}">{"".join(cells)}</g>',
+        f'<path class="other" d="{_frames(surely > 0, left, _TOP + height, wide, high)}"'
+        f' stroke="{OTHER}" stroke-width="1.6" fill="none"/>',
+    ]
+    outlines, source = outlines_of(result.bounds)
+    if outlines is not None:
+        lines = "".join(
+            "M" + "L".join(f"{x.at(a):.1f} {y.at(b):.1f}" for a, b, *_ in line)
+            for line in lines_of(outlines)
+        )
+        parts.append(
+            f'<clipPath id="area"><rect x="{left}" y="{_TOP}" width="{width:.1f}"'
+            f' height="{height:.1f}"/></clipPath><path class="soft" clip-path="url(#area)"'
+            f' d="{lines}" stroke="{SOFT}" stroke-width="0.8" fill="none"/>'
+        )
+    parts += [_vertical_ticks(x, _TOP + height, "°"), _horizontal_ticks(y, left, "°")]
+    told = f"Framed: surely denser than {result.compared_with}. Darkest: {number(most)} per km²."
+    parts.append(_text(left, 20, told, soft=True))
+    parts.append(_text(left, _TOP + height + 40, source, soft=True))
+    return _svg(result.title, _TOP + height + _BOTTOM + 4, parts)
+
+
+def district_map(result: DistrictShares) -> Markup:
+    """Return districts, the darker the more of the people live there."""
+    rings = [
+        (row, [np.asarray(part[0], np.float64)[:, :2] for part in outline["coordinates"]])
+        for outline, row in zip(result.outlines, result.rows(), strict=False)
+    ]
+    every = np.concatenate([ring for _, of_one in rings for ring in of_one])
+    (west, south), (east, north) = every.min(axis=0).tolist(), every.max(axis=0).tolist()
+    stretch = math.cos(math.radians((south + north) / 2))
+    left, width = 16.0, _WIDTH - 32.0
+    height = width * (north - south) / max((east - west) * stretch, 1e-9)
+    if height > 640:
+        width, height = width * 640 / height, 640.0
+    x, y = _Scale(west, east, left, left + width), _Scale(south, north, _TOP + height, _TOP)
+    most = max(row["estimate"] for row, _ in rings) or 1.0
+    parts, names = [], []
+    for row, of_one in rings:
+        lines = "".join(
+            "M" + "L".join(f"{x.at(a):.1f} {y.at(b):.1f}" for a, b in ring.tolist()) + "Z"
+            for ring in of_one
+        )
+        parts.append(
+            f'<path class="one" d="{lines}" fill="{COLOR}" fill-opacity='
+            f'"{0.08 + 0.8 * max(row["estimate"], 0.0) / most:.2f}" stroke="{SOFT}"/>'
+        )
+        middle = max(of_one, key=len).mean(axis=0)
+        told = f"{_cut(str(row['name']), 18)} {100 * row['estimate']:.1f} %"
+        names.append(_text(x.at(middle[0]), y.at(middle[1]), told, "middle", halo=True))
+    return _svg(result.title, _TOP + height + 16, [*parts, *names])
+
+
+def label_of(row: Mapping[str, Any]) -> str:
+    """Return what stands before the estimate in a row."""
+    found = []
+    for key, value in row.items():
+        if key == "estimate":
+            break
+        found.append(f"{value:g}" if isinstance(value, float) else str(value))
+    return ", ".join(found)
+
+
+def _frames(inside: NDArray[np.bool_], left: float, bottom: float, wide: float, high: float) -> str:
+    """Return the lines between cells that are inside and cells that are not."""
+    padded = np.pad(inside, 1)
+    found = []
+    for i, j in zip(*np.nonzero(padded[1:, :] != padded[:-1, :]), strict=True):
+        found.append(f"M{left + (j - 1) * wide:.1f} {bottom - i * high:.1f}h{wide:.1f}")
+    for i, j in zip(*np.nonzero(padded[:, 1:] != padded[:, :-1]), strict=True):
+        found.append(f"M{left + j * wide:.1f} {bottom - (i - 1) * high:.1f}v{-high:.1f}")
+    return "".join(found)
+
+
+def _cut(label: str, letters: int = _MOST_LETTERS) -> str:
+    return label if len(label) <= letters else label[: letters - 1] + "…"
+
+
+def _text(
+    x: float, y: float, words: str, anchor: str = "start", *, soft: bool = False, halo: bool = False
+) -> str:
+    colour, name = (SOFT, "soft") if soft else (INK, "ink")
+    around = ' stroke="#ffffff" stroke-width="3" paint-order="stroke" class="halo"' if halo else ""
+    kind = "" if halo else f' class="{name}"'
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}"{kind}{around}>'
+        f"{escape(words)}</text>"
+    )
+
+
+def _vertical_grid(x: _Scale, top: float, bottom: float) -> str:
+    lines = "".join(f"M{x.at(tick):.1f} {top}V{bottom}" for tick in x.ticks)
+    grid = f'<path class="line" d="{lines}" stroke="{LINE}" fill="none"/>'
+    return grid + _vertical_ticks(x, bottom)
+
+
+def _vertical_ticks(x: _Scale, bottom: float, unit: str = "") -> str:
+    return "".join(
+        _text(x.at(tick), bottom + 18, number(tick) + unit, "middle", soft=True) for tick in x.ticks
+    )
+
+
+def _horizontal_grid(y: _Scale, left: float) -> str:
+    lines = "".join(f"M{left} {y.at(tick):.1f}H{_WIDTH - _RIGHT}" for tick in y.ticks)
+    grid = f'<path class="line" d="{lines}" stroke="{LINE}" fill="none"/>'
+    return grid + _horizontal_ticks(y, left)
+
+
+def _horizontal_ticks(y: _Scale, left: float, unit: str = "") -> str:
+    return "".join(
+        _text(left - 8, y.at(tick) + 4, number(tick) + unit, "end", soft=True) for tick in y.ticks
+    )
+
+
+def _svg(title: str, height: float, parts: Iterable[str], more: str = "") -> Markup:
+    return Markup(  # noqa: S704 - all text in it went through escape
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH:.0f} {height:.0f}"'
+        f' font-family="{_FONT}" font-size="13" role="img" {more}><title>{escape(title)}</title>'
+        f"{''.join(parts)}</svg>"
+    )

@@ -1,0 +1,12 @@
+// What pages of the console do beyond plain HTML: each works without it, by its forms and links.
+
+import { follow } from "./live.js";
+import { savePicture } from "./png.js";
+import { keepUpdated } from "./update.js";
+
+for (const place of document.querySelectorAll("[data-live]")) follow(place);
+for (const form of document.querySelectorAll("form[data-updates]")) keepUpdated(form);
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("[data-png]");
+  if (button !== null) savePicture(button.closest(".result").querySelector("svg"));
+});

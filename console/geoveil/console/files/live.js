@@ -1,0 +1,43 @@
+// Estimates as they come. A page that nobody sees does not listen: a browser has few connections.
+
+export function follow(place) {
+  const told = document.querySelector("[data-live-state]");
+  let events = null;
+
+  function begin() {
+    if (events !== null || document.hidden) return;
+    events = new EventSource(place.dataset.live);
+    events.addEventListener("estimate", (event) => {
+      const { html, reports, state } = JSON.parse(event.data);
+      const opened = [...place.querySelectorAll("details")].map((one) => one.open);
+      const waited = place.querySelector(".promise") !== null;
+      const made = new DOMParser().parseFromString(html, "text/html");
+      place.replaceChildren(...made.body.childNodes);
+      place.querySelectorAll("details").forEach((one, index) => { one.open = opened[index] ?? one.open; });
+      document.querySelectorAll("[data-reports]").forEach((one) => { one.textContent = reports; });
+      document.querySelectorAll("[data-state]").forEach((one) => { one.textContent = state; });
+      told.textContent = `Live: as of ${reports} reports.`;
+      // The page has more to say now than this part of it.
+      if (waited && place.querySelector(".promise") === null) location.reload();
+    });
+    events.addEventListener("ended", () => end("The survey takes no reports any more."));
+    events.addEventListener("signed-out", () => end("You are signed out: open the page again."));
+    events.onerror = () => { told.textContent = "Not connected; trying again …"; };
+  }
+
+  function end(words) {
+    events?.close();
+    events = null;
+    told.textContent = words;
+    document.removeEventListener("visibilitychange", seen);
+  }
+
+  function seen() {
+    if (!document.hidden) return begin();
+    events?.close();
+    events = null;
+  }
+
+  document.addEventListener("visibilitychange", seen);
+  begin();
+}

@@ -1,0 +1,45 @@
+// A form that is changed shows its result at once: <form data-updates="ID">, where ID is that of an
+// element of this page, outside of the form, and of the one that the form leads to. Only the last
+// change counts.
+
+const PAUSE_MS = 150;
+
+export function keepUpdated(form) {
+  let timer = 0;
+  let asking = null;
+
+  async function ask() {
+    asking?.abort();
+    asking = new AbortController();
+    const fields = new URLSearchParams(new FormData(form));
+    const post = form.method === "post";
+    const address = post ? form.action : `${form.action}?${fields}`;
+    const place = () => document.getElementById(form.dataset.updates);
+    place()?.setAttribute("aria-busy", "true");
+    try {
+      const answer = await fetch(address, {
+        method: post ? "POST" : "GET",
+        body: post ? fields : undefined,
+        signal: asking.signal,
+      });
+      const made = new DOMParser().parseFromString(await answer.text(), "text/html");
+      const fresh = made.getElementById(form.dataset.updates);
+      if (fresh !== null) place().replaceWith(fresh);
+    } catch (error) {
+      if (error.name !== "AbortError") throw error;
+    } finally {
+      place()?.removeAttribute("aria-busy");
+    }
+  }
+
+  form.addEventListener("input", (event) => {
+    const output = event.target.type === "range" ? form.querySelector(`output[for="${event.target.id}"]`) : null;
+    if (output !== null) {
+      const shown = Number(event.target.value);
+      output.textContent = output.textContent.includes("%") ? `${Number((100 * shown).toPrecision(3))} %` : String(shown);
+      event.target.setAttribute("aria-valuetext", output.textContent);
+    }
+    clearTimeout(timer);
+    timer = setTimeout(ask, PAUSE_MS);
+  });
+}

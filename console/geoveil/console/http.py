@@ -1,0 +1,217 @@
+"""What a page is asked with and answers, and the routes by which it is found."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from email.parser import BytesParser
+from email.policy import HTTP
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import parse_qs
+
+from geoveil.gp import GeoVeilError, ParameterError
+from geoveil.gp.shown import member
+
+if TYPE_CHECKING:
+    from geoveil.aggregator.web.mounts import Inside
+    from geoveil.analyst import Analyst, PublishedCampaign
+    from geoveil.console.sessions import Session
+
+PREFIX = "/console"
+"""Under which all pages of the console are."""
+_MOST_FIELDS = 2_000
+Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
+
+
+class Lane(Enum):
+    """Where a page is made: never in the event loop."""
+
+    __repr__ = member
+
+    QUICK = "quick"
+    """What takes milliseconds: a few threads."""
+    WORK = "work"
+    """What may take seconds, such as a statistic or a plan: one thread, so that the event loop
+    always has a processor."""
+
+
+class RefusedError(GeoVeilError):
+    """A request that is not answered, and why.
+
+    Args:
+        status: of HTTP.
+        text: for the reader.
+    """
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(status, text)
+        self.status = status
+        self.text = text
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What is sent back."""
+
+    content: bytes
+    kind: str = "text/html; charset=utf-8"
+    status: int = 200
+    headers: Headers = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a page is asked with, by somebody who is signed in."""
+
+    method: str
+    path: str
+    """Without the prefix, beginning with a slash."""
+    query: Mapping[str, Sequence[str]]
+    fields: Mapping[str, Sequence[str]]
+    """Of a form that was sent."""
+    files: Mapping[str, bytes]
+    """Of a form that was sent: those that were chosen."""
+    named: Mapping[str, str]
+    """What stands in the places of the route."""
+    session: "Session"
+    analyst: "Analyst"
+    """Asks the server in the name of who is signed in. It blocks: for the lanes only."""
+    inside: "Inside" = field(repr=False)
+    """Of the server; what is read there is for those whose token permits it."""
+    standing: "Callable[[str], PublishedCampaign]" = field(repr=False)
+    """Tells how a survey stands whose estimates the reader may see; its argument is the id."""
+    render: Callable[..., Response] = field(repr=False)
+    """Makes a page of the name of a template and what stands in it."""
+    note: Callable[..., None] = field(repr=False)
+    """Writes an action into the audit log: its name, and words about it."""
+
+    def text(self, name: str, default: str = "") -> str:
+        """Return what was sent for a name, by a form or else in the address, without blanks."""
+        found = self.fields.get(name) or self.query.get(name) or (default,)
+        return found[-1].strip()
+
+    def number(self, name: str, default: float | None = None) -> float | None:
+        """Return the number that was sent for a name.
+
+        Raises:
+            ParameterError: if it is none.
+        """
+        said = self.text(name)
+        if not said:
+            return default
+        try:
+            return float(said.replace(",", "").replace("\u2009", ""))
+        except ValueError:
+            raise ParameterError(name, said[:40], "a number") from None
+
+    def integer(self, name: str, default: int | None = None) -> int | None:
+        """Return the whole number that was sent for a name.
+
+        Raises:
+            ParameterError: if it is none.
+        """
+        found = self.number(name)
+        if found is None:
+            return default
+        if found != found or not found.is_integer() or abs(found) > 1e15:
+            raise ParameterError(name, self.text(name)[:40], "a whole number")
+        return int(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A page: how it is asked for, and what makes it.
+
+    Args:
+        method: GET or POST. What is sent by POST comes from a form of the console, which is checked
+            before.
+        path: below the prefix, such as "/surveys/{campaign_id}".
+        answer: makes the page, on a thread.
+        lane: where.
+    """
+
+    method: str
+    path: str
+    answer: Callable[[Request], Response]
+    lane: Lane = Lane.QUICK
+
+    def match(self, method: str, path: str) -> Mapping[str, str] | None:
+        """Return what stands in the places of the route; None if another page is asked for."""
+        found = self._pattern.fullmatch(path) if method == self.method else None
+        return None if found is None else found.groupdict()
+
+    @property
+    def _pattern(self) -> re.Pattern[str]:
+        return re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]{1,200})", self.path))
+
+
+def seen_at(path: str) -> Response:
+    """Return what sends a browser on to another page of the console, after a form.
+
+    Args:
+        path: below the prefix, with its query.
+    """
+    where = f"{PREFIX}{path}".encode("ascii", "strict")
+    return Response(b"", status=303, headers=[(b"location", where)])
+
+
+def download(content: bytes, kind: str, name: str) -> Response:
+    """Return a file that a browser keeps and does not show.
+
+    Args:
+        content: of it.
+        kind: its type.
+        name: of ASCII letters, digits, dots, "-" and "_".
+    """
+    safe = re.sub(r"[^A-Za-z0-9._-]+", "-", name)
+    headers = [(b"content-disposition", f'attachment; filename="{safe}"'.encode())]
+    return Response(content, kind, headers=headers)
+
+
+def query_of(text: str) -> dict[str, list[str]]:
+    """Return what stands behind the question mark of an address.
+
+    Raises:
+        RefusedError: if that is too much.
+    """
+    try:
+        return parse_qs(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS)
+    except ValueError:
+        raise RefusedError(400, "there are too many fields") from None
+
+
+def form_of(kind: str, content: bytes) -> tuple[dict[str, list[str]], dict[str, bytes]]:
+    """Return the fields and the files of a form.
+
+    Args:
+        kind: its content type.
+        content: its bytes.
+
+    Raises:
+        RefusedError: if it is no form.
+    """
+    media = kind.partition(";")[0].strip().lower()
+    if media == "application/x-www-form-urlencoded":
+        return query_of(content.decode("utf-8", "replace")), {}
+    if media != "multipart/form-data":
+        raise RefusedError(415, "what is sent must be a form")
+    head = f"Content-Type: {kind}\r\n\r\n".encode("latin-1", "replace")
+    whole = BytesParser(policy=HTTP).parsebytes(head + content)
+    fields: dict[str, list[str]] = {}
+    files: dict[str, bytes] = {}
+    parts: Any = whole.iter_parts() if whole.is_multipart() else ()
+    for number, part in enumerate(parts):
+        if number >= _MOST_FIELDS:
+            raise RefusedError(400, "there are too many fields")
+        name = part.get_param("name", header="content-disposition")
+        body: bytes = part.get_payload(decode=True) or b""
+        if not isinstance(name, str):
+            continue
+        if part.get_filename() is None:
+            fields.setdefault(name, []).append(body.decode("utf-8", "replace"))
+        elif body:
+            files[name] = body
+    return fields, files

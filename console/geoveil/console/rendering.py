@@ -1,0 +1,85 @@
+"""How pages are made: templates that escape whatever they are given, and the words for numbers."""
+
+import math
+from datetime import UTC, datetime, timedelta
+from functools import cache
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from geoveil.analyst.results import shown
+from geoveil.gp import GeoPrivacy
+
+
+@cache
+def templates() -> Environment:
+    """Return the templates of the console."""
+    made = Environment(
+        loader=PackageLoader("geoveil.console", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "shown": shown,
+        "count": lambda number: f"{number:,}",
+        "date": date_text,
+        "percent": percent,
+        "heading": lambda key: key.replace("_", " "),
+    }
+    return made
+
+
+def date_text(date: datetime) -> str:
+    """Return a date as people read it.
+
+    Example:
+        >>> date_text(datetime(2026, 5, 4, 9, 30, tzinfo=UTC))
+        '4 May 2026, 09:30 UTC'
+    """
+    there = date.astimezone(UTC)
+    return f"{there.day} {there:%B %Y, %H:%M} UTC"
+
+
+def percent(share: float) -> str:
+    """Return a share in per cent.
+
+    Example:
+        >>> percent(0.73106), percent(0.0004)
+        ('73 %', '0.04 %')
+    """
+    return f"{100 * share:.2g} %" if abs(share) < 0.995 else f"{100 * share:.0f} %"
+
+
+def span_text(span: timedelta) -> str:
+    """Return a length of time in its largest unit.
+
+    Example:
+        >>> span_text(timedelta(hours=50)), span_text(timedelta(minutes=1))
+        ('2 days', '1 minute')
+    """
+    seconds = max(span.total_seconds(), 0.0)
+    for name, unit in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if seconds >= unit:
+            number = int(seconds // unit)
+            return f"{number:,} {name}{'' if number == 1 else 's'}"
+    return "less than a minute"
+
+
+def privacy_words(privacy: GeoPrivacy) -> str:
+    """Return what a guarantee means, in odds and a probability.
+
+    Even odds between two values become at most e^ε : 1, a probability of 1/(1 + e^(−ε)).
+
+    Example:
+        >>> privacy_words(GeoPrivacy(1.0, 8_000.0, "dollar"))
+        'ε = 1 per 8,000 dollar: who wavers between two values 8,000 dollar apart can become at\
+ most 73.1 % sure of one of them'
+    """
+    sure = 1 / (1 + math.exp(-min(privacy.epsilon, 700.0)))
+    surely = "next to 100" if sure > 0.9995 else f"{100 * sure:.3g}"
+    return (
+        f"ε = {privacy.epsilon:g} per {privacy.per:,.15g} {privacy.unit}: who wavers between two"
+        f" values {privacy.per:,.15g} {privacy.unit} apart can become at most {surely} % sure of"
+        " one of them"
+    )

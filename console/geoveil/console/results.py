@@ -1,0 +1,163 @@
+"""What a page shows of a result, and the files that it can be saved as."""
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from types import MappingProxyType
+from typing import Any
+
+from markupsafe import Markup
+
+from geoveil.analyst import Result
+from geoveil.analyst.results import GeoResult, cells
+from geoveil.console.charts import picture_of
+from geoveil.console.http import RefusedError, Response, download
+
+_MOST_ROWS = 400
+"""Rows of a table that is shown; a file has all of them."""
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+_KINDS = MappingProxyType(
+    {
+        "csv": "text/csv; charset=utf-8",
+        "json": "application/json",
+        "geojson": "application/geo+json",
+        "svg": "image/svg+xml",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A result on a page."""
+
+    title: str
+    notes: Sequence[str]
+    picture: Markup | None
+    heads: Sequence[str]
+    rows: Sequence[Sequence[tuple[str, str]]]
+    """Cells: what is read, and the number as it is, or nothing where it is text."""
+    left_out: int
+    """Rows that only a file has."""
+    kinds: Sequence[str]
+    """The files that it can be saved as."""
+    code: str
+    """Python that makes the same."""
+
+
+def shown_result(result: Result, code: str = "", picture: Markup | None = None) -> Shown:
+    """Return what a page shows of a result.
+
+    Args:
+        result: of an analyst.
+        code: that makes it.
+        picture: in place of the one that results of its kind have.
+    """
+    every = result.rows()
+    rows = every[:_MOST_ROWS]
+    lines = [cells(row) for row in rows]
+    drawn = picture_of(result) if picture is None else picture
+    kinds = ["csv", "json"]
+    if isinstance(result, GeoResult):
+        kinds.append("geojson")
+    if drawn is not None:
+        kinds.append("svg")
+    return Shown(
+        title=result.title,
+        notes=result.notes,
+        picture=drawn,
+        heads=[key.replace("_", " ") for key in (lines[0] if lines else ())],
+        rows=[
+            [(text, _exact(row, key)) for key, text in line.items()]
+            for row, line in zip(rows, lines, strict=True)
+        ],
+        left_out=len(every) - len(rows),
+        kinds=kinds,
+        code=code,
+    )
+
+
+def file_of(result: Result, kind: str, name: str, picture: Markup | None = None) -> Response:
+    """Return a result as a file.
+
+    Args:
+        result: of an analyst.
+        kind: csv, json, geojson or svg.
+        name: of the file, without its ending.
+        picture: as of `shown_result`.
+
+    Raises:
+        RefusedError: if it has no such form.
+    """
+    content: str | None = None
+    if kind == "csv":
+        content = csv_text(result.rows())
+    elif kind == "json":
+        content = json_text(result)
+    elif kind == "geojson" and isinstance(result, GeoResult):
+        content = json.dumps(result.to_geojson(), allow_nan=False)
+    elif kind == "svg":
+        drawn = picture_of(result) if picture is None else picture
+        content = None if drawn is None else str(drawn)
+    if content is None:
+        raise RefusedError(404, f"this result has no form {kind[:20]!r}")
+    return download(content.encode(), _KINDS[kind], f"{name}.{kind}")
+
+
+def json_text(result: Result) -> str:
+    """Return what `geoveil estimate --json` prints."""
+    return json.dumps(result.to_dict(), indent=2, allow_nan=False) + "\n"
+
+
+def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return rows as comma-separated values, in which no text is a formula.
+
+    Example:
+        >>> print(csv_text([{"name": "=1+1", "estimate": -0.5}]).replace(chr(13), ""), end="")
+        name,estimate
+        '=1+1,-0.5
+    """
+    written = io.StringIO()
+    if rows:
+        writer = csv.DictWriter(written, rows[0])
+        writer.writeheader()
+        writer.writerows({key: plain(value) for key, value in row.items()} for row in rows)
+    return written.getvalue()
+
+
+def plain(value: Any) -> Any:
+    """Return a cell that no spreadsheet takes for a formula; numbers stay as they are."""
+    if isinstance(value, str) and value.startswith(_FORMULA):
+        return f"'{value}"
+    return value
+
+
+def code_of(value: Any) -> str:
+    """Return Python that makes a value, without what is as it is by default.
+
+    Example:
+        >>> from geoveil.analyst import DistributionFunction, Quantiles
+        >>> code_of(DistributionFunction()), code_of(Quantiles(levels=[0.5]))
+        ('DistributionFunction()', 'Quantiles(levels=[0.5])')
+    """
+    if not is_dataclass(value) or isinstance(value, type):
+        if isinstance(value, list | tuple):
+            return f"[{', '.join(map(code_of, value))}]"
+        return repr(value)
+    said = []
+    for one in fields(value):
+        given = getattr(value, one.name)
+        if one.default is not MISSING:
+            usual = one.default
+        else:
+            usual = one.default_factory() if one.default_factory is not MISSING else MISSING
+        if one.init and given != usual:
+            said.append(f"{one.name}={code_of(given)}")
+    return f"{type(value).__name__}({', '.join(said)})"
+
+
+def _exact(row: Mapping[str, Any], key: str) -> str:
+    """Return a number as programs read it; nothing of what is no number of its own."""
+    value = row.get(key)
+    return repr(value) if isinstance(value, int | float) and not isinstance(value, bool) else ""

@@ -1,0 +1,101 @@
+"""Who is signed in: few, short sessions in memory, found by a cookie that only a browser has."""
+
+import hashlib
+import hmac
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+COOKIE = "geoveil-console"
+IDLE_S = 30 * 60.0
+"""Seconds without a page until somebody is signed out."""
+LONGEST_S = 8 * 3600.0
+"""Seconds until somebody is signed out in any case."""
+_MOST = 1_000
+
+
+@dataclass(slots=True)
+class Session:
+    """Somebody who is signed in."""
+
+    who: str
+    """The name of their token; for people only."""
+    token: str | None = field(repr=False)
+    """What the server asks of them; None where it trusts all on its machine."""
+    form_token: str = field(repr=False)
+    """What each form of the console carries, and no page elsewhere knows."""
+    began: float
+    seen: float
+
+    @property
+    def authorization(self) -> list[str]:
+        """The header of their calls."""
+        return [] if self.token is None else [f"Bearer {self.token}"]
+
+
+class Sessions:
+    """Sessions by their cookies, of which the SHA-256 alone is kept.
+
+    The one that was used longest ago is ended where there would be too many.
+
+    Args:
+        clock: tells the seconds.
+        most: sessions.
+
+    Example:
+        >>> sessions = Sessions(clock=lambda: 0.0)
+        >>> cookie = sessions.begin("alice", None)
+        >>> sessions.find(cookie).who, sessions.find("another")
+        ('alice', None)
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, most: int = _MOST) -> None:
+        self._clock = clock
+        self._most = most
+        self._kept: OrderedDict[bytes, Session] = OrderedDict()
+
+    def begin(self, who: str, token: str | None) -> str:
+        """Begin a session under a name that nobody knew before, and return its cookie."""
+        now = self._clock()
+        cookie = secrets.token_urlsafe(32)
+        self._kept[_key(cookie)] = Session(who, token, secrets.token_urlsafe(32), now, now)
+        while len(self._kept) > self._most:
+            self._kept.popitem(last=False)
+        return cookie
+
+    def find(self, cookie: str, *, use: bool = True) -> Session | None:
+        """Return the session of a cookie; None if there is none, or it has ended.
+
+        Args:
+            cookie: of the browser.
+            use: whether that keeps it for longer: a page that merely stands open does not.
+        """
+        key, now = _key(cookie), self._clock()
+        session = self._kept.get(key)
+        if session is None:
+            return None
+        if now - session.seen > IDLE_S or now - session.began > LONGEST_S:
+            del self._kept[key]
+            return None
+        if use:
+            session.seen = now
+            self._kept.move_to_end(key)
+        return session
+
+    def end(self, cookie: str) -> None:
+        """End a session; idempotent."""
+        self._kept.pop(_key(cookie), None)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+
+def same(one: str, other: str) -> bool:
+    """Return whether two secrets are the same, in a time that does not tell where they differ."""
+    return hmac.compare_digest(one.encode("utf-8", "replace"), other.encode("utf-8", "replace"))
+
+
+def _key(cookie: str) -> bytes:
+    return hashlib.sha256(cookie.encode("utf-8", "replace")).digest()

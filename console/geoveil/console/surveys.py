@@ -1,0 +1,180 @@
+"""The list of all surveys: what they ask, what they cost, how they fill, and what needs a look."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from types import MappingProxyType
+
+from geoveil.analyst import PublishedCampaign
+from geoveil.campaign import SignatureInvalid, signer
+from geoveil.console.http import Request, Response, Route
+from geoveil.console.rendering import date_text, privacy_words, span_text
+from geoveil.gp import GeoVeilError
+from geoveil.proto.v1 import campaign_pb2
+
+STATES = ("open", "pending", "closed")
+ON_PAGE = 50
+_SHOWN_OF_KEY = len("ed25519:") + 16
+_SOON = timedelta(days=2)
+_WORDS = MappingProxyType({"open": "open", "pending": "not open yet", "closed": "closed"})
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What a survey needs, if anything."""
+
+    words: str
+    level: str
+    """good, look or bad."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A survey in the list."""
+
+    campaign_id: str
+    title: str
+    asks: str
+    state: str
+    state_words: str
+    reports: int
+    minimum: int
+    filled: int
+    """Per cent of the answers that must come before anything is shown."""
+    pace: str
+    dates: str
+    privacy: str
+    signer: str
+    health: Health
+
+
+def listed(request: Request) -> Response:
+    """Return the page of surveys that are searched for, the newest first."""
+    words = request.text("q").lower().split()
+    state = request.text("state")
+    every = [*request.analyst.campaigns()]
+    every.reverse()
+    found: list[PublishedCampaign] = []
+    of_state = dict.fromkeys(STATES, 0)
+    for one in every:
+        if words and not _holds(one, words):
+            continue
+        if one.state in of_state:
+            of_state[one.state] += 1
+        if state in ("", one.state):
+            found.append(one)
+    pages = max(-(-len(found) // ON_PAGE), 1)
+    page = min(max(request.integer("page", 1) or 1, 1), pages)
+    now = request.inside.clock()
+    rows = [row_of(one, now) for one in found[(page - 1) * ON_PAGE : page * ON_PAGE]]
+    return request.render(
+        "surveys.html",
+        rows=rows,
+        found=len(found),
+        every=len(every),
+        of_state=of_state,
+        state=state if state in STATES else "",
+        q=request.text("q")[:200],
+        page=page,
+        pages=pages,
+    )
+
+
+def row_of(one: PublishedCampaign, now: datetime) -> Row:
+    """Return what the list says of a survey, also of one that can't be read."""
+    signed = signer_words(one)
+    try:
+        campaign = one.campaign
+    except GeoVeilError as error:
+        said = campaign_pb2.Campaign.FromString(one.envelope.campaign)
+        return Row(
+            said.campaign_id, said.title, "", one.state, _WORDS.get(one.state, one.state),
+            one.reports, 0, 0, "", "", "", signed, Health(f"can't be read: {error}", "bad"),
+        )  # fmt: skip
+    answers = one.reports / max(campaign.periods, 1)
+    least = campaign.minimum_participants
+    return Row(
+        campaign_id=campaign.campaign_id,
+        title=campaign.title,
+        asks=f"{campaign.attribute.name}: {', '.join(campaign.labels[:3])}"
+        + (" …" if len(campaign.labels) > 3 else ""),
+        state=one.state,
+        state_words=_WORDS.get(one.state, one.state),
+        reports=one.reports,
+        minimum=least,
+        filled=100 if answers >= least else int(100 * answers / least),
+        pace=pace_words(one.reports, campaign.opens, campaign.closes, now, one.state),
+        dates=f"{date_text(campaign.opens)} to {date_text(campaign.closes)}",
+        privacy=privacy_words(campaign.report_privacy),
+        signer=signed,
+        health=health_of(one, now),
+    )
+
+
+def health_of(one: PublishedCampaign, now: datetime) -> Health:
+    """Return what a survey needs most."""
+    campaign = one.campaign
+    try:
+        signed = signer(one.envelope) is not None
+    except SignatureInvalid:
+        return Health("the signature is not valid: devices refuse it", "bad")
+    least, left = campaign.minimum_participants, campaign.closes - now
+    short = one.reports < least
+    if one.state == "closed":
+        return Health("closed too early to show anything", "bad") if short else Health("", "good")
+    if one.state == "open":
+        lasted = now - campaign.opens
+        if one.reports == 0 and lasted > timedelta(hours=1):
+            return Health(f"no report in {span_text(lasted)}", "look")
+        if short and left < _SOON:
+            return Health(f"closes in {span_text(left)} with too few answers", "bad")
+        if left < _SOON:
+            return Health(f"closes in {span_text(left)}", "look")
+    return Health("", "good") if signed else Health("nobody signed it", "look")
+
+
+def pace_words(reports: int, opens: datetime, closes: datetime, now: datetime, state: str) -> str:
+    """Return how fast reports come, and how many that makes by the end.
+
+    Example:
+        >>> begin = datetime(2026, 5, 1, tzinfo=UTC)
+        >>> later = begin + timedelta(days=2)
+        >>> pace_words(2_000, begin, begin + timedelta(days=10), later, "open")
+        '1,000 a day, about 10,000 by the end'
+    """
+    if state == "pending":
+        return f"opens in {span_text(opens - now)}"
+    lasted = (min(now, closes) - opens).total_seconds()
+    if lasted <= 0 or not reports:
+        return ""
+    a_day = reports / lasted * 86_400
+    if state == "closed":
+        return ""
+    in_all = reports * (closes - opens).total_seconds() / lasted
+    if lasted < 600:
+        return f"about {reports / lasted:,.2g} a second so far"
+    return f"{a_day:,.0f} a day, about {in_all:,.0f} by the end"
+
+
+def signer_words(one: PublishedCampaign) -> str:
+    """Return the beginning of the key that signed, enough to tell keys apart."""
+    try:
+        key = signer(one.envelope)
+    except SignatureInvalid:
+        return "a signature that is not valid"
+    return "nobody" if key is None else f"{str(key)[:_SHOWN_OF_KEY]}…"
+
+
+def _holds(one: PublishedCampaign, words: Sequence[str]) -> bool:
+    """Return whether all words stand in what a survey says of itself; it is not checked here."""
+    said = " ".join(_said(campaign_pb2.Campaign.FromString(one.envelope.campaign))).lower()
+    return all(word in said for word in words)
+
+
+def _said(campaign: campaign_pb2.Campaign) -> Iterator[str]:
+    yield from (campaign.campaign_id, campaign.title, campaign.attribute.name)
+    for query in campaign.queries:
+        yield query.label
+
+
+ROUTES = (Route("GET", "/", listed),)

@@ -1,0 +1,46 @@
+"""Threads of the console's own: few, with few that wait for them, and never the event loop."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from geoveil.console.http import Lane, RefusedError
+
+_THREADS = {Lane.QUICK: 4, Lane.WORK: 1}
+_MOST_WAITING = {Lane.QUICK: 200, Lane.WORK: 20}
+_Result = TypeVar("_Result")
+
+
+class Workers:
+    """What makes pages, in lanes that do not hold up each other."""
+
+    def __init__(self) -> None:
+        self._pools = {
+            lane: ThreadPoolExecutor(threads, f"console-{lane.value}")
+            for lane, threads in _THREADS.items()
+        }
+        self._waiting = dict.fromkeys(Lane, 0)
+
+    async def run(self, lane: Lane, function: Callable[[], _Result]) -> _Result:
+        """Return what a function returns, or raise what it raises.
+
+        Args:
+            lane: where.
+            function: what is done.
+
+        Raises:
+            RefusedError: with 503, if too many wait already.
+        """
+        if self._waiting[lane] >= _MOST_WAITING[lane]:
+            raise RefusedError(503, "the console is busy: try again in a moment")
+        self._waiting[lane] += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._pools[lane], function)
+        finally:
+            self._waiting[lane] -= 1
+
+    def close(self) -> None:
+        """Begin nothing more."""
+        for pool in self._pools.values():
+            pool.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,200 @@
+"""A server with a console, surveys on it, reports to them, and browsers without a screen."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+import httpx
+import numpy as np
+
+from geoveil.aggregator import Aggregator, Settings
+from geoveil.aggregator.ops.tokens import Scope, TokenFile
+from geoveil.analyst import Analyst
+from geoveil.campaign import (
+    Attribute,
+    Campaign,
+    DebiasedLaplaceSpec,
+    PlanarLaplaceSpec,
+    Question,
+    SigningKey,
+    StatisticCampaign,
+    ValueCampaign,
+    digest,
+    encode,
+    seal,
+)
+from geoveil.console import Console
+from geoveil.gp import GeoPrivacy, Threshold
+from geoveil.gp.coordinates import AzimuthalEquidistant
+from geoveil.proto.v1 import analyst_pb2, campaign_pb2, report_pb2
+from geoveil.proto.v1.analyst_pb2_grpc import AnalystStub
+from geoveil.proto.v1.collector_pb2 import SubmitReportsRequest
+from geoveil.proto.v1.collector_pb2_grpc import CollectorStub
+
+NOW = datetime.now(UTC)
+_BATCH = 2_000
+
+
+def survey(campaign_id: str = "income", **changes: Any) -> Campaign:
+    """A survey of incomes, with one question."""
+    given: dict[str, Any] = {
+        "campaign_id": campaign_id,
+        "title": "Household income",
+        "attribute": Attribute(name="household income", unit="dollar"),
+        "privacy": GeoPrivacy(1.0, 8_000.0, "dollar"),
+        "questions": (Question("above 100,000", Threshold(100_000, 24_000, "smoothstep")),),
+        "opens": NOW - timedelta(hours=1),
+        "closes": NOW + timedelta(days=10),
+        "mechanism": DebiasedLaplaceSpec(),
+    }
+    return StatisticCampaign(**(given | changes))
+
+
+def numbers(campaign_id: str = "incomes", **changes: Any) -> Campaign:
+    """A survey to which everybody sends one perturbed number."""
+    given: dict[str, Any] = {
+        "campaign_id": campaign_id,
+        "title": "Incomes, point by point",
+        "attribute": Attribute(name="household income", unit="dollar"),
+        "privacy": GeoPrivacy(1.0, 8_000.0, "dollar"),
+        "opens": NOW - timedelta(hours=1),
+        "closes": NOW + timedelta(days=10),
+        "mechanism": PlanarLaplaceSpec(1),
+    }
+    return ValueCampaign(**(given | changes))
+
+
+def places(campaign_id: str = "places", **changes: Any) -> Campaign:
+    """A survey to which everybody sends one perturbed place in New York."""
+    centre = AzimuthalEquidistant(-73.97, 40.72, 25_000.0)
+    own = {
+        "title": "Where people live",
+        "attribute": Attribute(name="home", unit="metre", coordinates=centre),
+        "privacy": GeoPrivacy(1.0, 1_000.0, "metre"),
+        "mechanism": PlanarLaplaceSpec(2),
+    }
+    return numbers(campaign_id, **(own | changes))
+
+
+class Served:
+    """A server with a console."""
+
+    def __init__(self, aggregator: Aggregator, channel: Any, token: str | None) -> None:
+        self.aggregator = aggregator
+        self.token = token
+        self.key = SigningKey.generate()
+        self.base = f"http://{aggregator.web_address}"
+        metadata = [] if token is None else [("authorization", f"Bearer {token}")]
+        self._metadata = tuple(metadata)
+        self._analyst: Any = AnalystStub(channel)
+        self._collector: Any = CollectorStub(channel)
+        self._rng = np.random.default_rng(7)
+
+    async def publish(self, *campaigns: Campaign, key: SigningKey | None = None) -> None:
+        for campaign in campaigns:
+            sealed = seal(encode(campaign), key or self.key)
+            envelope = campaign_pb2.CampaignEnvelope.FromString(sealed)
+            request = analyst_pb2.CreateCampaignRequest(envelope=envelope)
+            await self._analyst.CreateCampaign(request, metadata=self._metadata)
+
+    async def report(
+        self, campaign: Campaign, count: int, *, period: int = 0, around: Any = None
+    ) -> None:
+        """Send reports of so many people, as they are drawn for demonstrations: not private."""
+        step, rng = 2.0**campaign.grid_exponent, self._rng
+        groups = campaign.groups
+        for first in range(0, count, _BATCH):
+            size = min(_BATCH, count - first)
+            group = rng.integers(groups, size=size)
+            if isinstance(campaign, ValueCampaign):
+                place = (60_000.0, 0.0, 0.0) if around is None else around
+                spread = 25_000.0 if campaign.dimension == 1 else 4_000.0
+                points = rng.normal(size=(size, campaign.dimension)) * spread
+                points += np.asarray(place[: campaign.dimension])
+                points += rng.laplace(size=points.shape) * campaign.privacy.per
+                indices = [range(campaign.columns)] * size
+            else:
+                share = 0.4 if around is None else around
+                points = (rng.random((size, 1)) < share) + rng.laplace(size=(size, 1)) * 0.6
+                indices = [(int(one),) for one in rng.integers(campaign.columns, size=size)]
+            low, high = zip(*campaign.releasable, strict=True)
+            drawn = np.rint(points / step).astype(np.int64)
+            reports = []
+            for one, row, own in zip(indices, drawn.tolist(), group.tolist(), strict=True):
+                answers = [
+                    report_pb2.Answer(
+                        query_index=column + own * campaign.columns,
+                        value=min(max(value, low[column]), high[column]),
+                    )
+                    for column, value in zip(one, row, strict=True)
+                ]
+                reports.append(
+                    report_pb2.Report(report_id=rng.bytes(16), answers=answers, period=period)
+                )
+            request = SubmitReportsRequest(
+                campaign_id=campaign.campaign_id,
+                campaign_digest=digest(encode(campaign)),
+                reports=reports,
+            )
+            answer = await self._collector.SubmitReports(request)
+            assert all(one.status == report_pb2.REPORT_STATUS_ACCEPTED for one in answer.results)
+
+    async def analyst(self, ask: Callable[[Analyst], Any]) -> Any:
+        """Return what an analyst's client is told over gRPC."""
+
+        def run() -> Any:
+            with Analyst(self.aggregator.address, token=self.token) as analyst:
+                return ask(analyst)
+
+        return await asyncio.to_thread(run)
+
+    @asynccontextmanager
+    async def browser(self, **headers: str) -> AsyncIterator[httpx.AsyncClient]:
+        """A browser without a screen, which tells its origin and keeps cookies."""
+        own = {"origin": self.base, "sec-fetch-site": "same-origin"} | headers
+        async with httpx.AsyncClient(base_url=self.base, headers=own) as client:
+            yield client
+
+    @asynccontextmanager
+    async def signed_in(self, token: str | None = None) -> AsyncIterator[httpx.AsyncClient]:
+        """A browser whose reader is signed in."""
+        async with self.browser() as client:
+            told = {"next": "/", "token": token or self.token or ""}
+            answer = await client.post("/console/sign-in", data=told)
+            assert answer.status_code == 303, answer.text
+            yield client
+
+
+def form_token(page: str) -> str:
+    """Return what the forms of a page carry."""
+    return page.partition('name="form_token" value="')[2].partition('"')[0]
+
+
+@asynccontextmanager
+async def served(
+    folder: Path, *, tokens: bool = False, clock: Any = None, **changes: Any
+) -> AsyncIterator[Served]:
+    """A running server with a console.
+
+    Args:
+        folder: of its database.
+        tokens: whether analysts need one; `Served.token` then has every scope.
+        clock: tells the time.
+        changes: of the settings.
+    """
+    given: dict[str, Any] = {"database": folder / "reports.db", "port": 0, "web": "127.0.0.1:0"}
+    token = None
+    if tokens:
+        given["tokens_file"] = folder / "tokens.json"
+        token = TokenFile(given["tokens_file"]).create("alice", Scope, None)
+    settings = Settings(**(given | {"console": True, "grace_s": 0.05} | changes))
+    more = {} if clock is None else {"clock": clock}
+    async with (
+        Aggregator(settings, mounts={"/console/": Console}, **more) as aggregator,
+        grpc.aio.insecure_channel(aggregator.address) as channel,
+    ):
+        yield Served(aggregator, channel, token)

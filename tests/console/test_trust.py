@@ -1,0 +1,263 @@
+"""Who may see the console: sessions, forms, origins, tokens, and what the log says of actions."""
+
+import logging
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+
+from geoveil.aggregator import Settings
+from geoveil.aggregator.ops.tokens import Scope, TokenFile
+from geoveil.console import sessions
+from geoveil.console.sessions import COOKIE, Sessions
+from geoveil.gp import ParameterError
+
+from .served import Served, form_token, served, survey
+
+
+@pytest.fixture
+async def guarded(tmp_path: Path) -> AsyncIterator[Served]:
+    """A console that asks for tokens."""
+    async with served(tmp_path, tokens=True) as made:
+        await made.publish(survey())
+        yield made
+
+
+async def page(client: httpx.AsyncClient, path: str = "/console/") -> httpx.Response:
+    return await client.get(path)
+
+
+async def test_nobody_sees_a_page_without_a_session(guarded: Served) -> None:
+    async with guarded.browser() as client:
+        for path in ("/", "/surveys/income", "/surveys/income/estimate.csv", "/none"):
+            answer = await page(client, f"/console{path}")
+            assert answer.status_code == 303
+            assert answer.headers["location"].startswith("/console/sign-in?next=%2F")
+            assert "income" not in answer.text
+        answer = await client.get("/console/events?campaign=income")
+        assert answer.status_code == 303
+        assert (await client.post("/console/sign-out")).status_code == 401
+
+
+async def test_a_token_opens_a_session_and_a_wrong_one_does_not(guarded: Served) -> None:
+    async with guarded.browser() as client:
+        for wrong in ("", "geoveil_x", guarded.token[:-1] if guarded.token else ""):
+            answer = await client.post("/console/sign-in", data={"token": wrong, "next": "/"})
+            assert answer.status_code == 403
+            assert "not known" in answer.text
+            assert "set-cookie" not in answer.headers
+        told = {"token": guarded.token or "", "next": "/surveys/income"}
+        answer = await client.post("/console/sign-in", data=told)
+        assert (answer.status_code, answer.headers["location"]) == (303, "/console/surveys/income")
+        told_of_cookie = answer.headers["set-cookie"]
+        for part in ("HttpOnly", "SameSite=Strict", "Path=/console"):
+            assert part in told_of_cookie
+        assert guarded.token not in told_of_cookie
+        assert "Household income" in (await page(client)).text
+        assert "alice" in (await page(client)).text
+
+
+async def test_signing_in_is_limited(guarded: Served) -> None:
+    async with guarded.browser() as client:
+        codes = []
+        for _ in range(15):
+            answer = await client.post("/console/sign-in", data={"token": "x", "next": "/"})
+            codes.append(answer.status_code)
+    assert codes[:10] == [403] * 10
+    assert set(codes[10:]) == {429}
+
+
+async def test_a_cookie_is_worth_nothing_after_signing_out(guarded: Served) -> None:
+    async with guarded.signed_in() as client:
+        stolen = client.cookies[COOKIE]
+        token = form_token((await page(client)).text)
+        answer = await client.post("/console/sign-out", data={"form_token": token})
+        assert answer.status_code == 303
+        assert COOKIE not in client.cookies
+    async with guarded.browser(cookie=f"{COOKIE}={stolen}") as thief:
+        assert (await page(thief)).status_code == 303
+
+
+async def test_a_revoked_token_ends_what_its_session_may_do(
+    guarded: Served, tmp_path: Path
+) -> None:
+    tokens = TokenFile(tmp_path / "tokens.json")
+    bob = tokens.create("bob", [Scope.LIST, Scope.ESTIMATE], None)
+    async with guarded.signed_in(bob) as client:
+        assert (await page(client)).status_code == 200
+        tokens.revoke("bob")
+        assert (await page(client)).status_code == 401
+        assert (await page(client, "/console/surveys/income")).status_code == 401
+        assert (await page(client, "/console/events?campaign=income")).status_code == 403
+
+
+async def test_scopes_and_campaigns_of_a_token_hold(guarded: Served, tmp_path: Path) -> None:
+    await guarded.publish(survey("other", title="Another title"))
+    tokens = TokenFile(tmp_path / "tokens.json")
+    lists = tokens.create("lists", [Scope.LIST], None)
+    mine = tokens.create("mine", [Scope.LIST, Scope.ESTIMATE], None, ["income"])
+    async with guarded.signed_in(lists) as client:
+        assert (await page(client)).status_code == 200
+        assert (await page(client, "/console/surveys/income")).status_code == 403
+        assert (await page(client, "/console/surveys/income/estimate.csv")).status_code == 403
+        assert (await page(client, "/console/events?campaign=income")).status_code == 403
+    async with guarded.signed_in(mine) as client:
+        assert "Another title" not in (await page(client)).text
+        assert (await page(client, "/console/surveys/income")).status_code == 200
+        assert (await page(client, "/console/surveys/other")).status_code == 403
+        assert (await page(client, "/console/events?campaign=other")).status_code == 403
+
+
+async def test_a_session_that_somebody_else_fixed_is_not_used(guarded: Served) -> None:
+    fixed = "A" * 43
+    async with guarded.browser(cookie=f"{COOKIE}={fixed}") as victim:
+        told = {"token": guarded.token or "", "next": "/"}
+        answer = await victim.post("/console/sign-in", data=told)
+        given = answer.headers["set-cookie"].partition("=")[2].partition(";")[0]
+        assert given != fixed
+    async with guarded.browser(cookie=f"{COOKIE}={fixed}") as thief:
+        assert (await page(thief)).status_code == 303
+    # A real session of the thief's, planted in the victim's browser, ends when the victim signs in.
+    async with guarded.signed_in() as thief:
+        planted = thief.cookies[COOKIE]
+        async with guarded.browser(cookie=f"{COOKIE}={planted}") as victim:
+            told = {"token": guarded.token or "", "next": "/"}
+            assert (await victim.post("/console/sign-in", data=told)).status_code == 303
+        assert (await page(thief)).status_code == 303
+
+
+async def test_forms_from_elsewhere_are_refused(guarded: Served) -> None:
+    async with guarded.signed_in() as client:
+        token = form_token((await page(client)).text)
+        for headers in (
+            {"origin": "https://evil.example", "sec-fetch-site": "cross-site"},
+            {"origin": guarded.base, "sec-fetch-site": "cross-site"},
+            {"origin": guarded.base, "sec-fetch-site": "same-site"},
+            {"origin": "null"},
+        ):
+            answer = await client.post(
+                "/console/sign-out", data={"form_token": token}, headers=headers
+            )
+            assert answer.status_code == 403, headers
+        for wrong in ("", "x", token[:-1]):
+            answer = await client.post("/console/sign-out", data={"form_token": wrong})
+            assert answer.status_code == 403
+        assert (await page(client)).status_code == 200
+        sent = b'{"form_token": "x"}'
+        answer = await client.post(
+            "/console/sign-out", content=sent, headers={"content-type": "application/json"}
+        )
+        assert answer.status_code == 415
+    del client
+    async with guarded.browser() as client:
+        client.headers.pop("origin")
+        client.headers.pop("sec-fetch-site")
+        answer = await client.post("/console/sign-in", data={"token": guarded.token or ""})
+        assert answer.status_code == 403
+
+
+async def test_pages_elsewhere_can_load_nothing(guarded: Served) -> None:
+    async with guarded.signed_in() as client:
+        for where in ("image", "script", "empty", "iframe"):
+            headers = {"sec-fetch-site": "cross-site", "sec-fetch-dest": where}
+            answer = await client.get("/console/surveys/income/estimate.csv", headers=headers)
+            assert answer.status_code == 403
+        answer = await page(client)
+        policy = answer.headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'")
+        assert "frame-ancestors 'none'" in policy
+        assert "unsafe" not in policy
+        assert answer.headers["x-frame-options"] == "DENY"
+        assert answer.headers["cache-control"] == "no-store"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert answer.headers["cross-origin-opener-policy"] == "same-origin"
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        "//evil.example",
+        "https://evil.example",
+        "\\evil",
+        "/sign-in",
+        "/a\r\nset-cookie: x",
+        "/\u2028",
+    ],
+)
+async def test_signing_in_leads_nowhere_else(guarded: Served, wanted: str) -> None:
+    async with guarded.browser() as client:
+        told = {"token": guarded.token or "", "next": wanted}
+        answer = await client.post("/console/sign-in", data=told)
+        assert answer.headers["location"].startswith("/console/")
+        assert "set-cookie: x" not in str(answer.headers)
+
+
+async def test_actions_are_logged_by_the_name_of_the_token(
+    guarded: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "geoveil")
+    async with guarded.signed_in() as client:
+        await client.get("/console/surveys/income/estimate.csv")
+    told = [vars(one) for one in caplog.records if one.message == "console"]
+    assert [(one["who"], one["action"]) for one in told] == [
+        ("alice", "sign in"),
+        ("alice", "download"),
+    ]
+    calls = [vars(one) for one in caplog.records if one.message == "call"]
+    assert any(one.get("token") == "alice" for one in calls)
+    assert guarded.token not in str([vars(one) for one in caplog.records])
+
+
+def test_sessions_end_by_themselves_and_are_few() -> None:
+    now = [0.0]
+    kept = Sessions(clock=lambda: now[0], most=3)
+    cookie = kept.begin("alice", "token")
+    for _ in range(20):
+        now[0] += sessions.IDLE_S - 1
+        used = kept.find(cookie)
+        assert (used is not None) == (now[0] <= sessions.LONGEST_S)
+    assert len(kept) == 0
+    idle = kept.begin("alice", "token")
+    now[0] += sessions.IDLE_S / 2
+    assert kept.find(idle, use=False) is not None
+    now[0] += sessions.IDLE_S / 2 + 1
+    assert kept.find(idle) is None
+    cookies = [kept.begin(f"{number}", None) for number in range(5)]
+    assert [kept.find(one) is not None for one in cookies] == [False, False, True, True, True]
+    assert "token" not in repr(kept.find(kept.begin("alice", "token"))).replace("form_token", "")
+
+
+async def test_on_the_machine_itself_no_token_is_needed(tmp_path: Path) -> None:
+    async with served(tmp_path) as made:
+        await made.publish(survey())
+        async with made.browser() as client:
+            answer = await page(client)
+            assert answer.status_code == 200
+            assert "HttpOnly" in answer.headers["set-cookie"]
+        async with made.browser() as client:
+            headers = {"sec-fetch-site": "cross-site", "sec-fetch-dest": "document"}
+            answer = await client.get("/console/", headers=headers)
+            assert answer.status_code == 303  # a link elsewhere leads to a button, no further
+        async with httpx.AsyncClient(base_url=made.base) as client:
+            answer = await client.get("/console/", headers={"host": "evil.example"})
+            assert answer.status_code == 421
+
+
+def test_without_tokens_the_console_is_for_the_machine_itself() -> None:
+    assert Settings(console=True).web == "127.0.0.1:7718"
+    for changes in ({"host": "0.0.0.0"}, {"web": "0.0.0.0:7718"}):
+        with pytest.raises(ParameterError, match="tokens_file"):
+            Settings(console=True, **changes)
+        with pytest.raises(ParameterError, match="tokens_file"):
+            Settings(console=True, insecure_open_analyst=True, **changes)
+        Settings(console=True, tokens_file=Path("tokens.json"), **changes)
+
+
+async def test_an_expired_token_opens_nothing(guarded: Served, tmp_path: Path) -> None:
+    past = datetime.now(UTC) - timedelta(days=1)
+    old = TokenFile(tmp_path / "tokens.json").create("old", Scope, past)
+    async with guarded.browser() as client:
+        answer = await client.post("/console/sign-in", data={"token": old, "next": "/"})
+        assert answer.status_code == 403
