@@ -31,6 +31,7 @@ class FrameKind(IntEnum):
     RST_STREAM = 0x3
     SETTINGS = 0x4
     PING = 0x6
+    GOAWAY = 0x7
     WINDOW_UPDATE = 0x8
     CONTINUATION = 0x9
 

@@ -5,8 +5,8 @@ gets, with TLS if PEM files are named;
 `python -m benchmarks.serving aggregator DATABASE [KEY]` is the whole aggregator, which takes
 campaigns of everybody or those signed with one key, at any rate; `default` in place of
 `aggregator` is the same with its rates by default, and may have a web door (`HOST:PORT` in place of
-KEY); `web DATABASE HOST:PORT` has one, any rate, and room for the connections of thousands of
-browsers. Each prints its address and stops when its standard input ends.
+KEY); `web DATABASE HOST:PORT [CERTIFICATE KEY]` has one, any rate, and room for the connections of
+thousands of browsers. Each prints its address and stops when its standard input ends.
 """
 
 import asyncio
@@ -98,12 +98,18 @@ def served(*arguments: str) -> Iterator[Served]:
 
 
 @contextmanager
-def served_to_browsers(kind: str, database: str) -> Iterator[tuple[Served, str]]:
-    """Run a server of the kind `web` or `default`; yield it, and the address of its web door."""
+def served_to_browsers(kind: str, database: str, *files: str) -> Iterator[tuple[Served, str]]:
+    """Run a server of the kind `web` or `default`; yield it, and the address of its web door.
+
+    Args:
+        kind: of the server.
+        database: of the server.
+        files: of a certificate and its key; none: without TLS.
+    """
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         web = f"127.0.0.1:{one.getsockname()[1]}"
-    with served(kind, database, web) as server:
+    with served(kind, database, web, *files) as server:
         yield server, web
 
 
@@ -158,10 +164,22 @@ def publish(
     *,
     campaign_id: str = "load",
     questions: int = QUERIES,
+    authority: bytes | None = None,
 ) -> Campaign:
-    """Create the campaign that reports are made for, or another one, signed or not."""
+    """Create the campaign that reports are made for, or another one, signed or not.
+
+    Args:
+        address: of the server.
+        key: that signs it.
+        campaign_id: of the campaign.
+        questions: how many it has.
+        authority: whose certificate the server has, in PEM; None: it has none.
+    """
     campaign = campaign_of_load(campaign_id, questions)
-    with grpc.insecure_channel(address) as channel:
+    secure = authority and grpc.ssl_channel_credentials(authority)
+    with (
+        grpc.secure_channel(address, secure) if secure else grpc.insecure_channel(address)
+    ) as channel:
         envelope = campaign_pb2.CampaignEnvelope.FromString(seal(encode(campaign), key))
         request = analyst_pb2.CreateCampaignRequest(envelope=envelope)
         analyst_pb2_grpc.AnalystStub(channel).CreateCampaign(request)
@@ -245,6 +263,7 @@ async def _aggregator(kind: str, database: str, *more: str) -> None:
         rates["max_connections"] = _BROWSERS
     if kind in ("web", "default"):
         rates["web"] = next(iter(more), None)
+        rates |= zip(("tls_certificate", "tls_key"), map(Path, more[1:]), strict=False)
     else:
         rates["trusted_keys"] = tuple(map(PublicKey.parse, more))
     where = DatabaseURL(database) if "://" in database else Path(database)

@@ -86,7 +86,8 @@ async def asked(caller: GrpcCaller | WebCaller, rows: list[Row]) -> list[Outcome
     ]
 
 
-@pytest.mark.deep(keep=2)
+@pytest.mark.deep(keep=3)
+@pytest.mark.parametrize("http2", [False, True], ids=["HTTP/1.1", "HTTP/2"])
 @pytest.mark.parametrize(("kind", "in_json"), FORMS, ids=NAMES)
 async def test_every_call_is_answered_as_over_grpc(
     start_server: Any,
@@ -95,13 +96,15 @@ async def test_every_call_is_answered_as_over_grpc(
     tmp_path: Path,
     kind: str,
     in_json: bool,
+    http2: bool,
 ) -> None:
     rows = table(publish, wire_report)
     first = await start_server(database=tmp_path / "grpc.db")
     second = await start_server(database=tmp_path / "web.db", web="127.0.0.1:0")
     async with GrpcCaller(first.address) as caller:
         expected = await asked(caller, rows)
-    async with WebCaller(second.aggregator.web_address, kind, in_json=in_json) as caller:
+    web = second.aggregator.web_address
+    async with WebCaller(web, kind, in_json=in_json, http2=http2) as caller:
         found = await asked(caller, rows)
     for row, of_grpc, of_web in zip(rows, expected, found, strict=True):
         assert of_web == of_grpc, row[0]
@@ -111,9 +114,10 @@ async def test_every_call_is_answered_as_over_grpc(
 
 
 @pytest.mark.deep
+@pytest.mark.parametrize("http2", [False, True], ids=["HTTP/1.1", "HTTP/2"])
 @pytest.mark.parametrize(("kind", "in_json"), [FORMS[0], FORMS[2]], ids=["connect", "grpc-web"])
 async def test_bytes_that_are_no_messages_are_refused_alike(
-    start_server: Any, kind: str, in_json: bool
+    start_server: Any, kind: str, in_json: bool, http2: bool
 ) -> None:
     server = await start_server(web="127.0.0.1:0", max_message_bytes=5_000)
     paths = (COLLECTOR + "GetCampaign", COLLECTOR + "SubmitReports", ANALYST + "GetEstimate")
@@ -124,7 +128,8 @@ async def test_bytes_that_are_no_messages_are_refused_alike(
     rows: list[Row] = [(path, content) for path in paths for content in unsound]
     async with GrpcCaller(server.address) as caller:
         expected = await asked(caller, rows)
-    async with WebCaller(server.aggregator.web_address, kind, in_json=in_json) as caller:
+    web = server.aggregator.web_address
+    async with WebCaller(web, kind, in_json=in_json, http2=http2) as caller:
         found = await asked(caller, rows)
     for row, of_grpc, of_web in zip(rows, expected, found, strict=True):
         assert (of_web.code, of_web.details) == (of_grpc.code, of_grpc.details), row

@@ -110,7 +110,7 @@ class Certificates:
 
     def _context(self, roots: bytes | None) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.set_alpn_protocols(["http/1.1"])
+        context.set_alpn_protocols(["h2", "http/1.1"])
         try:
             context.load_cert_chain(self._certificate, self._key)
         except (OSError, ssl.SSLError) as error:  # they were replaced meanwhile

@@ -1,7 +1,7 @@
-"""The server of the web door: HTTP/1.1, with or without TLS, in the process that serves gRPC.
+"""The server of the web door: HTTP/1.1 and 2, in the process that serves gRPC.
 
-What uvicorn leaves open is bounded here: how long a caller may take to say what it asks for, how
-many connections there are, and how long one is kept whose other side is gone.
+What uvicorn leaves open of HTTP/1.1 is bounded here: how long a caller may take to say what it asks
+for, how many connections there are, and how long one is kept whose other side is gone.
 """
 
 import asyncio
@@ -22,6 +22,7 @@ from geoveil.aggregator.grpc.connections import MARGIN
 from geoveil.aggregator.ops.diagnostics import traceback_without_values
 from geoveil.aggregator.ops.settings import is_loopback
 from geoveil.aggregator.web.calls import Calls, Headers, Receive, Scope, Send, answer
+from geoveil.aggregator.web.http2 import Application, Http2
 from geoveil.aggregator.web.mounts import Mounts
 from geoveil.aggregator.web.page_files import Pages
 from geoveil.gp import ParameterError
@@ -37,6 +38,7 @@ _TLS_BUFFER = 16 << 10
 _READ_BYTES = 64 << 10
 """Bytes that are read from a connection at once. asyncio would read 256 KiB."""
 _BACKLOG = 1024
+_BEGINS_HTTP_2 = b"PRI "
 _ASKED_BY_BROWSERS = b", ".join(
     (
         b"authorization, content-type, content-encoding, connect-content-encoding",
@@ -115,7 +117,7 @@ class Door:
         asyncio.sslproto.SSLProtocol.max_size = _TLS_BUFFER  # type: ignore[attr-defined]  # unknown to the stubs
         try:
             self._server = await loop.create_server(
-                lambda: _Connection(self._config, self._state, loop, MARGIN * self._most),
+                lambda: _Opening(self._serve, self._config, self._state, loop, MARGIN * self._most),
                 host,
                 port,
                 ssl=None if tls is None else _following(tls),
@@ -231,36 +233,95 @@ def _following(tls: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
     return first
 
 
-class _Connection(H11Protocol):
-    """A connection that must soon say what it asks for, each time that it begins to."""
+class _Opening(asyncio.Protocol):
+    """A connection that has not said yet which HTTP it speaks; then another takes its place.
+
+    With TLS it was agreed on when the connection was made; without, HTTP/2 begins as nothing else.
+    """
+
+    transport: asyncio.Transport
 
     def __init__(
         self,
+        application: Application,
         config: uvicorn.Config,
         state: ServerState,
         loop: asyncio.AbstractEventLoop,
         most: int,
     ) -> None:
-        super().__init__(config, state, {}, loop)
+        self._application = application
+        self._config = config
+        self._state = state
+        self._loop = loop
         self._most = most
+        self._came = b""
         self._late: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
-        super().connection_made(transport)
-        if len(self.connections) > self._most:
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        if len(self._state.connections) >= self._most:
             transport.abort()
             return
         transport.max_size = _READ_BYTES  # type: ignore[attr-defined]  # of asyncio's own
         _notice_silence(transport.get_extra_info("socket"))
-        self._late = self.loop.call_later(_HEADERS_S, transport.abort)
+        self._state.connections.add(self)  # type: ignore[arg-type]  # it has what `stop` uses
+        self._late = self._loop.call_later(_HEADERS_S, transport.abort)
+        encrypted = transport.get_extra_info("ssl_object")
+        if encrypted is not None:
+            self._become(two=encrypted.selected_alpn_protocol() == "h2")
+
+    def data_received(self, data: bytes) -> None:
+        self._came += data
+        begun = self._came[: len(_BEGINS_HTTP_2)]
+        if not _BEGINS_HTTP_2.startswith(begun):
+            self._become(two=False)
+        elif begun == _BEGINS_HTTP_2:
+            self._become(two=True)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._state.connections.discard(self)
+        if self._late is not None:
+            self._late.cancel()
+
+    def shutdown(self) -> None:
+        """Close it."""
+        self.transport.close()
+
+    def _become(self, *, two: bool) -> None:
+        self._state.connections.discard(self)
+        idle_s = self._config.timeout_keep_alive
+        one: Http2 | _Http1
+        if two:
+            one = Http2(
+                self._application,
+                self._state,
+                self._loop,
+                idle_s=idle_s,
+                headers_s=_HEADERS_S,
+            )
+        else:
+            one = _Http1(self._config, self._state, {}, self._loop)
+        one.late = self._late
+        self.transport.set_protocol(one)
+        one.connection_made(self.transport)
+        if self._came:
+            one.data_received(self._came)
+
+
+class _Http1(H11Protocol):
+    """A connection that must soon say what it asks for, each time that it begins to."""
+
+    late: asyncio.TimerHandle | None = None
+    """Ends it unless something is asked for in time."""
 
     def data_received(self, data: bytes) -> None:
         before = self.cycle
         super().data_received(data)
         if self.cycle is not before:
             self._in_time()
-        elif self._late is None and (before is None or before.response_complete):
-            self._late = self.loop.call_later(_HEADERS_S, self.transport.abort)
+        elif self.late is None and (before is None or before.response_complete):
+            self.late = self.loop.call_later(_HEADERS_S, self.transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._in_time()
@@ -268,9 +329,9 @@ class _Connection(H11Protocol):
         self._unset_keepalive_if_required()
 
     def _in_time(self) -> None:
-        if self._late is not None:
-            self._late.cancel()
-            self._late = None
+        if self.late is not None:
+            self.late.cancel()
+            self.late = None
 
 
 def _notice_silence(one: socket.socket) -> None:
