@@ -17,9 +17,9 @@ from geoveil.campaign import digest, encode
 from geoveil.proto.v1 import analyst_pb2_grpc
 from geoveil.proto.v1.analyst_pb2 import CreateCampaignRequest, ListCampaignsRequest
 from geoveil.proto.v1.campaign_pb2 import CampaignEnvelope
+from tools.vectors.examples import every_campaign
 
 from .conftest import PATIENCE_S, ROOT, npm
-from .test_vectors import tool
 
 
 @pytest.mark.deep
@@ -28,7 +28,8 @@ def test_the_device_in_typescript(device: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "# fail 0" in done.stdout
     tuples = subprocess.run(
-        [sys.executable, str(ROOT / "tools" / "vectors.py"), "--stream", "150", "5"],
+        [sys.executable, "-m", "tools.vectors", "--stream", "150", "5"],
+        cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,
@@ -64,7 +65,7 @@ async def test_devices_in_typescript_are_counted_once(device: Path, tmp_path: Pa
     dates = {"opens": now - timedelta(hours=1), "closes": now + timedelta(days=1)}
     kept = ("debiased-threshold-smoothstep-1", "smooth-disc-linear-2", "split-lied-0")
     kept += ("places-disc", "places-points", "points-3", "channel-ramp")
-    told = [campaign for name, campaign, _ in tool._every_campaign() if name in kept]
+    told = [campaign for name, campaign, _ in every_campaign() if name in kept]
     campaigns = [replace(campaign, **dates) for campaign in told]
     settings = Settings(database=tmp_path / "reports.sqlite", port=0, web="127.0.0.1:0")
     aggregator = Aggregator(settings)

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from geoveil.campaign.families import MechanismSpec
@@ -30,6 +30,8 @@ MOST_BYTES = 1 << 20
 _MOST_ENVELOPE_BYTES = MOST_BYTES + 256
 """A larger envelope holds more than a campaign and its signature."""
 
+_IN_EVERY = ("attribute", "privacy", "mechanism", "grid", "opens", "closes")
+"""Messages that no campaign is without."""
 _ALLOCATIONS = MappingProxyType(
     {
         Allocation.PARTITION: pb.ALLOCATION_PARTITION,
@@ -102,15 +104,24 @@ def open_envelope(published: bytes) -> pb.CampaignEnvelope:
         envelope = pb.CampaignEnvelope.FromString(published)
     except DecodeError:
         raise ParameterError("envelope", f"{size} bytes", "a CampaignEnvelope") from None
-    known = pb.CampaignEnvelope()
-    known.CopyFrom(envelope)
+    _require_known("envelope", envelope, published)
+    return envelope
+
+
+def _require_known(name: str, message: Message, data: bytes) -> None:
+    """Refuse bytes that hold more than a message knows, or are not how it is written."""
+    known = type(message)()
+    known.CopyFrom(message)
     known.DiscardUnknownFields()
-    if known.SerializeToString(deterministic=True) != published:
+    _require_same(name, known.SerializeToString(deterministic=True), data)
+
+
+def _require_same(name: str, written: bytes, data: bytes) -> None:
+    if written != data:
         raise UnsupportedError(
-            "the envelope has fields that this version of geoveil does not know, or is not in"
+            f"the {name} has fields that this version of geoveil does not know, or is not in"
             " canonical form: update geoveil"
         )
-    return envelope
 
 
 @lru_cache(maxsize=128)
@@ -128,6 +139,11 @@ def decode(campaign: bytes) -> Campaign:
         raise ParameterError(
             "campaign", f"{len(campaign)} bytes", "a serialised Campaign"
         ) from None
+    _require_known("campaign", message, campaign)
+    present = {field.name for field, _ in message.ListFields()}
+    for name in _IN_EVERY:
+        if name not in present:
+            raise ParameterError(name, "none", "in every campaign")
     if len(message.queries) > MOST_QUESTIONS:
         raise ParameterError("number of queries", len(message.queries), f"1 to {MOST_QUESTIONS:,}")
     attribute, privacy = _decode_attribute(message.attribute), message.privacy
@@ -146,11 +162,7 @@ def decode(campaign: bytes) -> Campaign:
         mechanism=within("mechanism", lambda: MECHANISMS.decode(message.mechanism)),
         allocation=name_of(_ALLOCATIONS, message.allocation, "allocation"),
     )
-    if result.encoded != campaign:
-        raise UnsupportedError(
-            "the campaign has fields that this version of geoveil does not know, or is not in"
-            " canonical form: update geoveil"
-        )
+    _require_same("campaign", result.encoded, campaign)
     return result
 
 

@@ -6,7 +6,7 @@ from geoveil.campaign.text import plain
 from geoveil.gp import GeoPrivacy, ParameterError, PrivateValueError, RandomSource
 from geoveil.gp.labels import MOST_EPSILON, RandomizedLabels
 from geoveil.gp.lazy import lazy
-from geoveil.gp.validation import between
+from geoveil.gp.validation import LEAST, between
 
 MOST_LABELS = 64
 LABEL_UNIT = "label"
@@ -37,8 +37,8 @@ class Strata:
     labels: tuple[str, ...]
     """2 to 64, distinct, of 1 to 64 visible characters."""
     epsilon: float | None = None
-    """None: labels are sent as they are. Else through randomised response, with this ε in (0, 16]
-    between any two labels, which a device is charged beside that of its value."""
+    """None: labels are sent as they are. Else through randomised response, with this ε, from 1e-50
+    to 16, between any two labels, which a device is charged beside that of its value."""
 
     def __post_init__(self) -> None:
         plain("strata.name", self.name, 64)
@@ -51,7 +51,7 @@ class Strata:
         if len(set(self.labels)) != len(self.labels):
             raise ParameterError("strata.labels", self.labels, "distinct")
         if self.epsilon is not None:
-            epsilon = between("strata.epsilon", self.epsilon, 0, MOST_EPSILON, low_open=True)
+            epsilon = between("strata.epsilon", self.epsilon, LEAST, MOST_EPSILON)
             object.__setattr__(self, "epsilon", epsilon)
 
     @lazy

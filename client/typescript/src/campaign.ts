@@ -19,7 +19,7 @@ import { Channel, channelMechanism } from "./gp/channel.js";
 import { debiasedLaplace, exactRate, lipschitzLaplace, type Mechanism, planarLaplace, type Privacy, smooth } from "./gp/mechanism.js";
 import { inPlane, type Plane, requirePlane } from "./gp/plane.js";
 import { readRegion } from "./gp/polygon.js";
-import { positive } from "./gp/profile.js";
+import { LEAST, MOST, positive } from "./gp/profile.js";
 import * as queries from "./gp/query.js";
 import { Table } from "./gp/table.js";
 import { plain } from "./text.js";
@@ -87,6 +87,9 @@ export class Campaign {
     const message = parse(CampaignSchema, bytes, "campaign");
     if (!isCanonical(CampaignSchema, bytes)) {
       throw new UnsupportedError("the campaign has fields that this version does not know, or is not in canonical form");
+    }
+    for (const name of ["attribute", "privacy", "mechanism", "grid", "opens", "closes"] as const) {
+      if (!message[name]) throw new ParameterError(name, "none", "in every campaign");
     }
     if (message.queries.length > MOST_QUESTIONS) {
       throw new ParameterError("number of queries", message.queries.length, `1 to ${MOST_QUESTIONS}`);
@@ -327,8 +330,8 @@ function strataOf({ name, labels, epsilon }: StrataMessage): Strata {
   if (labels.length < 2 || labels.length > MOST_LABELS) throw new ParameterError("strata.labels", labels.length, "2 to 64 names");
   labels.forEach((label, i) => plain(`strata.labels[${i}]`, label, 64));
   if (new Set(labels).size !== labels.length) throw new ParameterError("strata.labels", labels, "distinct");
-  if (epsilon !== undefined && !(epsilon > 0 && epsilon <= MOST_EPSILON)) {
-    throw new ParameterError("strata.epsilon", epsilon, "a number in (0, 16]");
+  if (epsilon !== undefined && !(epsilon >= LEAST && epsilon <= MOST_EPSILON)) {
+    throw new ParameterError("strata.epsilon", epsilon, "a number in [1e-50, 16]");
   }
   return { name, labels, epsilon };
 }
@@ -354,9 +357,11 @@ function microseconds(name: string, stamp: { seconds: bigint; nanos: number } | 
 }
 
 function duration(seconds: bigint, nanos: number): bigint {
-  const sound = seconds >= -LONGEST_S && seconds <= LONGEST_S && Math.abs(nanos) < 1e9 && nanos % 1000 === 0;
-  if (!sound || (seconds > 0n && nanos < 0) || (seconds < 0n && nanos > 0)) {
-    throw new ParameterError("period", seconds, "at most ten years, in whole microseconds");
+  if (seconds < -LONGEST_S || seconds > LONGEST_S || Math.abs(nanos) >= 1e9) {
+    throw new ParameterError("period", seconds, "at most ten years");
+  }
+  if (nanos % 1000 || (seconds > 0n && nanos < 0) || (seconds < 0n && nanos > 0)) {
+    throw new UnsupportedError("period is not in canonical form: whole microseconds of one sign");
   }
   return seconds * 1_000_000n + BigInt(nanos / 1000);
 }
@@ -384,8 +389,8 @@ function tableOf(table: { at: number[]; values: number[]; slopes: number[] } | u
 function questionOf(message: QueryMessage, name: string): { question: Question; query: queries.Query } {
   const label = plain(`${name}.label`, message.label, 100);
   const { softness, kind } = message;
-  if (softness && !(Number.isFinite(softness.expectedDifference) && softness.bound >= 0 && softness.bound < Infinity)) {
-    throw new ParameterError(`${name}.softness`, softness.bound, "a finite difference, and a finite bound >= 0");
+  if (softness && !(Number.isFinite(softness.expectedDifference) && softness.bound >= 0 && softness.bound <= MOST)) {
+    throw new ParameterError(`${name}.softness`, softness.bound, "a finite difference, and a bound from 0 to 1e+50");
   }
   const { value } = kind;
   const shown = (profile?: queries.ProfileName): Question => {

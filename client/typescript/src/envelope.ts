@@ -93,11 +93,21 @@ async function verified(signature: Uint8Array, message: Uint8Array, key: Uint8Ar
     if (!(error instanceof DOMException) || error.name !== "NotSupportedError") return false;
   }
   const { ed25519 } = await import("@noble/curves/ed25519.js");
+  const { Point } = ed25519;
+  const [r, scalar] = [signature.subarray(0, 32), littleEndian(signature.subarray(32))];
+  const hashed = new Uint8Array(await crypto.subtle.digest("SHA-512", new Uint8Array([...r, ...key, ...message])));
   try {
-    return ed25519.verify(signature, message, key, { zip215: false });
+    // The equation without a cofactor, as platforms have it; the library's own is with one.
+    if (scalar >= Point.CURVE().n) return false;
+    const hA = Point.fromBytes(key).multiplyUnsafe(littleEndian(hashed) % Point.CURVE().n);
+    return hex(Point.BASE.multiplyUnsafe(scalar).subtract(hA).toBytes()) === hex(r);
   } catch {
     return false;
   }
+}
+
+function littleEndian(bytes: Uint8Array): bigint {
+  return BigInt(`0x${hex(Uint8Array.from(bytes).reverse())}`);
 }
 
 function invalid(reason: string): GeoveilError {

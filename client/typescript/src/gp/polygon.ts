@@ -1,5 +1,5 @@
 /** Polygons: whether they are valid, and the signed distance to their boundary, exactly. */
-import { ParameterError, UnsupportedError } from "../errors.js";
+import { ParameterError } from "../errors.js";
 import { sqrt } from "../exact/elementary.js";
 import { constant, type Interval } from "../exact/interval.js";
 import { parts, Rational } from "../exact/rational.js";
@@ -115,57 +115,132 @@ export class ExactPolygon {
     return inside ? distance : distance.neg();
   }
 
-  /** Refuse rings that cross or touch themselves or each other, and those at the wrong place. */
+  /**
+   * Refuse a region that is not valid. Two rings may touch in points, as long as they do not cross
+   * there, share no stretch, and leave the inside of each part in one piece.
+   */
   #requireValid(region: Region): void {
     const { rings } = this.#exact;
-    const segments = rings.flatMap((ring, r) => ring.map((edge, i) => ({ edge, r, i, n: ring.length, box: boxOf(edge) })));
-    segments.sort((s, t) => (s.box[0] < t.box[0] ? -1 : s.box[0] > t.box[0] ? 1 : 0));
-    let touching = false;
-    for (let p = 0; p < segments.length; p++) {
-      const s = segments[p]!;
-      for (let q = p + 1; q < segments.length; q++) {
-        const t = segments[q]!;
-        if (t.box[0] > s.box[1]) break;
-        if (t.box[3] < s.box[2] || t.box[2] > s.box[3]) continue;
-        const adjacent = s.r === t.r && (Math.abs(s.i - t.i) === 1 || Math.abs(s.i - t.i) === s.n - 1);
-        const found = meet(s.edge, t.edge, adjacent);
-        if (found === "cross") throw invalid();
-        if (found === "touch") touching = true;
-      }
-    }
-    if (touching) {
-      throw new UnsupportedError("a polygon whose rings touch in a point is not decided by this client");
-    }
-    // No two rings meet: where they are is where one point of each is.
-    let first = 0;
-    const exteriors: number[] = [];
-    const partOf: number[] = [];
-    region.forEach((part, i) => {
-      exteriors.push(first);
-      part.forEach(() => partOf.push(i));
-      first += part.length;
-    });
-    const within = (ring: number, other: number): boolean => contains(rings[other]!, rings[ring]![0]!.a);
+    const partOf = region.flatMap((part, i) => part.map(() => i));
+    requireSimple(rings, touches(rings), partOf);
+    const within = (ring: number, other: number): boolean => contains(rings[other]!, pointBeside(rings[ring]!, rings[other]!));
+    const exteriors = region.map((_, i) => partOf.indexOf(i));
     rings.forEach((_, ring) => {
       const part = partOf[ring]!;
       const exterior = exteriors[part]!;
-      const hole = ring !== exterior;
-      if (hole && !within(ring, exterior)) throw invalid();
-      rings.forEach((_, other) => {
-        if (other === ring) return;
-        const samePart = partOf[other] === part;
-        if (hole && samePart && other !== exterior && within(ring, other)) throw invalid();
-      });
-      if (!hole) {
-        // A part may lie in a hole of another part, and not in its inside.
-        exteriors.forEach((other, i) => {
-          if (i === part || !within(ring, other)) return;
-          const holes = rings.map((_, h) => h).filter((h) => partOf[h] === i && h !== other);
-          if (!holes.some((h) => within(ring, h))) throw invalid();
-        });
+      if (ring !== exterior) {
+        if (!within(ring, exterior)) throw invalid();
+        const others = rings.map((_, i) => i).filter((i) => partOf[i] === part && i !== exterior && i !== ring);
+        if (others.some((hole) => within(ring, hole))) throw invalid();
+        return;
       }
+      // A part may lie in a hole of another part, and not in its inside.
+      exteriors.forEach((other, i) => {
+        if (i === part || !within(ring, other)) return;
+        const holes = rings.map((_, h) => h).filter((h) => partOf[h] === i && h !== other);
+        if (!holes.some((h) => within(ring, h))) throw invalid();
+      });
     });
   }
+}
+
+/** A point in which rings meet: of each the vectors from it to both sides. */
+interface Touch {
+  readonly at: Whole;
+  readonly ways: Map<number, readonly [Whole, Whole]>;
+}
+
+/** The points in which different rings touch; refuses rings that cross, or touch themselves. */
+function touches(rings: readonly Edge[][]): readonly Touch[] {
+  const segments = rings.flatMap((ring, r) => ring.map((edge, i) => ({ edge, r, i, n: ring.length, box: boxOf(edge) })));
+  segments.sort((s, t) => (s.box[0] < t.box[0] ? -1 : s.box[0] > t.box[0] ? 1 : 0));
+  const found = new Map<string, Touch>();
+  const note = (r: number, i: number, at: Whole): void => {
+    const key = `${at[0]} ${at[1]}`;
+    const touch = found.get(key) ?? { at, ways: new Map<number, readonly [Whole, Whole]>() };
+    found.set(key, touch);
+    touch.ways.set(r, waysFrom(rings[r]!, i, at));
+  };
+  for (let p = 0; p < segments.length; p++) {
+    const s = segments[p]!;
+    for (let q = p + 1; q < segments.length; q++) {
+      const t = segments[q]!;
+      if (t.box[0] > s.box[1]) break;
+      if (t.box[3] < s.box[2] || t.box[2] > s.box[3]) continue;
+      const adjacent = s.r === t.r && (Math.abs(s.i - t.i) === 1 || Math.abs(s.i - t.i) === s.n - 1);
+      const at = meet(s.edge, t.edge);
+      if (at === "cross" || (at && s.r === t.r && !adjacent)) throw invalid();
+      if (!at || s.r === t.r) continue;
+      note(s.r, s.i, at);
+      note(t.r, t.i, at);
+    }
+  }
+  return [...found.values()];
+}
+
+/** From a point of a ring's edge to both sides along the ring. */
+function waysFrom(ring: readonly Edge[], i: number, at: Whole): readonly [Whole, Whole] {
+  const { a, v } = ring[i]!;
+  const [back, on] = [minus(a, at), minus([a[0] + v[0], a[1] + v[1]], at)];
+  if (isNought(back)) {
+    const before = ring[(i + ring.length - 1) % ring.length]!.v;
+    return [[-before[0], -before[1]], on];
+  }
+  return isNought(on) ? [back, ring[(i + 1) % ring.length]!.v] : [back, on];
+}
+
+/** Refuse rings that cross where they touch, or cut the inside of a part into pieces. */
+function requireSimple(rings: readonly Edge[][], met: readonly Touch[], partOf: readonly number[]): void {
+  const piece = rings.map((_, r) => r);
+  const find = (r: number): number => (piece[r] === r ? r : find(piece[r]!));
+  for (const { ways } of met) {
+    const passing = [...ways];
+    passing.forEach(([r, [from, to]], i) => {
+      for (const [, [back, on]] of passing.slice(0, i)) {
+        if (turnsBetween(from, to, back) !== turnsBetween(from, to, on)) throw invalid();
+      }
+      // Rings of a part that are joined already, at another point, enclose a piece together.
+      const first = passing.find(([other]) => partOf[other] === partOf[r])![0];
+      if (first === r) return;
+      if (find(first) === find(r)) throw invalid();
+      piece[find(r)] = find(first);
+    });
+  }
+}
+
+function isNought(v: Whole): boolean {
+  return v[0] === 0n && v[1] === 0n;
+}
+
+/** Whether a vector is met on the way round, counterclockwise, from one to another. */
+function turnsBetween(from: Whole, to: Whole, v: Whole): boolean {
+  const [fromTo, fromV, vTo] = [cross(from, to), cross(from, v), cross(v, to)];
+  const straightOn = fromTo === 0n && from[0] * to[0] + from[1] * to[1] < 0n;
+  if (fromTo > 0n) return fromV > 0n && vTo > 0n;
+  return straightOn ? fromV > 0n : !(fromV <= 0n && vTo <= 0n);
+}
+
+/** A point of one ring that is not on another, in the unit of its coordinates times `times`. */
+function pointBeside(ring: readonly Edge[], other: readonly Edge[]): Beside {
+  for (let times = 1n; ; times++) {
+    for (const { a, v } of ring) {
+      for (let share = times === 1n ? 0n : 1n; share < times; share++) {
+        const p: Whole = [a[0] * times + v[0] * share, a[1] * times + v[1] * share];
+        if (!other.some((edge) => isOn(edge, p, times))) return { p, times };
+      }
+    }
+  }
+}
+
+interface Beside {
+  readonly p: Whole;
+  readonly times: bigint;
+}
+
+function isOn({ a, v, length2 }: Edge, p: Whole, times: bigint): boolean {
+  const d = minus(p, [a[0] * times, a[1] * times]);
+  const along = v[0] * d[0] + v[1] * d[1];
+  return cross(v, d) === 0n && along >= 0n && along <= length2 * times;
 }
 
 function invalid(): ParameterError {
@@ -185,33 +260,35 @@ function minus(p: Whole, q: Whole): Whole {
   return [p[0] - q[0], p[1] - q[1]];
 }
 
-function meet(s: Edge, t: Edge, adjacent: boolean): "apart" | "touch" | "cross" {
+/** The one point in which two edges meet without crossing: an end of one of them. */
+function meet(s: Edge, t: Edge): Whole | "cross" | undefined {
   const turns = (edge: Edge, p: Whole): bigint => cross(edge.v, minus(p, edge.a));
   const end = ({ a, v }: Edge): Whole => [a[0] + v[0], a[1] + v[1]];
-  const [a, b, c, d] = [turns(s, t.a), turns(s, end(t)), turns(t, s.a), turns(t, end(s))];
+  const [sEnd, tEnd] = [end(s), end(t)];
+  const [a, b, c, d] = [turns(s, t.a), turns(s, tEnd), turns(t, s.a), turns(t, sEnd)];
   if (a === 0n && b === 0n) {
     // On one line: they share a stretch, a point, or nothing.
     const along = (p: Whole): bigint => s.v[0] * (p[0] - s.a[0]) + s.v[1] * (p[1] - s.a[1]);
-    const [from, to] = [along(t.a), along(end(t))];
-    const low = from < to ? from : to;
-    const high = from > to ? from : to;
-    if (high < 0n || low > s.length2) return "apart";
-    if (high > 0n && low < s.length2) return "cross";
-    return adjacent ? "apart" : "touch";
+    const [from, to] = [along(t.a), along(tEnd)];
+    const [low, high] = from < to ? [from, to] : [to, from];
+    if (high < 0n || low > s.length2) return undefined;
+    return high > 0n && low < s.length2 ? "cross" : low === s.length2 ? sEnd : s.a;
   }
   const opposite = (x: bigint, y: bigint): boolean => (x > 0n && y < 0n) || (x < 0n && y > 0n);
   if (opposite(a, b) && opposite(c, d)) return "cross";
   const apart = (a > 0n && b > 0n) || (a < 0n && b < 0n) || (c > 0n && d > 0n) || (c < 0n && d < 0n);
-  if (apart) return "apart";
-  return adjacent ? "apart" : "touch";
+  if (apart) return undefined;
+  if (a === 0n) return t.a;
+  if (b === 0n) return tEnd;
+  return c === 0n ? s.a : sEnd;
 }
 
-function contains(ring: readonly Edge[], p: Whole): boolean {
+function contains(ring: readonly Edge[], { p, times }: Beside): boolean {
   let inside = false;
   for (const { a, v } of ring) {
-    const dy = p[1] - a[1];
-    const left = v[0] * dy - v[1] * (p[0] - a[0]);
-    if (dy < 0n !== dy < v[1] && left > 0n === v[1] > 0n) inside = !inside;
+    const dy = p[1] - a[1] * times;
+    const left = v[0] * dy - v[1] * (p[0] - a[0] * times);
+    if (dy < 0n !== dy < v[1] * times && left > 0n === v[1] > 0n) inside = !inside;
   }
   return inside;
 }

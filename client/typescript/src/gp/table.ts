@@ -1,7 +1,7 @@
 /** Profiles that are given as tables of values and slopes: cubics in pieces. */
 import { ParameterError } from "../errors.js";
 import { clip, constant, Interval, NOUGHT, ONE, piecewise } from "../exact/interval.js";
-import { Rational } from "../exact/rational.js";
+import { frexp, Rational } from "../exact/rational.js";
 import { type Cells, ExponentialBound, largest, least, meeting, settled } from "./cells.js";
 import { type Level, MOST, noDebiasedForm, positive, type Profile } from "./profile.js";
 
@@ -202,7 +202,8 @@ export class Table implements Profile {
     if (steepest === 0) throw new ParameterError("values", "all the same", "numbers that differ");
     const range = largest(values) - least(values);
     const varied = positive("range of the values", range || steepest * (at.at(-1)! - at[0]!));
-    const scale = 2 ** Math.ceil(Math.log2(varied / positive("slope", steepest)));
+    const ratio = varied / positive("slope", steepest);
+    const scale = 2 ** (frexp(ratio) - (2 ** (frexp(ratio) - 1) === ratio ? 1 : 0));
     [this.at, this.values, this.slopes, this.scale] = [at, values, slopes, scale];
     this.#pieces = piecesOf(
       at.map((x) => x / scale),
@@ -295,7 +296,7 @@ export class Table implements Profile {
     return [this.at[0]! / this.scale, this.at.at(-1)! / this.scale];
   }
   get #odd(): boolean {
-    return this.ray && Math.abs(this.#near(1e-9).slope) > CORNER * largest(this.#cells.steepest);
+    return this.ray && Math.abs(this.#pieces[0]!.ma) > CORNER * largest(this.#cells.steepest);
   }
   #near(u: number): Jet {
     const index = this.#pieces.findIndex((p) => u < p.b);

@@ -88,7 +88,8 @@ class TabulatedProfile(EnclosedProfile):
             raise ParameterError("values", "all the same", "numbers that differ")
         varied = validation.positive("range of the values", np.ptp(y) or steepest * np.ptp(u))
         # A power of two, by which nothing is rounded, near the length over which φ varies.
-        scale = 2.0 ** math.ceil(math.log2(varied / validation.positive("slope", steepest)))
+        mantissa, exponent = math.frexp(varied / validation.positive("slope", steepest))
+        scale = math.ldexp(1.0, exponent - (mantissa == 0.5))
         hermite = Hermite(u / scale, y, (m * scale).reshape(-1, 2))
         found = {
             "at": tuple(u.tolist()), "values": tuple(y.tolist()), "slopes": tuple(m.tolist()),
@@ -140,6 +141,10 @@ class TabulatedProfile(EnclosedProfile):
 
     def on_ray(self) -> "TabulatedProfile":
         return replace(self, ray=True)
+
+    @property
+    def _odd(self) -> bool:
+        return self.ray and bool(abs(self._hermite.slopes[0, 0]) > CORNER * self._cells.lipschitz)
 
     def _at(self, u: Real, ops: Arithmetic) -> Real:
         return self._hermite.jet(u, ops).value

@@ -1,0 +1,397 @@
+"""Envelopes of all sorts, and what a device makes of them."""
+
+import hashlib
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from geoveil.campaign import (
+    Attribute,
+    Campaign,
+    LipschitzLaplaceSpec,
+    PlanarLaplaceSpec,
+    Question,
+    SigningKey,
+    decode,
+    digest,
+    encode,
+    open_envelope,
+    seal,
+    signer,
+)
+from geoveil.campaign.signing import SignatureInvalid
+from geoveil.client.policy import Demand
+from geoveil.gp import (
+    GaussianKernel,
+    GeoPrivacy,
+    GeoVeilError,
+    Linear,
+    ParameterError,
+    Polygon,
+    Query,
+    Radial,
+    Range,
+    TabulatedProfile,
+    Threshold,
+)
+from geoveil.proto.v1 import campaign_pb2 as pb
+from tools.vectors.chance import PARIS
+from tools.vectors.examples import every_campaign, small_campaign, spline_channel
+from tools.vectors.hostile import CHANGES, REGIONS, changed, put
+
+_REASONS = {
+    "bytes": r"^(campaign|envelope|size of) |canonical form",
+    "missing": r"in every campaign$",
+    "debiased": r"no bounded debiased form",
+    "grid": r"^(step|grid\.step_exponent) ",
+    "scale": r"^privacy\.per a distance in \[",
+    "kind": r"kind |profile one of|^allocation |some-package",
+    "text": r"^(campaign_id|title|attribute\.(name|unit)|query\.label|strata\.(name|labels\[))",
+    "labels": r"^(labels of the queries|strata\.labels) ",
+    "polygon": r"region|parts\[",
+    "channel": r"channel|per_query|^ratio of rows|too coarse for the guarantee",
+    "table": r"number of (at|values|slopes) |\.(at|values|slopes)\[|of the whole|within 1,024"
+    r"|numbers up to|numbers that differ|range of the values|\.slope ",
+    "count": r"^(number of queries|dimensions? of the queries|mechanism\.dimension"
+    r"|minimum_participants) ",
+    "date": r"^(opens|closes|period) ",
+    "number": r"",
+}
+"""Word of a refusal → what Python's error begins with or holds; the first that fits."""
+
+
+def reason(error: GeoVeilError | ArithmeticError) -> str:
+    """Return the word of docs/protocol.md for what is wrong with an envelope."""
+    if isinstance(error, SignatureInvalid):
+        return "signature"
+    told = str(error)
+    if isinstance(error, ParameterError):
+        told = f"{error.name} {error.expected}"
+    return next(word for word, pattern in _REASONS.items() if re.search(pattern, told))
+
+
+def told_of(name: str, envelope: bytes) -> dict[str, Any]:
+    """Return what a device makes of an envelope."""
+    told: dict[str, Any] = {"name": name, "envelope": envelope.hex()}
+    try:
+        message = open_envelope(envelope)
+        signed_by = signer(message)
+        campaign = decode(message.campaign)
+    except (GeoVeilError, ArithmeticError) as error:
+        return told | {"verdict": "refused", "reason": reason(error)}
+    price, whole = campaign.report_privacy, campaign.total_privacy
+    demand = Demand.of(message.campaign)
+    return told | {
+        "verdict": "sound",
+        "campaign_id": campaign.campaign_id,
+        "digest": digest(message.campaign).hex(),
+        "signer": None if signed_by is None else str(signed_by),
+        "price": {"epsilon": price.epsilon, "per": price.per, "unit": price.unit},
+        "total": {"epsilon": whole.epsilon, "per": whole.per, "unit": whole.unit},
+        "work": demand.work,
+        "queries": demand.queries,
+        "periods": campaign.periods,
+    }
+
+
+def campaign_vectors() -> list[dict[str, Any]]:
+    """Return envelopes of all sorts, and what a device makes of them."""
+    bases = _bases()
+    found = [told_of(name, seal(campaign)) for name, campaign in bases.items()]
+    found += _signatures(bases["plain"], bases["points"])
+    for base, changes in CHANGES.items():
+        for change in changes:
+            name = ", ".join(f"{path} = {str(value)[:40]}" for path, value in change)
+            made = changed(bases[base], change)
+            found.append(told_of(f"{base}: {name}", seal(made)))
+    for name, parts in REGIONS.items():
+        made = changed(bases["polygon"], (("queries.0.polygon.parts", parts),))
+        found.append(told_of(f"polygon: {name}", seal(made)))
+    for name, table in _tables():
+        made = changed(bases["table"], [(f"queries.0.linear.profile.{k}", v) for k, v in table])
+        found.append(told_of(f"table: {name}", seal(made)))
+    found += _channels(bases["channel"])
+    for name, bytes_ in _encodings(bases):
+        found.append(told_of(name, pb.CampaignEnvelope(campaign=bytes_).SerializeToString()))
+    signed = seal(bases["plain"], SigningKey.from_pem(_PEM))
+    found.append(told_of("an envelope with an unknown field", signed + b"\x98\x06\x01"))
+    found.append(told_of("no envelope", b"\x0a\xff"))
+    return found
+
+
+def _bases() -> dict[str, bytes]:
+    made = {name: campaign for name, campaign, _ in every_campaign()}
+    unit = {"attribute": Attribute(name="value", unit="unit")}
+    privacy = {"privacy": GeoPrivacy(1.0, 8.0, "unit")}
+    even = TabulatedProfile((0.0, 20.0, 50.0), (1.0, 0.7, 0.2), (0.0, -0.02, -0.02, 0.0))
+    ramp = TabulatedProfile((0.0, 1.0), (0.0, 1.0), (1.0, 1.0))
+    bell = TabulatedProfile((0.0, 48.0), (1.0, 0.0), (0.0, 0.0))
+    lipschitz = {"mechanism": LipschitzLaplaceSpec()}
+    steps = {
+        "range": Range(-30.0, 30.0, 20.0, "smoothstep"),
+        "kernel": GaussianKernel((5.0,), 12.0),
+        "ray": Radial(even, (0.0,)),
+    }
+    found = {
+        "plain": small_campaign("plain"),
+        "split": made["split-lied-0"],
+        **{
+            name: small_campaign(name, **unit, **privacy, questions=(Question("q", query),))
+            for name, query in steps.items()
+        },
+        "lipschitz": small_campaign("lipschitz", **lipschitz),
+        "steep": small_campaign(
+            "steep",
+            **unit,
+            **privacy,
+            **lipschitz,
+            questions=(Question("q", Threshold(0.0, 16.0, "fourth-order")),),
+            step_exponent=0,
+        ),
+        "level": small_campaign(
+            "level",
+            **unit,
+            privacy=GeoPrivacy(1.0, 1.0, "unit"),
+            **lipschitz,
+            questions=(Question("q", Linear(ramp, (1.0,))),),
+            step_exponent=0,
+        ),
+        "polygon": small_campaign(
+            "polygon",
+            **unit,
+            **privacy,
+            **lipschitz,
+            questions=(Question("q", Polygon([(0.0, 0.0), (8.0, 0.0), (0.0, 8.0)], 4.0)),),
+        ),
+        "table": made["debiased-linear-1"],
+        "channel": _channel("channel", Threshold(0.0, 16.0), (-8.0, 8.0), 4, even=False),
+        "channel-even": _channel("channel-even", Radial(bell, (0.0,)), (0.0, 48.0), 12, even=True),
+        "places": made["places-disc"],
+        "points": replace(made["points-2"], step_exponent=0),
+        "points-of-places": small_campaign(
+            "points-of-places",
+            attribute=Attribute(name="home", unit="metre", coordinates=PARIS),
+            privacy=GeoPrivacy(1.0, 500.0, "metre"),
+            mechanism=PlanarLaplaceSpec(2),
+        ),
+    }
+    return {name: encode(campaign) for name, campaign in found.items()}
+
+
+def _channel(
+    name: str, query: Query, edges: tuple[float, ...], cells: int, *, even: bool
+) -> Campaign:
+    return small_campaign(
+        name,
+        attribute=Attribute(name="value", unit="unit"),
+        privacy=GeoPrivacy(1.0, 4.0, "unit"),
+        questions=(Question("q", query),),
+        mechanism=spline_channel(query, edges, (cells,), even),
+    )
+
+
+def _signatures(plain: bytes, other: bytes) -> Iterator[dict[str, Any]]:
+    """Yield signed envelopes; some could only be made by the owner of the key, and are odd."""
+    key = SigningKey.from_pem(_PEM)
+    signed = seal(plain, key)
+    yield told_of("signed", signed)
+    signature, public = key.sign(plain), key.public.data
+    identity = b"\x01" + bytes(31)
+    above = int.from_bytes(signature[32:], "little") + _ORDER
+    odd = {
+        "signature of other bytes": (("campaign", other),),
+        "signature with a bit turned": (("signature.signature", _turned(signature, 5)),),
+        "key with a bit turned": (("signature.public_key", _turned(public, 5)),),
+        "short signature": (("signature.signature", b"x"),),
+        "key of small order": (("signature.public_key", identity),),
+        "key of small order, not canonical": (
+            ("signature.public_key", b"\xee" + b"\xff" * 30 + b"\x7f"),
+        ),
+        "S not below the order": (
+            ("signature.signature", signature[:32] + above.to_bytes(32, "little")),
+        ),
+        "R of small order": (("signature.signature", _signed_with(identity, plain, public)),),
+        "R not canonical": (
+            ("signature.signature", _signed_with(b"\xee" + b"\xff" * 30 + b"\x7f", plain, public)),
+        ),
+        "right but for the cofactor": (
+            ("signature.signature", _signed_with(bytes(32), plain, public)),
+        ),
+    }
+    for name, change in odd.items():
+        envelope = pb.CampaignEnvelope.FromString(signed)
+        for path, value in change:
+            put(envelope, path, value)
+        yield told_of(name, envelope.SerializeToString(deterministic=True))
+    envelope = pb.CampaignEnvelope.FromString(signed)
+    envelope.signature.Clear()
+    envelope.signature.SetInParent()
+    yield told_of("empty signature", envelope.SerializeToString(deterministic=True))
+
+
+_ORDER = 2**252 + 27742317777372353535851937790883648493
+"""The order of the group of Ed25519."""
+_SEED = bytes.fromhex("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60")
+_PEM = b"""-----BEGIN PRIVATE KEY-----
+MC4CAQAwBQYDK2VwBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcrn9g
+-----END PRIVATE KEY-----
+"""
+"""The first key of RFC 8032 §7.1, whose seed is above."""
+
+
+def _signed_with(r: bytes, campaign: bytes, public: bytes) -> bytes:
+    """Return the signature by an R of which 8R = 0: S = h·a solves the equation times 8."""
+    secret = bytearray(hashlib.sha512(_SEED).digest()[:32])
+    secret[0] &= 248
+    secret[31] = secret[31] & 127 | 64
+    message = b"geoveil campaign v1\n" + campaign
+    hashed = int.from_bytes(hashlib.sha512(r + public + message).digest(), "little")
+    s = hashed * int.from_bytes(secret, "little") % _ORDER
+    return r + s.to_bytes(32, "little")
+
+
+def _turned(data: bytes, bit: int) -> bytes:
+    return bytes([data[0] ^ 1 << bit]) + data[1:]
+
+
+def _tables() -> Iterator[tuple[str, Sequence[tuple[str, list[float]]]]]:
+    """Yield tables at both sides of what is permitted; their slopes are 0 at all ends."""
+
+    def table(at: list[float], values: list[float]) -> Sequence[tuple[str, list[float]]]:
+        return (("at", at), ("values", values), ("slopes", [0.0] * (2 * (len(at) - 1))))
+
+    at = [float(i) for i in range(257)]
+    yield "256 pieces", table(at, [float(i % 2) for i in range(257)])
+    yield "257 pieces", (("at", [float(i) for i in range(258)]), ("values", []))
+    shortest = 50.0 * 2.0**-30
+    for length in (shortest, math.nextafter(shortest, 0.0)):
+        yield f"a piece of {length}", table([0.0, length, 50.0], [0.0, 0.0, 1.0])
+    for far in (1024 * 32.0, 1024 * 32.0 + 1):
+        yield f"at {far}", table([far - 32.0, far], [0.0, 1.0])
+    for most in (1e50, math.nextafter(1e50, math.inf)):
+        yield f"values up to {most}", table([0.0, 50.0], [0.0, most])
+    yield "all values the same", table([0.0, 50.0], [1.0, 1.0])
+    yield "values that differ by 1e-51", table([0.0, 50.0], [0.0, 1e-51])
+
+
+def _channels(ramp: bytes) -> Iterator[dict[str, Any]]:
+    """Yield channels at both sides of the privacy that their rows keep, and of the bias."""
+    path = "privacy.epsilon"
+    for epsilon in _border(ramp, path, 1.0, 0.01):
+        yield told_of(f"channel: rows at {epsilon}", seal(changed(ramp, ((path, epsilon),))))
+    path = "queries.0.threshold.width"
+    widest, _ = _border(ramp, path, 16.0, 64.0)
+    for width in (widest * (1 - 1e-9), widest * (1 + 1e-9)):
+        yield told_of(f"channel: biased by {width}/16", seal(changed(ramp, ((path, width),))))
+    change = (
+        ("mechanism.channels.per_query.0.edges", [0.0, 16.0]),
+        ("mechanism.channels.per_query.0.absolute", True),
+    )
+    yield told_of("channel: of |s| for a query that is not even", seal(changed(ramp, change)))
+
+
+def _border(campaign: bytes, path: str, sound: float, refused: float) -> tuple[float, float]:
+    """Return the last double with which a campaign is sound, and the next one."""
+    while (middle := (sound + refused) / 2) not in (sound, refused):
+        verdict = told_of("", seal(changed(campaign, ((path, middle),))))["verdict"]
+        sound, refused = (middle, refused) if verdict == "sound" else (sound, middle)
+    return sound, refused
+
+
+def _encodings(bases: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
+    """Yield bytes that hold a campaign in a way that no writer has, or none."""
+    plain, channel = bases["plain"], bases["channel"]
+    yield "unknown field at the end", plain + b"\x98\x06\x01"
+    yield "unknown field within a message", _within(plain, (3,), lambda b: b + b"\x98\x06\x01")
+    yield "not canonical: a field twice", plain + plain[:7]
+    yield "not canonical: a default is written", plain + b"\x60\x00"
+    yield "not canonical: the order of two fields", plain[7:] + plain[:7]
+    yield "cut", plain[:-1]
+    yield "nothing", b""
+    yield "no message", b"\xff" * 20
+    yield "not UTF-8", plain.replace(b"A question", b"A questi\xff\xfe")
+    yield "a longer varint", plain.replace(b"\x38\x01", b"\x38\x81\x00")
+    yield "a longer length", plain.replace(b"\x0a\x05plain", b"\x0a\x85\x00plain")
+    yield "two kinds of a query", _within(plain, (5,), lambda b: b + b"\x3a\x00")
+    yield "a kind of a query twice", _within(plain, (5,), lambda b: b + b[-22:])
+    yield "two kinds of a mechanism", _within(plain, (6,), lambda b: b + b"\x12\x00")
+    yield "an empty packed field", _within(bases["kernel"], (5, 3), lambda b: b"\x0a\x00" + b[10:])
+    yield "a number that is not packed", _within(bases["kernel"], (5, 3), lambda b: b"\x09" + b[2:])
+    yield "a truth value of 2", _within(channel, (6, 5, 1), lambda b: _inserted(b, 3, 2))
+    yield (
+        "an enumeration beyond 32 bits",
+        _within(plain, (5, 2), lambda b: b[:-1] + _varint(2**32 + 2)),
+    )
+    yield (
+        "a dimension beyond 32 bits",
+        _within(bases["points"], (6, 4), lambda b: b"\x08" + _varint(2**32 + 2)),
+    )
+    yield (
+        "an exponent beyond 32 bits",
+        _within(plain, (8,), lambda b: b"\x08" + _varint(2**32 + 49)),
+    )
+    yield (
+        "the farthest exponent of 32 bits",
+        _within(plain, (8,), lambda b: b"\x08" + _varint(2**32 - 1)),
+    )
+
+
+def _varint(number: int) -> bytes:
+    found = b""
+    while number >= 128:
+        found += bytes([number & 127 | 128])
+        number >>= 7
+    return found + bytes([number])
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """Yield number, wire type and content of each field of a message."""
+    at = 0
+
+    def number() -> int:
+        nonlocal at
+        value, shift = 0, 0
+        while True:
+            byte = message[at]
+            at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    while at < len(message):
+        tag = number()
+        if tag & 7 == 2:
+            size = number()
+        else:
+            start = at
+            size = 8 if tag & 7 == 1 else (number() and 0) or at - start
+            at = start
+        yield tag >> 3, tag & 7, message[at : at + size]
+        at += size
+
+
+def _joined(fields: Sequence[tuple[int, int, bytes]]) -> bytes:
+    return b"".join(
+        _varint(number << 3 | wire) + (_varint(len(content)) if wire == 2 else b"") + content
+        for number, wire, content in fields
+    )
+
+
+def _within(message: bytes, path: tuple[int, ...], change: Callable[[bytes], bytes]) -> bytes:
+    """Return a message with the content of a field of a field changed, by their numbers."""
+    if not path:
+        return change(message)
+    return _joined(
+        [
+            (number, wire, _within(content, path[1:], change) if number == path[0] else content)
+            for number, wire, content in _fields(message)
+        ]
+    )
+
+
+def _inserted(message: bytes, number: int, value: int) -> bytes:
+    fields = [*_fields(message), (number, 0, _varint(value))]
+    return _joined(sorted(fields, key=lambda field: field[0]))

@@ -1,0 +1,264 @@
+"""A campaign for every mechanism, query, profile, allocation, and what else is decided."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from fractions import Fraction
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+from geoveil.campaign import (
+    Attribute,
+    Campaign,
+    ChannelSpec,
+    DebiasedLaplaceSpec,
+    LipschitzLaplaceSpec,
+    MechanismSpec,
+    PlanarLaplaceSpec,
+    Question,
+    SmoothSpec,
+    StatisticCampaign,
+    Strata,
+    ValueCampaign,
+)
+from geoveil.campaign.statistic import Allocation
+from geoveil.gp import (
+    Disc,
+    GaussianKernel,
+    GeoPrivacy,
+    Linear,
+    ParameterError,
+    Query,
+    Radial,
+    Range,
+    TabulatedProfile,
+    Threshold,
+    TwoWayThreshold,
+)
+from geoveil.gp.mechanisms.channel import TOTAL, Channel, ProbabilityTable
+from geoveil.gp.mechanisms.channel_spline import SplineGrid
+from tools.vectors.chance import KINDS, OPENS, PARIS, PROFILES, WORLD, query_by_chance
+
+
+def small_campaign(name: str, **changes: Any) -> Campaign:
+    """Return a small campaign with changes."""
+    given: dict[str, Any] = {
+        "campaign_id": name,
+        "title": "A question",
+        "attribute": Attribute(name="household income", unit="dollar"),
+        "privacy": GeoPrivacy(1.0, 8_000.0, "dollar"),
+        "opens": OPENS,
+        "closes": OPENS + timedelta(days=90),
+    }
+    kind = ValueCampaign if isinstance(changes.get("mechanism"), PlanarLaplaceSpec) else None
+    if kind is None:
+        kind = StatisticCampaign
+        asked = Threshold(100_000.0, 24_000.0, "smoothstep")
+        given["questions"] = (Question("above 100k", asked),)
+    made: Campaign = kind(**(given | changes))
+    return made
+
+
+def spline_channel(
+    query: Query, edges: tuple[float, ...], cells: tuple[int, ...], even: bool
+) -> ChannelSpec:
+    """Return the channel with three outputs, −2, 1 and 3, whose mean is the query's in each row."""
+    places: list[Fraction] = []
+    for (low, high), count in zip(pairwise(map(Fraction, edges)), cells, strict=True):
+        width = (high - low) / count
+        places += [low, *(low + (i + Fraction(1, 2)) * width for i in range(count))]
+    places.append(Fraction(edges[-1]))
+    rows = []
+    for place in places:
+        mean = Fraction(float(query.profile.value(float(place))))
+        # Of what is not the middle output, as much goes up as has the mean right.
+        middle = Fraction(1, 5)
+        high_share = (mean - middle + 2 * (1 - middle)) / 5
+        top = round(high_share * TOTAL)
+        between = round(middle * TOTAL)
+        rows.append((TOTAL - top - between, between, top))
+    table = ProbabilityTable((-2, 1, 3), tuple(rows))
+    return ChannelSpec((Channel(SplineGrid(edges, cells), table, 0, even),))
+
+
+def every_campaign() -> Iterator[tuple[str, Campaign, float]]:
+    """Yield a name, a campaign and its length, for every mechanism, query, profile and so on."""
+    draw = Random(21)
+    income = {"attribute": Attribute(name="value", unit="unit")}
+    privacy = GeoPrivacy(1.0, 8.0, "unit")
+    mechanisms: dict[str, MechanismSpec] = {
+        "debiased": DebiasedLaplaceSpec(),
+        "lipschitz": LipschitzLaplaceSpec(),
+        "smooth": SmoothSpec(0.15),
+    }
+    for mechanism, spec in mechanisms.items():
+        for dimension, kinds in KINDS.items():
+            for kind in kinds:
+                of_band = kind not in ("gaussian-kernel", "radial", "linear")
+                for profile in PROFILES if of_band else PROFILES[:1]:
+                    if (mechanism == "debiased" and of_band and profile == "linear") or (
+                        dimension == 3 and mechanism != "debiased"
+                    ):
+                        continue
+                    query = query_by_chance(
+                        draw, kind, dimension, 16.0, profile, mechanism == "smooth"
+                    )
+                    name = (
+                        f"{mechanism}-{kind}-{profile}-{dimension}"
+                        if of_band
+                        else f"{mechanism}-{kind}-{dimension}"
+                    )
+                    yield (
+                        name,
+                        small_campaign(
+                            name,
+                            **income,
+                            privacy=privacy,
+                            mechanism=spec,
+                            questions=(Question("q", query),),
+                        ),
+                        16.0,
+                    )
+    questions = tuple(Question(f"q{i}", Threshold(10.0 * i, 16.0, "smoothstep")) for i in range(3))
+    region = Strata(name="region", labels=("north", "south", "west"), epsilon=0.5)
+    for allocation in Allocation:
+        for strata in (None, replace(region, epsilon=None), region):
+            for steps in (0, 7):
+                label = "none" if strata is None else "lied" if strata.epsilon else "openly"
+                name = f"{allocation.value}-{label}-{steps}"
+                made = small_campaign(
+                    name,
+                    **income,
+                    privacy=privacy,
+                    questions=questions,
+                    allocation=allocation,
+                    strata=strata,
+                )
+                yield name, replace(made, step_exponent=made.grid_exponent - steps), 16.0
+    place = {
+        "attribute": Attribute(name="home", unit="metre", coordinates=PARIS),
+        "privacy": GeoPrivacy(1.0, 500.0, "metre"),
+    }
+    around = Question("centre", Disc((0.0, 0.0), 1500.0, 1000.0, "smoothstep"))
+    yield "places-disc", small_campaign("places-disc", **place, questions=(around,)), 500.0
+    wide = place | {"attribute": Attribute(name="home", unit="metre", coordinates=WORLD)}
+    yield "places-world", small_campaign("places-world", **wide, questions=(around,)), 500.0
+    points = {"mechanism": PlanarLaplaceSpec(2)}
+    yield "places-points", small_campaign("places-points", **place, **points), 500.0
+    for k in (1, 2, 3):
+        name = f"points-{k}"
+        yield (
+            name,
+            small_campaign(name, **income, privacy=privacy, mechanism=PlanarLaplaceSpec(k)),
+            8.0,
+        )
+    heavy = SmoothSpec(0.9)
+    yield (
+        "smooth-heavy",
+        small_campaign("smooth-heavy", **income, privacy=privacy, mechanism=heavy),
+        8.0,
+    )
+    bell = TabulatedProfile((0.0, 48.0), (1.0, 0.0), (0.0, 0.0))
+    for name, query, edges, cells, even in (
+        ("channel-ramp", Threshold(0.0, 16.0), (-8.0, 8.0), (12,), False),
+        ("channel-two-segments", Threshold(3.0, 16.0), (-8.0, -1.0, 8.0), (6, 8), False),
+        ("channel-even", Radial(bell, (0.0, 0.0)), (0.0, 48.0), (32,), True),
+    ):
+        spec = spline_channel(query, edges, cells, even)
+        made = small_campaign(
+            name,
+            **income,
+            privacy=GeoPrivacy(1.0, 4.0, "unit"),
+            questions=(Question("q", query),),
+            mechanism=spec,
+        )
+        yield name, made, 16.0
+        finer = replace(made, campaign_id=f"{name}-finer", step_exponent=-5)
+        yield f"{name}-finer", finer, 16.0
+
+
+def fine_campaigns() -> Iterator[tuple[str, Campaign, float]]:
+    """Yield campaigns on the finest grid there is: an answer has 50 digits of 2 to compare.
+
+    What is rounded in doubles, and which way, is seen there: the bounds of slopes, their logarithms
+    and ρ, the ε of a part and of a plane, β.
+    """
+    income = {"attribute": Attribute(name="value", unit="unit")}
+    bump = TabulatedProfile((0.0, 7.3, 31.0), (0.1, 1.3, 0.2), (0.31, -0.05, -0.02, 0.07))
+    odd = TabulatedProfile((0.0, 9.0, 40.0), (1.0, 0.4, 0.0), (-0.1, -0.03, -0.03, 0.0))
+    flat = TabulatedProfile((0.0, 9.0, 40.0), (1.0, 0.4, 0.0), (-6e-8, -0.03, -0.03, 0.0))
+    band = {"width": 13.7}
+    queries: dict[str, Query] = {
+        "fourth-order": Threshold(3.1, profile="fourth-order", **band),
+        "sixth-order": Range(-20.3, 20.9, profile="sixth-order", **band),
+        "smoothstep": Disc((0.1, 0.2), 30.0, profile="smoothstep", **band),
+        "linear": TwoWayThreshold((0.3, 0.7), profile="linear", **band),
+        "kernel": GaussianKernel((0.3,), 11.3),
+        "table": Linear(bump, (0.7, 1.1), 0.3),
+        "many-pieces": Linear(_many_pieces(), (-0.9,), 0.1),
+        "odd-ray": Radial(odd, (0.1,)),
+        "flat-ray": Radial(flat, (0.1, 0.3)),
+    }
+    mechanisms: dict[str, MechanismSpec] = {
+        "smooth": SmoothSpec(0.15),
+        "lipschitz": LipschitzLaplaceSpec(),
+        "debiased": DebiasedLaplaceSpec(),
+    }
+    for mechanism, spec in mechanisms.items():
+        for kind, query in queries.items():
+            corners = kind in ("linear", "table", "many-pieces")
+            if (mechanism == "debiased" and corners) or (
+                mechanism == "lipschitz" and kind not in ("fourth-order", "table", "many-pieces")
+            ):
+                continue
+            name = f"fine-{mechanism}-{kind}"
+            made = small_campaign(
+                name,
+                **income,
+                privacy=GeoPrivacy(0.3, 5.9, "unit"),
+                mechanism=spec,
+                questions=(Question("q", query),),
+            )
+            yield name, finest(made), 12.0
+    thirds = tuple(Question(f"q{i}", Threshold(10.0 * i, 16.0, "smoothstep")) for i in range(3))
+    for allocation, epsilon in ((Allocation.SPLIT, 0.1), (Allocation.REPEAT, 0.7)):
+        name = f"fine-{allocation.value}"
+        made = small_campaign(
+            name,
+            **income,
+            privacy=GeoPrivacy(epsilon, 8.0, "unit"),
+            mechanism=SmoothSpec(0.9),
+            questions=thirds,
+            allocation=allocation,
+        )
+        yield name, finest(made), 16.0
+    around = Question("centre", GaussianKernel((0.0, 0.0), 1500.0))
+    place = Attribute(name="home", unit="metre", coordinates=WORLD)
+    made = small_campaign(
+        "fine-places",
+        attribute=place,
+        privacy=GeoPrivacy(0.1, 700.0, "metre"),
+        questions=(around,),
+        mechanism=LipschitzLaplaceSpec(),
+    )
+    yield "fine-places", finest(made), 700.0
+
+
+def _many_pieces() -> TabulatedProfile:
+    draw, pieces = Random(5), 9
+    at = [0.0]
+    for _ in range(pieces):
+        at.append(at[-1] + draw.uniform(0.5, 9.0))
+    values = [draw.uniform(-1.0, 2.0) for _ in at]
+    slopes = [draw.uniform(-0.4, 0.4) for _ in range(2 * pieces)]
+    return TabulatedProfile(tuple(x - 20.0 for x in at), tuple(values), tuple(slopes))
+
+
+def finest(campaign: Campaign) -> Campaign:
+    """Return the campaign on the finest grid that it permits."""
+    while True:
+        try:
+            campaign = replace(campaign, step_exponent=campaign.grid_exponent - 1)
+        except ParameterError:
+            return campaign

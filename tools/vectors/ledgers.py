@@ -1,0 +1,89 @@
+"""Sequences of answers to limits, and whether each is permitted."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any
+
+from geoveil.client.errors import BudgetExceeded
+from geoveil.client.ledger import Spending, check
+from geoveil.client.policy import Limit, Window
+from geoveil.gp import GeoPrivacy
+from tools.vectors.chance import OPENS
+
+
+class _Answers:
+    """A history in memory."""
+
+    def __init__(self) -> None:
+        self.kept: list[tuple[datetime, str, GeoPrivacy]] = []
+
+    def spendings(
+        self, *, campaign_id: str | None = None, after: datetime | None = None
+    ) -> Iterator[Spending]:
+        for when, campaign, privacy in self.kept:
+            if campaign_id in (None, campaign) and (after is None or when > after):
+                yield Spending(privacy=privacy)
+
+    def times(self, *, after: datetime | None) -> Iterator[tuple[datetime, Spending]]:
+        for when, _, privacy in sorted(self.kept, key=lambda kept: kept[0]):
+            if after is None or when > after:
+                yield when, Spending(privacy=privacy)
+
+    def used(self, campaign_id: str, epoch: datetime) -> bool:
+        return False
+
+
+def ledger_vectors() -> list[dict[str, Any]]:
+    """Return sequences of answers to limits, and whether each is permitted."""
+    draw, found = Random(7), []
+    for _ in range(12):
+        per = draw.choice([8_000.0, 500.0, 0.1])
+        each = draw.choice([0.1, 1 / 3, 1.0])
+
+        def limit(times: float, per: float = per, each: float = each) -> GeoPrivacy:
+            return GeoPrivacy(each * times, per * draw.choice([1.0, 2.0]), "unit")
+
+        windows = [
+            Window(limit=limit(draw.uniform(1, 4)), length=timedelta(days=draw.randint(1, 60)))
+            for _ in range(draw.randint(0, 2))
+        ]
+        lifetime = draw.choice([None, limit(draw.randint(3, 9))])
+        allowed = Limit(campaign=limit(3.0), lifetime=lifetime, windows=tuple(windows))
+        history, now, operations = _Answers(), OPENS, []
+        for _ in range(12):
+            now += timedelta(seconds=draw.choice([0, 60, 86_400, 86_400 * draw.randint(1, 30)]))
+            campaign = draw.choice(["a", "b", "c"])
+            asked = GeoPrivacy(each * draw.choice([1, 1, 1, 0.5, 2]), per, "unit")
+            told: dict[str, Any] = {
+                "at_us": _us(now),
+                "campaign": campaign,
+                "epsilon": asked.epsilon,
+                "per": per,
+            }
+            try:
+                check(asked, allowed, history, campaign_id=campaign, attribute="x", now=now)
+                history.kept.append((now, campaign, asked))
+                told["verdict"] = "permitted"
+            except BudgetExceeded as error:
+                told |= {"verdict": "refused", "spent": error.spent}
+                told["frees_us"] = error.frees and _us(error.frees)
+            operations.append(told)
+        limits = {
+            "campaign": _pair(allowed.campaign),
+            "lifetime": lifetime and _pair(lifetime),
+            "windows": [{**_pair(w.limit), "length_us": _us(_EPOCH + w.length)} for w in windows],
+        }
+        found.append({"limits": limits, "operations": operations})
+    return found
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _us(when: datetime) -> int:
+    return (when - _EPOCH) // timedelta(microseconds=1)
+
+
+def _pair(privacy: GeoPrivacy) -> dict[str, float]:
+    return {"epsilon": privacy.epsilon, "per": privacy.per}

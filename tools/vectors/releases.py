@@ -1,0 +1,147 @@
+"""Campaigns, points and bits with the answers: one of everything, and hard cases."""
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from itertools import accumulate
+from random import Random
+from typing import Any
+
+from geoveil.campaign import (
+    Attribute,
+    Campaign,
+    ChannelSpec,
+    PlanarLaplaceSpec,
+    Question,
+    SmoothSpec,
+    StatisticCampaign,
+    Strata,
+    encode,
+)
+from geoveil.campaign.statistic import Allocation
+from geoveil.gp import GeoPrivacy, Threshold
+from geoveil.gp.labels import RandomizedLabels
+from geoveil.gp.mechanisms.channel import TOTAL
+from tools.vectors.chance import one_tuple
+from tools.vectors.examples import every_campaign, fine_campaigns, small_campaign, spline_channel
+from tools.vectors.tape import Tape, tuple_of
+
+_ID = "0" * 128
+
+
+def release_vectors() -> list[dict[str, Any]]:
+    """Return campaigns, and what a device answers for points and bits."""
+    draw = Random(2026)
+    found = []
+    for name, campaign, size in every_campaign():
+        cases = [one_tuple(draw, campaign, size, f"{name}/{i}") for i in range(3)]
+        found.append(_item(name, campaign, cases))
+    for name, campaign, size in fine_campaigns():
+        found.append(_item(name, campaign, list(_far_out(draw, name, campaign, size))))
+    found += [_item(name, campaign, list(cases)) for name, campaign, cases in _hard()]
+    return found
+
+
+def _item(name: str, campaign: Campaign, cases: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    return {"name": name, "campaign": encode(campaign).hex(), "cases": cases}
+
+
+def _given(
+    campaign: Campaign, point: Sequence[float], bits: str, group: int | None = None
+) -> dict[str, Any]:
+    return tuple_of(campaign, point, group, Tape("later", bits))
+
+
+def _far_out(draw: Random, name: str, campaign: Campaign, size: float) -> Iterator[dict[str, Any]]:
+    """Yield cases whose noise is so large that the last digits of its scale show."""
+    partition = isinstance(campaign, StatisticCampaign) and not campaign.answers_all
+    before = "0" * (campaign.columns - 1).bit_length() * partition + _ID
+    for i, zeros in enumerate((3, 11, 24)):
+        spread = size * (0.3, 1.5, 6.0)[i]
+        point = [draw.gauss(0.0, spread) for _ in range(campaign.dimension)]
+        uniform = "0" * zeros + "1" + f"{draw.getrandbits(127 - zeros):0{127 - zeros}b}"
+        if i % 2:
+            uniform = "".join("10"[int(bit)] for bit in uniform)
+        yield _given(campaign, point, before + uniform)
+
+
+def _hard() -> Iterator[tuple[str, Campaign, Iterator[dict[str, Any]]]]:
+    """Yield what devices get wrong first: ends of the bits, of 64 bits, and of what is drawn."""
+    plain = small_campaign("hard-bits")
+    ends = ("0" * 256, "1" * 256, "1" + "0" * 255, "0" * 200)
+    yield "hard-bits", plain, (_given(plain, [100_000.0], _ID + end) for end in ends)
+    income = {
+        "attribute": Attribute(name="value", unit="unit"),
+        "privacy": GeoPrivacy(1.0, 8.0, "unit"),
+    }
+    for dimension in (1, 2, 3):
+        name = f"hard-points-{dimension}"
+        campaign = small_campaign(name, **income, mechanism=PlanarLaplaceSpec(dimension))
+        many = dimension + (1, 1, 2)[dimension - 1]
+        of_each = "01" * 64
+        # One number after the other is at an end: of the logarithms the first only, of the others
+        # none asks for more bits.
+        tapes = [of_each * i + end + of_each * (many - 1 - i) for i in range(many) for end in _ENDS]
+        yield name, campaign, (_given(campaign, [1.5] * dimension, _ID + tape) for tape in tapes)
+    questions = tuple(Question(f"q{i}", Threshold(10.0 * i, 16.0)) for i in range(2))
+    heavy = small_campaign(
+        "hard-overflow",
+        **income,
+        mechanism=SmoothSpec(0.95),
+        questions=questions,
+        allocation=Allocation.REPEAT,
+        step_exponent=-40,
+    )
+    # The first answer is beyond 64 bits, and undecided where: the second draws from where it ended.
+    tapes = ["0" * zeros + "1" + "0" * (127 - zeros) + "10" * 64 for zeros in (100, 120, 127)]
+    yield "hard-overflow", heavy, (_given(heavy, [3.0], _ID + tape) for tape in tapes)
+    strata = Strata(name="region", labels=("north", "south", "west"), epsilon=0.5)
+    lied = small_campaign(
+        "hard-labels",
+        **income,
+        questions=questions[:1],
+        strata=strata,
+        mechanism=SmoothSpec(0.3),
+    )
+    weight = RandomizedLabels(3, 0.5).weight
+    most = weight + 2 * 2**32
+    length = (most - 1).bit_length()
+    drawn = (0, weight - 1, weight, weight + 2**32 - 1, weight + 2**32, most - 1)
+    tapes = [f"{u:0{length}b}" for u in drawn] + [f"{most:0{length}b}{weight:0{length}b}"]
+    yield "hard-labels", lied, (_given(lied, [3.0], tape, group=1) for tape in tapes)
+    yield from _hard_channels()
+
+
+_ENDS = ("0" * 128, "1" * 128)
+
+
+def _hard_channels() -> Iterator[tuple[str, Campaign, Iterator[dict[str, Any]]]]:
+    """Yield a channel at U beside the running sums, in its first, an inner and its last cell."""
+    query = Threshold(0.0, 16.0)
+    spec = spline_channel(query, (-8.0, 8.0), (12,), even=False)
+    campaign = small_campaign(
+        "hard-channel",
+        attribute=Attribute(name="value", unit="unit"),
+        privacy=GeoPrivacy(1.0, 4.0, "unit"),
+        questions=(Question("q", query),),
+        mechanism=spec,
+    )
+    yield "hard-channel", campaign, _at_sums(campaign, spec)
+
+
+def _at_sums(campaign: Campaign, spec: ChannelSpec) -> Iterator[dict[str, Any]]:
+    channel = spec.channels[0]
+    for s, index in ((-7.5, 0), (-7.0, 0), (0.25, 6), (7.5, 11), (8.0, 11), (-9.0, 0)):
+        cell = channel.grid.cells[index]
+        inside = min(max(Fraction(s), Fraction(-8)), Fraction(8))
+        weights = cell.weights((inside - cell.start) / cell.width)
+        rows = channel.table.rows[cell.row : cell.row + 3]
+        counts = [
+            sum(w * row[i] for w, row in zip(weights, rows, strict=True))
+            for i in range(len(rows[0]))
+        ]
+        for total in list(accumulate(counts))[:-1]:
+            at = total * 2**128 // TOTAL
+            for numerator in (at - 1, at + 1):
+                yield _given(campaign, [s], _ID + f"{int(numerator):0128b}")
+    for end in _ENDS:
+        yield _given(campaign, [1.0], _ID + end)
