@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -38,6 +38,8 @@ class Web:
     headers: dict[str, str]
     body: bytes = b""
     times: int = 1
+    pause_s: float = 0.0
+    """Before each time."""
 
 
 Reply = bytes | Failure | Hang | Web
@@ -108,6 +110,13 @@ def grpc_door(server: Server) -> Iterator[str]:
         door.stop(None)
 
 
+_TO_ANYBODY = {
+    "Access-Control-Allow-Origin": "*",
+    "Access-Control-Allow-Headers": "*",
+    "Access-Control-Max-Age": "7200",
+}
+
+
 @contextmanager
 def web_door(server: Server) -> Iterator[str]:
     """The same for clients of Connect."""
@@ -123,20 +132,53 @@ def web_door(server: Server) -> Iterator[str]:
                 reply = Web(200, {"Content-Type": "application/proto"}, reply)
             assert isinstance(reply, Web)
             self.send_response(reply.status)
-            for name, value in reply.headers.items():
+            for name, value in {**_TO_ANYBODY, **reply.headers}.items():
                 self.send_header(name, value)
             self.end_headers()
             try:
-                for _ in range(reply.times):
-                    self.wfile.write(reply.body)
-                    server.written += len(reply.body)
+                for part in (reply.body,) * reply.times:
+                    time.sleep(reply.pause_s)
+                    self.wfile.write(part)
+                    server.written += len(part)
             except ConnectionError:
                 pass
+
+        def do_OPTIONS(self) -> None:
+            self.send_response(204)
+            for name, value in _TO_ANYBODY.items():
+                self.send_header(name, value)
+            self.end_headers()
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name
             pass
 
-    door = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    with _serving(Handler) as address:
+        yield address
+
+
+@contextmanager
+def pages(files: Mapping[str, bytes]) -> Iterator[str]:
+    """Serve files to browsers on a free port; yield the origin."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            name = self.path.lstrip("/")
+            self.send_response(200)
+            kind = "javascript" if name.endswith(".js") else "html"
+            self.send_header("Content-Type", f"text/{kind}")
+            self.end_headers()
+            self.wfile.write(files.get(name, b"<!doctype html>"))
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name
+            pass
+
+    with _serving(Handler) as address:
+        yield address
+
+
+@contextmanager
+def _serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    door = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     door.daemon_threads = True
     threading.Thread(target=door.serve_forever, args=(0.02,), daemon=True).start()
     try:

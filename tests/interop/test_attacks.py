@@ -1,4 +1,4 @@
-"""A hostile server gets nothing from a device, in Python and in TypeScript: one list of attacks.
+"""A hostile server gets nothing from a device, in Python, Node and Chromium: one list of attacks.
 
 An attack is what a server answers and what a person does meanwhile. The server has won if it has
 two reports where one is due, one of a campaign that the policy does not permit, or if the private
@@ -6,7 +6,10 @@ value is in what was sent, kept or said. Two devices with a fault are caught by 
 """
 
 import json
+import shutil
+import struct
 import subprocess
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -37,7 +40,7 @@ from geoveil.gp.coordinates import Area, AzimuthalEquidistant
 from geoveil.proto.v1 import campaign_pb2 as pb
 from geoveil.proto.v1 import collector_pb2, report_pb2
 
-from .hostile import Failure, Hang, Reply, Server, Web, grpc_door, shown, web_door
+from .hostile import Failure, Hang, Reply, Server, Web, grpc_door, pages, shown, web_door
 
 INCOME, HOME = 54_321.625, (2.345678, 48.861234)
 SECRETS = ("54321", "54,321", "54_321", "2.345678", "48.861234", "21.625")
@@ -45,7 +48,11 @@ NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
 CITY = Area(longitude_deg=2.35, latitude_deg=48.86, radius_m=15_000)
 FLUSH_S = 0.4
+PATIENCE_S = 2.0
+"""Until a call that is not answered is given up."""
 MOST_READ = 64 << 20
+BINARY = [struct.pack(f"{end}d", each) for each in (INCOME, *HOME) for end in "<>"]
+"""The value as a double."""
 
 HONEST = StatisticCampaign(
     campaign_id="income",
@@ -86,6 +93,14 @@ ANSWER: tuple[Any, ...] = (
     ("flush", FLUSH_S),
 )
 PLACE: tuple[Any, ...] = (("fetch", "income"), ("contribute", "income", HOME), ("flush", FLUSH_S))
+
+
+@cache
+def bomb() -> bytes:
+    """Return some megabytes of gzip that unpack to 2 GiB."""
+    packer = zlib.compressobj(1, wbits=31)
+    first, again = (packer.compress(bytes(1 << 22)) + packer.flush(zlib.Z_FULL_FLUSH) for _ in "ab")
+    return first + 511 * again
 
 
 @dataclass(frozen=True)
@@ -153,7 +168,7 @@ class InPython:
             state_dir=folder,
             background=False,
             release_floor_s=0,
-            timeout_s=2,
+            timeout_s=PATIENCE_S,
             timing=Timing(now=lambda: now),
         ) as client:
             for name, *arguments in steps:
@@ -175,8 +190,36 @@ class InPython:
         return life
 
 
+def told(
+    address: str, folder: Path, attack: Attack, now: datetime, steps: Any, epsilon: float
+) -> Any:
+    """Return a life as the TypeScript device is told of it."""
+    dollars = {"epsilon": epsilon, "per": 8_000, "unit": "dollar"}
+    metres = {"epsilon": epsilon, "per": 500, "unit": "metre"}
+    area = {"longitudeDeg": 2.35, "latitudeDeg": 48.86, "radiusM": 15_000}
+    return {
+        "server": address,
+        "folder": str(folder),
+        "limits": {
+            "household income": {"campaign": dollars, "lifetime": dollars},
+            "home": {
+                "campaign": metres,
+                "lifetime": metres,
+                "value": {"kind": "place", "area": area},
+            },
+        },
+        "trusted": None if attack.trusted is None else [str(attack.trusted)],
+        "now": now.timestamp() * 1000,
+        "patienceMs": 1000 * PATIENCE_S,
+        "steps": [
+            (name, *(1000 * each if name == "flush" else each for each in arguments))
+            for name, *arguments in steps
+        ],
+    }
+
+
 @dataclass
-class InTypeScript:
+class InNode:
     """The TypeScript client in Node, over Connect: one process for all lives."""
 
     process: "subprocess.Popen[str]"
@@ -184,34 +227,34 @@ class InTypeScript:
     door: Callable[[Server], AbstractContextManager[str]] = web_door
 
     def live(self, address: str, folder: Path, attack: Attack, now: datetime, steps: Any) -> Life:
-        dollars = {"epsilon": self.epsilon, "per": 8_000, "unit": "dollar"}
-        metres = {"epsilon": self.epsilon, "per": 500, "unit": "metre"}
-        area = {"longitudeDeg": 2.35, "latitudeDeg": 48.86, "radiusM": 15_000}
-        told = {
-            "server": address,
-            "folder": str(folder),
-            "limits": {
-                "household income": {"campaign": dollars, "lifetime": dollars},
-                "home": {
-                    "campaign": metres,
-                    "lifetime": metres,
-                    "value": {"kind": "place", "area": area},
-                },
-            },
-            "trusted": None if attack.trusted is None else [str(attack.trusted)],
-            "now": now.timestamp() * 1000,
-            "steps": [
-                (name, *(1000 * each if name == "flush" else each for each in arguments))
-                for name, *arguments in steps
-            ],
-        }
+        life = told(address, folder, attack, now, steps, self.epsilon)
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps(told) + "\n")
+        self.process.stdin.write(json.dumps(life) + "\n")
         self.process.stdin.flush()
         line = self.process.stdout.readline()
         assert line, "the device has died of it"
         return Life(**json.loads(line))
+
+
+@dataclass
+class InChromium:
+    """The bundle in a page of another origin than the server's, which keeps all in IndexedDB."""
+
+    page: Any
+    heard: list[bytes]
+    """What the page wrote to the console, and asked of anybody."""
+    epsilon: float = 1.0
+    door: Callable[[Server], AbstractContextManager[str]] = web_door
+
+    def live(self, address: str, folder: Path, attack: Attack, now: datetime, steps: Any) -> Life:
+        life = told(address, folder, attack, now, steps, self.epsilon)
+        came = self.page.evaluate("(life) => globalThis.lived(life)", life)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "in the browser").write_text(came.pop("kept"))
+        (folder / "heard").write_bytes(b"\n".join(self.heard))
+        self.heard.clear()
+        return Life(**came)
 
 
 @dataclass
@@ -259,7 +302,9 @@ def won(device: Device, attack: Attack, folder: Path) -> list[str]:
     if server.written > MOST_READ:
         found.append(f"{server.written >> 20} MiB were read of one answer")
     kept = [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
-    if any(secret.encode() in data for secret in SECRETS for data in kept + server.received):
+    secrets = [secret.encode() for secret in SECRETS] + BINARY
+    secrets += [each.hex().encode() for each in BINARY]
+    if any(secret in data for secret in secrets for data in kept + server.received):
         found.append("the value was kept or sent")
     due = {digest(campaign) for campaign in attack.of}
     found += [
@@ -428,7 +473,7 @@ def _answers_to_reports() -> Iterator[tuple[str, Attack]]:
 
 
 def _of_the_web() -> Iterator[tuple[str, Attack]]:
-    proto = {"Content-Type": "application/proto"}
+    proto, gzipped = {"Content-Type": "application/proto"}, {"Content-Encoding": "gzip"}
     replies = {
         "a redirection": Web(307, {"Location": "http://127.0.0.1:9/"}),
         "another type": Web(200, {"Content-Type": "text/html"}, b"<script>"),
@@ -436,6 +481,10 @@ def _of_the_web() -> Iterator[tuple[str, Attack]]:
         "details of no kind": Web(503, {}, b'{"code": 7, "details": [null, 3, {"value": {}}]}'),
         "no end": Web(200, proto, bytes(1 << 20), 300),
         "an error without an end": Web(503, {}, bytes(1 << 20), 300),
+        "gigabytes in a gzip": Web(200, {**proto, **gzipped}, bomb()),
+        "an error of gigabytes in a gzip": Web(503, gzipped, bomb()),
+        "a drop at a time": Web(200, proto, b"\n", 1_000, pause_s=0.05),
+        "an error, a drop at a time": Web(503, {}, b"[", 1_000, pause_s=0.05),
     }
     for name, reply in replies.items():
         yield f"web: {name}", Attack((reply, GOOD), 1, web_only=True)
@@ -509,20 +558,114 @@ def tmp_path() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def node(device: Path) -> Iterator[InTypeScript]:
+def node(device: Path) -> Iterator[InNode]:
     with subprocess.Popen(
         ["node", str(device / "build" / "test" / "device.js")],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     ) as process:
-        yield InTypeScript(process)
+        yield InNode(process)
         process.kill()
 
 
-@pytest.fixture(params=["python", "typescript"])
+SCRIPT = """
+import {
+  Client, GeoveilError, IndexedDbStorage, Policy, PublicKey, transportTo,
+} from "/geoveil-client.js";
+
+const done = (asked) => new Promise((resolve, reject) => {
+  asked.onsuccess = () => resolve(asked.result);
+  asked.onerror = () => reject(asked.error);
+});
+const hex = (bytes) => Array.from(bytes, (one) => one.toString(16).padStart(2, "0")).join("");
+const text = (_, value) => {
+  if (typeof value === "bigint") return `${value}`;
+  return ArrayBuffer.isView(value) ? `${String.fromCharCode(...value)} ${hex(value)}` : value;
+};
+
+async function kept() {
+  const found = [localStorage, sessionStorage, await caches.keys(), document.cookie];
+  found.push(location.href, document.documentElement.outerHTML);
+  for (const { name } of await indexedDB.databases()) {
+    const database = await done(indexedDB.open(name));
+    for (const store of database.objectStoreNames) {
+      found.push(await done(database.transaction(store).objectStore(store).getAll()));
+    }
+    database.close();
+  }
+  return JSON.stringify(found, text);
+}
+
+globalThis.lived = async ({ server, folder, limits, trusted, now, patienceMs, steps }) => {
+  for (const { name } of await indexedDB.databases()) {
+    if (name !== folder) await done(indexedDB.deleteDatabase(name));
+  }
+  const inner = transportTo(server);
+  const transport = {
+    campaign: (id, ms) => inner.campaign(id, Math.min(ms, patienceMs)),
+    submit: (id, hash, report, ms) => inner.submit(id, hash, report, Math.min(ms, patienceMs)),
+  };
+  const policy = new Policy({ limits, trustedKeys: trusted?.map((key) => PublicKey.parse(key)) });
+  const storage = await IndexedDbStorage.open(folder);
+  const options = { background: false, releaseFloorMs: 0, now: () => now };
+  const client = new Client({ server: transport, policy, storage, ...options });
+  const errors = [];
+  for (const [step, ...given] of steps) {
+    try {
+      if (step === "flush") await client.flush({ deadlineMs: given[0] });
+      else await client[step](...given);
+    } catch (error) {
+      const typed = error instanceof GeoveilError;
+      errors.push({ kind: error.name, typed, text: error.message });
+    }
+  }
+  const history = [];
+  for (const { reportId, status, reason, failure } of await client.history()) {
+    history.push({ reportId, status, told: `${reason} ${failure}` });
+  }
+  client.close();
+  const all = await kept();
+  storage.database.close();
+  return { errors, history, kept: all };
+};
+"""
+PAGES = Path(__file__).parents[2] / "aggregator" / "geoveil" / "aggregator" / "web" / "pages"
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InChromium]:
+    program = shutil.which("chromium")
+    if program is None:
+        pytest.skip("Chromium is left out: install it, on Debian by 'apt-get install chromium'")
+    playwright = pytest.importorskip("playwright.sync_api")
+    files = {path.name: path.read_bytes() for path in PAGES.glob("*.js")}
+    files["attacked.js"] = SCRIPT.encode()
+    files["index.html"] = b"<!doctype html><script type=module src=/attacked.js></script>"
+    heard: list[bytes] = []
+    arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+    with pages(files) as origin, playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=program, args=arguments)
+        page = browser.new_page()
+        page.on("console", lambda one: heard.append(one.text.encode()))
+        page.on("pageerror", lambda one: heard.append(str(one).encode()))
+        page.on(
+            "request",
+            lambda one: heard.append(
+                f"{one.url} {one.headers}".encode() + (one.post_data_buffer or b"")
+            ),
+        )
+        page.goto(f"{origin}/index.html")
+        page.wait_for_function("() => globalThis.lived")
+        yield InChromium(page, heard)
+        browser.close()
+
+
+@pytest.fixture(params=["python", "node", "chromium"])
 def client(request: pytest.FixtureRequest) -> Device:
-    found: Device = InPython() if request.param == "python" else request.getfixturevalue("node")
+    found: Device = (
+        InPython() if request.param == "python" else request.getfixturevalue(request.param)
+    )
     return found
 
 
@@ -540,6 +683,17 @@ def test_a_hostile_server_gets_nothing(client: Device, tmp_path: Path) -> None:
     of_python = isinstance(client, InPython)
     names = (name for name, attack in attacks().items() if not (of_python and attack.web_only))
     assert _lost(client, tmp_path, names) == {}
+
+
+@pytest.mark.deep
+def test_a_bomb_is_not_unpacked(client: Device, tmp_path: Path) -> None:
+    """Beyond what an answer can be nothing is read, which takes longer than there is time for."""
+    if isinstance(client, InPython):
+        pytest.skip("there is no such door for it")
+    reply = Web(200, {"Content-Type": "application/proto", "Content-Encoding": "gzip"}, bomb())
+    with client.door(Server([reply], [])) as address:
+        life = client.live(address, tmp_path, Attack(()), NOW, (("fetch", "income"),))
+    assert [one["text"] for one in life.errors] == ["the server could not be asked: internal"]
 
 
 @pytest.mark.deep
@@ -570,3 +724,20 @@ def test_devices_with_a_fault_are_caught(client: Device, tmp_path: Path) -> None
     assert set(_lost(Forgetting(client), tmp_path / "a", iter([refusal]))) == {refusal}
     sound = ("none, as a control",)
     assert _lost(Believing(client), tmp_path / "b", iter(sound)) == {}
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(
+    "leak",
+    [
+        "localStorage.setItem('x', '54321.625')",
+        "console.log(54321.625)",
+        "fetch('/?54321.625')",
+        "document.body.append('54,321.625')",
+    ],
+)
+def test_a_page_that_tells_is_caught(chromium: InChromium, tmp_path: Path, leak: str) -> None:
+    chromium.page.evaluate(leak)
+    found = won(chromium, attacks()["none, as a control"], tmp_path)
+    chromium.page.evaluate("() => { localStorage.clear(); document.body.textContent = ''; }")
+    assert found == ["the value was kept or sent"]

@@ -5,6 +5,7 @@ import { PublicKey } from "../src/envelope.js";
 import { GeoveilError } from "../src/errors.js";
 import { FileStorage } from "../src/node.js";
 import { Policy, type PolicyOptions } from "../src/policy.js";
+import { type Transport, transportTo } from "../src/transport.js";
 
 interface Life {
   readonly server: string;
@@ -13,13 +14,24 @@ interface Life {
   readonly trusted: readonly string[] | null;
   /** Milliseconds since 1970. */
   readonly now: number;
+  readonly patienceMs: number;
   readonly steps: readonly (readonly ["fetch", string] | readonly ["contribute", string, Value] | readonly ["flush", number])[];
 }
 
-async function lived({ server, folder, limits, trusted, now, steps }: Life): Promise<unknown> {
+/** The transport to a server, less patient. */
+function impatient(server: string, mostMs: number): Transport {
+  const inner = transportTo(server);
+  return {
+    campaign: (id, ms) => inner.campaign(id, Math.min(ms, mostMs)),
+    browse: (ms) => inner.browse(Math.min(ms, mostMs)),
+    submit: (id, digest, report, ms) => inner.submit(id, digest, report, Math.min(ms, mostMs)),
+  };
+}
+
+async function lived({ server, folder, limits, trusted, now, patienceMs, steps }: Life): Promise<unknown> {
   const policy = new Policy({ limits, trustedKeys: trusted?.map((key) => PublicKey.parse(key)) });
   const storage = await FileStorage.open(folder);
-  const client = new Client({ server, policy, storage, background: false, releaseFloorMs: 0, now: () => now });
+  const client = new Client({ server: impatient(server, patienceMs), policy, storage, background: false, releaseFloorMs: 0, now: () => now });
   const errors: { kind: string; typed: boolean; text: string }[] = [];
   for (const step of steps) {
     try {
