@@ -4,13 +4,18 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from importlib import resources
 from pathlib import Path
 
 import pytest
 from playwright.async_api import BrowserContext, Page
 
-from tests.console.served import Served, served, survey
+from geoveil.analyst import DistributionFunction, new_york_boroughs
+from geoveil.analyst.results import shown
+from geoveil.campaign import Attribute, Question, Strata
+from geoveil.gp import GeoPrivacy, Threshold
+from tests.console.served import NOW, Served, numbers, places, served, survey
 
 pytestmark = pytest.mark.deep
 WIDTHS = (390, 820, 1440)
@@ -84,3 +89,121 @@ async def test_numbers_are_those_of_the_command_to_the_digit_while_reports_come(
     shown = [await cells.nth(index).get_attribute("value") for index in range(await cells.count())]
     assert {repr(of_one["estimate"]), repr(of_one["standard_error"]), "2000"} <= set(shown)
     await sound(page, "survey")
+
+
+async def test_points_are_asked_dragged_and_saved(console: Served, page: Page) -> None:
+    incomes, homes = numbers(), places()
+    await console.publish(incomes, homes)
+    await console.report(incomes, 3_000)
+    await console.report(homes, 3_000)
+    await page.goto(f"{console.base}/console/surveys/incomes")
+    await page.click("text=Ask the points")
+    await page.wait_for_selector("[data-moved]:not(:empty)")
+    curve = await console.analyst(lambda one: one.ask("incomes", DistributionFunction()))
+    median = curve.quantiles([0.5])
+    (value, low, high) = (shown(float(one[0])) for one in (median.values, median.low, median.high))
+    told = await page.inner_text("[data-moved]")
+    assert told == f"50 % of the people have at most {value} ({low} to {high})."
+    await page.focus("#level")
+    for _ in range(20):
+        await page.keyboard.press("ArrowLeft")
+    assert (await page.inner_text("[data-moved]")).startswith("30 % of the people")
+    await sound(page, "points-curve")
+    async with page.expect_download() as saving:
+        await page.click("[data-png]")
+    png = await (await saving.value).path()
+    assert png.read_bytes().startswith(b"\x89PNG")
+    assert png.stat().st_size > 5_000
+    async with page.expect_download() as saving:
+        await page.click("text=CSV")
+    rows = (await (await saving.value).path()).read_text().splitlines()
+    assert len(rows) == 102
+    await page.click("text=Histogram")
+    await page.wait_for_selector("svg rect.one")
+    await sound(page, "points-histogram")
+    await page.goto(f"{console.base}/console/surveys/places/ask")
+    await page.wait_for_selector("svg")
+    await sound(page, "points-map")
+    await page.click("text=Shares of districts")
+    boroughs = json.dumps(new_york_boroughs()).encode()
+    file = {"name": "boroughs.geojson", "mimeType": "application/geo+json", "buffer": boroughs}
+    await page.set_input_files("#file", file)
+    await page.click("#asking button")
+    await page.wait_for_selector("text=Brooklyn")
+    await sound(page, "points-districts")
+
+
+async def test_the_keyboard_is_enough_from_signing_in_to_a_file(tmp_path: Path, page: Page) -> None:
+    async with served(tmp_path, tokens=True) as console:
+        campaign = survey()
+        await console.publish(campaign)
+        await console.report(campaign, 300)
+        await page.goto(f"{console.base}/console/surveys/income")
+        assert await page.evaluate("document.activeElement.id") == "token"
+        await sound(page, "sign-in")
+        await page.keyboard.type(console.token or "")
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector(".answer")
+        assert "/console/surveys/income" in page.url
+        seen = []
+        for _ in range(40):
+            await page.keyboard.press("Tab")
+            seen.append(await page.evaluate("document.activeElement.outerHTML.slice(0, 80)"))
+            if await page.evaluate("document.activeElement.textContent") == "CSV":
+                break
+        else:
+            raise AssertionError(seen)
+        async with page.expect_download() as saving:
+            await page.keyboard.press("Enter")
+        assert (await (await saving.value).path()).read_text().startswith("query,")
+        for _ in range(40):
+            await page.keyboard.press("Tab")
+            if await page.evaluate("document.activeElement.id") == "contamination":
+                break
+        before = await page.inner_text("#doubted")
+        await page.keyboard.press("End")
+        await page.wait_for_function("before => doubted.innerText !== before", arg=before)
+        assert await page.inner_text('output[for="contamination"]') == "20 %"
+        text = await page.inner_text("#doubted")
+        found = await console.analyst(lambda one: one.estimate("income"))
+        widened = found.estimates[0].contaminated(0.2)
+        assert widened.ci_low is not None
+        assert f"{widened.ci_low:.2f}" in text
+
+
+async def test_a_survey_that_recurs_and_one_with_groups(console: Served, page: Page) -> None:
+    campaign = survey(
+        "weekly",
+        title="Every week: income",
+        opens=NOW - timedelta(days=26),
+        period=timedelta(days=7),
+        strata=Strata(name="region", labels=("north", "south", "west")),
+    )
+    await console.publish(campaign)
+    for period, share in enumerate((0.3, 0.35, 0.42, 0.5)):
+        await console.report(campaign, 900, period=period, around=share)
+    await page.goto(f"{console.base}/console/surveys/weekly")
+    assert "What changed" in await page.inner_text("main")
+    assert "By group" in await page.inner_text("main")
+    await sound(page, "survey-that-recurs")
+
+
+async def test_titles_are_text_whatever_they_hold(console: Served, page: Page) -> None:
+    forged = "<img src=x onerror=alert(1)><script>alert(1)</script>'\"{{7*7}}"
+    campaign = survey(
+        "forged",
+        title=forged,
+        attribute=Attribute(name=forged[:64], unit="<b>unit</b>"),
+        privacy=GeoPrivacy(1.0, 8_000.0, "<b>unit</b>"),
+        questions=(Question(forged[:64], Threshold(100_000, 24_000, "smoothstep")),),
+        strata=Strata(name=forged[:60], labels=(forged[:60], "'onmouseover=alert(1) x='")),
+    )
+    await console.publish(campaign)
+    await console.report(campaign, 60)
+    for path in ("", "surveys/forged"):
+        await page.goto(f"{console.base}/console/{path}")
+        await page.wait_for_selector(f"text={forged[:20]}")
+        assert await page.locator("main img, main b:has-text('unit'), main script").count() == 0
+    await page.wait_for_selector("text=Live: as of")
+    assert await page.locator("main img, main script").count() == 0
+    assert "{{7*7}}" in await page.inner_text("h1")

@@ -70,7 +70,7 @@ def numbers(campaign_id: str = "incomes", **changes: Any) -> Campaign:
 
 def places(campaign_id: str = "places", **changes: Any) -> Campaign:
     """A survey to which everybody sends one perturbed place in New York."""
-    centre = AzimuthalEquidistant(-73.97, 40.72, 25_000.0)
+    centre = AzimuthalEquidistant(-73.97, 40.72, 40_000.0)
     own = {
         "title": "Where people live",
         "attribute": Attribute(name="home", unit="metre", coordinates=centre),
@@ -111,10 +111,11 @@ class Served:
             size = min(_BATCH, count - first)
             group = rng.integers(groups, size=size)
             if isinstance(campaign, ValueCampaign):
-                place = (60_000.0, 0.0, 0.0) if around is None else around
-                spread = 25_000.0 if campaign.dimension == 1 else 4_000.0
-                points = rng.normal(size=(size, campaign.dimension)) * spread
-                points += np.asarray(place[: campaign.dimension])
+                one = campaign.dimension == 1
+                usual = [(60_000.0,)] if one else [(0.0, 0.0), (9_000.0, 7_000.0)]
+                middles = np.asarray(usual if around is None else [around])
+                points = rng.normal(size=(size, campaign.dimension)) * (25_000 if one else 3_000)
+                points += middles[rng.integers(len(middles), size=size)]
                 points += rng.laplace(size=points.shape) * campaign.privacy.per
                 indices = [range(campaign.columns)] * size
             else:
@@ -156,7 +157,7 @@ class Served:
     async def browser(self, **headers: str) -> AsyncIterator[httpx.AsyncClient]:
         """A browser without a screen, which tells its origin and keeps cookies."""
         own = {"origin": self.base, "sec-fetch-site": "same-origin"} | headers
-        async with httpx.AsyncClient(base_url=self.base, headers=own) as client:
+        async with httpx.AsyncClient(base_url=self.base, headers=own, timeout=60) as client:
             yield client
 
     @asynccontextmanager

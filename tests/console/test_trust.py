@@ -171,7 +171,7 @@ async def test_pages_elsewhere_can_load_nothing(guarded: Served) -> None:
         assert "unsafe" not in policy
         assert answer.headers["x-frame-options"] == "DENY"
         assert answer.headers["cache-control"] == "no-store"
-        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert answer.headers["referrer-policy"] == "same-origin"
         assert answer.headers["cross-origin-opener-policy"] == "same-origin"
 
 

@@ -16,7 +16,7 @@ from geoveil.aggregator.web.calls import Receive, Scope, Send, peer_of
 from geoveil.aggregator.web.mounts import Inside
 from geoveil.aggregator.web.page_files import Files
 from geoveil.analyst import PublishedCampaign, ServerError
-from geoveil.console import operators, survey, surveys
+from geoveil.console import operators, points, survey, surveys
 from geoveil.console.http import (
     PREFIX,
     Headers,
@@ -66,7 +66,7 @@ GUARDS: Headers = (
     ),
     (b"x-frame-options", b"DENY"),
     (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
+    (b"referrer-policy", b"same-origin"),  # with none, browsers say that forms are of no origin
     (b"permissions-policy", b"geolocation=(), camera=(), microphone=()"),
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
@@ -81,7 +81,7 @@ class Console:
         inside: of the server that it hangs on.
     """
 
-    routes: Sequence[Route] = (*surveys.ROUTES, *survey.ROUTES, *operators.ROUTES)
+    routes: Sequence[Route] = (*surveys.ROUTES, *survey.ROUTES, *points.ROUTES, *operators.ROUTES)
 
     def __init__(self, inside: Inside) -> None:
         self._inside = inside

@@ -68,6 +68,16 @@ def _scale(values: Iterable[float | None], begin: float, end: float, *, zero: bo
     return _Scale(low - (room if low else 0.0), high + room, begin, end)
 
 
+def round_numbers(low: float, high: float) -> list[float]:
+    """Return some round numbers between two.
+
+    Example:
+        >>> round_numbers(-3_000.0, 118_000.0)
+        [0.0, 20000.0, 40000.0, 60000.0, 80000.0, 100000.0]
+    """
+    return _Scale(low, high, 0.0, 1.0).ticks
+
+
 def number(value: float) -> str:
     """Return a number beside an axis."""
     if value and not 1e-3 <= abs(value) < 1e7:
@@ -270,7 +280,7 @@ def district_map(result: DistrictShares) -> Markup:
     if height > 640:
         width, height = width * 640 / height, 640.0
     x, y = _Scale(west, east, left, left + width), _Scale(south, north, _TOP + height, _TOP)
-    most = max(row["estimate"] for row, _ in rings) or 1.0
+    most = max(*(row["estimate"] for row, _ in rings), 0.25 / len(rings))
     parts, names = [], []
     for row, of_one in rings:
         lines = "".join(

@@ -145,7 +145,7 @@ class Route:
 
     @property
     def _pattern(self) -> re.Pattern[str]:
-        return re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]{1,200})", self.path))
+        return re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/.]{1,200})", self.path))
 
 
 def seen_at(path: str) -> Response:

@@ -1,5 +1,6 @@
 """One survey: what it asks, how it fills, and what its reports say so far."""
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -7,14 +8,15 @@ from typing import Any
 
 from markupsafe import Markup
 
-from geoveil.analyst import CampaignEstimates, ServerError, compare
+import geoveil.analyst
+from geoveil.analyst import CampaignEstimates, Result, ServerError, compare
 from geoveil.analyst.labelled_estimate import LabelledEstimate
 from geoveil.analyst.results import cells, shown
 from geoveil.campaign import Campaign, StatisticCampaign, ValueCampaign
 from geoveil.console.charts import intervals, over_time
-from geoveil.console.http import Request, Response, Route
+from geoveil.console.http import RefusedError, Request, Response, Route
 from geoveil.console.rendering import date_text, privacy_words
-from geoveil.console.results import Shown, file_of, json_text, shown_result
+from geoveil.console.results import file_of, json_text, shown_result
 from geoveil.console.surveys import pace_words, signer_words
 from geoveil.gp import GeoVeilError, UnsupportedError
 
@@ -66,6 +68,9 @@ def survey(request: Request) -> Response:
     campaign = request.analyst.campaign(campaign_id)
     found = _estimates(request, campaign_id)
     doubt = request.number("contamination", 0.01) or 0.0
+    people = request.text("people", "same")
+    parts = [] if found is None else parts_of(found, people)
+    shown_parts = [(one, shown_result(one.result, code_for(request, *one.lines))) for one in parts]
     return request.render(
         "survey.html",
         **told_of(request, campaign),
@@ -73,10 +78,10 @@ def survey(request: Request) -> Response:
         **answers_shown(found),
         contamination=doubt,
         doubted=None if found is None else doubted(found, doubt),
-        groups=[] if found is None else [*_groups(found)],
-        changes=[] if found is None else [*_changes(found, request.text("people", "same"))],
-        people=request.text("people", "same"),
-        code=code_for(request, campaign_id, ".estimate", ""),
+        groups=[pair for pair in shown_parts if not pair[0].name.startswith("change")],
+        changes=[pair for pair in shown_parts if pair[0].name.startswith("change")],
+        people=people,
+        code=code_for(request, f"found = analyst.estimate({campaign_id!r})"),
     )
 
 
@@ -116,27 +121,27 @@ def saved(request: Request) -> Response:
     return file_of(found, request.named["kind"], campaign_id, _picture(found))
 
 
-def code_for(request: Request, campaign_id: str, method: str, asked: str) -> str:
-    """Return Python that asks the same.
+def code_for(request: Request, *lines: str) -> str:
+    """Return Python that makes the same.
 
     Args:
         request: of the page.
-        campaign_id: of the survey.
-        method: of `Analyst`, such as ".ask".
-        asked: what is asked, as Python; nothing for an estimate.
+        lines: that ask an `analyst`, and leave what they find in `found`.
     """
     settings = request.inside.settings
     host = "localhost" if settings.on_loopback else "COLLECTOR"
     token = "" if request.session.token is None else ", tls=TLS(), token=TOKEN"
-    name = asked.partition("(")[0]
-    names = ", ".join(filter(None, ["Analyst", name, "TLS" if token else ""]))
-    more = f", {asked}" if asked else ""
-    return (
-        f"from geoveil.analyst import {names}\n\n"
-        f'with Analyst("{host}:{settings.port}"{token}) as analyst:\n'
-        f"    found = analyst{method}({campaign_id!r}{more})\n"
-        "found.to_pandas()"
+    opened = f'with Analyst("{host}:{settings.port}"{token}) as analyst:'
+    said = "\n".join([opened, *(f"    {line}" for line in lines)])
+    names = ", ".join(
+        name
+        for name in sorted(geoveil.analyst.__all__)
+        if re.search(rf"(?<![.\w']){name}\b(?![=\w'])", said)
     )
+    imports = f"from geoveil.analyst import {names}\n"
+    if "json.load" in said:
+        imports = f"import json\n\n{imports}"
+    return f"{imports}\n{said}\nfound.to_pandas()"
 
 
 def _estimates(request: Request, campaign_id: str) -> CampaignEstimates | None:
@@ -238,8 +243,9 @@ def doubted(found: CampaignEstimates, fraction: float) -> Sequence[Sequence[str]
         fraction: of the answers, that may be false.
     """
     rows = []
+    last = max((row.period for row in found.estimates), default=0)
     try:
-        for row in found.estimates[:_MOST_CARDS]:
+        for row in [one for one in found.estimates if one.period == last][:_MOST_CARDS]:
             widened = row.contaminated(fraction)
             ends = "–"
             if widened.ci_low is not None and widened.ci_high is not None:
@@ -250,26 +256,74 @@ def doubted(found: CampaignEstimates, fraction: float) -> Sequence[Sequence[str]
     return rows
 
 
-def _groups(found: CampaignEstimates) -> Iterator[Shown]:
-    """Yield what is said of groups and of their differences."""
-    for group in found.groups:
-        yield shown_result(group)
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A result that is made of the estimates of a survey."""
+
+    name: str
+    """Of its files."""
+    result: Result
+    lines: Sequence[str]
+    """Python that makes it of `analyst`."""
+
+
+def _groups(found: CampaignEstimates) -> Iterator[Part]:
+    """Yield what is said of groups and of their differences, in the latest period."""
+    campaign_id = found.campaign.campaign_id
+    last = max((group.period or 0 for group in found.groups), default=0)
+    for number, group in enumerate(found.groups):
+        if (group.period or 0) != last:
+            continue
+        line = f"found = analyst.estimate({campaign_id!r}).groups[{number}]"
+        yield Part(f"group{number}", group, [line])
         with suppress(GeoVeilError):  # too few answers in some group
-            yield shown_result(group.differences())
+            yield Part(f"difference{number}", group.differences(), [f"{line}.differences()"])
 
 
-def _changes(found: CampaignEstimates, people: str) -> Iterator[Shown]:
+def _changes(found: CampaignEstimates, people: str) -> Iterator[Part]:
     """Yield how the answer to each question changed from period to period."""
     periods = sorted({row.period for row in found.estimates})
     if len(periods) < 2 or found.campaign.period is None:
         return
-    for label in found.campaign.labels[:_MOST_CHANGES]:
-        try:
-            joints = [found.joint([label], period) for period in periods]
-            names = [_begins(found.campaign, period) for period in periods]
-            yield shown_result(compare(*joints, people=people, names=names))
-        except UnsupportedError:
-            continue  # too few answers in some period
+    for number, label in enumerate(found.campaign.labels[:_MOST_CHANGES]):
+        joints = {}
+        for period in periods:
+            with suppress(UnsupportedError):  # too few answers
+                joints[period] = found.joint([label], period)
+        if len(joints) < 2:
+            continue
+        names = [_begins(found.campaign, period) for period in joints]
+        lines = [
+            f"estimates = analyst.estimate({found.campaign.campaign_id!r})",
+            f"joints = [estimates.joint([{label!r}], p) for p in {[*joints]}]",
+            f"found = compare(*joints, people={people!r}, names={names!r})",
+        ]
+        changed = compare(*joints.values(), people=people, names=names)
+        yield Part(f"change{number}", changed, lines)
+
+
+def parts_of(found: CampaignEstimates, people: str) -> Sequence[Part]:
+    """Return all results that are made of the estimates of a survey.
+
+    Args:
+        found: the estimates.
+        people: whether those of two periods are "different", or may be the "same".
+
+    Raises:
+        ParameterError: if `people` is neither.
+    """
+    return [*_changes(found, people), *_groups(found)]
+
+
+def saved_part(request: Request) -> Response:
+    """Return one of the results that are made of the estimates of a survey, as a file."""
+    campaign_id, name = request.named["campaign_id"], request.named["name"]
+    found = request.analyst.estimate(campaign_id)
+    for part in parts_of(found, request.text("people", "same")):
+        if part.name == name:
+            request.note("download", campaign=campaign_id, form=request.named["kind"], what=name)
+            return file_of(part.result, request.named["kind"], f"{campaign_id}-{name}")
+    raise RefusedError(404, "there is no such result")
 
 
 def _picture(found: CampaignEstimates) -> Markup | None:
@@ -299,4 +353,5 @@ def _at_error(value: float | None, row: LabelledEstimate) -> str:
 ROUTES = (
     Route("GET", "/surveys/{campaign_id}", survey),
     Route("GET", "/surveys/{campaign_id}/estimate.{kind}", saved),
+    Route("GET", "/surveys/{campaign_id}/parts/{name}.{kind}", saved_part),
 )

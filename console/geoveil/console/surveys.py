@@ -14,7 +14,7 @@ from geoveil.proto.v1 import campaign_pb2
 
 STATES = ("open", "pending", "closed")
 ON_PAGE = 50
-_SHOWN_OF_KEY = len("ed25519:") + 16
+_SHOWN_OF_KEY = len("ed25519:") + 12
 _SOON = timedelta(days=2)
 _WORDS = MappingProxyType({"open": "open", "pending": "not open yet", "closed": "closed"})
 

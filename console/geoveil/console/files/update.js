@@ -32,14 +32,19 @@ export function keepUpdated(form) {
     }
   }
 
-  form.addEventListener("input", (event) => {
-    const output = event.target.type === "range" ? form.querySelector(`output[for="${event.target.id}"]`) : null;
-    if (output !== null) {
-      const shown = Number(event.target.value);
-      output.textContent = output.textContent.includes("%") ? `${Number((100 * shown).toPrecision(3))} %` : String(shown);
-      event.target.setAttribute("aria-valuetext", output.textContent);
-    }
+  form.addEventListener("input", () => {
     clearTimeout(timer);
     timer = setTimeout(ask, PAUSE_MS);
   });
+}
+
+// What a slider stands at, beside it, while it is dragged.
+export function sayRanges(event) {
+  const slider = event.target;
+  const output = slider.type === "range" && slider.form?.querySelector(`output[for="${slider.id}"]`);
+  if (!output || slider.form.dataset.quantiles) return;
+  const share = output.textContent.includes("%");
+  const number = Number(slider.value);
+  output.textContent = share ? `${Number((100 * number).toPrecision(3))} %` : String(number);
+  slider.setAttribute("aria-valuetext", output.textContent);
 }

@@ -1,0 +1,382 @@
+"""What is asked of the points of a survey: curves, quantiles, histograms, maps, groups, changes.
+
+Every form names a statistic of `geoveil.analyst`; all of them are asked of the same points, at no
+further cost in privacy.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from geoveil.analyst import (
+    AnalystQuestion,
+    ChosenBands,
+    Contaminated,
+    Density,
+    DistributionCurve,
+    DistributionFunction,
+    Districts,
+    Gini,
+    Histogram,
+    Map,
+    Means,
+    MeanValue,
+    Nearest,
+    Quantiles,
+    Result,
+    SmoothedDistribution,
+    Statistic,
+    Top,
+    TopShare,
+    asked_of_points,
+    compare,
+    hard_shares,
+    questions_in,
+    softness_of_points,
+)
+from geoveil.analyst.results import shown
+from geoveil.analyst.vocabulary import numbers_in, place_in
+from geoveil.campaign import Campaign, ValueCampaign
+from geoveil.console.charts import round_numbers
+from geoveil.console.http import Lane, RefusedError, Request, Response, Route
+from geoveil.console.results import code_of, file_of, shown_result
+from geoveil.console.survey import code_for, standing_of, told_of
+from geoveil.gp import GeoVeilError, ParameterError
+
+_LEVELS = np.arange(1, 100) / 100
+_TIMEOUT_S = 60.0
+_MOST_PERIODS = 60
+_MOST_RESULTS = 12
+_PLACES = "one a line, as Name=longitude,latitude"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Something that can be asked."""
+
+    word: str
+    name: str
+    said: str = ""
+    """What has to be said with it, in words; nothing if nothing has."""
+    example: str = ""
+    """What is said unless the reader says something else."""
+    lines: bool = False
+    """Whether that is several lines."""
+    file: bool = False
+    """Whether a GeoJSON file goes with it."""
+
+
+NUMBERS = (
+    Choice("curve", "Distribution, with quantiles to drag"),
+    Choice("density", "Density"),
+    Choice("histogram", "Histogram", "edges, with commas; chosen for you if left empty"),
+    Choice("quantile", "Quantiles", "shares of people, with commas", "0.25, 0.5, 0.75"),
+    Choice("threshold", "Share above a value", "the value", ""),
+    Choice("range", "Share between two values", "the two values, with a comma", ""),
+    Choice("mean", "Mean"),
+    Choice("gini", "Inequality: the Gini coefficient"),
+    Choice("top-share", "What the richest hold", "which share of the people", "0.1"),
+    Choice("smoothed", "Distribution, smoothed (nearer, but biased)"),
+)
+PLACES = (
+    Choice("map", "Density map"),
+    Choice(
+        "districts", "Shares of districts", "a GeoJSON file of polygons that are apart", file=True
+    ),
+    Choice("top", "Densest places, and how surely", f"places, {_PLACES}", lines=True),
+    Choice("nearest", "To whom which place is nearest", f"places, {_PLACES}", lines=True),
+    Choice("circle", "Share within a circle", "longitude, latitude, radius in metres"),
+)
+_CHANGES = Choice(
+    "changes", "What changed from period to period", "the share above this value; or circle"
+)
+
+
+def asked(request: Request) -> Response:
+    """Return the page on which points are asked, with what they say; or that as a file."""
+    campaign_id = request.named["campaign_id"]
+    campaign = request.analyst.campaign(campaign_id)
+    choices = choices_of(campaign)
+    if not isinstance(campaign, ValueCampaign) or not choices:
+        raise RefusedError(404, "nothing can be asked of this survey's reports later")
+    word = request.text("what", choices[0].word)
+    choice = next((one for one in choices if one.word == word), choices[0])
+    said = request.text("said", choice.example)
+    results: list[tuple[Result, str]] = []
+    problem, geojson = "", ""
+    if choice.file:
+        sent = request.files.get("file", b"").decode("utf-8", "replace")
+        geojson = sent or request.text("geojson")
+    if _complete(choice, said, geojson, campaign):
+        try:
+            results = [*_found(request, campaign, choice, said, geojson)]
+        except GeoVeilError as error:
+            problem = str(error)
+    wanted = request.text("save")
+    if wanted:
+        return _saved(request, campaign_id, choice, results, wanted, problem)
+    strata = campaign.strata
+    return request.render(
+        "points.html",
+        **told_of(request, campaign),
+        **standing_of(request, campaign_id),
+        choices=choices,
+        choice=choice,
+        said=said,
+        geojson=geojson,
+        period=request.integer("period", 0) or 0,
+        begun=_begun(request, campaign),
+        labels=() if strata is None or strata.epsilon is not None else strata.labels,
+        group_name="" if strata is None else strata.name,
+        group=request.text("group"),
+        contamination=request.number("contamination", 0.0) or 0.0,
+        results=[shown_result(result, code) for result, code in results[:_MOST_RESULTS]],
+        dragged=_dragged(results),
+        problem=problem,
+        query={
+            name: values[-1]
+            for name, values in request.query.items()
+            if name not in ("save", "what")
+        },
+    )
+
+
+def choices_of(campaign: Campaign) -> Sequence[Choice]:
+    """Return what can be asked of the points of a survey."""
+    if not isinstance(campaign, ValueCampaign):
+        return ()
+    if campaign.attribute.coordinates is not None:
+        found: tuple[Choice, ...] = PLACES
+    else:
+        found = NUMBERS if campaign.dimension == 1 else ()
+    return (*found, _CHANGES) if found and campaign.period is not None else found
+
+
+def _complete(choice: Choice, said: str, geojson: str, campaign: Campaign) -> bool:
+    """Return whether enough was said to ask."""
+    if choice.file:
+        return bool(geojson)
+    return bool(said) or not choice.said or choice.word == "histogram"
+
+
+def _found(
+    request: Request, campaign: ValueCampaign, choice: Choice, said: str, geojson: str
+) -> Iterator[tuple[Result, str]]:
+    """Yield what the points say, with the Python that asks it."""
+    campaign_id, analyst = campaign.campaign_id, request.analyst
+    period = None if campaign.period is None else request.integer("period", 0)
+    group, doubt = request.text("group"), request.number("contamination", 0.0) or 0.0
+    how: dict[str, Any] = {"period": period, "timeout_s": _TIMEOUT_S}
+    more = "" if period is None else f", period={period}"
+    if choice.word == "changes":
+        yield _changed(request, campaign, said)
+        return
+    if choice.word in ("threshold", "range"):
+        # A sharp question of numbers: the width of its band is chosen from the reports.
+        questions = hard_shares(questions_in({choice.word: [said.replace(" ", "")]}))
+        if group:
+            raise ParameterError("group", group, "left out: ask a histogram of each group instead")
+        bands = ChosenBands(campaign, questions)
+        found = bands.answered(analyst.ask(campaign_id, bands.questions, **how))
+        code = code_for(
+            request,
+            f"campaign = analyst.campaign({campaign_id!r})",
+            f"bands = ChosenBands(campaign, {code_of(questions)})",
+            f"answered = analyst.ask({campaign_id!r}, bands.questions{more})",
+            f"found = bands.answered(answered){f'.contaminated({doubt!r})' if doubt else ''}",
+        )
+        yield (found.contaminated(doubt) if doubt else found), code
+        return
+    statistic = _statistic(request, campaign, choice, said, geojson, how)
+    text = _code_of(statistic, choice, said)
+    if doubt:
+        statistic, text = Contaminated(statistic, doubt), f"Contaminated({text}, {doubt!r})"
+    before = [f"campaign = analyst.campaign({campaign_id!r})"] if "campaign," in text else []
+    if group == "*":
+        apart = analyst.ask_by_group(campaign_id, statistic, **how)
+        before.append(f"apart = analyst.ask_by_group({campaign_id!r}, {text}{more})")
+        yield apart, code_for(request, *before, "found = apart")
+        for number, one in enumerate(apart.differences()):
+            yield one, code_for(request, *before, f"found = apart.differences()[{number}]")
+        return
+    if group:
+        how["stratum"] = group
+        more += f", stratum={group!r}"
+    code = code_for(request, *before, f"found = analyst.ask({campaign_id!r}, {text}{more})")
+    yield analyst.ask(campaign_id, statistic, **how), code
+
+
+def _statistic(
+    request: Request,
+    campaign: ValueCampaign,
+    choice: Choice,
+    said: str,
+    geojson: str,
+    how: Mapping[str, Any],
+) -> Statistic[Any]:
+    """Return what a form asks for.
+
+    Raises:
+        ParameterError: if it can't be asked.
+    """
+    if choice.word == "histogram" and not said:
+        curve = request.analyst.ask(campaign.campaign_id, DistributionFunction(), **how)
+        return Histogram(edges=round_numbers(float(curve.at[0]), float(curve.at[-1])))
+    if choice.word == "districts":
+        return Districts(_geojson(geojson))
+    if choice.word == "top":
+        places = questions_in({"place": _lines(said)})
+        count = request.integer("count", 1) or 1
+        return Top(count, places)
+    if choice.word == "circle":
+        return _means(campaign, _circle(said))
+    return _STATISTICS[choice.word](said)
+
+
+_STATISTICS: Mapping[str, Callable[[str], Statistic[Any]]] = MappingProxyType(
+    {
+        "curve": lambda said: DistributionFunction(),
+        "density": lambda said: Density(),
+        "histogram": lambda said: Histogram(edges=_several("edges", said)),
+        "quantile": lambda said: Quantiles(levels=sorted(_several("quantiles", said))),
+        "mean": lambda said: MeanValue(),
+        "gini": lambda said: Gini(),
+        "top-share": lambda said: TopShare(share=_several("share", said)[0]),
+        "smoothed": lambda said: SmoothedDistribution(),
+        "map": lambda said: Map(),
+        "nearest": lambda said: Nearest(dict(_named(line) for line in _lines(said))),
+    }
+)
+
+
+def _circle(said: str) -> list[AnalystQuestion]:
+    numbers_in("circle", said, 3, "longitude, latitude and radius in metres, with commas")
+    return questions_in(
+        {"circle": [f"within the circle={','.join(said.replace(',', ' ').split())}"]}
+    )
+
+
+def _means(campaign: ValueCampaign, questions: Sequence[AnalystQuestion]) -> Means:
+    return Means(asked_of_points(campaign, questions, softness_of_points(campaign)))
+
+
+def _code_of_means(questions: Sequence[AnalystQuestion]) -> str:
+    of_points = f"asked_of_points(campaign, {code_of(questions)}, softness_of_points(campaign))"
+    return f"Means({of_points})"
+
+
+def _lines(said: str) -> list[str]:
+    return [line.strip() for line in said.splitlines() if line.strip()]
+
+
+def _named(line: str) -> tuple[str, tuple[float, float]]:
+    name, _, numbers = line.rpartition("=")
+    longitude, latitude = place_in("place", numbers)
+    return name or numbers, (longitude, latitude)
+
+
+def _several(name: str, said: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in said.replace(",", " ").split())
+    except ValueError:
+        raise ParameterError(name, said[:80], "numbers with commas between them") from None
+
+
+def _geojson(text: str) -> Any:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        expected = "a GeoJSON file of polygons, each with a property 'name'"
+        raise ParameterError("file", f"{len(text):,} characters", expected)
+    return found
+
+
+def _changed(request: Request, campaign: ValueCampaign, said: str) -> tuple[Result, str]:
+    """Return how a share changed from each period to the next."""
+    places = campaign.attribute.coordinates is not None
+    questions = _circle(said) if places else questions_in({"threshold": [said]})
+    periods = range(max(_begun(request, campaign) - _MOST_PERIODS, 0), _begun(request, campaign))
+    found = []
+    for period in periods:
+        try:
+            joint = request.analyst.ask(
+                campaign.campaign_id,
+                _means(campaign, questions),
+                period=period,
+                timeout_s=_TIMEOUT_S,
+            )
+        except GeoVeilError:
+            continue  # too few points to show
+        found.append((period, joint))
+    if len(found) < 2:
+        raise ParameterError("periods", len(found), "two or more that have enough reports")
+    assert campaign.period is not None  # else there is no such choice
+    names = [f"{campaign.opens + period * campaign.period:%Y-%m-%d}" for period, _ in found]
+    people = request.text("people", "same")
+    result = compare(*(joint for _, joint in found), people=people, names=names)
+    code = code_for(
+        request,
+        f"campaign = analyst.campaign({campaign.campaign_id!r})",
+        f"asked = {_code_of_means(questions)}",
+        f"periods = {[period for period, _ in found]}",
+        f"joints = [analyst.ask({campaign.campaign_id!r}, asked, period=p) for p in periods]",
+        f"found = compare(*joints, people={people!r}, names={names!r})",
+    )
+    return result, code
+
+
+def _code_of(statistic: Statistic[Any], choice: Choice, said: str) -> str:
+    if choice.file:
+        return 'Districts(json.load(open("districts.geojson")))'
+    return _code_of_means(_circle(said)) if choice.word == "circle" else code_of(statistic)
+
+
+def _begun(request: Request, campaign: Campaign) -> int:
+    """Return how many periods have begun."""
+    return campaign.period_at(request.inside.clock()) + 1
+
+
+def _dragged(results: Sequence[tuple[Result, str]]) -> Sequence[Sequence[Any]]:
+    """Return level, value and its words for every hundredth, where there is a curve of numbers."""
+    if not results or not isinstance(results[0][0], DistributionCurve):
+        return []
+    found = results[0][0].quantiles(_LEVELS)
+    rows = []
+    for level, value, low, high in zip(
+        found.at.tolist(),
+        found.values.tolist(),
+        found.low.tolist(),
+        found.high.tolist(),
+        strict=True,
+    ):
+        known = bool(np.isfinite(value))
+        rows.append([level, value if known else None, *map(shown, (value, low, high))])
+    return rows
+
+
+def _saved(
+    request: Request,
+    campaign_id: str,
+    choice: Choice,
+    results: Sequence[tuple[Result, str]],
+    wanted: str,
+    problem: str,
+) -> Response:
+    """Return one of the results as a file; `wanted` is its number and the kind: "0.csv"."""
+    number, _, kind = wanted.partition(".")
+    if problem:
+        raise RefusedError(400, problem)
+    if not number.isascii() or not number.isdigit() or int(number) >= len(results):
+        raise RefusedError(404, "there is no such result")
+    request.note("download", campaign=campaign_id, form=kind[:20], what=choice.word)
+    return file_of(results[int(number)][0], kind, f"{campaign_id}-{choice.word}")
+
+
+_PATH = "/surveys/{campaign_id}/ask"
+ROUTES = (Route("GET", _PATH, asked, Lane.WORK), Route("POST", _PATH, asked, Lane.WORK))

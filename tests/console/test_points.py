@@ -1,0 +1,240 @@
+"""What the pages say of points: as an analyst's client is told, with files that are inert."""
+
+import asyncio
+import csv
+import io
+import json
+import re
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from geoveil.analyst import Districts, new_york_boroughs
+from geoveil.campaign import Attribute, Question, Strata
+from geoveil.gp import GeoPrivacy, Threshold
+
+from .served import NOW, Served, form_token, numbers, places, served, survey
+
+FORGED = "<img src=x onerror=alert(1)>\"'&"
+SPOTS = "Times Square=-73.9855,40.758\nBattery=-74.017,40.703\nFlushing=-73.83,40.76"
+
+
+@pytest.fixture
+async def console(tmp_path: Path) -> AsyncIterator[Served]:
+    async with served(tmp_path) as made:
+        yield made
+
+
+async def ask(client: httpx.AsyncClient, campaign_id: str, **said: Any) -> str:
+    answer = await client.get(f"/console/surveys/{campaign_id}/ask", params=said)
+    assert answer.status_code == 200, answer.text
+    return answer.text
+
+
+def problem_in(page: str) -> str:
+    found = re.search(r'class="problem" role="alert">([^<]*)<', page)
+    return found[1] if found else ""
+
+
+OF_NUMBERS = {
+    "curve": "",
+    "density": "",
+    "histogram": "",
+    "quantile": "0.5, 0.25",
+    "threshold": "100000",
+    "range": "50000, 100000",
+    "mean": "",
+    "gini": "",
+    "top-share": "0.1",
+    "smoothed": "",
+}
+OF_PLACES = {"map": "", "top": SPOTS, "nearest": SPOTS, "circle": "-73.97, 40.72, 3000"}
+
+
+def code_in(page: str) -> list[str]:
+    return [unescape(one) for one in re.findall(r"<pre[^>]*><code>(.*?)</code>", page, re.DOTALL)]
+
+
+async def run(console: Served, code: str) -> Any:
+    """Run Python that a page shows, and return what it found."""
+    where = f'"{console.aggregator.address}"'
+    names: dict[str, Any] = {}
+    await asyncio.to_thread(exec, re.sub(r'"localhost:[0-9]+"', where, code), names)
+    return names["found"]
+
+
+@pytest.mark.deep
+async def test_every_statistic_has_a_page_and_its_python_makes_the_same(console: Served) -> None:
+    campaigns = {"incomes": (numbers(), OF_NUMBERS), "places": (places(), OF_PLACES)}
+    for campaign_id, (campaign, asked) in campaigns.items():
+        await console.publish(campaign)
+        await console.report(campaign, 1_500)
+        async with console.signed_in() as client:
+            for what, said in asked.items():
+                page = await ask(client, campaign_id, what=what, said=said)
+                assert problem_in(page) == "", what
+                assert "<table>" in page, what
+                (code,) = code_in(page)
+                link = re.search(r'href="([^"]*save=0.json)"', page)
+                assert link is not None
+                saved = await client.get(unescape(link[1]))
+                made = await run(console, code)
+                assert saved.json() == json.loads(json.dumps(made.to_dict())), what
+                assert "attachment" in saved.headers["content-disposition"]
+
+
+async def test_groups_periods_and_doubts_are_asked_too(console: Served) -> None:
+    strata = Strata(name="region", labels=("north", "south"))
+    campaign = numbers(strata=strata, opens=NOW - timedelta(days=15), period=timedelta(days=7))
+    await console.publish(campaign)
+    for period in (0, 1):
+        await console.report(campaign, 400, period=period)
+    async with console.signed_in() as client:
+        for more in (
+            {"what": "quantile", "group": "*", "period": 1},
+            {"what": "mean", "group": "north"},
+            {"what": "histogram", "said": "50000", "contamination": "0.01", "period": 1},
+            {"what": "threshold", "said": "50000", "contamination": "0.02"},
+            {"what": "changes", "said": "50000", "people": "different"},
+        ):
+            page = await ask(client, "incomes", **more)
+            assert problem_in(page) == "", more
+            for code in code_in(page):
+                (await run(console, code)).rows()
+        assert "region" in await ask(client, "incomes", what="mean", group="*")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"what": "histogram", "said": "a, b"},
+        {"what": "histogram", "said": "2, 1"},
+        {"what": "quantile", "said": "1.5"},
+        {"what": "quantile", "said": "1e999"},
+        {"what": "threshold", "said": "nan"},
+        {"what": "range", "said": "1"},
+        {"what": "range", "said": "5, 1"},
+        {"what": "curve", "group": "nowhere"},
+        {"what": "curve", "contamination": "7"},
+        {"what": "curve", "contamination": FORGED},
+        {"what": "threshold", "said": FORGED},
+        {"what": "threshold", "said": "/etc/passwd"},
+    ],
+)
+async def test_what_can_t_be_asked_is_told_and_inert(console: Served, said: dict[str, str]) -> None:
+    campaign = numbers(strata=Strata(name="region", labels=("north", "south")))
+    await console.publish(campaign)
+    await console.report(campaign, 50)
+    async with console.signed_in() as client:
+        answer = await client.get("/console/surveys/incomes/ask", params=said)
+        assert answer.status_code in (200, 400)
+        assert 'class="problem"' in answer.text
+        assert "<img" not in answer.text
+        saved = await client.get("/console/surveys/incomes/ask", params=said | {"save": "0.csv"})
+        assert saved.status_code in (400, 404)
+
+
+async def test_districts_come_from_a_file_and_are_not_kept(console: Served) -> None:
+    campaign = places()
+    await console.publish(campaign)
+    await console.report(campaign, 500)
+    boroughs = new_york_boroughs()
+    for feature in boroughs["features"]:
+        feature["properties"]["name"] = f"={feature['properties']['name']} {FORGED}"
+    async with console.signed_in() as client:
+        page = await ask(client, "places", what="districts")
+        told = {"what": "districts", "form_token": form_token(page)}
+        files = {"file": ("x.geojson", json.dumps(boroughs).encode())}
+        path = "/console/surveys/places/ask"
+        answer = await client.post(path, data=told, files=files)
+        assert problem_in(answer.text) == ""
+        assert "<img" not in answer.text
+        assert "Brooklyn" in answer.text
+        files = {"geojson": (None, json.dumps(boroughs).encode())}
+        saved = await client.post(path, data=told | {"save": "0.csv"}, files=files)
+        rows = [*csv.DictReader(io.StringIO(saved.text))]
+        assert all(row["name"].startswith("'=") or row["name"] == "elsewhere" for row in rows)
+        found = await console.analyst(lambda one: one.ask("places", Districts(boroughs)).rows())
+        assert [float(row["estimate"]) for row in rows] == [row["estimate"] for row in found]
+        saved = await client.post(path, data=told | {"save": "0.geojson"}, files=files)
+        assert len(saved.json()["features"]) == len(boroughs["features"])
+        saved = await client.post(path, data=told | {"save": "0.svg"}, files=files)
+        assert saved.text.startswith("<svg")
+        assert "<img" not in saved.text
+        for rubbish in (
+            b"{}", b"[]", b"[" * 100_000, b"\xff\xfe", b'{"type": "FeatureCollection"}',
+            b'{"type": "Polygon", "coordinates": [[[NaN, 1], [2, 3], [4, 5], [NaN, 1]]]}',
+            b'{"type": "Polygon", "coordinates": [[[1e400, 1], [2, 3], [4, 5], [1e400, 1]]]}',
+            b'{"type": "Feature", "geometry": null, "properties": {"name": {}}}',
+        ):  # fmt: skip
+            answer = await client.post(path, data=told, files={"file": ("x", rubbish)})
+            assert (answer.status_code, problem_in(answer.text) != "") == (200, True), rubbish[:60]
+        much = b" " * (1 << 20)
+        answer = await client.post(path, data=told, files={"file": ("x", much)})
+        assert answer.status_code == 413
+
+
+async def test_labels_that_are_formulas_or_markup_do_nothing(console: Served) -> None:
+    for sign in "=+-@":
+        campaign = survey(
+            f"forged{ord(sign)}",
+            title=f"{sign}{FORGED}",
+            attribute=Attribute(name=FORGED, unit="<b>unit</b>"),
+            privacy=GeoPrivacy(1.0, 8_000.0, "<b>unit</b>"),
+            questions=(Question(f"{sign}1+1 {FORGED}", Threshold(1e5, 24_000, "smoothstep")),),
+        )
+        await console.publish(campaign)
+        await console.report(campaign, 20)
+        async with console.signed_in() as client:
+            path = f"/console/surveys/{campaign.campaign_id}"
+            for page in ("/console/", path, f"{path}/estimate.svg"):
+                text = (await client.get(page)).text
+                assert "<img" not in text
+                assert "<b>unit" not in text
+            saved = (await client.get(f"{path}/estimate.csv")).text
+            (row,) = csv.DictReader(io.StringIO(saved))
+            assert row["query"].startswith(f"'{sign}1+1")
+            assert float(row["estimate"]) == pytest.approx(0.4, abs=1.5)
+
+
+async def test_a_survey_without_enough_answers_shows_none_of_its_points(console: Served) -> None:
+    campaign = numbers(minimum_participants=500)
+    await console.publish(campaign)
+    await console.report(campaign, 100)
+    async with console.signed_in() as client:
+        page = (await client.get("/console/surveys/incomes")).text
+        assert "Nothing is shown yet" in page
+        assert "<svg" not in page
+        asked = await ask(client, "incomes", what="curve")
+        assert "500" in problem_in(asked)
+        assert "<svg" not in asked
+        for kind in ("csv", "json", "svg"):
+            saved = await client.get(f"/console/surveys/incomes/estimate.{kind}")
+            assert saved.status_code == 409
+
+
+async def test_parts_of_estimates_are_saved_and_made_by_their_python(console: Served) -> None:
+    campaign = survey(
+        opens=NOW - timedelta(days=15),
+        period=timedelta(days=7),
+        strata=Strata(name="region", labels=("north", "south")),
+    )
+    await console.publish(campaign)
+    for period in (0, 1):
+        await console.report(campaign, 300, period=period)
+    async with console.signed_in() as client:
+        page = (await client.get("/console/surveys/income")).text
+        links = [unescape(one) for one in re.findall(r'href="([^"]*/parts/[^"]*json[^"]*)"', page)]
+        codes = [one for one in code_in(page) if "groups[" in one or "compare" in one]
+        assert len(links) == len(codes) == 3
+        for link, code in zip(links, codes, strict=True):
+            saved = (await client.get(link)).json()
+            assert saved == json.loads(json.dumps((await run(console, code)).to_dict()))
+        for wrong in ("parts/none.csv", "parts/group0.exe", "parts/group0.csv?people=all"):
+            answer = await client.get(f"/console/surveys/income/{wrong}")
+            assert answer.status_code in (400, 404)
