@@ -251,8 +251,8 @@ class InChromium:
         life = told(address, folder, attack, now, steps, self.epsilon)
         came = self.page.evaluate("(life) => globalThis.lived(life)", life)
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "in the browser").write_text(came.pop("kept"))
-        (folder / "heard").write_bytes(b"\n".join(self.heard))
+        with (folder / "the browser").open("ab") as file:  # of every life
+            file.write(b"\n".join([came.pop("kept").encode(), *self.heard]))
         self.heard.clear()
         return Life(**came)
 
