@@ -80,4 +80,4 @@ def test_vectors_are_what_the_tool_writes(name):
 
 
 def test_vectors_are_small():
-    assert sum(path.stat().st_size for path in FOLDER.iterdir()) < 420_000
+    assert sum(path.stat().st_size for path in FOLDER.iterdir()) < 400_000

@@ -196,7 +196,7 @@ def fine_campaigns() -> Iterator[tuple[str, Campaign, float]]:
         "linear": TwoWayThreshold((0.3, 0.7), profile="linear", **band),
         "kernel": GaussianKernel((0.3,), 11.3),
         "table": Linear(bump, (0.7, 1.1), 0.3),
-        "many-pieces": Linear(_many_pieces(), (-0.9,), 0.1),
+        "many-pieces": Linear(_many_pieces(5, 9), (-0.9,), 0.1),
         "odd-ray": Radial(odd, (0.1,)),
         "flat-ray": Radial(flat, (0.1, 0.3)),
     }
@@ -216,13 +216,23 @@ def fine_campaigns() -> Iterator[tuple[str, Campaign, float]]:
             made = small_campaign(
                 name,
                 **income,
-                privacy=GeoPrivacy(0.3, 5.9, "unit"),
+                privacy=GeoPrivacy(0.7, 6.1, "unit"),
                 mechanism=spec,
                 questions=(Question("q", query),),
             )
             yield name, finest(made), 12.0
+    tables = tuple(Question(f"q{i}", Linear(_many_pieces(i, 3), (1.0,))) for i in range(5))
+    made = small_campaign(
+        "fine-tables",
+        **income,
+        privacy=GeoPrivacy(0.7, 6.1, "unit"),
+        mechanism=SmoothSpec(0.35),
+        questions=tables,
+        allocation=Allocation.REPEAT,
+    )
+    yield "fine-tables", finest(made), 12.0
     thirds = tuple(Question(f"q{i}", Threshold(10.0 * i, 16.0, "smoothstep")) for i in range(3))
-    for allocation, epsilon in ((Allocation.SPLIT, 0.1), (Allocation.REPEAT, 0.7)):
+    for allocation, epsilon in ((Allocation.SPLIT, 0.19), (Allocation.REPEAT, 0.7)):
         name = f"fine-{allocation.value}"
         made = small_campaign(
             name,
@@ -245,8 +255,8 @@ def fine_campaigns() -> Iterator[tuple[str, Campaign, float]]:
     yield "fine-places", finest(made), 700.0
 
 
-def _many_pieces() -> TabulatedProfile:
-    draw, pieces = Random(5), 9
+def _many_pieces(seed: int, pieces: int) -> TabulatedProfile:
+    draw = Random(seed)
     at = [0.0]
     for _ in range(pieces):
         at.append(at[-1] + draw.uniform(0.5, 9.0))

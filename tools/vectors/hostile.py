@@ -140,7 +140,7 @@ CHANGES: Mapping[str, Sequence[Change]] = {
     "plain": [
         *one("campaign_id", "UPPER", "", "a" * 64, "a" * 65, "-a", "a\n", "a.b"),
         *one("title", "", " blank", "blank ", "two\nlines", "\u202eright to left", "\u200b"),
-        *one("title", "x" * 200, "x" * 201, "\U0001f600" * 200, "no\u00a0break", "\u2028"),
+        *one("title", "x" * 200, "x" * 201, "\u00e9" * 200, "no\u00a0break", "\u2028"),
         *one("title", "o" + "\u0301" * 4, "o" + "\u0301" * 5, "\u0301o", "\ue000", "\u0378"),
         *one("title", "caf\u00e9 \u2764\ufe0f", "a\ufe0f", "1\ufe0f", "\uac00\u1161", "\u1161"),
         *one("title", "\u034f", "\u2800", "\U0001d159", "a\ufe00", "a\U000e0100", "two  blanks"),

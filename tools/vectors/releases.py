@@ -55,8 +55,8 @@ def _far_out(draw: Random, name: str, campaign: Campaign, size: float) -> Iterat
     """Yield cases whose noise is so large that the last digits of its scale show."""
     partition = isinstance(campaign, StatisticCampaign) and not campaign.answers_all
     before = "0" * (campaign.columns - 1).bit_length() * partition + _ID
-    for i, zeros in enumerate((3, 11, 24)):
-        spread = size * (0.3, 1.5, 6.0)[i]
+    for i, zeros in enumerate((3, 30, 66)):
+        spread = size * (0.3, 2.0, 9.0)[i]
         point = [draw.gauss(0.0, spread) for _ in range(campaign.dimension)]
         uniform = "0" * zeros + "1" + f"{draw.getrandbits(127 - zeros):0{127 - zeros}b}"
         if i % 2:

@@ -1,4 +1,5 @@
 /** The client: campaigns are fetched and checked, one report is drawn for each, kept, and sent. */
+import { Backoff, pauseMs } from "./backoff.js";
 import { Campaign, digest } from "./campaign.js";
 import { type Demand, demandOf } from "./demand.js";
 import { hex, openEnvelope, type PublicKey, unhex } from "./envelope.js";
@@ -19,6 +20,8 @@ const RELEASE_FLOOR_MS = 10;
 const KEPT_AFTER_CLOSE_US = 30n * 86_400_000_000n;
 const [FIRST_PAUSE_MS, LONGEST_PAUSE_MS] = [200, 5_000];
 const [FIRST_WAIT_MS, LONGEST_WAIT_MS] = [1_000, 300_000];
+/** Microseconds of a processor that a list of campaigns may take. */
+const MOST_LISTED_WORK = 1_000_000;
 const LABEL_UNIT = "label";
 const FARTHEST = 1e90;
 
@@ -92,7 +95,7 @@ export class Client {
   readonly #source: BitSource;
   readonly #accepted = new Map<string, Accepted>();
   #timer: ReturnType<typeof setTimeout> | undefined;
-  #failures = 0;
+  readonly #backoff = new Backoff(FIRST_WAIT_MS, LONGEST_WAIT_MS, LONGEST_WAIT_MS);
   #closed = false;
   #delivering: Promise<unknown> = Promise.resolve();
 
@@ -109,13 +112,19 @@ export class Client {
     return this.#storage.persistent;
   }
 
-  /** The campaigns that are open or will be, and that this device can read; permitted ones first. */
+  /**
+   * The campaigns that are open or will be, and that this device can read; permitted ones first. What
+   * asks too much of the device is left out unread, and so are all after the first that together do.
+   */
   async campaigns(): Promise<Offer[]> {
     const offers: Offer[] = [];
+    let work = 0;
     for (const { envelope, closed } of await this.#transport.browse(TIMEOUT_MS)) {
-      if (closed) continue;
+      if (closed || work > MOST_LISTED_WORK) continue;
       try {
-        offers.push(await this.#offer(await this.#read(undefined, envelope, false)));
+        const read = await this.#read(undefined, envelope, true);
+        work += read.demand.work;
+        offers.push(await this.#offer(read));
       } catch (error) {
         if (!(error instanceof GeoveilError)) throw error;
       }
@@ -137,7 +146,7 @@ export class Client {
    * Draw and keep the one report to a campaign and period, or return the one that is kept.
    *
    * It resolves when the report is kept; it is sent afterwards, or by `flush`. A second call draws
-   * nothing, and its value has no effect.
+   * nothing, its value has no effect, and its receipt is not `fresh`.
    */
   async contribute(id: string, value: Value, { label, digest: shown }: ContributeOptions = {}): Promise<Receipt> {
     const { campaign, digest: named } = await this.#accept(id, false);
@@ -148,7 +157,7 @@ export class Client {
       const period = campaign.periodAt(nowUs);
       const entries = await journal.entries();
       const found = entries.find((entry) => entry.campaignId === id && entry.period === period);
-      if (found) return found;
+      if (found) return receiptOf(found);
       const state = campaign.stateAt(nowUs);
       if (state !== "open") throw new GeoveilError("campaign-not-open", `campaign ${id} is ${state}`);
       this.#checkRoom(id, entries);
@@ -173,29 +182,31 @@ export class Client {
         status: "pending",
       };
       await journal.add(entry);
-      return entry;
+      return receiptOf(entry, true);
     });
     this.#wake(0);
-    return receiptOf(kept);
+    return kept;
   }
 
   /** Send what waits until nothing is left that another try could help, or time is up. */
   async flush({ deadlineMs = TIMEOUT_MS } = {}): Promise<FlushResult> {
     const end = performance.now() + deadlineMs;
     let [acknowledged, rejected] = [0, 0];
-    for (let bound = FIRST_PAUSE_MS; ; bound = Math.min(2 * bound, LONGEST_PAUSE_MS)) {
-      const done = await this.#deliver(end);
+    // Its own: who flushes asks to try now, and more often than the background does.
+    const backoff = new Backoff(FIRST_PAUSE_MS, LONGEST_PAUSE_MS, Infinity);
+    for (;;) {
+      const done = await this.#deliver(end, backoff);
       acknowledged += done.acknowledged;
       rejected += done.rejected;
-      const wait = done.waitMs === undefined ? undefined : jitter() * bound + done.waitMs * (1 + jitter());
-      if (wait === undefined || performance.now() + wait >= end) return { acknowledged, rejected, pending: done.pending };
+      const wait = backoff.waitMs();
+      if (wait === undefined || performance.now() + wait >= end) return { ...done, acknowledged, rejected };
       await new Promise((resolve) => setTimeout(resolve, wait));
     }
   }
 
   /** The receipts of all that ever left this device or waits to, oldest first. */
   async history(): Promise<Receipt[]> {
-    return (await this.#storage.exclusively((journal) => journal.entries())).map(receiptOf);
+    return (await this.#storage.exclusively((journal) => journal.entries())).map((entry) => receiptOf(entry));
   }
 
   /** The limits over all campaigns, and what is spent of them. */
@@ -280,7 +291,7 @@ export class Client {
       } catch (error) {
         if (!(error instanceof TransportError)) throw error;
         if (error.status === "not_found") throw new GeoveilError("campaign-not-found", `the server knows no campaign ${id}`);
-        const wait = jitter() * bound + (error.retryAfterMs ?? 0) * (1 + jitter());
+        const wait = pauseMs(error, bound);
         if (!error.retryable || performance.now() + wait >= end) throw error;
         await new Promise((resolve) => setTimeout(resolve, wait));
       }
@@ -331,14 +342,14 @@ export class Client {
     checkLedger(campaign.reportPrivacy, limit, spendings(entries, attribute.name, attribute.unit), id, nowUs);
   }
 
-  /** One round over what waits, one report a request; `waitMs` if another could help. */
-  async #deliver(end: number): Promise<FlushResult & { waitMs: number | undefined }> {
-    const round = this.#delivering.then(() => this.#round(end));
+  /** One round over what waits and is not put off, one report a request. */
+  async #deliver(end: number, backoff: Backoff): Promise<FlushResult> {
+    const round = this.#delivering.then(() => this.#round(end, backoff));
     this.#delivering = round.catch(() => undefined);
     return await round;
   }
 
-  async #round(end: number): Promise<FlushResult & { waitMs: number | undefined }> {
+  async #round(end: number, backoff: Backoff): Promise<FlushResult> {
     const waiting = await this.#storage.exclusively(async (journal) => {
       const found = (await journal.entries()).filter((entry) => entry.status === "pending");
       const nowUs = this.#nowUs();
@@ -350,31 +361,31 @@ export class Client {
       }
       return kept;
     });
+    const told = new Set([backoff, this.#backoff]);
+    backoff.retain(new Set(waiting.map((entry) => entry.campaignId)));
     let [acknowledged, rejected] = [0, 0];
-    let waitMs: number | undefined;
-    const putOff = new Set<string>();
     for (const entry of waiting) {
-      if (putOff.has(entry.campaignId)) continue;
+      const { campaignId } = entry;
+      if (!backoff.ready(campaignId)) continue;
       const left = end - performance.now();
       if (left <= 0) break;
       const marked: Entry = { ...entry, sentUs: entry.sentUs ?? this.#nowUs().toString() };
       if (!entry.sentUs) await this.#settle(marked);
       try {
-        const answer = await this.#transport.submit(entry.campaignId, unhex(entry.digest)!, unhex(entry.report)!, left);
+        const answer = await this.#transport.submit(campaignId, unhex(entry.digest)!, unhex(entry.report)!, left);
         const outcome = outcomeOf(answer);
         if (!outcome) throw new TransportError("unknown");
+        for (const one of told) one.succeeded(campaignId);
         await this.#settle({ ...marked, ...outcome, failure: undefined, settledUs: this.#nowUs().toString() });
         if (outcome.status === "acknowledged") acknowledged += 1;
         else rejected += 1;
       } catch (error) {
         if (!(error instanceof TransportError)) throw error;
+        for (const one of told) one.failed(campaignId, error);
         await this.#settle({ ...marked, failure: error.status });
-        if (error.retryable) waitMs = Math.max(waitMs ?? 0, error.retryAfterMs ?? 0);
-        if (error.ofServer) break;
-        putOff.add(entry.campaignId);
       }
     }
-    return { acknowledged, rejected, pending: waiting.length - acknowledged - rejected, waitMs };
+    return { acknowledged, rejected, pending: waiting.length - acknowledged - rejected };
   }
 
   /** Note what became of a report, unless another tab has noted that it is settled. */
@@ -395,22 +406,16 @@ export class Client {
 
   async #work(): Promise<void> {
     try {
-      const { pending, waitMs } = await this.#deliver(performance.now() + TIMEOUT_MS);
-      if (!pending) {
-        this.#failures = 0;
-        return;
-      }
-      const bound = Math.min(FIRST_WAIT_MS * 2 ** this.#failures++, LONGEST_WAIT_MS);
-      this.#wake(waitMs === undefined ? LONGEST_WAIT_MS : jitter() * bound + waitMs * (1 + jitter()));
+      // While the server is put off, not even a look at what waits.
+      const { pending } = this.#backoff.ready()
+        ? await this.#deliver(performance.now() + TIMEOUT_MS, this.#backoff)
+        : { pending: 1 };
+      if (pending) this.#wake(this.#backoff.waitMs() ?? 0);
     } catch {
       // The storage failed: later, without a word, as nothing was sent.
       this.#wake(LONGEST_WAIT_MS);
     }
   }
-}
-
-function jitter(): number {
-  return Number(systemSource.bits(53)) / 2 ** 53;
 }
 
 function invalid(id: string, reason: string): GeoveilError {

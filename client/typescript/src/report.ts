@@ -28,6 +28,8 @@ export interface Receipt {
   readonly answers: readonly PerturbedAnswer[];
   /** What it cost, all its answers together. */
   readonly privacy: { readonly epsilon: number; readonly per: number };
+  /** Whether it was drawn just now, by the call that returned it. */
+  readonly fresh: boolean;
   readonly drawn: Date;
   readonly status: Status;
   readonly sent: Date | undefined;
@@ -53,7 +55,7 @@ function date(us: string | undefined): Date | undefined {
 }
 
 /** What the person may see of an entry. */
-export function receiptOf(entry: Entry): Receipt {
+export function receiptOf(entry: Entry, fresh = false): Receipt {
   const { reportId, answers } = fromReport(unhex(entry.report)!);
   return {
     campaignId: entry.campaignId,
@@ -64,6 +66,7 @@ export function receiptOf(entry: Entry): Receipt {
     digest: entry.digest,
     answers: answers.map(({ queryIndex, value }) => ({ queryIndex, value, perturbed: Number(value) * 2 ** entry.stepExponent })),
     privacy: { epsilon: entry.epsilon, per: entry.per },
+    fresh,
     drawn: date(entry.drawnUs)!,
     status: entry.status,
     sent: date(entry.sentUs),

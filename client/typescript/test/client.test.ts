@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { create, toBinary } from "@bufbuild/protobuf";
+import { Backoff } from "../src/backoff.js";
 import { Client, type ClientOptions } from "../src/client.js";
 import { hex, unhex } from "../src/envelope.js";
 import { GeoveilError } from "../src/errors.js";
@@ -103,6 +104,7 @@ for (const [name, open] of Object.entries(storages)) {
       [1, 2, 3, 4, 5, 6].map((i) => clients[i % 2]!.contribute("plain", 20_000 * i)),
     );
     assert.equal(new Set(receipts.map((r) => r.reportId)).size, 1);
+    assert.equal(receipts.filter((r) => r.fresh).length, 1);
     assert.equal((await clients[0]!.history()).length, 1);
     const done = await Promise.all(clients.map((c) => c.flush()));
     assert.equal(done.reduce((sum, d) => sum + d.acknowledged, 0) >= 1, true);
@@ -131,6 +133,26 @@ test("what no retry can mend is not tried again at once, and stays", async () =>
   assert.equal((await device.flush()).pending, 1);
   assert.equal((await device.history())[0]!.failure, "failed_precondition");
   assert.equal((await device.flush()).acknowledged, 1);
+});
+
+test("a campaign that is put off keeps no other waiting, and the server keeps all", () => {
+  const backoff = new Backoff(2, 10, Infinity);
+  backoff.failed("slow", new TransportError("resource_exhausted", 60_000));
+  backoff.failed("quick", new TransportError("resource_exhausted", 0));
+  assert.ok(!backoff.ready("slow") && backoff.ready() && backoff.waitMs()! <= 2);
+  backoff.failed("other", unavailable(60_000));
+  assert.ok(!backoff.ready("quick") && !backoff.ready("new") && backoff.waitMs()! >= 60_000);
+  backoff.succeeded("quick");
+  assert.ok(backoff.ready("quick") && !backoff.ready("slow"));
+  backoff.retain(new Set(["quick"]));
+  assert.equal(backoff.waitMs(), undefined);
+});
+
+test("a list of campaigns leaves out, unread, what asks too much of the device", async () => {
+  const limits = { "household income": { campaign: DOLLARS } };
+  const shown = async (mostWork: number): Promise<number> =>
+    (await client(new Server(), { policy: new Policy({ limits, mostWork }) }).campaigns()).length;
+  assert.deepEqual([await shown(10_000), await shown(100)], [1, 0]);
 });
 
 test("a new client of the storage sends what the one before left", async () => {

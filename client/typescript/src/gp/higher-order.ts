@@ -2,7 +2,7 @@
 import { clip, constant, HALF, Interval, NOUGHT, ONE, piecewise } from "../exact/interval.js";
 import { Rational } from "../exact/rational.js";
 import { type Cells, ExponentialBound, largest, least } from "./cells.js";
-import { type Level, positive, type Profile } from "./profile.js";
+import { type Profile, SoftStep } from "./profile.js";
 
 const CELLS = 1024;
 const ROUNDING = 1e-14;
@@ -68,37 +68,22 @@ class Shape {
 const FOURTH = new Shape([105, -175, 147, -45], 64);
 const SIXTH = new Shape([4725, -14700, 23814, -17820, 5005], 2048);
 
-class HigherOrderStep implements Profile {
-  readonly limits = [0, 1] as const;
-  readonly even = false;
-  readonly crossed = false;
+class HigherOrderStep extends SoftStep {
   constructor(
-    readonly width: number,
+    width: number,
     readonly shape: Shape,
   ) {
-    positive("width", width);
+    super(width);
   }
   get lipschitz(): number {
     return largest(this.shape.cells.steepest) / this.width;
   }
-  get lengthScale(): number {
+  override get lengthScale(): number {
     return (this.width * this.shape.divisor) / (2 * this.shape.coefficients[0]!);
   }
-  get breakpoints(): [number, number] {
-    return [-this.width / 2, this.width / 2];
-  }
-  get bounds(): readonly [number, number] {
+  override get bounds(): readonly [number, number] {
     const [low, high] = this.shape.cells.value;
     return [least(low), largest(high)];
-  }
-  get plateaus(): Level[] {
-    return [
-      [-Infinity, -this.width / 2, 0],
-      [this.width / 2, Infinity, 1],
-    ];
-  }
-  onRay(): Profile {
-    return this;
   }
   value(s: Interval): Interval {
     const v = clip(s.div(constant(this.width)), HALF.neg(), HALF).scaled(1);

@@ -40,7 +40,8 @@ export function positive(name: string, value: number): number {
   return value;
 }
 
-abstract class SoftStep implements Profile {
+/** A profile that rises from 0 to 1 over a width. */
+export abstract class SoftStep implements Profile {
   readonly limits = [0, 1] as const;
   readonly even = false;
   readonly crossed: boolean = false;

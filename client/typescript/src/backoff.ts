@@ -1,0 +1,68 @@
+/** What is put off after it failed, and until when: a campaign, or all that the server is asked. */
+import { systemSource } from "./exact/bits.js";
+import type { TransportError } from "./transport.js";
+
+/** What concerns every campaign; no campaign has this id. */
+const SERVER = "";
+
+interface PutOff {
+  readonly untilMs: number;
+  readonly boundMs: number;
+}
+
+/** A uniform number in [0, 1). */
+function jitter(): number {
+  return Number(systemSource.bits(53)) / 2 ** 53;
+}
+
+/** Milliseconds to wait before another try: a share of a bound, and what the server asks for. */
+export function pauseMs(error: TransportError, boundMs: number): number {
+  return jitter() * boundMs + (error.retryAfterMs ?? 0) * (1 + jitter());
+}
+
+export class Backoff {
+  readonly #putOff = new Map<string, PutOff>();
+
+  /**
+   * @param firstMs - the longest that the first pause may be; each bound is twice the one before.
+   * @param longestMs - the longest that any pause may be.
+   * @param hopelessMs - how long to wait after what another try can't mend.
+   */
+  constructor(
+    readonly firstMs: number,
+    readonly longestMs: number,
+    readonly hopelessMs: number,
+  ) {}
+
+  failed(campaignId: string, error: TransportError): void {
+    const key = error.ofServer ? SERVER : campaignId;
+    const boundMs = Math.min(2 * (this.#putOff.get(key)?.boundMs ?? this.firstMs / 2), this.longestMs);
+    const wait = error.retryable ? pauseMs(error, boundMs) : this.hopelessMs;
+    this.#putOff.set(key, { untilMs: performance.now() + wait, boundMs });
+  }
+
+  /** Forget the failures of a campaign, and of the server, which has answered. */
+  succeeded(campaignId: string): void {
+    this.#putOff.delete(campaignId);
+    this.#putOff.delete(SERVER);
+  }
+
+  /** Whether a campaign may be tried now, and the server; without one, the server alone. */
+  ready(campaignId = SERVER): boolean {
+    const now = performance.now();
+    return [campaignId, SERVER].every((key) => (this.#putOff.get(key)?.untilMs ?? now) <= now);
+  }
+
+  /** Forget all but some campaigns, and the server: nothing waits for the others any more. */
+  retain(campaignIds: ReadonlySet<string>): void {
+    for (const key of this.#putOff.keys()) if (key !== SERVER && !campaignIds.has(key)) this.#putOff.delete(key);
+  }
+
+  /** Milliseconds until something may be tried again; undefined if nothing is put off. */
+  waitMs(): number | undefined {
+    // While the server is put off, it does not matter that a campaign no longer is.
+    const serverReady = this.ready();
+    const until = [...this.#putOff].filter(([key]) => (key === SERVER) !== serverReady).map(([, { untilMs }]) => untilMs);
+    return until.length ? Math.max(Math.min(...until) - performance.now(), 0) : undefined;
+  }
+}
