@@ -186,6 +186,10 @@ async def test_a_survey_that_recurs_and_one_with_groups(console: Served, page: P
     assert "What changed" in await page.inner_text("main")
     assert "By group" in await page.inner_text("main")
     await sound(page, "survey-that-recurs")
+    await page.click("text=Operators")
+    await page.wait_for_selector("text=How the server does")
+    assert "3,600" in await page.inner_text("#operators")
+    await sound(page, "operators")
 
 
 async def test_titles_are_text_whatever_they_hold(console: Served, page: Page) -> None:

@@ -136,13 +136,17 @@ class Served:
                 reports.append(
                     report_pb2.Report(report_id=rng.bytes(16), answers=answers, period=period)
                 )
-            request = SubmitReportsRequest(
-                campaign_id=campaign.campaign_id,
-                campaign_digest=digest(encode(campaign)),
-                reports=reports,
-            )
-            answer = await self._collector.SubmitReports(request)
-            assert all(one.status == report_pb2.REPORT_STATUS_ACCEPTED for one in answer.results)
+            results = await self.send(campaign, reports)
+            assert all(one.status == report_pb2.REPORT_STATUS_ACCEPTED for one in results)
+
+    async def send(self, campaign: Campaign, reports: list[report_pb2.Report]) -> list[Any]:
+        """Send reports as they are, and return what became of each."""
+        request = SubmitReportsRequest(
+            campaign_id=campaign.campaign_id,
+            campaign_digest=digest(encode(campaign)),
+            reports=reports,
+        )
+        return [*(await self._collector.SubmitReports(request)).results]
 
     async def analyst(self, ask: Callable[[Analyst], Any]) -> Any:
         """Return what an analyst's client is told over gRPC."""

@@ -16,7 +16,7 @@ from geoveil.aggregator.web.calls import Receive, Scope, Send, peer_of
 from geoveil.aggregator.web.mounts import Inside
 from geoveil.aggregator.web.page_files import Files
 from geoveil.analyst import PublishedCampaign, ServerError
-from geoveil.console import operators, points, survey, surveys
+from geoveil.console import points, survey, surveys
 from geoveil.console.http import (
     PREFIX,
     Headers,
@@ -29,6 +29,7 @@ from geoveil.console.http import (
 )
 from geoveil.console.live import Live
 from geoveil.console.local_analyst import LocalAnalyst
+from geoveil.console.operators import Operators
 from geoveil.console.rendering import templates
 from geoveil.console.sessions import COOKIE, Session, Sessions, same
 from geoveil.console.workers import Workers
@@ -56,7 +57,7 @@ _STATUS = MappingProxyType(
     }
 )
 """Codes of the server and the status of the page that tells them; 503 for all others."""
-NAVIGATION = (("/", "Surveys"),)
+NAVIGATION = (("/", "Surveys"), ("/operators", "Operators"))
 """Where the head of every page leads: paths and their names."""
 GUARDS: Headers = (
     (
@@ -81,8 +82,6 @@ class Console:
         inside: of the server that it hangs on.
     """
 
-    routes: Sequence[Route] = (*surveys.ROUTES, *survey.ROUTES, *points.ROUTES, *operators.ROUTES)
-
     def __init__(self, inside: Inside) -> None:
         self._inside = inside
         self._workers = Workers()
@@ -92,6 +91,13 @@ class Console:
         self._live = Live(inside, self._workers)
         self._templates = templates()
         self._loop = asyncio.get_running_loop()
+        self._operators = Operators()
+        self._routes: Sequence[Route] = (
+            *surveys.ROUTES,
+            *survey.ROUTES,
+            *points.ROUTES,
+            *self._operators.routes,
+        )
 
     async def aclose(self) -> None:
         """End what is open."""
@@ -260,7 +266,7 @@ class Console:
         return await self._workers.run(route.lane, lambda: route.answer(request))
 
     def _found(self, method: str, path: str) -> tuple[Route, Mapping[str, str]]:
-        for route in self.routes:
+        for route in self._routes:
             named = route.match(method, path)
             if named is not None:
                 return route, named
@@ -341,6 +347,7 @@ class Console:
     def _note(self, who: str, action: str, **about: object) -> None:
         """Write into the audit log who did what; nothing private is ever told."""
         _LOG.info("console", extra={"who": who, "action": action, **about})
+        self._operators.remember(who, action, about)
 
 
 def _check_origin(method: str, headers: Mapping[bytes, str]) -> None:

@@ -3,6 +3,270 @@
 All numbers are those of the metrics that Prometheus is served, read from the same registry.
 """
 
-from geoveil.console.http import Route
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Lock
 
-ROUTES: tuple[Route, ...] = ()
+from prometheus_client import CollectorRegistry
+
+from geoveil.aggregator.ops.authorizer import Denial, DeniedError
+from geoveil.aggregator.ops.settings import Settings
+from geoveil.aggregator.ops.tokens import Scope
+from geoveil.analyst.results import shown
+from geoveil.console.http import Request, Response, Route
+from geoveil.console.rendering import date_text, span_text
+
+_SINCE_S = 5.0
+"""Seconds over which a rate is told, at least."""
+_KEPT_S = 60.0
+_MOST_ACTIONS = 200
+_EXPIRES_SOON_DAYS = 21
+_MANY_REJECTED = 0.05
+_FULL = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The metrics at a moment."""
+
+    at_s: float
+    values: Mapping[tuple[str, frozenset[tuple[str, str]]], float]
+
+    @classmethod
+    def of(cls, registry: CollectorRegistry, at_s: float) -> "Sample":
+        """Return what a registry holds."""
+        values = {
+            (one.name, frozenset(one.labels.items())): one.value
+            for family in registry.collect()
+            for one in family.samples
+        }
+        return cls(at_s, values)
+
+    def get(self, name: str, **labels: str) -> float:
+        """Return one number; 0 if it was never counted."""
+        return self.values.get((name, frozenset(labels.items())), 0.0)
+
+    def by(self, name: str, label: str) -> dict[str, float]:
+        """Return the numbers of a name by one of its labels, the others summed, largest first."""
+        found: dict[str, float] = {}
+        for (known, labels), value in self.values.items():
+            if known == name:
+                key = dict(labels).get(label, "")
+                found[key] = found.get(key, 0.0) + value
+        return dict(sorted(found.items(), key=lambda pair: (-pair[1], pair[0])))
+
+    def quantile(self, name: str, level: float, **labels: str) -> float | None:
+        """Return a quantile of a histogram, within its buckets; None of none.
+
+        Args:
+            name: of the histogram.
+            level: in (0, 1).
+            labels: of it.
+        """
+        wanted = set(labels.items())
+        buckets = sorted(
+            (float(dict(of_one)["le"]), value)
+            for (known, of_one), value in self.values.items()
+            if known == f"{name}_bucket" and wanted <= set(of_one)
+        )
+        if not buckets or not buckets[-1][1]:
+            return None
+        rank, low, before = level * buckets[-1][1], 0.0, 0.0
+        for high, count in buckets:
+            if count >= rank:
+                part = (rank - before) / (count - before) if count > before else 1.0
+                return low if high == float("inf") else low + part * (high - low)
+            low, before = high, count
+        return low
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A number with its name."""
+
+    name: str
+    text: str
+    exact: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """Something that somebody did in the console."""
+
+    at: datetime
+    who: str
+    action: str
+    about: str
+
+
+class Operators:
+    """The page for operators, and what it remembers: the latest samples and actions.
+
+    Args:
+        clock: tells the seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._samples: deque[Sample] = deque()
+        self._actions: deque[Action] = deque(maxlen=_MOST_ACTIONS)
+        self._lock = Lock()
+
+    @property
+    def routes(self) -> Sequence[Route]:
+        """What is asked for."""
+        return (Route("GET", "/operators", self.shown),)
+
+    def remember(self, who: str, action: str, about: Mapping[str, object]) -> None:
+        """Keep an action for the page, until many have followed; the log has all of them."""
+        words = ", ".join(f"{name} {value}" for name, value in about.items())
+        self._actions.appendleft(Action(datetime.now(UTC), who, action, words))
+
+    def shown(self, request: Request) -> Response:
+        """Return the page.
+
+        Raises:
+            DeniedError: if the token of the reader does not permit it.
+        """
+        inside = request.inside
+        token = inside.gate.permit(Scope.OPERATE, request.session.authorization)
+        if token is not None and token.campaigns is not None:
+            raise DeniedError(Denial.OTHER_CAMPAIGN)
+        now, before = self._sampled(inside.metrics.registry)
+        settings = inside.settings
+        expires = now.get("geoveil_tls_certificate_expires_timestamp_seconds")
+        return request.render(
+            "operators.html",
+            version=next(iter(now.by("geoveil_build_info", "version")), ""),
+            ready=bool(now.get("geoveil_ready")),
+            warnings=[*warnings_of(now, settings, inside.clock())],
+            server=[*_server(now, settings, expires, inside.clock())],
+            reports=_counts(now, before, "geoveil_reports_total", "outcome"),
+            rejected=_counts(now, before, "geoveil_reports_rejected_total", "reason"),
+            denied=_counts(now, before, "geoveil_rpcs_denied_total", "reason"),
+            errors=_counts(now, before, "geoveil_store_errors_total", "operation"),
+            calls=_counts(now, before, "geoveil_rpcs_total", "method"),
+            slowest={
+                name: shown(now.quantile("geoveil_rpc_seconds", 0.99, method=name))
+                for name in now.by("geoveil_rpcs_total", "method")
+            },
+            actions=[*self._actions],
+        )
+
+    def _sampled(self, registry: CollectorRegistry) -> tuple[Sample, Sample | None]:
+        """Return the metrics now, and a while ago if they were looked at then."""
+        now = Sample.of(registry, self._clock())
+        with self._lock:
+            while self._samples and now.at_s - self._samples[0].at_s > _KEPT_S:
+                self._samples.popleft()
+            old = [one for one in self._samples if now.at_s - one.at_s >= _SINCE_S]
+            if not self._samples or now.at_s - self._samples[-1].at_s >= _SINCE_S:
+                self._samples.append(now)
+        return now, old[-1] if old else None
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Something that is counted, and how fast it grows."""
+
+    name: str
+    count: int
+    rate: str
+
+
+def _counts(now: Sample, before: Sample | None, name: str, label: str) -> Sequence[Count]:
+    """Return the numbers of a counter by a label, those that are 0 left out."""
+    earlier = {} if before is None else before.by(name, label)
+    found = []
+    for key, value in now.by(name, label).items():
+        if not value:
+            continue
+        rate = "–"
+        if before is not None:
+            rate = f"{(value - earlier.get(key, 0.0)) / (now.at_s - before.at_s):,.1f}"
+        found.append(Count(key, int(value), rate))
+    return found
+
+
+def _server(now: Sample, settings: Settings, expires: float, time_now: datetime) -> Iterator[Line]:
+    """Yield how the server stands."""
+    started = now.get("process_start_time_seconds")
+    if started:
+        yield Line("Running for", span_text(time_now - datetime.fromtimestamp(started, UTC)))
+    memory = now.get("process_resident_memory_bytes")
+    yield Line("Memory", _size(memory), f"{memory:.0f}")
+    waiting = now.get("geoveil_queue_weight")
+    yield Line(
+        "Answers that wait to be written",
+        f"{waiting:,.0f} of at most {settings.queue_limit:,}",
+        f"{waiting:.0f}",
+    )
+    commits = now.get("geoveil_commit_seconds_count")
+    if commits:
+        yield Line("Transactions", f"{commits:,.0f}", f"{commits:.0f}")
+        slow = now.quantile("geoveil_commit_seconds", 0.99)
+        yield Line("99 % of them are done within", f"{shown(slow)} s")
+        reports = now.get("geoveil_commit_reports_sum")
+        yield Line("Reports in one, on average", f"{reports / commits:,.1f}")
+    yield Line("Store", _store(settings.database))
+    if expires:
+        ends = datetime.fromtimestamp(expires, UTC)
+        left = span_text(ends - time_now)
+        yield Line("Certificate", f"ends {date_text(ends)}, in {left}", f"{expires:.0f}")
+    else:
+        yield Line("Certificate", "none: without TLS")
+    yield Line(
+        "Replicas",
+        "one: SQLite has one server"
+        if isinstance(settings.database, Path)
+        else "any number may share the database; these numbers are of the one that you reached",
+    )
+
+
+def _store(database: object) -> str:
+    """Return what reports are kept in, and how large it is where that can be seen."""
+    if not isinstance(database, Path):
+        return "PostgreSQL, which knows its size"
+    files = [database, *(database.with_name(database.name + end) for end in ("-wal", "-shm"))]
+    size = sum(file.stat().st_size for file in files if file.exists())
+    return f"SQLite, {_size(size)}"
+
+
+def warnings_of(now: Sample, settings: Settings, time_now: datetime) -> Iterator[str]:
+    """Yield what an operator should look at, in sentences."""
+    if not now.get("geoveil_ready"):
+        yield "The database can't be written: no reports are taken (geoveil_ready is 0)."
+    failed = sum(now.by("geoveil_store_errors_total", "operation").values())
+    if failed:
+        yield f"{failed:,.0f} operations of the database failed since the server was started."
+    waiting = now.get("geoveil_queue_weight")
+    if waiting > _FULL * settings.queue_limit:
+        yield "More than half of the queue is full: writing is slower than reports come."
+    reports = now.by("geoveil_reports_total", "outcome")
+    rejected = reports.get("rejected", 0.0)
+    if rejected > _MANY_REJECTED * max(sum(reports.values()), 1.0):
+        yield f"{rejected:,.0f} reports were rejected: see by which reason."
+    expires = now.get("geoveil_tls_certificate_expires_timestamp_seconds")
+    if expires:
+        days = (datetime.fromtimestamp(expires, UTC) - time_now).total_seconds() / 86_400
+        if days < _EXPIRES_SOON_DAYS:
+            yield f"The certificate ends in {max(days, 0.0):.0f} days."
+    elif not settings.on_loopback:
+        yield "Without TLS reports and tokens travel in the clear, unless a proxy adds it."
+
+
+def _size(number: float) -> str:
+    """Return a number of bytes.
+
+    Example:
+        >>> _size(123_456_789)
+        '123.5 MB'
+    """
+    for unit, worth in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if number >= worth:
+            return f"{number / worth:,.1f} {unit}"
+    return f"{number:,.0f} bytes"

@@ -214,7 +214,7 @@ def _sentences(row: LabelledEstimate, told: dict[str, Any]) -> Iterator[str]:
             f"The question with a sharp edge: {hard['value']:.4f}, within {hard['ci_low']:.4f} –"
             f" {hard['ci_high']:.4f} at {often}, the softness of what is asked included."
         )
-    else:
+    elif row.mechanism is not None:
         yield (
             "The question with a sharp edge: no plan was signed with this survey, so how far the"
             " soft edge is from a sharp one is not known."

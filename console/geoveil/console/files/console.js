@@ -2,12 +2,14 @@
 
 import { follow } from "./live.js";
 import { savePicture } from "./png.js";
+import { keepFresh } from "./refresh.js";
 import { dragQuantiles } from "./quantiles.js";
 import { keepUpdated, sayRanges } from "./update.js";
 
 for (const place of document.querySelectorAll("[data-live]")) follow(place);
 for (const form of document.querySelectorAll("form[data-updates]")) keepUpdated(form);
 for (const form of document.querySelectorAll("form[data-quantiles]")) dragQuantiles(form);
+for (const place of document.querySelectorAll("[data-refresh]")) keepFresh(place.id);
 document.addEventListener("input", sayRanges);
 document.addEventListener("click", (event) => {
   const button = event.target.closest("[data-png]");
