@@ -91,9 +91,11 @@ class TabulatedProfile(EnclosedProfile):
         mantissa, exponent = math.frexp(varied / validation.positive("slope", steepest))
         scale = math.ldexp(1.0, exponent - (mantissa == 0.5))
         hermite = Hermite(u / scale, y, (m * scale).reshape(-1, 2))
+        with np.errstate(all="ignore"):  # a bound that overflows is refused by the grid
+            cells = hermite.cells(ray=self.ray)
         found = {
             "at": tuple(u.tolist()), "values": tuple(y.tolist()), "slopes": tuple(m.tolist()),
-            "scale": scale, "_hermite": hermite, "_enclosures": hermite.cells(ray=self.ray),
+            "scale": scale, "_hermite": hermite, "_enclosures": cells,
         }  # fmt: skip
         for name, value in found.items():
             object.__setattr__(self, name, value)
