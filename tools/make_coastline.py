@@ -3,8 +3,9 @@
     npm pack world-atlas@2.0.2 && tar xzf world-atlas-2.0.2.tgz
     .venv/bin/python tools/make_coastline.py package/land-50m.json
 
-Lines are simplified to 0.02 degrees and rounded to 0.01; the cuts along the antimeridian and at the
-south pole, which are no coasts, are left out.
+Lines are simplified to 0.02 degrees and rounded to 0.01, and written as steps east and north from
+place to place; the cuts along the antimeridian and at the south pole, which are no coasts, are left
+out.
 """
 
 import json
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-TARGET = Path(__file__).parents[1] / "analyst/geoveil/analyst/data/coastline.npz"
+TARGET = Path(__file__).parents[1] / "campaign/geoveil/campaign/data/coastline.json"
 TOLERANCE_DEG = 0.02
 PER_DEGREE = 100
 
@@ -37,10 +38,11 @@ def main(source: str) -> None:
                 moves = np.r_[True, (np.diff(whole, axis=0) != 0).any(axis=1)]
                 if moves.sum() > 1:
                     lines.append(whole[moves])
-    steps = np.concatenate([np.diff(line, axis=0, prepend=[[0, 0]]) for line in lines])
-    sizes = np.array([len(line) for line in lines], np.uint16)
-    np.savez_compressed(TARGET, steps=steps.T.astype(np.int16), sizes=sizes)
-    print(f"{len(lines):,} lines, {len(steps):,} places, {TARGET.stat().st_size:,} bytes")
+    written = [np.diff(line, axis=0, prepend=[[0, 0]]).ravel().tolist() for line in lines]
+    rows = ",\n".join(json.dumps(one, separators=(",", ":")) for one in written)
+    TARGET.write_text(f'{{"per_degree":{PER_DEGREE},"lines":[\n{rows}\n]}}\n')
+    places = sum(map(len, lines))
+    print(f"{len(lines):,} lines, {places:,} places, {TARGET.stat().st_size:,} bytes")
 
 
 if __name__ == "__main__":

@@ -10,11 +10,15 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import grpc
 import grpc.aio
+import numpy as np
 import pytest
 from playwright.async_api import Browser, BrowserContext, Error, Page, Request, async_playwright
 
 from geoveil.aggregator import Aggregator, Settings
+from geoveil.analyst import coastline
+from geoveil.analyst.outlines import lines_of
 from geoveil.campaign import (
     Attribute,
     Campaign,
@@ -32,6 +36,7 @@ from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2
 from geoveil.proto.v1.analyst_pb2_grpc import AnalystStub
 from geoveil.proto.v1.collector_pb2 import SubmitReportsRequest
+from tests.aggregator.tls_files import for_server, new_authority, written
 
 from .conftest import start_browser
 
@@ -140,6 +145,9 @@ async def test_somebody_takes_part(survey: Survey, page: Page) -> None:
     assert await page.inner_text("#title") == "Household income"
     assert "ε = 1 per 8,000 dollar" in await page.inner_text("#odds-text")
     assert "73 %" in await page.inner_text("#odds-text")
+    spent = await page.inner_text("#spent")
+    assert spent.startswith("ε = 0 per 8,000 dollar on household income, in all surveys")
+    assert spent.endswith("this survey may take ε = 1 more")
     await page.fill("#value", "52,417")
     assert "52,417 dollar or 60,417 dollar: at most 2.7 to 1" in await page.inner_text("#odds")
     assert await axe(page) == []
@@ -173,6 +181,9 @@ async def test_somebody_takes_part(survey: Survey, page: Page) -> None:
     await counted(page)
     assert not await page.is_visible("#form")
     assert "Household income" in await page.inner_text("#history")
+    spent = await page.inner_text("#spent")
+    assert spent.startswith("ε = 1 per 8,000 dollar")
+    assert spent.endswith("takes no more")
     assert await survey.counted() == {"income": 1}
 
 
@@ -293,6 +304,71 @@ async def test_a_place_is_taken_from_the_map_and_needs_nothing_more_of_the_serve
     await context.set_offline(False)
     await counted(page)
     assert (await survey.counted())["bus"] == 1
+
+
+async def test_a_map_has_the_coasts_that_there_are(survey: Survey, page: Page) -> None:
+    """Where the console draws them; each place of the page's lines is one of theirs."""
+    bay = AzimuthalEquidistant(-122.3, 37.7, 80_000.0)
+    fiji = AzimuthalEquidistant(179.0, -17.5, 300_000.0)  # it lies across the antimeridian
+    known = np.array([place for line in lines_of(coastline()) for place in line])
+    for name, centre in (("bay", bay), ("fiji", fiji)):
+        attribute = Attribute(name="home", unit="metre", coordinates=centre)
+        near = Question("near", Disc((0.0, 0.0), 9_000.0, 4_500.0, "smoothstep"))
+        given = {"attribute": attribute, "privacy": GeoPrivacy(1.0, 2_000.0, "metre")}
+        lipschitz = LipschitzLaplaceSpec()
+        await survey.create(campaign_of(name, questions=(near,), mechanism=lipschitz, **given))
+        await page.goto(survey.url(name))
+        await page.wait_for_selector("#survey:not([hidden])")
+        await page.wait_for_selector(".coast polyline", state="attached")
+        drawn = await page.evaluate(
+            "[...document.querySelectorAll('.coast polyline')].map((one) => one.points.length)"
+        )
+        at = await page.evaluate(
+            "[...document.querySelector('.coast polyline').points].map(({x, y}) => [x, y])"
+        )
+        scale = 0.92 * 400 / (2 * centre.radius_m)
+        plane = np.array([((x - 200) / scale, (200 - y) / scale) for x, y in at])
+        places = centre.unproject(plane)
+        apart = np.abs(places[:, None] - known[None])
+        apart[..., 0] = np.minimum(apart[..., 0], 360 - apart[..., 0])
+        assert np.max(np.min(np.max(apart, axis=2), axis=1)) < 0.02
+        assert sum(drawn) > 8
+        assert "Natural Earth" in await page.inner_text("#outlines")
+        assert await axe(page) == []
+
+
+async def test_a_browser_speaks_http_2_where_there_is_tls(browser: Browser, tmp_path: Path) -> None:
+    authority = new_authority("survey")
+    certificate, key = written(for_server(authority), tmp_path, "server")
+    settings = Settings(
+        database=tmp_path / "reports.db",
+        port=0,
+        web="127.0.0.1:0",
+        tls_certificate=certificate,
+        tls_key=key,
+    )
+    secure = grpc.ssl_channel_credentials(authority.certificate)
+    async with (
+        Aggregator(settings) as aggregator,
+        grpc.aio.secure_channel(aggregator.address, secure) as channel,
+    ):
+        survey = Survey(aggregator, AnalystStub(channel))
+        await survey.create(campaign_of("income"))
+        context = await browser.new_context(ignore_https_errors=True)
+        page = await context.new_page()
+        await page.goto(survey.url().replace("http:", "https:"))
+        await page.wait_for_selector("#survey:not([hidden])")
+        await answer(page)
+        await counted(page)
+        spoken = await page.evaluate(
+            """["navigation", "resource"].flatMap((kind) => performance.getEntriesByType(kind))
+              .map(({ name, nextHopProtocol }) => [name, nextHopProtocol])"""
+        )
+        await context.close()
+        assert await survey.counted() == {"income": 1}
+    assert len(spoken) > 6
+    assert any(name.endswith("/SubmitReports") for name, _ in spoken)
+    assert {protocol for _, protocol in spoken} == {"h2"}
 
 
 async def test_a_survey_that_there_is_not_is_told(survey: Survey, context: BrowserContext) -> None:

@@ -15,7 +15,6 @@ Bounds = tuple[float, float, float, float]
 _NEW_YORK: Bounds = (-74.26, 40.5, -73.7, 40.92)
 _CENSUS = "Outlines: US Census Bureau, counties of 2017"
 _NATURAL_EARTH = "Coast: Natural Earth, to about 5 km"
-_PER_DEGREE = 100
 _MARGIN_DEG = 1.0
 """Beyond bounds, within which lines are kept: few of their pieces are longer."""
 _LEAST_DEG, _MOST_DEG = 0.5, 1.5
@@ -51,11 +50,10 @@ def coastline(bounds: Bounds = (-180.0, -90.0, 180.0, 90.0)) -> dict[str, Any]:
         >>> feature["geometry"]["type"]
         'MultiLineString'
     """
-    with files("geoveil.analyst").joinpath("data/coastline.npz").open("rb") as stream:
-        held = np.load(stream)
-        steps, sizes = held["steps"].T.astype(np.int64), held["sizes"].astype(np.int64)
-    places = np.concatenate([np.cumsum(one, axis=0) for one in np.split(steps, np.cumsum(sizes))])
-    places = places / _PER_DEGREE
+    held = _data("coastline.json")
+    steps = [np.reshape(line, (-1, 2)) for line in held["lines"]]
+    sizes = [len(line) for line in steps]
+    places = np.concatenate([np.cumsum(line, axis=0) for line in steps]) / held["per_degree"]
     low, high = np.array(bounds[:2]) - _MARGIN_DEG, np.array(bounds[2:]) + _MARGIN_DEG
     near = np.all((places >= low) & (places <= high), axis=1)
     line = np.repeat(np.arange(len(sizes)), sizes)
@@ -76,7 +74,12 @@ def new_york_boroughs() -> dict[str, Any]:
         >>> [feature["properties"]["name"] for feature in new_york_boroughs()["features"]]
         ['Bronx', 'Brooklyn', 'Manhattan', 'Queens', 'Staten Island']
     """
-    text = files("geoveil.analyst").joinpath("data/new_york_boroughs.geojson").read_text("utf-8")
+    return _data("new_york_boroughs.json")
+
+
+def _data(name: str) -> dict[str, Any]:
+    # They lie with the campaign, as the page on which people take part draws them, too.
+    text = files("geoveil.campaign").joinpath("data", name).read_text("utf-8")
     found: dict[str, Any] = json.loads(text)
     return found
 

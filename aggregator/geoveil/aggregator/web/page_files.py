@@ -23,6 +23,7 @@ _TYPES = MappingProxyType(
         ".html": b"text/html; charset=utf-8",
         ".css": b"text/css; charset=utf-8",
         ".js": b"text/javascript; charset=utf-8",
+        ".json": b"application/json",
         ".svg": b"image/svg+xml",
     }
 )
@@ -90,6 +91,7 @@ class Pages:
     def __init__(self, admit: Callable[[str], object]) -> None:
         self._admit = admit
         self._files = Files("geoveil.aggregator.web", "pages")
+        self._outlines = Files("geoveil.campaign", "data")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -101,7 +103,8 @@ class Pages:
             name = "take-part.html"
         elif name.endswith(".html"):
             name = ""
-        await self._files.answer(scope, send, name)
+        files = self._outlines if name.endswith(".json") else self._files
+        await files.answer(scope, send, name)
 
 
 async def admitted(admit: Callable[[str], object], peer: str, send: Send) -> bool:

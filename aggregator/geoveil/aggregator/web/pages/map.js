@@ -1,10 +1,15 @@
-// A map without tiles: the area of the survey, what it asks about, and a pin. Nothing is fetched.
+// A map without tiles: the area of the survey, what it asks about, coasts, and a pin. What is fetched
+// for it is the same for everybody: the coasts of the whole world, or the boroughs of New York.
 
 import { element } from "./odds.js";
 
 const EARTH_M = 6371008.8;
 const SIZE = 400;
 const RADIANS = Math.PI / 180;
+/** West, south, east and north. */
+const NEW_YORK = [-74.26, 40.5, -73.7, 40.92];
+/** The height of a map, in degrees, below which coasts are too crude, and above which boroughs are too small. */
+const [LEAST_DEG, MOST_DEG] = [0.5, 1.5];
 
 /** Metres east and north of the centre, on a sphere: for looking at, not for the report. */
 export function toPlane(centre, longitude, latitude) {
@@ -33,8 +38,11 @@ export function toPlace(centre, x, y) {
   return [((longitude + 540) % 360) - 180, p / RADIANS];
 }
 
-/** A map that calls `chosen(longitude, latitude)` when it is pointed at; returns {box, pin}. */
-export function drawMap(centre, questions, chosen) {
+/**
+ * A map that calls `chosen(longitude, latitude)` when it is pointed at, and `told(text)` once it knows
+ * whose outlines it draws; returns {box, show}.
+ */
+export function drawMap(centre, questions, chosen, told) {
   const scale = (0.92 * SIZE) / (2 * centre.radiusM);
   const at = ([x, y]) => [SIZE / 2 + scale * x, SIZE / 2 - scale * y];
   const box = element("svg", { viewBox: `0 0 ${SIZE} ${SIZE}`, "aria-hidden": "true" });
@@ -43,6 +51,15 @@ export function drawMap(centre, questions, chosen) {
     const points = line.map((place) => at(toPlane(centre, ...place)).map((x) => x.toFixed(1)).join(","));
     box.append(element("polyline", { points: points.join(" "), class: "grid" }));
   }
+  const coasts = element("g", { class: "coast" });
+  box.append(coasts);
+  outlines(centre).then(({ lines, source }) => {
+    if (lines.length) told(source);
+    for (const line of lines) {
+      const points = line.map((place) => at(toPlane(centre, ...place)).map((x) => x.toFixed(1)).join(","));
+      coasts.append(element("polyline", { points: points.join(" ") }));
+    }
+  }).catch(() => undefined); // a map without them does as well
   for (const { query } of questions) {
     const shape = outline(query, at, scale);
     if (shape) box.append(shape);
@@ -78,13 +95,52 @@ function outline(query, at, scale) {
   return element("polygon", { points: corners.map((one) => at(one).join(",")).join(" "), class: "asked" });
 }
 
+/** Lines, each an array of places in degrees, of what there is near a centre, and who drew them. */
+async function outlines(centre) {
+  const [span, wide] = spans(centre);
+  const [west, south, east, north] = NEW_YORK;
+  const { longitudeDeg: l0, latitudeDeg: p0 } = centre;
+  const near = l0 - wide < east && l0 + wide > west && p0 - span < north && p0 + span > south;
+  if (2 * span < MOST_DEG && near) {
+    const { features } = await fetched("new_york_boroughs");
+    const rings = ({ geometry: { type, coordinates } }) => (type === "Polygon" ? coordinates : coordinates.flat());
+    return { lines: features.flatMap(rings), source: "Outlines: US Census Bureau, counties of 2017" };
+  }
+  if (2 * span < LEAST_DEG) return { lines: [] };
+  const held = await fetched("coastline");
+  const found = [];
+  for (const steps of held.lines) {
+    let [east, north, line] = [0, 0, []];
+    for (let i = 0; i < steps.length; i += 2) {
+      east += steps[i];
+      north += steps[i + 1];
+      const place = [east / held.per_degree, north / held.per_degree];
+      const apart = Math.abs(((place[0] - l0 + 540) % 360) - 180);
+      // A line leaves what is drawn well outside of it.
+      if (Math.abs(place[1] - p0) < 1.5 * span + 1 && apart < 1.5 * wide + 1) line.push(place);
+      else line = [];
+      if (line.length === 2) found.push(line);
+    }
+  }
+  return { lines: found, source: "Coast: Natural Earth, to about 5 km" };
+}
+
+async function fetched(name) {
+  return await (await fetch(`/pages/${name}.json`)).json();
+}
+
+/** How far a map reaches north and east of its centre, in degrees. */
+function spans(centre) {
+  const span = centre.radiusM / EARTH_M / RADIANS;
+  return [span, span / Math.max(0.2, Math.cos(centre.latitudeDeg * RADIANS))];
+}
+
 /** Meridians and parallels at round degrees. */
 function graticule(centre) {
-  const span = centre.radiusM / EARTH_M / RADIANS;
+  const [span, wide] = spans(centre);
   const step = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20].find((one) => span / one < 4) ?? 20;
   const lines = [];
   const along = Array.from({ length: 25 }, (_, i) => (i / 12 - 1) * span);
-  const wide = span / Math.max(0.2, Math.cos(centre.latitudeDeg * RADIANS));
   for (let p = Math.ceil((centre.latitudeDeg - span) / step) * step; p <= centre.latitudeDeg + span; p += step) {
     if (Math.abs(p) < 90) lines.push(along.map((t) => [centre.longitudeDeg + (t * wide) / span, p]));
   }

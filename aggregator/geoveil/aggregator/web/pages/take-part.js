@@ -19,6 +19,9 @@ const STATES = {
   expired: "It could not be sent in time, and was given up.",
 };
 
+/** Tell what was spent, once a survey is known. */
+let tellSpent = async () => undefined;
+
 start().catch(trouble).finally(() => {
   at("main").removeAttribute("aria-busy");
   show("waiting", false);
@@ -36,6 +39,11 @@ async function start() {
   const client = new Client({ server, storage, policy: Policy.permitting(offer) });
   await client.fetch(id);
   describe(offer);
+  const { attribute, totalPrivacy } = offer.campaign;
+  const limit = { ...totalPrivacy, unit: attribute.unit };
+  const policy = new Policy({ limits: { [attribute.name]: { campaign: limit, lifetime: limit } } });
+  const reckoning = new Client({ server, storage, policy, background: false });
+  tellSpent = () => spent(reckoning, offer);
   await ask(client, offer);
 }
 
@@ -70,7 +78,7 @@ async function ask(client, offer) {
   let map = null;
   if (coordinates) {
     say("place-label", sentence(name));
-    map = drawMap(coordinates, campaign.questions, (longitude, latitude) => put(longitude, latitude));
+    map = drawMap(coordinates, campaign.questions, (longitude, latitude) => put(longitude, latitude), (text) => say("outlines", text));
     at("map").append(map.box);
     show("place");
   } else {
@@ -242,7 +250,18 @@ function receipt(campaign, own) {
   show("receipt");
 }
 
+/** What all answers about this have cost, and what this survey may still take. */
+async function spent(reckoning, { campaign, price }) {
+  const [inAll] = await reckoning.budgets();
+  const own = (await reckoning.history()).filter((one) => one.campaignId === campaign.id).length;
+  const left = Math.max(0, campaign.totalPrivacy.epsilon - own * price.epsilon);
+  const { name, unit } = campaign.attribute;
+  const more = left ? `, and this survey may take ε = ${number(left)} more` : ", and this survey takes no more";
+  say("spent", `ε = ${number(inAll.spent)} per ${distanceText(campaign.totalPrivacy.per, unit)} on ${name}, in all surveys${more}`);
+}
+
 async function history(client) {
+  await tellSpent();
   const past = [...await client.history()].reverse();
   at("history").replaceChildren(...past.map((one) => {
     const name = document.createElement("strong");
