@@ -123,7 +123,9 @@ export class ExactPolygon {
     const { rings } = this.#exact;
     const partOf = region.flatMap((part, i) => part.map(() => i));
     requireSimple(rings, touches(rings), partOf);
-    const within = (ring: number, other: number): boolean => contains(rings[other]!, pointBeside(rings[ring]!, rings[other]!));
+    const boxes = rings.map((ring) => ring.map(boxOf).reduce(around));
+    const within = (ring: number, other: number): boolean =>
+      isWithin(boxes[ring]!, boxes[other]!) && contains(rings[other]!, pointBeside(rings[ring]!, rings[other]!));
     const exteriors = region.map((_, i) => partOf.indexOf(i));
     rings.forEach((_, ring) => {
       const part = partOf[ring]!;
@@ -247,9 +249,20 @@ function invalid(): ParameterError {
   return new ParameterError("region", "rings", "a valid polygon: rings that do not cross, holes inside, parts apart");
 }
 
-function boxOf({ a, v }: Edge): readonly [bigint, bigint, bigint, bigint] {
+/** The least and the greatest x, then y. */
+type Box = readonly [bigint, bigint, bigint, bigint];
+
+function boxOf({ a, v }: Edge): Box {
   const b: Whole = [a[0] + v[0], a[1] + v[1]];
   return [a[0] < b[0] ? a[0] : b[0], a[0] > b[0] ? a[0] : b[0], a[1] < b[1] ? a[1] : b[1], a[1] > b[1] ? a[1] : b[1]];
+}
+
+function around(p: Box, q: Box): Box {
+  return [p[0] < q[0] ? p[0] : q[0], p[1] > q[1] ? p[1] : q[1], p[2] < q[2] ? p[2] : q[2], p[3] > q[3] ? p[3] : q[3]];
+}
+
+function isWithin(p: Box, q: Box): boolean {
+  return p[0] >= q[0] && p[1] <= q[1] && p[2] >= q[2] && p[3] <= q[3];
 }
 
 function cross(u: Whole, v: Whole): bigint {
