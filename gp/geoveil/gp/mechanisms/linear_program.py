@@ -21,24 +21,17 @@ pass decides.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.gp.errors import UnsupportedError
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
+from geoveil.gp.mechanisms.interior_point import least_cost
 
 Array = NDArray[np.float64]
 
 _FIRST = 40
 _MESH = 6000
-_SOLVERS = (("highs-ipm", 1e-9), ("highs-ds", 1e-9), ("highs-ipm", 1e-7))
-"""Method and tolerance, in the order in which they are tried; all end at a vertex."""
-_OPTIMAL = 0
-"""The status of SciPy's result."""
 _ACTIVE = 1e-9
 _ROUNDING = 1e-9
 """Share of the bound that float64 may have lost in it."""
@@ -117,70 +110,28 @@ def solve(program: LinearProgram, rounds: int, floor: float = 0.0) -> Solution:
 
 def optimum(program: LinearProgram, outputs: Array, floor: float = 0.0) -> Solution:
     """Return the best channel over these outputs; see `solve`."""
-    from scipy import sparse
-    from scipy.optimize import linprog
-
-    rows, columns = len(program.targets), len(outputs)
+    columns = len(outputs)
     center, half = (outputs[0] + outputs[-1]) / 2, (outputs[-1] - outputs[0]) / 2
     y = (outputs - center) / half
     # What the uniform row adds to the mean is taken from the targets.
     f = ((program.targets - center) / half - floor * float(y.mean())) / (1 - floor)
-    costs = program.weights[:, None] * (y - f[:, None]) ** 2
-    probabilities, joints = _in_pairs(program.ratios)
-    sums = [sparse.kron(probabilities, np.ones((1, columns))), sparse.kron(probabilities, y[None])]
-    conditions = sparse.vstack([*sums, sparse.kron(joints, sparse.identity(columns))])
-    values = np.concatenate([np.ones(rows), f, np.zeros((rows - 2) * columns)])
-    for method, tolerance in _SOLVERS:
-        result = linprog(
-            (probabilities.T @ costs).ravel(),
-            A_eq=conditions.tocsc(),
-            b_eq=values,
-            bounds=(0, None),
-            method=method,
-            options={
-                "primal_feasibility_tolerance": tolerance,
-                "dual_feasibility_tolerance": tolerance,
-            },
-        )
-        if result.status == _OPTIMAL:
-            break
-    else:
+    costs = program.weights * (y[:, None] - f) ** 2
+    found = least_cost(costs, program.ratios, y, f)
+    if found is None:
         raise UnsupportedError(
             "the solver found no optimal channel for this query and guarantee; use"
             " DebiasedLaplace, or a wider band"
         )
-    table = np.maximum(probabilities @ result.x.reshape(-1, columns), 0.0)
+    table = np.maximum(found.table.T, 0.0)
     table /= table.sum(axis=1, keepdims=True)
     # The dual for y, from that for (y − center)/half; costs were divided by half².
-    slope = result.eqlin.marginals[rows : 2 * rows] * half
-    alpha = result.eqlin.marginals[:rows] * half**2 - slope * center
+    slope = found.beta * half
     return Solution(
         outputs,
         (1 - floor) * table + floor / columns,
-        alpha,
+        found.alpha * half**2 - slope * center,
         slope,
-        float(result.fun) * float(half) ** 2,
-    )
-
-
-def _in_pairs(ratios: Array) -> "tuple[csr_array, csr_array]":
-    """Return how a column P is made of numbers ≥ 0, and conditions that make these fit together.
-
-    P_j and P_j+1 are within their ratio if and only if P_j = u + r_j v and P_j+1 = r_j u + v for
-    some u, v ≥ 0. So 2(M − 1) such numbers, which give every inner row the same P from the pair
-    below and the pair above it, are exactly a column within the ratios. For the solver that is half
-    as many conditions as two inequalities for each ratio.
-
-    Returns:
-        (M, 2(M − 1)), P from (u_0, ..., v_0, ...); and (M − 2, 2(M − 1)), what has to be 0.
-    """
-    from scipy import sparse
-
-    one, more = sparse.diags_array(np.ones(len(ratios))), sparse.diags_array(ratios)
-    lower = sparse.csr_array(sparse.hstack([one, more]))
-    upper = sparse.csr_array(sparse.hstack([more, one]))
-    return sparse.csr_array(sparse.vstack([lower, upper[-1:]])), sparse.csr_array(
-        upper[:-1] - lower[1:]
+        found.cost * float(half) ** 2,
     )
 
 

@@ -218,7 +218,7 @@ class LinearProgramMechanism(ChannelMechanism):
         prior: what the variance is minimal for; by default uniform where the profile varies. Fix it
             without looking at private values.
         tolerance: largest bias permitted, in the unit of f, in [1e-6, 0.1].
-        quick: whether to solve on a coarser grid: in a second instead of several, with a variance
+        quick: whether to solve on a coarser grid: in a third of the time, with a variance
             that is a few per cent larger.
         step: spacing of the output grid, a power of two, at most 1; the outputs lie on it.
 

@@ -1,0 +1,288 @@
+"""An interior-point method for channels, which knows how their programme is made [MATH §8].
+
+Over outputs y_1 … y_n the programme of `linear_program` is
+
+    minimise Σ c·P   subject to   A P = b,   G P ≥ 0,
+
+where A P are the sums and the means of the rows, and G P the two slacks of each ratio, r P_j+1 −
+P_j and r P_j − P_j+1. The primal-dual method of Mehrotra (1992) needs per step one solution of A
+H⁻¹ Aᵗ λ = …, H = Gᵗ diag(z/s) G. Of one output H is tridiagonal, so that this costs n inverses of
+such matrices, by recurrences over all outputs at once, and one factorisation of 2M rows. A solver
+that sees a sparse matrix of n(3M − 4) conditions takes four to eight times as long.
+
+**Rounding.** What decides whether the last digits come out is done without cancellation. The pivots
+of H are sums of positive terms. Rows next to each other are nearly alike, so the conditions are
+those of the first row and of differences, and entries of A H⁻¹ Aᵗ are those of differences from the
+start. The step of P solves with the factors of H, not with its inverse, which is not accurate where
+it is stiff. Matrices are multiplied in tiles, for which no BLAS starts threads.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+_ENOUGH, _GOOD = 1e-10, 1e-4
+"""Relative gap and residuals at which the method ends, and with which its best point will do: what
+a device draws from is checked, and a bound certified, whatever comes out."""
+_EXACT = 10.0
+"""Times that what a row lacks counts: a table is checked more closely than its cost."""
+_NO_COST = 1e-6
+"""Part of the greatest costs below which a gap counts in relation to this."""
+_STEPS = 80
+_WORSE = 100.0
+"""Times the best, at which rounding has taken over."""
+_TO_BOUNDARY = 0.995
+_SHIFT = 3e-15
+"""Part of the diagonal that is added to it, where conditions depend on each other; what that takes
+from a step is given back by so many corrections:"""
+_CORRECTIONS = 3
+_TILE = 32
+
+
+class Optimum(NamedTuple):
+    """A point that is optimal, nearly always to `_ENOUGH`, with its dual."""
+
+    table: Array
+    """P, (n, M): a row for each output; every ratio has some room left."""
+    alpha: Array
+    """Of the sums, (M,)."""
+    beta: Array
+    """Of the means, (M,)."""
+    cost: float
+
+
+def least_cost(costs: Array, ratios: Array, places: Array, means: Array) -> Optimum | None:
+    """Return the channel of least cost over some outputs; None if none was found.
+
+    Args:
+        costs: of one unit of probability, (n, M).
+        ratios: r_j > 1, (M − 1,).
+        places: the outputs, (n,), about in [−1, 1].
+        means: of the rows, (M,).
+    """
+    n, m = costs.shape
+    wanted = np.concatenate([_differences(np.ones(m)), _differences(means)])
+    unit = float(costs.max(axis=0).sum()) or 1.0
+    programme = _Programme(costs / unit, ratios, places, wanted)
+    table = np.full((n, m), 1 / n)
+    slack = _slacks(table, ratios)
+    price = max(programme.cost(table), _NO_COST) / slack.size / slack
+    point = found = _Point(table, np.zeros(2 * m), slack, price)
+    best = np.inf
+    for _ in range(_STEPS):
+        off = programme.off(point)
+        if off < best:
+            best, found = off, point
+        if best < _ENOUGH or (best < _GOOD and off > _WORSE * best):
+            break
+        try:
+            with np.errstate(over="raise", divide="raise", invalid="raise"):
+                point = programme.moved(point)
+        except (np.linalg.LinAlgError, FloatingPointError):
+            break  # so near the boundary that rounding has taken over, or without bound
+    if not best < _GOOD:
+        return None
+    alpha, beta = (unit * _summed(part) for part in found.dual.reshape(2, m))
+    return Optimum(found.table, alpha, beta, unit * programme.cost(found.table))
+
+
+class _Point(NamedTuple):
+    """P (n, M), λ (2M,), and the slacks s and their prices z, (2, n, M − 1) each, > 0."""
+
+    table: Array
+    dual: Array
+    slack: Array
+    price: Array
+
+
+@dataclass(frozen=True, slots=True)
+class _Programme:
+    """See the module and `least_cost`; costs are in units of what the rows cost at most."""
+
+    costs: Array
+    ratios: Array
+    places: Array
+    wanted: Array
+    """b, (2M,)."""
+
+    def cost(self, table: Array) -> float:
+        """Return c·P."""
+        return float((self.costs * table).sum())
+
+    def off(self, point: _Point) -> float:
+        """Return how far a point is from the optimum: relative gap, or what conditions lack."""
+        short = self.wanted - self._conditions(point.table)
+        rows = float(np.abs(np.cumsum(short.reshape(2, -1), axis=1)).max())
+        gap = float((point.slack * point.price).sum())
+        unpriced = float(np.abs(self._unpriced(point)).max())
+        return max(gap / max(self.cost(point.table), _NO_COST), _EXACT * rows, unpriced)
+
+    def moved(self, point: _Point) -> _Point:
+        """Return the point after a step: first towards the boundary, then between it and s·z = μ.
+
+        Raises:
+            numpy.linalg.LinAlgError: if rounding has made a matrix of no use.
+        """
+        table, dual, slack, price = point
+        short, unpriced = self.wanted - self._conditions(table), self._unpriced(point)
+        ratio = price / slack
+        chain = _Chain(ratio, self.ratios)
+        powers = np.stack([np.ones_like(self.places), self.places, self.places**2])
+        ones, firsts, seconds = np.einsum("ky,yij->kij", powers, chain.inverse_of_differences())
+        middle = _Positive(np.block([[ones, firsts], [firsts, seconds]]))
+
+        def step(target: Array) -> _Point:
+            """Return the changes by which z grows by the target, but for ratio times that of s."""
+            force = unpriced - _slacks_transposed(target, self.ratios)
+            change = middle.solve(short + self._conditions(chain.solve(force)))
+            moved = chain.solve(self._priced(change) - force)
+            for _ in range(_CORRECTIONS):
+                more = middle.solve(short - self._conditions(moved))
+                change = change + more
+                moved = moved + chain.solve(self._priced(more))
+            of_slack = _slacks(moved, self.ratios)
+            return _Point(moved, change, of_slack, target - ratio * of_slack)
+
+        gap = float((slack * price).sum())
+        _, _, ds, dz = step(-price)
+        a, b = _longest(slack, ds, 1.0), _longest(price, dz, 1.0)
+        left = float(((slack + a * ds) * (price + b * dz)).sum()) / gap
+        by = step((left**3 * gap / slack.size - ds * dz) / slack - price)
+        a, b = _longest(slack, by.slack, _TO_BOUNDARY), _longest(price, by.price, _TO_BOUNDARY)
+        return _Point(
+            table + a * by.table, dual + b * by.dual, slack + a * by.slack, price + b * by.price
+        )
+
+    def _conditions(self, table: Array) -> Array:
+        """Return A P: sums and means, of the first row and of differences."""
+        return np.concatenate([_differences(table.sum(axis=0)), _differences(self.places @ table)])
+
+    def _priced(self, dual: Array) -> Array:
+        """Return Aᵗ λ, (n, M)."""
+        of_sums, of_means = dual.reshape(2, -1)
+        return _summed(of_sums) + self.places[:, None] * _summed(of_means)
+
+    def _unpriced(self, point: _Point) -> Array:
+        """Return c − Aᵗ λ − Gᵗ z, (n, M)."""
+        by_ratios = _slacks_transposed(point.price, self.ratios)
+        return self.costs - self._priced(point.dual) - by_ratios
+
+
+def _differences(rows: Array) -> Array:
+    """Return the first of M numbers, and how much each exceeds the one before."""
+    return np.concatenate([rows[:1], np.diff(rows)])
+
+
+def _summed(dual: Array) -> Array:
+    """Return what a dual of differences is to the rows: the transpose of `_differences`."""
+    of_rows = dual.copy()
+    of_rows[:-1] -= dual[1:]
+    return of_rows
+
+
+def _slacks(table: Array, ratios: Array) -> Array:
+    """Return r P_j+1 − P_j and r P_j − P_j+1, (2, n, M − 1)."""
+    low, high = table[:, :-1], table[:, 1:]
+    return np.stack([ratios * high - low, ratios * low - high])
+
+
+def _slacks_transposed(price: Array, ratios: Array) -> Array:
+    """Return Gᵗ z, (n, M)."""
+    found = np.zeros((price.shape[1], price.shape[2] + 1))
+    found[:, 1:] += ratios * price[0] - price[1]
+    found[:, :-1] += ratios * price[1] - price[0]
+    return found
+
+
+def _longest(point: Array, change: Array, part: float) -> float:
+    """Return such a part of the longest step for which all stays ≥ 0; at most 1."""
+    falls = change < 0
+    return min(1.0, part * float((-point[falls] / change[falls]).min())) if falls.any() else 1.0
+
+
+class _Chain:
+    """H = Gᵗ diag(w) G for all outputs at once: tridiagonal, as L D Lᵗ.
+
+    Args:
+        weights: w > 0, (2, n, M − 1), as slacks are.
+        ratios: r_j > 1, (M − 1,).
+    """
+
+    def __init__(self, weights: Array, ratios: Array) -> None:
+        (above, below), r = weights.transpose(0, 2, 1), ratios[:, None]
+        own, next_own = above + r**2 * below, r**2 * above + below
+        both = above * below * (r**2 - 1) ** 2
+        m, n = len(ratios) + 1, weights.shape[1]
+        self.pivots, carried = np.empty((m, n)), np.zeros((m, n))
+        for j in range(m - 1):
+            self.pivots[j] = own[j] + carried[j]
+            carried[j + 1] = (both[j] + next_own[j] * carried[j]) / self.pivots[j]
+        self.pivots[-1] = carried[-1]
+        self.factors = r * (above + below) / self.pivots[:-1]
+        """−L, below the diagonal."""
+        self.rest = (carried[:-1] - (r - 1) * (above - r * below)) / self.pivots[:-1]
+        """1 − `factors`."""
+
+    def solve(self, right: Array) -> Array:
+        """Return H⁻¹ v, (n, M)."""
+        x = right.T.copy()
+        for j, factor in enumerate(self.factors):
+            x[j + 1] += factor * x[j]
+        x /= self.pivots
+        for j in range(len(self.factors) - 1, -1, -1):
+            x[j] += self.factors[j] * x[j + 1]
+        return x.T
+
+    def inverse_of_differences(self) -> Array:
+        """Return T H⁻¹ Tᵗ, (n, M, M), where T takes `_differences`.
+
+        Of Z = H⁻¹ the row j is `factors` times the row j + 1, beyond its diagonal.
+        """
+        m, n = self.pivots.shape
+        found = np.empty((m, m, n))
+        across = np.empty((m, n))  # Z_j,k − Z_j,k−1, for k > j
+        last = 1 / self.pivots[-1]  # Z_jj
+        for j in range(m - 2, -1, -1):
+            factor, rest, own = self.factors[j], self.rest[j], 1 / self.pivots[j]
+            found[j + 1, j + 2 :] = found[j + 2 :, j + 1] = rest * across[j + 2 :]
+            found[j + 1, j + 1] = rest**2 * last + own
+            across[j + 2 :] *= factor
+            across[j + 1] = factor * rest * last - own
+            last = own + factor**2 * last
+        found[0, 0] = last
+        found[0, 1:] = found[1:, 0] = across[1:]
+        return np.ascontiguousarray(np.moveaxis(found, 2, 0))
+
+
+class _Positive:
+    """The factors of a positive definite matrix, scaled to a diagonal of 1 + `_SHIFT`, in tiles."""
+
+    def __init__(self, matrix: Array) -> None:
+        self._scale = 1 / np.sqrt(np.diag(matrix))
+        self._count = -(-len(matrix) // _TILE)
+        full = np.eye(self._count * _TILE)
+        scaled = matrix * self._scale[:, None] * self._scale
+        full[: len(matrix), : len(matrix)] = scaled + _SHIFT * np.eye(len(matrix))
+        shape = (self._count, _TILE, self._count, _TILE)
+        self._tiles = tiles = full.reshape(shape).swapaxes(1, 2).copy()
+        self._diagonal = np.empty((self._count, _TILE, _TILE))
+        for k in range(self._count):
+            own = self._diagonal[k] = np.linalg.inv(np.linalg.cholesky(tiles[k, k]))
+            tiles[k + 1 :, k] = tiles[k + 1 :, k] @ own.T
+            for i in range(k + 1, self._count):
+                tiles[i, k + 1 :] -= tiles[i, k] @ tiles[k + 1 :, k].swapaxes(1, 2)
+
+    def solve(self, right: Array) -> Array:
+        """Return the inverse times a vector."""
+        x = np.zeros((self._count, _TILE))
+        x.flat[: len(right)] = self._scale * right
+        for k in range(self._count):
+            x[k] = self._diagonal[k] @ (x[k] - np.einsum("jab,jb->a", self._tiles[k, :k], x[:k]))
+        for k in range(self._count - 1, -1, -1):
+            above = np.einsum("jba,jb->a", self._tiles[k + 1 :, k], x[k + 1 :])
+            x[k] = self._diagonal[k].T @ (x[k] - above)
+        return self._scale * x.ravel()[: len(right)]
