@@ -21,10 +21,12 @@ from typing import Any
 import numpy as np
 import psutil
 
+from geoveil.aggregator.domain.lane import Lane
 from geoveil.aggregator.domain.layout import Layout
+from geoveil.aggregator.domain.passes import Passes
 from geoveil.aggregator.domain.reports import PackedReport, pack
 from geoveil.aggregator.domain.rows import points_of
-from geoveil.aggregator.domain.values import PointSums, estimate_queries
+from geoveil.aggregator.domain.values import PointSums
 from geoveil.aggregator.store import CampaignRecord, Submission, open_store
 from geoveil.aggregator.store.reader import Reader
 from geoveil.campaign import Attribute, PlanarLaplaceSpec, PointQuestion, ValueCampaign
@@ -180,7 +182,8 @@ async def _estimated(file: Path) -> tuple[float, float, int]:
     watched = asyncio.create_task(_peak(process))
     before = time.process_time()
     layout = Layout.of(_campaign())
-    found, _ = await estimate_queries(reader, layout, _questions(), {0: 0}, 0.95, joint=True)
+    passes = Passes(reader, Lane(1))
+    found, _ = await passes.answer(b"", layout, _questions(), {0: 0}, 0.95, joint=True)
     seconds = time.process_time() - before
     watched.cancel()
     await reader.stop()

@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 from geoveil.aggregator import Code, ServiceError
 from geoveil.aggregator.domain.errors import public
+from geoveil.aggregator.domain.lane import Lane
 from geoveil.aggregator.domain.layout import Layout
+from geoveil.aggregator.domain.passes import AnswerCache, Passes
 from geoveil.aggregator.domain.reports import pack
 from geoveil.aggregator.domain.rows import Points, points_of
-from geoveil.aggregator.domain.values import AnswerCache, PointSums, estimate_queries
+from geoveil.aggregator.domain.values import PointSums
 from geoveil.aggregator.store import StoredAnswers
 from geoveil.campaign import Attribute, PlanarLaplaceSpec, PointQuestion, ValueCampaign
 from geoveil.gp import (
@@ -212,7 +214,7 @@ async def _peak(blocks: int, *, kept: bool = False) -> int:
     reader: Any = Generated(blocks, kept=kept)
     tracemalloc.start()
     try:
-        shown, _ = await estimate_queries(reader, layout, QUESTIONS[2], {0: 0}, 0.95)
+        shown, _ = await Passes(reader, Lane(1)).answer(b"", layout, QUESTIONS[2], {0: 0}, 0.95)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -265,7 +267,7 @@ async def test_what_takes_too_long_is_refused_before_anything_is_read() -> None:
     )
     unread: Any = None
     with pytest.raises(ServiceError, match=r"4,096 queries of 10,000,000 points.*fewer") as caught:
-        await estimate_queries(unread, layout, far, {0: 10_000_000}, 0.95)
+        await Passes(unread, Lane(1)).answer(b"", layout, far, {0: 10_000_000}, 0.95)
     assert caught.value.code is Code.TOO_COSTLY
     assert len(public(caught.value).text) < 300
     PointSums(campaign(), near, (10_000_000, 1))

@@ -25,9 +25,9 @@ from geoveil.aggregator.domain.estimates import (
 from geoveil.aggregator.domain.exporting import Rows, export
 from geoveil.aggregator.domain.lane import Lane
 from geoveil.aggregator.domain.layout import Layout
+from geoveil.aggregator.domain.passes import AnswerCache, Passes
 from geoveil.aggregator.domain.preparation import prepare, takes_little
 from geoveil.aggregator.domain.reports import Report, Result
-from geoveil.aggregator.domain.values import AnswerCache, estimate_queries
 from geoveil.aggregator.domain.watching import PollTimer, watch
 from geoveil.aggregator.grpc.submissions import UnreadReports
 from geoveil.aggregator.ops.rates import RateLimits
@@ -105,8 +105,7 @@ class Service:
         self.analyses = Lane(_WIDTH)
         """For what is done for analysts."""
         self._pages = Lane(_WIDTH)
-        self._asking = Lane(_WIDTH)
-        self._answers = AnswerCache()
+        self._passes = Passes(reader, Lane(_WIDTH))
 
     async def create_campaign(self, published: bytes) -> bytes:
         """Publish a campaign and return its digest; the same envelope again is welcome.
@@ -288,8 +287,7 @@ class Service:
     ) -> Snapshot:
         """Return a value campaign and what its points say of queries; see `PointSums`.
 
-        Reads every report, a block at a time; two such calls are under way at a time, others wait.
-        The last answers are kept, and given again until reports come.
+        Reads every report, a block at a time, and once for calls that come at a time: see `Passes`.
 
         Args:
             campaign_id: of a value campaign.
@@ -313,18 +311,9 @@ class Service:
         key = await self.analyses.run(
             AnswerCache.key, campaign_id, questions, periods, confidence, joint, stratum
         )
-        if (answers := self._answers.get(key)) is None:
-            async with self._asking:
-                answers = await estimate_queries(
-                    self._reader,
-                    layout,
-                    questions,
-                    periods,
-                    confidence,
-                    joint=joint,
-                    stratum=stratum,
-                )
-            self._answers.put(key, answers)
+        answers = await self._passes.answer(
+            key, layout, questions, periods, confidence, joint=joint, stratum=stratum
+        )
         return Snapshot(
             standing,
             disclosed(

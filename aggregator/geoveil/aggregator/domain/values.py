@@ -5,30 +5,23 @@ over the points, without bias and at no further cost in privacy. `ways` says how
 summed and what that costs: what costs too much is refused before anything is read.
 """
 
-import asyncio
 import math
-from collections import OrderedDict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
-from hashlib import sha256
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.aggregator.domain.errors import Code, ServiceError
 from geoveil.aggregator.domain.estimates import QueryEstimate
-from geoveil.aggregator.domain.layout import Layout
-from geoveil.aggregator.domain.rows import Points, points_of, read_blocks
-from geoveil.aggregator.store.reader import Reader
-from geoveil.campaign import Campaign, PointQuestion, ValueCampaign, encode_point_question
+from geoveil.aggregator.domain.rows import Points
+from geoveil.campaign import Campaign, PointQuestion, ValueCampaign
 from geoveil.gp import ParameterError, PointEstimator, SmoothedRegion, UnsupportedError
 from geoveil.gp.deconvolution.bands import BandTotals
 from geoveil.gp.deconvolution.choice import joint_way, ways
 from geoveil.gp.deconvolution.products import Products
 from geoveil.gp.deconvolution.totals import GRID_EXPONENT, MOST_AT_ONCE, Groups, Sums, Totals
-from geoveil.gp.estimation import Accumulator, estimate
+from geoveil.gp.estimation import estimate
 from geoveil.gp.price import estimated_noise_variance
 
 MOST_QUESTIONS = 4_096
@@ -102,15 +95,16 @@ class PointSums:
             campaign.point_mechanism.step,
         )
         chosen = ways(by_label, step, *expected)
-        seconds = sum(way.seconds for way in chosen)
+        self.seconds = sum(way.seconds for way in chosen)
+        """About how long a processor takes for all points."""
         self._ways = [way.totals for way in chosen]
         self._joint: BandTotals | Products | None = None
         if joint:
             self._joint, more = joint_way(chosen, by_label, step, *expected)
-            seconds += more
+            self.seconds += more
             if self._joint not in self._ways:
                 self._ways.append(self._joint)
-        _afford(seconds, len(questions), expected[0])
+        _afford(self.seconds, len(questions), expected[0])
 
     def parts(self) -> Iterator[Sequence[Totals]]:
         """Yield what is to be added to, some at a time: see `add`."""
@@ -197,123 +191,6 @@ def _by_period(
     starts = np.flatnonzero(np.concatenate([[True], periods[1:] != periods[:-1]])).tolist()
     ends = [*starts[1:], len(values)]
     return values, [(int(periods[a]), slice(a, b)) for a, b in zip(starts, ends, strict=True)]
-
-
-class PointAnswers(NamedTuple):
-    """What points say of queries."""
-
-    estimates: list[QueryEstimate]
-    """Query after query, period after period."""
-    covariances: dict[int, NDArray[np.float64]]
-    """Period → covariance of its estimates, shape (m, m), where they were asked for."""
-
-
-class AnswerCache:
-    """The last answers, as long as no report comes: reports are only ever added.
-
-    Example:
-        >>> cache = AnswerCache(most=4)
-        >>> answers = PointAnswers([], {0: np.zeros((1, 1))})
-        >>> for digest in b"abc":
-        ...     cache.put(bytes([digest]), answers)
-        >>> [cache.get(bytes([digest])) is answers for digest in b"abc"]
-        [False, True, True]
-
-    Args:
-        most: numbers that are kept together; the least recently used are dropped first.
-    """
-
-    def __init__(self, most: int = 1 << 21) -> None:
-        self._most = most
-        self._kept: OrderedDict[bytes, PointAnswers] = OrderedDict()
-
-    @staticmethod
-    def key(
-        campaign_id: str,
-        questions: Sequence[PointQuestion],
-        periods: Mapping[int, int],
-        *rest: object,
-    ) -> bytes:
-        """Return what stands for a request, 32 bytes.
-
-        Args:
-            campaign_id: of the campaign.
-            questions: in their order.
-            periods: to be shown, and how many points each has.
-            rest: what else the answers depend on.
-        """
-        found = sha256(repr((campaign_id, list(periods.items()), rest)).encode())
-        for question in questions:
-            content = encode_point_question(question).SerializeToString(deterministic=True)
-            found.update(len(content).to_bytes(8))
-            found.update(content)
-        return found.digest()
-
-    def get(self, key: bytes) -> PointAnswers | None:
-        """Return the answers of a request, if they are kept."""
-        if key in self._kept:
-            self._kept.move_to_end(key)
-        return self._kept.get(key)
-
-    def put(self, key: bytes, answers: PointAnswers) -> None:
-        """Keep answers."""
-        self._kept[key] = answers
-        while sum(map(_size, self._kept.values())) > self._most:
-            self._kept.popitem(last=False)
-
-
-def _size(answers: PointAnswers) -> int:
-    """Return about how many numbers there are, and one for what holds them."""
-    return 1 + 16 * len(answers.estimates) + sum(c.size for c in answers.covariances.values())
-
-
-async def estimate_queries(
-    reader: Reader,
-    layout: Layout,
-    questions: Sequence[PointQuestion],
-    periods: Mapping[int, int],
-    confidence: float,
-    *,
-    joint: bool = False,
-    stratum: int | None = None,
-) -> PointAnswers:
-    """Return what the stored points say of queries. Off the event loop, and ends if cancelled.
-
-    Args:
-        reader: started.
-        layout: of a value campaign.
-        questions: see `PointSums`.
-        periods: to be shown, and how many points each has, about.
-        confidence: of the intervals, in (0, 1).
-        joint: see `PointSums`.
-        stratum: the label that points came with, from 0; None: all.
-
-    Raises:
-        GeoVeilError: see `PointSums`; ParameterError if `confidence` is not in (0, 1).
-        ServiceError: TOO_COSTLY; STORE_UNAVAILABLE, STOPPING.
-    """
-    estimate(Accumulator(), GRID_EXPONENT, confidence)  # refuses before anything is read
-    expected = sum(periods.values()), len(periods)
-    sums = await asyncio.to_thread(
-        partial(PointSums, layout.campaign, questions, expected, joint=joint)
-    )
-    shown = np.array(list(periods), np.uint32)
-    async for packed in read_blocks(reader, layout.campaign):
-        points = await asyncio.to_thread(_points_of_periods, layout, packed, shown, stratum)
-        for part in sums.parts():
-            await asyncio.to_thread(sums.add, points, part)
-    estimates = await asyncio.to_thread(sums.estimates, periods, confidence)
-    return PointAnswers(estimates, await asyncio.to_thread(sums.covariances, periods))
-
-
-def _points_of_periods(
-    layout: Layout, packed: bytes, shown: NDArray[np.uint32], stratum: int | None
-) -> Points:
-    points = points_of(layout, packed)
-    kept = points.periods == shown[0] if len(shown) == 1 else np.isin(points.periods, shown)
-    if stratum is not None and points.groups is not None:
-        kept &= points.groups == stratum
-    return points if kept.all() else Points(points.periods[kept], points.values[kept])
 
 
 def _afford(seconds: float, questions: int, points: int) -> None:

@@ -1,0 +1,279 @@
+"""Requests that share a pass over the points of a campaign: each block is read and unpacked once.
+
+One pass over the points of a campaign runs at a time. Requests that come meanwhile wait for the
+next, and are then answered together; those that come while the sums of a pass are still being laid
+out join it. Who asks what another waits for already gets the same answer.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from hashlib import sha256
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.aggregator.domain.estimates import QueryEstimate
+from geoveil.aggregator.domain.lane import Lane
+from geoveil.aggregator.domain.layout import Layout
+from geoveil.aggregator.domain.rows import Points, points_of, read_blocks
+from geoveil.aggregator.domain.values import MOST_SECONDS, PointSums
+from geoveil.aggregator.store.reader import Reader
+from geoveil.campaign import PointQuestion, encode_point_question
+from geoveil.gp import GeoVeilError
+from geoveil.gp.deconvolution.totals import GRID_EXPONENT
+from geoveil.gp.estimation import Accumulator, estimate
+
+MOST_TOGETHER = 4
+"""The most requests of a pass: each holds sums of its own."""
+_AT_ONCE = 2
+"""Requests whose sums are added to at once."""
+
+
+class PointAnswers(NamedTuple):
+    """What points say of queries."""
+
+    estimates: list[QueryEstimate]
+    """Query after query, period after period."""
+    covariances: dict[int, NDArray[np.float64]]
+    """Period → covariance of its estimates, shape (m, m), where they were asked for."""
+
+
+class AnswerCache:
+    """The last answers, as long as no report comes: reports are only ever added.
+
+    Example:
+        >>> cache = AnswerCache(most=4)
+        >>> answers = PointAnswers([], {0: np.zeros((1, 1))})
+        >>> for digest in b"abc":
+        ...     cache.put(bytes([digest]), answers)
+        >>> [cache.get(bytes([digest])) is answers for digest in b"abc"]
+        [False, True, True]
+
+    Args:
+        most: numbers that are kept together; the least recently used are dropped first.
+    """
+
+    def __init__(self, most: int = 1 << 21) -> None:
+        self._most = most
+        self._kept: OrderedDict[bytes, PointAnswers] = OrderedDict()
+
+    @staticmethod
+    def key(
+        campaign_id: str,
+        questions: Sequence[PointQuestion],
+        periods: Mapping[int, int],
+        *rest: object,
+    ) -> bytes:
+        """Return what stands for a request, 32 bytes.
+
+        Args:
+            campaign_id: of the campaign.
+            questions: in their order.
+            periods: to be shown, and how many points each has.
+            rest: what else the answers depend on.
+        """
+        found = sha256(repr((campaign_id, list(periods.items()), rest)).encode())
+        for question in questions:
+            content = encode_point_question(question).SerializeToString(deterministic=True)
+            found.update(len(content).to_bytes(8))
+            found.update(content)
+        return found.digest()
+
+    def get(self, key: bytes) -> PointAnswers | None:
+        """Return the answers of a request, if they are kept."""
+        if key in self._kept:
+            self._kept.move_to_end(key)
+        return self._kept.get(key)
+
+    def put(self, key: bytes, answers: PointAnswers) -> None:
+        """Keep answers."""
+        self._kept[key] = answers
+        while sum(map(_size, self._kept.values())) > self._most:
+            self._kept.popitem(last=False)
+
+
+def _size(answers: PointAnswers) -> int:
+    """Return about how many numbers there are, and one for what holds them."""
+    return 1 + 16 * len(answers.estimates) + sum(c.size for c in answers.covariances.values())
+
+
+@dataclass(eq=False)
+class _Request:
+    """What is asked of the points of a campaign, and who waits for the answer."""
+
+    key: bytes
+    lay_out: Callable[[], PointSums]
+    periods: Mapping[int, int]
+    confidence: float
+    stratum: int | None
+    waiting: list["asyncio.Future[PointAnswers]"] = field(default_factory=list)
+    sums: PointSums | None = None
+
+    @property
+    def wanted(self) -> bool:
+        """Whether anybody waits."""
+        return any(not future.done() for future in self.waiting)
+
+    def end(self, found: PointAnswers | BaseException) -> None:
+        """Hand on what was found, or why nothing was."""
+        for future in self.waiting:
+            if future.done():
+                continue
+            if isinstance(found, BaseException):
+                future.set_exception(found)
+            else:
+                future.set_result(found)
+
+
+@dataclass(eq=False)
+class _Queue:
+    """The requests for one campaign."""
+
+    waiting: list[_Request] = field(default_factory=list)
+    running: list[_Request] = field(default_factory=list)
+    task: "asyncio.Task[None] | None" = None
+
+
+class Passes:
+    """Answers requests for the points of campaigns, those for one campaign together.
+
+    The last answers are kept, and given again until reports come.
+
+    Args:
+        reader: started.
+        lane: lets some passes run at once, of different campaigns.
+    """
+
+    def __init__(self, reader: Reader, lane: Lane) -> None:
+        self._reader = reader
+        self._lane = lane
+        self._queues: dict[str, _Queue] = {}
+        self._answers = AnswerCache()
+
+    async def answer(
+        self,
+        key: bytes,
+        layout: Layout,
+        questions: Sequence[PointQuestion],
+        periods: Mapping[int, int],
+        confidence: float,
+        *,
+        joint: bool = False,
+        stratum: int | None = None,
+    ) -> PointAnswers:
+        """Return what the stored points say. Off the event loop; what nobody waits for ends.
+
+        Args:
+            key: see `AnswerCache.key`.
+            layout: of a value campaign.
+            questions: see `PointSums`.
+            periods: to be shown, and how many points each has, about.
+            confidence: of the intervals, in (0, 1).
+            joint: see `PointSums`.
+            stratum: the label that points came with, from 0; None: all.
+
+        Raises:
+            GeoVeilError: see `PointSums`; ParameterError if `confidence` is not in (0, 1).
+            ServiceError: TOO_COSTLY; STORE_UNAVAILABLE, STOPPING.
+        """
+        if (kept := self._answers.get(key)) is not None:
+            return kept
+        estimate(Accumulator(), GRID_EXPONENT, confidence)  # refuses before anything is read
+        name = layout.campaign.campaign_id
+        queue = self._queues.setdefault(name, _Queue())
+        known = (r for r in [*queue.running, *queue.waiting] if r.key == key and r.wanted)
+        request = next(known, None)
+        if request is None:
+            expected = sum(periods.values()), len(periods)
+            lay_out = partial(PointSums, layout.campaign, questions, expected, joint=joint)
+            request = _Request(key, lay_out, periods, confidence, stratum)
+            queue.waiting.append(request)
+        future: asyncio.Future[PointAnswers] = asyncio.get_running_loop().create_future()
+        request.waiting.append(future)
+        if queue.task is None:
+            queue.task = asyncio.create_task(self._work(name, queue, layout))
+        return await future
+
+    async def _work(self, name: str, queue: _Queue, layout: Layout) -> None:
+        """Make passes until nobody waits."""
+        try:
+            while queue.waiting:
+                async with self._lane:
+                    await self._pass(queue, layout)
+        except BaseException as error:
+            for request in [*queue.running, *queue.waiting]:
+                request.end(error)
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            del self._queues[name]
+
+    async def _pass(self, queue: _Queue, layout: Layout) -> None:
+        joined, seconds = queue.running, 0.0
+        joined.clear()
+        while queue.waiting and len(joined) < MOST_TOGETHER:
+            request = queue.waiting[0]
+            if not (request.wanted and await _laid_out(request)):
+                queue.waiting.remove(request)
+                continue
+            assert request.sums is not None  # it was laid out
+            if joined and seconds + request.sums.seconds > MOST_SECONDS:
+                break
+            seconds += request.sums.seconds
+            joined.append(queue.waiting.pop(0))
+        if not joined:
+            return
+        adding = Lane(_AT_ONCE)
+        async for packed in read_blocks(self._reader, layout.campaign):
+            joined[:] = [request for request in joined if request.wanted]
+            if not joined:
+                return
+            points = await asyncio.to_thread(points_of, layout, packed)
+            await asyncio.gather(*(_add(request, points, adding) for request in joined))
+        for request in joined:
+            if request.wanted:
+                found = await asyncio.to_thread(_found, request)
+                self._answers.put(request.key, found)
+                request.end(found)
+        joined.clear()
+
+
+async def _laid_out(request: _Request) -> bool:
+    """Lay out the sums of a request; return whether it goes on."""
+    try:
+        request.sums = request.sums or await asyncio.to_thread(request.lay_out)
+    except GeoVeilError as error:
+        request.end(error)
+    return request.wanted
+
+
+async def _add(request: _Request, points: Points, lane: Lane) -> None:
+    """Add some points to the sums of a request, which ends if that is refused."""
+    assert request.sums is not None  # it was laid out
+    try:
+        async with lane:
+            kept = await asyncio.to_thread(_of_request, request, points)
+            for part in request.sums.parts():
+                if request.wanted:
+                    await asyncio.to_thread(request.sums.add, kept, part)
+    except GeoVeilError as error:
+        request.end(error)
+
+
+def _of_request(request: _Request, points: Points) -> Points:
+    """Return the points of the periods and the label that are asked for."""
+    shown = np.array(list(request.periods), np.uint32)
+    kept = points.periods == shown[0] if len(shown) == 1 else np.isin(points.periods, shown)
+    if request.stratum is not None and points.groups is not None:
+        kept &= points.groups == request.stratum
+    return points if kept.all() else Points(points.periods[kept], points.values[kept])
+
+
+def _found(request: _Request) -> PointAnswers:
+    assert request.sums is not None  # it was laid out
+    estimates = request.sums.estimates(request.periods, request.confidence)
+    return PointAnswers(estimates, request.sums.covariances(request.periods))
