@@ -2,9 +2,11 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from geoveil.analyst.statistics.groups import GroupEstimates
 from geoveil.analyst.statistics.small_areas import small_areas
@@ -95,6 +97,20 @@ def test_small_areas_and_their_errors_are_those_of_samplics():
     same(found.coefficients, SAID["small areas, slopes"])
     same(found.values, SAID["small areas"])
     same(found.mean_squared_errors, SAID["small areas, errors"])
+
+
+def test_the_band_of_groups_holds_all_means_at_once():
+    """Against Šidák for different people; narrower where errors go together."""
+    apart = GroupEstimates.independent(
+        dict.fromkeys("abcd", 0.5), dict.fromkeys("abcd", 0.01), limits=Limits((0, 1), (0, 1))
+    )
+    low, high = apart.band()
+    sidak = norm.ppf((1 + 0.95 ** (1 / 4)) / 2)
+    assert (high - low) / 2 == pytest.approx(np.full(4, sidak * 0.01), rel=0.01)
+    alike = replace(apart, covariance=np.full((4, 4), 1e-4))
+    assert alike.band()[1] == pytest.approx(np.full(4, 0.5 + 1.96 * 0.01), rel=1e-4)
+    row = apart.rows()[0]
+    assert row["band_low"] < row["ci_low"] < row["ci_high"] < row["band_high"]
 
 
 def population(seed: int = 5, people: int = 40_000):

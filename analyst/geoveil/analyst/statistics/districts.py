@@ -116,7 +116,7 @@ class Districts(Statistic[DistrictShares]):
         }
         _check_apart(polygons)
         found: JointEstimates = yield _questions(polygons, bandwidth)
-        shares = partition_shares(_with_elsewhere(replace(found, confidence=confidence)))
+        shares = partition_shares(with_elsewhere(replace(found, confidence=confidence)))
         return DistrictShares(
             **_fields_of(shares, bandwidth),
             outlines=tuple({"type": "MultiPolygon", "coordinates": one.parts} for one in asked),
@@ -220,7 +220,7 @@ def _fields_of(shares: PartitionShares, bandwidth: float) -> dict[str, Any]:
     return told
 
 
-def _with_elsewhere(found: JointEstimates) -> JointEstimates:
+def with_elsewhere(found: JointEstimates) -> JointEstimates:
     """Return shares of parts with that of what is left of everybody."""
     m = len(found.labels)
     weights = np.vstack([np.eye(m), -np.ones(m)])

@@ -14,7 +14,11 @@ from numpy.typing import NDArray
 
 from geoveil.analyst.results import Result
 from geoveil.analyst.statistics.joint import Quantity
-from geoveil.analyst.statistics.simultaneous import largest_errors
+from geoveil.analyst.statistics.simultaneous import (
+    correlations_of,
+    critical_value,
+    largest_errors,
+)
 from geoveil.campaign import Strata
 from geoveil.gp import GeoPrivacy, ParameterError
 from geoveil.gp.estimation import Accumulator, estimate
@@ -129,12 +133,12 @@ class GroupEstimates(Result):
     def notes(self) -> Sequence[str]:
         return (
             "Each row is of the people of that group, of whom those who took part are a random"
-            f" sample; each {self.confidence:.0%} interval holds by itself. `differences` compares"
-            " them.",
+            f" sample; each {self.confidence:.0%} interval holds by itself, and all bands hold at"
+            " once. `differences` compares them.",
         )
 
     def rows(self) -> list[dict[str, Any]]:
-        low, high = self.intervals(self.confidence)
+        (low, high), (below, above) = self.intervals(self.confidence), self.band()
         return [
             {
                 "group": label,
@@ -142,10 +146,17 @@ class GroupEstimates(Result):
                 "standard_error": float(self.standard_errors[i]),
                 "ci_low": float(low[i]),
                 "ci_high": float(high[i]),
+                "band_low": float(below[i]),
+                "band_high": float(above[i]),
                 "n": None if self.n is None else self.n[i],
             }
             for i, label in enumerate(self.labels)
         ]
+
+    def band(self) -> tuple[Array, Array]:
+        """Return the ends of intervals that hold the means of all groups at once."""
+        critical = critical_value(correlations_of(self.covariance), self.confidence)
+        return self.intervals(math.erf(critical / math.sqrt(2)))
 
     def intervals(self, confidence: float) -> tuple[Array, Array]:
         """Return the lower and the upper limits of the groups' means, each by itself.
@@ -418,7 +429,7 @@ class Differences(Result):
         errors = np.sqrt(np.einsum("ki,ij,kj->k", contrasts, groups.covariance, contrasts))
         with np.errstate(divide="ignore", invalid="ignore"):
             scores = np.where(errors > 0, abs(values) / errors, np.where(values != 0, np.inf, 0.0))
-        confidence, p_values = _together(groups, contrasts, errors, scores, rule)
+        confidence, p_values = _together(groups, contrasts, scores, rule)
         below, above = _recovered(groups, contrasts, confidence)
         return cls(
             pairs=tuple((groups.labels[i], groups.labels[j]) for i, j in chosen),
@@ -434,7 +445,7 @@ class Differences(Result):
 
 
 def _together(
-    groups: GroupEstimates, contrasts: Array, errors: Array, scores: Array, rule: str
+    groups: GroupEstimates, contrasts: Array, scores: Array, rule: str
 ) -> tuple[float, Array]:
     """Return the confidence that each interval needs, and the p values of scores."""
     from scipy.special import ndtr
@@ -444,8 +455,7 @@ def _together(
         return groups.confidence, single
     if rule == "bonferroni":
         return 1 - (1 - groups.confidence) / len(scores), np.minimum(len(scores) * single, 1.0)
-    scales = np.where(errors > 0, errors, 1.0)
-    correlations = (contrasts @ groups.covariance @ contrasts.T) / np.outer(scales, scales)
+    correlations = correlations_of(contrasts @ groups.covariance @ contrasts.T)
     largest = np.sort(largest_errors(correlations))
     critical = float(np.quantile(largest, groups.confidence, method="hazen"))
     beyond = len(largest) - np.searchsorted(largest, scores)
@@ -463,10 +473,7 @@ def _recovered(groups: GroupEstimates, contrasts: Array, confidence: float) -> t
     """
     low, high = groups.intervals(confidence)
     down, up = groups.values - low, high - groups.values
-    errors = groups.standard_errors
-    scales = np.where(errors > 0, errors, 1.0)
-    correlations = groups.covariance / np.outer(scales, scales)
-    np.fill_diagonal(correlations, 1.0)
+    correlations = correlations_of(groups.covariance)
 
     def reach(margins: Array) -> Array:
         squares = np.einsum("ki,ij,kj->k", margins, correlations, margins)

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from geoveil.analyst.contamination import Contamination
 from geoveil.analyst.results import Result, rows_of
-from geoveil.analyst.statistics.simultaneous import critical_value
+from geoveil.analyst.statistics.simultaneous import correlations_of, critical_value
 from geoveil.gp import GeoPrivacy, ParameterError, validation
 from geoveil.gp.intervals import Interval, Limits, interval_of_mean
 
@@ -172,11 +172,7 @@ class JointEstimates(Result):
     @cached_property
     def correlations(self) -> Array:
         """The correlations of the estimates, shape (m, m); 0 where an estimate has no spread."""
-        errors = self.standard_errors
-        scale = np.divide(1.0, errors, out=np.zeros_like(errors), where=errors > 0)
-        found = np.clip(self.covariance * np.outer(scale, scale), -1.0, 1.0)
-        np.fill_diagonal(found, 1.0)
-        return np.asarray(found)
+        return correlations_of(self.covariance)
 
     def index(self, question: str | int) -> int:
         """Return where a question stands, given its label or that number.

@@ -7,21 +7,23 @@ computed from the normal law of the estimates' errors with its covariances: n pe
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.analyst.campaigns import asked_of_points, softness_of_points
+from geoveil.analyst.contamination import Contamination
 from geoveil.analyst.questions import AnalystQuestion
 from geoveil.analyst.results import Result
-from geoveil.analyst.statistics.joint import JointEstimates, with_liars
+from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.simultaneous import normal_draws
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic, Steps
 from geoveil.campaign import Campaign, ValueCampaign
 from geoveil.gp import GeoPrivacy, ParameterError
-from geoveil.gp.intervals import Interval, Limits, interval_of_mean
+from geoveil.gp.intervals import Interval
 
 __all__ = ["Ranking", "Top", "ranking_of"]
 
@@ -33,6 +35,7 @@ _DRAWS = 20_000
 _MOST_NUMBERS = 1 << 28
 """Draws times pairs, beyond which fewer are drawn."""
 _FEWEST_DRAWS = 2_000
+_HALVINGS = 40
 _ON_LOCATING = 0.1
 """Part of the error probability that is spent on which estimates are far from each other."""
 
@@ -197,8 +200,9 @@ class _Comparisons:
     """Estimates, the errors of their differences, and draws of these errors.
 
     But for the probability `error`, all differences are within c of their errors of the truth. Then
-    one that is found larger than 2c is truly larger than c; and if its truth is below −c, it is not
-    found larger than 0. So only pairs that are `near` each other can be mistaken.
+    j, found larger than i by d errors, is truly larger by d − c or more, and so much more must
+    happen before i is found larger than j: these are the `heads` that j has. If d is above 2c it
+    does not happen, and only pairs that are `near` each other are looked at.
 
     Args:
         estimates: with their covariances.
@@ -212,12 +216,19 @@ class _Comparisons:
         self._of_differences = np.sqrt(np.maximum(squares, 0.0))
         m = self.number
         draws = int(max(min(_DRAWS, _MOST_NUMBERS // m**2), _FEWEST_DRAWS))
-        self._deviations = normal_draws(covariance, draws)
+        self._deviations = np.ascontiguousarray(normal_draws(covariance, draws).T)
+        self._heads = np.zeros((m, m))
         others = ~np.eye(m, dtype=np.bool_)
-        self.far = self.surely_larger(2 * self.critical(others, error))
+        c = self.critical(others, error)
+        self.far = self.surely_larger(2 * c)
         """Which i are found larger than which j by 2c."""
         self.near = others & ~self.far.T
         """Which i might, if they are not truly larger than j, be found larger."""
+        self.larger = self.surely_larger(c)
+        """Which i are truly larger than which j, but for the probability `error`."""
+        surplus = estimates.values[:, None] - estimates.values - self._lower_margins(c)
+        scale = np.where(self._of_differences > 0, self._of_differences, np.inf)
+        self._heads = np.maximum((surplus - self._moved_by_liars) / scale, 0.0).T
 
     @property
     def number(self) -> int:
@@ -229,44 +240,75 @@ class _Comparisons:
 
         Args:
             family: which i − j are looked at, (m, m).
-            probability: of a larger one, where all are 0.
+            probability: of a larger one, where no i is truly larger.
         """
-        largest = np.full(len(self._deviations), -np.inf)
+        largest = np.full(self._deviations.shape[1], -np.inf)
         for j in np.flatnonzero(family.any(axis=0)):
             np.maximum(largest, self._largest(family[:, j], int(j)), out=largest)
         return _quantile(largest, probability)
 
-    def critical_of_each(self, family: Flags, probability: float) -> Array:
-        """Return the same for the differences from each j by itself, shape (m,)."""
-        return np.array(
-            [_quantile(self._largest(family[:, j], j), probability) for j in range(self.number)]
-        )
-
-    def surely_larger(self, critical: Array | float) -> Flags:
-        """Return which i are larger than which j, by so many errors of their difference.
-
-        Where nearly all reports are equal, that is too little to go by: so the lower limit of the
-        difference, with its imagined reports, is to be above 0, too.
+    def critical_of_some(self, family: Flags, sure: Flags, more: int, probability: float) -> float:
+        """Return what differences from those sure, and from some others, exceed so seldom.
 
         Args:
-            critical: of each j, or of all of them.
+            family: which i − j are looked at, (m, m).
+            sure: those j of which all count, (m,).
+            more: how many of the others count, of which nobody knows which.
+            probability: of a larger difference, from any that counts.
         """
-        limits = np.broadcast_to(critical, self.number)
+        largest = np.stack([self._largest(family[:, j], j) for j in range(self.number)])
+        low, high = 0.0, max(float(largest.max()), 0.0)
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            risks = (largest > middle).mean(axis=1)
+            if risks[sure].sum() + np.sort(risks[~sure])[::-1][:more].sum() > probability:
+                low = middle
+            else:
+                high = middle
+        return high
+
+    def surely_larger(self, critical: float) -> Flags:
+        """Return which i are larger than which j, by so many errors of their difference.
+
+        Where few reports differ, that is too little to go by: so the lower limit of the difference
+        that the intervals of the two set is to be above 0, too [ZD08].
+
+        Args:
+            critical: so many.
+        """
         values = self._estimates.values
-        differences = values[:, None] - values[None, :]
-        with np.errstate(invalid="ignore"):
-            found = differences > limits * self._of_differences
-        found &= self._of_differences > 0
-        for i, j in np.argwhere(found):
-            found[i, j] = self._difference(i, j, float(limits[j])).low > 0
+        differences = values[:, None] - values
+        found = (differences > critical * self._of_differences) & (self._of_differences > 0)
+        if found.any():
+            found &= differences > self._lower_margins(critical) + self._moved_by_liars
         return np.asarray(found)
+
+    def _lower_margins(self, critical: float) -> Array:
+        """Return how far the lower limits of all differences i − j are below them, (m, m)."""
+        honest = replace(self._estimates, contamination=0.0)
+        low, high = honest.intervals(_two_sided(critical))
+        least = critical * honest.standard_errors  # where what no mean can be was cut off
+        down = np.maximum(honest.values - low, least)
+        up = np.maximum(high - honest.values, least)
+        both = honest.correlations * np.outer(down, up)
+        return np.asarray(np.sqrt(np.maximum(down[:, None] ** 2 + up**2 - 2 * both, 0.0)))
+
+    @cached_property
+    def _moved_by_liars(self) -> Array:
+        """How far false reports can move each difference, (m, m)."""
+        fraction = self._estimates.contamination
+        if not fraction:
+            return np.zeros((self.number, self.number))
+        ends = [one.reports for one in self._estimates.limits]
+        moved = np.array([Contamination(fraction, high - low).moved for low, high in ends])
+        return np.asarray(moved[:, None] + moved)
 
     def intervals(self, family: Flags, probability: float) -> dict[int, Interval]:
         """Return intervals of some estimates which miss any of them so seldom."""
         members = [int(i) for i in np.flatnonzero(family)]
         errors = self._estimates.standard_errors[members]
         errors = np.where(errors > 0, errors, np.inf)
-        largest = np.abs(self._deviations[:, members] / errors).max(axis=1)
+        largest = np.abs(self._deviations[members] / errors[:, None]).max(axis=0)
         confidence = _two_sided(_quantile(largest, probability))
         return {i: self._estimates.interval(i, confidence) for i in members}
 
@@ -274,38 +316,27 @@ class _Comparisons:
         """Return the largest of some differences from j, in their errors, in each draw."""
         others = among & (self._of_differences[:, j] > 0)
         if not others.any():
-            return np.full(len(self._deviations), -np.inf)
-        differences = self._deviations[:, others] - self._deviations[:, [j]]
-        return np.asarray((differences / self._of_differences[others, j]).max(axis=1))
-
-    def _difference(self, i: int, j: int, critical: float) -> Interval:
-        limits, n = self._estimates.limits, min(self._estimates.answers or (self._estimates.n,))
-        (a, b), (c, d) = limits[i].reports, limits[j].reports
-        (e, f), (g, h) = limits[i].means, limits[j].means
-        of_difference = Limits((a - d, b - c), (e - h, f - g))
-        found = interval_of_mean(
-            n,
-            float(self._estimates.values[i] - self._estimates.values[j]),
-            float(self._of_differences[i, j] ** 2 * (n - 1)),
-            _two_sided(critical),
-            of_difference,
-        )
-        return with_liars(found, self._estimates.contamination, of_difference)
+            return np.full(self._deviations.shape[1], -np.inf)
+        scores = self._deviations[others]
+        scores -= self._deviations[j]
+        scores *= (1 / self._of_differences[others, j])[:, None]
+        scores -= self._heads[others, j][:, None]
+        return np.asarray(scores.max(axis=0))
 
 
 def _of_the_top(found: _Comparisons, count: int, error: float) -> tuple[Flags, Flags]:
     """Return which may be among the true top k, and which may be outside.
 
     Nobody outside the top k is larger than a j within, so that but for the error probability nobody
-    outside is *found* larger than it. An equal part of the error is given to each j within for
-    which some outside are near; and where nobody is, the top k hold, with a j, all found larger.
+    outside is *found* larger than it. Those j that are surely within share the error with so many
+    others as are within besides, of whom the likeliest to be mistaken are counted.
     """
     m = found.number
     within = without = np.ones(m, np.bool_)
+    sure = found.larger.sum(axis=1) >= m - count
     while True:
         family = without[:, None] & found.near
-        at_risk = count - int((~without & ~family.any(axis=0)).sum())
-        critical = found.critical_of_each(family, error / max(at_risk, 1))
+        critical = found.critical_of_some(family, sure, count - int(sure.sum()), error)
         larger = _and_through_others(found.surely_larger(critical))
         before, within = without, larger.sum(axis=0) < count
         without = without & (larger.sum(axis=1) < m - count)

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from geoveil.gp import ParameterError, validation
 
-__all__ = ["critical_value", "largest_errors", "normal_draws"]
+__all__ = ["correlations_of", "critical_value", "largest_errors", "normal_draws"]
 
 Array = NDArray[np.float64]
 
@@ -65,6 +65,23 @@ def largest_errors(correlations: Array) -> Array:
             for _ in range(DRAWS // _AT_ONCE)
         ]
     )
+
+
+def correlations_of(covariance: Array) -> Array:
+    """Return correlations, (m, m); 0 with what has no spread.
+
+    Args:
+        covariance: (m, m).
+
+    Example:
+        >>> correlations_of(np.array([[4.0, 1.0], [1.0, 1.0]])).tolist()
+        [[1.0, 0.5], [0.5, 1.0]]
+    """
+    errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    scale = np.divide(1.0, errors, out=np.zeros_like(errors), where=errors > 0)
+    found = np.clip(covariance * np.outer(scale, scale), -1.0, 1.0)
+    np.fill_diagonal(found, 1.0)
+    return np.asarray(found)
 
 
 def normal_draws(covariance: Array, count: int, seed: int = _SEED) -> Array:
