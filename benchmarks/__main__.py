@@ -8,6 +8,7 @@ from benchmarks import (
     host,
     hostile,
     intervals,
+    joint,
     kde,
     memory,
     oneway,
@@ -46,11 +47,12 @@ TABLES = {
     "kde": kde.table,
     "selection": selection.table,
     "intervals": intervals.table,
+    "joint": joint.table,
     "plans": plans.table,
     "web": web.table,
 }
 
-QUICK = {"intervals": intervals.table, "plans": plans.table}
+QUICK = {"intervals": intervals.table, "joint": joint.table, "plans": plans.table}
 """Those that can be had with less."""
 
 parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)

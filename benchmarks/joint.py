@@ -1,0 +1,696 @@
+"""Coverage of what is to hold at once, and errors of differences and ratios, over campaigns.
+
+What is measured is no time: 2,000 campaigns a row, of people drawn from a hidden population, whose
+reports are asked as an analyst asks them (`reports_of(...).ask(...)`). Beside the share of
+campaigns in which everything that is stated holds stands that of two mistakes, which are to be
+found out: intervals that hold one by one, and errors taken for independent. It fails where what is
+stated holds in less than 94 % or more than 98 %, by more than chance, unless the row has a reason
+why nothing sharper is honest; and where neither mistake falls outside.
+
+Errors of differences and ratios are stated errors, on average, over the spread of 10,000 campaigns.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+from geoveil.analyst import (
+    DensityAt,
+    DistributionFunction,
+    Histogram,
+    JointEstimates,
+    Map,
+    Means,
+    Quantiles,
+    Ranking,
+    ReportRows,
+    Reports,
+    partition_shares,
+    ranking_of,
+    reports_of,
+)
+from geoveil.analyst.campaigns import asked_of_points, softness_of_points
+from geoveil.analyst.statistics import simultaneous
+from geoveil.analyst.statistics.districts import with_elsewhere
+from geoveil.analyst.statistics.groups import GroupEstimates
+from geoveil.campaign import Attribute, PlanarLaplaceSpec, PointQuestion, Strata, ValueCampaign
+from geoveil.gp import GeoPrivacy, Polygon, SmoothedRegion, Threshold
+from geoveil.gp.coordinates import AzimuthalEquidistant
+
+CAMPAIGNS, QUICK_CAMPAIGNS = 2_000, 100
+DRAWS = 1 << 14
+"""Of critical values: a quarter of what is usual moves coverage by 0.18 points (standard error)."""
+ERRORS = 5
+"""So many times more campaigns where errors are compared with a spread."""
+LEAST, MOST = 0.94, 0.98
+SPREAD = 0.03
+"""By what part a stated error may be off."""
+_CHANCE = 2.0
+"""Standard errors of a share of campaigns."""
+B = 8_000.0
+WIDTH = 3 * B
+OPENS = datetime(2026, 1, 1, tzinfo=UTC)
+PLANE = AzimuthalEquidistant(-73.95, 40.71, radius_m=20_000)
+Array = NDArray[np.float64]
+Held = Mapping[str, bool]
+"""Whether all holds: as "stated", and with a mistake, by its name."""
+STATED, ALONE, INDEPENDENT = "stated", "one by one", "independent"
+
+
+@dataclass(frozen=True)
+class Row:
+    """Campaigns of one kind."""
+
+    what: str
+    who: str
+    n: int
+    held: Callable[[np.random.Generator], Held]
+    cautious: str = ""
+    """Why more than `MOST` is right here."""
+    campaigns: float = 1.0
+    """Part of the campaigns, where each takes long."""
+
+    def shares(self, campaigns: int) -> tuple[dict[str, float], int]:
+        """Return in which share of campaigns everything held, and of how many."""
+        rng = np.random.default_rng([self.n, *f"{self.what}, {self.who}".encode()])
+        count, total = Counter[str](), max(int(campaigns * self.campaigns), 2)
+        held: Held = {}
+        for _ in range(total):
+            held = self.held(rng)
+            count.update({name: int(value) for name, value in held.items()})
+        return {name: count[name] / total for name in held}, total
+
+    def wrong(self, shares: Mapping[str, float], campaigns: int) -> str:
+        """Return what is wrong with shares."""
+        found = _CHANCE * math.sqrt(0.05 * 0.95 / campaigns)
+        stated = shares[STATED]
+        faults = []
+        if stated < LEAST - found:
+            faults.append("covers too little")
+        if stated > MOST + found and not self.cautious:
+            faults.append("covers too much")
+        others = [share for name, share in shares.items() if name != STATED]
+        if others and all(LEAST <= share <= MOST for share in others):
+            faults.append("no mistake is found out")
+        return ", ".join(faults)
+
+
+def table(*, quick: bool = False) -> None:
+    """Print in which share of campaigns all holds, what is wrong, and errors over spreads.
+
+    Args:
+        quick: fewer campaigns.
+    """
+    simultaneous.DRAWS = DRAWS
+    campaigns = QUICK_CAMPAIGNS if quick else CAMPAIGNS
+    shown = Table("what", "people", "n", STATED, ALONE, INDEPENDENT, "wrong; note")
+    failed = total = 0
+    for row in rows():
+        shares, count = row.shares(campaigns)
+        wrong = row.wrong(shares, count)
+        failed, total = failed + bool(wrong), total + 1
+        cells = [f"{shares[k]:.1%}" if k in shares else "–" for k in (STATED, ALONE, INDEPENDENT)]
+        note = f"of {count:,}" if count != campaigns else ""
+        if shares[STATED] > MOST:
+            note = ", ".join(filter(None, [note, row.cautious]))
+        shown.add_row(row.what, row.who, f"{row.n:,}", *cells, wrong or note)
+    console = Console(width=150)
+    console.print(shown)
+    error = 100 * math.sqrt(0.95 * 0.05 / campaigns)
+    console.print(
+        f"{failed} of {total} rows failed. {campaigns:,} campaigns each: the standard error of a"
+        f" coverage of 95 % is {error:.1f} points."
+    )
+    shown = Table("error of", "n", "stated / spread", "as if independent", "wrong")
+    for name, n, draw in errors():
+        many = ERRORS * campaigns
+        rng = np.random.default_rng([n, *name.encode()])
+        values, stated, independent = np.array([draw(rng) for _ in range(many)]).T
+        spread = values.std(ddof=1)
+        right, mistaken = stated.mean() / spread, independent.mean() / spread
+        allowed = SPREAD + _CHANCE / math.sqrt(2 * many)
+        wrong = [] if abs(right - 1) <= allowed else ["off"]
+        if abs(mistaken - 1) <= allowed:
+            wrong.append("the mistake is not found out")
+        shown.add_row(name, f"{n:,}", f"{right:.3f}", f"{mistaken:.3f}", ", ".join(wrong))
+    console.print(shown)
+    console.print(f"{ERRORS * campaigns:,} campaigns each.")
+
+
+# People
+
+
+@cache
+def incomes() -> Array:
+    """Return 20,000 log-normal incomes."""
+    return np.asarray(np.random.default_rng(1).lognormal(11.0, 0.8, 20_000))
+
+
+@cache
+def heaped() -> Array:
+    """Return incomes of which a third are round numbers."""
+    x, who = incomes().copy(), np.arange(20_000) % 3 == 0
+    x[who] = np.rint(x[who] / 25_000) * 25_000
+    return x
+
+
+@cache
+def rare() -> Array:
+    """Return incomes of which two in a thousand are above 50,000."""
+    x = np.random.default_rng(1).uniform(5_000, 30_000, 20_000)
+    x[::500] = 120_000.0
+    return np.asarray(x)
+
+
+@cache
+def two_peaks() -> Array:
+    """Return incomes about 30,000 and about 140,000."""
+    rng = np.random.default_rng(2)
+    return np.where(
+        np.arange(20_000) % 3, rng.normal(30e3, 4e3, 20_000), rng.normal(14e4, 9e3, 20_000)
+    )
+
+
+PEOPLE: Mapping[str, Callable[[], Array]] = {
+    "incomes": incomes,
+    "heaped incomes": heaped,
+    "two peaks": two_peaks,
+    "0.2 % above 50,000": rare,
+}
+
+
+def campaign(per: float = B, dimension: int = 1, strata: Strata | None = None) -> ValueCampaign:
+    """Return a campaign whose people send a perturbed income, or home."""
+    unit = "dollar" if dimension == 1 else "metre"
+    return ValueCampaign(
+        campaign_id="c",
+        title="A campaign",
+        attribute=Attribute(name="value", unit=unit, coordinates=None if dimension == 1 else PLANE),
+        privacy=GeoPrivacy(1.0, per=per, unit=unit),
+        mechanism=PlanarLaplaceSpec(dimension),
+        opens=OPENS,
+        closes=OPENS + timedelta(days=30),
+        strata=strata,
+    )
+
+
+def reports(
+    of: ValueCampaign,
+    population: Array,
+    n: int,
+    rng: np.random.Generator,
+    labels: NDArray[np.intp] | None = None,
+) -> Reports:
+    """Return the reports of n people drawn at random.
+
+    Args:
+        of: the campaign.
+        population: (people,) or (people, 2).
+        n: who take part.
+        rng: who, and their noise.
+        labels: of each in the population.
+    """  # fmt: skip
+    who = rng.integers(0, len(population), n)
+    mechanism = of.point_mechanism
+    sent = mechanism.simulate(population[who], rng)
+    columns = np.rint(sent / mechanism.step).astype(np.int64).reshape(n, -1).T
+    strata = None
+    if labels is not None and of.strata is not None:
+        strata = labels[who].astype(np.uint32)
+        if (lies := of.strata.randomized) is not None:
+            told = rng.random(n) < float(lies.truth)
+            others = rng.integers(1, len(of.strata.labels), n)
+            strata = np.where(told, strata, (strata + others) % len(of.strata.labels))
+            strata = strata.astype(np.uint32)
+    return reports_of(ReportRows(np.zeros(n, np.uint32), None, tuple(columns), strata), of)
+
+
+# What is to hold
+
+
+def inside(low: Array, truth: Array, high: Array) -> bool:
+    """Return whether all of the truth is within."""
+    tiny = 1e-12
+    return bool(((low - tiny <= truth) & (truth <= high + tiny)).all())
+
+
+@cache
+def critical_of_independent(m: int) -> float:
+    """Return how many standard errors m independent errors are within at once."""
+    return float(NormalDist().inv_cdf((1 + 0.95 ** (1 / m)) / 2))
+
+
+def band_as_if_independent(found: JointEstimates) -> tuple[Array, Array]:
+    """Return the band of estimates whose covariances are forgotten."""
+    critical = critical_of_independent(len(found.labels))
+    return found.intervals(math.erf(critical / math.sqrt(2)))
+
+
+def as_if_independent(found: JointEstimates) -> JointEstimates:
+    """Return estimates whose covariances are forgotten."""
+    return replace(found, covariance=np.diag(np.diag(found.covariance)))
+
+
+def above(at: Array, width: float, population: Array) -> Array:
+    """Return the mean of soft thresholds over a population."""
+    return np.array([Threshold(t, width, "smoothstep").value(population).mean() for t in at])
+
+
+def band(
+    of: ValueCampaign, population: Array, n: int, at: Array | None, width: float
+) -> Callable[[np.random.Generator], Held]:
+    """Return what asks for a distribution function and says whether its band holds all of it."""
+    asked = DistributionFunction(at=None if at is None else at.tolist(), width=width)
+    known = None if at is None else 1 - above(at, width, population)
+    grid = np.linspace(population.min() - width, population.max() + width, 4_001)
+    dense = 1 - above(grid, width, population) if at is None else grid
+
+    def held(rng: np.random.Generator) -> Held:
+        curve = reports(of, population, n, rng).ask(asked)
+        truth = np.interp(curve.at, grid, dense) if known is None else known
+        low, high = curve.above.intervals()
+        apart_low, apart_high = band_as_if_independent(curve.above)
+        return {
+            STATED: inside(curve.low, truth, curve.high),
+            ALONE: inside(1 - high, truth, 1 - low),
+            INDEPENDENT: inside(1 - apart_high, truth, 1 - apart_low),
+        }
+
+    return held
+
+
+def histogram(
+    of: ValueCampaign, population: Array, n: int, edges: Array, width: float
+) -> Callable[[np.random.Generator], Held]:
+    """Return what asks for a histogram and says whether its intervals hold all shares.
+
+    As if independent: the variance of a share is that of two thresholds added up.
+    """
+    asked = Histogram(edges=edges.tolist(), width=width)
+    truth = -np.diff(np.concatenate([[1.0], above(edges, width, population), [0.0]]))
+    beyond = np.triu(np.ones((len(truth), len(truth))))[1:]  # the parts above each edge
+
+    def held(rng: np.random.Generator) -> Held:
+        found = reports(of, population, n, rng).ask(asked)
+        at_edges = np.diag(beyond @ found.joint.covariance @ beyond.T)
+        variances = np.append(at_edges, 0.0) + np.append(0.0, at_edges)
+        mistaken = partition_shares(replace(found.joint, covariance=np.diag(variances)))
+        return {
+            STATED: inside(found.low, truth, found.high),
+            ALONE: inside(*around(found.joint.intervals(), truth)),
+            INDEPENDENT: inside(mistaken.low, truth, mistaken.high),
+        }
+
+    return held
+
+
+def around(ends: tuple[Array, Array], truth: Array) -> tuple[Array, Array, Array]:
+    """Return low, truth and high."""
+    return ends[0], truth, ends[1]
+
+
+def districts(n: int) -> Callable[[np.random.Generator], Held]:
+    """Return what asks for the shares of six districts and says whether they are held.
+
+    The rasters of the districts are made once, and answers averaged in NumPy.
+    """
+    population, mechanism = homes(), campaign(500.0, 2).point_mechanism
+    asked = [SmoothedRegion(Polygon(square(i), width=1.0), BELL) for i in range(6)]
+    estimators = [mechanism.estimator(region, debias=True) for region in asked]
+    truth = np.array([region.value(population).mean() for region in asked])
+    truth = np.append(truth, 1 - truth.sum())
+
+    def held(rng: np.random.Generator) -> Held:
+        sent = mechanism.simulate(population[rng.integers(0, len(population), n)], rng)
+        answers = np.stack([one.value(sent) for one in estimators])
+        joint = with_elsewhere(
+            JointEstimates(
+                labels=tuple("abcdef"),
+                values=answers.mean(axis=1),
+                covariance=np.cov(answers) / n,
+                n=n,
+                confidence=0.95,
+                limits=tuple(one.limits for one in estimators),
+                privacy=mechanism.privacy,
+            )
+        )
+        found, mistaken = partition_shares(joint), partition_shares(as_if_independent(joint))
+        return {
+            STATED: inside(found.low, truth, found.high),
+            ALONE: inside(*around(joint.intervals(), truth)),
+            INDEPENDENT: inside(mistaken.low, truth, mistaken.high),
+        }
+
+    return held
+
+
+LABELS = ("north", "east", "south", "west")
+ASKED = PointQuestion("above 60,000", Threshold(60_000.0, WIDTH, "smoothstep"))
+
+
+@cache
+def labelled() -> tuple[Array, NDArray[np.intp]]:
+    """Return incomes and a label of each: of 40, 30, 25 and 5 in a hundred."""
+    labels = np.searchsorted([0.4, 0.7, 0.95], np.random.default_rng(3).random(20_000))
+    return incomes() * np.array([1.0, 1.2, 0.8, 1.5])[labels], labels
+
+
+def of_groups() -> Array:
+    """Return the mean of the question within groups."""
+    population, labels = labelled()
+    values = ASKED.query.value(population)
+    return np.array([values[labels == label].mean() for label in range(4)])
+
+
+def groups(n: int, epsilon: float | None, *, compared: bool) -> Callable[..., Held]:
+    """Return what asks for a mean by group, or for the differences of groups."""
+    of = campaign(strata=Strata(name="region", labels=LABELS, epsilon=epsilon))
+    population, labels = labelled()
+    truth = of_groups()
+
+    def held(rng: np.random.Generator) -> Held:
+        (found,) = reports(of, population, n, rng, labels).ask_by_group([ASKED])
+        known = truth[[LABELS.index(label) for label in found.labels]]
+        mistaken = replace(found, covariance=np.diag(np.diag(found.covariance)))
+        if not compared:
+            told = {STATED: found.band(), ALONE: found.intervals(found.confidence)}
+            return {name: inside(*around(ends, known)) for name, ends in told.items()}
+        told = {
+            STATED: found.differences(),
+            ALONE: found.differences(rule="single"),
+            INDEPENDENT: mistaken.differences(),
+        }
+        right = [known[found.labels.index(a)] - known[found.labels.index(b)]
+                 for a, b in told[STATED].pairs]  # fmt: skip
+        return {name: inside(d.ci_low, np.array(right), d.ci_high) for name, d in told.items()}
+
+    return held
+
+
+def quartiles_by_group(n: int) -> Callable[..., Held]:
+    """Return what compares the median of groups."""
+    of = campaign(strata=Strata(name="region", labels=LABELS[:3]))
+    population, labels = labelled()
+    population, labels = population[labels < 3], labels[labels < 3]
+    dense = np.linspace(0.0, 200_000.0, 4_001)
+    truth = [np.interp(0.5, 1 - above(dense, WIDTH, population[labels == label]), dense)
+             for label in range(3)]  # fmt: skip
+
+    def held(rng: np.random.Generator) -> Held:
+        found = reports(of, population, n, rng, labels).ask_by_group(Quantiles(levels=[0.5]))
+        (together,) = found.differences()
+        right = np.array([truth[LABELS.index(a)] - truth[LABELS.index(b)]
+                          for a, b in together.pairs])  # fmt: skip
+        reach = NormalDist().inv_cdf(0.975) * together.standard_errors
+        return {
+            STATED: inside(together.ci_low, right, together.ci_high),
+            ALONE: inside(together.values - reach, right, together.values + reach),
+        }
+
+    return held
+
+
+def weighted_band(n: int) -> Callable[..., Held]:
+    """Return what asks for the distribution of all, weighted to a census."""
+    of = campaign(strata=Strata(name="region", labels=LABELS))
+    population, labels = labelled()
+    sizes: dict[str, float] = dict(zip(LABELS, (0.1, 0.2, 0.3, 0.4), strict=True))
+    weights = np.array(list(sizes.values())) / np.bincount(labels)
+    at = np.linspace(10_000.0, 250_000.0, 13)
+    values = np.stack([Threshold(t, WIDTH, "smoothstep").value(population) for t in at])
+    truth = 1 - values @ weights[labels]
+
+    def held(rng: np.random.Generator) -> Held:
+        asked = DistributionFunction(at=at.tolist(), width=WIDTH)
+        curve = reports(of, population, n, rng, labels).ask(asked, sizes=sizes)
+        low, high = curve.above.intervals()
+        apart_low, apart_high = band_as_if_independent(curve.above)
+        return {
+            STATED: inside(curve.low, truth, curve.high),
+            ALONE: inside(1 - high, truth, 1 - low),
+            INDEPENDENT: inside(1 - apart_high, truth, 1 - apart_low),
+        }
+
+    return held
+
+
+# Places
+
+
+@cache
+def homes() -> Array:
+    """Return 50,000 homes about the middle of six districts, (people, 2), in metres."""
+    rng = np.random.default_rng(8)
+    return rng.normal((6_000.0, 4_000.0), (3_000.0, 2_000.0), (50_000, 2))
+
+
+def square(number: int, side: float = 4_000.0) -> list[tuple[float, float]]:
+    """Return the corners of one of six districts, in metres."""
+    x, y = side * (number % 3), side * (number // 3)
+    return [(x, y), (x + side, y), (x + side, y + side), (x, y + side)]
+
+
+PLACES = np.array([[x, y] for y in (0.0, 4_000.0) for x in (0.0, 4_000.0, 8_000.0, 12_000.0)])
+BELL = 1_500.0
+TIES = (0.25, 0.2, 0.1, 0.1, 0.1, 0.1, 0.04, 0.04)
+
+
+@cache
+def crowds(densities: tuple[float, ...]) -> Array:
+    """Return 50,000 homes about eight places whose bells see densities in these proportions.
+
+    What others add to a place is evened out by their own shares.
+    """
+    spread = BELL**2 + 500.0**2
+    apart = ((PLACES[:, None] - PLACES) ** 2).sum(axis=-1)
+    shares = np.linalg.solve(np.exp(-apart / (2 * spread)), densities)
+    rng = np.random.default_rng(12)
+    counts = np.rint(50_000 * shares / shares.sum()).astype(int)
+    return np.repeat(PLACES, counts, axis=0) + rng.normal(0.0, 500.0, (counts.sum(), 2))
+
+
+def top_places(n: int, count: int, densities: tuple[float, ...], which: str) -> Callable[..., Held]:
+    """Return what asks for the densest places: the set, all ranks, or intervals of the chosen."""
+    of = campaign(1_000.0, 2)
+    population, at = crowds(densities), PLANE.unproject(PLACES).tolist()
+    places = [DensityAt(longitude, latitude, str(i)) for i, (longitude, latitude) in enumerate(at)]
+    asked = Means(asked_of_points(of, places, softness_of_points(of, None, BELL)))
+    apart = ((population[:, None] - PLACES) ** 2).sum(axis=-1)
+    truth = np.exp(-apart / (2 * BELL**2)).mean(axis=0)
+
+    def held(rng: np.random.Generator) -> Held:
+        joint = reports(of, population, n, rng).ask(asked)
+        return {
+            STATED: holds(ranking_of(joint, count), which, densities, truth),
+            ALONE: holds(one_by_one(joint, count), which, densities, truth),
+        }
+
+    return held
+
+
+def one_by_one(joint: JointEstimates, count: int) -> Ranking:
+    """Return the ranking of who looks at one pair, or one interval, at a time."""
+    stated, covariance = ranking_of(joint, count), joint.covariance
+    variances = np.diag(covariance)
+    errors = np.sqrt(variances[:, None] + variances - 2 * covariance + np.eye(len(variances)))
+    larger = (joint.values[:, None] - joint.values) / errors > NormalDist().inv_cdf(0.95)
+    above, below = larger.sum(axis=0), larger.sum(axis=1)
+    m = len(above)
+    order = [joint.labels.index(label) for label in stated.labels]
+    return replace(
+        stated,
+        may_be_top=tuple(joint.labels[i] for i in order if above[i] < count),
+        surely_top=tuple(joint.labels[i] for i in order if below[i] >= m - count),
+        ranks=tuple((int(1 + above[i]), int(m - below[i])) for i in order),
+        chosen=tuple(joint.interval(i) for i in order[:count]),
+    )
+
+
+def holds(found: Ranking, which: str, densities: Sequence[float], truth: Array) -> bool:
+    """Return whether a statement of a ranking holds.
+
+    Args:
+        found: the ranking.
+        which: "set", "ranks" or "chosen".
+        densities: what the true order is by; ties are equal.
+        truth: what intervals are to hold.
+    """
+    order = np.asarray(densities)
+    if which == "set":
+        threshold = np.sort(order)[-found.count]
+        # Of those that tie at the end, every one is in a top k: take the first.
+        sure = {int(i) for i in np.flatnonzero(order > threshold)}
+        tied = [int(i) for i in np.flatnonzero(order == threshold)]
+        top = sure | set(tied[: found.count - len(sure)])
+        return set(map(int, found.surely_top)) <= top <= set(map(int, found.may_be_top))
+    if which == "ranks":
+        return all(
+            low <= 1 + int((order > order[int(j)]).sum())
+            and high >= len(order) - int((order < order[int(j)]).sum())
+            for j, (low, high) in zip(found.labels, found.ranks, strict=True)
+        )
+    pairs = zip(found.top, found.chosen, strict=True)
+    return all(one.low <= truth[int(j)] <= one.high for j, one in pairs)
+
+
+def greatest_share(n: int) -> Callable[..., Held]:
+    """Return what asks which of three parts is the greatest, of which two are equal.
+
+    Shares of one whole: their errors go against each other.
+    """
+    of, order = campaign(), (0.4, 0.4, 0.2)
+    dense = np.linspace(0.0, 300_000.0, 6_001)
+    edges = np.interp([0.4, 0.8], 1 - above(dense, WIDTH, incomes()), dense)
+    asked = Histogram(edges=edges.tolist(), width=WIDTH)
+
+    def held(rng: np.random.Generator) -> Held:
+        joint = reports(of, incomes(), n, rng).ask(asked).joint
+        joint = replace(joint, labels=("0", "1", "2"))
+        rankings = {
+            STATED: ranking_of(joint, 1),
+            ALONE: one_by_one(joint, 1),
+            INDEPENDENT: ranking_of(as_if_independent(joint), 1),
+        }
+        return {name: holds(one, "set", order, np.array(order)) for name, one in rankings.items()}
+
+    return held
+
+
+def density_map(n: int, side: int) -> Callable[..., Held]:
+    """Return what asks for a map and says whether all densities are held."""
+    of, population = campaign(500.0, 2), homes()
+    west, south = PLANE.unproject([(-2_000.0, -2_000.0)])[0].tolist()
+    east, north = PLANE.unproject([(14_000.0, 10_000.0)])[0].tolist()
+    asked = Map(bounds=(west, south, east, north), size=(side, side), bandwidth=BELL)
+    known: list[Array] = []
+
+    def held(rng: np.random.Generator) -> Held:
+        found = reports(of, population, n, rng).ask(asked)
+        if not known:
+            nodes = np.stack(np.meshgrid(found.longitudes, found.latitudes), axis=-1)
+            centers = PLANE.project(nodes.reshape(-1, 2))
+            bells = [np.exp(-((population - c) ** 2).sum(axis=1) / (2 * BELL**2)).mean()
+                     for c in centers]  # fmt: skip
+            known.append(np.reshape(bells, (side, side)) * 1e6 / (2 * math.pi * BELL**2))
+        reach = NormalDist().inv_cdf(0.975) * found.standard_errors
+        each = NormalDist().inv_cdf((1 + 0.95 ** (1 / side**2)) / 2) * found.standard_errors
+        return {
+            STATED: inside(found.low, known[0], found.high),
+            ALONE: inside(found.density - reach, known[0], found.density + reach),
+            INDEPENDENT: inside(found.density - each, known[0], found.density + each),
+        }
+
+    return held
+
+
+def rows() -> Iterator[Row]:
+    """Yield what is measured."""
+    few, many = np.linspace(10_000.0, 250_000.0, 13), np.linspace(10_000.0, 250_000.0, 57)
+    edges = np.array([25_000.0, 50_000.0, 75_000.0, 100_000.0, 150_000.0, 200_000.0])
+    few_there = "a part holds four people or fewer: no interval may end at 0"
+    for who, people in PEOPLE.items():
+        for n in (200, 2_000, *([20_000] if who == "incomes" else [])):
+            why = few_there if n == 200 or people is rare else ""
+            yield Row("13 thresholds", who, n, band(campaign(), people(), n, few, WIDTH), why)
+            yield Row("7 parts", who, n, histogram(campaign(), people(), n, edges, WIDTH), why)
+    yield Row("57 thresholds", "incomes", 2_000, band(campaign(), incomes(), 2_000, many, WIDTH))
+    weak = campaign(40_000.0)
+    yield Row(
+        "13 thresholds, ε a fifth", "incomes", 2_000,
+        band(weak, incomes(), 2_000, few, 60_000.0),
+    )  # fmt: skip
+    yield Row(
+        "5 parts, ε a fifth", "incomes", 2_000, histogram(weak, incomes(), 2_000, edges[1::2], 50e3)
+    )  # fmt: skip
+    for epsilon, told in ((None, "open labels"), (1.0, "labels at ε = 1")):
+        n = 2_000 if epsilon is None else 10_000
+        yield Row("4 groups", told, n, groups(n, epsilon, compared=False))
+        yield Row("6 differences", told, n, groups(n, epsilon, compared=True))
+    yield Row(
+        "medians of 3 groups", "open labels", 6_000, quartiles_by_group(6_000), campaigns=0.25
+    )
+    yield Row("13 thresholds, weighted", "open labels", 4_000, weighted_band(4_000))
+    for n in (500, 3_000):
+        yield Row("6 districts", "homes", n, districts(n), few_there if n < 1_000 else "")
+    for which in ("set", "ranks", "chosen"):
+        yield Row(f"top 3 of 8 places: {which}", "ties", 3_000, top_places(3_000, 3, TIES, which))
+    yield Row("top 1 of 8 places: set", "all equal", 3_000, top_places(3_000, 1, (0.1,) * 8, "set"))
+    yield Row("greatest of 3 parts: set", "incomes", 2_000, greatest_share(2_000))
+    yield Row(
+        "a map of 15 × 15", "homes", 3_000, density_map(3_000, 15),
+        "how the errors of places go together is not asked for: Šidák's inequality", 0.25,
+    )  # fmt: skip
+
+
+# Errors
+
+
+def errors() -> Iterator[tuple[str, int, Callable[[np.random.Generator], tuple[float, ...]]]]:
+    """Yield what an error is of, people, and what draws value, error, and error as if independent.
+
+    All are of campaigns of the same people.
+    """
+    high, low = (
+        PointQuestion(name, Threshold(at, WIDTH, "smoothstep"))
+        for name, at in (("high", 100_000.0), ("low", 60_000.0))
+    )
+
+    def shares(rng: np.random.Generator) -> JointEstimates:
+        return reports(campaign(), incomes(), 5_000, rng).ask([high, low])
+
+    def difference(rng: np.random.Generator) -> tuple[float, ...]:
+        found = shares(rng)
+        made, apart = (e.difference("low", "high") for e in (found, as_if_independent(found)))
+        return made.value, made.standard_error, apart.standard_error
+
+    def ratio(rng: np.random.Generator) -> tuple[float, ...]:
+        found = shares(rng)
+        made, apart = (e.ratio("high", "low") for e in (found, as_if_independent(found)))
+        return made.value, made.standard_error, apart.standard_error
+
+    yield "difference of two shares", 5_000, difference
+    yield "ratio of two shares", 5_000, ratio
+    of, (population, labels) = (
+        campaign(strata=Strata(name="region", labels=LABELS[:3], epsilon=1.0)),
+        labelled(),
+    )
+    population, labels = population[labels < 3], labels[labels < 3]
+
+    def of_groups(rng: np.random.Generator) -> GroupEstimates:
+        return reports(of, population, 20_000, rng, labels).ask_by_group([ASKED])[0]
+
+    def of_two(rng: np.random.Generator) -> tuple[float, ...]:
+        found = of_groups(rng)
+        made = found.differences(rule="single")
+        apart = math.hypot(*found.standard_errors[:2])
+        return float(made.values[0]), float(made.standard_errors[0]), apart
+
+    def of_all(rng: np.random.Generator) -> tuple[float, ...]:
+        found = of_groups(rng)
+        made = found.post_stratify({"north": 0.2, "east": 0.3, "south": 0.5})
+        apart = math.sqrt(float(np.square([0.2, 0.3, 0.5]) @ found.standard_errors**2))
+        return made.value, made.standard_error, apart
+
+    yield "difference of two groups, labels at ε = 1", 20_000, of_two
+    yield "all, weighted, labels at ε = 1", 20_000, of_all
+    two = PLANE.unproject([(5_000.0, 4_000.0), (7_000.0, 4_000.0)]).tolist()
+    bells = [DensityAt(longitude, latitude) for longitude, latitude in two]
+    of_homes = campaign(500.0, 2)
+
+    def of_places(rng: np.random.Generator) -> tuple[float, ...]:
+        softness = softness_of_points(of_homes, None, BELL)
+        asked = Means(asked_of_points(of_homes, bells, softness))
+        found = reports(of_homes, homes(), 3_000, rng).ask(asked)
+        made, apart = (e.ratio(0, 1) for e in (found, as_if_independent(found)))
+        return made.value, made.standard_error, apart.standard_error
+
+    yield "ratio of the densities of two places", 3_000, of_places
