@@ -3,8 +3,9 @@
 Clients send them, whether they wait for the answer or not.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any, Generic, TypeVar
 
 from geoveil.analyst.estimates import CampaignEstimates
@@ -18,12 +19,15 @@ from geoveil.analyst.messages import (
     separate_in,
 )
 from geoveil.analyst.statistics.groups import GroupEstimates
+from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.reports import ReportRows
+from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.analyst.statistics.statistic import Separately
 from geoveil.campaign import (
     Campaign,
     PointQuestion,
     SigningKey,
+    ValueCampaign,
     decode,
     encode,
     encode_point_question,
@@ -31,6 +35,8 @@ from geoveil.campaign import (
     seal,
 )
 from geoveil.gp import ParameterError
+from geoveil.gp.intervals import Limits
+from geoveil.gp.report_moments import ReportMoments
 from geoveil.proto.v1 import analyst_pb2, collector_pb2
 
 LAST_PERIOD = 2**32 - 1
@@ -125,7 +131,7 @@ def ask(
 
 
 def ask_for(
-    campaign_id: str,
+    campaign: Campaign,
     asked: Sequence[PointQuestion] | Separately,
     confidence: float,
     period: int,
@@ -133,12 +139,15 @@ def ask_for(
     stratum: int | None,
 ) -> Call[Any]:
     """Return the call that a statistic's questions are asked with."""
-    if isinstance(asked, Separately):
-        call = ask(campaign_id, asked.questions, confidence, period, timeout_s, stratum)
-        return Call(call.method, call.request, separate_in, timeout_s)
-    call = ask(campaign_id, asked, confidence, period, timeout_s, stratum)
-    call.request.joint = True
-    return Call(call.method, call.request, joint_in, timeout_s)
+    questions = asked.questions if isinstance(asked, Separately) else asked
+    call = ask(campaign.campaign_id, questions, confidence, period, timeout_s, stratum)
+    call.request.joint = not isinstance(asked, Separately)
+
+    def read(answer: analyst_pb2.GetEstimateResponse) -> JointEstimates | SeparateEstimates:
+        found = joint_in(answer) if call.request.joint else separate_in(answer)
+        return replace(found, limits=tuple(with_laws(campaign, questions, found.limits)))
+
+    return Call(call.method, call.request, read, timeout_s)
 
 
 def ask_label(
@@ -155,11 +164,34 @@ def ask_label(
 
 
 def by_group(
-    campaign: Campaign, of_labels: Sequence[Sequence[analyst_pb2.Estimate]]
+    campaign: Campaign,
+    questions: Sequence[PointQuestion],
+    of_labels: Sequence[Sequence[analyst_pb2.Estimate]],
 ) -> tuple[GroupEstimates, ...]:
     """Return the means within groups, question after question."""
     found = [group_estimates(campaign, of, of_points=True) for of in zip(*of_labels, strict=True)]
-    return tuple(of_question for of_question in found if of_question is not None)
+    return tuple(
+        replace(of_question, limits=next(with_laws(campaign, [question], [of_question.limits])))
+        for question, of_question in zip(questions, found, strict=True)
+        if of_question is not None
+    )
+
+
+def with_laws(
+    campaign: Campaign, questions: Sequence[PointQuestion], limits: Sequence[Limits]
+) -> Iterator[Limits]:
+    """Yield what a server tells of answers, with their law, which the campaign and questions tell.
+
+    It is found when it is first needed: where there are few reports.
+    """
+    for question, told in zip(questions, limits, strict=True):
+        yield replace(told, moments=cache(partial(_moments, campaign, question)))
+
+
+def _moments(campaign: Campaign, question: PointQuestion) -> ReportMoments | None:
+    if not isinstance(campaign, ValueCampaign):
+        return None
+    return campaign.point_mechanism.estimator(question.query, debias=True).limits.moments()
 
 
 def export(campaign_id: str, period: int | None, timeout_s: float) -> Call[bytes | ReportRows]:

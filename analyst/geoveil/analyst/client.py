@@ -33,7 +33,7 @@ from geoveil.analyst.statistics.statistic import (
     driven_async,
     period_of,
 )
-from geoveil.analyst.statistics.strata import ByGroup, by_group, strata_of, weighted, weighting
+from geoveil.analyst.statistics.strata import ByGroup, by_group, strata_of, whose
 from geoveil.campaign import Campaign, PointQuestion, SigningKey
 from geoveil.campaign.connection import (
     TLS,
@@ -253,8 +253,8 @@ class Analyst(_Connection):
             confidence: of the intervals, in (0, 1).
             period: of a recurring campaign, from 0; all that have begun by default, but a statistic
                 is of one that is named.
-            stratum: of a campaign whose labels are sent as they are: only the people of this one;
-                see `ask_by_group` for randomised ones.
+            stratum: of a campaign with strata: only the people of this one. Of questions only where
+                labels are sent as they are; see `ask_by_group`.
             sizes: of such a campaign, label → its people, or its share: a statistic of all people
                 where groups are as large as this.
             timeout_s: seconds for each time that every report is read.
@@ -262,9 +262,9 @@ class Analyst(_Connection):
         if not isinstance(asked, Statistic) and stratum is None and sizes is None:
             return self._unary(calls.ask(campaign_id, asked, confidence, period, timeout_s))
         campaign = self.campaign(campaign_id)
-        weights = weighting(campaign, asked, stratum, sizes)
+        people = whose(campaign, asked, stratum, sizes)
         if not isinstance(asked, Statistic):
-            (group,) = weights
+            (group,) = people.labels
             call = calls.ask(campaign_id, asked, confidence, period, timeout_s, group)
             return self._unary(call)
         of = period_of(campaign, calls.checked(period))
@@ -272,9 +272,9 @@ class Analyst(_Connection):
         def answer(questions: Asked) -> Answered:
             answers = [
                 self._answer(campaign, questions, confidence, of, label, timeout_s)
-                for label in weights
+                for label in people.labels
             ]
-            return weighted(weights.values(), answers)
+            return people.combined(answers)
 
         return driven(asked, campaign, confidence, answer)
 
@@ -288,7 +288,7 @@ class Analyst(_Connection):
         timeout_s: float,
     ) -> Answered:
         if not isinstance(asked, Counts):
-            call = calls.ask_for(campaign.campaign_id, asked, confidence, period, timeout_s, group)
+            call = calls.ask_for(campaign, asked, confidence, period, timeout_s, group)
             answered: Answered = self._unary(call)
             return answered
         counter = counter_for(campaign, asked)
@@ -334,8 +334,7 @@ class Analyst(_Connection):
 
         Args:
             campaign_id: id of the campaign.
-            asked: questions in the campaign's coordinates; or a statistic, where labels are sent
-                as they are.
+            asked: questions in the campaign's coordinates, or a statistic.
             confidence: of the intervals, in (0, 1).
             period: of a recurring campaign, from 0.
             timeout_s: seconds for each time that every report is read.
@@ -345,7 +344,7 @@ class Analyst(_Connection):
             told; or the statistic of each group.
         """
         campaign = self.campaign(campaign_id)
-        of, strata = period_of(campaign, calls.checked(period)), strata_of(campaign, asked)
+        of, strata = period_of(campaign, calls.checked(period)), strata_of(campaign)
         if isinstance(asked, Statistic):
             how: Asking = {"timeout_s": timeout_s}
             found: dict[str, Result | UnsupportedError] = {}
@@ -360,7 +359,7 @@ class Analyst(_Connection):
             self._unary(calls.ask_label(campaign, asked, confidence, of, timeout_s, label))
             for label in range(len(strata.labels))
         ]
-        return calls.by_group(campaign, of_labels)
+        return calls.by_group(campaign, asked, of_labels)
 
     def export(
         self, campaign_id: str, period: int | None = None, *, timeout_s: float = _EXPORTING_S
@@ -491,9 +490,9 @@ class AsyncAnalyst(_Connection):
         if not isinstance(asked, Statistic) and stratum is None and sizes is None:
             return await self._unary(calls.ask(campaign_id, asked, confidence, period, timeout_s))
         campaign = await self.campaign(campaign_id)
-        weights = weighting(campaign, asked, stratum, sizes)
+        people = whose(campaign, asked, stratum, sizes)
         if not isinstance(asked, Statistic):
-            (group,) = weights
+            (group,) = people.labels
             call = calls.ask(campaign_id, asked, confidence, period, timeout_s, group)
             return await self._unary(call)
         of = period_of(campaign, calls.checked(period))
@@ -501,9 +500,9 @@ class AsyncAnalyst(_Connection):
         async def answer(questions: Asked) -> Answered:
             answers = [
                 await self._answer(campaign, questions, confidence, of, label, timeout_s)
-                for label in weights
+                for label in people.labels
             ]
-            return weighted(weights.values(), answers)
+            return people.combined(answers)
 
         return await driven_async(asked, campaign, confidence, answer)
 
@@ -517,7 +516,7 @@ class AsyncAnalyst(_Connection):
         timeout_s: float,
     ) -> Answered:
         if not isinstance(asked, Counts):
-            call = calls.ask_for(campaign.campaign_id, asked, confidence, period, timeout_s, group)
+            call = calls.ask_for(campaign, asked, confidence, period, timeout_s, group)
             answered: Answered = await self._unary(call)
             return answered
         counter = counter_for(campaign, asked)
@@ -559,7 +558,7 @@ class AsyncAnalyst(_Connection):
     ) -> Any:
         """Return what the points say of each group; arguments as of `Analyst.ask_by_group`."""
         campaign = await self.campaign(campaign_id)
-        of, strata = period_of(campaign, calls.checked(period)), strata_of(campaign, asked)
+        of, strata = period_of(campaign, calls.checked(period)), strata_of(campaign)
         if isinstance(asked, Statistic):
             how: Asking = {"timeout_s": timeout_s}
             found: dict[str, Result | UnsupportedError] = {}
@@ -574,7 +573,7 @@ class AsyncAnalyst(_Connection):
             await self._unary(calls.ask_label(campaign, asked, confidence, of, timeout_s, label))
             for label in range(len(strata.labels))
         ]
-        return calls.by_group(campaign, of_labels)
+        return calls.by_group(campaign, asked, of_labels)
 
     def export(
         self, campaign_id: str, period: int | None = None, *, timeout_s: float = _EXPORTING_S

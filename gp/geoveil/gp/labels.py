@@ -91,6 +91,16 @@ class RandomizedLabels:
         weight = self.weight
         return Fraction(weight, weight + (self.labels - 1) * _ONE)
 
+    @property
+    def towards(self) -> Array:
+        """What a report that came with a label counts towards each group, [group, label].
+
+        1 in the mean if its sender is in the group, else 0.
+        """
+        p = float(self.truth)
+        q = (1 - p) / (self.labels - 1)
+        return np.asarray((np.eye(self.labels) - q) / (p - q))
+
     def draw(self, label: int, source: RandomSource) -> int:
         """Return the label that is sent.
 
@@ -136,9 +146,7 @@ class RandomizedLabels:
         squares = step**2 * np.array(
             [float(s.total_of_squares - 2 * centre * s.total + centre * centre * s.n) for s in sums]
         )
-        p = float(self.truth)
-        q = (1 - p) / (k - 1)
-        shares = (np.eye(k) - q) / (p - q)  # [group, label]
+        shares = self.towards
         people, sum_ = shares @ counts, shares @ totals
         quantile = float(ndtri((1 + confidence) / 2))
         # |S − mN| ≤ z·√Var(S − mN), a quadratic inequality in m, Fieller's.

@@ -37,7 +37,7 @@ from geoveil.analyst.statistics.statistic import (
     noise_scale,
     period_of,
 )
-from geoveil.analyst.statistics.strata import ByGroup, by_group, strata_of, weighted, weighting
+from geoveil.analyst.statistics.strata import ByGroup, by_group, strata_of, whose
 from geoveil.campaign import (
     Attribute,
     Campaign,
@@ -145,7 +145,7 @@ class Reports:
             asked: a statistic, or questions in the campaign's coordinates.
             confidence: of intervals, in (0, 1).
             period: of a recurring campaign, from 0.
-            stratum: of a campaign whose labels are sent as they are: only the people of this one.
+            stratum: of a campaign with strata: only the people of this one.
             sizes: of such a campaign, label → its people, or its share: a statistic of all people
                 where groups are as large as this.
 
@@ -154,11 +154,11 @@ class Reports:
         """
         wanted: Statistic[Any] = asked if isinstance(asked, Statistic) else Means(tuple(asked))
         of = period_of(self.campaign, period)
-        weights = weighting(self.campaign, wanted, stratum, sizes)
+        people = whose(self.campaign, wanted, stratum, sizes)
 
         def answer(questions: Asked) -> Answered:
-            answers = [self._answer(questions, confidence, of, label) for label in weights]
-            return weighted(weights.values(), answers)
+            answers = [self._answer(questions, confidence, of, label) for label in people.labels]
+            return people.combined(answers)
 
         return driven(wanted, self.campaign, confidence, answer)
 
@@ -187,8 +187,7 @@ class Reports:
         """Return what the reports say of each group of a campaign with strata.
 
         Args:
-            asked: questions in the campaign's coordinates; or a statistic, where labels are sent
-                as they are.
+            asked: questions in the campaign's coordinates, or a statistic.
             confidence: of intervals, in (0, 1).
             period: of a recurring campaign, from 0.
 
@@ -199,7 +198,7 @@ class Reports:
         Raises:
             GeoVeilError: if there are no groups, or nothing can be told of any.
         """
-        strata = strata_of(self.campaign, asked)
+        strata = strata_of(self.campaign)
         if isinstance(asked, Statistic):
             found = {
                 label: self._of_label(asked, confidence, period, label) for label in strata.labels

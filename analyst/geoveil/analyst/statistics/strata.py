@@ -8,12 +8,15 @@ is made of them.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from geoveil.analyst.pictures import axes_of, draw_curve
 from geoveil.analyst.results import Result
+from geoveil.analyst.statistics.cells import CellCounts
 from geoveil.analyst.statistics.distribution import Curve
 from geoveil.analyst.statistics.groups import WEIGHTED, Differences, GroupEstimates, shares_of
 from geoveil.analyst.statistics.joint import JointEstimates
@@ -30,7 +33,19 @@ from geoveil.gp import ParameterError, UnsupportedError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["ByGroup", "by_group", "strata_of", "weighted"]
+__all__ = ["ByGroup", "Whose", "by_group", "strata_of", "undone", "weighted", "whose"]
+
+Array = NDArray[np.float64]
+
+UNDONE = (
+    "Of the people of the group, of whom those who took part are a random sample. Labels were sent"
+    " with lies at times, which is undone: errors hold these, too."
+)
+
+_TOGETHER = (
+    "Every report counts for each group in part, as labels were sent with lies: the errors of"
+    " groups go together, and no differences are stated. Those of means by question are."
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -45,6 +60,8 @@ class ByGroup(Result):
     """Label → why nothing can be told of it."""
     confidence: float
     """The confidence of the intervals, in (0, 1)."""
+    apart: bool = True
+    """Whether the groups are of different reports; else their errors go together."""
 
     def __getitem__(self, label: str) -> Result:
         return self.groups[label]
@@ -61,6 +78,7 @@ class ByGroup(Result):
             "Each row is of the people of its group, of whom those who took part are a random"
             " sample.",
             *told,
+            *([] if self.apart else [_TOGETHER]),
             *(f"Nothing is told of {label}: {why}." for label, why in self.untold.items()),
         )
 
@@ -72,12 +90,13 @@ class ByGroup(Result):
     def differences(self, against: str | None = None) -> tuple[Differences, ...]:
         """Return the differences between groups, of each number that has a standard error.
 
-        Those of one number hold at once; those of several numbers are not counted together.
+        Those of one number hold at once; those of several numbers are not counted together. There
+        are none where labels were sent with lies.
 
         Args:
             against: the group that the others are compared with; None: every pair.
         """
-        if len(self.groups) < 2:
+        if len(self.groups) < 2 or not self.apart:
             return ()
         numbers: dict[str, dict[str, tuple[float, float]]] = {}
         for label, one in self.groups.items():
@@ -128,58 +147,81 @@ def by_group(
     if not told:
         raise next(iter(untold.values()))
     why = {label: str(error) for label, error in untold.items()}
-    return ByGroup(name=strata.name, groups=told, untold=why, confidence=confidence)
+    return ByGroup(
+        name=strata.name,
+        groups=told,
+        untold=why,
+        confidence=confidence,
+        apart=strata.epsilon is None,
+    )
 
 
-def strata_of(campaign: Campaign, asked: object = None) -> Strata:
+def strata_of(campaign: Campaign) -> Strata:
     """Return the groups of a campaign.
 
-    Args:
-        campaign: any.
-        asked: what is asked of each: a statistic needs labels that are sent as they are.
-
     Raises:
-        ParameterError: if it has none, or they are not for what is asked.
+        ParameterError: if it has none.
     """
-    strata = campaign.strata
-    if strata is None:
+    if campaign.strata is None:
         raise ParameterError("campaign_id", campaign.campaign_id, "of a campaign with strata")
-    if isinstance(asked, Statistic) and strata.epsilon is not None:
-        told = "questions, of which lies about labels are undone; no statistic"
-        raise ParameterError("asked", type(asked).__name__, told)
-    return strata
+    return campaign.strata
 
 
-def weighting(
+@dataclass(frozen=True)
+class Whose:
+    """Whose statistic is asked for, and how it is made of the answers of those with each label."""
+
+    labels: Sequence[int | None]
+    """Of whose reports answers are needed, from 0; None: of everybody's."""
+    shares: Array
+    """Of the people wanted who are in each group; of everybody, (1,)."""
+    strata: Strata | None = None
+    """If the labels are randomised; then all are needed."""
+
+    def combined(self, answers: Sequence[Answered]) -> Answered:
+        """Return the answer of the people wanted, from those with each label."""
+        if self.strata is None or self.strata.randomized is None:
+            return weighted(self.shares.tolist(), answers)
+        return undone(self.strata, self.shares, answers)
+
+
+def whose(
     campaign: Campaign,
     asked: object,
     stratum: str | None,
     sizes: Mapping[str, float] | None,
-) -> Mapping[int | None, float]:
-    """Return label, from 0 → the weight of its people's answers; None: everybody's.
+) -> Whose:
+    """Return of whose reports answers are needed for whose statistic.
 
     Args:
-        campaign: whose labels are sent as they are, if one of the following is said.
-        asked: what is asked.
+        campaign: any.
+        asked: what is asked: questions by themselves are of everybody or of one open label.
         stratum: only the people of this label.
         sizes: label → its people, or its share; every label, and no other.
 
     Raises:
-        ParameterError: if both are said, labels are missing, unknown or randomised, a size is not
-            > 0, or what is asked can't be weighted.
+        ParameterError: if both are said, labels are missing or unknown, a size is not > 0, or what
+            is asked can't be weighted.
     """
-    if sizes is None:
-        return {open_stratum(campaign, stratum): 1.0}
-    if stratum is not None:
+    if sizes is not None and stratum is not None:
         raise ParameterError("sizes", sizes, "left out where the people of one stratum are asked")
-    if not isinstance(asked, Statistic):
+    if sizes is not None and not isinstance(asked, Statistic):
         raise ParameterError("sizes", sizes, "left out of questions; Means(questions) takes it")
+    strata = campaign.strata
+    lies = strata is not None and strata.epsilon is not None and isinstance(asked, Statistic)
+    if sizes is None and (stratum is None or not lies):
+        return Whose((open_stratum(campaign, stratum),), np.ones(1))
+    strata = strata_of(campaign)
     if isinstance(asked, Contaminated):
         told = "left out: false reports may all be of the group whose reports count most"
-        raise ParameterError("sizes", sizes, told)
-    labels = strata_of(campaign).labels
-    open_stratum(campaign, labels[0])
-    return dict(enumerate(shares_of(sizes, labels).tolist()))
+        raise ParameterError("sizes" if stratum is None else "contamination", sizes, told)
+    if sizes is None:
+        if stratum not in strata.labels:
+            raise ParameterError("stratum", stratum, f"of {strata.labels}")
+        sizes_of = np.eye(len(strata.labels))[strata.labels.index(stratum)]
+    else:
+        sizes_of = shares_of(sizes, strata.labels)
+    return Whose(range(len(strata.labels)), sizes_of, strata if lies else None)
 
 
 def weighted(shares: Iterable[float], answers: Sequence[Answered]) -> Answered:
@@ -195,30 +237,107 @@ def weighted(shares: Iterable[float], answers: Sequence[Answered]) -> Answered:
         UnsupportedError: if not questions but the reports themselves were asked for.
     """
     weights = list(shares)
-    first = answers[0]
     if len(answers) == 1:
-        return first
+        return answers[0]
+    told = _told(answers)
+    values = np.tensordot(weights, [one.values for one in told], 1)
+    spread = np.tensordot(np.square(weights), _covariances(told), 1)
+    return _made(told, values, spread, _alike(weights, [one.n for one in told]), WEIGHTED)
+
+
+def undone(strata: Strata, shares: Array, answers: Sequence[Answered]) -> Answered:
+    """Return what people would answer whose labels were sent with lies at times [MATH §8].
+
+    Args:
+        strata: with randomised labels.
+        shares: of the people wanted who are in each group, (groups,).
+        answers: of those who came with each label, to the same questions.
+
+    Raises:
+        UnsupportedError: if nothing can be told of a group that is wanted, or the reports
+            themselves were asked for.
+    """
+    assert strata.randomized is not None  # else nothing is to be undone
+    told = _told(answers)
+    counts = np.array([float(one.n) for one in told])
+    towards = strata.randomized.towards  # [group, label]
+    people = towards @ counts
+    n = counts.sum()
+    errors = np.sqrt(np.square(towards) @ counts - people**2 / n)
+    quantile = NormalDist().inv_cdf((1 + told[0].confidence) / 2)
+    for group in np.flatnonzero((shares > 0) & (people <= quantile * errors)):
+        raise UnsupportedError(
+            f"{strata.labels[group]!r} can't be told from a group of nobody: labels were sent with"
+            " lies, and too few reports came"
+        )
+    wanted = np.divide(shares, people, out=np.zeros_like(shares), where=shares > 0)
+    of_labels = np.stack([one.values for one in told])  # [label, question]
+    means = (towards * counts) @ of_labels / np.where(people, people, np.inf)[:, None]
+    weights = wanted @ towards  # of a report of each label
+    # A report of label r on y counts Σ wanted[s]·towards[s, r]·(y − means[s]): 0 in all.
+    middles = weights[:, None] * of_labels - (wanted[:, None] * towards).T @ means
+    within = [c * m * (m - 1) for c, m in zip(_covariances(told), counts.tolist(), strict=True)]
+    between = [_square(middle, within[0].ndim) for middle in middles]
+    spread = np.tensordot(np.square(weights), within, 1) + np.tensordot(counts, between, 1)
+    alike = max(int(1 / np.abs(weights).max()), 2)
+    return _made(told, wanted @ (people[:, None] * means), spread * n / (n - 1), alike, UNDONE)
+
+
+def _told(answers: Sequence[Answered]) -> Sequence[JointEstimates] | Sequence[SeparateEstimates]:
+    """Return answers that can be weighted.
+
+    Raises:
+        UnsupportedError: if the reports themselves were asked for.
+    """
+    if isinstance(answers[0], CellCounts):
+        raise UnsupportedError("a smoothed distribution is of reports as they are, without weights")
+    return cast(Sequence[JointEstimates], answers)
+
+
+def _covariances(
+    answers: Sequence[JointEstimates] | Sequence[SeparateEstimates],
+) -> list[Array]:
+    """Return the covariance of each, or the variances where these are all that is known."""
+    return [
+        one.covariance if isinstance(one, JointEstimates) else one.standard_errors**2
+        for one in answers
+    ]
+
+
+def _square(values: Array, dimension: int) -> Array:
+    """Return the products of every two, or the squares."""
+    return np.outer(values, values) if dimension > 1 else values**2
+
+
+def _made(
+    answers: Sequence[JointEstimates] | Sequence[SeparateEstimates],
+    values: Array,
+    spread: Array,
+    alike: int,
+    population: str,
+) -> Answered:
+    """Return an answer that is made of others.
+
+    Args:
+        answers: of which it is made.
+        values: of it.
+        spread: its covariance, or variances.
+        alike: how many reports would be as uncertain.
+        population: whose it is.
+    """
+    first, n = answers[0], sum(one.n for one in answers)
     if isinstance(first, JointEstimates):
-        joint = cast(Sequence[JointEstimates], answers)
         return replace(
             first,
-            values=np.tensordot(weights, [one.values for one in joint], 1),
-            covariance=np.tensordot(np.square(weights), [one.covariance for one in joint], 1),
-            n=sum(one.n for one in joint),
-            answers=(_alike(weights, [one.n for one in joint]),) * len(first.labels),
-            population=WEIGHTED,
+            values=values,
+            covariance=spread,
+            n=n,
+            answers=(alike,) * len(first.labels),
+            population=population,
         )
-    if isinstance(first, SeparateEstimates):
-        apart = cast(Sequence[SeparateEstimates], answers)
-        variances = [one.standard_errors**2 for one in apart]
-        return replace(
-            first,
-            values=np.tensordot(weights, [one.values for one in apart], 1),
-            standard_errors=np.sqrt(np.tensordot(np.square(weights), variances, 1)),
-            n=_alike(weights, [one.n for one in apart]),
-            population=WEIGHTED,
-        )
-    raise UnsupportedError("a smoothed distribution is of reports as they are, without weights")
+    return replace(
+        first, values=values, standard_errors=np.sqrt(spread), n=alike, population=population
+    )
 
 
 def _alike(weights: Sequence[float], counts: Sequence[int]) -> int:
