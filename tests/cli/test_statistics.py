@@ -72,8 +72,9 @@ def test_every_word_is_an_option_that_says_its_numbers(geoveil, file):
 
 def test_a_curve_is_drawn(geoveil, file, tmp_path):
     picture = tmp_path / "curve.svg"
-    of(geoveil, file, "--curve", "--plot", str(picture), "-q")
+    assert not of(geoveil, file, "--curve", "--plot", str(picture), "-q").stdout
     assert "<!-- distribution function -->" in picture.read_text()
+    assert "interval" in of(geoveil, file, "--mean", "-q").stdout
 
 
 def test_a_server_says_the_same(geoveil, server, tmp_path):

@@ -236,7 +236,7 @@ def estimate(
 
     def show(results: list[Result]) -> None:
         for result in results:
-            if isinstance(result, DensityMap):
+            if isinstance(result, DensityMap) or (isinstance(result, ByGroup) and result.on_map):
                 file = Path(statistics["map"][0])
                 file.write_text(json.dumps(result.to_geojson()) + "\n", encoding="utf-8")
         form.show(*results)
@@ -252,7 +252,7 @@ def estimate(
         wanted = [Contaminated(one, contamination) for one in wanted]
     if by is not None:
         own = {"interval": interval, "contamination": contamination, "watch": watch}
-        for name, given in {**own, "map": statistics.get("map")}.items():
+        for name, given in own.items():
             if given:
                 raise ParameterError(name, given, "left out beside --by: groups have their own")
     elif weights is not None:

@@ -36,7 +36,13 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
     ),
     "quiet": (
         Annotated[
-            bool, typer.Option("--quiet", "-q", help="Print numbers without what they mean.")
+            bool,
+            typer.Option(
+                "--quiet",
+                "-q",
+                help="Print numbers without what they mean, and none that --plot or --parquet"
+                " write.",
+            ),
         ],
         False,
     ),
@@ -84,7 +90,7 @@ class Form:
             print_json(records[0] if len(records) == 1 else {"results": records})
         elif self.as_csv:
             _print_csv(first.rows())
-        else:
+        elif not (self.quiet and (self.plot or self.parquet)):
             told: set[str] = set()
             for result in results:
                 _print_table(result)

@@ -1,5 +1,6 @@
 """Statistics of groups, and of all people at known sizes of groups."""
 
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -10,21 +11,24 @@ from geoveil.analyst import (
     Contaminated,
     DistributionFunction,
     Histogram,
+    Map,
     Means,
     MeanValue,
     Quantiles,
     ReportRows,
     Reports,
     SmoothedDistribution,
+    campaign_for_points,
     reports_of,
 )
 from geoveil.analyst.statistics import simultaneous
 from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.analyst.statistics.strata import weighted
 from geoveil.campaign import PointQuestion, Strata
-from geoveil.gp import ParameterError, Threshold, UnsupportedError
+from geoveil.gp import GeoPrivacy, ParameterError, Threshold, UnsupportedError
+from geoveil.gp.coordinates import AzimuthalEquidistant
 
-from .populations import PRIVACY, Array, campaign, joint_of, truth
+from .populations import OPENS, PRIVACY, Array, campaign, joint_of, truth
 
 LABELS = ("north", "south")
 SIZES = {"north": 900_000.0, "south": 100_000.0}
@@ -201,6 +205,27 @@ def test_bands_of_groups_hold_though_labels_lie(
         naive += bool(((low <= right) & (right <= high)).all())
     assert (0.92 if count > 40 else 0.85) <= inside / count <= (0.985 if count > 40 else 1)
     assert naive / count < 0.2
+
+
+def test_maps_of_groups_are_one_file() -> None:
+    plane = AzimuthalEquidistant(-73.98, 40.75, radius_m=20_000)
+    of = campaign_for_points(
+        attribute="location", privacy=GeoPrivacy(1.0, per=200.0, unit="metre"), plane=plane,
+        campaign_id="where", title="Where", strata=Strata(name="region", labels=LABELS),
+        opens=OPENS, closes=OPENS + timedelta(days=1),
+    )  # fmt: skip
+    sent = np.random.default_rng(2).normal(0.0, 2_000.0, (400, 2)) / of.point_mechanism.step
+    columns = tuple(np.rint(sent).astype(np.int64).T)
+    labels = np.repeat(np.arange(2, dtype=np.uint32), 200)
+    held = reports_of(ReportRows(np.zeros(400, np.uint32), None, columns, labels), of)
+    found = held.ask_by_group(Map(size=(3, 2)))
+    features = found.to_geojson()["features"]
+    assert [f["properties"]["region"] for f in features] == ["north"] * 6 + ["south"] * 6
+    alone = held.ask(Map(size=(3, 2)), stratum="south").to_geojson()["features"][0]
+    assert features[6]["geometry"] == alone["geometry"]
+    assert features[6]["properties"] == {"region": "south"} | alone["properties"]
+    with pytest.raises(UnsupportedError, match="not of places"):
+        lied(1, (200, 200), 4.0).ask_by_group(Quantiles(levels=[0.5])).to_geojson()
 
 
 def test_a_group_of_nobody_is_named() -> None:

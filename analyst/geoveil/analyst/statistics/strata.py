@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.analyst.pictures import axes_of, draw_curve
-from geoveil.analyst.results import Result
+from geoveil.analyst.results import GeoResult, Result
 from geoveil.analyst.statistics.cells import CellCounts
 from geoveil.analyst.statistics.distribution import Curve
 from geoveil.analyst.statistics.groups import WEIGHTED, Differences, GroupEstimates, shares_of
@@ -116,6 +116,26 @@ class ByGroup(Result):
             for number, told in numbers.items()
             if len(told) == len(self.groups)
         )
+
+    @property
+    def on_map(self) -> bool:
+        """Whether each group's statistic is of places: see `to_geojson`."""
+        return all(isinstance(one, GeoResult) for one in self.groups.values())
+
+    def to_geojson(self) -> dict[str, Any]:
+        """Return the features of all groups, each with the label of its group [RFC 7946].
+
+        Raises:
+            UnsupportedError: if the statistic is not of places.
+        """
+        if not self.on_map:
+            raise UnsupportedError(f"{self.title} is not of places, and has no GeoJSON")
+        features = [
+            feature | {"properties": {self.name: label} | feature["properties"]}
+            for label, one in self.groups.items()
+            for feature in cast(GeoResult, one).to_geojson()["features"]
+        ]
+        return {"type": "FeatureCollection", "features": features}
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         if not all(isinstance(one, Curve) for one in self.groups.values()):
