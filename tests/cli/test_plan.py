@@ -424,3 +424,17 @@ def test_groups_have_their_errors_planned(plan, planned):
     ):
         with pytest.raises(ParameterError, match=named):
             plan(*asked, *more)
+
+
+def test_a_quantile_is_planned_by_points(plan, planned, tmp_path):
+    median = ("--quantile", "0.5", "--participants", 50_000, *INCOMES, *QUICK)
+    (row,) = planned(*median)["quantiles"]
+    assert 90_000 < row["value"] < 105_000
+    assert 900 < row["error_95"] < 1_150
+    out = tmp_path / "median.toml"
+    assert f"known to ±{row['error_95']:,.4g}" in " ".join(
+        plan(*median, "--out", out).stdout.split()
+    )
+    assert "planar_laplace" in out.read_text()
+    with pytest.raises(ParameterError, match="places have no quantiles"):
+        plan("--quantile", "0.5", "--participants", 50_000, *COLLISIONS)

@@ -35,17 +35,9 @@ from geoveil.gp import ParameterError
 from geoveil.gp.intervals import IntervalMethod
 
 _EXPORTED = ".parquet"
-_Levels = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--quantile",
-        help="Value that this share of the people does not exceed: 0.5 for the median. May be"
-        " repeated.",
-    ),
-]
 _STATISTICS: dict[str, tuple[Any, Any]] = {
     "mean": (Annotated[bool, typer.Option("--mean", help="Mean of the values.")], False),
-    "quantile": (_Levels, None),
+    "quantile": (options.Levels, None),
     "curve": (
         Annotated[
             bool,

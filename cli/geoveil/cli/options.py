@@ -18,6 +18,14 @@ from geoveil.gp.hard_question import Heap
 _REPEATED = " May be repeated."
 _FAMILIES = ", ".join(QUERIES.names)
 _ADDED = f", of {', '.join(QUESTIONS.names)}" if QUESTIONS.names else "; none is installed"
+Levels = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--quantile",
+        help="Value that this share of the people does not exceed: 0.5 for the median. May be"
+        " repeated.",
+    ),
+]
 Threshold = Annotated[
     list[float] | None, typer.Option(help=f"Share of people above this value.{_REPEATED}")
 ]

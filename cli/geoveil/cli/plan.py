@@ -11,16 +11,19 @@ import typer
 from geoveil.analyst import (
     PlanRequest,
     PublicPrior,
+    ShareAbove,
     participants_to_name_the_top,
     pilot_prior,
     plan_for,
     planned_contamination,
     planned_groups,
+    planned_quantiles,
     questions_in,
     reports_of,
 )
 from geoveil.analyst.planning import PlannedQuestion
 from geoveil.analyst.questions import RADIUS_M
+from geoveil.analyst.statistics.words import numbers_in
 from geoveil.analyst.vocabulary import VOCABULARY, place_in
 from geoveil.cli import options
 from geoveil.cli.connection import Connection, analyst_at, connects
@@ -31,9 +34,10 @@ from geoveil.cli.plan_text import (
     print_liars,
     print_note,
     print_plan,
+    print_quantiles,
     print_top,
 )
-from geoveil.gp import ParameterError
+from geoveil.gp import GeoPrivacy, ParameterError
 from geoveil.gp.hard_question import Heap
 from geoveil.simulation.priors import FILES, KNOWN, public_prior
 
@@ -67,6 +71,7 @@ def plan(
     region: options.Region = None,
     query: options.Query = None,
     question: options.Question = None,
+    quantile: options.Levels = None,
     participants: Annotated[int | None, typer.Option(help="How many people will report.")] = None,
     epsilon: options.Epsilon = None,
     per: options.Per = None,
@@ -199,13 +204,16 @@ def plan(
     Several questions are compared by how the privacy is shared out among them. At a terminal, what
     is missing is asked for. A wish that cannot be met is refused with the nearest that can.
 
+    --quantile says how closely a value campaign will find a quantile of numbers.
+
     Examples: geoveil plan --threshold 100000 --participants 50000 --epsilon 1 --per 8000 --prior
     incomes; geoveil plan --place -73.98,40.75 --place -73.95,40.8 --participants 20000
-    --epsilon 1 --per 500 --prior collisions
+    --epsilon 1 --per 500 --prior collisions; geoveil plan --quantile 0.5 --participants 50000
+    --epsilon 1 --per 8000 --prior incomes
     """
     ask = _ask if at_terminal() else None
     asked = options.asked(threshold, range_, place, circle, region, query, question)
-    if not asked:
+    if not (asked or quantile):
         if ask is None:
             names = ", ".join(f"--{word}" for word in VOCABULARY)
             raise ParameterError("question", "none", f"given: at least one of {names}")
@@ -223,10 +231,20 @@ def plan(
     source = source.doubted(others, scenario_scale).slope_bounded(slope_bound)
     if source.unit is None:
         unit = _answer("unit", unit, ask)
+    privacy = GeoPrivacy(
+        _answer("epsilon", epsilon, ask), _answer("per", per, ask), source.unit or str(unit)
+    )
+    levels = sorted({x for said in quantile or () for x in numbers_in("quantile", said)})
+    found = planned_quantiles(source, privacy, people, levels, width) if levels else []
+    if found:  # points are asked for them
+        asked = asked or [
+            ShareAbove(row["value"], f"above quantile {row['level']:g}") for row in found
+        ]
+        allocation = allocation or "points"
     request = PlanRequest.of(
         asked,
-        epsilon=_answer("epsilon", epsilon, ask),
-        per=_answer("per", per, ask),
+        epsilon=privacy.epsilon,
+        per=privacy.per,
         source=source,
         participants=people,
         unit=unit,
@@ -246,6 +264,8 @@ def plan(
         restricted = held if for_campaign is None else for_campaign
         planned = plan_for(request, for_campaign=restricted, bound=bound, rounds=two_rounds)
         report = planned.report()
+        if found:
+            report["quantiles"] = found
         if contamination is not None:
             report["contamination"] = planned_contamination(planned, contamination)
         if sizes is not None:
@@ -272,6 +292,7 @@ def plan(
     for file in (out_file, figure):
         if file is not None:
             err.tell(f"wrote {file}")
+    print_quantiles(report, out)
     print_top(report, out)
     print_groups(report, out)
     print_liars(report, out)

@@ -113,6 +113,15 @@ def print_comparison(report: Record, console: PlainConsole) -> None:
     _print_odds(report, console)
 
 
+def print_quantiles(report: Record, console: PlainConsole) -> None:
+    """Say how closely quantiles will be found, if it was asked."""
+    for row in report.get("quantiles", ()):
+        console.tell(
+            f"Quantile {row['level']:g}: {row['value']:,.6g} by the prior, known to"
+            f" ±{row['error_95']:,.4g} at 95 %, of values blurred over {row['width']:,.6g}."
+        )
+
+
 def print_top(report: Record, console: PlainConsole) -> None:
     """Say how many people it takes to name the top, if it was asked."""
     found = report.get("top")

@@ -2,15 +2,15 @@
 
 import numpy as np
 import pytest
-from scipy.optimize import brentq
 
-from geoveil.analyst import Quantiles
+from geoveil.analyst import Quantiles, planned_quantiles
 from geoveil.analyst.statistics import quantiles
 from geoveil.analyst.statistics.quantiles import QuantileEstimates
 from geoveil.analyst.statistics.statistic import driven
 from geoveil.analyst.statistics.thresholds import shares_above
 from geoveil.gp import Threshold
 from geoveil.simulation.populations import household_incomes
+from geoveil.simulation.priors import public_prior
 
 from .populations import NOISE, campaign, joint_of
 
@@ -29,16 +29,18 @@ def test_the_median_is_off_by_what_was_planned(count: int, monkeypatch: pytest.M
     heaped.
     """
     people = household_incomes()
-
-    def share(at: float) -> float:
-        return people.mean(lambda x: Threshold(at, WIDTH, "smoothstep").value(x))
-
-    median = float(brentq(lambda at: share(at) - 0.5, 50_000.0, 150_000.0))
+    (row,) = planned_quantiles(public_prior("incomes"), campaign().privacy, 50_000, [0.5])
+    median, planned = row["value"], row["error_95"] / 1.96
+    assert row["width"] == WIDTH
+    # Against moments of the population itself.
     middle = Threshold(median, WIDTH, "smoothstep")
+    assert people.mean(middle.value) == pytest.approx(0.5, abs=1e-6)
     noise = people.mean(NOISE.estimator(middle, debias=True).variance)
     varied = people.mean(lambda x: middle.value(x) ** 2) - 0.25
-    density = (share(median - 500.0) - share(median + 500.0)) / 1_000.0
-    planned = float(np.sqrt((noise + varied) / 50_000) / density)
+    beside = (Threshold(median + d, WIDTH, "smoothstep").value for d in (-500.0, 500.0))
+    before, after = (people.mean(value) for value in beside)
+    error = float(np.sqrt((noise + varied) / 50_000) * 1_000.0 / (before - after))
+    assert planned == pytest.approx(error, rel=0.01)
 
     order = np.argsort(people.values)
     below = np.cumsum(people.weights[order]) / people.weights.sum()

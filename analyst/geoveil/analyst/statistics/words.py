@@ -34,7 +34,7 @@ __all__ = ["STATISTICS", "statistics_in"]
 Made = Statistic[Any]
 
 
-def _numbers(word: str, said: str) -> tuple[float, ...]:
+def numbers_in(word: str, said: str) -> tuple[float, ...]:
     try:
         return tuple(float(part) for part in said.split(","))
     except ValueError:
@@ -46,18 +46,18 @@ STATISTICS: Mapping[str, Callable[[Sequence[str], float | None, float | None], M
         {
             "mean": lambda said, width, bell: MeanValue(width=width),
             "quantile": lambda said, width, bell: Quantiles(
-                levels=sorted(level for one in said for level in _numbers("quantile", one)),
+                levels=sorted(level for one in said for level in numbers_in("quantile", one)),
                 width=width,
             ),
             "curve": lambda said, width, bell: DistributionFunction(width=width),
             "smoothed": lambda said, width, bell: SmoothedDistribution(),
             "density": lambda said, width, bell: Density(of=DistributionFunction(width=width)),
             "histogram": lambda said, width, bell: Histogram(
-                edges=_numbers("histogram", ",".join(said)), width=width
+                edges=numbers_in("histogram", ",".join(said)), width=width
             ),
             "gini": lambda said, width, bell: Gini(width=width),
             "top-share": lambda said, width, bell: TopShare(
-                share=_numbers("top-share", said[-1])[0], width=width
+                share=numbers_in("top-share", said[-1])[0], width=width
             ),
             "map": lambda said, width, bell: Map(bandwidth=bell),
             "districts": lambda said, width, bell: Districts(

@@ -1,0 +1,100 @@
+"""How large the errors of quantiles will be that a value campaign is asked for [MATH §8]."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from geoveil.analyst.questions import Softness
+from geoveil.analyst.request import PublicPrior
+from geoveil.analyst.statistics.distribution import checked_levels
+from geoveil.gp import GeoPrivacy, ParameterError, PlanarLaplace, Threshold, validation
+
+_NORMAL_95 = 1.959963984540054
+_STEP = 0.02
+"""The step over which the density at a quantile is found, in widths."""
+_LEAST = 1e-6
+"""Of the people within a width: where the prior has fewer, no quantile is found closely."""
+
+
+def planned_quantiles(
+    source: PublicPrior,
+    privacy: GeoPrivacy,
+    participants: float,
+    levels: Sequence[float] = (0.25, 0.5, 0.75),
+    width: float | None = None,
+) -> list[dict[str, Any]]:
+    """Return where quantiles are by a prior, and how closely a value campaign will find them.
+
+    A quantile errs by the error of the share above it over the density of the people there.
+
+    Args:
+        source: what is publicly known of people who hold numbers.
+        privacy: of each report.
+        participants: people who will report, at least 2.
+        levels: increasing, in (0, 1).
+        width: of the soft thresholds, in the unit of the numbers; three noise scales by default.
+
+    Returns:
+        For each level the quantile of blurred values by the prior, and half the width of its 95 %
+        interval by itself, both in the unit of the numbers.
+
+    Raises:
+        ParameterError: if an argument is out of range, or the prior is of places or has nobody near
+            a quantile.
+
+    Example:
+        >>> from geoveil.analyst import LogNormalPrior
+        >>> incomes = PublicPrior.of_numbers(LogNormalPrior(11.5, 0.8), "dollar")
+        >>> privacy = GeoPrivacy(1.0, per=8_000.0, unit="dollar")
+        >>> (median,) = planned_quantiles(incomes, privacy, 50_000, [0.5])
+        >>> round(median["value"]), round(median["error_95"])
+        (99012, 1038)
+    """
+    if source.dimension != 1:
+        raise ParameterError("prior", source.name, "of numbers: places have no quantiles")
+    n = validation.real("participants", participants)
+    if n < 2:
+        raise ParameterError("participants", participants, "at least 2")
+    prior, noise_scale = source.make(None), 1 / privacy.rate
+    soft = Softness(noise_scale, width).band()
+    points, weights = prior.nodes()
+    numbers = np.ravel(points)
+
+    def share(at: float) -> float:
+        x, share_of = prior.nodes((at - soft / 2, at + soft / 2))
+        return float(share_of @ Threshold(at, soft, "smoothstep").value(np.ravel(x)))
+
+    rows = []
+    order = np.argsort(numbers)
+    for level in checked_levels(levels).tolist():
+        below = int(np.searchsorted(np.cumsum(weights[order]), level))
+        start = float(numbers[order[min(below, len(order) - 1)]])
+        at = _root(lambda t, level=level: share(t) - (1 - level), start, soft)
+        step = _STEP * soft
+        density = (share(at - step) - share(at + step)) / (2 * step)
+        if density * soft < _LEAST:
+            told = f"levels near which {source.name} has people"
+            raise ParameterError("quantile", level, told)
+        question = Threshold(at, soft, "smoothstep")
+        estimator = PlanarLaplace(privacy, 1).estimator(question, debias=True)
+        x, share_of = prior.nodes((at - soft / 2, at + soft / 2))
+        x = np.ravel(x)
+        varied = share_of @ question.value(x) ** 2 - (1 - level) ** 2
+        variance = float(share_of @ estimator.variance(x) + varied)
+        error = _NORMAL_95 * math.sqrt(variance / n) / density
+        rows.append({"level": level, "value": at, "error_95": error, "width": soft})
+    return rows
+
+
+def _root(falling: Any, start: float, reach: float) -> float:
+    """Return where a function that falls is 0."""
+    from scipy.optimize import brentq
+
+    low, high = start - reach, start + reach
+    while falling(low) < 0:
+        low -= 2 * (high - low)
+    while falling(high) > 0:
+        high += 2 * (high - low)
+    return float(brentq(falling, low, high, xtol=1e-6 * reach))

@@ -1,0 +1,44 @@
+"""Planned errors of quantiles: closed forms, and what is refused. The error itself is held against
+campaigns in `statistics/test_median_income.py`."""
+
+import numpy as np
+import pytest
+
+from geoveil.analyst import LogNormalPrior, PublicPrior, SamplePrior, planned_quantiles
+from geoveil.gp import GeoPrivacy, ParameterError, PlanarLaplace, Threshold
+
+INCOMES = PublicPrior.of_numbers(LogNormalPrior(11.0, 0.8), "dollar")
+PRIVACY = GeoPrivacy(1.0, per=8_000.0, unit="dollar")
+
+
+def test_of_people_spread_evenly_it_is_the_closed_form() -> None:
+    """Uniform in [0, 10^6]: density 10⁻⁶, the share's variance by quadrature over people."""
+    x = (np.arange(200_000) + 0.5) * 5.0
+    source = PublicPrior.of_numbers(SamplePrior(x), "dollar")
+    rows = planned_quantiles(source, PRIVACY, 10_000, (0.25, 0.5), width=40_000.0)
+    for row, level in zip(rows, (0.25, 0.5), strict=True):
+        assert row["value"] == pytest.approx(level * 1e6, rel=1e-5)
+        question = Threshold(level * 1e6, 40_000.0, "smoothstep")
+        noise = PlanarLaplace(PRIVACY, 1).estimator(question, debias=True).variance(x).mean()
+        variance = noise + question.value(x).var()
+        assert row["error_95"] == pytest.approx(1.96e6 * np.sqrt(variance / 10_000), rel=1e-3)
+
+
+def test_more_people_and_less_privacy_know_more() -> None:
+    few, many = (planned_quantiles(INCOMES, PRIVACY, n)[1]["error_95"] for n in (10_000, 40_000))
+    assert few == pytest.approx(2 * many)
+    loud = GeoPrivacy(0.25, per=8_000.0, unit="dollar")
+    (row,) = planned_quantiles(INCOMES, loud, 40_000, [0.5], width=24_000.0)
+    assert row["error_95"] > many
+
+
+def test_what_has_no_quantile_is_refused() -> None:
+    gap = np.concatenate([np.full(500, 0.0), np.full(500, 1e6)])
+    for source, participants, levels, named in (
+        (INCOMES, 1, [0.5], "participants"),
+        (INCOMES, 100, [1.5], "levels"),
+        (PublicPrior.of_numbers(SamplePrior(gap), "dollar"), 100, [0.5], "quantile"),
+    ):
+        with pytest.raises(ParameterError) as caught:
+            planned_quantiles(source, PRIVACY, participants, levels)
+        assert caught.value.name == named
