@@ -101,19 +101,29 @@ def _padded(content: bytes, *, inside: bytes | None = None) -> Callable[[str], C
     return make
 
 
-def _unread(method: str, request: bytes, address: str, seconds: float, *, count: int) -> None:
+def _unread(
+    method: str,
+    request: bytes,
+    address: str,
+    seconds: float,
+    *,
+    count: int,
+    call: Callable[..., bytes] = frames.call,
+) -> None:
     """Make calls whose answers are never read, on connections that are opened again if closed."""
-    calls = b"".join(frames.call(2 * k + 1, method, [request]) for k in range(100))
+    calls = b"".join(call(2 * k + 1, method, [request]) for k in range(100))
     with Connections(address, count, window=0) as connections:
         for connection in connections.rounds(seconds):
             if connection.sent == 0:
                 connection.send(calls)
 
 
-def _unfinished(address: str, seconds: float, *, count: int) -> None:
+def _unfinished(
+    address: str, seconds: float, *, count: int, call: Callable[..., bytes] = frames.call
+) -> None:
     """Begin requests of 4 MiB and send as much of them as is let through, but never the end."""
     begun = b"\x00" + _WHOLE.to_bytes(4, "big")
-    calls = b"".join(frames.call(2 * k + 1, SUBMIT, more=begun) for k in range(100))
+    calls = b"".join(call(2 * k + 1, SUBMIT, more=begun) for k in range(100))
     pieces = itertools.cycle(
         frames.frame(FrameKind.DATA, 2 * k + 1, bytes(16_000)) for k in range(100)
     )
@@ -132,7 +142,14 @@ def _idle(address: str, seconds: float, *, preface: bool) -> None:
             pass
 
 
-def _reset(address: str, seconds: float, *, count: int = 8, most: int | None = None) -> None:
+def _reset(
+    address: str,
+    seconds: float,
+    *,
+    count: int = 8,
+    most: int | None = None,
+    call: Callable[..., bytes] = frames.call,
+) -> None:
     """Make calls and take them back at once.
 
     Args:
@@ -140,6 +157,7 @@ def _reset(address: str, seconds: float, *, count: int = 8, most: int | None = N
         seconds: how long.
         count: connections.
         most: calls on a connection, which is then opened anew; None: until the server closes it.
+        call: makes the frames of one.
     """
     with Connections(address, count) as connections:
         calls = [0] * count
@@ -148,9 +166,7 @@ def _reset(address: str, seconds: float, *, count: int = 8, most: int | None = N
                 calls[n] = 0
             few = range(2 * calls[n] + 1, 2 * calls[n] + 201, 2)
             calls[n] += len(few)
-            connection.send(
-                b"".join(frames.call(k, SUBMIT, more=b"\x00") + frames.reset(k) for k in few)
-            )
+            connection.send(b"".join(call(k, SUBMIT, more=b"\x00") + frames.reset(k) for k in few))
             if most is not None and calls[n] >= most:
                 connection.close()
 
@@ -164,6 +180,21 @@ def _flood(unit: bytes, address: str, seconds: float, *, first: bytes = b"") -> 
             connection.send(unit * (_FLOODED // len(unit)))
 
 
+def _called(address: str, seconds: float) -> None:
+    """Ask the web door for a campaign that there is not, 50 times at once on each connection."""
+    request = collector_pb2.GetCampaignRequest(campaign_id="nobody").SerializeToString()
+    asked = [0] * 8
+    with Connections(address, len(asked)) as connections:
+        for n, connection in zip(itertools.cycle(range(8)), connections.rounds(seconds)):
+            if connection.sent == 0:
+                asked[n] = 0
+            if asked[n] == connection.ended:
+                few = range(2 * asked[n] + 1, 2 * asked[n] + 101, 2)
+                asked[n] += len(few)
+                connection.send(b"".join(_of_the_web(k, FETCH, [request]) for k in few))
+            connection.granted()
+
+
 def _calls(address: str, seconds: float) -> None:
     """Ask for a campaign that there is not, as fast as it goes."""
 
@@ -174,6 +205,7 @@ def _calls(address: str, seconds: float) -> None:
     _requests(make, FETCH, address, seconds, at_once=50)
 
 
+_of_the_web = partial(frames.call, kind="application/grpc-web+proto")
 _EMPTY, _UNKNOWN = b"\x1a\x00", b"\x78\x01"
 _PAGE = collector_pb2.BrowseCampaignsRequest(page_size=1_000).SerializeToString()
 _CONTINUED = frames.frame(FrameKind.CONTINUATION, 1, frames.fields(("x-a", "b" * 100)))
@@ -209,6 +241,18 @@ ATTACKS: Mapping[str, Attack] = MappingProxyType(
             _flood, _CONTINUED, first=frames.frame(FrameKind.HEADERS, 1, frames.fields((":a", "b")))
         ),
         **WEB_ATTACKS,
+        "web: HTTP/2, calls": _called,
+        "web: HTTP/2, pages not read": partial(_unread, BROWSE, _PAGE, count=30, call=_of_the_web),
+        "web: HTTP/2, requests without an end": partial(_unfinished, count=30, call=_of_the_web),
+        "web: HTTP/2, idle connections": partial(_idle, preface=True),
+        "web: HTTP/2, rapid reset": partial(_reset, call=_of_the_web),
+        "web: HTTP/2, rapid reset, many connections": partial(_reset, count=100, call=_of_the_web),
+        "web: HTTP/2, rapid reset, new connections": partial(_reset, most=90, call=_of_the_web),
+        "web: HTTP/2, pings": partial(_flood, frames.frame(FrameKind.PING, payload=bytes(8))),
+        "web: HTTP/2, settings": partial(_flood, frames.settings(window=65_535)),
+        "web: HTTP/2, headers without an end": partial(
+            _flood, _CONTINUED, first=frames.frame(FrameKind.HEADERS, 1, frames.fields((":a", "b")))
+        ),
     }
 )
 

@@ -55,7 +55,14 @@ def fields(*pairs: tuple[str, str]) -> bytes:
     )
 
 
-def call(stream: int, method: str, messages: Iterable[bytes] = (), *, more: bytes = b"") -> bytes:
+def call(
+    stream: int,
+    method: str,
+    messages: Iterable[bytes] = (),
+    *,
+    more: bytes = b"",
+    kind: str = "application/grpc",
+) -> bytes:
     """Return the frames of a call: headers, whole messages, and then some bytes.
 
     The stream is ended unless there are more bytes, which begin a message that never ends.
@@ -66,7 +73,7 @@ def call(stream: int, method: str, messages: Iterable[bytes] = (), *, more: byte
         (":path", method),
         (":authority", "localhost"),
         ("te", "trailers"),
-        ("content-type", "application/grpc"),
+        ("content-type", kind),
     )
     content = b"".join(b"\x00" + _UNSIGNED.pack(len(one)) + one for one in messages) + more
     pieces = [content[at : at + 16_384] for at in range(0, len(content), 16_384)]
@@ -90,6 +97,7 @@ class Connection:
 
     Attributes:
         sent: bytes.
+        ended: answers of which the end has come, as far as `granted` has looked.
     """
 
     def __init__(self, address: str, window: int, preface: bool) -> None:
@@ -99,7 +107,7 @@ class Connection:
         self._poll.register(self._socket, select.POLLRDHUP)
         self._came = b""
         self._granted = _WINDOW
-        self.sent = 0
+        self.sent = self.ended = 0
         if preface:
             self._socket.sendall(PREFACE + settings(window=window))
             self._socket.recv(1 << 16)  # the settings of the other side
@@ -124,6 +132,7 @@ class Connection:
             stream = int.from_bytes(self._came[5:_HEAD], "big")
             if self._came[3] == FrameKind.WINDOW_UPDATE and not stream:
                 self._granted += int.from_bytes(self._came[_HEAD:end], "big")
+            self.ended += self._came[3] == FrameKind.DATA and self._came[4] & END_STREAM
             self._came = self._came[end:]
         return self._granted
 

@@ -19,7 +19,6 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.hostile_attacks import ATTACKS
-from benchmarks.hostile_web import WEB_ATTACKS
 from benchmarks.serving import Served, publish, served_to_browsers
 from geoveil.client import Client, Policy
 from geoveil.gp import GeoPrivacy, GeoVeilError
@@ -67,7 +66,7 @@ def measure(name: str, seconds: float) -> Suffered:
             text=True,
         )
         time.sleep(_WARM_S)
-        address = web if name in WEB_ATTACKS else server.address
+        address = web if name.startswith("web: ") else server.address
         attacker = subprocess.Popen(
             [*module, "benchmarks.hostile_attacks", name, address, str(seconds)],
             stderr=subprocess.DEVNULL,
