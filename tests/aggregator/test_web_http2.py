@@ -61,10 +61,10 @@ class Peer:
     def flush(self) -> None:
         self.writer.write(self.h2.data_to_send())
 
-    def ask(self, path: str = HEALTH, *, more: bool = False) -> int:
+    def ask(self, path: str = HEALTH, *, more: bool = False, kind: str = "application/json") -> int:
         """Begin a call, in JSON, and return its stream."""
         number = self.h2.get_next_available_stream_id()
-        self.h2.send_headers(number, fields(path))
+        self.h2.send_headers(number, fields(path, kind=kind))
         if not more:
             self.h2.send_data(number, b"{}", end_stream=True)
         self.flush()
@@ -90,17 +90,23 @@ class Peer:
     async def answered(self, number: int) -> bytes:
         """Return the body of an answer."""
         await self.until(lambda one: isinstance(one, StreamEnded) and one.stream_id == number)
-        return b"".join(
+        return b"".join(self.data(number))
+
+    def data(self, number: int) -> list[bytes]:
+        """Return what came of an answer, as it came."""
+        return [
             one.data or b""
             for one in self.events
             if isinstance(one, DataReceived) and one.stream_id == number
-        )
+        ]
 
 
-def fields(path: str = HEALTH, *more: tuple[str, str]) -> list[tuple[str, str]]:
+def fields(
+    path: str = HEALTH, *more: tuple[str, str], kind: str = "application/json"
+) -> list[tuple[str, str]]:
     return [
         *((":method", "POST"), (":scheme", "http"), (":authority", "localhost"), (":path", path)),
-        ("content-type", "application/json"),
+        ("content-type", kind),
         *more,
     ]
 
@@ -187,6 +193,32 @@ async def test_requests_and_answers_of_any_size_come_through(
 
         codes = await asyncio.gather(submitted(0), fetched(), submitted(9_000), fetched())
     assert codes == ["OK"] * 4
+
+
+async def test_a_stream_is_answered_while_its_requests_come(
+    start_server: Any, publish: Callable[..., Published], wire_report: Any
+) -> None:
+    """Over HTTP/1.1 an answer comes when all of the request has."""
+    server = await start_server(web=WEB)
+    campaign = publish("income")
+    await server.wire.create(campaign)
+    async with peer(server.aggregator) as one:
+        one.begin()
+        path = COLLECTOR + "SubmitReportStream"
+        number = one.ask(path, more=True, kind="application/connect+proto")
+        for sent in range(1, 4):
+            content = collector.SubmitReportsRequest(
+                campaign_id="income",
+                campaign_digest=campaign.digest,
+                reports=[wire_report(sent, (0, 5))],
+            ).SerializeToString()
+            one.h2.send_data(number, b"\0" + len(content).to_bytes(4, "big") + content)
+            one.flush()
+            await one.until(lambda _, many=sent: len(one.data(number)) >= many)
+            assert len(one.data(number)) == sent
+        one.h2.end_stream(number)
+        one.flush()
+        assert (await one.answered(number)).endswith(b"\x02\0\0\0\x02{}")
 
 
 async def test_a_request_that_is_refused_halfway_hinders_no_other(start_server: Any) -> None:
