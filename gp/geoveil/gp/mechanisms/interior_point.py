@@ -38,8 +38,8 @@ _WORSE = 100.0
 _TO_BOUNDARY = 0.995
 _SHIFT = 3e-15
 """Part of the diagonal that is added to it, where conditions depend on each other; what that takes
-from a step is given back by so many corrections:"""
-_CORRECTIONS = 3
+from a step is given back by corrections, so many at most and until rows lack no more than:"""
+_CORRECTIONS, _CORRECT = 3, 1e-14
 _TILE = 32
 
 
@@ -141,7 +141,10 @@ class _Programme:
             change = middle.solve(short + self._conditions(chain.solve(force)))
             moved = chain.solve(self._priced(change) - force)
             for _ in range(_CORRECTIONS):
-                more = middle.solve(short - self._conditions(moved))
+                lacking = short - self._conditions(moved)
+                if np.abs(lacking).max() < _CORRECT:
+                    break
+                more = middle.solve(lacking)
                 change = change + more
                 moved = moved + chain.solve(self._priced(more))
             of_slack = _slacks(moved, self.ratios)
