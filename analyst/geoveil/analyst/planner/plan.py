@@ -91,7 +91,7 @@ class Plan:
 
         In value and attained the noise of one report averaged over the prior, so that it compares
         with `choice.prediction.noise`. People more than 6/ε
-        from where the query varies are counted with no noise. It takes some seconds.
+        from where the query varies are counted with no noise. It takes some tenths of a second.
 
         Args:
             nodes: see `lower_bound`.
