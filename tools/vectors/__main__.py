@@ -1,17 +1,20 @@
 """Write the vectors, or print more tuples."""
 
 import json
-import sys
+from argparse import ArgumentParser
 from pathlib import Path
 
-from tools.vectors import MAKERS, text
+from tools import vectors
 from tools.vectors.chance import tuples
 
-if sys.argv[1:2] == ["--stream"]:
-    for found in tuples(int(sys.argv[2]), int(sys.argv[3])):
+parser = ArgumentParser(prog="python -m tools.vectors", description=__doc__)
+kept = Path(__file__).parents[2] / "proto" / "vectors"
+parser.add_argument("folder", nargs="?", type=Path, default=kept, help="where they are written")
+parser.add_argument("--stream", nargs=2, type=int, metavar=("N", "SEED"), help="print N tuples")
+asked = parser.parse_args()
+if asked.stream:
+    for found in tuples(*asked.stream):
         print(json.dumps(found))
 else:
-    vectors = Path(__file__).parents[2] / "proto" / "vectors"
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else vectors
-    for name in MAKERS:
-        (folder / f"{name}.json").write_text(text(name), encoding="utf-8")
+    for name in vectors.MAKERS:
+        (asked.folder / f"{name}.json").write_text(vectors.text(name), encoding="utf-8")

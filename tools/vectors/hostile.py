@@ -138,7 +138,7 @@ _GRID = "grid.step_exponent"
 
 CHANGES: Mapping[str, Sequence[Change]] = {
     "plain": [
-        *one("campaign_id", "UPPER", "", "a" * 64, "a" * 65, "-a", "a\n", "a.b"),
+        *one("campaign_id", "UPPER", "", "a" * 64, "a" * 65, "-a", "a\n"),
         *one("title", "", " blank", "blank ", "two\nlines", "\u202eright to left", "\u200b"),
         *one("title", "x" * 200, "x" * 201, "\u00e9" * 200, "no\u00a0break", "\u2028"),
         *one("title", "o" + "\u0301" * 4, "o" + "\u0301" * 5, "\u0301o", "\ue000", "\u0378"),
@@ -148,7 +148,7 @@ CHANGES: Mapping[str, Sequence[Change]] = {
         *one("attribute.unit", "", "\u3164", "\u115f", "\uffa0", "y" * 64, "y" * 65),
         *one("attribute", None),
         *one("privacy.epsilon", 0.0, -1.0, math.nan, math.inf, 1e60),
-        *one("privacy.per", 0.0, -1.0, math.nan, 1e15),
+        *one("privacy.per", 0.0, math.nan),
         *one("privacy", None),
         (("privacy.per", 2.4e12), (_GRID, 0)),
         (("privacy.per", nextafter(2.4e12, math.inf)), (_GRID, 0)),
@@ -173,7 +173,7 @@ CHANGES: Mapping[str, Sequence[Change]] = {
         *one("closes.seconds", _OPENS + 3660 * _DAY, _OPENS + 3660 * _DAY + 1),
         (("closes.seconds", _OPENS + 3660 * _DAY), ("closes.nanos", 1000)),
         (("closes.seconds", _OPENS), ("closes.nanos", 1000)),
-        *one("closes.nanos", 1, 999, 1000, 999_999_000, 10**9, -1000),
+        *one("closes.nanos", 1, 1000, 999_999_000, 10**9, -1000),
         *one("opens.nanos", 10**9),
         (("opens.seconds", -62_135_596_800), ("closes.seconds", -62_135_596_799)),
         (("opens.seconds", -62_135_596_801), ("closes.seconds", -62_135_596_799)),
@@ -254,7 +254,7 @@ CHANGES: Mapping[str, Sequence[Change]] = {
     ],
     "channel-even": [
         *one(f"{_CHANNEL}.absolute", False),
-        *one(f"{_CHANNEL}.edges.0", -0.0, 1.0),
+        *one(f"{_CHANNEL}.edges.0", -0.0),
     ],
     "places": [
         *one("attribute.unit", "mile"),

@@ -94,6 +94,7 @@ def _hard() -> Iterator[tuple[str, Campaign, Iterator[dict[str, Any]]]]:
     # The first answer is beyond 64 bits, and undecided where: the second draws from where it ended.
     tapes = ["0" * zeros + "1" + "0" * (127 - zeros) + "10" * 64 for zeros in (100, 120, 127)]
     yield "hard-overflow", heavy, (_given(heavy, [3.0], _ID + tape) for tape in tapes)
+    yield from _extremes(income)
     strata = Strata(name="region", labels=("north", "south", "west"), epsilon=0.5)
     lied = small_campaign(
         "hard-labels",
@@ -109,6 +110,17 @@ def _hard() -> Iterator[tuple[str, Campaign, Iterator[dict[str, Any]]]]:
     tapes = [f"{u:0{length}b}" for u in drawn] + [f"{most:0{length}b}{weight:0{length}b}"]
     yield "hard-labels", lied, (_given(lied, [3.0], tape, group=1) for tape in tapes)
     yield from _hard_channels()
+
+
+def _extremes(income: dict[str, Any]) -> Iterator[tuple[str, Campaign, Iterator[dict[str, Any]]]]:
+    """Yield a point so far on so fine a grid that coarse arithmetic would take more bits."""
+    far = small_campaign("hard-far", **income, mechanism=PlanarLaplaceSpec(1), step_exponent=-200)
+    yield "hard-far", far, (_given(far, [x], _ID) for x in (4e50, -3e-40))
+    # The knee of the noise is e to the power of -10^13, which no exponent of a double holds.
+    slow = small_campaign("hard-slow", **income, mechanism=SmoothSpec(1e-13), questions=(
+        Question("q", Threshold(0.0, 16.0)),
+    ))  # fmt: skip
+    yield "hard-slow", slow, (_given(slow, [x], _ID) for x in (3.0, 90.0))
 
 
 _ENDS = ("0" * 128, "1" * 128)

@@ -37,6 +37,9 @@ from geoveil.gp.not_private import warn_caller
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 _GUARD_BITS = 32
+_SURE_BITS = 1152
+"""More than the exponents of points, grids and scales are apart: what these many bits leave open,
+the random bits do, and not the arithmetic."""
 _MOST_BITS = 1 << 16
 _Released = TypeVar("_Released")
 
@@ -389,19 +392,19 @@ def release_integers(
         The integers nearest to output/step, saturated at the ends of int64: as a function of the
         output, saturation is part of the mechanism and costs no privacy.
     """
-    precision = coarse_bits
     while True:
-        with working_precision(precision or uniforms[0].count + _GUARD_BITS):
-            balls = evaluate([BALL.uniform(u.numerator, u.count) for u in uniforms])
-            integers = [round_to_grid(ball, step_exponent) for ball in balls]
-        if None not in integers:
-            return tuple(min(max(k, INT64_MIN), INT64_MAX) for k in integers if k is not None)
-        if precision is not None:
-            precision = None
-            continue
-        if uniforms[0].count >= _MOST_BITS:
+        many = uniforms[0].count
+        tried = (many + _GUARD_BITS, many + _SURE_BITS)
+        for precision in tried if coarse_bits is None else (coarse_bits, *tried):
+            with working_precision(precision):
+                balls = evaluate([BALL.uniform(u.numerator, u.count) for u in uniforms])
+                integers = [round_to_grid(ball, step_exponent) for ball in balls]
+            if None not in integers:
+                return tuple(min(max(k, INT64_MIN), INT64_MAX) for k in integers if k is not None)
+        if many >= _MOST_BITS:
             # A fair source gets here with probability below 2^-60000.
             raise GeoVeilError("the random source is broken: its bits decide nothing")
+        coarse_bits = None
         for uniform in uniforms:
             uniform.refine()
 

@@ -4,6 +4,8 @@ import type { LazyUniform } from "./bits.js";
 import { HALF, Interval, withPrecision } from "./interval.js";
 
 const GUARD = 64;
+/** More than the exponents of points, grids and scales are apart: what is open then, U leaves open. */
+const SURE = 1152;
 const MOST_BITS = 1 << 16;
 export const INT64_MIN = -(2n ** 63n);
 export const INT64_MAX = 2n ** 63n - 1n;
@@ -32,12 +34,14 @@ export function releaseIntegers(
 ): bigint[] {
   for (;;) {
     const count = uniforms[0]!.count;
-    const integers = withPrecision(count + GUARD, () =>
-      evaluate(uniforms.map((u) => Interval.of(u.numerator, u.numerator + 1n, -u.count))).map((y) =>
-        roundToGrid(y, stepExponent),
-      ),
-    );
-    if (integers.every((k) => k !== undefined)) return integers.map(saturated);
+    for (const guard of [GUARD, SURE]) {
+      const integers = withPrecision(count + guard, () =>
+        evaluate(uniforms.map((u) => Interval.of(u.numerator, u.numerator + 1n, -u.count))).map((y) =>
+          roundToGrid(y, stepExponent),
+        ),
+      );
+      if (integers.every((k) => k !== undefined)) return integers.map(saturated);
+    }
     // A fair source gets here with a probability below 2^−60000.
     if (count >= MOST_BITS) throw new GeoveilError("unsupported", "the random source is broken: its bits decide nothing");
     for (const u of uniforms) u.refine();

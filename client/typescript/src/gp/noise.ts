@@ -24,7 +24,7 @@ export function laplacePareto(beta: number): Tail {
     const kneeTail = decay.mul(ONE.add(a)).div(a);
     const knee = kneeTail.div(mass);
     const core = log(mass.mul(p.max(knee)).sub(kneeTail).add(decay)).neg();
-    return core.mul(power(knee.div(p.min(knee)), ONE.div(a)));
+    return core.mul(power(knee.div(p).max(ONE), ONE.div(a)));
   };
 }
 
@@ -41,7 +41,7 @@ export function powerLaw(beta: number): Tail {
     const coreKnee = density.mul(ONE.sub(ONE.div(a)));
     const core = mass.mul(p.max(knee).sub(knee)).add(coreKnee);
     const inner = flat ? ONE.sub(core) : expm1(log(core).div(a)).neg();
-    const stretch = expm1(log(knee.div(p.min(knee))).div(a));
+    const stretch = expm1(log(knee.div(p).max(ONE)).div(a));
     return inner.div(b).add(ONE.div(b).add(ONE).mul(stretch));
   };
 }

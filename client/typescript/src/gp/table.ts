@@ -161,6 +161,16 @@ function requireSizes(at: number, values: number, slopes: number): void {
   if (slopes !== 2 * (at - 1)) throw new ParameterError("number of slopes", slopes, `${2 * (at - 1)}, for ${at} of at`);
 }
 
+function requireApart(at: readonly number[]): void {
+  const length = at.at(-1)! - at[0]!;
+  if (!(length > 0) || !at.slice(1).every((b, i) => b - at[i]! >= CLOSEST * length)) {
+    throw new ParameterError("at", "some", "increasing, each by 2^-30 of the whole or more");
+  }
+  if (largest(at.map(Math.abs)) > FARTHEST * length) {
+    throw new ParameterError("at", "some", "within 1,024 times their length of 0");
+  }
+}
+
 export class Table implements Profile {
   readonly at: readonly number[];
   readonly values: readonly number[];
@@ -182,13 +192,7 @@ export class Table implements Profile {
       if (!numbers.every((x) => Math.abs(x) <= MOST)) throw new ParameterError(name, "some", `numbers up to ${MOST}`);
     }
     requireSizes(at.length, values.length, slopes.length);
-    const length = at.at(-1)! - at[0]!;
-    if (!(length > 0) || !at.slice(1).every((b, i) => b - at[i]! >= CLOSEST * length)) {
-      throw new ParameterError("at", "some", "increasing, each by 2^-30 of the whole or more");
-    }
-    if (largest(at.map(Math.abs)) > FARTHEST * length) {
-      throw new ParameterError("at", "some", "within 1,024 times their length of 0");
-    }
+    requireApart(at);
     if (ray && at[0]! < 0 && at.at(-1)! > 0 && at.includes(0)) {
       const first = at.indexOf(0);
       [at, values, slopes] = [at.slice(first), values.slice(first), slopes.slice(2 * first)];
@@ -197,6 +201,7 @@ export class Table implements Profile {
     if (ray && at[0]! > 0) {
       [at, values, slopes] = [[0, ...at], [values[0]!, ...values], [0, 0, ...slopes]];
       requireSizes(at.length, values.length, slopes.length);
+      requireApart(at);
     }
     const steepest = steepestOf(piecesOf(at, values, slopes));
     if (steepest === 0) throw new ParameterError("values", "all the same", "numbers that differ");

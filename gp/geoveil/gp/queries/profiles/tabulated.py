@@ -83,6 +83,7 @@ class TabulatedProfile(EnclosedProfile):
         if self.ray and u[0] > 0:  # constant from the centre on
             u, y, m = np.append(0.0, u), np.append(y[0], y), np.append([0.0, 0.0], m)
             require_pieces(len(u), len(y), len(m))
+            _require_apart(u)
         steepest = Hermite(u, y, m.reshape(-1, 2)).steepest
         if steepest == 0:
             raise ParameterError("values", "all the same", "numbers that differ")
