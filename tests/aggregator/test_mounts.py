@@ -40,7 +40,9 @@ class Echo:
         self.closed = True
 
 
-async def started(start_server: Any, **changes: Any) -> tuple[Aggregator, httpx.AsyncClient, Echo]:
+async def started(
+    start_server: Any, http2: bool = False, **changes: Any
+) -> tuple[Aggregator, httpx.AsyncClient, Echo]:
     made: list[Echo] = []
 
     def make(inside: mounts.Inside) -> Echo:
@@ -50,7 +52,9 @@ async def started(start_server: Any, **changes: Any) -> tuple[Aggregator, httpx.
     aggregator = (await start_server(web=WEB, mounts={"/echo/": make}, **changes)).aggregator
     return (
         aggregator,
-        httpx.AsyncClient(base_url=f"http://{aggregator.web_address}", timeout=10),
+        httpx.AsyncClient(
+            base_url=f"http://{aggregator.web_address}", timeout=10, http1=not http2, http2=http2
+        ),
         made[0],
     )
 
@@ -114,8 +118,9 @@ async def test_a_defect_of_a_mount_says_nothing(
     assert [one.message for one in caplog.records if one.levelno >= logging.ERROR] == ["defect"]
 
 
-async def test_a_stream_ends_when_its_reader_is_gone(start_server: Any) -> None:
-    aggregator, client, echo = await started(start_server)
+@pytest.mark.parametrize("http2", [False, True], ids=["HTTP/1.1", "HTTP/2"])
+async def test_a_stream_ends_when_its_reader_is_gone(start_server: Any, http2: bool) -> None:
+    aggregator, client, echo = await started(start_server, http2)
     async with client, client.stream("GET", "/echo/stream") as stream:
         assert await anext(stream.aiter_raw()) == b"data\n\n"
         assert not echo.ended
@@ -136,3 +141,19 @@ def test_mounts_need_a_door_and_a_prefix() -> None:
     ):
         with pytest.raises(ParameterError):
             Aggregator(settings, mounts={prefix: Echo})
+
+
+async def test_cookies_that_a_browser_sends_apart_come_together(start_server: Any) -> None:
+    """As HTTP/2 lets it: whoever looks for a session looks into one header."""
+    found: list[Any] = []
+
+    class Looking(Echo):
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+            found.append([value for name, value in scope["headers"] if name == b"cookie"])
+            await super().__call__(scope, receive, send)
+
+    aggregator = (await start_server(web=WEB, mounts={"/echo/": Looking})).aggregator
+    base = f"http://{aggregator.web_address}"
+    async with httpx.AsyncClient(base_url=base, http1=False, http2=True) as client:
+        await client.get("/echo/", headers=[("cookie", "a=1"), ("cookie", "b=2")])
+    assert found == [[b"a=1; b=2"]]

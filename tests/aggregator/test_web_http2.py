@@ -369,6 +369,7 @@ def test_frames_are_counted_however_they_are_cut(cut: int) -> None:
     assert (whole._skip, whole.block) == (pieces._skip, pieces.block) == (0, 0)
 
 
+@pytest.mark.deep
 async def test_answers_that_are_not_read_are_given_up(
     start_server: Any, publish: Callable[..., Published], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -413,6 +414,7 @@ async def test_who_reads_nothing_is_heard_no_more(start_server: Any) -> None:
         assert await one.answered(1) == SERVING
 
 
+@pytest.mark.deep(keep=2)
 @pytest.mark.parametrize(
     "first",
     [b"", b"P", PREFACE[:10], PREFACE, PREFACE + headers(1, HEADERS[:5], "END_STREAM")],
@@ -432,6 +434,7 @@ async def test_who_does_not_say_what_it_asks_for_is_hung_up_on(
     assert not aggregator._door._state.connections
 
 
+@pytest.mark.deep
 async def test_half_of_the_headers_of_a_later_request_end_it_too(
     start_server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -446,6 +449,7 @@ async def test_half_of_the_headers_of_a_later_request_end_it_too(
         await one.until(lambda event: isinstance(event, ConnectionTerminated))
 
 
+@pytest.mark.deep
 async def test_connections_without_a_call_are_closed_in_time(start_server: Any) -> None:
     aggregator = (await start_server(web=WEB, connection_idle_s=1)).aggregator
     async with peer(aggregator) as one:
@@ -511,6 +515,7 @@ async def test_a_server_that_stops_answers_first(
         await stopping
 
 
+@pytest.mark.deep
 async def test_little_is_remembered_however_much_a_client_asks_for(start_server: Any) -> None:
     """Names of headers, to send them shorter: 4 KiB, though a client may offer gigabytes."""
     aggregator = (await start_server(web=WEB)).aggregator
