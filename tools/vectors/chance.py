@@ -156,7 +156,7 @@ def any_campaign(draw: Random) -> tuple[Campaign, float]:
     plane = draw.choice([PARIS, WORLD]) if draw.random() < 0.25 else None
     dimension = 2 if plane else draw.choice([1, 1, 2, 2, 3])
     unit = "metre" if plane else "unit"
-    size = 500.0 if plane else 10.0 ** draw.randint(-6, 8)
+    size = 500.0 if plane else 10.0 ** draw.choice([*range(-6, 9), *range(-40, 41, 5)])
     per = size * draw.choice([1.0, draw.uniform(0.2, 3.0)])
     privacy = GeoPrivacy(draw.choice([1.0, 0.5, draw.uniform(0.05, 4.0)]), per, unit)
     common |= {
@@ -177,7 +177,9 @@ def any_campaign(draw: Random) -> tuple[Campaign, float]:
     specs: dict[str, MechanismSpec] = {
         "debiased": DebiasedLaplaceSpec(),
         "lipschitz": LipschitzLaplaceSpec(),
-        "smooth": SmoothSpec(draw.choice([0.15, 0.3, draw.uniform(0.01, 0.95)])),
+        "smooth": SmoothSpec(
+            draw.choice([0.15, 0.3, draw.uniform(0.01, 0.95), 10.0 ** draw.uniform(-14, 0)])
+        ),
     }
     made = StatisticCampaign(
         **common,
