@@ -3,6 +3,7 @@
 import argparse
 
 from benchmarks import (
+    console,
     device,
     handshake,
     host,
@@ -50,6 +51,7 @@ TABLES = {
     "joint": joint.table,
     "plans": plans.table,
     "web": web.table,
+    "console": console.table,
 }
 
 QUICK = {"intervals": intervals.table, "joint": joint.table, "plans": plans.table}

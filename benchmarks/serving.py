@@ -6,7 +6,8 @@ gets, with TLS if PEM files are named;
 campaigns of everybody or those signed with one key, at any rate; `default` in place of
 `aggregator` is the same with its rates by default, and may have a web door (`HOST:PORT` in place of
 KEY); `web DATABASE HOST:PORT [CERTIFICATE KEY]` has one, any rate, and room for the connections of
-thousands of browsers. Each prints its address and stops when its standard input ends.
+thousands of browsers; `console` is the same with the console. Each prints its address and stops
+when its standard input ends.
 """
 
 import asyncio
@@ -259,16 +260,23 @@ async def _echo(*files: bytes) -> None:
 async def _aggregator(kind: str, database: str, *more: str) -> None:
     # One client sends what an address may not.
     rates: dict[str, Any] = {} if kind == "default" else {"peer_rate": None, "call_rate": None}
-    if kind == "web":
+    if kind in ("web", "console"):
         rates["max_connections"] = _BROWSERS
-    if kind in ("web", "default"):
+    if kind in ("web", "console", "default"):
         rates["web"] = next(iter(more), None)
         rates |= zip(("tls_certificate", "tls_key"), map(Path, more[1:]), strict=False)
     else:
         rates["trusted_keys"] = tuple(map(PublicKey.parse, more))
     where = DatabaseURL(database) if "://" in database else Path(database)
+    mounts: dict[str, Any] = {}
+    if kind == "console":
+        from geoveil.console import Console  # other servers are measured without
+
+        rates["console"], mounts = True, {"/console/": Console}
     settings = Settings(database=where, port=0, **rates)
-    serving = asyncio.create_task(serve(settings, started=partial(print, flush=True)))
+    serving = asyncio.create_task(
+        serve(settings, started=partial(print, flush=True), mounts=mounts)
+    )
     ended = asyncio.create_task(asyncio.to_thread(sys.stdin.read))
     await asyncio.wait((serving, ended), return_when=asyncio.FIRST_COMPLETED)
     if not serving.done():

@@ -1,6 +1,7 @@
 """The console in a real browser, which reaches its own machine alone, against a real server."""
 
 import asyncio
+import io
 import json
 import os
 from collections.abc import AsyncIterator
@@ -9,6 +10,7 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from playwright.async_api import BrowserContext, Page
 
 from geoveil.analyst import DistributionFunction, new_york_boroughs
@@ -54,7 +56,9 @@ async def sound(page: Page, name: str) -> None:
         assert wide <= width, f"{name} is {wide} pixels wide at {width}"
         folder = os.environ.get(_FOLDER)
         if folder:
-            await page.screenshot(path=Path(folder) / f"{name}-{width}.png", full_page=True)
+            image = Image.open(io.BytesIO(await page.screenshot(full_page=True)))
+            image = image.crop((0, 0, image.width, min(image.height, 2_000)))
+            image.save(Path(folder) / f"{name}-{width}.webp", quality=30, method=6)
 
 
 async def _axe(page: Page) -> list[str]:
@@ -71,7 +75,7 @@ async def test_numbers_are_those_of_the_command_to_the_digit_while_reports_come(
     await console.publish(campaign)
     await page.goto(f"{console.base}/console/")
     assert "0 % of the 50 answers" in await page.inner_text(".survey")
-    await sound(page, "surveys")
+    await sound(page, "surveys-one")
     await page.click("text=Household income")
     await page.wait_for_selector(".promise")
     await sound(page, "survey-with-too-few")
@@ -182,13 +186,29 @@ async def test_a_survey_that_recurs_and_one_with_groups(console: Served, page: P
     await console.publish(campaign)
     for period, share in enumerate((0.3, 0.35, 0.42, 0.5)):
         await console.report(campaign, 900, period=period, around=share)
+    await console.publish(
+        survey(),
+        places(),
+        survey("ages", title="Ages of those who cycle", minimum_participants=2_000),
+        survey("soon", opens=NOW + timedelta(days=3), title="Rents of 2027"),
+        survey("ends", closes=NOW + timedelta(hours=9), minimum_participants=5_000),
+    )
+    await console.report(
+        survey("ages", minimum_participants=2_000, title="Ages of those who cycle"), 800
+    )
+    await page.goto(f"{console.base}/console/")
+    await sound(page, "surveys")
+    await page.fill("#q", "rents")
+    await page.keyboard.press("Enter")
+    await page.wait_for_url("**q=rents*")
+    assert await page.locator(".survey").count() == 1
     await page.goto(f"{console.base}/console/surveys/weekly")
     assert "What changed" in await page.inner_text("main")
     assert "By group" in await page.inner_text("main")
     await sound(page, "survey-that-recurs")
     await page.click("text=Operators")
     await page.wait_for_selector("text=How the server does")
-    assert "3,600" in await page.inner_text("#operators")
+    assert "4,400" in await page.inner_text("#operators")
     await sound(page, "operators")
 
 

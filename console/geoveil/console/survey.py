@@ -12,12 +12,12 @@ import geoveil.analyst
 from geoveil.analyst import CampaignEstimates, Result, ServerError, compare
 from geoveil.analyst.labelled_estimate import LabelledEstimate
 from geoveil.analyst.results import cells, shown
-from geoveil.campaign import Campaign, StatisticCampaign, ValueCampaign
+from geoveil.campaign import Campaign, ValueCampaign
 from geoveil.console.charts import intervals, over_time
 from geoveil.console.http import RefusedError, Request, Response, Route
 from geoveil.console.rendering import date_text, privacy_words
 from geoveil.console.results import file_of, json_text, shown_result
-from geoveil.console.surveys import pace_words, signer_words
+from geoveil.console.surveys import asks_of, pace_words, signer_words
 from geoveil.gp import GeoVeilError, UnsupportedError
 
 _MOST_CARDS = 12
@@ -91,7 +91,7 @@ def told_of(request: Request, campaign: Campaign) -> dict[str, Any]:
         "campaign_id": campaign.campaign_id,
         "title": campaign.title,
         "campaign": campaign,
-        "asks": _asks(campaign),
+        "asks": asks_of(campaign),
         "privacy": privacy_words(campaign.report_privacy),
         "in_all": str(campaign.total_privacy) if campaign.period is not None else "",
         "dates": f"{date_text(campaign.opens)} to {date_text(campaign.closes)}",
@@ -152,17 +152,6 @@ def _estimates(request: Request, campaign_id: str) -> CampaignEstimates | None:
         if error.code == "FAILED_PRECONDITION":
             return None
         raise
-
-
-def _asks(campaign: Campaign) -> Sequence[str]:
-    """Return what is asked, question by question."""
-    name, unit = campaign.attribute.name, campaign.attribute.unit
-    if isinstance(campaign, StatisticCampaign):
-        return [f"{name}: {label}" for label in campaign.labels]
-    return [
-        f"{name}: everybody sends one point, perturbed, in {unit}; what is asked of all of them is"
-        " chosen later, and costs nobody any more privacy"
-    ]
 
 
 def _answer(found: CampaignEstimates, row: LabelledEstimate) -> Answer:

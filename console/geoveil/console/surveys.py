@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 
 from geoveil.analyst import PublishedCampaign
-from geoveil.campaign import SignatureInvalid, signer
+from geoveil.campaign import Campaign, SignatureInvalid, StatisticCampaign, signer
 from geoveil.console.http import Request, Response, Route
 from geoveil.console.rendering import date_text, privacy_words, span_text
 from geoveil.gp import GeoVeilError
@@ -80,6 +80,17 @@ def listed(request: Request) -> Response:
     )
 
 
+def asks_of(campaign: Campaign) -> Sequence[str]:
+    """Return what is asked, question by question."""
+    name = campaign.attribute.name
+    if isinstance(campaign, StatisticCampaign):
+        return [f"{name}: {label}" for label in campaign.labels]
+    return [
+        f"{name}: everybody sends one perturbed point; what is asked of all of them is chosen"
+        " later, and costs nobody any more privacy"
+    ]
+
+
 def row_of(one: PublishedCampaign, now: datetime) -> Row:
     """Return what the list says of a survey, also of one that can't be read."""
     signed = signer_words(one)
@@ -96,8 +107,7 @@ def row_of(one: PublishedCampaign, now: datetime) -> Row:
     return Row(
         campaign_id=campaign.campaign_id,
         title=campaign.title,
-        asks=f"{campaign.attribute.name}: {', '.join(campaign.labels[:3])}"
-        + (" …" if len(campaign.labels) > 3 else ""),
+        asks="; ".join(asks_of(campaign)[:3]) + (" …" if campaign.columns > 3 else ""),
         state=one.state,
         state_words=_WORDS.get(one.state, one.state),
         reports=one.reports,

@@ -361,6 +361,8 @@ class Aggregator:
         if self._web_address:
             scheme = "http" if tls is None else "https"
             fields["web"] = f"{scheme}://{self._web_address}"
+            if self._settings.console:
+                fields["console"] = f"{scheme}://{self._web_address}/console/"
         if self._metrics_server is not None:
             fields["metrics"] = f"http://{self._settings.metrics_host}:{self.metrics_port}/metrics"
         _LOG.info("listening", extra=fields)
