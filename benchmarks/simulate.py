@@ -1,5 +1,6 @@
-"""Vectorised simulation, against NumPy's own Laplace draws."""
+"""Vectorised simulation, against NumPy's own Laplace draws, in time of the processor."""
 
+import time
 import tracemalloc
 
 import numpy as np
@@ -63,6 +64,7 @@ def table() -> None:
             for name, (mechanism, points) in mechanisms.items()
         },
         rounds=ROUNDS,
+        clock=time.process_time,
     )
     for name, (_, points) in mechanisms.items():
         times[name] *= N / len(points)
