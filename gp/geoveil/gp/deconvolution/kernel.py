@@ -90,7 +90,7 @@ class InterpolationTable:
             t = np.arcsinh(at / self._near) / self._step
             cell = np.minimum(t, self._last - 1).astype(np.intp)
             t -= cell
-            c = self._coefficients[cell]
+            c = self._coefficients.take(cell, axis=0)  # faster than an index by far
             value = c[:, 0] + t * (c[:, 1] + t * (c[:, 2] + t * c[:, 3]))
             result[start : start + _BLOCK] = np.where(at > self.reach, beyond, value)
         return result.reshape(np.shape(r))

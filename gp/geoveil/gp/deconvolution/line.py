@@ -76,7 +76,7 @@ class ProfileEstimator(PointEstimator):
         return np.asarray(self.profile.estimated_variance(self._distance(points), self.scale))
 
     def _distance(self, x: Array) -> Array:
-        return np.asarray(self.sign * x - self.offset)
+        return np.asarray((x if self.sign > 0 else -x) - self.offset)
 
     def _function(self, s: Array) -> Array:
         if self.debias:

@@ -30,6 +30,8 @@ MOST_AT_ONCE = 1 << 17
 """The most points of a block: sums of so many stay within 64 bits."""
 
 
+_IN_CACHE = 1 << 16
+"""Points that are read together: what is computed of them stays in the cache of a processor."""
 _ENOUGH = 1 << 13
 """Points from which a mean of estimated variances is told well enough."""
 _VARIANCE_BITS = 42
@@ -118,35 +120,55 @@ class EachTotals(Totals):
         """The bits that are 0 where variances are estimated."""
         self._variances: dict[int, tuple[int, int]] = {}
         """Points, and the sum in units of `_unit`."""
+        self._waiting: list[tuple[int, Array]] = []
+        """Groups, and points whose variances are still to be estimated: many are at once."""
         limits = estimator.variance_limits
         greatest = 0.0 if limits is None else max(limits[1], -limits[0])
         self._estimates_variance = limits is not None
         self._unit = ldexp(1.0, frexp(greatest)[1] - _VARIANCE_BITS)
 
     def add(self, points: Integers, groups: Groups) -> None:
-        values = self._integers(self._coordinates(points))
         starts = np.array([part.start for _, part in groups])
-        for (group, _), sums in zip(groups, sums_of(values, starts), strict=True):
+        for first in range(0, len(points), _IN_CACHE):
+            part = points[first : first + _IN_CACHE]
+            began = int(np.searchsorted(starts, first, side="right")) - 1
+            met = groups[began : int(np.searchsorted(starts, first + len(part)))]
+            self._add(part, [group for group, _ in met], starts[began:][: len(met)] - first)
+        if sum(len(some) for _, some in self._waiting) >= _ENOUGH:
+            self._add_variances()
+
+    def _add(self, points: Integers, groups: Sequence[int], starts: NDArray[np.intp]) -> None:
+        coordinates = self._coordinates(points)
+        integers = self._integers(coordinates)
+        starts[0] = 0
+        for group, sums in zip(groups, sums_of(integers, starts), strict=True):
             self._sums[group] = self._sums.get(group, Accumulator()) + sums
-        for group, part in groups if self._estimates_variance else ():
-            self._add_variances(group, points[part])
+        if self._estimates_variance:
+            found = _multiples(points[:, 0], self._others)
+            ends = np.searchsorted(found, np.append(starts[1:], len(points)))
+            parts = zip(groups, np.split(coordinates[found], ends[:-1]), strict=True)
+            self._waiting += [(group, some) for group, some in parts if len(some)]
 
     def of(self, group: int) -> Iterator[Sums]:
         variance = None
         if self._estimates_variance:
+            self._add_variances()
             n, total = self._variances.get(group, (0, 0))
             variance = VarianceSum(n, total * self._unit)
         yield Sums(self._sums.get(group, Accumulator()), variance)
 
-    def _add_variances(self, group: int, points: Integers) -> None:
-        if self._others:
-            points = points[_multiples(points[:, 0], self._others)]
-        if not len(points):
+    def _add_variances(self) -> None:
+        if not self._waiting:
             return
-        found = self._estimator.estimated_variance(self._coordinates(points))
-        n, total = self._variances.get(group, (0, 0))
+        coordinates = np.concatenate([some for _, some in self._waiting])
+        found = self._estimator.estimated_variance(coordinates)
         integers = np.rint(found / self._unit).astype(np.int64)
-        self._variances[group] = n + len(points), total + int(integers.sum())
+        last = 0
+        for group, some in self._waiting:
+            first, last = last, last + len(some)
+            n, total = self._variances.get(group, (0, 0))
+            self._variances[group] = n + len(some), total + int(integers[first:last].sum())
+        self._waiting = []
 
     def _coordinates(self, points: Integers) -> Array:
         coordinates = points.astype(np.float64) * self._step
@@ -154,13 +176,14 @@ class EachTotals(Totals):
 
     def _integers(self, coordinates: Array) -> Integers:
         with np.errstate(over="ignore", invalid="ignore"):  # what comes of it is refused below
-            values = self._estimator.value(coordinates)
+            values = self._estimator._value(coordinates)  # they are of integers: no need to check
         if not max(values.max(), -values.min()) < LARGEST:  # NaN compares false
             raise UnsupportedError(
                 f"query {self.labels[0]!r}: it is so narrow for the noise that a point may count"
                 f" for {LARGEST:.0e} or more, or too far away to compute: widen or move it"
             )
-        return np.rint(values * ldexp(1.0, -GRID_EXPONENT)).astype(np.int64)
+        multiples = values * ldexp(1.0, -GRID_EXPONENT)
+        return np.rint(multiples, out=multiples).astype(np.int64)
 
 
 def _multiples(integers: Integers, others: int) -> NDArray[np.intp]:
