@@ -5,6 +5,7 @@ import argparse
 from benchmarks import (
     console,
     device,
+    first_planner,
     handshake,
     host,
     hostile,
@@ -50,11 +51,17 @@ TABLES = {
     "intervals": intervals.table,
     "joint": joint.table,
     "plans": plans.table,
+    "first_planner": first_planner.table,
     "web": web.table,
     "console": console.table,
 }
 
-QUICK = {"intervals": intervals.table, "joint": joint.table, "plans": plans.table}
+QUICK = {
+    "intervals": intervals.table,
+    "joint": joint.table,
+    "plans": plans.table,
+    "first_planner": first_planner.table,
+}
 """Those that can be had with less."""
 
 parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)

@@ -19,9 +19,9 @@ from geoveil.analyst.plan_files import (
     planned_campaign,
     write_plan,
 )
-from geoveil.analyst.planner import KINDS, Comparison, Plan, compare_allocations
+from geoveil.analyst.planner import KINDS, Alternative, Comparison, Plan, compare_allocations
 from geoveil.analyst.planner.allocation import Searches
-from geoveil.analyst.planner.channels import WORTH_SOLVING, bands_like, channels, next_to_optimal
+from geoveil.analyst.planner.channels import bands_like, channels, next_to_optimal, saves_noise
 from geoveil.analyst.planner.kinds import POINTS, fits_campaigns
 from geoveil.analyst.planner.plan import planned, ranked
 from geoveil.analyst.report import Record, comparison_report, plan_report
@@ -172,8 +172,8 @@ def planned_alone(
     """Return the plan for the first question, and the noise that no unbiased mechanism can beat.
 
     A channel for the band that was chosen has at least the noise of the lower bound. Where even
-    that would save less than a twentieth of the squared error, none is solved; nor where the band
-    is so wide that this is known beforehand (`next_to_optimal`).
+    that would save less than a twentieth of the noise, none is solved; nor where the band is so
+    wide that this is known beforehand (`next_to_optimal`). It is taken where it saves as much.
 
     Args:
         request: what is asked for.
@@ -186,7 +186,7 @@ def planned_alone(
     on_line = found.question.dimension == 1
     settled = without_channel(request, found)
     least = None if settled and not (bound and on_line) else _least(found)
-    if not settled and _saved(found, least) >= WORTH_SOLVING:
+    if not settled and saves_noise(found.choice.prediction, least):
         better = _with_channel(found)
         if better.choice.query != found.choice.query and bound and on_line:
             least = _least(better)
@@ -197,42 +197,35 @@ def planned_alone(
 def _least(found: Plan) -> float | None:
     """Return the lower bound on the noise for the query that was chosen, if it says anything."""
     query = found.choice.query
-    least = _least_for(found, query) if isinstance(query, Query) else None
-    # A biased mechanism may have less noise; the bound is not about those.
-    return least if least is not None and least <= found.choice.prediction.noise else None
-
-
-def _least_for(found: Plan, query: Query) -> float | None:
+    if not isinstance(query, Query):
+        return None
     try:
         least = found.search.lower_bound(query, _NODES, quick=True).value
     except UnsupportedError:
         return None
-    return least if least > 0 else None
-
-
-def _saved(found: Plan, least: float | None) -> float:
-    """Return which part of the squared error a channel could save for the same query."""
-    best, n = found.choice.prediction, found.n
-    if least is None:
-        return 0.0
-    return (best.noise - least) / n / best.expected_error(n)
+    # A biased mechanism may have less noise; the bound is not about those.
+    return least if 0 < least <= found.choice.prediction.noise else None
 
 
 def _with_channel(found: Plan) -> Plan:
-    """Return the plan with the channel among the alternatives that promises most."""
+    """Return the plan with the best channel among the alternatives.
 
-    def promised(query: Query) -> float:
-        softened = found.problem.predict(DebiasedLaplace(query, found.privacy))
-        least = _least_for(found, query)
-        return softened.with_noise(least or softened.noise).expected_error(found.n)
+    Only those that save a twentieth of the noise for their query: devices check their tables.
+    """
+    assert isinstance(found.choice.query, Query)
 
-    query = found.choice.query
-    assert isinstance(query, Query)
-    bands = bands_like(found.search, query)
-    likely = bands if len(bands) == 1 else [min(bands, key=promised)]
-    solved = list(channels(found.search, likely))
+    def error(alternative: Alternative) -> float:
+        return alternative.prediction.expected_error(found.n)
+
+    def saves(channel: Alternative) -> bool:
+        assert isinstance(channel.query, Query)
+        plain = DebiasedLaplace(channel.query, found.privacy)
+        return saves_noise(found.problem.predict(plain), channel.prediction.noise)
+
+    bands = bands_like(found.search, found.choice.query)
+    solved = sorted(filter(saves, channels(found.search, bands)), key=error)
     alternatives = sorted(
-        (*found.alternatives, *solved),
-        key=lambda a: (not a.satisfies_guarantee, ranked(a, a.prediction.expected_error(found.n))),
+        (*found.alternatives, *solved[:1]),
+        key=lambda a: (not a.satisfies_guarantee, ranked(a, error(a))),
     )
     return replace(found, alternatives=tuple(alternatives))

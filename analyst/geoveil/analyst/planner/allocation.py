@@ -271,7 +271,7 @@ def _alone(
 ) -> Alternative:
     alone = [kind for kind in kinds if kind != CHANNEL]
     found = screened(search, alone, error, within=CLOSE)
-    if CHANNEL in kinds and found and may_save(search, found[0], error):
+    if CHANNEL in kinds and found and may_save(search, found[0]):
         found = screened(search, kinds, error, within=CLOSE)
     if not found or not found[0].satisfies_guarantee:
         raise UnsupportedError(f"none of {', '.join(kinds)} serves {search.problem.question!r}")

@@ -1,6 +1,6 @@
 """Optimal channels among the candidates: solved, not looked up, and so for few bands."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from geoveil.analyst.planner.kinds import CHANNEL
@@ -12,13 +12,14 @@ from geoveil.gp.mechanisms.distance import DebiasedLaplace
 from geoveil.gp.mechanisms.linear_program_mechanism import LinearProgramMechanism
 from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.indicator import SoftIndicator
+from geoveil.gp.queries.profiles.higher_order import HigherOrderStep
 from geoveil.gp.queries.profiles.soft_step import SoftStep
 
 _WIDTHS = (2**-0.5, 1.0)
 """Bands for which a channel is made, in widths of the best band of the other kinds: it needs no
 more than they do."""
 WORTH_SOLVING = 0.05
-"""Part of the squared error that a channel must be able to save."""
+"""Part of the variance of the noise that a channel must be able to save, so that it is solved."""
 _NODES = 16
 """Distances for a quick bound; more where a band is wide."""
 _WIDE = 12.0
@@ -32,7 +33,9 @@ def bands_like(search: Search, query: Query) -> list[Query]:
         query, SoftIndicator
     ):
         return [query]
-    bands = (search.aimed(f * query.width, "smoothstep") for f in _WIDTHS)
+    steeper = isinstance(query.profile, HigherOrderStep)
+    profile = query.profile.name if steeper else "smoothstep"
+    bands = (search.aimed(f * query.width, profile) for f in _WIDTHS)
     return [band for band in bands if band is not None]
 
 
@@ -67,13 +70,25 @@ def next_to_optimal(question: Estimand, found: Alternative) -> bool:
     )
 
 
-def may_save(search: Search, found: Alternative, error: Callable[[Prediction], float]) -> bool:
-    """Return whether the lower bound leaves a twentieth of an error to win, by a quick programme.
+def saves_noise(plain: Prediction, noise: float | None) -> bool:
+    """Return whether so much noise is less than that of a prediction by a twentieth.
+
+    The noise counts, and not the whole squared error: of a large campaign most of that is what the
+    prior does not know of the bias, and no mechanism can save any of it.
+
+    Args:
+        plain: without a channel.
+        noise: variance of a report of a channel, or its lower bound; None if it is not known.
+    """
+    return noise is not None and noise <= (1 - WORTH_SOLVING) * plain.noise
+
+
+def may_save(search: Search, found: Alternative) -> bool:
+    """Return whether a channel may be worth its solution, by a quick bound.
 
     Args:
         search: that it was found by.
         found: the best without channels.
-        error: of a prediction.
     """
     if next_to_optimal(search.problem.question, found) or not isinstance(found.query, Query):
         return False
@@ -81,5 +96,4 @@ def may_save(search: Search, found: Alternative, error: Callable[[Prediction], f
         least = search.lower_bound(found.query, _NODES, quick=True).value
     except UnsupportedError:
         return True
-    possible = found.prediction.with_noise(min(least, found.prediction.noise))
-    return error(possible) <= (1 - WORTH_SOLVING) * error(found.prediction)
+    return saves_noise(found.prediction, least)

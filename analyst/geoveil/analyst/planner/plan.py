@@ -4,12 +4,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from geoveil.analyst.planner.channels import (
-    WORTH_SOLVING,
-    bands_like,
-    channels,
-    next_to_optimal,
-)
+from geoveil.analyst.planner.channels import bands_like, channels, next_to_optimal
 from geoveil.analyst.planner.kinds import CHANNEL, KINDS, POINTS
 from geoveil.analyst.planner.lower_bound import LowerBound
 from geoveil.analyst.planner.prediction import Prediction
@@ -76,8 +71,7 @@ class Plan:
             " squared error is bias that more people do not remove."
         ]
         if others:
-            table, bias = "a table that devices check", "a bias of which only the prior tells"
-            price = f", and {table if others[0].kind == CHANNEL else bias}" if ratio < 1 else ""
+            price = ", and a bias of which only the prior tells" if ratio < 1 else ""
             parts.append(f"Next is {others[0].kind}, with {ratio:.3g} × the squared error{price}.")
         return " ".join(parts)
 
@@ -230,12 +224,7 @@ def screened(
 
 
 def ranked(found: Alternative, error: float) -> float:
-    """Return what the error of an alternative counts for in a choice: see `Kind.ranked`.
-
-    A channel must save a twentieth: every device reads and checks its table.
-    """
-    if found.kind == CHANNEL:
-        return error / (1 - WORTH_SOLVING)
+    """Return what the error of an alternative counts for in a choice: see `Kind.ranked`."""
     return KINDS[found.kind].ranked(error) if found.kind in KINDS else error
 
 
