@@ -83,8 +83,11 @@ def places(campaign_id: str = "places", **changes: Any) -> Campaign:
 class Served:
     """A server with a console."""
 
-    def __init__(self, aggregator: Aggregator, channel: Any, token: str | None) -> None:
+    def __init__(
+        self, aggregator: Aggregator, console: Console, channel: Any, token: str | None
+    ) -> None:
         self.aggregator = aggregator
+        self.console = console
         self.token = token
         self.key = SigningKey.generate()
         self.base = f"http://{aggregator.web_address}"
@@ -198,8 +201,14 @@ async def served(
         token = TokenFile(given["tokens_file"]).create("alice", Scope, None)
     settings = Settings(**(given | {"console": True, "grace_s": 0.05} | changes))
     more = {} if clock is None else {"clock": clock}
+    made: list[Console] = []
+
+    def make(inside: Any) -> Console:
+        made.append(Console(inside))
+        return made[0]
+
     async with (
-        Aggregator(settings, mounts={"/console/": Console}, **more) as aggregator,
+        Aggregator(settings, mounts={"/console/": make}, **more) as aggregator,
         grpc.aio.insecure_channel(aggregator.address) as channel,
     ):
-        yield Served(aggregator, channel, token)
+        yield Served(aggregator, made[0], channel, token)

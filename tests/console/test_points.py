@@ -88,6 +88,7 @@ async def test_every_statistic_has_a_page_and_its_python_makes_the_same(console:
                 assert "attachment" in saved.headers["content-disposition"]
 
 
+@pytest.mark.deep
 async def test_groups_periods_and_doubts_are_asked_too(console: Served) -> None:
     strata = Strata(name="region", labels=("north", "south"))
     campaign = numbers(strata=strata, opens=NOW - timedelta(days=15), period=timedelta(days=7))
@@ -109,6 +110,7 @@ async def test_groups_periods_and_doubts_are_asked_too(console: Served) -> None:
         assert "region" in await ask(client, "incomes", what="mean", group="*")
 
 
+@pytest.mark.deep(keep=3)
 @pytest.mark.parametrize(
     "said",
     [
@@ -139,6 +141,7 @@ async def test_what_can_t_be_asked_is_told_and_inert(console: Served, said: dict
         assert saved.status_code in (400, 404)
 
 
+@pytest.mark.deep
 async def test_districts_come_from_a_file_and_are_not_kept(console: Served) -> None:
     campaign = places()
     await console.publish(campaign)

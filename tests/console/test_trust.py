@@ -175,6 +175,7 @@ async def test_pages_elsewhere_can_load_nothing(guarded: Served) -> None:
         assert answer.headers["cross-origin-opener-policy"] == "same-origin"
 
 
+@pytest.mark.deep(keep=3)
 @pytest.mark.parametrize(
     "wanted",
     [

@@ -69,6 +69,11 @@ class Live:
         self.looks = 0
         """How many estimates were asked for."""
 
+    @property
+    def feeds(self) -> int:
+        """How many surveys are looked at."""
+        return len(self._feeds)
+
     async def aclose(self) -> None:
         """End all feeds."""
         for feed in [*self._feeds.values()]:
