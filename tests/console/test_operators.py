@@ -107,3 +107,11 @@ def test_quantiles_of_a_histogram_lie_in_their_bucket() -> None:
     assert 0.001 < median <= 0.0025
     assert sample.quantile("geoveil_commit_seconds", 0.99) == pytest.approx(0.05, rel=0.05)
     assert sample.quantile("geoveil_rpc_seconds", 0.5, method="none") is None
+
+
+async def test_an_empty_console_says_how_to_begin(tmp_path: Path) -> None:
+    async with served(tmp_path) as made, made.signed_in() as client:
+        page = (await client.get("/console/")).text
+        assert "There is no survey yet" in page
+        for link in re.findall(r'href="(/console[^"]*)"', page):
+            assert (await client.get(link)).status_code == 200, link
