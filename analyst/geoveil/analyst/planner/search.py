@@ -54,7 +54,7 @@ Array = NDArray[np.float64]
 
 _STRIDES = (4, 2, 1)
 """The widths are first an octave apart; then their neighbours are tried, to a quarter of one."""
-_OF_HIGHER_ORDER = 1.05
+OF_HIGHER_ORDER = 1.05
 """What an error counts for with a step of higher order. Where the prior alone says what the bias
 is, such a step is as good as a plain one between two of the widths that are tried, and saves less;
 where people may be otherwise it saves much more."""
@@ -159,7 +159,7 @@ class Search:
 
         def ranked(found: CoarseCandidate) -> float:
             steep = issubclass(PROFILES[found.profile], HigherOrderStep)
-            return error(found.prediction) * (_OF_HIGHER_ORDER if steep else 1.0)
+            return error(found.prediction) * (OF_HIGHER_ORDER if steep else 1.0)
 
         return min(refined, key=ranked, default=None)
 
