@@ -56,11 +56,11 @@ async def test_a_token_opens_a_session_and_a_wrong_one_does_not(guarded: Served)
             assert part in told_of_cookie
         assert guarded.token not in told_of_cookie
         assert "Secure" not in told_of_cookie
+        assert "Household income" in (await page(client)).text
+        assert "alice" in (await page(client)).text
         behind_tls = {"origin": guarded.base.replace("http:", "https:")}
         answer = await client.post("/console/sign-in", data=told, headers=behind_tls)
         assert "; Secure" in answer.headers["set-cookie"]
-        assert "Household income" in (await page(client)).text
-        assert "alice" in (await page(client)).text
 
 
 async def test_signing_in_is_limited(guarded: Served) -> None:
