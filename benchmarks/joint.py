@@ -603,7 +603,10 @@ def rows() -> Iterator[Row]:
             why = few_there if n == 200 or people is rare else ""
             yield Row("13 thresholds", who, n, band(campaign(), people(), n, few, WIDTH), why)
             yield Row("7 parts", who, n, histogram(campaign(), people(), n, edges, WIDTH), why)
-    yield Row("57 thresholds", "incomes", 2_000, band(campaign(), incomes(), 2_000, many, WIDTH))
+    yield Row(
+        "57 thresholds", "incomes", 2_000,
+        band(campaign(), incomes(), 2_000, many, WIDTH), campaigns=0.5,
+    )  # fmt: skip
     weak = campaign(40_000.0)
     yield Row(
         "13 thresholds, ε a fifth", "incomes", 2_000,
@@ -625,7 +628,7 @@ def rows() -> Iterator[Row]:
     for which in ("set", "ranks", "chosen"):
         yield Row(f"top 3 of 8 places: {which}", "ties", 3_000, top_places(3_000, 3, TIES, which))
     yield Row("top 1 of 8 places: set", "all equal", 3_000, top_places(3_000, 1, (0.1,) * 8, "set"))
-    yield Row("greatest of 3 parts: set", "incomes", 2_000, greatest_share(2_000))
+    yield Row("greatest of 3 parts: set", "incomes", 20_000, greatest_share(20_000))
     yield Row(
         "a map of 15 × 15", "homes", 3_000, density_map(3_000, 15),
         "how the errors of places go together is not asked for: Šidák's inequality", 0.25,

@@ -72,10 +72,11 @@ from geoveil.analyst.statistics.groups import Differences, GroupEstimates
 from geoveil.analyst.statistics.inequality import Gini, MeanValue, TopShare
 from geoveil.analyst.statistics.joint import JointEstimates, Quantity
 from geoveil.analyst.statistics.map import DensityMap, Map
+from geoveil.analyst.statistics.one_mechanism import estimate
 from geoveil.analyst.statistics.partition import Histogram, PartitionShares, partition_shares
 from geoveil.analyst.statistics.quantiles import QuantileEstimates, Quantiles
 from geoveil.analyst.statistics.ranking import Ranking, Top, ranking_of
-from geoveil.analyst.statistics.reports import ReportRows, Reports, estimate, reports_of
+from geoveil.analyst.statistics.reports import ReportRows, Reports, reports_of
 from geoveil.analyst.statistics.simultaneous import critical_value
 from geoveil.analyst.statistics.small_areas import SmallAreaEstimates, small_areas
 from geoveil.analyst.statistics.smoothed import SmoothedCurve, SmoothedDistribution

@@ -97,4 +97,5 @@ def _root(falling: Any, start: float, reach: float) -> float:
         low -= 2 * (high - low)
     while falling(high) > 0:
         high += 2 * (high - low)
-    return float(brentq(falling, low, high, xtol=1e-6 * reach))
+    found: Any = brentq(falling, low, high, xtol=1e-6 * reach)  # more, if asked for more
+    return float(found)

@@ -247,13 +247,16 @@ class _Comparisons:
             np.maximum(largest, self._largest(family[:, j], int(j)), out=largest)
         return _quantile(largest, probability)
 
-    def critical_of_some(self, family: Flags, sure: Flags, more: int, probability: float) -> float:
+    def critical_of_some(
+        self, family: Flags, sure: Flags, possible: Flags, more: int, probability: float
+    ) -> float:
         """Return what differences from those sure, and from some others, exceed so seldom.
 
         Args:
             family: which i − j are looked at, (m, m).
             sure: those j of which all count, (m,).
-            more: how many of the others count, of which nobody knows which.
+            possible: others of which some count, (m,).
+            more: how many of these, nobody knows which.
             probability: of a larger difference, from any that counts.
         """
         largest = np.stack([self._largest(family[:, j], j) for j in range(self.number)])
@@ -261,7 +264,7 @@ class _Comparisons:
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
             risks = (largest > middle).mean(axis=1)
-            if risks[sure].sum() + np.sort(risks[~sure])[::-1][:more].sum() > probability:
+            if risks[sure].sum() + np.sort(risks[possible])[::-1][:more].sum() > probability:
                 low = middle
             else:
                 high = middle
@@ -329,14 +332,16 @@ def _of_the_top(found: _Comparisons, count: int, error: float) -> tuple[Flags, F
 
     Nobody outside the top k is larger than a j within, so that but for the error probability nobody
     outside is *found* larger than it. Those j that are surely within share the error with so many
-    others as are within besides, of whom the likeliest to be mistaken are counted.
+    others as are within besides: of those not surely outside, the likeliest to be mistaken.
     """
     m = found.number
     within = without = np.ones(m, np.bool_)
     sure = found.larger.sum(axis=1) >= m - count
+    possible = ~sure & (found.larger.sum(axis=0) < count)
+    more = count - int(sure.sum())
     while True:
         family = without[:, None] & found.near
-        critical = found.critical_of_some(family, sure, count - int(sure.sum()), error)
+        critical = found.critical_of_some(family, sure, possible, more, error)
         larger = _and_through_others(found.surely_larger(critical))
         before, within = without, larger.sum(axis=0) < count
         without = without & (larger.sum(axis=1) < m - count)

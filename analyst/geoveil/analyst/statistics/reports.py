@@ -9,21 +9,20 @@ import base64
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass, field
 from itertools import chain
 from math import ldexp
 from pathlib import Path
 from typing import Any, Protocol, Unpack, overload, runtime_checkable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from geoveil.analyst.estimates import CampaignEstimates
 from geoveil.analyst.labelled_estimate import LabelledEstimate
 from geoveil.analyst.statistics.cells import CellCounter, CellCounts, Counts
 from geoveil.analyst.statistics.groups import GroupEstimates, groups_of
-from geoveil.analyst.statistics.joint import JointEstimates, Quantity
+from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.analyst.statistics.statistic import (
     Answered,
@@ -39,9 +38,7 @@ from geoveil.analyst.statistics.statistic import (
 )
 from geoveil.analyst.statistics.strata import ByGroup, by_group, strata_of, whose
 from geoveil.campaign import (
-    Attribute,
     Campaign,
-    PlanarLaplaceSpec,
     PointQuestion,
     ValueCampaign,
     decode,
@@ -50,30 +47,21 @@ from geoveil.campaign import (
 )
 from geoveil.campaign.value import AXES
 from geoveil.gp import (
-    GeoPrivacy,
     ParameterError,
-    PlanarLaplace,
-    Query,
-    QueryMechanism,
-    SmoothedRegion,
     UnsupportedError,
 )
-from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.gp.deconvolution.bands import BandTotals
 from geoveil.gp.deconvolution.base import PointEstimator
 from geoveil.gp.deconvolution.choice import joint_way, ways
 from geoveil.gp.deconvolution.products import Products
-from geoveil.gp.deconvolution.totals import GRID_EXPONENT, MOST_AT_ONCE, EachTotals, Sums
-from geoveil.gp.estimation import Accumulator, sums_of
+from geoveil.gp.deconvolution.totals import GRID_EXPONENT, MOST_AT_ONCE, Sums
 from geoveil.gp.estimation import estimate as estimate_of_sums
-from geoveil.gp.exact import step_exponent_of
 from geoveil.gp.price import estimated_noise_variance
 
-__all__ = ["ReportRows", "Reports", "estimate", "reports_of"]
+__all__ = ["ReportRows", "Reports", "reports_of"]
 
 _CAMPAIGN = b"geoveil.campaign"
 """The key of the campaign's bytes in the metadata of an export file."""
-_NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 _MANIFEST = "_manifest.json"
 """The file that says which campaigns a folder of exports holds."""
 
@@ -438,119 +426,6 @@ def reports_of(
         else:
             campaign = campaign or decode(part)
     return Reports(_of_points(_named(campaign)), lambda: iter(held))
-
-
-@overload
-def estimate(
-    reports: ArrayLike,
-    mechanism: QueryMechanism | PlanarLaplace,
-    asked: Query | SmoothedRegion | None = None,
-    *,
-    confidence: float = 0.95,
-    label: str = "mean",
-) -> Quantity: ...
-
-
-@overload
-def estimate(
-    reports: ArrayLike,
-    mechanism: PlanarLaplace,
-    asked: Statistic[Found],
-    *,
-    confidence: float = 0.95,
-    coordinates: AzimuthalEquidistant | None = None,
-) -> Found: ...
-
-
-def estimate(
-    reports: ArrayLike,
-    mechanism: QueryMechanism | PlanarLaplace,
-    asked: Query | SmoothedRegion | Statistic[Any] | None = None,
-    *,
-    confidence: float = 0.95,
-    label: str = "mean",
-    coordinates: AzimuthalEquidistant | None = None,
-) -> Any:
-    """Return what reports of one mechanism say of the population, without campaign or server.
-
-    Args:
-        reports: the integers that `release` or `release_many` returned: (n,), or points (n, k).
-        mechanism: that returned them.
-        asked: of points: a query, or a statistic, whose result is returned; None where the
-            mechanism answers a query itself.
-        confidence: of the interval, in (0, 1).
-        label: of the estimate of a query.
-        coordinates: the plane that points lie in, for statistics of places on the Earth.
-
-    Raises:
-        ParameterError: if reports are no integers, fewer than two or of another shape, or what is
-            asked is missing or too much.
-        UnsupportedError: if the noise on points can't be undone for what is asked.
-
-    Example:
-        >>> from geoveil.analyst import Quantiles
-        >>> from geoveil.gp import GeoPrivacy, PlanarLaplace, SeededSource
-        >>> mechanism = PlanarLaplace(GeoPrivacy(1.0, per=2.0, unit="year"), 1)
-        >>> ages = np.arange(1_000) % 90
-        >>> reports = mechanism.release_many(ages, SeededSource(1))
-        >>> estimate(reports, mechanism, Quantiles(levels=[0.5])).values.round()
-        array([45.])
-    """
-    later = isinstance(mechanism, PlanarLaplace)
-    if later == (asked is None):
-        told = "a query or a statistic, for points" if later else "None: the mechanism has its own"
-        raise ParameterError("asked", asked, told)
-    integers, columns = np.asarray(reports), mechanism.dimension if later else 1
-    if integers.dtype.kind not in "iu" or integers.ndim > 2 or integers.size % columns:
-        raise ParameterError("reports", "these", "integers, one report after the other")
-    points = integers.astype(np.int64).reshape(-1, columns)
-    if len(points) < 2:
-        raise ParameterError("number of reports", len(points), "at least 2")
-    blocks = [points[i : i + MOST_AT_ONCE] for i in range(0, len(points), MOST_AT_ONCE)]
-    if isinstance(mechanism, PlanarLaplace):
-        assert asked is not None  # it was refused
-        if isinstance(asked, Statistic):
-            rows = [ReportRows(np.zeros(len(b), np.uint32), None, tuple(b.T)) for b in blocks]
-            return reports_of(rows, _campaign_of(mechanism, coordinates)).ask(asked, confidence)
-        estimator, exponent = mechanism.estimator(asked, debias=True), GRID_EXPONENT
-        limits, totals = estimator.limits, EachTotals(label, estimator, mechanism.step)
-        for block in blocks:
-            totals.add(block, [(0, slice(0, len(block)))])
-        sums = next(totals.of(0)).values
-    else:
-        limits, exponent, sums = mechanism.limits, mechanism.step_exponent, Accumulator()
-        for block in blocks:
-            sums += next(sums_of(block[:, 0], np.zeros(1, np.intp)))
-    made = estimate_of_sums(sums, exponent, confidence, limits)
-    assert made.value is not None  # there are two or more
-    return Quantity(
-        label=label,
-        value=made.value,
-        standard_error=made.standard_error or 0.0,
-        ci_low=made.ci_low if made.ci_low is not None else -np.inf,
-        ci_high=made.ci_high if made.ci_high is not None else np.inf,
-        confidence=made.confidence,
-        n=made.n,
-        privacy=mechanism.privacy if isinstance(mechanism.privacy, GeoPrivacy) else None,
-    )
-
-
-def _campaign_of(
-    mechanism: PlanarLaplace, coordinates: AzimuthalEquidistant | None
-) -> ValueCampaign:
-    """Return a campaign whose reports these could be."""
-    stretched = 1.0 if coordinates is None else coordinates.distortion
-    privacy = mechanism.privacy
-    return ValueCampaign(
-        campaign_id="reports",
-        title="Reports at hand",
-        attribute=Attribute(name="value", unit=privacy.unit, coordinates=coordinates),
-        privacy=replace(privacy, epsilon=privacy.epsilon * stretched),
-        mechanism=PlanarLaplaceSpec(mechanism.dimension),
-        step_exponent=step_exponent_of(mechanism.step),
-        opens=_NEVER,
-        closes=_NEVER + timedelta(days=1),
-    )
 
 
 def _named(campaign: Campaign | None) -> Campaign:
