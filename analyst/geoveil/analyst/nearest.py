@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NoReturn, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -41,6 +41,48 @@ _NUDGE = 1.02
 _LEADING = 3
 """Kinds that requests are planned for, the best ones: more would be no worse."""
 _USUAL = "DebiasedLaplace"
+
+
+class UnmetWishError(ParameterError):
+    """A wish that cannot be met, and the nearest that can.
+
+    Args:
+        request: that is refused.
+        name: what is too much of it: "target_error" or "epsilon".
+        expected: what is permitted of that.
+        others: each would do by itself: name → the least number of participants or ε, or the
+            largest `per`.
+        least: the least `target_error` that can be had, where that is what is too much.
+
+    Attributes:
+        nearest: name → a number that would do in place of what was asked for.
+    """
+
+    def __init__(
+        self,
+        request: PlanRequest,
+        name: str,
+        expected: str,
+        others: Mapping[str, float],
+        least: float | None = None,
+    ) -> None:
+        told = [
+            _SAID[other].format(number, request.privacy.unit) for other, number in others.items()
+        ]
+        ways = f"; or {', or '.join(told).rstrip()}" if told else "; nothing else would do"
+        value = request.target_error if name == "target_error" else request.privacy.epsilon
+        super().__init__(name, value, expected + ways)
+        own = {} if least is None else {name: least}
+        self.nearest: Mapping[str, float] = MappingProxyType({**own, **others})
+
+
+_SAID: Mapping[str, str] = MappingProxyType(
+    {
+        "participants": "participants at least {:,.0f}",
+        "per": "per at most {:.15g} {}",
+        "epsilon": "epsilon at least {:.15g}",
+    }
+)
 
 
 def times_wanted(request: PlanRequest, targets: Targets) -> float:
@@ -171,23 +213,21 @@ def check_plan(request: PlanRequest, found: Plan) -> None:
         least_people(request, found.search, kinds),
         largest_per(request, found.search, kinds),
     )
-    ways = [] if people is None else [f"participants at least {people:,}"]
+    nearest: dict[str, float] = {} if people is None else {"participants": people}
     if per is not None:
-        unit = request.privacy.unit
         epsilon = rounded(request.privacy.epsilon * request.privacy.per / per, up=True)
-        ways.append(f"per at most {per:.15g} {unit}".rstrip())
-        ways.append(f"epsilon at least {epsilon:.15g}")
+        nearest |= {"per": per, "epsilon": epsilon}
     targets = found.choice.prediction.targets(found.n)
     margin = targets.hard_question
     if request.target_error is not None and targets.population > request.target_error:
         least = rounded(targets.population, up=True)
-        _refuse("target_error", request.target_error, f"at least {least:.15g}", ways)
+        raise UnmetWishError(request, "target_error", f"at least {least:.15g}", nearest, least)
     why = (
         f"±{margin:.2g} is known without asking"
         if margin > USELESS
         else f"{repeated(found):.0%} of the answer would be the prior's, not people's"
     )
-    _refuse("epsilon", request.privacy.epsilon, f"larger to be of use: {why}", ways)
+    raise UnmetWishError(request, "epsilon", f"larger to be of use: {why}", nearest)
 
 
 def check_comparison(request: PlanRequest, found: Comparison, searches: Searches) -> None:
@@ -211,22 +251,21 @@ def check_comparison(request: PlanRequest, found: Comparison, searches: Searches
     if excess_of_all(request, found, searches) <= 0:
         return
     people = boundary(missed, request.participants, 4.0, _MOST_PEOPLE / 4)
-    ways = []
-    if people is not None:
-        ways.append(f"participants at least {enough(missed, people, up=True):,.0f}")
+    nearest = {} if people is None else {"participants": enough(missed, people, up=True)}
     targets = request.chosen(found).targets
     worst = max(each.hard_question for each in targets)
     population = max(each.population for each in targets)
     if request.target_error is not None and population > request.target_error:
-        least = f"at least {rounded(population, up=True):.15g} for all of them"
-        _refuse("target_error", request.target_error, least, ways)
+        least = rounded(population, up=True)
+        expected = f"at least {least:.15g} for all of them"
+        raise UnmetWishError(request, "target_error", expected, nearest, least)
     part = _from_prior(request, found, searches)
     why = (
         f"±{worst:.2g} is known without asking"
         if worst > USELESS
         else f"{part:.0%} of an answer would be the prior's, not people's"
     )
-    _refuse("epsilon", request.privacy.epsilon, f"larger to be of use: {why}", ways)
+    raise UnmetWishError(request, "epsilon", f"larger to be of use: {why}", nearest)
 
 
 def excess_of_all(request: PlanRequest, found: Comparison, searches: Searches) -> float:
@@ -324,8 +363,3 @@ def _missed(
 
 def _what(request: PlanRequest) -> str:
     return "an answer of use" if request.target_error is None else f"±{request.target_error:g}"
-
-
-def _refuse(name: str, value: object, expected: str, ways: list[str]) -> NoReturn:
-    others = f"; or {', or '.join(ways)}" if ways else "; nothing else would do"
-    raise ParameterError(name, value, expected + others)

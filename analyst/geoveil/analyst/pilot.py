@@ -15,10 +15,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from geoveil.analyst.planner import HistogramPrior, Prior
 from geoveil.analyst.request import PublicPrior
-from geoveil.analyst.statistics.cells import Counts
+from geoveil.analyst.statistics.cells import CellCounts, Counts
 from geoveil.analyst.statistics.reports import Reports
 from geoveil.analyst.statistics.smoothed import LEAST_REPORTS, PER_SCALE, counted, transition
 from geoveil.analyst.statistics.statistic import noise_scale, period_of
+from geoveil.campaign import Campaign
 from geoveil.gp import ParameterError
 from geoveil.gp.expectation_maximisation import expectation_maximisation
 from geoveil.gp.hard_question import Heap
@@ -50,8 +51,33 @@ def pilot_prior(
         ParameterError: if there are fewer reports, or they are of places.
     """
     campaign = reports.campaign
+    found = reports.counted(pilot_cells(campaign), period_of(campaign, period))
+    return prior_of_counts(campaign, found, heaps)
+
+
+def pilot_cells(campaign: Campaign) -> Counts:
+    """Return the cells that reports of a pilot are counted in.
+
+    Raises:
+        ParameterError: if it is no value campaign about numbers.
+    """
+    return Counts(noise_scale(campaign) / PER_SCALE)
+
+
+def prior_of_counts(
+    campaign: Campaign, found: CellCounts, heaps: Sequence[Heap] = ()
+) -> PublicPrior:
+    """Return what is said of people by how many reports lie in each cell: see `pilot_prior`.
+
+    Args:
+        campaign: the pilot.
+        found: what was counted in its cells.
+        heaps: people who hold exactly one value.
+
+    Raises:
+        ParameterError: if there are fewer than 100 reports.
+    """
     scale = noise_scale(campaign)
-    found = reports.counted(Counts(scale / PER_SCALE), period_of(campaign, period))
     if found.n < LEAST_REPORTS:
         raise ParameterError("reports", found.n, f"at least {LEAST_REPORTS} of a pilot")
     edges, counts = counted(found)

@@ -4,7 +4,20 @@ It hangs on the web door of a server (`geoveil serve --console`), and asks that 
 same layers as any other client: limits, access by tokens, metrics and log.
 """
 
-from geoveil.console.app import Console
+from typing import TYPE_CHECKING, Any
+
 from geoveil.gp.version import __version__ as __version__
 
+if TYPE_CHECKING:
+    from geoveil.console.app import Console
+
 __all__ = ["Console"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the server's side when it is asked for: the process that plans has no use for it."""
+    if name == "Console":
+        from geoveil.console.app import Console
+
+        return Console
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -30,6 +30,7 @@ from geoveil.console.http import (
 from geoveil.console.live import Live
 from geoveil.console.local_analyst import LocalAnalyst
 from geoveil.console.operators import Operators
+from geoveil.console.planning.pages import Planning
 from geoveil.console.rendering import templates
 from geoveil.console.sessions import COOKIE, Session, Sessions, same
 from geoveil.console.workers import Workers
@@ -57,7 +58,7 @@ _STATUS = MappingProxyType(
     }
 )
 """Codes of the server and the status of the page that tells them; 503 for all others."""
-NAVIGATION = (("/", "Surveys"), ("/operators", "Operators"))
+NAVIGATION = (("/", "Surveys"), ("/plan", "Plan"), ("/operators", "Operators"))
 """Where the head of every page leads: paths and their names."""
 GUARDS: Headers = (
     (
@@ -92,15 +93,18 @@ class Console:
         self._templates = templates()
         self._loop = asyncio.get_running_loop()
         self._operators = Operators()
+        self._planning = Planning()
         self._routes: Sequence[Route] = (
             *surveys.ROUTES,
             *survey.ROUTES,
             *points.ROUTES,
             *self._operators.routes,
+            *self._planning.routes,
         )
 
     async def aclose(self) -> None:
         """End what is open."""
+        self._planning.close()
         await self._live.aclose()
         self._workers.close()
 

@@ -33,6 +33,8 @@ class Lane(Enum):
     WORK = "work"
     """What may take seconds, such as a statistic or a plan: one thread, so that the event loop
     always has a processor."""
+    PLAN = "plan"
+    """What waits for the process that plans, and does nothing meanwhile."""
 
 
 class RefusedError(GeoVeilError):

@@ -7,8 +7,8 @@ from typing import TypeVar
 
 from geoveil.console.http import Lane, RefusedError
 
-_THREADS = {Lane.QUICK: 4, Lane.WORK: 1}
-_MOST_WAITING = {Lane.QUICK: 200, Lane.WORK: 20}
+_THREADS = {Lane.QUICK: 4, Lane.WORK: 1, Lane.PLAN: 16}
+_MOST_WAITING = {Lane.QUICK: 200, Lane.WORK: 20, Lane.PLAN: 40}
 _Result = TypeVar("_Result")
 
 

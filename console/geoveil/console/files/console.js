@@ -1,12 +1,15 @@
 // What pages of the console do beyond plain HTML: each works without it, by its forms and links.
 
 import { follow } from "./live.js";
+import { showOdds, slide } from "./plan.js";
 import { savePicture } from "./png.js";
 import { keepFresh } from "./refresh.js";
 import { dragQuantiles } from "./quantiles.js";
 import { keepUpdated, sayRanges } from "./update.js";
 
 for (const place of document.querySelectorAll("[data-live]")) follow(place);
+for (const slider of document.querySelectorAll("[data-logarithm-of]")) slide(slider);
+for (const place of document.querySelectorAll("[data-odds]")) showOdds(place);
 for (const form of document.querySelectorAll("form[data-updates]")) keepUpdated(form);
 for (const form of document.querySelectorAll("form[data-quantiles]")) dragQuantiles(form);
 for (const place of document.querySelectorAll("[data-refresh]")) keepFresh(place.id);

@@ -1,0 +1,47 @@
+// Beside the fields of a plan: sliders that grow by factors, and what ε can tell, as it is moved.
+
+import { bar, distanceText, distances } from "/pages/odds.js";
+
+export function slide(slider) {
+  const field = document.getElementById(slider.dataset.logarithmOf);
+
+  function follow() {
+    if (Number(field.value) > 0) slider.value = Math.log10(Number(field.value));
+    slider.setAttribute("aria-valuetext", Number(field.value).toLocaleString("en"));
+  }
+
+  slider.addEventListener("input", (event) => {
+    event.stopPropagation();
+    field.value = Number((10 ** Number(slider.value)).toPrecision(2));
+    slider.setAttribute("aria-valuetext", Number(field.value).toLocaleString("en"));
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+  });
+  field.addEventListener("change", follow);
+  follow();
+  slider.hidden = false;
+}
+
+/** The picture that participants are shown, of the promise that stands in the form. */
+export function showOdds(place) {
+  const form = place.closest("form");
+  const value = (name) => form.elements.namedItem(name).value;
+
+  function draw() {
+    const places = ["circle", "region", "place"].includes(value("ask"));
+    const per = Number(value(places ? "per_metres" : "per"));
+    const epsilon = Number(value("epsilon"));
+    if (!(per > 0 && epsilon > 0)) return;
+    const incomes = value("people") === "incomes";
+    const unit = places ? "metre" : incomes ? "dollar" : value("unit");
+    const price = { epsilon, per };
+    const rows = distances(price).map((apart) => {
+      const row = document.createElement("div");
+      row.append(`${distanceText(apart, unit)} apart`, bar(price, apart, "one answer", "the other"));
+      return row;
+    });
+    place.replaceChildren(...rows);
+  }
+
+  form.addEventListener("input", draw);
+  draw();
+}

@@ -1,0 +1,182 @@
+"""What a wish is answered with: forecasts, plans and campaigns, from messages that JSON can hold.
+
+It runs in a process of its own: see `process`.
+"""
+
+import base64
+import tempfile
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from geoveil.analyst import (
+    PlannedQuestion,
+    PlannedQuestions,
+    PlanningSession,
+    PlanRequest,
+    PublicPrior,
+    planned_contamination,
+)
+from geoveil.analyst.campaigns import expected_text, refuse_unlikely
+from geoveil.analyst.nearest import UnmetWishError
+from geoveil.analyst.pilot import pilot_cells, prior_of_counts
+from geoveil.analyst.statistics.cells import CellCounts
+from geoveil.campaign import decode, encode, seal
+from geoveil.console.planning.process import Message, refused
+from geoveil.console.planning.wish import Wish
+from geoveil.gp import GeoVeilError, ParameterError, UnsupportedError
+from geoveil.simulation.priors import public_prior
+
+MOST_ROWS = 200_000
+"""Of a file of people."""
+_MOST_UNPACKED = 64 << 20
+_SESSIONS = 6
+_PARQUET = b"PAR1"
+
+
+class Planner:
+    """Answers messages, and keeps the sessions of the priors that were asked for last."""
+
+    def __init__(self) -> None:
+        self._sessions: OrderedDict[str, PlanningSession] = OrderedDict()
+
+    def answer(self, message: Message) -> Message:
+        """Return the answer to a message; what is wrong with a wish is said in it.
+
+        Args:
+            message: with a "task", a "wish", and what is known of "people" where that is not to be
+                found by its name.
+        """
+        try:
+            wish = Wish(**message["wish"])
+            session = self._session(wish, message.get("people"))
+            request = session.request([wish.asked()], **wish.others())
+            return _TASKS[message["task"]](session, request, wish, message)
+        except UnmetWishError as error:
+            return refused(error.name, error.expected, error.nearest)
+        except ParameterError as error:
+            return refused(error.name, error.expected)
+        except GeoVeilError as error:
+            return refused("", str(error))
+
+    def _session(self, wish: Wish, people: Mapping[str, Any] | None) -> PlanningSession:
+        told = wish.prior if people is None else f"{wish.prior}|{people['key']}"
+        key = f"{told}|{wish.columns}|{wish.weights}|{wish.about_places}"
+        if key not in self._sessions:
+            self._sessions[key] = PlanningSession(_source(wish, people))
+        self._sessions.move_to_end(key)
+        while len(self._sessions) > _SESSIONS:
+            self._sessions.popitem(last=False)
+        return self._sessions[key]
+
+
+def _source(wish: Wish, people: Mapping[str, Any] | None) -> PublicPrior:
+    """Return what is publicly known of the people."""
+    if wish.source == "pilot":
+        if people is None:
+            raise ParameterError("pilot", wish.pilot, "a value campaign about numbers, to choose")
+        campaign = decode(base64.b64decode(people["campaign"]))
+        found = CellCounts(
+            cells=np.array(people["cells"], np.int64).reshape(-1, 1),
+            counts=np.array(people["counts"], np.int64),
+            width=pilot_cells(campaign).width,
+            privacy=campaign.report_privacy,
+        )
+        return prior_of_counts(campaign, found)
+    if wish.source != "file":
+        return public_prior(wish.prior)
+    if people is None:
+        raise ParameterError("file", wish.file, "a file that you have chosen and added")
+    return _of_file(wish, base64.b64decode(people["content"]))
+
+
+def _of_file(wish: Wish, content: bytes) -> PublicPrior:
+    """Return what a file says, of bounded size; its rows are repeated in no error."""
+    ending = ".parquet" if content[:4] == _PARQUET else ".csv"
+    expected = 2 if wish.about_places else 1
+    if len(wish.of_file) != expected:
+        told = "longitude,latitude: two columns of the file" if expected == 2 else "one column"
+        raise ParameterError("columns", wish.columns, told)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / f"people{ending}"
+        file.write_bytes(content)
+        if ending == ".parquet":
+            _check_unpacked(file)
+        elif content.count(b"\n") > MOST_ROWS:
+            raise ParameterError("file", "longer", f"of at most {MOST_ROWS:,} rows")
+        try:
+            found = public_prior(str(file), wish.of_file, wish.weights or None)
+        except GeoVeilError as error:
+            raise UnsupportedError(str(error).replace(str(file), "the file")) from None
+    return replace(found, name="the uploaded file")
+
+
+def _check_unpacked(file: Path) -> None:
+    """Refuse a file that is far larger than it looks, by what its end says of it."""
+    try:
+        from pyarrow import ArrowException
+        from pyarrow.parquet import ParquetFile
+    except ImportError:
+        raise UnsupportedError("a Parquet file needs pyarrow, which is not installed") from None
+    try:
+        with ParquetFile(file) as opened:
+            told = opened.metadata
+            groups = [told.row_group(i).total_byte_size for i in range(told.num_row_groups)]
+            rows, size = told.num_rows, sum(groups)
+    except (ArrowException, OSError, ValueError):
+        raise ParameterError("file", "this one", "a Parquet file") from None
+    if rows > MOST_ROWS or size > _MOST_UNPACKED:
+        told = f"of at most {MOST_ROWS:,} rows and {_MOST_UNPACKED >> 20} MiB unpacked"
+        raise ParameterError("file", f"{rows:,} rows", told)
+
+
+def _told(planned: PlannedQuestion | PlannedQuestions, wish: Wish) -> Message:
+    report = planned.report()
+    kept = (
+        "targets", "price_of_privacy", "from_prior", "choice", "reason", "prior", "scenarios",
+        "question", "bound", "participants", "privacy",
+    )  # fmt: skip
+    told = {name: report[name] for name in kept}
+    best = report["alternatives"][0]
+    told["asked"] = {name: best[name] for name in ("mechanism", "profile", "center", "width")}
+    told["errors"] = [(row["participants"], row["error_95"]) for row in report["errors"]]
+    told["contamination"] = planned_contamination(planned, wish.contamination)[0]
+    return told
+
+
+def _forecast(session: PlanningSession, request: PlanRequest, wish: Wish, _: Message) -> Message:
+    found = session.forecast(request)
+    return {"told": _told(found.planned, wish), "settled": found.settled and found.met}
+
+
+def _plan(session: PlanningSession, request: PlanRequest, wish: Wish, _: Message) -> Message:
+    return {"told": _told(session.plan(request), wish), "settled": True}
+
+
+def _campaign(
+    session: PlanningSession, request: PlanRequest, wish: Wish, message: Message
+) -> Message:
+    opens = datetime.fromtimestamp(message["now"], UTC).replace(microsecond=0)
+    campaign = session.plan(request).campaign(
+        campaign_id=message["campaign_id"],
+        title=wish.name,
+        opens=opens,
+        closes=opens + timedelta(days=wish.days),
+        minimum_participants=wish.minimum_participants,
+    )
+    refuse_unlikely(campaign, wish.participants, [wish.asked()])
+    return {
+        "envelope": base64.b64encode(seal(encode(campaign))).decode(),
+        "expected": expected_text(campaign, wish.participants),
+    }
+
+
+_TASKS: Mapping[str, Callable[[PlanningSession, PlanRequest, Wish, Message], Message]] = (
+    MappingProxyType({"forecast": _forecast, "plan": _plan, "campaign": _campaign})
+)

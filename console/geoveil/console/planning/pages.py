@@ -1,0 +1,368 @@
+"""The pages on which a survey is planned, made, checked once it is signed, published and closed."""
+
+import base64
+import hashlib
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from geoveil.analyst import ServerError
+from geoveil.analyst.campaigns import campaign_record, id_of
+from geoveil.analyst.pilot import pilot_cells
+from geoveil.analyst.statistics.reports import ReportRows, counter_for, points_in
+from geoveil.campaign import Campaign, ValueCampaign, decode, open_envelope, signer
+from geoveil.console.http import Lane, RefusedError, Request, Response, Route, download, seen_at
+from geoveil.console.planning.process import Message, PlanningProcess, refused
+from geoveil.console.planning.wish import PEOPLE, PLACES, QUESTIONS, Wish
+from geoveil.console.rendering import date_text, privacy_words
+from geoveil.gp import GeoPrivacy, GeoVeilError, ParameterError
+
+_MOST_KEPT, _MOST_KEPT_BYTES = 256, 48 << 20
+_APART = (0.25, 1.0, 4.0)
+"""Distances at which odds are told, in those of the promise: as participants are shown them."""
+_LABELS: Mapping[str, str] = MappingProxyType(
+    {
+        "target_error": "the error wanted",
+        "epsilon": "ε",
+        "per_metres": "per",
+        "minimum_participants": "the least number of answers",
+        "contamination": "the share of false answers",
+        "region": "the district",
+        "place": "the place",
+    }
+)
+"""Fields whose names are not words."""
+
+
+class Kept:
+    """What people have uploaded or made in their sessions: bounded, and found by them alone."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[tuple[str, str], bytes] = OrderedDict()
+
+    def keep(self, owner: str, content: bytes) -> str:
+        """Keep bytes, and return the name under which they are found."""
+        key = hashlib.sha256(content).hexdigest()[:32]
+        with self._lock:
+            self._kept[owner, key] = content
+            self._kept.move_to_end((owner, key))
+            while len(self._kept) > _MOST_KEPT or self._size > _MOST_KEPT_BYTES:
+                self._kept.popitem(last=False)
+        return key
+
+    def find(self, owner: str, key: str) -> bytes | None:
+        """Return what is kept; None if there is nothing, or no more."""
+        with self._lock:
+            found = self._kept.get((owner, key))
+            if found is not None:
+                self._kept.move_to_end((owner, key))
+            return found
+
+    @property
+    def _size(self) -> int:
+        return sum(map(len, self._kept.values()))
+
+
+class Planning:
+    """The pages, the process that plans for them, and what people have made on them."""
+
+    def __init__(self) -> None:
+        self._process = PlanningProcess()
+        self._kept = Kept()
+        self._pilots: OrderedDict[tuple[str, str], Mapping[str, Any]] = OrderedDict()
+        self.routes = (
+            Route("GET", "/plan", self._begun),
+            Route("POST", "/plan", self._planned, Lane.PLAN),
+            Route("POST", "/plan/file", self._added),
+            Route("POST", "/plan/campaign", self._made, Lane.PLAN),
+            Route("GET", "/plan/sign/{key}", self._to_sign),
+            Route("GET", "/plan/campaign/{key}", self._downloaded),
+            Route("GET", "/publish", self._to_upload),
+            Route("POST", "/publish", self._uploaded),
+            Route("GET", "/publish/{key}", self._checked),
+            Route("POST", "/publish/{key}", self._published),
+            Route("POST", "/surveys/{campaign_id}/close", _closed),
+        )
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.close()
+
+    # Planning
+
+    def _begun(self, request: Request) -> Response:
+        """Return the form, as a new plan has it or the address says; nothing is planned yet."""
+        self._process.begin()
+        return self._page(request, {}, then="forecast")
+
+    def _planned(self, request: Request) -> Response:
+        """Return what is to be expected of a wish: at once, or as a whole plan says it."""
+        request = _taken(request)
+        quickly = request.text("then") == "forecast"  # asked for by a script, which asks again
+        return self._page(request, self._answer(request, "forecast" if quickly else "plan"))
+
+    def _added(self, request: Request) -> Response:
+        """Keep a file of people for this session."""
+        content = request.files.get("upload")
+        if content is None:
+            return self._page(request, refused("", "choose a file first"))
+        self._process.begin()
+        key = self._kept.keep(request.session.form_token, content)
+        request.note("add people", sha256=key, bytes=len(content))
+        return self._page(request, {}, then="forecast", file=key)
+
+    def _answer(self, request: Request, task: str, **more: Any) -> Message:
+        """Return what the process answers, or why it was not asked."""
+        try:
+            wish = Wish.of(request)
+            people = self._people(request, wish)
+        except ParameterError as error:
+            return refused(error.name, error.expected)
+        message = {"task": task, "wish": wish.record(), "people": people, **more}
+        return self._process.ask(request.session.form_token, message)
+
+    def _people(self, request: Request, wish: Wish) -> Mapping[str, Any] | None:
+        """Return what the process has to be told of the people, besides the wish."""
+        owner = request.session.form_token
+        if wish.source == "file":
+            content = self._kept.find(owner, wish.file)
+            if content is None:
+                raise ParameterError("file", wish.file, "chosen, and added")
+            return {"key": wish.file, "content": base64.b64encode(content).decode()}
+        if wish.source != "pilot" or not wish.pilot:
+            return None
+        known = self._pilots.get((owner, wish.pilot))
+        if known is None:
+            known = _counted(request, wish.pilot)
+            self._pilots[owner, wish.pilot] = known
+            while len(self._pilots) > _MOST_KEPT:
+                self._pilots.popitem(last=False)
+        return known
+
+    def _page(self, request: Request, answer: Message, then: str = "", **changed: str) -> Response:
+        said = {name: _text(value) for name, value in Wish().record().items()}
+        said |= {name: request.text(name) for name in said if name in request.fields}
+        said |= {name: request.text(name) for name in said if name in request.query}
+        said |= changed
+        told, refused = answer.get("told"), answer.get("refused")
+        if not answer.get("settled", True):
+            then = "settle"
+        shown: dict[str, Any] = {}
+        if told is not None:
+            wish = Wish.of(request)
+            shown = {
+                "commands": wish.commands(),
+                "python": wish.python(),
+                "odds": [*_odds(told["privacy"])],
+                "doubt": wish.contamination,
+            }
+        return request.render(
+            "plan.html",
+            said=said,
+            questions=QUESTIONS,
+            people=PEOPLE,
+            places=PLACES,
+            pilots=[*_pilots(request)],
+            told=told,
+            refused=None if refused is None else _in_words(refused),
+            then=then,
+            unit=_UNITS.get(said["people"], said["unit"]),
+            **shown,
+        )
+
+    # Making, signing, publishing
+
+    def _made(self, request: Request) -> Response:
+        """Make the campaign of a plan, which nobody has signed."""
+        wanted = id_of(request.text("title") or QUESTIONS.get(request.text("ask"), "survey"))
+        answer = self._answer(
+            request,
+            "campaign",
+            campaign_id=_free(request, wanted),
+            now=request.inside.clock().timestamp(),
+        )
+        if "refused" in answer:
+            return self._page(request, answer)
+        key = self._kept.keep(request.session.form_token, base64.b64decode(answer["envelope"]))
+        return seen_at(f"/plan/sign/{key}")
+
+    def _to_sign(self, request: Request) -> Response:
+        """Return what a campaign says that was made, and how to sign it."""
+        key = request.named["key"]
+        campaign = decode(open_envelope(self._own(request, key)).campaign)
+        return request.render("sign.html", key=key, **_said_by(campaign))
+
+    def _downloaded(self, request: Request) -> Response:
+        """Return a campaign that nobody has signed as a file."""
+        content = self._own(request, request.named["key"])
+        campaign = decode(open_envelope(content).campaign)
+        request.note("download campaign", campaign=campaign.campaign_id)
+        name = f"{campaign.campaign_id}.campaign"
+        return download(content, "application/octet-stream", name)
+
+    def _to_upload(self, request: Request) -> Response:
+        """Return the form that takes a signed campaign."""
+        return request.render("upload.html", problem="")
+
+    def _uploaded(self, request: Request) -> Response:
+        """Check a signed campaign, and show what it says before anything is published."""
+        content = request.files.get("signed", b"")
+        try:
+            if not content:
+                raise ParameterError("file", "none", "chosen: the one that was signed")
+            envelope = open_envelope(content)
+            decode(envelope.campaign)
+            if signer(envelope) is None:
+                raise ParameterError("file", "not signed", "one that was signed: see its page")
+        except GeoVeilError as error:
+            return request.render("upload.html", problem=str(error))
+        return seen_at(f"/publish/{self._kept.keep(request.session.form_token, content)}")
+
+    def _checked(self, request: Request) -> Response:
+        key = request.named["key"]
+        envelope = open_envelope(self._own(request, key))
+        campaign = decode(envelope.campaign)
+        return request.render(
+            "publish.html", key=key, signer=str(signer(envelope)), **_said_by(campaign)
+        )
+
+    def _published(self, request: Request) -> Response:
+        content = self._own(request, request.named["key"])
+        envelope = open_envelope(content)
+        campaign = decode(envelope.campaign)
+        made = request.analyst.publish(content)
+        request.note(
+            "publish",
+            campaign=campaign.campaign_id,
+            sha256=made.hex(),
+            signer=str(signer(envelope)),
+        )
+        return seen_at(f"/surveys/{campaign.campaign_id}")
+
+    def _own(self, request: Request, key: str) -> bytes:
+        content = self._kept.find(request.session.form_token, key)
+        if content is None:
+            text = (
+                "this campaign is not kept any more, or was made in another session: make it again"
+            )
+            raise RefusedError(404, text)
+        return content
+
+
+def _closed(request: Request) -> Response:
+    """Close a survey."""
+    campaign_id = request.named["campaign_id"]
+    request.analyst.close_campaign(campaign_id)
+    request.note("close", campaign=campaign_id)
+    return seen_at(f"/surveys/{campaign_id}")
+
+
+_UNITS: Mapping[str, str] = MappingProxyType({"incomes": "dollar"})
+"""Priors with a unit of their own."""
+
+
+def _taken(request: Request) -> Request:
+    """Return a request with the wish that its button takes in place of the one in the form."""
+    name, _, value = request.text("take").partition("=")
+    return replace(request, fields={**request.fields, name: [value]}) if value else request
+
+
+def _in_words(refused: Mapping[str, Any]) -> dict[str, Any]:
+    """Return why a wish is refused, and what to choose in its place."""
+    name, expected = refused["name"], refused["expected"]
+    ways = []
+    for other, number in refused["nearest"].items():
+        whole = other == "participants"
+        value = str(math.ceil(number)) if whole else f"{number:.15g}"
+        text = {
+            "participants": f"Ask {math.ceil(number):,} people",
+            "target_error": f"Accept ±{number:.3g}",
+            "epsilon": f"Take ε = {number:.3g}",
+        }.get(other)
+        if text is not None:
+            ways.append((f"{other}={value}", text))
+    said = f"{_LABELS.get(name, name)} must be {expected}" if name else expected
+    return {"text": said[:1].upper() + said[1:], "ways": ways}
+
+
+def _odds(told: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Yield distances, and how sure somebody can become who sees a report, and of the contrary."""
+    privacy = GeoPrivacy(told["epsilon"], told["per"], told["unit"])
+    for times in _APART:
+        apart = times * privacy.per
+        sure = 100 / (1 + math.exp(-min(privacy.at(apart), 700.0)))
+        surely = f"{sure:.3g}" if sure < 99.5 else f"{sure:.5g}" if sure < 99.999 else "100"
+        yield f"{apart:,.6g} {privacy.unit}", surely, f"{max(100 - float(surely), 0):.3g}"
+
+
+def _pilots(request: Request) -> Iterator[tuple[str, str]]:
+    """Yield the value campaigns about numbers that the reader may see, with their titles."""
+    try:
+        for one in request.analyst.campaigns():
+            try:
+                campaign = one.campaign
+            except GeoVeilError:
+                continue
+            numbers = campaign.attribute.coordinates is None and campaign.dimension == 1
+            once = campaign.period is None and one.reports
+            if isinstance(campaign, ValueCampaign) and numbers and once:
+                yield campaign.campaign_id, campaign.title
+    except ServerError:
+        return  # they may not list surveys
+
+
+def _counted(request: Request, campaign_id: str) -> Mapping[str, Any]:
+    """Return how many reports of a pilot lie in each cell: they are read whole."""
+    campaign = request.analyst.campaign(campaign_id)
+    counter = counter_for(campaign, pilot_cells(campaign))
+    envelope = b""
+    for part in request.analyst.export(campaign_id):
+        if isinstance(part, ReportRows):
+            counter.add(points_in(part, 0, None))
+        else:
+            envelope = part
+    return {
+        "key": f"{campaign_id}-{int(counter.counts.sum())}",
+        "campaign": base64.b64encode(envelope).decode(),
+        "cells": counter.cells.ravel().tolist(),
+        "counts": counter.counts.tolist(),
+    }
+
+
+def _free(request: Request, wanted: str) -> str:
+    """Return an id that no survey has yet."""
+    for number in range(1, 100):
+        found = wanted if number == 1 else f"{wanted[:60]}-{number}"
+        try:
+            request.analyst.campaign(found)
+        except ServerError as error:
+            if error.code == "NOT_FOUND":
+                return found
+            raise
+    raise RefusedError(409, f"there are many surveys named {wanted}: give this one another title")
+
+
+def _said_by(campaign: Campaign) -> dict[str, Any]:
+    """Return what a campaign says, for somebody who is to sign or publish it."""
+    record = campaign_record(campaign)
+    return {
+        "campaign_id": campaign.campaign_id,
+        "title": campaign.title,
+        "attribute": campaign.attribute.name,
+        "asks": [query["label"] for query in record["queries"]],
+        "of_points": isinstance(campaign, ValueCampaign),
+        "privacy": privacy_words(campaign.report_privacy),
+        "dates": f"{date_text(campaign.opens)} to {date_text(campaign.closes)}",
+        "least": campaign.minimum_participants,
+        "sha256": record["sha256"],
+    }
+
+
+def _text(value: Any) -> str:
+    """Return a default as a field shows it."""
+    return "" if value is None else f"{value:.15g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,196 @@
+"""Planning in a process of its own, so that no plan takes the server's time or memory.
+
+Whoever moves a slider asks again and again: only the last question counts. One that has not begun
+is dropped when the same person asks another; one that has begun goes on to its end, since it takes
+a second or two, and is thrown away. A process that takes too long is ended, and another begun.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+from geoveil.console.http import RefusedError
+
+Message = dict[str, Any]
+
+LONGEST_S = 60.0
+"""Seconds for one answer; then the process is ended."""
+_MOST_WAITING = 32
+FORECAST = "forecast"
+"""The task that is answered at once, beside all others."""
+
+
+def refused(name: str, expected: str, nearest: Mapping[str, float] | None = None) -> Message:
+    """Return the answer to a wish that cannot be met.
+
+    Args:
+        name: of what is out of range; nothing if it is no field.
+        expected: what is permitted; or all that there is to say.
+        nearest: name → a number that would do.
+    """
+    return {"refused": {"name": name, "expected": expected, "nearest": dict(nearest or {})}}
+
+
+class SupersededError(RefusedError):
+    """The same person has asked something else meanwhile."""
+
+    def __init__(self) -> None:
+        super().__init__(409, "another request came after this one")
+
+
+@dataclass(slots=True)
+class _Waiting:
+    message: Message
+    answer: "Future[Message]" = field(default_factory=Future)
+
+
+class _Lane:
+    """What waits for one thread of the process: at most one message of each person."""
+
+    def __init__(self, send: Callable[[Message], Message]) -> None:
+        self._send = send
+        self._lock = threading.Lock()
+        self._waiting: OrderedDict[str, _Waiting] = OrderedDict()
+        self._busy = False
+
+    def ask(self, owner: str, message: Message) -> Message:
+        one = _Waiting(message)
+        with self._lock:
+            older = self._waiting.pop(owner, None)
+            if len(self._waiting) >= _MOST_WAITING:
+                raise RefusedError(503, "many plans are being made: try again in a moment")
+            self._waiting[owner] = one
+            begins = not self._busy
+            self._busy = True
+        if older is not None:
+            older.answer.set_exception(SupersededError())
+        if begins:
+            self._work()
+        return one.answer.result(3 * LONGEST_S)
+
+    def _work(self) -> None:
+        """Have what waits answered, by the thread that found nobody at it."""
+        threading.Thread(target=self._work_on, name="console-planning", daemon=True).start()
+
+    def _work_on(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._busy = False
+                    return
+                _, one = self._waiting.popitem(last=False)
+            try:
+                one.answer.set_result(self._send(one.message))
+            except Exception as error:  # noqa: BLE001 - it is raised where the answer is awaited
+                one.answer.set_exception(error)
+
+
+class PlanningProcess:
+    """A process that plans: begun when it is first asked, and again where it ended.
+
+    Forecasts and plans are made beside each other, so that a slider does not wait for a plan.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._answers: dict[int, Future[Message]] = {}
+        self._number = 0
+        self._closed = False
+        self._lanes = {quick: _Lane(self._send) for quick in (True, False)}
+
+    def ask(self, owner: str, message: Message) -> Message:
+        """Return the answer to a message: see `Planner`; for threads, which it blocks.
+
+        Args:
+            owner: who asks; what they asked before and has not begun is dropped.
+            message: what is asked.
+
+        Raises:
+            SupersededError: if they have asked something else meanwhile.
+            RefusedError: if too many wait, or it took too long.
+        """
+        return self._lanes[message["task"] == FORECAST].ask(owner, message)
+
+    def begin(self) -> None:
+        """Begin the process, if there is none, so that the first answer comes sooner."""
+        with self._lock:
+            self._running()
+
+    def close(self) -> None:
+        """End the process; what is under way is refused."""
+        with self._lock:
+            self._closed = True
+            self._end()
+
+    def _send(self, message: Message) -> Message:
+        with self._lock:
+            process = self._running()
+            self._number += 1
+            number, answer = self._number, Future[Message]()
+            self._answers[number] = answer
+            with suppress(OSError):  # it has ended: its reader says so
+                write(process.stdin, {"number": number, **message})
+        try:
+            return answer.result(LONGEST_S)
+        except TimeoutError:
+            with self._lock:
+                self._end()
+            raise RefusedError(503, "this plan takes too long, and was given up") from None
+
+    def _running(self) -> "subprocess.Popen[bytes]":
+        if self._closed:
+            raise RefusedError(503, "the server is stopping")
+        if self._process is None or self._process.poll() is not None:
+            self._end()
+            self._process = subprocess.Popen(  # noqa: S603 - this very Python, this very module
+                [sys.executable, "-m", __spec__.parent],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+            )
+            reading = threading.Thread(
+                target=self._read, args=(self._process,), name="console-planning-read", daemon=True
+            )
+            reading.start()
+        return self._process
+
+    def _read(self, process: "subprocess.Popen[bytes]") -> None:
+        assert process.stdout is not None  # a pipe
+        with process.stdout as stream:
+            for line in stream:
+                told = json.loads(line)
+                with self._lock:
+                    answer = self._answers.pop(told.pop("number"), None)
+                if answer is not None:
+                    answer.set_result(told)
+        process.wait()
+        with self._lock:
+            if process is self._process:
+                self._end()
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            with suppress(OSError):
+                if process.stdin is not None:
+                    process.stdin.close()
+        answers, self._answers = self._answers, {}
+        for answer in answers.values():
+            answer.set_exception(RefusedError(503, "planning was interrupted: try again"))
+
+
+def write(stream: IO[bytes] | None, message: Message) -> None:
+    """Write a message as a line."""
+    assert stream is not None  # a pipe
+    stream.write(json.dumps(message).encode() + b"\n")
+    stream.flush()

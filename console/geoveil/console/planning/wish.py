@@ -1,0 +1,239 @@
+"""What somebody wishes of a survey, as the fields of a form say it."""
+
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from types import MappingProxyType
+from typing import Any, Self, get_type_hints
+
+from geoveil.analyst import AnalystQuestion, questions_in
+from geoveil.analyst.campaigns import id_of
+from geoveil.analyst.vocabulary import shares_inside
+from geoveil.console.http import Request
+from geoveil.gp import ParameterError, validation
+
+QUESTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "threshold": "Share of people above a value",
+        "range": "Share of people between two values",
+        "circle": "Share of people within a circle",
+        "region": "Share of people inside a district",
+        "place": "Density of people at a place",
+    }
+)
+"""Word of `geoveil plan` → what is asked."""
+_OF_PLACES = frozenset({"circle", "region", "place"})
+PEOPLE: Mapping[str, str] = MappingProxyType(
+    {
+        "incomes": "Incomes of Californian households, which ship",
+        "lognormal": "A log-normal law: a median and how widely values spread",
+        "pilot": "What a value campaign on this server found: a pilot",
+        "file": "A file of yours: CSV or Parquet, public data only",
+    }
+)
+"""What may be known of people who hold numbers."""
+PLACES: Mapping[str, str] = MappingProxyType(
+    {
+        "collisions": "Collisions in New York, which ship",
+        "file": "A file of yours: CSV or Parquet with longitudes and latitudes, public data only",
+    }
+)
+"""What may be known of people who hold places."""
+_LONGEST_REGION, _LONGEST_LINE = 200_000, 200
+_LONGEST_DAYS = 3_650.0
+_MOST_PEOPLE = 10**10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """All that the form of a plan holds; what does not matter for the question is kept, too."""
+
+    ask: str = "threshold"
+    """A key of `QUESTIONS`."""
+    answers: str = "question"
+    """What everyone sends: answers to the question, or "points", of which it is asked."""
+    threshold: float = 100_000.0
+    low: float = 50_000.0
+    high: float = 100_000.0
+    longitude: float = -73.9855
+    latitude: float = 40.758
+    radius: float = 2_000.0
+    """Of the circle, in metres."""
+    bandwidth: float | None = None
+    """Of the bell of a density, in metres; None for what the plan finds."""
+    region: str = ""
+    """GeoJSON of one polygon."""
+    people: str = "incomes"
+    """A key of `PEOPLE`."""
+    places: str = "collisions"
+    """A key of `PLACES`."""
+    median: float = 60_000.0
+    sigma: float = 0.8
+    pilot: str = ""
+    """The id of a value campaign."""
+    file: str = ""
+    """Under which a file that was uploaded is kept."""
+    columns: str = ""
+    """Of the file: that of the values; of places two, with a comma between."""
+    weights: str = ""
+    unit: str = "dollar"
+    epsilon: float = 1.0
+    per: float = 8_000.0
+    """For numbers, in the unit."""
+    per_metres: float = 500.0
+    """For places."""
+    participants: int = 50_000
+    target_error: float | None = None
+    contamination: float = 0.01
+    title: str = ""
+    attribute: str = ""
+    days: float = 30.0
+    minimum_participants: int = 100
+
+    def __post_init__(self) -> None:
+        validation.choice("ask", self.ask, QUESTIONS)
+        validation.choice("answers", self.answers, ("question", "points"))
+        validation.choice("people", self.people, PEOPLE)
+        validation.choice("places", self.places, PLACES)
+        validation.between("days", self.days, 0, _LONGEST_DAYS, low_open=True)
+        validation.between("contamination", self.contamination, 0, 1, high_open=True)
+        validation.between("participants", self.participants, 1, _MOST_PEOPLE)
+        validation.between("minimum_participants", self.minimum_participants, 0, _MOST_PEOPLE)
+        for one in fields(self):
+            value = getattr(self, one.name)
+            most = _LONGEST_REGION if one.name == "region" else _LONGEST_LINE
+            if isinstance(value, str) and len(value) > most:
+                raise ParameterError(one.name, f"{len(value)} letters", f"at most {most:,} letters")
+
+    @classmethod
+    def of(cls, request: Request) -> Self:
+        """Return what a form or an address says; what it leaves out is as in a new plan.
+
+        Raises:
+            ParameterError: naming the field, what was sent, and what is permitted.
+        """
+        said: dict[str, Any] = {}
+        for name, kind in get_type_hints(cls).items():
+            if name not in request.fields and name not in request.query:
+                continue
+            if kind is str:
+                said[name] = request.text(name)
+            else:
+                said[name] = (request.integer if kind is int else request.number)(name)
+            if said[name] is None and kind != float | None:
+                raise ParameterError(name, "", "given")
+        return cls(**said)
+
+    def record(self) -> dict[str, Any]:
+        """Return what JSON can hold, and `Wish` takes."""
+        return asdict(self)
+
+    @property
+    def about_places(self) -> bool:
+        """Whether it is about places, not numbers."""
+        return self.ask in _OF_PLACES
+
+    @property
+    def source(self) -> str:
+        """What is known of the people that it is about."""
+        return self.places if self.about_places else self.people
+
+    @property
+    def of_file(self) -> tuple[str, ...]:
+        """The columns of the file."""
+        return tuple(one.strip() for one in self.columns.split(",") if one.strip())
+
+    def asked(self) -> AnalystQuestion:
+        """Return the question.
+
+        Raises:
+            ParameterError: naming what is out of range.
+        """
+        if self.ask != "region":
+            return questions_in({self.ask: [self._asked]})[0]
+        try:
+            content = json.loads(self.region)
+        except (ValueError, RecursionError):
+            raise ParameterError("region", "this text", "GeoJSON of one polygon") from None
+        found = [*shares_inside(content, "this text", "district")]
+        if len(found) != 1:
+            raise ParameterError("region", f"{len(found)} features", "GeoJSON of one polygon")
+        return found[0]
+
+    def others(self) -> dict[str, Any]:
+        """Return the other arguments of a request for a plan, but for the source."""
+        known = {
+            "epsilon": self.epsilon,
+            "per": self.per_metres if self.about_places else self.per,
+            "participants": self.participants,
+            "unit": self.unit if self.source in ("lognormal", "file") else None,
+            "target_error": self.target_error,
+            "bandwidth": self.bandwidth if self.ask == "place" else None,
+            "allocation": "points" if self.answers == "points" else None,
+            "attribute": self.attribute or None,
+        }
+        if self.about_places:
+            known["unit"] = None
+        return {name: value for name, value in known.items() if value is not None}
+
+    @property
+    def name(self) -> str:
+        """The title, or one made of the question."""
+        return self.title or f"{QUESTIONS[self.ask]}"
+
+    @property
+    def prior(self) -> str:
+        """The prior as `geoveil plan --prior` names it; an uploaded file is people.csv there."""
+        law = f"lognormal:{self.median:.15g},{self.sigma:.15g}"
+        named = {"lognormal": law, "pilot": f"pilot:{self.pilot}", "file": "people.csv"}
+        return named.get(self.source, self.source)
+
+    def commands(self) -> str:
+        """Return the commands that plan, sign and publish the same."""
+        asked = "district.geojson" if self.ask == "region" else self._asked
+        said = self.others() | {"prior": self.prior}
+        plan = [f"geoveil plan --{self.ask}={asked}"]
+        if self.source == "file":
+            plan += [f"--prior-column {shlex.quote(one)}" for one in self.of_file]
+            plan += [f"--prior-weights {shlex.quote(self.weights)}"] if self.weights else []
+        for name, value in said.items():
+            text = shlex.quote(value) if isinstance(value, str) else f"{value:.15g}"
+            plan.append(f"--{name.replace('_', '-')} {text}")
+        create = [
+            f"geoveil campaign create {shlex.quote(self.name)} --plan plan.toml",
+            f"--days {self.days:.15g} --minimum-participants {self.minimum_participants}",
+            "--sign-key key.pem",
+        ]
+        return "\n".join(" \\\n    ".join(one) for one in ([*plan, "--out plan.toml"], create))
+
+    def python(self) -> str:
+        """Return Python that plans the same, and makes the same campaign."""
+        asked = "district.geojson" if self.ask == "region" else self._asked
+        source = repr(self.prior if self.source != "pilot" else f"pilot:{self.pilot}.parquet")
+        if self.source == "file":
+            source += f", {[*self.of_file]!r}, {self.weights or None!r}"
+        said = "".join(f"    {name}={value!r},\n" for name, value in self.others().items())
+        return (
+            "from datetime import UTC, datetime, timedelta\n\n"
+            "from geoveil.analyst import PlanRequest, plan_for, questions_in\n"
+            "from geoveil.simulation.priors import public_prior\n\n"
+            f"request = PlanRequest.of(\n    questions_in({{{self.ask!r}: [{asked!r}]}}),\n"
+            f"    source=public_prior({source}),\n{said})\n"
+            "planned = plan_for(request, for_campaign=True)\n"
+            "now = datetime.now(UTC)\n"
+            f"campaign = planned.campaign(\n    campaign_id={id_of(self.name)!r},\n"
+            f"    title={self.name!r},\n    opens=now,\n"
+            f"    closes=now + timedelta(days={self.days!r}),\n"
+            f"    minimum_participants={self.minimum_participants},\n)\n"
+        )
+
+    @property
+    def _asked(self) -> str:
+        """The question as `geoveil plan` takes it; not for a region, which is read from a file."""
+        where = f"{self.longitude:.15g},{self.latitude:.15g}"
+        return {
+            "threshold": f"{self.threshold:.15g}",
+            "range": f"{self.low:.15g},{self.high:.15g}",
+            "circle": f"{where},{self.radius:.15g}",
+        }.get(self.ask, where)
