@@ -1,18 +1,309 @@
-"""The pages of planning, without a screen: fields, files, drafts, signatures, publishing, closing."""
+"""The pages of planning without a screen: fields, files, drafts, signatures, publishing."""
 
-import re
+import asyncio
+import base64
+import logging
+import threading
+import time
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from html import unescape
 from pathlib import Path
+from typing import Any
 
-import httpx
+import numpy as np
 import pytest
 
-from geoveil.campaign import SigningKey, decode, encode, open_envelope, seal
+from geoveil.aggregator.ops.tokens import Scope, TokenFile
+from geoveil.analyst import PlanRequest, plan_for, questions_in
+from geoveil.campaign import decode, encode, open_envelope, seal, signer
+from geoveil.console.http import RefusedError
+from geoveil.console.planning import process
+from geoveil.console.planning.answers import Planner
+from geoveil.console.planning.pages import Kept
+from geoveil.console.planning.process import PlanningProcess, SupersededError
+from geoveil.console.planning.wish import Wish
+from geoveil.gp import ParameterError
+from geoveil.simulation.priors import public_prior
 
-from .served import Served, form_token, served, survey
+from .served import Served, form_token, numbers, served, survey
+
+FORGED = "<img src=x onerror=alert(1)>\"'{{7*7}}"
 
 
 @pytest.fixture
 async def console(tmp_path: Path) -> AsyncIterator[Served]:
-    async with served(tmp_path) as made:
+    async with served(tmp_path, tokens=True) as made:
         yield made
+
+
+def message(task: str, **changes: Any) -> dict[str, Any]:
+    told = {"campaign_id": "made", "now": time.time()}
+    return {"task": task, "wish": Wish(**changes).record(), **told}
+
+
+async def test_a_signed_file_is_checked_and_published_as_it_is(
+    console: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "geoveil")
+    sealed = seal(encode(survey("brought", title=FORGED)), console.key)
+    async with console.signed_in() as client:
+        token = form_token((await client.get("/console/publish")).text)
+        sent = {"data": {"form_token": token}, "files": {"signed": ("x.campaign", sealed)}}
+        answer = await client.post("/console/publish", **sent)
+        assert answer.status_code == 303
+        where = answer.headers["location"]
+        shown = (await client.get(where)).text
+        assert FORGED not in shown
+        assert FORGED in unescape(shown)
+        assert str(console.key.public) in shown
+        async with console.signed_in() as other:
+            assert (await other.get(where)).status_code == 404
+        answer = await client.post(where, data={"form_token": token})
+        assert answer.headers["location"] == "/console/surveys/brought"
+        (listed,) = await console.analyst(lambda analyst: [*analyst.campaigns()])
+        assert listed.envelope.SerializeToString(deterministic=True) == sealed
+        told = {"form_token": token}
+        forged = await client.post("/console/surveys/brought/close", data={"form_token": "x"})
+        assert forged.status_code == 403
+        answer = await client.post("/console/surveys/brought/close", data=told)
+        assert answer.status_code == 303
+        assert "closed" in (await client.get("/console/surveys/brought")).text
+    actions = [vars(one) for one in caplog.records if one.message == "console"]
+    assert [one["action"] for one in actions if "sign" not in one["action"]] == ["publish", "close"]
+    assert {one["signer"] for one in actions if "signer" in one} == {str(console.key.public)}
+
+
+async def test_files_that_are_no_signed_campaign_are_refused(console: Served) -> None:
+    sealed = seal(encode(survey("brought")), console.key)
+    changed = sealed.replace(b"Household", b"Neighbour")
+    async with console.signed_in() as client:
+        token = form_token((await client.get("/console/publish")).text)
+        for content in (b"rubbish", seal(encode(survey())), changed, sealed[:-1], sealed + b"\x00"):
+            sent = {"data": {"form_token": token}, "files": {"signed": ("x.campaign", content)}}
+            answer = await client.post("/console/publish", **sent)
+            assert answer.status_code == 200
+            assert 'class="problem"' in answer.text
+        answer = await client.post("/console/publish", data={"form_token": token})
+        assert 'class="problem"' in answer.text or answer.status_code == 415
+
+
+async def test_a_token_publishes_and_closes_what_it_may(console: Served, tmp_path: Path) -> None:
+    await console.publish(survey())
+    bob = TokenFile(tmp_path / "tokens.json").create("bob", [Scope.LIST, Scope.ESTIMATE], None)
+    sealed = seal(encode(survey("brought")), console.key)
+    async with console.signed_in(bob) as client:
+        token = form_token((await client.get("/console/publish")).text)
+        sent = {"data": {"form_token": token}, "files": {"signed": ("x.campaign", sealed)}}
+        where = (await client.post("/console/publish", **sent)).headers["location"]
+        assert (await client.post(where, data={"form_token": token})).status_code == 403
+        told = {"form_token": token}
+        assert (await client.post("/console/surveys/income/close", data=told)).status_code == 403
+        TokenFile(tmp_path / "tokens.json").revoke("bob")
+        assert (await client.get("/console/plan")).status_code == 401
+
+
+async def test_fields_that_hold_rubbish_are_named(console: Served) -> None:
+    async with console.signed_in() as client:
+        token = form_token((await client.get("/console/publish")).text)
+        for field, value, said in (
+            ("threshold", "abc", "Threshold must be a number"),
+            ("epsilon", "", "ε must be given"),
+            ("participants", "1.5", "Participants must be a whole number"),
+            ("participants", "-5", "Participants must be"),
+            ("ask", FORGED, "Ask must be one of"),
+            ("people", "/etc/passwd", "People must be one of"),
+            ("days", "1e9", "Days must be"),
+            ("title", "x" * 300, "Title must be at most 200 letters"),
+            ("people", "file", "File must be chosen"),
+        ):
+            told = {"form_token": token, field: value}
+            answer = await client.post("/console/plan", data=told)
+            assert answer.status_code == 200
+            assert said in unescape(answer.text), field
+            assert FORGED not in answer.text
+
+
+def test_what_is_kept_is_bounded_and_its_owners() -> None:
+    kept = Kept()
+    key = kept.keep("alice", b"hers")
+    assert kept.find("alice", key) == b"hers"
+    assert kept.find("bob", key) is None
+    for number in range(300):
+        kept.keep("bob", b"%d" % number + bytes(300_000))
+    assert kept.find("alice", key) is None
+    assert kept._size <= 48 << 20
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"region": "{"}, {"region": "[" * 100_000}, {"region": '{"type":"FeatureCollection"}'}],
+)
+def test_a_district_is_one_polygon(changes: dict[str, str]) -> None:
+    with pytest.raises(ParameterError) as caught:
+        Wish(ask="region", **changes).asked()  # type: ignore[arg-type]  # texts alone
+    assert caught.value.name == "region"
+
+
+def test_what_is_known_of_a_file_is_never_repeated() -> None:
+    planner = Planner()
+
+    def told(content: bytes, **changes: Any) -> dict[str, Any]:
+        people = {"key": str(hash(content)), "content": base64.b64encode(content).decode()}
+        wish = {"people": "file", "columns": "income", **changes}
+        return planner.answer(message("forecast", **wish) | {"people": people})
+
+    rows = b"income\n" + b"\n".join(b"%d" % one for one in range(50_000, 150_000, 50))
+    assert told(rows)["told"]["prior"]["name"] == "the uploaded file"
+    for content, changes in (
+        (b"income\n12\nsecret-7\n", {}),
+        (b"secret-7\n12\n", {}),
+        (b"income\n" + b"1\n" * 300_000, {}),
+        (b"PAR1 secret-7", {}),
+        (rows, {"columns": ""}),
+        (rows, {"columns": "a,b"}),
+        (b"\x00\xff\xfe", {}),
+    ):
+        refused = told(content, **changes)["refused"]
+        assert "secret" not in str(refused)
+        assert "/tmp" not in str(refused)
+    assert "column" in told(b"income\n12\nsecret-7\n")["refused"]["expected"]
+
+
+@pytest.mark.deep
+def test_a_small_file_that_unpacks_to_much_is_refused() -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"income": np.zeros(10_000_000)}), sink, compression="zstd")
+    content = sink.getvalue().to_pybytes()
+    assert len(content) < 1 << 20
+    people = {"key": "bomb", "content": base64.b64encode(content).decode()}
+    wish = {"people": "file", "columns": "income"}
+    answer = Planner().answer(message("forecast", **wish) | {"people": people})
+    assert "at most 200,000 rows" in answer["refused"]["expected"]
+
+
+@pytest.mark.deep
+async def test_the_page_says_what_the_command_does_and_makes_its_campaign(
+    console: Served,
+) -> None:
+    asked, source = questions_in({"threshold": ["100000"]}), public_prior("lognormal:98000,0.83")
+    request = PlanRequest.of(
+        asked, source=source, participants=20_000, unit="dollar", epsilon=1.0, per=8_000.0
+    )
+    planned = plan_for(request, for_campaign=True)
+    targets = planned.report()["targets"]
+    fields = {"people": "lognormal", "median": "98000", "sigma": "0.83", "participants": "20000"}
+    async with console.signed_in() as client:
+        token = form_token((await client.get("/console/plan")).text)
+        for then in ("forecast", "settle", ""):
+            told = {"form_token": token, "then": then} | fields
+            answer = await client.post("/console/plan", data=told, timeout=60)
+            shown = unescape(answer.text)
+            assert f'value="{targets["population"]["error_95"]}"' in shown
+            assert f"±{targets['hard_question']['error_95']:.3g}" in shown
+            assert "geoveil plan --threshold=100000" in shown
+        told = {"form_token": token, "title": "It's “above”", "days": "2"} | fields
+        answer = await client.post("/console/plan/campaign", data=told, timeout=60)
+        where = answer.headers["location"]
+        said = unescape((await client.get(where)).text)
+        assert "It's “above”" in said
+        file = (await client.get(where.replace("/sign/", "/campaign/"))).content
+        envelope = open_envelope(file)
+        assert signer(envelope) is None
+        made = decode(envelope.campaign)
+        own = planned.campaign(
+            campaign_id=made.campaign_id, title=made.title, opens=made.opens, closes=made.closes,
+            minimum_participants=100,
+        )  # fmt: skip
+        assert made == own
+        assert (made.closes - made.opens).days == 2
+
+
+@pytest.mark.deep
+async def test_a_pilot_on_this_server_is_what_a_plan_goes_by(console: Served) -> None:
+    pilot = numbers("pilot")
+    await console.publish(pilot)
+    await console.report(pilot, 2_000)
+    async with console.signed_in() as client:
+        page = (await client.get("/console/plan")).text
+        assert '<option value="pilot"' in page
+        told = {"form_token": form_token(page), "people": "pilot", "pilot": "pilot"}
+        told |= {"threshold": "60000", "then": "forecast"}
+        answer = await client.post("/console/plan", data=told, timeout=60)
+        assert "A pilot sees no heap" in answer.text
+        assert 'class="big"' in answer.text
+        told["pilot"] = "nothing"
+        answer = await client.post("/console/plan", data=told, timeout=60)
+        assert answer.status_code == 404
+
+
+@pytest.mark.deep
+def test_only_the_last_of_somebodys_questions_counts() -> None:
+    running = PlanningProcess()
+    try:
+        running.ask("anybody", message("forecast"))  # begun
+        with ThreadPoolExecutor(20) as threads:
+            busy = threads.submit(running.ask, "alice", message("forecast", ask="circle"))
+            time.sleep(0.05)
+            asked = []
+            for step in range(8):
+                told = message("forecast", epsilon=1 + step / 10)
+                asked.append(threads.submit(running.ask, "bob", told))
+                time.sleep(0.02)
+            found = [one.exception() for one in asked]
+            assert busy.result()["told"]
+        assert found[-1] is None
+        assert SupersededError in {type(one) for one in found}
+        assert {type(one) for one in found} <= {SupersededError, type(None)}
+    finally:
+        running.close()
+    with pytest.raises(RefusedError, match="stopping"):
+        running.ask("alice", message("forecast"))
+
+
+def _plan_for_ever(running: PlanningProcess) -> None:
+    for step in range(200):
+        running.ask("alice", message("plan", ask="range", epsilon=1 + step / 1_000))
+
+
+@pytest.mark.deep
+def test_a_process_that_ends_or_hangs_is_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    running = PlanningProcess()
+    try:
+        running.ask("alice", message("forecast"))
+        first = running._process
+        assert first is not None
+        threading.Timer(0.01, first.kill).start()
+        with pytest.raises(RefusedError, match="interrupted"):
+            _plan_for_ever(running)
+        assert running.ask("alice", message("forecast"))["told"]
+        monkeypatch.setattr(process, "LONGEST_S", 0.001)
+        with pytest.raises(RefusedError, match="too long"):
+            running.ask("alice", message("plan", ask="circle"))
+        monkeypatch.setattr(process, "LONGEST_S", 60.0)
+        assert running.ask("alice", message("forecast"))["told"]
+    finally:
+        running.close()
+
+
+@pytest.mark.deep
+async def test_a_plan_does_not_hold_up_the_loop(console: Served) -> None:
+    """While plans are made, the loop of the server is never away for long."""
+    async with console.signed_in() as client:
+        token = form_token((await client.get("/console/plan")).text)
+
+        async def plan(step: int) -> int:
+            told = {"form_token": token, "ask": "circle", "epsilon": str(1 + step / 10)}
+            return (await client.post("/console/plan", data=told, timeout=120)).status_code
+
+        longest, last = 0.0, time.process_time()
+        asked = [asyncio.create_task(plan(step)) for step in range(3)]
+        while not all(one.done() for one in asked):
+            await asyncio.sleep(0.005)
+            now = time.process_time()  # of this process alone, however busy the machine is
+            longest, last = max(longest, now - last), now
+        assert longest < 0.25
+        assert 200 in {await one for one in asked}

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import math
+import secrets
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
@@ -124,7 +125,8 @@ class Planning:
         except ParameterError as error:
             return refused(error.name, error.expected)
         message = {"task": task, "wish": wish.record(), "people": people, **more}
-        return self._process.ask(request.session.form_token, message)
+        page = f"{request.session.form_token} {request.text('tab')[:16]}"
+        return self._process.ask(page, message)
 
     def _people(self, request: Request, wish: Wish) -> Mapping[str, Any] | None:
         """Return what the process has to be told of the people, besides the wish."""
@@ -164,6 +166,7 @@ class Planning:
         return request.render(
             "plan.html",
             said=said,
+            tab=request.text("tab") or secrets.token_hex(4),
             questions=QUESTIONS,
             people=PEOPLE,
             places=PLACES,
@@ -287,7 +290,7 @@ def _in_words(refused: Mapping[str, Any]) -> dict[str, Any]:
         if text is not None:
             ways.append((f"{other}={value}", text))
     said = f"{_LABELS.get(name, name)} must be {expected}" if name else expected
-    return {"text": said[:1].upper() + said[1:], "ways": ways}
+    return {"text": said[:1].upper() + said[1:] if said[:1].isascii() else said, "ways": ways}
 
 
 def _odds(told: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
@@ -312,8 +315,9 @@ def _pilots(request: Request) -> Iterator[tuple[str, str]]:
             once = campaign.period is None and one.reports
             if isinstance(campaign, ValueCampaign) and numbers and once:
                 yield campaign.campaign_id, campaign.title
-    except ServerError:
-        return  # they may not list surveys
+    except ServerError as error:
+        if error.code != "PERMISSION_DENIED":  # they may not list surveys
+            raise
 
 
 def _counted(request: Request, campaign_id: str) -> Mapping[str, Any]:

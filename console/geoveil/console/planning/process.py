@@ -152,7 +152,7 @@ class PlanningProcess:
         if self._process is None or self._process.poll() is not None:
             self._end()
             self._process = subprocess.Popen(  # noqa: S603 - this very Python, this very module
-                [sys.executable, "-m", __spec__.parent],
+                [sys.executable, "-m", __name__.rpartition(".")[0]],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
