@@ -273,6 +273,7 @@ def made() -> list[Any]:
         campaigns.SmoothSpec(0.3),
         campaigns.Strata(name="region", labels=("north", "south")),
         campaigns.Strata(name="region", labels=("north", "south"), epsilon=0.7),
+        campaigns.Readings(every=timedelta(days=91), extrapolated=True),
         campaigns.Example(STEP, PRIVACY, (0.1,)),
         campaigns.Work(60, 0),
         QUESTION,
@@ -338,7 +339,9 @@ EXCUSED = {
     **dict.fromkeys(("WeightedSample",), _PEOPLE),
     **dict.fromkeys(("ByGroup", "QuantileEstimates"), _TABLES),
     **dict.fromkeys(("Curve", "DistributionCurve", "SmoothedCurve"), _TABLES),
-    **dict.fromkeys(("PartitionShares", "Changes", "Trends"), _TABLES),
+    **dict.fromkeys(
+        ("PartitionShares", "Changes", "Trends", "Change", "Cohorts", "OverTime"), _TABLES
+    ),
     **dict.fromkeys(("Reports",), _PEOPLE),
     **dict.fromkeys(("QueryFamily", "MechanismFamily", "QuestionFamily"), _CODE),
     **dict.fromkeys(("Planned", "Registry"), _CODE),

@@ -334,7 +334,7 @@ def downgrade(state: Path, version: int) -> None:
     """Write a journal as an earlier version of its format did."""
     if version > 2:
         with closing(sqlite3.connect(state / FILE_NAME)) as connection, connection:
-            for table in ("reading", "answered"):
+            for table in ("reading", "answered", "campaign_point"):
                 connection.execute(f"DROP TABLE {table}")
             connection.execute("PRAGMA user_version = 4")
     if version == 4:

@@ -14,7 +14,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from geoveil.campaign import Attribute, PlanarLaplaceSpec, ValueCampaign
+from geoveil.campaign import (
+    Allocation,
+    Attribute,
+    Campaign,
+    LipschitzLaplaceSpec,
+    PlanarLaplaceSpec,
+    Question,
+    Readings,
+    StatisticCampaign,
+    Strata,
+    ValueCampaign,
+)
 from geoveil.client import (
     BudgetExceeded,
     Client,
@@ -23,6 +34,7 @@ from geoveil.client import (
     InMemoryTransport,
     JournalError,
     Limit,
+    Number,
     ParameterError,
     Place,
     Point,
@@ -33,7 +45,14 @@ from geoveil.client import (
     Window,
 )
 from geoveil.client.journal import FILE_NAME
-from geoveil.gp import GeoPrivacy
+from geoveil.gp import (
+    DebiasedLaplace,
+    GaussianKernel,
+    GeoPrivacy,
+    Range,
+    Threshold,
+    TwoWayThreshold,
+)
 from geoveil.gp.coordinates import Area, AzimuthalEquidistant
 from tests.client.conftest import FakeTime
 from tests.client.mortal import Lab, WireTransport, every_point, shuffled, unhurried
@@ -77,7 +96,7 @@ def device(fake_time: FakeTime, state_dir: Path | None) -> Iterator[Devices]:
     """Makes clients on one state directory and clock that have fetched all campaigns."""
     made: list[Client] = []
 
-    def make(*campaigns: ValueCampaign, of: Limit | None = None) -> Client:
+    def make(*campaigns: Campaign, of: Limit | None = None) -> Client:
         client = Client(
             policy=Policy({"income": limit() if of is None else of}),
             state_dir=state_dir,
@@ -377,7 +396,8 @@ def test_a_directory_of_version_4_goes_on(fake_time: FakeTime, tmp_path: Path) -
     before.close(0)
     with sqlite3.connect(tmp_path / "state" / FILE_NAME) as connection:
         connection.executescript(
-            "DROP TABLE reading; DROP TABLE answered; PRAGMA user_version = 4;"
+            "DROP TABLE reading; DROP TABLE answered; DROP TABLE campaign_point;"
+            "PRAGMA user_version = 4;"
         )
     connection.close()
     after = make(limit())
@@ -389,7 +409,7 @@ def test_a_directory_of_version_4_goes_on(fake_time: FakeTime, tmp_path: Path) -
     after.close(0)
 
 
-@pytest.mark.parametrize("table", ["reading", "answered"])
+@pytest.mark.parametrize("table", ["reading", "answered", "campaign_point"])
 @pytest.mark.parametrize("change", ["DELETE FROM {}", "UPDATE {} SET checksum = 1"])
 def test_a_reading_that_is_missing_or_changed_is_damage(
     fake_time: FakeTime, tmp_path: Path, table: str, change: str
@@ -553,3 +573,217 @@ def test_an_epoch_out_of_range_is_refused(call: Callable[[], object], name: str)
     with pytest.raises(ParameterError) as caught:
         call()
     assert caught.value.name == name
+
+
+def question(name: str, epsilon: float = 1.0, **changes: Any) -> StatisticCampaign:
+    soft = partial(Threshold, width=32_000, profile="smoothstep")
+    fields: dict[str, Any] = {
+        "campaign_id": name,
+        "title": name,
+        "attribute": INCOME,
+        "privacy": dollars(epsilon),
+        "questions": (
+            Question("above 50", soft(50_000)),
+            Question("near 40", GaussianKernel(40_000.0, 20_000.0)),
+            Question("between", Range(20_000, 80_000, 32_000, "smoothstep")),
+        ),
+        "allocation": Allocation.REPEAT,
+        "opens": OPENS,
+        "closes": OPENS + 10 * YEAR,
+    }
+    return StatisticCampaign(**(fields | changes))
+
+
+def test_questions_on_a_line_are_answered_from_the_reading(
+    device: Devices, fake_time: FakeTime
+) -> None:
+    """Each is g(s) of the campaign's point, which all its weeks share: one reading is charged."""
+    asked = [question("a", period=WEEK), question("b", 0.25, period=WEEK), campaign("points")]
+    client = device(*asked)
+    first = client.contribute("a", 50_000.0)
+    (reading,) = readings(client)
+    for week in range(3):
+        fake_time.date = min(first.drawn + week * WEEK, reading.ends - timedelta(seconds=1))
+        for c in asked:
+            receipt = client.contribute(c.campaign_id, 90_000.0)
+            (kept,) = client._session.journal.points(c.campaign_id, [reading])
+            if isinstance(c, ValueCampaign):
+                assert number(receipt) == kept.point[0] * c.point_mechanism.step
+                continue
+            z = kept.point[0] * c.point_mechanism.step
+            for made, mechanism in zip(receipt.perturbed, c.mechanisms, strict=True):
+                assert isinstance(mechanism, DebiasedLaplace)
+                s = mechanism.query.signed_distance(z)
+                g = mechanism.query.profile.debiased(s, mechanism.scale)
+                assert made == pytest.approx(g, abs=1e-4)
+    assert spent(client) == 1.0
+    assert {receipt.epoch for receipt in client.history()} == {reading.begins}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"mechanism": LipschitzLaplaceSpec()},
+        {
+            "questions": (Question("q", TwoWayThreshold((1.0, 2.0), 32_000.0, "smoothstep")),),
+            "allocation": Allocation.PARTITION,
+        },
+    ],
+)
+def test_what_no_point_answers_is_drawn_anew(
+    device: Devices, fake_time: FakeTime, changes: Any
+) -> None:
+    asked = question("a", 0.25, **changes)
+    assert not asked.nests
+    value = Number() if asked.dimension == 1 else Point(2)
+    client = device(asked, of=limit(value=value))
+    receipt = client.contribute("a", 5.0 if asked.dimension == 1 else (5.0, 5.0))
+    assert receipt.epoch is None
+    assert spent(client) == asked.report_privacy.epsilon
+    with pytest.raises(ParameterError, match="readings"):
+        question("b", readings=Readings(every=YEAR), **changes)
+
+
+def extrapolated(name: str, **changes: Any) -> StatisticCampaign:
+    return question(name, period=WEEK, readings=Readings(every=YEAR, extrapolated=True), **changes)
+
+
+def test_an_extrapolated_answer_goes_on_as_the_last_two_readings_did(
+    device: Devices, fake_time: FakeTime
+) -> None:
+    """In integers: y + (age/gap)(y − y'), both answers of the campaign's points."""
+    client = device(extrapolated("a"))
+    start = client.contribute("a", 20_000.0)
+    (old,) = readings(client)
+    fake_time.date = old.ends + 5 * WEEK
+    second = client.contribute("a", 90_000.0)
+    new = readings(client)[1]
+    fake_time.date = new.drawn + 30 * WEEK
+    moved = client.contribute("a", 1.0)
+    gap, age = new.drawn - old.drawn, 30 * WEEK
+    gap = max(gap, YEAR)
+    for i, mechanism in enumerate(extrapolated("a").mechanisms):
+        low, high = (k * mechanism.step for k in mechanism.grid_range)
+        at_first, then, later = (r.perturbed[i] for r in (start, second, moved))
+        assert later == pytest.approx(then + age / gap * (then - at_first), abs=1e-3)
+        assert 2 * low - high <= later <= 2 * high - low
+    assert moved.epoch == second.epoch == new.begins
+    assert spent(client) == 2.0
+
+
+def test_an_extrapolating_campaign_pays_for_the_reading_before_it(
+    device: Devices, fake_time: FakeTime
+) -> None:
+    """Of its own limit, which has room for two readings and not for three; all others pay once."""
+    client = device(campaign("early", period=WEEK), extrapolated("late"), of=limit(most=2.0))
+    client.contribute("early", 20_000.0)
+    (old,) = readings(client)
+    fake_time.date = old.ends + WEEK
+    client.contribute("early", 20_000.0)
+    client.contribute("late", 20_000.0)
+    assert spent(client) == 2.0
+    new = readings(client)[1]
+    fake_time.date = new.ends + WEEK
+    with pytest.raises(BudgetExceeded, match="this campaign"):
+        client.contribute("late", 20_000.0)
+    narrow = device(campaign("early", period=WEEK), extrapolated("late"), of=limit(most=1.5))
+    if narrow._session.journal.durable:
+        fake_time.date = new.drawn + WEEK
+        with pytest.raises(BudgetExceeded, match="this campaign"):
+            device(extrapolated("third"), of=limit(most=1.5)).contribute("third", 1.0)
+
+
+def test_a_campaign_that_asks_for_readings_has_its_own(
+    device: Devices, fake_time: FakeTime
+) -> None:
+    """Without an epoch in the policy: nobody else's answers depend on how coarse they are."""
+    asked = [campaign(n, e, readings=Readings(every=YEAR), period=WEEK)
+             for n, e in (("a", 0.25), ("b", 1.0))]  # fmt: skip
+    client = device(*asked, of=limit(epoch=None))
+    for _ in range(2):
+        for c in asked:
+            client.contribute(c.campaign_id, 50_000.0)
+        fake_time.date += timedelta(seconds=1)
+    assert spent(client) == 1.25
+    assert asked[0].total_privacy == dollars(0.25).repeated(12)
+
+
+def test_where_links_matter_every_campaign_has_a_coarser_point(device: Devices) -> None:
+    """Epoch(finest=...): the dearest campaign has half the rate of the reading, which is charged.
+
+    Two campaigns then see one point with the probability 1/16; the control, that share of 200.
+    """
+    of = limit(epoch=Epoch(privacy=dollars(1.0), length=YEAR, finest=dollars(0.5)))
+    with pytest.raises(PolicyRefused, match="in an epoch"):
+        device(campaign("dear", 0.6), of=of)
+    alike = 0
+    for _ in range(200):
+        client = Client(
+            policy=Policy({"income": of}),
+            state_dir=None,
+            transport=InMemoryTransport(
+                InMemoryCollector([campaign("a", 0.5), campaign("b", 0.5)])
+            ),
+            timing=FakeTime().timing(),
+            release_floor_s=0,
+        )
+        for name in "ab":
+            client.fetch(name)
+        a, b = (number(client.contribute(name, 9.0)) for name in "ab")
+        alike += a == b
+        assert spent(client) == 1.0
+        client.close(0)
+    assert 0 < alike < 40  # binomial(200, 1/16): outside with a probability below 1e-5
+
+
+def test_a_directory_of_version_5_goes_on(fake_time: FakeTime, tmp_path: Path) -> None:
+    """Without campaigns' points: what was answered from a reading stays paid for."""
+
+    def make() -> Client:
+        client = Client(
+            policy=Policy({"income": limit(most=1.0, lifetime=1.0)}),
+            state_dir=tmp_path / "state",
+            transport=InMemoryTransport(InMemoryCollector([campaign("a", 0.5, period=WEEK)])),
+            timing=fake_time.timing(),
+            release_floor_s=0,
+        )
+        client.fetch("a")
+        return client
+
+    before = make()
+    first = before.contribute("a", 50_000.0)
+    (reading,) = readings(before)
+    before.close(0)
+    with sqlite3.connect(tmp_path / "state" / FILE_NAME) as connection:
+        (checksum,) = connection.execute("SELECT checksum FROM campaign_point").fetchone()
+        connection.executescript(
+            "DROP TABLE campaign_point; PRAGMA user_version = 5;"
+            f"UPDATE state SET rows = (rows | {checksum}) - (rows & {checksum});"
+        )
+    connection.close()
+    after = make()
+    fake_time.date = min(first.drawn + WEEK, reading.ends - timedelta(seconds=1))
+    assert after.contribute("a", 50_000.0).epoch == reading.begins
+    assert spent(after) == 1.0
+    after.close(0)
+
+
+def test_a_device_tells_in_which_part_of_an_epoch_it_reads(
+    device: Devices, fake_time: FakeTime
+) -> None:
+    """Seven labels over 70 days: the one that the beginning of its own epoch lies in."""
+    strata = Strata(name="reading", labels=tuple("abcdefg"))
+    every = Readings(every=timedelta(days=70))
+    asked = question("a", period=WEEK, readings=every, strata=strata)
+    client = device(asked, of=limit(epoch=Epoch(privacy=dollars(1.0), length=every.every)))
+    labels = set()
+    for _ in range(3):
+        receipt = client.contribute("a", 50_000.0)
+        assert receipt.epoch is not None
+        part = (receipt.epoch - OPENS) % every.every // timedelta(days=10)
+        assert {a.query_index // 3 for a in receipt.answers} == {part}
+        labels.add(part)
+        fake_time.date = receipt.epoch + every.every
+    assert len(labels) == 1
+    with pytest.raises(ParameterError, match=r"strata\.epsilon"):
+        question("b", readings=every, strata=Strata(name="reading", labels=("a", "b"), epsilon=1))

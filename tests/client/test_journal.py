@@ -280,6 +280,18 @@ def test_it_holds_only_what_was_perturbed_or_is_public(tmp_path: Path) -> None:
             "checksum",
         ],
         "answered": ["campaign_id", "period", "epoch", "checksum"],
+        "campaign_point": [
+            "campaign_id",
+            "attribute",
+            "unit",
+            "space",
+            "begins",
+            "epsilon",
+            "per",
+            "point",
+            "drawn",
+            "checksum",
+        ],
     }
 
 
@@ -317,6 +329,7 @@ OPERATIONS: dict[str, Callable[[Journal], object]] = {
     "envelope": lambda journal: journal.envelope("income"),
     "find": lambda journal: journal.find("income", 0),
     "readings": lambda journal: journal.readings("income", "dollar", "Number()"),
+    "points": lambda journal: journal.points("income", ()),
     "record": lambda journal: record(journal, made()),
     "admit": lambda journal: journal.admit("income", 0, permitted, BOUNDS),
     "pending": lambda journal: journal.pending(),

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tools.vectors.campaigns import campaign_vectors
+from tools.vectors.epochs import epoch_vectors
 from tools.vectors.ledgers import ledger_vectors
 from tools.vectors.places import projection_vectors
 from tools.vectors.releases import release_vectors
@@ -21,6 +22,7 @@ MAKERS: Mapping[str, Callable[[], list[dict[str, Any]]]] = MappingProxyType(
         "release": release_vectors,
         "campaigns": campaign_vectors,
         "ledger": ledger_vectors,
+        "epochs": epoch_vectors,
         "projection": projection_vectors,
     }
 )

@@ -42,6 +42,7 @@ from tools.vectors.examples import every_campaign, small_campaign, spline_channe
 from tools.vectors.hostile import CHANGES, REGIONS, changed, put
 
 _REASONS = {
+    "readings": r"^(readings|strata\.epsilon None)",
     "bytes": r"^(campaign|envelope|size of) |canonical form",
     "missing": r"in every campaign$",
     "debiased": r"no bounded debiased form",

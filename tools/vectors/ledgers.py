@@ -56,7 +56,7 @@ def ledger_vectors() -> list[dict[str, Any]]:
             campaign = draw.choice(["a", "b", "c"])
             asked = GeoPrivacy(each * draw.choice([1, 1, 1, 0.5, 2]), per, "unit")
             told: dict[str, Any] = {
-                "at_us": _us(now),
+                "at_us": us(now),
                 "campaign": campaign,
                 "epsilon": asked.epsilon,
                 "per": per,
@@ -67,12 +67,12 @@ def ledger_vectors() -> list[dict[str, Any]]:
                 told["verdict"] = "permitted"
             except BudgetExceeded as error:
                 told |= {"verdict": "refused", "spent": error.spent}
-                told["frees_us"] = error.frees and _us(error.frees)
+                told["frees_us"] = error.frees and us(error.frees)
             operations.append(told)
         limits = {
-            "campaign": _pair(allowed.campaign),
-            "lifetime": lifetime and _pair(lifetime),
-            "windows": [{**_pair(w.limit), "length_us": _us(_EPOCH + w.length)} for w in windows],
+            "campaign": pair(allowed.campaign),
+            "lifetime": lifetime and pair(lifetime),
+            "windows": [{**pair(w.limit), "length_us": us(_EPOCH + w.length)} for w in windows],
         }
         found.append({"limits": limits, "operations": operations})
     return found
@@ -81,9 +81,11 @@ def ledger_vectors() -> list[dict[str, Any]]:
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def _us(when: datetime) -> int:
+def us(when: datetime) -> int:
+    """Return a time as microseconds since 1970."""
     return (when - _EPOCH) // timedelta(microseconds=1)
 
 
-def _pair(privacy: GeoPrivacy) -> dict[str, float]:
+def pair(privacy: GeoPrivacy) -> dict[str, float]:
+    """Return a guarantee as it is written."""
     return {"epsilon": privacy.epsilon, "per": privacy.per}

@@ -73,6 +73,7 @@ from geoveil.analyst.statistics.inequality import Gini, MeanValue, TopShare
 from geoveil.analyst.statistics.joint import JointEstimates, Quantity
 from geoveil.analyst.statistics.map import DensityMap, Map
 from geoveil.analyst.statistics.one_mechanism import estimate
+from geoveil.analyst.statistics.over_time import Change, Cohorts, OverTime
 from geoveil.analyst.statistics.partition import Histogram, PartitionShares, partition_shares
 from geoveil.analyst.statistics.quantiles import QuantileEstimates, Quantiles
 from geoveil.analyst.statistics.ranking import Ranking, Top, ranking_of
@@ -101,8 +102,10 @@ __all__ = [
     "AsyncAnalyst",
     "ByGroup",
     "CampaignEstimates",
+    "Change",
     "Changes",
     "ChosenBands",
+    "Cohorts",
     "Contaminated",
     "ContaminatedEstimate",
     "Contamination",
@@ -130,6 +133,7 @@ __all__ = [
     "MeanValue",
     "Means",
     "Nearest",
+    "OverTime",
     "PartitionShares",
     "People",
     "PlanRequest",

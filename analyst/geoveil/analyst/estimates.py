@@ -12,6 +12,7 @@ from geoveil.analyst.labelled_estimate import LabelledEstimate
 from geoveil.analyst.results import Result
 from geoveil.analyst.statistics.groups import GroupEstimates
 from geoveil.analyst.statistics.joint import JointEstimates
+from geoveil.analyst.statistics.over_time import FALSE_ALARMS, OverTime, over_time
 from geoveil.analyst.statistics.statistic import period_of
 from geoveil.campaign import Campaign, StatisticCampaign
 from geoveil.gp import GeoPrivacy, ParameterError, UnsupportedError
@@ -57,6 +58,36 @@ class CampaignEstimates(Result):
             known = ", ".join(dict.fromkeys(g.question for g in self.groups)) or "none: no strata"
             raise ParameterError("question", question, f"one of a period with groups ({known})")
         return found[0]
+
+    def over_time(
+        self,
+        question: str | None = None,
+        *,
+        confidence: float = 0.95,
+        false_alarms: float = FALSE_ALARMS,
+    ) -> OverTime:
+        """Return the curve of one question over the periods of a campaign that recurs.
+
+        Args:
+            question: its label; the only one by default.
+            confidence: that all intervals hold at once, in (0, 1).
+            false_alarms: the probability of any flag in the curve while the mean drifts as it did.
+
+        Raises:
+            ParameterError: if the campaign does not recur, there is no such question, or no period
+                with two reports.
+
+        Example:
+            `analyst.estimate("incomes").over_time("above 100k").change(0, 51)`
+        """
+        return over_time(
+            self.campaign,
+            self.estimates,
+            self.groups,
+            question,
+            confidence=confidence,
+            false_alarms=false_alarms,
+        )
 
     @property
     def title(self) -> str:

@@ -29,6 +29,7 @@ from geoveil.campaign.queries import (
     decode_point_question,
     encode_point_question,
 )
+from geoveil.campaign.readings import Readings
 from geoveil.campaign.signing import PublicKey, SignatureInvalid, SigningKey, seal, signer
 from geoveil.campaign.statistic import Allocation, StatisticCampaign
 from geoveil.campaign.strata import Strata
@@ -54,6 +55,7 @@ __all__ = [
     "PublicKey",
     "QueryFamily",
     "Question",
+    "Readings",
     "Registry",
     "SignatureInvalid",
     "SigningKey",

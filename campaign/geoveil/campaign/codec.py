@@ -18,6 +18,7 @@ from geoveil.campaign.families import MechanismSpec
 from geoveil.campaign.mechanisms import MECHANISMS, PlanarLaplaceSpec
 from geoveil.campaign.model import Attribute, Campaign
 from geoveil.campaign.queries import Question, decode_question, encode_question, name_of, within
+from geoveil.campaign.readings import Readings
 from geoveil.campaign.statistic import MOST_QUESTIONS, Allocation, StatisticCampaign
 from geoveil.campaign.strata import Strata
 from geoveil.campaign.value import ValueCampaign
@@ -75,6 +76,9 @@ def encode(campaign: Campaign) -> bytes:
         message.strata.CopyFrom(
             pb.Strata(name=strata.name, labels=strata.labels, epsilon=strata.epsilon)
         )
+    if campaign.readings is not None:
+        message.readings.every.FromTimedelta(campaign.readings.every)
+        message.readings.extrapolated = campaign.readings.extrapolated
     result = message.SerializeToString(deterministic=True)
     _require_size(len(result))
     return result
@@ -155,9 +159,10 @@ def decode(campaign: bytes) -> Campaign:
         step_exponent=message.grid.step_exponent,
         opens=_decode_date("opens", message.opens),
         closes=_decode_date("closes", message.closes),
-        period=_decode_duration(message.period) if message.HasField("period") else None,
+        period=_decode_duration("period", message.period) if message.HasField("period") else None,
         minimum_participants=message.minimum_participants,
         strata=_decode_strata(message.strata) if message.HasField("strata") else None,
+        readings=_decode_readings(message.readings) if message.HasField("readings") else None,
         questions=tuple(decode_question(i, q) for i, q in enumerate(message.queries)),
         mechanism=within("mechanism", lambda: MECHANISMS.decode(message.mechanism)),
         allocation=name_of(_ALLOCATIONS, message.allocation, "allocation"),
@@ -238,11 +243,16 @@ def _decode_strata(message: pb.Strata) -> Strata:
     )
 
 
-def _decode_duration(message: Duration) -> timedelta:
+def _decode_readings(message: pb.Readings) -> Readings:
+    every = _decode_duration("readings.every", message.every)
+    return Readings(every=every, extrapolated=message.extrapolated)
+
+
+def _decode_duration(field: str, message: Duration) -> timedelta:
     try:
         return message.ToTimedelta()
     except (ValueError, OverflowError):
-        raise ParameterError("period", f"{message.seconds} s", "at most ten years") from None
+        raise ParameterError(field, f"{message.seconds} s", "at most ten years") from None
 
 
 __all__ = ["MOST_BYTES", "decode", "digest", "encode", "make_campaign"]

@@ -18,6 +18,11 @@ _MEANS: Mapping[Allocation, str] = MappingProxyType(
     }
 )
 _OF_GROUPS = ", or over those of them who are in the stratum that is named"
+_CARRIED = ", as each of them was when their device last read the value"
+_EXTRAPOLATED = (
+    ", if it goes on as it went between the last two readings of each device; of devices that have"
+    " read once, as they were then"
+)
 _MEAN_POINT = "the mean of each coordinate over all who took part{period}"
 
 
@@ -43,7 +48,10 @@ def unbiased_for(campaign: Campaign, *, later: bool = False) -> str:
     moved = ""
     if campaign.attribute.coordinates is not None:
         moved = ", with places outside the campaign's area moved into it"
-    return f"Unbiased{nearly} for {mean.format(period=period)}{moved}."
+    when = ""
+    if campaign.readings is not None:
+        when = _EXTRAPOLATED if campaign.readings.extrapolated else _CARRIED
+    return f"Unbiased{nearly} for {mean.format(period=period)}{moved}{when}."
 
 
 def _within(bias: float) -> str:

@@ -18,9 +18,17 @@ from math import ldexp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from geoveil.campaign.readings import COHORT, Readings
 from geoveil.campaign.strata import Strata
 from geoveil.campaign.text import plain
-from geoveil.gp import GeoPrivacy, ParameterError, PrivateValueError, QueryMechanism, RandomSource
+from geoveil.gp import (
+    GeoPrivacy,
+    ParameterError,
+    PlanarLaplace,
+    PrivateValueError,
+    QueryMechanism,
+    RandomSource,
+)
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.gp.intervals import UNLIMITED, FindsMoments, Limits
 from geoveil.gp.lazy import lazy
@@ -147,6 +155,9 @@ class Campaign(ABC):
     """No estimate is shown before it rests on so many answers; a promise by the server."""
     strata: Strata | None = None
     """The groups that participants tell which of them they are in; None: one."""
+    readings: Readings | None = None
+    """How often a value is read and perturbed; None: for every report, unless the app's policy says
+    otherwise."""
 
     def __post_init__(self) -> None:
         self._check_kinds()
@@ -166,6 +177,7 @@ class Campaign(ABC):
         if self.step_exponent is None:
             object.__setattr__(self, "step_exponent", self._finest_exponent())
         self._build_mechanisms()  # refuses what has no proof
+        self._check_readings()
         _ = self.encoded  # refuses what can't travel
 
     @lazy
@@ -233,6 +245,28 @@ class Campaign(ABC):
     @abstractmethod
     def report_privacy(self) -> GeoPrivacy:
         """What one report spends, all its answers together, in true distances."""
+
+    @lazy
+    @abstractmethod
+    def nests(self) -> bool:
+        """Whether reports can be made from one perturbed point, at the rate of one answer."""
+
+    @lazy
+    @abstractmethod
+    def point_mechanism(self) -> PlanarLaplace:
+        """What perturbs a point, in the coordinates of queries, at the rate of one answer."""
+
+    @abstractmethod
+    def answers_from(
+        self, point: Sequence[int], columns: Sequence[int], source: RandomSource
+    ) -> Sequence[int]:
+        """Return the integers that one report holds, made from a perturbed point.
+
+        Args:
+            point: what `point_mechanism` released, or a `Coarsening` to it.
+            columns: the columns that `draw_columns` returned.
+            source: random bits.
+        """
 
     @lazy
     def groups(self) -> int:
@@ -331,7 +365,13 @@ class Campaign(ABC):
     @lazy
     def total_privacy(self) -> GeoPrivacy:
         """What a participant spends who reports in every period."""
-        return self.report_privacy.repeated(self.periods)
+        return self.privacy_of(self.periods)
+
+    def privacy_of(self, periods: int) -> GeoPrivacy:
+        """Return what a participant spends at most who reports in so many periods on end."""
+        if self.readings is not None and self.period is not None:
+            periods = min(periods, self.readings.most(periods * self.period))
+        return self.report_privacy.repeated(periods)
 
     def state(self, now: datetime, *, closed: bool = False) -> State:
         """Return whether reports are taken at `now`, given whether its analyst closed it."""
@@ -444,6 +484,36 @@ class Campaign(ABC):
                 str(self.period),
                 f"so long that queries times {'labels times ' if self.strata else ''}periods,"
                 f" {self.slots:,}, are at most {MOST_SLOTS:,}",
+            )
+
+    @lazy
+    def tells_cohorts(self) -> bool:
+        """Whether a report's label is when in an epoch its device reads, which it drew itself."""
+        strata = self.strata
+        return self.readings is not None and strata is not None and strata.name == COHORT
+
+    def cohort(self, begins: datetime) -> int:
+        """Return the label, from 0, of devices whose epoch began at a time.
+
+        It is the part of `readings.every` that this lies in, counted from when the campaign opens.
+        """
+        assert self.readings is not None  # it tells cohorts
+        every = self.readings.every
+        return self.groups * ((begins - self.opens) % every) // every
+
+    def _check_readings(self) -> None:
+        if not isinstance(self.readings, Readings | None):
+            raise ParameterError("readings", self.readings, "a Readings, or None")
+        if self.readings is not None and not self.nests:
+            raise ParameterError(
+                "readings",
+                str(self.readings.every),
+                "None: only points, and DebiasedLaplace on a line, are answered from one reading",
+            )
+
+        if self.tells_cohorts and self.strata is not None and self.strata.epsilon is not None:
+            raise ParameterError(
+                "strata.epsilon", self.strata.epsilon, f"None where the strata are named {COHORT!r}"
             )
 
     def _check_minimum(self) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
+from typing import TypeVar
 
 from numpy.typing import ArrayLike
 
@@ -13,8 +14,10 @@ from geoveil.campaign.mechanisms import MECHANISMS, DebiasedLaplaceSpec
 from geoveil.campaign.model import LIKELY_BEYOND, Campaign
 from geoveil.campaign.queries import QUERIES, Question
 from geoveil.gp import (
+    DebiasedLaplace,
     GeoPrivacy,
     ParameterError,
+    PlanarLaplace,
     Query,
     QueryMechanism,
     RandomSource,
@@ -25,6 +28,7 @@ from geoveil.gp.lazy import lazy
 from geoveil.gp.shown import member
 
 MOST_QUESTIONS = 10_000
+_Number = TypeVar("_Number", int, float)
 
 
 class Allocation(Enum):
@@ -105,11 +109,11 @@ class StatisticCampaign(Campaign):
     @lazy
     def ranges(self) -> tuple[tuple[int, int], ...]:
         beyond = LIKELY_BEYOND / self.answers
-        return tuple(mechanism.likely_range(beyond) for mechanism in self.mechanisms)
+        return tuple(self._widened(m.likely_range(beyond)) for m in self.mechanisms)
 
     @property
     def releasable(self) -> tuple[tuple[int, int], ...]:
-        return tuple(mechanism.grid_range for mechanism in self.mechanisms)
+        return tuple(self._widened(mechanism.grid_range) for mechanism in self.mechanisms)
 
     @lazy
     def outputs(self) -> tuple[frozenset[int] | None, ...]:
@@ -118,11 +122,21 @@ class StatisticCampaign(Campaign):
 
     @property
     def _means(self) -> tuple[tuple[float, float], ...]:
-        return tuple(mechanism.limits.means for mechanism in self.mechanisms)
+        return tuple(self._widened(mechanism.limits.means) for mechanism in self.mechanisms)
+
+    @property
+    def extrapolated(self) -> bool:
+        """Whether an answer is moved on by what changed since the reading before."""
+        return self.readings is not None and self.readings.extrapolated
+
+    def _widened(self, ends: tuple[_Number, _Number]) -> tuple[_Number, _Number]:
+        """Return between which ends reports are, given those of an answer."""
+        low, high = ends
+        return (2 * low - high, 2 * high - low) if self.extrapolated else ends
 
     @property
     def _moments(self) -> Sequence[FindsMoments]:
-        if not self._all_built_in:
+        if not self._all_built_in or self.extrapolated:
             return super()._moments
         return [mechanism.report_moments for mechanism in self.mechanisms]
 
@@ -132,11 +146,47 @@ class StatisticCampaign(Campaign):
 
     @lazy
     def report_privacy(self) -> GeoPrivacy:
+        if self.readings is not None:
+            return self.answer_privacy  # all answers are made from one point
         return self.privacy.repeated(self.allocation.times(self.columns))
+
+    @lazy
+    def nests(self) -> bool:
+        """True of `DebiasedLaplace` on a line, for queries of the library (`Query.nests`)."""
+        return (
+            isinstance(self.mechanism, DebiasedLaplaceSpec)
+            and self.dimension == 1
+            and all(question.query.nests for question in self.questions)
+            and self._all_built_in
+        )
+
+    @lazy
+    def point_mechanism(self) -> PlanarLaplace:
+        return PlanarLaplace(self._plane_privacy, self.dimension)
+
+    def answers_from(
+        self, point: Sequence[int], columns: Sequence[int], source: RandomSource
+    ) -> Sequence[int]:
+        exponent, (kept,) = self.point_mechanism.step_exponent, point
+        mechanisms = (self.mechanisms[column] for column in columns)
+        return [
+            mechanism.answer(kept, exponent, source)
+            for mechanism in mechanisms
+            if isinstance(mechanism, DebiasedLaplace)
+        ]
+
+    def _check_readings(self) -> None:
+        super()._check_readings()
+        if self.extrapolated and self.period is None:
+            raise ParameterError(
+                "readings.extrapolated", True, "False for a campaign that asks once"
+            )
 
     def release(
         self, point: ArrayLike, columns: Sequence[int], source: RandomSource
     ) -> Sequence[int]:
+        if self.readings is not None:
+            return self.answers_from(self.point_mechanism.release(point, source), columns, source)
         if self._all_built_in:
             return [self.mechanisms[column].release(point, source) for column in columns]
         try:

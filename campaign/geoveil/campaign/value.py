@@ -51,8 +51,11 @@ class ValueCampaign(Campaign):
         return ()
 
     @lazy
+    def nests(self) -> bool:
+        return True
+
+    @lazy
     def point_mechanism(self) -> PlanarLaplace:
-        """What perturbs a point, in the coordinates of queries."""
         return self.mechanism.build(self._plane_privacy, self._step)
 
     @lazy
@@ -86,6 +89,18 @@ class ValueCampaign(Campaign):
     ) -> Sequence[int]:
         # One release: its coordinates share their randomness, and are private together.
         return self.point_mechanism.release(point, source)
+
+    def answers_from(
+        self, point: Sequence[int], columns: Sequence[int], source: RandomSource
+    ) -> Sequence[int]:
+        return [point[column] for column in columns]
+
+    def _check_readings(self) -> None:
+        super()._check_readings()
+        if self.readings is not None and self.readings.extrapolated:
+            raise ParameterError(
+                "readings.extrapolated", True, "False: points are not extrapolated, answers are"
+            )
 
     def _finest_exponent(self) -> int:
         return step_exponent_of(self.mechanism.build(self._plane_privacy).step)

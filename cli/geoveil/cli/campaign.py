@@ -1,6 +1,5 @@
 """geoveil campaign: create, list and close campaigns, and make the key that signs them."""
 
-import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,6 +21,7 @@ from geoveil.analyst.vocabulary import VOCABULARY, place_in
 from geoveil.campaign import (
     Allocation,
     Campaign,
+    Readings,
     SignatureInvalid,
     SigningKey,
     Strata,
@@ -31,6 +31,7 @@ from geoveil.campaign import (
     seal,
     signer,
 )
+from geoveil.campaign.readings import COHORT
 from geoveil.cli import options
 from geoveil.cli.connection import Connection, analyst_at, connects
 from geoveil.cli.console import out, print_json, privacy_text, table_80, write_new
@@ -43,12 +44,6 @@ app = typer.Typer(help="Create, sign, show, list and close campaigns.", no_args_
 _LONGEST_DAYS = 1_000_000.0
 _PARTICIPANTS = 10_000
 
-_UNITS = {
-    "w": timedelta(weeks=1),
-    "d": timedelta(days=1),
-    "h": timedelta(hours=1),
-    "m": timedelta(minutes=1),
-}
 _SHOWN_OF_KEY = len("ed25519:") + 16
 
 
@@ -122,6 +117,29 @@ def create(
             " 30m, 1w. By default once in all."
         ),
     ] = None,
+    read_every: Annotated[
+        str | None,
+        typer.Option(
+            help="Devices read and perturb their value once in so long, as 365d, and answer every"
+            " period in between from that: ε is spent once for each reading. Of --points, or"
+            " questions about one number with the debiased mechanism."
+        ),
+    ] = None,
+    extrapolated: Annotated[
+        bool,
+        typer.Option(
+            "--extrapolated",
+            help="With --read-every: answers go on as the last two readings did; for means that"
+            " drift.",
+        ),
+    ] = False,
+    cohorts: Annotated[
+        int | None,
+        typer.Option(
+            help="With --read-every: devices tell in which of so many parts of that time they read,"
+            " so that those who just did can be seen alone: as many as periods is best, up to 64."
+        ),
+    ] = None,
     participants: Annotated[
         int | None,
         typer.Option(
@@ -178,9 +196,10 @@ def create(
         "title": title,
         "opens": now,
         "closes": now + timedelta(days=days),
-        "period": None if every is None else parse_period(every),
+        "period": None if every is None else options.parse_period("every", every),
         "minimum_participants": minimum_participants,
-        "strata": _strata(strata, strata_epsilon),
+        "strata": _cohorts(cohorts, read_every, strata) or _strata(strata, strata_epsilon),
+        "readings": _readings(read_every, extrapolated),
     }
     said: dict[str, Any] = {
         "epsilon": epsilon, "per": per, "unit": unit, "threshold": threshold or None,
@@ -213,7 +232,11 @@ def create(
         digest = analyst.create(campaign, key)
     out.tell((campaign.campaign_id, "bold"), f"  {privacy_text(campaign)}  sha256:{digest.hex()}")
     out.tell(expected_text(campaign, participants))
-    if campaign.period is not None:
+    if campaign.readings is not None:
+        out.tell(
+            f"{campaign.readings} In all, a participant spends at most {campaign.total_privacy}."
+        )
+    elif campaign.period is not None:
         out.print(f"each participant spends this once in each of {campaign.periods:,} periods")
     out.print(weight_text(campaign))
     if key is not None:
@@ -228,6 +251,25 @@ def _strata(said: str | None, epsilon: float | None) -> Strata | None:
         return None
     name, labels = options.strata(said)
     return Strata(name=name, labels=labels, epsilon=epsilon)
+
+
+def _readings(every: str | None, extrapolated: bool) -> Readings | None:
+    """Return what --read-every and --extrapolated say."""
+    if every is None:
+        if extrapolated:
+            raise ParameterError("extrapolated", True, "with --read-every")
+        return None
+    length = options.parse_period("read-every", every)
+    return Readings(every=length, extrapolated=extrapolated)
+
+
+def _cohorts(count: int | None, read_every: str | None, strata: str | None) -> Strata | None:
+    """Return the strata that --cohorts says."""
+    if count is None:
+        return None
+    if read_every is None or strata is not None:
+        raise ParameterError("cohorts", count, "with --read-every, and without --strata")
+    return Strata(name=COHORT, labels=tuple(str(i + 1) for i in range(count)))
 
 
 def _asking(
@@ -290,6 +332,8 @@ def _print_campaign(campaign: Campaign) -> None:
     out.tell(f"{campaign.attribute.name}: {privacy_text(campaign)}")
     if campaign.strata is not None:
         out.tell(str(campaign.strata))
+    if campaign.readings is not None:
+        out.tell(str(campaign.readings))
     table = table_80("query", "a report counts from", "to", "beyond", wrapped=range(4))
     for column in campaign_record(campaign)["queries"]:
         beyond = "counts as the end" if column["clamps"] else "is refused"
@@ -421,7 +465,7 @@ def list_(as_json: options.AsJson = False, *, connection: Connection) -> None:
         except GeoVeilError as error:
             out.tell((f"can't be read ({found.state}): {error}", "bold red"))
             continue
-        each = f" each {period_text(campaign.period)}" if campaign.period else ""
+        each = f" each {options.period_text(campaign.period)}" if campaign.period else ""
         out.tell(
             (campaign.campaign_id, "bold"),
             f"  {found.state}, {found.reports:,} reports,"
@@ -454,32 +498,6 @@ def close(
     with analyst_at(connection) as analyst:
         analyst.close_campaign(campaign_id)
     out.tell(f"{campaign_id} is closed")
-
-
-def parse_period(text: str) -> timedelta:
-    """Return the time that text like "7d" is.
-
-    Example:
-        >>> parse_period("36h")
-        datetime.timedelta(days=1, seconds=43200)
-    """
-    match = re.fullmatch(r"([0-9]{1,6})([mhdw])", text)
-    if match is None:
-        raise ParameterError("every", text, "a whole number and m, h, d or w, for example 7d")
-    return int(match[1]) * _UNITS[match[2]]
-
-
-def period_text(period: timedelta) -> str:
-    """Return a time as `parse_period` reads it, or as Python writes it if that is finer.
-
-    Example:
-        >>> period_text(timedelta(hours=36)), period_text(timedelta(seconds=90))
-        ('36h', '0:01:30')
-    """
-    for name, unit in _UNITS.items():
-        if not period % unit:
-            return f"{period // unit}{name}"
-    return str(period)
 
 
 def signed_by(envelope: CampaignEnvelope) -> tuple[str, str]:

@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -18,13 +19,14 @@ from geoveil.cli.console import err, out, privacy_text
 from geoveil.client import (
     Client,
     DeliveryStatus,
+    Epoch,
     GrpcTransport,
     Policy,
     Receipt,
     ReportBuilder,
     Transport,
 )
-from geoveil.gp import PrivateValueError
+from geoveil.gp import GeoPrivacy, ParameterError, PrivateValueError
 from geoveil.proto.v1 import collector_pb2
 
 _OUTCOMES = {
@@ -54,6 +56,20 @@ def contribute(
         Path | None,
         typer.Option(help="Where this device remembers what it sent; one per person."),
     ] = None,
+    read_every: Annotated[
+        str | None,
+        typer.Option(
+            help="Read the value once in so long, as 365d, and answer every campaign about it, for"
+            " which this is said as well, from that one perturbed value."
+        ),
+    ] = None,
+    reading_epsilon: Annotated[
+        float | None,
+        typer.Option(
+            help="With --read-every: ε of the reading, over the campaign's PER, and so the most"
+            " that a campaign may ask for until the next; the campaign's own by default."
+        ),
+    ] = None,
     *,
     connection: Connection,
 ) -> None:
@@ -65,16 +81,40 @@ def contribute(
     """
     transport = GrpcTransport(connection.server, tls=connection.tls())
     try:
-        _take_part(transport, campaign_id, yes, state_dir or default_state())
+        of_campaign = partial(_epoch, read_every, reading_epsilon)
+        _take_part(transport, campaign_id, yes, state_dir or default_state(), of_campaign)
     finally:
         transport.close()
 
 
-def _take_part(transport: Transport, campaign_id: str, yes: bool, state_dir: Path) -> None:
+def _epoch(every: str | None, epsilon: float | None, campaign: Campaign) -> Epoch | None:
+    """Return what --read-every and --reading-epsilon say of a campaign's value."""
+    if every is None:
+        if epsilon is not None:
+            raise ParameterError("reading-epsilon", epsilon, "with --read-every")
+        return None
+    length, asked = options.parse_period("read-every", every), campaign.answer_privacy
+    if not campaign.nests:
+        raise ParameterError(
+            "read-every", every, "left out: such questions are not answered from one reading"
+        )
+    privacy = asked if epsilon is None else GeoPrivacy(epsilon, asked.per, asked.unit)
+    return Epoch(privacy=privacy, length=length)
+
+
+def _take_part(
+    transport: Transport,
+    campaign_id: str,
+    yes: bool,
+    state_dir: Path,
+    epoch_of: Callable[[Campaign], Epoch | None],
+) -> None:
     request = collector_pb2.GetCampaignRequest(campaign_id=campaign_id)
     response = transport.get_campaign(request, TIMEOUT_S)
     envelope = response.envelope
-    policy = Policy.permitting(decode(envelope.campaign))
+    asked = decode(envelope.campaign)
+    epoch = epoch_of(asked)
+    policy = Policy.permitting(asked, epoch)
     # The checks of the SDK come before anything is shown: what is shown can be answered.
     shown = ReportBuilder(policy=policy).accept(campaign_id, envelope.SerializeToString())
     campaign = shown.campaign
@@ -87,7 +127,13 @@ def _take_part(transport: Transport, campaign_id: str, yes: bool, state_dir: Pat
         f"So far apart, values are at most e^{campaign.report_privacy.epsilon:g} times as likely to"
         " give the same report."
     )
-    if campaign.strata is not None:
+    if epoch is not None:
+        err.tell(f"Of your {campaign.attribute.name}, {epoch}.")
+    elif campaign.readings is not None:
+        err.tell(f"{campaign.readings} In all: {campaign.total_privacy}.")
+    if campaign.tells_cohorts:
+        err.tell("When in that time your device reads, it draws itself and tells the server.")
+    elif campaign.strata is not None:
         err.tell(str(campaign.strata))
     if not yes and not typer.confirm("Take part?", err=True):
         raise typer.Exit(1)
@@ -206,7 +252,7 @@ def read_label(campaign: Campaign, ask: Callable[[str], str]) -> str | None:
         PrivateValueError: if it is none of the campaign's; it says which those are.
     """
     strata = campaign.strata
-    if strata is None:
+    if strata is None or campaign.tells_cohorts:
         return None
     try:
         prompt = f"Your {strata.name}, one of {', '.join(strata.labels)} (not shown)"

@@ -1,6 +1,8 @@
 """Options that several commands have, with one meaning each."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from functools import wraps
 from inspect import Parameter, signature
 from pathlib import Path
@@ -15,6 +17,12 @@ from geoveil.campaign import QUERIES
 from geoveil.gp import ParameterError
 from geoveil.gp.hard_question import Heap
 
+_UNITS = {
+    "w": timedelta(weeks=1),
+    "d": timedelta(days=1),
+    "h": timedelta(hours=1),
+    "m": timedelta(minutes=1),
+}
 _REPEATED = " May be repeated."
 _FAMILIES = ", ".join(QUERIES.names)
 _ADDED = f", of {', '.join(QUESTIONS.names)}" if QUESTIONS.names else "; none is installed"
@@ -245,3 +253,33 @@ def strata(said: str) -> tuple[str, tuple[str, ...]]:
     if not colon:
         raise ParameterError("strata", said, "'name: label, label', for example 'region: n, s'")
     return name.strip(), tuple(label.strip() for label in labels.split(","))
+
+
+def parse_period(name: str, text: str) -> timedelta:
+    """Return the time that text like "7d" is.
+
+    Args:
+        name: of the option, for its error.
+        text: a whole number and a unit.
+
+    Example:
+        >>> parse_period("every", "36h")
+        datetime.timedelta(days=1, seconds=43200)
+    """
+    match = re.fullmatch(r"([0-9]{1,6})([mhdw])", text)
+    if match is None:
+        raise ParameterError(name, text, "a whole number and m, h, d or w, for example 7d")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def period_text(period: timedelta) -> str:
+    """Return a time as `parse_period` reads it, or as Python writes it if that is finer.
+
+    Example:
+        >>> period_text(timedelta(hours=36)), period_text(timedelta(seconds=90))
+        ('36h', '0:01:30')
+    """
+    for name, unit in _UNITS.items():
+        if not period % unit:
+            return f"{period // unit}{name}"
+    return str(period)

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from geoveil.analyst.statistics.over_time import FALSE_ALARMS
 from geoveil.cli.console import bars, err, out, table_80
 from geoveil.cli.simulate_run import RESULTS, Out, Quick, Seed
 from geoveil.simulation.epochs.drift import WEEKS
@@ -21,7 +22,6 @@ from geoveil.simulation.epochs.experiment import (
     rows,
     run,
 )
-from geoveil.simulation.epochs.flag import FALSE_ALARMS
 from geoveil.simulation.figures.epochs import draw_curves
 from geoveil.simulation.result_tables import write_tables
 

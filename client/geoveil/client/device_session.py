@@ -30,10 +30,11 @@ from geoveil.client.errors import (
     OutboxFull,
     ParameterError,
 )
-from geoveil.client.journal import Bounds, Journal
+from geoveil.client.journal import NOTHING, Bounds, Drawn, Journal
 from geoveil.client.policy import Policy
 from geoveil.client.reports import (
     AcceptedCampaign,
+    CampaignPoint,
     Contribution,
     DeliveryStatus,
     Entry,
@@ -41,7 +42,7 @@ from geoveil.client.reports import (
     Receipt,
     ReportBuilder,
 )
-from geoveil.gp import RandomSource, paced
+from geoveil.gp import GeoPrivacy, RandomSource, paced
 from geoveil.gp.validation import between, require_count
 
 _LOG = logging.getLogger(__name__)
@@ -191,15 +192,18 @@ class DeviceSession:
         """Return the entry of a period: kept, or drawn now; None: the epoch has a new reading."""
         readings = self._readings(accepted)
         current = next((r for r in reversed(readings) if r.begins <= now < r.ends), None)
-        permit = partial(_check_limits, accepted, now, current)
+        permit = partial(_check_limits, accepted, now, readings, current)
         try:
             campaign_id = accepted.campaign.campaign_id
             entry = self.journal.admit(campaign_id, period, permit, self._bounds)
             if entry is not None:
                 return entry
+            points = self.journal.points(campaign_id, readings) if readings else ()
             # The journal does not look at the value. Its time, which a disk may stretch beyond any
             # floor, is left out: the end of the floor stays far from what is hidden.
-            draw = partial(self._draw, accepted, value, period, stratum, now, readings, current)
+            draw = partial(
+                self._draw, accepted, value, period, stratum, now, readings, current, points
+            )
             made, new = paced(draw, self.floor_s) if self.floor_s else draw()
             return self.journal.record(made, permit, now, self._bounds, new)
         except BudgetExceeded:
@@ -223,16 +227,24 @@ class DeviceSession:
         now: datetime,
         readings: tuple[Reading, ...],
         current: Reading | None,
-    ) -> tuple[Contribution, Reading | None]:
-        """Return a report, and the reading that it was made from if that is new."""
+        points: tuple[CampaignPoint, ...],
+    ) -> tuple[Contribution, Drawn]:
+        """Return a report, and what it was made from that is new."""
         builder = self.builder
         if accepted.epoch is None:
-            return builder.prepare(accepted, value, period=period, stratum=stratum), None
+            return builder.prepare(accepted, value, period=period, stratum=stratum), NOTHING
         group = builder.group(accepted, stratum)
-        if current is not None:
-            return builder.answer(accepted, current, period, group), None
-        new = builder.read(accepted, value, readings[-1] if readings else None, now)
-        return builder.answer(accepted, new, period, group), new
+        new = None
+        if current is None:
+            last = readings[-1] if readings else None
+            current = new = builder.read(accepted, value, last, now)
+        before = accepted.before(current.drawn, readings)
+        known = {kept.reading: kept for kept in points}
+        needed = [current] if before is None else [current, before]
+        found = [known.get(r) or builder.coarsen(accepted, r, now) for r in needed]
+        made = builder.answer(accepted, *found, now=now, period=period, group=group)
+        fresh = tuple(point for point in found if point.reading not in known)
+        return made, Drawn(reading=new, points=fresh)
 
     def campaign(self, campaign_id: str) -> AcceptedCampaign | None:
         """Return a campaign that this device has and the policy permits.
@@ -302,7 +314,8 @@ class DeviceSession:
 def _check_limits(
     accepted: AcceptedCampaign,
     now: datetime,
-    reading: Reading | None,
+    readings: tuple[Reading, ...],
+    current: Reading | None,
     history_of: ledger.HistoryOf,
 ) -> None:
     """Refuse what the limits leave no room for.
@@ -310,7 +323,8 @@ def _check_limits(
     Args:
         accepted: the campaign.
         now: the date.
-        reading: what it is answered from, if that is kept already; None: it is drawn anew.
+        readings: what is kept of its attribute, by when the epochs began.
+        current: which of them is of the epoch; None: the value is read, or the answer drawn, anew.
         history_of: returns the history of an attribute.
     """
     campaign, attribute = accepted.campaign, accepted.campaign.attribute
@@ -329,11 +343,13 @@ def _check_limits(
                 now=now,
             )
     history = history_of(attribute.name, attribute.unit)
-    price = campaign.report_privacy if accepted.epoch is None else accepted.epoch.privacy
-    if reading is not None:
-        price = reading.privacy
-        if history.used(campaign.campaign_id, reading.begins):
-            return  # this campaign has paid for it
+    price: GeoPrivacy | None = campaign.report_privacy
+    paid: tuple[GeoPrivacy, ...] = ()
+    if accepted.epoch is not None:
+        price = None if current is not None else accepted.epoch.privacy
+        before = accepted.before(now if current is None else current.drawn, readings)
+        kept = [reading for reading in (current, before) if reading is not None]
+        paid = tuple(r.privacy for r in kept if not history.used(campaign.campaign_id, r.begins))
     ledger.check(
         price,
         accepted.limit,
@@ -341,7 +357,7 @@ def _check_limits(
         campaign_id=campaign.campaign_id,
         attribute=attribute.name,
         now=now,
-        paid=reading is not None,
+        paid=paid,
     )
 
 

@@ -28,7 +28,14 @@ from google.protobuf.message import DecodeError
 from geoveil.campaign.strata import LABEL_UNIT
 from geoveil.client.errors import JournalError, OutboxFull
 from geoveil.client.ledger import HistoryOf, Spending, SpendingHistory
-from geoveil.client.reports import Contribution, DeliveryStatus, Entry, Reading, Rejection
+from geoveil.client.reports import (
+    CampaignPoint,
+    Contribution,
+    DeliveryStatus,
+    Entry,
+    Reading,
+    Rejection,
+)
 from geoveil.client.state_file import StateFile, commits_of, run
 from geoveil.gp import GeoPrivacy
 from geoveil.proto.v1 import campaign_pb2 as pb
@@ -38,12 +45,13 @@ Permit: TypeAlias = Callable[[HistoryOf], None]
 """Raises unless the limits leave room; is given what returns an attribute's history."""
 _Result = TypeVar("_Result")
 
-_VERSION = 5
+_VERSION = 6
 # Times are microseconds since 1970: in order as numbers, exact. Up to version 2 the reports were in
 # a table `entry`, without checksums, and version 3 counted commits in a table of that name: a
 # process that still runs one of them lacks its table, and writes nothing.
 # Version 4 lacked the tables of readings. A process that still runs it goes on with the others, and
 # charges what was answered from a reading as if it had noise of its own: more than it cost.
+# Version 5 lacked the table of campaigns' points, and made a coarser point for each report.
 _REPORTS = """
 CREATE TABLE campaign (
     campaign_id TEXT PRIMARY KEY,
@@ -113,7 +121,25 @@ CREATE TRIGGER told AFTER INSERT ON answered BEGIN
     UPDATE state SET rows = (rows | NEW.checksum) - (rows & NEW.checksum);
 END;
 """
-_SCHEMA = _REPORTS + _READINGS
+_POINTS = """
+CREATE TABLE campaign_point (
+    campaign_id TEXT NOT NULL,
+    attribute TEXT NOT NULL,
+    unit TEXT NOT NULL,
+    space TEXT NOT NULL,
+    begins INTEGER NOT NULL,
+    epsilon REAL NOT NULL,
+    per REAL NOT NULL,
+    point TEXT NOT NULL,
+    drawn INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,
+    PRIMARY KEY (campaign_id, begins)
+);
+CREATE TRIGGER coarsened AFTER INSERT ON campaign_point BEGIN
+    UPDATE state SET rows = (rows | NEW.checksum) - (rows & NEW.checksum);
+END;
+"""
+_SCHEMA = _REPORTS + _READINGS + _POINTS
 _COLUMNS = (
     "campaign_id, period, digest, report, attribute, unit, epsilon, per, step_exponent, closes,"
     " drawn, status, sent, settled, reason, detail, failure"
@@ -151,7 +177,30 @@ _ANSWER = "INSERT INTO answered (campaign_id, period, epoch, checksum) VALUES (?
 _ANSWERED = "SELECT campaign_id, period, epoch, checksum FROM answered"
 _ANSWERED_AS = f"{_ANSWERED} WHERE campaign_id = ? AND period = ?"
 _ANSWERED_SINCE = "SELECT rowid, campaign_id, period, epoch FROM answered WHERE rowid > ?"
+_POINT_COLUMNS = "campaign_id, attribute, unit, space, begins, epsilon, per, point, drawn"
+_ALL_POINTS = f"SELECT {_POINT_COLUMNS}, checksum FROM campaign_point"
+_POINTS_OF = f"{_ALL_POINTS} WHERE campaign_id = ?"
+_POINT_OF = f"{_POINTS_OF} AND begins = ?"
+_COARSEN = f"INSERT INTO campaign_point ({_POINT_COLUMNS}, checksum) VALUES ({', '.join('?' * 10)})"
+_POINTS_SINCE = """
+SELECT rowid, campaign_id, attribute, unit, begins, epsilon, per, drawn FROM campaign_point
+WHERE rowid > ?
+"""
 _LABELLED = "SELECT drawn FROM report WHERE campaign_id = ? AND drawn > ?"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """What a report was made from that is new: kept with it, or nothing is."""
+
+    reading: Reading | None = None
+    """The epoch's reading."""
+    points: tuple[CampaignPoint, ...] = ()
+    """The campaign's points."""
+
+
+NOTHING = Drawn()
+"""Of a report that has noise of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +232,7 @@ class Journal:
             FILE_NAME,
             _SCHEMA,
             _VERSION,
-            upgrades={2: _upgrade_2, 3: _upgrade_3, 4: _upgrade_4},
+            upgrades={2: _upgrade_2, 3: _upgrade_3, 4: _upgrade_4, 5: _upgrade_5},
             check=_check,
         )
         self.durable = self._file.durable
@@ -227,13 +276,25 @@ class Journal:
             found = connection.execute(_READINGS_OF, (attribute, unit, space)).fetchall()
         return tuple(map(_reading, found))
 
+    def points(self, campaign_id: str, readings: Iterable[Reading]) -> tuple[CampaignPoint, ...]:
+        """Return a campaign's points, of some readings of its attribute."""
+        of = {_number(reading.begins): reading for reading in readings}
+        with self._file.transaction(writes=False) as connection:
+            found = connection.execute(_POINTS_OF, (campaign_id,)).fetchall()
+        made_from = ((row, of.get(row[4])) for row in found)
+        return tuple(
+            _point(row, reading)
+            for row, reading in made_from
+            if reading is not None and reading.space == row[3]
+        )
+
     def record(
         self,
         made: Contribution,
         permit: Permit,
         at: datetime,
         bounds: Bounds,
-        reading: Reading | None = None,
+        new: Drawn = NOTHING,
     ) -> Entry | None:
         """Keep a report, unless there is one; return the one that is kept.
 
@@ -245,11 +306,11 @@ class Journal:
             permit: raises unless the limits leave room.
             at: when it was drawn.
             bounds: what may wait to be sent.
-            reading: what it was made from, if that is new: kept with it, or neither is.
+            new: what it was made from that is new.
 
         Returns:
-            The entry; None if the epoch has got another reading meanwhile: then nothing was kept,
-            and the report is to be made from that one.
+            The entry; None if the epoch has got another reading, or the campaign another point,
+            meanwhile: then nothing was kept, and the report is to be made from that one.
 
         Raises:
             OutboxFull: if too much waits.
@@ -260,12 +321,11 @@ class Journal:
             if self._room != (self._file.counted - 1, asked):  # another report came in between
                 entry = self._admitted(connection, *asked)
             if entry is None:
-                if reading is not None:
-                    row = _reading_row(reading)
-                    found = map(_reading, connection.execute(_READINGS_OF, row[:3]).fetchall())
-                    if any(known.begins <= at < known.ends for known in found):
-                        return None
-                    connection.execute(_READ, row)
+                if _is_known(connection, new, at):
+                    return None
+                if new.reading is not None:
+                    connection.execute(_READ, _reading_row(new.reading))
+                connection.executemany(_COARSEN, map(_point_row, new.points))
                 entry = Entry(contribution=made, drawn=at, fresh=True)
                 connection.execute(_PUT, _row(entry))
                 if made.epoch is not None:
@@ -369,6 +429,19 @@ class Journal:
         return self._seen
 
 
+def _is_known(connection: sqlite3.Connection, new: Drawn, at: datetime) -> bool:
+    """Return whether there is by now what was drawn anew."""
+    if new.reading is not None:
+        row = _reading_row(new.reading)
+        found = map(_reading, connection.execute(_READINGS_OF, row[:3]).fetchall())
+        if any(known.begins <= at < known.ends for known in found):
+            return True
+    return any(
+        connection.execute(_POINT_OF, (point.campaign_id, _number(point.reading.begins))).fetchone()
+        for point in new.points
+    )
+
+
 def _find(connection: sqlite3.Connection, campaign_id: str, period: int) -> Entry | None:
     found = connection.execute(_FIND, (campaign_id, period)).fetchone()
     if found is None:
@@ -441,7 +514,7 @@ def _check(connection: sqlite3.Connection) -> None:
     for values in connection.execute(_ALL_READINGS):
         _reading(values)
         found ^= values[-1]
-    for table in (_ANSWERED, _PINNED):
+    for table in (_ANSWERED, _PINNED, _ALL_POINTS):
         for values in connection.execute(table):
             _content(values)
             found ^= values[-1]
@@ -485,6 +558,16 @@ def _upgrade_4(connection: sqlite3.Connection) -> None:
         JournalError: if a row is not as it was written.
     """
     run(connection, _READINGS)
+    _upgrade_5(connection)
+
+
+def _upgrade_5(connection: sqlite3.Connection) -> None:
+    """Add the table of campaigns' points, in an open transaction: all rows stay as they are.
+
+    Raises:
+        JournalError: if a row is not as it was written.
+    """
+    run(connection, _POINTS)
     _check(connection)
 
 
@@ -513,7 +596,7 @@ class _SeenReports:
         """How many there are, whether sent or not."""
         self.size = 0
         """Their bytes."""
-        self._last = self._last_reading = self._last_answer = 0
+        self._last = self._last_reading = self._last_answer = self._last_point = 0
         self._epochs: dict[tuple[str, int], int] = {}
         """Reports that were made from a reading, and when its epoch began."""
         self._used: set[tuple[str, int]] = set()
@@ -530,6 +613,20 @@ class _SeenReports:
             ).fetchall():
                 self._epochs[campaign, period] = epoch
                 self._last_answer = row
+            for (
+                row,
+                campaign,
+                attribute,
+                unit,
+                begins,
+                epsilon,
+                per,
+                drawn,
+            ) in self.connection.execute(_POINTS_SINCE, (self._last_point,)).fetchall():
+                if (campaign, begins) not in self._used:
+                    self._used.add((campaign, begins))
+                    self._count(attribute, unit, epsilon, per, drawn, campaign)
+                self._last_point = row
         for row, campaign_id, period, attribute, unit, epsilon, per, drawn, size in found:
             price = (attribute, unit, epsilon, per, drawn)
             if campaign_id is None:
@@ -738,6 +835,42 @@ def _reading(stored: tuple[Any, ...]) -> Reading:
             privacy=_price(epsilon, per, unit),
             point=tuple(map(int, point.split())),
             drawn=_date(drawn),
+        )
+    except (TypeError, ValueError, OverflowError, AttributeError) as error:
+        raise JournalError(f"row of {values[0]!r}", type(error).__name__) from error
+
+
+def _point_row(made: CampaignPoint) -> tuple[Any, ...]:
+    """Return a campaign's point as the values of a row: the price is that of its reading."""
+    reading = made.reading
+    return _checked(
+        (
+            made.campaign_id,
+            reading.attribute,
+            reading.privacy.unit,
+            reading.space,
+            _number(reading.begins),
+            reading.privacy.epsilon,
+            reading.privacy.per,
+            " ".join(map(str, made.point)),
+            _number(made.drawn),
+        )
+    )
+
+
+def _point(stored: tuple[Any, ...], reading: Reading) -> CampaignPoint:
+    """Return the campaign's point that a row holds, of a reading.
+
+    Raises:
+        JournalError: if it is not as it was written.
+    """
+    values = _content(stored)
+    try:
+        return CampaignPoint(
+            campaign_id=values[0],
+            reading=reading,
+            point=tuple(map(int, values[7].split())),
+            drawn=_date(values[8]),
         )
     except (TypeError, ValueError, OverflowError, AttributeError) as error:
         raise JournalError(f"row of {values[0]!r}", type(error).__name__) from error

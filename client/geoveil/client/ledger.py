@@ -5,7 +5,7 @@ Privacy losses about one attribute (a metric space: a name and the unit of its d
 beside the limit.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
@@ -13,7 +13,7 @@ from typing import Protocol, TypeAlias
 
 from geoveil.client.errors import BudgetExceeded
 from geoveil.client.policy import Limit
-from geoveil.gp import GeoPrivacy
+from geoveil.gp import GeoPrivacy, compose
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,26 +63,26 @@ class Budget:
 
 
 def check(
-    asked: GeoPrivacy,
+    asked: GeoPrivacy | None,
     limit: Limit,
     history: SpendingHistory,
     *,
     campaign_id: str,
     attribute: str,
     now: datetime,
-    paid: bool = False,
+    paid: Sequence[GeoPrivacy] = (),
 ) -> None:
     """Refuse an answer that would exceed a limit.
 
     Args:
-        asked: what the answer costs.
+        asked: what the answer costs; None: nothing that others have not paid for.
         limit: limit of the attribute.
         history: the answers before it.
         campaign_id: id of the campaign it is for.
         attribute: name of the attribute.
         now: when it is asked for. Answers that a wrong clock has dated later count as well.
-        paid: whether it is made from a point that other campaigns have paid for, so that it counts
-            against the limit of this campaign alone.
+        paid: of the points that it is made from, those that other campaigns have paid for: they
+            count against the limit of this campaign alone.
 
     Raises:
         BudgetExceeded: naming the limit, what is spent and asked, and when there is room again; of
@@ -90,18 +90,22 @@ def check(
     """
     refusals: list[BudgetExceeded] = []
     for scope in _scopes(limit, campaign_id, now):
-        if paid and scope.campaign_id is None:
+        prices = [] if asked is None else [asked]
+        if scope.campaign_id is not None:
+            prices += paid
+        if not prices:
             continue
         spent = total(history.spendings(campaign_id=scope.campaign_id, after=scope.after))
-        if spent + asked.exact_rate > scope.limit.exact_rate:
+        price = total(Spending(privacy=privacy) for privacy in prices)
+        if spent + price > scope.limit.exact_rate:
             refusal = BudgetExceeded(
                 campaign_id,
                 attribute=attribute,
                 scope=scope.name,
                 spent=_over(spent, scope.limit),
-                asked=asked,
+                asked=compose(*prices),
                 limit=scope.limit,
-                frees=_frees(scope, asked, spent, history),
+                frees=_frees(scope, price, spent, history),
             )
             refusals.append(refusal)
     if refusals:
@@ -157,14 +161,14 @@ def _scopes(limit: Limit, campaign_id: str | None, now: datetime) -> Iterator[_S
 
 
 def _frees(
-    scope: _Scope, asked: GeoPrivacy, spent: Fraction, history: SpendingHistory
+    scope: _Scope, asked: Fraction, spent: Fraction, history: SpendingHistory
 ) -> datetime | None:
     """Return when enough of a window has passed; None if that never happens."""
-    if scope.length is None or asked.exact_rate > scope.limit.exact_rate:
+    if scope.length is None or asked > scope.limit.exact_rate:
         return None
     for when, spending in history.times(after=scope.after):
         spent -= total([spending])
-        if spent + asked.exact_rate <= scope.limit.exact_rate:
+        if spent + asked <= scope.limit.exact_rate:
             return _shifted(when, scope.length)
     return None
 

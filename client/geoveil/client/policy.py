@@ -8,7 +8,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal, Self, TypeVar
 
-from geoveil.campaign import MECHANISMS, QUERIES, Campaign, PublicKey, ValueCampaign, encode
+from geoveil.campaign import MECHANISMS, QUERIES, Campaign, PublicKey, Readings, encode
 from geoveil.campaign.strata import LABEL_UNIT
 from geoveil.client.errors import PolicyRefused, exactly
 from geoveil.client.values import Number, Place, Point, ValueKind, kind_of
@@ -88,35 +88,51 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Epoch:
-    """A value is read once in a stretch of time, and perturbed once for all value campaigns in it.
+    """A value is read once in a stretch of time, and perturbed once for all that is asked in it.
 
     The stretches follow each other; when the first begins, the device draws. The first `contribute`
     in one reads the value, at the rate of `privacy`, which is what all answers of the stretch cost
-    together; to campaigns of a smaller rate they are made coarser [MATH §13].
+    together: those to value campaigns, and to questions about one number with `DebiasedLaplace`. To
+    campaigns of a smaller rate they are made from a point that is coarser, drawn once for each
+    campaign [MATH §13].
 
     Raises:
-        ParameterError: if the privacy has no unit or is not pure, or the length is not positive or
-            more than a century.
+        ParameterError: if a privacy has no unit or is not pure, the length is not positive or more
+            than a century, or `finest` is a larger rate than `privacy` or in another unit.
 
     Example:
         >>> print(Epoch(privacy=GeoPrivacy(1, 8000, "dollar"), length=timedelta(days=365)))
-        everything that value campaigns ask within 365 days, 0:00:00 costs at most ε = 1 per 8000\
- dollar
+        everything asked within 365 days costs at most ε = 1 per 8000 dollar
     """
 
     privacy: GeoPrivacy
-    """What one reading costs, and the largest rate that a campaign may ask for."""
+    """What one reading costs."""
     length: timedelta
     """How long it is answered from."""
+    finest: GeoPrivacy | None = None
+    """The largest rate that a campaign may ask for; None: that of `privacy`. A smaller one makes
+    every campaign's point a coarser one, so that two campaigns seldom see the same: at half the
+    rate one time in 16 on a line, in 64 in the plane. It costs `privacy` all the same."""
 
     def __post_init__(self) -> None:
         _check_pure("privacy", self.privacy)
         _check_length(self.length)
+        finest = self.finest
+        if finest is not None and (
+            _check_pure("finest", finest).unit != self.privacy.unit
+            or finest.exact_rate > self.privacy.exact_rate
+        ):
+            raise ParameterError("finest", exactly(finest), f"at most {exactly(self.privacy)}")
+
+    @property
+    def most(self) -> GeoPrivacy:
+        """The largest rate that a campaign may ask for."""
+        return self.privacy if self.finest is None else self.finest
 
     def __str__(self) -> str:
-        return (
-            f"everything that value campaigns ask within {self.length} costs at most {self.privacy}"
-        )
+        days = self.length / timedelta(days=1)
+        length = f"{days:g} days" if days >= 1 else str(self.length)
+        return f"everything asked within {length} costs at most {self.privacy}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +162,8 @@ class Limit:
     """What the attribute is: `Number()`, `Point(2)`, or `Place(area)`. A campaign that takes it for
     anything else is refused, so that no server decides how a value is read."""
     epoch: Epoch | None = None
-    """How long one perturbed value answers value campaigns. None: every report is drawn anew."""
+    """How long one perturbed value answers campaigns. None: every report is drawn anew, unless the
+    campaign asks for readings of its own (`Campaign.readings`)."""
 
     def __post_init__(self) -> None:
         _check_pure("campaign", self.campaign)
@@ -253,12 +270,25 @@ class Policy(ReprByArguments):
         return partial(type(self), **options), (dict(self.limits),)
 
     @classmethod
-    def permitting(cls, campaign: Campaign) -> Self:
+    def permitting(cls, campaign: Campaign, epoch: Epoch | None = None) -> Self:
         """Return what somebody permits who was shown a campaign and agreed: it, in all its periods.
 
         Not what an app permits: that must not come from a server.
+
+        Args:
+            campaign: what was shown.
+            epoch: how long one perturbed value answers it and others; None: as it asks.
+
+        Raises:
+            ParameterError: if the epoch is of another unit than the campaign.
         """
-        limit = Limit(campaign=campaign.total_privacy, value=kind_of(campaign))
+        most = campaign.total_privacy
+        if epoch is not None and campaign.nests:
+            # As many readings as its dates touch, and one before them.
+            touched = Readings(every=epoch.length).most(campaign.closes - campaign.opens)
+            readings = epoch.privacy.repeated(touched + 1)
+            most = max(most, readings, key=lambda privacy: privacy.exact_rate)
+        limit = Limit(campaign=most, value=kind_of(campaign), epoch=epoch)
         demand = Demand.of(encode(campaign))
         return cls(
             {campaign.attribute.name: limit},
@@ -299,7 +329,9 @@ class Policy(ReprByArguments):
         if limit is None:
             known = ", ".join(map(repr, self.limits)) or "nothing"
             raise PolicyRefused(campaign.campaign_id, "attribute", repr(attribute.name), known)
-        asked, most = campaign.report_privacy, limit.campaign
+        shared = limit.epoch is not None and campaign.nests
+        asked = campaign.answer_privacy if shared else campaign.report_privacy
+        most = limit.campaign
         if asked.unit != most.unit or asked.exact_rate > most.exact_rate:
             raise PolicyRefused(
                 campaign.campaign_id,
@@ -307,8 +339,8 @@ class Policy(ReprByArguments):
                 exactly(asked),
                 f"at most {exactly(most)}",
             )
-        if limit.epoch is not None and isinstance(campaign, ValueCampaign):
-            most = limit.epoch.privacy
+        if limit.epoch is not None and shared:
+            most = limit.epoch.most
             if asked.exact_rate > most.exact_rate:
                 raise PolicyRefused(
                     campaign.campaign_id,
@@ -339,7 +371,7 @@ class Policy(ReprByArguments):
 
     def _check_strata(self, campaign: Campaign) -> None:
         strata = campaign.strata
-        if strata is None:
+        if strata is None or campaign.tells_cohorts:
             return
         permitted = self.strata.get(strata.name)
         if permitted == "openly" or (

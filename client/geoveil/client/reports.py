@@ -17,7 +17,6 @@ from geoveil.campaign import (
     NotInstalled,
     PublicKey,
     Value,
-    ValueCampaign,
     decode,
     digest,
     open_envelope,
@@ -25,6 +24,7 @@ from geoveil.campaign import (
 )
 from geoveil.campaign.admission import MOST_REPORTS, REPORT_ID_BYTES
 from geoveil.campaign.connection import shown
+from geoveil.campaign.readings import moved_on
 from geoveil.client.errors import (
     CampaignInvalid,
     FamilyMissing,
@@ -165,7 +165,7 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """One perturbed value, from which all value campaigns about it are answered for an epoch.
+    """One perturbed value, from which campaigns about it are answered for an epoch.
 
     It was released like a report, and holds neither the value nor anything of its noise.
     """
@@ -184,6 +184,23 @@ class Reading:
     """Integers on the grid of the mechanism of that guarantee."""
     drawn: datetime
     """When the value was perturbed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignPoint:
+    """The point of one campaign in one epoch: a reading made as coarse as the campaign asks.
+
+    Drawn once, so that all its periods in the epoch tell the campaign no more than one.
+    """
+
+    campaign_id: str
+    """The id of the campaign."""
+    reading: Reading
+    """What it was made from."""
+    point: tuple[int, ...]
+    """Integers on the grid of the campaign's `point_mechanism`."""
+    drawn: datetime
+    """When it was made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,13 +295,34 @@ class AcceptedCampaign:
     @property
     def epoch(self) -> Epoch | None:
         """What its answers are made from once an epoch; None: it is answered with new noise."""
-        shared = isinstance(self.campaign, ValueCampaign) and self.limit is not None
-        return self.limit.epoch if shared and self.limit is not None else None
+        if self.limit is None or not self.campaign.nests:
+            return None
+        asked = self.campaign.readings
+        if self.limit.epoch is not None or asked is None:
+            return self.limit.epoch
+        return Epoch(privacy=self.campaign.answer_privacy, length=asked.every)
 
     @property
     def space(self) -> str:
-        """What the coordinates of its points are."""
-        return repr(kind_of(self.campaign))
+        """What the coordinates of its readings are, and whose they are if not all campaigns'."""
+        kind = repr(kind_of(self.campaign))
+        if self.limit is not None and self.limit.epoch is None:
+            # By its own wish: no campaign decides how coarse, or how old, another's answers are.
+            return f"{kind} for {self.campaign.campaign_id}"
+        return kind
+
+    def before(self, drawn: datetime, readings: Iterable[Reading]) -> Reading | None:
+        """Return the reading that an answer is extrapolated from, beside a later one.
+
+        Args:
+            drawn: when the later one was drawn.
+            readings: all that are kept of the attribute.
+        """
+        asked = self.campaign.readings
+        if asked is None or not asked.extrapolated:
+            return None
+        earlier = (r for r in readings if r.drawn < drawn and _serves(r, self.campaign))
+        return max(earlier, key=lambda reading: reading.drawn, default=None)
 
 
 class ReportBuilder:
@@ -370,14 +408,14 @@ class ReportBuilder:
         raise PrivateValueError(expected)
 
     def group(self, accepted: AcceptedCampaign, stratum: str | None) -> int | None:
-        """Return which of the campaign's labels somebody has; None if it asks for none.
+        """Return which of the campaign's labels somebody has; None if it asks them for none.
 
         Raises:
             PrivateValueError: if it is none of them, or missing; it is not shown.
             ParameterError: if a label is given that the campaign does not ask for.
         """
         strata = accepted.campaign.strata
-        if strata is not None:
+        if strata is not None and not accepted.campaign.tells_cohorts:
             return strata.index(stratum)
         if stratum is not None:
             raise ParameterError("stratum", "a label", "left out: the campaign asks for none")
@@ -440,7 +478,7 @@ class ReportBuilder:
         last: Reading | None,
         now: datetime,
     ) -> Reading:
-        """Perturb a value once, for all value campaigns of an epoch.
+        """Perturb a value once, for all campaigns of an epoch.
 
         Every call draws anew, so its result must be kept, and only one of an epoch be used.
 
@@ -473,32 +511,67 @@ class ReportBuilder:
             drawn=now,
         )
 
-    def answer(
-        self,
-        accepted: AcceptedCampaign,
-        reading: Reading,
-        period: int = 0,
-        group: int | None = None,
-    ) -> Contribution:
-        """Make a report from the reading of an epoch; no value is looked at.
+    def coarsen(self, accepted: AcceptedCampaign, reading: Reading, now: datetime) -> CampaignPoint:
+        """Make the campaign's point of an epoch; no value is looked at.
+
+        Every call draws anew, so its result must be kept, and only one of an epoch be used.
 
         Raises:
             PolicyRefused: if the reading is coarser than what the campaign asks for.
         """
         campaign = accepted.campaign
-        assert isinstance(campaign, ValueCampaign)
-        if campaign.privacy.exact_rate > reading.privacy.exact_rate:
+        if not _serves(reading, campaign):
             raise PolicyRefused(
                 campaign.campaign_id,
                 f"privacy loss of {campaign.attribute.name!r} in an epoch",
-                exactly(campaign.privacy),
+                exactly(campaign.answer_privacy),
                 f"at most {exactly(reading.privacy)} until {reading.ends.isoformat()}",
             )
-        finer = _reader(campaign, reading.privacy)
-        nested = Coarsening(finer, campaign.point_mechanism)
-        release = partial(nested.release, reading.point, self._source)
-        made = self._report(accepted, range(campaign.columns), release, period, group)
-        return replace(made, privacy=reading.privacy, epoch=reading.begins)
+        nested = Coarsening(_reader(campaign, reading.privacy), campaign.point_mechanism)
+        return CampaignPoint(
+            campaign_id=campaign.campaign_id,
+            reading=reading,
+            point=nested.release(reading.point, self._source),
+            drawn=now,
+        )
+
+    def answer(
+        self,
+        accepted: AcceptedCampaign,
+        latest: CampaignPoint,
+        before: CampaignPoint | None = None,
+        *,
+        now: datetime,
+        period: int = 0,
+        group: int | None = None,
+    ) -> Contribution:
+        """Make a report from the campaign's point of an epoch; no value is looked at.
+
+        Args:
+            accepted: the campaign.
+            latest: its point of the epoch.
+            before: that of the reading before, if the campaign extrapolates and there is one.
+            now: the date.
+            period: the period of a recurring campaign, from 0; else 0.
+            group: what `group` returned.
+        """
+        campaign, source = accepted.campaign, self._source
+        columns = campaign.draw_columns(source)
+
+        def release() -> Sequence[int]:
+            answers = campaign.answers_from(latest.point, columns, source)
+            if before is None:
+                return answers
+            reading, last = latest.reading, before.reading
+            age = now - reading.drawn
+            gap = max(reading.drawn - last.drawn, reading.ends - reading.begins)
+            earlier = campaign.answers_from(before.point, columns, source)
+            return [moved_on(y, was, age, gap) for y, was in zip(answers, earlier, strict=True)]
+
+        if campaign.tells_cohorts:
+            group = campaign.cohort(latest.reading.begins)
+        made = self._report(accepted, columns, release, period, group)
+        return replace(made, privacy=latest.reading.privacy, epoch=latest.reading.begins)
 
     def prepare(
         self,
@@ -516,7 +589,14 @@ class ReportBuilder:
                 about; nothing was drawn.
         """
         group = self.group(accepted, stratum)
+        if accepted.campaign.tells_cohorts:  # as if a device had just laid its first epoch
+            group = self._source.below(accepted.campaign.groups)
         return self.draw(accepted, self.point(accepted, value), period, group)
+
+
+def _serves(reading: Reading, campaign: Campaign) -> bool:
+    """Return whether a reading is as fine as a campaign asks."""
+    return campaign.answer_privacy.exact_rate <= reading.privacy.exact_rate
 
 
 def _reader(campaign: Campaign, privacy: GeoPrivacy) -> PlanarLaplace:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from geoveil.analyst.statistics.over_time import FALSE_ALARMS, delay, windows
 from geoveil.cli.app import app
 from geoveil.gp import GeoPrivacy, ParameterError, PlanarLaplace, Threshold
 from geoveil.simulation import household_incomes
@@ -24,7 +25,6 @@ from geoveil.simulation.epochs.experiment import (
     run,
     shocked,
 )
-from geoveil.simulation.epochs.flag import FALSE_ALARMS, delay, flagged, windows
 
 QUERY = Threshold(100_000.0, 32_000.0, "smoothstep")
 STILL = Drift(household_incomes(), 0.0, 0.0)
@@ -141,7 +141,7 @@ def test_extrapolated_intervals_hold_the_population_s_mean(calm: list[Curves]) -
 @pytest.mark.deep
 def test_a_calm_year_raises_few_alarms(calm: list[Curves]) -> None:
     """At most 1 % of 30 years are permitted: 5 or more of them have probability below 1e-4."""
-    assert sum(bool(np.nanmax(flagged(c)[c.week >= LAST])) for c in calm) < 5
+    assert sum(bool(np.nanmax(c.flags[c.week >= LAST])) for c in calm) < 5
 
 
 @pytest.mark.deep
@@ -154,9 +154,9 @@ def test_a_shock_is_flagged_within_the_stated_delay() -> None:
     scatter = float(np.mean([c.change_variance[c.week < LAST].mean() for c in struck]))
     stated = delay(float(means[1] - means[0]), scatter, n, epoch)
     assert stated is not None
-    within = [flagged(c)[(c.week >= LAST) & (c.week < LAST + stated)].max() for c in struck]
+    within = [c.flags[(c.week >= LAST) & (c.week < LAST + stated)].max() for c in struck]
     assert sum(within) >= 9
-    before = [np.nanmax(flagged(c)[c.week < LAST]) for c in struck]
+    before = [np.nanmax(c.flags[c.week < LAST]) for c in struck]
     assert sum(before) < 6  # 2.5 years of 1 % each
 
 
@@ -165,7 +165,7 @@ def test_flags_are_those_of_a_loop() -> None:
     from scipy import stats
 
     curves = run(100_000.0, 5_000, 13, 0, 5, shock=True)
-    found = flagged(curves)
+    found = curves.flags
     looks = windows(13)
     critical = stats.norm.isf(FALSE_ALARMS / (2 * 52 * len(looks)))
     noise = curves.change_variance / curves.cohort_size

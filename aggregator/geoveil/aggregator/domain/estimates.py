@@ -98,7 +98,7 @@ def disclosed(
         estimates=estimates,
         unbiased_for=unbiased_for(campaign, later=later),
         privacy=campaign.report_privacy,
-        privacy_at_most=campaign.report_privacy.repeated(begun),
+        privacy_at_most=campaign.privacy_of(begun),
         covariances=covariances,
     )
 

@@ -274,7 +274,7 @@ class Reports:
             tuple(rows),
             unbiased_for(self.campaign, later=True),
             spent,
-            spent.repeated(of + 1),
+            self.campaign.privacy_of(of + 1),
         )
 
     def _estimators(self, questions: Sequence[PointQuestion]) -> dict[str, PointEstimator]:

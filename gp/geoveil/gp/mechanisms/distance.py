@@ -8,6 +8,7 @@ smoothing, so E[g(s + Laplace(b))] = φ(s).
 
 import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -15,11 +16,22 @@ from numpy.typing import ArrayLike
 
 from geoveil.gp._convolution import laplace_expectation, laplace_variance
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
+from geoveil.gp.errors import ParameterError, UnsupportedError
+from geoveil.gp.exact import (
+    BALL,
+    INT64_MAX,
+    INT64_MIN,
+    LazyUniform,
+    RandomSource,
+    chosen_source,
+    release_integers,
+)
 from geoveil.gp.mechanisms.base import Array, QueryMechanism, exponent_below
 from geoveil.gp.noise.base import Laplace
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
-from geoveil.gp.report_moments import ReportMoments, moments_of_profile
+from geoveil.gp.queries.indicator import Range
+from geoveil.gp.report_moments import ReportMoments, moments_of_profile, moments_of_range
 
 _STEP_BITS = 24
 """Bits of the step below the range: on a plateau the output is constant; elsewhere the standard
@@ -103,7 +115,14 @@ class DistanceLaplace(QueryMechanism):
         )
 
     def report_moments(self) -> ReportMoments:
-        return moments_of_profile(self.query.profile, self.scale, float(self._undo))
+        query, undone = self.query, float(self._undo)
+        found = moments_of_profile(query.profile, self.scale, undone)
+        if not isinstance(query, Range):
+            return found
+        # Some people's answers may be made from points, where noise can cross the whole range.
+        length = query.high - query.low
+        crossing = moments_of_range(query.profile, length, self.scale, undone)
+        return ReportMoments(np.concatenate([found.points, crossing.points]))
 
     def _log_density(self, y: Array, s: Array) -> Array:
         """Return the log-density: with respect to length, plus a unit mass at each atom."""
@@ -169,6 +188,49 @@ class DebiasedLaplace(DistanceLaplace):
     @property
     def unbiased(self) -> bool:
         return True
+
+    def answer(self, point: int, step_exponent: int, source: RandomSource | None = None) -> int:
+        """Return the report that a perturbed number makes: an integer k that stands for k·`step`.
+
+        For what `PlanarLaplace` has released, or `Coarsening` made, at the rate of this mechanism:
+        g(s) of it. The report is unbiased and within `grid_range`; about a threshold, a linear
+        function or a bell it has the very law of `release`, about a range it differs where noise
+        crosses all of it [MATH §13]. What rounding to a grid took from the point, a number that is
+        uniform over its cell, is drawn again.
+
+        Args:
+            point: the released integer.
+            step_exponent: of the grid that it was released on.
+            source: random bits; the operating system's by default.
+
+        Raises:
+            UnsupportedError: if no perturbed number answers the query (`Query.nests`).
+            ParameterError: if the point is no integer of 64 bits.
+
+        Example:
+            >>> from geoveil.gp import PlanarLaplace, SeededSource, Threshold
+            >>> privacy = GeoPrivacy(1.0, per=8_000.0)
+            >>> kept = PlanarLaplace(privacy, dimension=1)
+            >>> (point,) = kept.release(87_500.0, SeededSource(1))
+            >>> above = DebiasedLaplace(Threshold(80_000, 24_000, "smoothstep"), privacy)
+            >>> round(above.answer(point, kept.step_exponent, SeededSource(2)) * above.step, 4)
+            -0.6165
+        """
+        source = chosen_source(source)
+        if not self.query.nests:
+            raise UnsupportedError(f"a perturbed number does not answer {self.query!r}")
+        if not isinstance(point, int) or not INT64_MIN <= point <= INT64_MAX:
+            raise ParameterError("point", point, "an integer of 64 bits")
+
+        def ideal(u: Sequence[Real]) -> list[Real]:
+            z = (BALL.constant(point) + u[0] - BALL.constant(0.5)) * BALL.constant(
+                Fraction(2) ** step_exponent
+            )
+            s = self.query.signed_distance(z, BALL)
+            return [self.query.profile.debiased(s, self._undo, BALL)]
+
+        (report,) = release_integers([LazyUniform(source)], ideal, self.step_exponent)
+        return report
 
     @property
     def _undo(self) -> Fraction:

@@ -78,6 +78,20 @@ class Query(ABC):
         """
         return None
 
+    @property
+    def nests(self) -> bool:
+        """Whether `DebiasedLaplace` may answer from a perturbed number instead of a distance.
+
+        So it is on a line where s rises or falls at the rate 1, and φ has no slope where s turns:
+        f − b²f'' is then the profile's own debiased form, of s [MATH §13].
+
+        Example:
+            >>> from geoveil.gp import Disc, Threshold
+            >>> Threshold(at=100.0, width=8.0).nests, Disc((0.0, 0.0), 9.0, 4.0).nests
+            (True, False)
+        """
+        return False
+
     def value(self, x: ArrayLike) -> NDArray[np.float64]:
         """Return f(x).
 

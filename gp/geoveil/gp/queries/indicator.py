@@ -75,6 +75,10 @@ class Threshold(SoftIndicator):
         return x - ops.constant(self.at)
 
     @property
+    def nests(self) -> bool:
+        return True
+
+    @property
     def varies_within(self) -> tuple[tuple[Fraction, Fraction], ...]:
         return (_around(self.at, self.width),)
 
@@ -121,6 +125,10 @@ class Range(SoftIndicator):
     def signed_distance(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
         """Return s(x): the distance to the nearer end, positive between them."""
         return ops.minimum(x - ops.constant(self.low), ops.constant(self.high) - x)
+
+    @property
+    def nests(self) -> bool:
+        return True
 
     @property
     def varies_within(self) -> tuple[tuple[Fraction, Fraction], ...]:

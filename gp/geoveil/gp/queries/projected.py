@@ -122,6 +122,10 @@ class Linear(Query):
             ) / ops.norm(weights)
         return along - ops.constant(self.offset)
 
+    @property
+    def nests(self) -> bool:
+        return self.dimension == 1
+
 
 def _to_center(x: Real, center: tuple[float, ...], ops: Arithmetic) -> Real:
     if len(center) == 1:
@@ -180,3 +184,7 @@ class GaussianKernel(Query):
     def signed_distance(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
         """Return s(x): the distance to the centre."""
         return _to_center(x, self.center, ops)
+
+    @property
+    def nests(self) -> bool:
+        return self.dimension == 1

@@ -141,6 +141,7 @@ class Campaign(google.protobuf.message.Message):
     PERIOD_FIELD_NUMBER: builtins.int
     MINIMUM_PARTICIPANTS_FIELD_NUMBER: builtins.int
     STRATA_FIELD_NUMBER: builtins.int
+    READINGS_FIELD_NUMBER: builtins.int
     campaign_id: builtins.str
     """Chosen by the analyst; lower-case letters, digits, '-' and '_', 1 to 64."""
     title: builtins.str
@@ -188,6 +189,13 @@ class Campaign(google.protobuf.message.Message):
     def strata(self) -> global___Strata:
         """Absent: participants are one group."""
 
+    @property
+    def readings(self) -> global___Readings:
+        """Absent: every report is drawn anew, unless the policy of the app says otherwise.
+        Only of a value campaign, or of one whose mechanism is debiased_laplace and whose
+        queries a perturbed number answers (see docs/protocol.md).
+        """
+
     def __init__(
         self,
         *,
@@ -204,11 +212,42 @@ class Campaign(google.protobuf.message.Message):
         period: google.protobuf.duration_pb2.Duration | None = ...,
         minimum_participants: builtins.int = ...,
         strata: global___Strata | None = ...,
+        readings: global___Readings | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["attribute", b"attribute", "closes", b"closes", "grid", b"grid", "mechanism", b"mechanism", "opens", b"opens", "period", b"period", "privacy", b"privacy", "strata", b"strata"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["allocation", b"allocation", "attribute", b"attribute", "campaign_id", b"campaign_id", "closes", b"closes", "grid", b"grid", "mechanism", b"mechanism", "minimum_participants", b"minimum_participants", "opens", b"opens", "period", b"period", "privacy", b"privacy", "queries", b"queries", "strata", b"strata", "title", b"title"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["attribute", b"attribute", "closes", b"closes", "grid", b"grid", "mechanism", b"mechanism", "opens", b"opens", "period", b"period", "privacy", b"privacy", "readings", b"readings", "strata", b"strata"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["allocation", b"allocation", "attribute", b"attribute", "campaign_id", b"campaign_id", "closes", b"closes", "grid", b"grid", "mechanism", b"mechanism", "minimum_participants", b"minimum_participants", "opens", b"opens", "period", b"period", "privacy", b"privacy", "queries", b"queries", "readings", b"readings", "strata", b"strata", "title", b"title"]) -> None: ...
 
 global___Campaign = Campaign
+
+@typing.final
+class Readings(google.protobuf.message.Message):
+    """A value is read, and perturbed, once in a stretch of time that each device lays
+    for itself; all reports of the stretch are made from that one perturbed point.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    EVERY_FIELD_NUMBER: builtins.int
+    EXTRAPOLATED_FIELD_NUMBER: builtins.int
+    extrapolated: builtins.bool
+    """An answer is moved on by what changed since the reading before, in proportion to
+    its age: where an answer is in [low, high], a report is in
+    [2 low - high, 2 high - low]. Only of recurring statistic campaigns.
+    """
+    @property
+    def every(self) -> google.protobuf.duration_pb2.Duration:
+        """How long a stretch is: a minute to ten years."""
+
+    def __init__(
+        self,
+        *,
+        every: google.protobuf.duration_pb2.Duration | None = ...,
+        extrapolated: builtins.bool = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["every", b"every"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["every", b"every", "extrapolated", b"extrapolated"]) -> None: ...
+
+global___Readings = Readings
 
 @typing.final
 class Strata(google.protobuf.message.Message):

@@ -4,8 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from geoveil.analyst.statistics.over_time import flagged
 from geoveil.gp import ParameterError, PlanarLaplace, Threshold
 from geoveil.gp.intervals import Interval, Limits, interval_of_mean
+from geoveil.gp.lazy import lazy
 from geoveil.simulation.epochs.drift import WEEKS, Drift, grouped
 from geoveil.simulation.populations.base import Array
 
@@ -42,6 +44,13 @@ class Curves:
     """The variance of one change."""
     limits: tuple[float, float]
     """The least and the greatest answer that is carried."""
+
+    @lazy
+    def flags(self) -> Array:
+        """Whether each week is flagged at 1 % false alarms a year: NaN, 0 or 1 (`flagged`)."""
+        return flagged(
+            self.change, self.change_variance / self.cohort_size, self.epoch, looks=WEEKS
+        )
 
     def interval(self, place: int, confidence: float = 0.95) -> Interval:
         """Return the interval for the population's mean in a week, from extrapolated answers.

@@ -7,10 +7,10 @@ from types import MappingProxyType
 
 import numpy as np
 
+from geoveil.analyst.statistics.over_time import delay
 from geoveil.gp import GeoPrivacy, ParameterError, PlanarLaplace, Threshold, validation
 from geoveil.simulation.epochs.curves import Curves, follow
 from geoveil.simulation.epochs.drift import WEEKS, Drift
-from geoveil.simulation.epochs.flag import delay, flagged
 from geoveil.simulation.populations import household_incomes
 from geoveil.simulation.populations.base import Array
 
@@ -163,7 +163,7 @@ def _drawn(
     first = (YEARS - 1) * WEEKS
     scatter = float(np.mean([c.change_variance[c.week < first].mean() for c in struck]))
     stated = delay(float((means[1] - means[0])[first]), scatter, n, epoch)
-    alarms = [np.nanmax(flagged(c)[c.week >= first]) for c in calm]
+    alarms = [np.nanmax(c.flags[c.week >= first]) for c in calm]
     weeks = [_first_flag(c, first) for c in struck]
     for strategy, curve in _CURVES.items():
         squares = np.array([_square(c, curve(c), first, WEEKS) for c in calm])
@@ -204,5 +204,5 @@ def _coverage(runs: Sequence[Curves], means: Array, first: int) -> float:
 
 def _first_flag(curves: Curves, first: int) -> float:
     """Return within how many weeks of a shock it was flagged; infinite if it was not."""
-    later = np.flatnonzero((curves.week >= first) & (flagged(curves) == 1))
+    later = np.flatnonzero((curves.week >= first) & (curves.flags == 1))
     return float(curves.week[later[0]] - first + 1) if len(later) else math.inf

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 
 from geoveil.simulation.epochs.curves import Curves
-from geoveil.simulation.epochs.flag import flagged
 
 
 def draw_curves(runs: Mapping[str, Curves], file: Path, *, question: str, shock: int) -> None:
@@ -41,7 +40,7 @@ def draw_curves(runs: Mapping[str, Curves], file: Path, *, question: str, shock:
         place.plot(week, estimate, color="#0b6e4f", lw=1.8, label="extrapolated, 95 % interval")
         place.plot(week, curves.carried[shown], color="#d95f02", lw=1.4, label="carried")
         place.plot(week, curves.truth[shown], color="#222222", lw=1.4, label="truth")
-        alarms = curves.week[(curves.week >= shock) & (flagged(curves) == 1)] - shock
+        alarms = curves.week[(curves.week >= shock) & (curves.flags == 1)] - shock
         if len(alarms):
             place.axvline(alarms[0], color="#c0392b", ls="--", lw=1.2)
             place.text(

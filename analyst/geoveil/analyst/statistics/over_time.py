@@ -1,0 +1,555 @@
+"""A curve over time, from a campaign that recurs and reads values once an epoch [MATH §13].
+
+Every period has its own estimate, and the same people are behind all of them. Where devices tell in
+which part of an epoch they read (`Campaign.tells_cohorts`), people are in cohorts that have nobody
+in common: each cohort's own curve is independent of the others', however its periods hang together.
+So the cohorts say how certain a change is; and those who have just read, beside those who have not,
+whether the value jumps.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.analyst import pictures
+from geoveil.analyst.labelled_estimate import LabelledEstimate
+from geoveil.analyst.results import Result, rows_of
+from geoveil.analyst.statistics.groups import GroupEstimates
+from geoveil.campaign import Campaign
+from geoveil.gp import GeoPrivacy, ParameterError
+from geoveil.gp.estimation import Accumulator, estimate
+from geoveil.gp.intervals import UNLIMITED, Limits
+from geoveil.gp.validation import between, positive, require_count
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = [
+    "FALSE_ALARMS",
+    "Change",
+    "Cohorts",
+    "OverTime",
+    "delay",
+    "flagged",
+    "over_time",
+    "windows",
+]
+
+Array = NDArray[np.float64]
+FALSE_ALARMS = 0.01
+"""The probability of any flag in a year in which a mean drifts as it did."""
+POWER = 0.9
+"""The probability with which a shift is flagged within the stated delay."""
+_WINDOWS = (1, 2, 4, 8, 13, 26, 52)
+_COHORT_COLOR, _FLAG_COLOR = "#b5651d", "#b00020"
+_LEAST = 1e-300
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Cohorts:
+    """The mean of each cohort in each period; no two have anybody in common."""
+
+    values: Array
+    """(periods, cohorts); NaN where a cohort has too few reports."""
+    standard_errors: Array
+    """(periods, cohorts)"""
+    n: Array
+    """(periods, cohorts)"""
+    latest: NDArray[np.int64]
+    """(periods,), which of them read last, all of it by this period; −1 where none has."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Change(Result):
+    """How far a mean moved between two periods of the same people."""
+
+    question: str
+    first: int
+    """The earlier period, from 0."""
+    last: int
+    """The later one."""
+    value: float
+    """The later mean less the earlier."""
+    standard_error: float
+    """From how differently the cohorts changed; without cohorts, the most that it can be."""
+    low: float
+    high: float
+    confidence: float
+    """Of the interval, in (0, 1)."""
+    cohorts: int
+    """On how many cohorts the error rests; 0: on none."""
+
+    @property
+    def title(self) -> str:
+        return f"{self.question}: change from period {self.first} to period {self.last}"
+
+    @property
+    def notes(self) -> Sequence[str]:
+        if self.cohorts:
+            return (
+                f"The error is that between {self.cohorts} cohorts, which have nobody in common:"
+                " each compares the same people at both times.",
+            )
+        return (
+            "Without cohorts, the error is the most that it can be for people whose answers at one"
+            " time do not go against those at another.",
+        )
+
+    def rows(self) -> list[dict[str, Any]]:
+        return rows_of(
+            {
+                "first": [self.first],
+                "last": [self.last],
+                "estimate": [self.value],
+                "standard_error": [self.standard_error],
+                "ci_low": [self.low],
+                "ci_high": [self.high],
+            }
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OverTime(Result):
+    """The mean of one question in each period; its intervals hold all of the curve at once."""
+
+    question: str
+    """Its label."""
+    periods: tuple[int, ...]
+    """Those that have an estimate, from 0."""
+    begins: tuple[datetime, ...]
+    """When they began."""
+    values: Array
+    """(periods,)"""
+    standard_errors: Array
+    """(periods,)"""
+    low: Array
+    """(periods,), lower ends of intervals that hold all means at once."""
+    high: Array
+    """(periods,), upper ends."""
+    n: tuple[int, ...]
+    """Reports in each."""
+    confidence: float
+    """That all intervals hold at once, in (0, 1)."""
+    privacy: GeoPrivacy
+    """What one reading costs."""
+    extrapolated: bool
+    """Whether answers go on as the last two readings did; else they are carried."""
+    epoch: float
+    """The length of an epoch, in periods; 0: every report is drawn anew."""
+    cohorts: Cohorts | None = None
+    """None: devices do not tell when they read."""
+    cohort_low: Array = field(default_factory=lambda: np.empty(0))
+    """(periods,), of intervals for the means of those who have just read, all at once."""
+    cohort_high: Array = field(default_factory=lambda: np.empty(0))
+    """(periods,)"""
+    flags: Array = field(default_factory=lambda: np.empty(0))
+    """(periods,): 1 where those who have just read changed otherwise than those before, else 0; NaN
+    where too few came before."""
+    false_alarms: float = FALSE_ALARMS
+    """The probability of any flag in the curve, if the mean drifts as it did."""
+
+    @property
+    def title(self) -> str:
+        return f"{self.question}, {len(self.periods)} periods"
+
+    @property
+    def cohort(self) -> Array:
+        """The means of those who have just read, (periods,); NaN where they are not known."""
+        return self._of_latest(lambda cohorts: cohorts.values)
+
+    @property
+    def notes(self) -> Sequence[str]:
+        said = [
+            f"The intervals hold all {len(self.periods)} means at once at {self.confidence:.4g},"
+            " however the reports of the same people go together (Šidák)."
+        ]
+        if self.epoch:
+            how = (
+                "go on as the last two readings of each device did: right for a mean that drifts"
+                if self.extrapolated
+                else "are as old as the last reading of each device"
+            )
+            said.append(f"Answers {how}. A reading costs {self.privacy}, once.")
+        if self.cohorts is None:
+            said.append("Devices do not tell when they read: no shock is seen before it is old.")
+        else:
+            raised = [p for p, flag in zip(self.periods, self.flags, strict=True) if flag == 1]
+            which = f"periods {', '.join(map(str, raised))}" if raised else "no period"
+            said.append(
+                "Cohort: only those who read within the last periods. Flagged, as they changed"
+                f" otherwise than those before: {which}; any flag in the curve has a probability of"
+                f" {self.false_alarms:.0%} at most while the mean drifts as it did. From a flag on,"
+                " believe the cohort."
+            )
+        return tuple(said)
+
+    def rows(self) -> list[dict[str, Any]]:
+        columns: dict[str, Any] = {
+            "period": self.periods,
+            "begins": [when.isoformat() for when in self.begins],
+            "estimate": self.values,
+            "standard_error": self.standard_errors,
+            "ci_low": self.low,
+            "ci_high": self.high,
+            "n": self.n,
+        }
+        if self.cohorts is not None:
+            columns |= {
+                "cohort": self.cohort,
+                "cohort_low": self.cohort_low,
+                "cohort_high": self.cohort_high,
+                "flag": [None if math.isnan(flag) else bool(flag) for flag in self.flags],
+            }
+        return rows_of(columns)
+
+    def change(self, first: int, last: int, confidence: float | None = None) -> Change:
+        """Return how far the mean moved between two periods.
+
+        Args:
+            first: the earlier period, from 0.
+            last: the later one.
+            confidence: of its interval, in (0, 1); by default that of the curve.
+
+        Raises:
+            ParameterError: if there is no estimate of one, or they are not in order.
+        """
+        level = self.confidence if confidence is None else confidence
+        between("confidence", level, 0, 1, low_open=True, high_open=True)
+        for name, period in (("first", first), ("last", last)):
+            if period not in self.periods:
+                raise ParameterError(name, period, f"one of {self.periods}")
+        if first >= last:
+            raise ParameterError("last", last, f"more than first={first}")
+        a, b = self.periods.index(first), self.periods.index(last)
+        value = float(self.values[b] - self.values[a])
+        count, error, margin = self._error_of_change(a, b, level)
+        return Change(
+            question=self.question,
+            first=first,
+            last=last,
+            value=value,
+            standard_error=error,
+            low=value - margin,
+            high=value + margin,
+            confidence=level,
+            cohorts=count,
+        )
+
+    def _error_of_change(self, a: int, b: int, level: float) -> tuple[int, float, float]:
+        """Return the number of cohorts, the standard error, and the margin of a change."""
+        from scipy.special import ndtri, stdtrit
+
+        if self.cohorts is not None:
+            moved = self.cohorts.values[b] - self.cohorts.values[a]
+            known = np.isfinite(moved)
+            count = int(known.sum())
+            if count > 2:
+                n = (self.cohorts.n[a] + self.cohorts.n[b])[known]
+                weights = n / n.sum()
+                apart = moved[known] - weights @ moved[known]
+                error = math.sqrt(float(weights**2 @ apart**2) * count / (count - 1))
+                return count, error, float(stdtrit(count - 1, (1 + level) / 2)) * error
+        one, other = self.standard_errors[[a, b]].tolist()
+        against = 0.0
+        if self.extrapolated:
+            ages = (self.periods[b] - self.periods[a]) / self.epoch
+            # 3/8 of the variance of an extrapolated answer is the most that the noise's can be.
+            against = -2 * min(noise_in_common(ages), 0.0) * 3 / 8 * one * other
+        error = math.sqrt(one**2 + other**2 + against)
+        return 0, error, float(ndtri((1 + level) / 2)) * error
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        at = np.array([when.timestamp() / 86_400 for when in self.begins])
+        at -= at[0]
+        ax = pictures.draw_curve(
+            ax, self.title, ("days", "mean"), at, self.values, (self.low, self.high)
+        )
+        if self.cohorts is not None:
+            ax.errorbar(
+                at,
+                self.cohort,
+                yerr=(self.cohort - self.cohort_low, self.cohort_high - self.cohort),
+                fmt="o",
+                ms=3,
+                lw=0.8,
+                alpha=0.8,
+                color=_COHORT_COLOR,
+                label="those who have just read",
+            )
+            raised = self.flags == 1
+            ax.plot(at[raised], self.cohort[raised], "v", ms=8, color=_FLAG_COLOR, label="flagged")
+            ax.legend(frameon=False)
+        return ax
+
+    def _of_latest(self, part: Any) -> Array:
+        if self.cohorts is None:
+            return np.full(len(self.periods), np.nan)
+        latest, columns = self.cohorts.latest, part(self.cohorts)
+        found = columns[np.arange(len(latest)), np.maximum(latest, 0)]
+        return np.asarray(np.where(latest >= 0, found, np.nan))
+
+
+def over_time(
+    campaign: Campaign,
+    estimates: Sequence[LabelledEstimate],
+    groups: Sequence[GroupEstimates] = (),
+    question: str | None = None,
+    *,
+    confidence: float = 0.95,
+    false_alarms: float = FALSE_ALARMS,
+) -> OverTime:
+    """Return the curve of one question.
+
+    Args:
+        campaign: that recurs.
+        estimates: of its periods.
+        groups: the same by group, where devices tell their cohort.
+        question: its label; the only one by default.
+        confidence: that all intervals hold at once, in (0, 1).
+        false_alarms: the probability of any flag in the curve, in (0, 1).
+
+    Raises:
+        ParameterError: if the campaign does not recur, there is no such question, or no period
+            with two reports.
+    """
+    between("confidence", confidence, 0, 1, low_open=True, high_open=True)
+    between("false_alarms", false_alarms, 0, 1, low_open=True, high_open=True)
+    if campaign.period is None:
+        raise ParameterError("campaign", campaign.campaign_id, "one that recurs (period)")
+    labels = tuple(dict.fromkeys(row.label for row in estimates))
+    if question is None and len(labels) == 1:
+        question = labels[0]
+    if question is None or question not in labels:
+        raise ParameterError("question", question, f"one of {', '.join(labels) or 'none yet'}")
+    rows = sorted((r for r in estimates if r.label == question and r.n > 1), key=lambda r: r.period)
+    if not rows:
+        raise ParameterError("estimates", "none", "at least one period with two reports")
+    level = confidence ** (1 / len(rows))
+    ends = [
+        estimate(Accumulator(r.n, *r.sums), r.step_exponent, level, r.limits, r.method)
+        for r in rows
+    ]
+    readings = campaign.readings
+    curve = OverTime(
+        question=question,
+        periods=tuple(row.period for row in rows),
+        begins=tuple(campaign.opens + row.period * campaign.period for row in rows),
+        values=np.array([row.value for row in rows], np.float64),
+        standard_errors=np.array([row.standard_error for row in rows], np.float64),
+        low=np.array([end.ci_low for end in ends], np.float64),
+        high=np.array([end.ci_high for end in ends], np.float64),
+        n=tuple(row.n for row in rows),
+        confidence=confidence,
+        privacy=campaign.report_privacy,
+        extrapolated=readings is not None and readings.extrapolated,
+        epoch=0.0 if readings is None else readings.every / campaign.period,
+        false_alarms=false_alarms,
+    )
+    if not campaign.tells_cohorts:
+        return curve
+    found = {g.period or 0: g for g in groups if g.question == question}
+    return _with_cohorts(campaign, curve, found)
+
+
+def _with_cohorts(
+    campaign: Campaign, curve: OverTime, groups: Mapping[int, GroupEstimates]
+) -> OverTime:
+    """Return a curve with what its cohorts say."""
+    from dataclasses import replace
+
+    from scipy.special import ndtri
+
+    strata, readings, period = campaign.strata, campaign.readings, campaign.period
+    assert strata is not None
+    assert readings is not None
+    assert period is not None
+    shape = (len(curve.periods), len(strata.labels))
+    values, errors, n = np.full(shape, np.nan), np.full(shape, np.nan), np.zeros(shape)
+    for row, place in enumerate(curve.periods):
+        group = groups.get(place)
+        if group is None:
+            continue
+        columns = [strata.labels.index(label) for label in group.labels]
+        values[row, columns] = group.values
+        errors[row, columns] = np.sqrt(np.diag(group.covariance))
+        n[row, columns] = 0 if group.n is None else group.n
+    cell = readings.every / len(strata.labels)
+    # The last cell of an epoch that was over when the period began: its devices have read since.
+    over = np.array([(place * period) // cell for place in curve.periods])
+    latest = np.where(over > 0, (over - 1) % len(strata.labels), -1)
+    cohorts = Cohorts(values=values, standard_errors=errors, n=n, latest=latest)
+    curve = replace(curve, cohorts=cohorts)
+    level = curve.confidence ** (1 / max(int((latest >= 0).sum()), 1))
+    margin = float(ndtri((1 + level) / 2)) * curve._of_latest(lambda c: c.standard_errors)
+    mean, limits = curve.cohort, _limits(groups)
+    return replace(
+        curve,
+        cohort_low=np.maximum(mean - margin, limits.means[0]),
+        cohort_high=np.minimum(mean + margin, limits.means[1]),
+        flags=_flags(curve, cohorts, over.astype(int)),
+    )
+
+
+def _limits(groups: Mapping[int, GroupEstimates]) -> Limits:
+    return next((group.limits for group in groups.values()), UNLIMITED)
+
+
+def _flags(curve: OverTime, cohorts: Cohorts, over: NDArray[np.int64]) -> Array:
+    """Return the flag of each period: of the newest cohort, beside those before it."""
+    count = cohorts.values.shape[1]
+    # The first period in which each cell, counted through all epochs, was over.
+    first = {int(cell): row for row, cell in reversed(list(enumerate(over.tolist())))}
+    cells = sorted(cell for cell in first if cell > count and cell - count in first)
+    changes, bounds = [], []
+    for cell in cells:
+        now, then, who = first[cell], first[cell - count], (cell - 1) % count
+        changes.append(cohorts.values[now, who] - cohorts.values[then, who])
+        bounds.append(
+            cohorts.standard_errors[now, who] ** 2 + cohorts.standard_errors[then, who] ** 2
+        )
+    flags = np.full(len(curve.periods), np.nan)
+    told = np.array(changes), np.array(bounds)
+    if count < 2 or len(cells) <= count or not all(np.isfinite(part).all() for part in told):
+        return flags
+    raised = flagged(*told, count, curve.false_alarms, looks=len(cells) - count, known=False)
+    for cell, flag in zip(cells, raised.tolist(), strict=True):
+        flags[first[cell]] = flag
+    return flags
+
+
+def windows(epoch: int) -> tuple[int, ...]:
+    """Return the numbers of cohorts that are taken together, of those in an epoch."""
+    return tuple(length for length in _WINDOWS if length <= epoch)
+
+
+def flagged(
+    changes: Array,
+    variances: Array,
+    epoch: int,
+    false_alarms: float = FALSE_ALARMS,
+    *,
+    looks: int,
+    known: bool = True,
+) -> Array:
+    """Return whether the newest cohorts changed otherwise than those of the epoch before them.
+
+    Each cohort tells how much its mean changed since its last epoch: what people differ by drops
+    out. The mean change of the last cohorts is compared with that of an epoch before them, for
+    several numbers of cohorts; the quantile is Bonferroni's for all that is compared. The epoch
+    before has earlier changes of the same people, who begin the later one where they ended the
+    earlier: the two are correlated by −1/2 at most, so that its variance counts twice.
+
+    Args:
+        changes: mean change of one cohort after the other, in order of time.
+        variances: of each.
+        epoch: how many cohorts there are in an epoch, 2 or more.
+        false_alarms: the probability of any flag while the mean drifts as it did, in (0, 1).
+        looks: how many cohorts that probability is for.
+        known: whether the variances are those of the changes; else they are at most so large, and
+            how the changes of the epoch before differ tells as well (Student's quantile): half of
+            the false alarms are given to each.
+
+    Returns:
+        An array like `changes`: NaN where too few came before, else 0 or 1.
+
+    Raises:
+        ParameterError: if a number is out of range.
+    """
+    from scipy.special import stdtrit
+
+    share = _share(epoch, false_alarms, looks) / (1 if known else 2)
+    critical = _quantile(share)
+    student = 0.0 if known else float(-stdtrit(epoch - 1, share))
+    sums, noises = (np.concatenate([[0.0], np.cumsum(c)]) for c in (changes, variances))
+    found = np.full(len(changes), np.nan)
+    for length in windows(epoch):
+        end = np.arange(length + epoch, len(sums))
+        start = end - length
+        first = start - epoch
+        recent = (sums[end] - sums[start]) / length
+        usual = (sums[start] - sums[first]) / epoch
+        error = (noises[end] - noises[start]) / length**2
+        error += 2 * (noises[start] - noises[first]) / epoch**2
+        most = critical * np.sqrt(error)
+        if not known and len(start):
+            before = np.lib.stride_tricks.sliding_window_view(changes, epoch)[first]
+            spread = before.var(axis=1, ddof=1) * (1 / length + 2 / epoch)
+            most = np.minimum(most, student * np.sqrt(spread + _LEAST))
+        found[end - 1] = np.fmax(found[end - 1], np.abs(recent - usual) > most)
+    return found
+
+
+def delay(
+    shift: float,
+    change_variance: float,
+    n: int,
+    epoch: int,
+    false_alarms: float = FALSE_ALARMS,
+    power: float = POWER,
+    *,
+    looks: int = 52,
+) -> int | None:
+    """Return within how many cohorts a shift of the mean is flagged; None: not within an epoch.
+
+    Args:
+        shift: of the mean of a query with values in [0, 1], at once.
+        change_variance: of one person's change of answer from epoch to epoch, > 0, before. What
+            the shock adds is at most |shift|, as nobody's query changes by more than 1.
+        n: people, ≥ 1.
+        epoch: cohorts in an epoch, 2 or more.
+        false_alarms: as of `flagged`.
+        power: the probability with which it is flagged by then, in (0, 1).
+        looks: as of `flagged`.
+
+    Example:
+        >>> [delay(-0.0122, 0.066, n=100_000, epoch=weeks) for weeks in (52, 13)]
+        [13, 4]
+    """
+    positive("change_variance", change_variance)
+    require_count("n", n)
+    power = between("power", power, 0, 1, low_open=True, high_open=True)
+    needed = _quantile(_share(epoch, false_alarms, looks)) + _quantile(1 - power)
+    usual = change_variance / n
+    recent = (change_variance + abs(shift)) * epoch / n
+    enough = (
+        length
+        for length in windows(epoch)
+        if abs(shift) >= needed * math.sqrt(recent / length + 2 * usual)
+    )
+    return next(enough, None)
+
+
+def noise_in_common(lag: float) -> float:
+    """Return the covariance of the noise of extrapolated answers, in units of that of a reading.
+
+    Of one device, at two times so many epochs apart, on average over when it reads [MATH §13].
+
+    Example:
+        >>> [round(noise_in_common(lag), 4) for lag in (0.0, 0.5, 1.0, 2.0)]
+        [2.6667, 0.5208, -0.8333, 0.0]
+    """
+    between("lag", lag, 0, math.inf)
+    ages = (np.arange(2_000) + 0.5) / 2_000
+    earlier = ages - lag
+    same = (1 + ages) * (1 + earlier) + ages * earlier
+    before = -ages * (2 + earlier)
+    return float(np.where(earlier >= 0, same, np.where(earlier >= -1, before, 0.0)).mean())
+
+
+def _share(epoch: int, false_alarms: float, looks: int) -> float:
+    if epoch < 2:
+        raise ParameterError("epoch", epoch, "two or more cohorts")
+    require_count("looks", looks)
+    rate = between("false_alarms", false_alarms, 0, 1, low_open=True, high_open=True)
+    return rate / (2 * looks * len(windows(epoch)))
+
+
+def _quantile(share: float) -> float:
+    from scipy.special import ndtri
+
+    return float(-ndtri(share))
