@@ -62,8 +62,8 @@ format: $(VENV)/.stamp-dev            ## format and fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(VENV)/.stamp-bench           ## speed, as ratios within one run
-	$(BIN)/python -m benchmarks
+bench: $(VENV)/.stamp-bench           ## speed, as ratios within one run, beside the last release
+	$(BIN)/python -m benchmarks --write .bench/now.json --compare --history .bench/history.svg
 
 lock:            ## find the latest versions that fit, write them to requirements/ with hashes
 	$(PYTHON) -m venv .venv-lock

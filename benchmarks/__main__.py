@@ -1,12 +1,17 @@
 """python -m benchmarks: run every benchmark and print one table each."""
 
 import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 
 from benchmarks import (
     console,
     device,
     first_planner,
     handshake,
+    history,
     host,
     hostile,
     intervals,
@@ -28,8 +33,9 @@ from benchmarks import (
     submit,
     web,
 )
+from benchmarks.timing import Figure
 
-TABLES = {
+TABLES: Mapping[str, Callable[[], list[Figure] | None]] = {
     "simulate": simulate.table,
     "release": release.table,
     "scale": scale.table,
@@ -63,17 +69,72 @@ QUICK = {
     "first_planner": first_planner.table,
 }
 """Those that can be had with less."""
+AGAIN = 2
+"""How often a table is measured again in which a row was slower than in the last release."""
 
-parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-parser.add_argument("names", nargs="*", help=f"some of {', '.join(TABLES)}; all by default")
-parser.add_argument(
-    "--quick", action="store_true", help=f"less of {', '.join(sorted(QUICK))}: about a tenth"
-)
-asked = parser.parse_args()
-for name in asked.names or TABLES:
-    if name not in TABLES:
-        parser.error(f"no benchmark is called {name!r}")
-    if name in QUICK:
-        QUICK[name](quick=asked.quick)
-    else:
-        TABLES[name]()
+
+def main() -> int:
+    """Run what is asked for and return 1 if a row is slower than in the last release."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", help=f"some of {', '.join(TABLES)}; all by default")
+    parser.add_argument(
+        "--quick", action="store_true", help=f"less of {', '.join(sorted(QUICK))}: about a tenth"
+    )
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write the figures, as JSON")
+    parser.add_argument(
+        "--compare",
+        action="store_true",
+        help="compare with the last release, and fail if a row takes more than a tenth longer",
+    )
+    parser.add_argument(
+        "--history", type=Path, metavar="PICTURE", help="draw the releases, and what was measured"
+    )
+    asked = parser.parse_args()
+    for name in asked.names:
+        if name not in TABLES:
+            parser.error(f"no benchmark is called {name!r}")
+    measured: dict[str, list[Figure]] = {}
+    drawn_only = asked.history and not (asked.names or asked.write or asked.compare)
+    for name in () if drawn_only else asked.names or TABLES:
+        run = partial(QUICK[name], quick=asked.quick) if name in QUICK else TABLES[name]
+        measured[name] = run() or []
+    known = history.releases()
+    last = next(reversed(known), None)
+    found = []
+    if asked.compare and last is not None:
+        found = _compare(measured, known[last], last)
+    figures = [figure for of_table in measured.values() for figure in of_table]
+    if asked.write:
+        history.write(figures, asked.write)
+    if asked.history:
+        history.draw(known | ({"now": figures} if figures else {}), asked.history)
+    return 1 if found else 0
+
+
+def _compare(
+    measured: dict[str, list[Figure]], before: Sequence[Figure], version: str
+) -> list[history.Change]:
+    """Print and return the rows that are slower; a table that has one is measured again."""
+    for name, figures in measured.items():
+        for _ in range(AGAIN):
+            if history.slower(before, measured[name]):
+                print(f"{name}: slower than in {version}; measured again")
+                measured[name] = history.least(figures, TABLES[name]() or [])
+                figures = measured[name]
+    now = [figure for figures in measured.values() for figure in figures]
+    shared, found = history.changes(before, now), history.slower(before, now)
+    faster = sum(change.factor < 1 / history.TOLERATED for change in shared)
+    print(
+        f"Of {len(shared)} rows that {version} has, {faster} take at least a tenth less by their"
+        f" ratio to the reference, and {len(found)} at least a tenth more."
+    )
+    for change in found:
+        print(
+            f"  {change.now.table}, {change.now.row}: {change.factor:.2f} times"
+            f" ({change.before.ratio:.3g} → {change.now.ratio:.3g} of {change.now.reference})"
+        )
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

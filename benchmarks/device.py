@@ -18,13 +18,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
 
-from rich.console import Console
-from rich.table import Table
-
+from benchmarks.timing import Figure, show
 from geoveil.campaign import Attribute, Question, StatisticCampaign
 from geoveil.client import Client, InMemoryCollector, InMemoryTransport, Limit, Policy, Timing
 from geoveil.gp import GeoPrivacy, Threshold
 
+_REFERENCE = "bare commit of a row"
 CAMPAIGNS = (10, 100, 400, 1_000)
 FLUSHED = 200
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -40,17 +39,13 @@ POLICY = Policy(
 )
 
 
-def table() -> None:
+def table() -> list[Figure]:
     """Print microseconds of the processor."""
     with tempfile.TemporaryDirectory() as folder:
         times = dict(_bare(Path(folder)))
         for count in CAMPAIGNS:
             times |= _device(Path(folder) / f"{count}", count)
-    reference = times["bare commit of a row"]
-    shown = Table("", "median µs", "ratio to a bare commit", title="one report, processor time")
-    for name, seconds in times.items():
-        shown.add_row(name, f"{seconds * 1e6:,.0f}", f"{seconds / reference:.1f}")
-    Console().print(shown)
+    return show("one report, processor time", "median µs", 1e6, times, _REFERENCE)
 
 
 def _bare(folder: Path) -> Iterable[tuple[str, float]]:
@@ -68,7 +63,7 @@ def _bare(folder: Path) -> Iterable[tuple[str, float]]:
         os.fsync(log)
         os.close(log)
 
-    yield "bare commit of a row", _median(commit, range(1_000))
+    yield _REFERENCE, _median(commit, range(1_000))
     yield "... and a flush to the disk", _median(flush, range(FLUSHED))
     bare.close()
 

@@ -13,27 +13,24 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks.serving import ECHO, served
+from benchmarks.timing import Figure, show
 from geoveil.aggregator.ops.authority import Authority, Issued
 
 CONNECTIONS, ROUNDS = 200, 3
 _DAY = timedelta(days=1)
 
 
-def table() -> None:
+def table() -> list[Figure]:
     """Print milliseconds of the server's processors per connection with one call."""
-    shown = Table("", "ms per connection", title="fresh connections", title_justify="left")
     contestants: dict[str, Callable[[], Issued] | None] = {
         "without TLS": None,
         "P-256 (geoveil certificate)": _p256,
         "RSA of 4,096 bits": _rsa,
     }
-    for name, make in contestants.items():
-        shown.add_row(name, f"{1e3 * _cost(make and make()):.2f}")
-    Console().print(shown)
+    costs = {name: _cost(make and make()) for name, make in contestants.items()}
+    return show("fresh connections", "ms per connection", 1e3, costs, "without TLS")
 
 
 def _cost(issued: Issued | None) -> float:

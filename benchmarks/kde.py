@@ -11,9 +11,8 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
+from benchmarks.timing import Figure, show
 from geoveil.simulation.experiments.kde import cells
 from geoveil.simulation.experiments.kde_settings import (
     DEFAULT,
@@ -28,7 +27,7 @@ AUTHORS_S = 0.26e-3
 repetitions together, as they share the smooth bound: measured 0.26 ms, not run here."""
 
 
-def table() -> None:
+def table() -> list[Figure]:
     """Print seconds for the whole grid: 3,721 centres × 200,000 people."""
     places = collision_places()
     grid = KernelGrid.over(places)
@@ -40,25 +39,25 @@ def table() -> None:
     drawn = _seconds(lambda: [_straightforward(people, c, rng) for c in grid.centres[chosen]])
     drawn *= grid.m / CENTRES
     reports = grid.m * len(people)
-    result = Table("", "seconds", "ratio", title="kernel experiment, exact", title_justify="left")
-    for name, seconds in (
-        ("straightforward NumPy, Student-t alone, one repetition", drawn),
-        ("exact: nine mechanisms, one setting, all repetitions", one),
-        (f"exact: nine mechanisms, {len(SETTINGS)} settings, all repetitions", everything),
-    ):
-        result.add_row(name, f"{seconds:,.1f}", f"{seconds / drawn:.3f}")
-    Console().print(result)
+    reference = "straightforward NumPy, Student-t alone, one repetition"
+    times = {
+        reference: drawn,
+        "exact: nine mechanisms, one setting, all repetitions": one,
+        f"exact: nine mechanisms, {len(SETTINGS)} settings, all repetitions": everything,
+    }
+    found = show("kernel experiment, exact", "s", 1, times, reference)
     print(
         f"The reference: {drawn / reports * 1e9:.0f} ns per report, extrapolated from {CENTRES} of"
         f" {grid.m:,} centres. At {AUTHORS_S * 1e3:.2g} ms for a person and a centre, which"
         f" the paper's public code takes, {reports:,} are {reports * AUTHORS_S / 3600:.0f} hours."
     )
+    return found
 
 
 def _seconds(run: Callable[[], object]) -> float:
-    start = time.perf_counter()
+    start = time.process_time()
     run()
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 def _straightforward(people: np.ndarray, centre: np.ndarray, rng: np.random.Generator) -> float:

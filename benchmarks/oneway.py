@@ -11,9 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from rich.console import Console
-from rich.table import Table
-
+from benchmarks.timing import Figure, show
 from geoveil.simulation import household_incomes
 from geoveil.simulation.experiments.oneway import cells
 from geoveil.simulation.experiments.settings import ONE_WAY_PANELS, band
@@ -24,7 +22,7 @@ PAPER = ("GP_loc", "GP_Lip", "Student-t", "generalized Cauchy", "ε-LDP")
 DRAWN = (*PAPER, "DebiasedLaplace")
 
 
-def table() -> None:
+def table() -> list[Figure]:
     """Print seconds on one core."""
     everything = _seconds(lambda: [cell.rows() for cell in cells()])
     few = 2
@@ -39,25 +37,18 @@ def table() -> None:
     )
     one_by_one = _seconds(_plain) / SAMPLE
     reports = PEOPLE * few * len(DRAWN)
-    result = Table("", "seconds", "ns per report", title="one-way experiment, one core")
-    result.add_row(
-        f"exact: {len(ONE_WAY_PANELS)} panels, all mechanisms, every n", f"{everything:.1f}", "–"
-    )
-    result.add_row(
-        f"Monte Carlo: n = {PEOPLE:,}, {len(DRAWN)} mechanisms, {few} repetitions",
-        f"{drawn:.1f}",
-        f"{drawn / reports * 1e9:.0f}",
-    )
-    result.add_row(
-        "one person at a time, Student-t, for as many",
-        f"{one_by_one * reports:,.0f}",
-        f"{one_by_one * 1e9:,.0f}",
-    )
-    Console().print(result)
+    reference = f"one person at a time, Student-t, {reports:,} reports"
+    times = {
+        reference: one_by_one * reports,
+        f"Monte Carlo: n = {PEOPLE:,}, {len(DRAWN)} mechanisms, {few} repetitions": drawn,
+        f"exact: {len(ONE_WAY_PANELS)} panels, all mechanisms, every n": everything,
+    }
+    found = show("one-way experiment, one core", "s", 1, times, reference)
     print(
         f"Monte Carlo is {one_by_one * reports / drawn:.0f} times as fast as one at a time;"
         f" {REPETITIONS} repetitions take {drawn * REPETITIONS / few:.0f} s on one core."
     )
+    return found
 
 
 def _plain() -> None:
@@ -76,6 +67,6 @@ def _plain() -> None:
 
 
 def _seconds(run: Callable[[], object]) -> float:
-    start = time.perf_counter()
+    start = time.process_time()
     run()
-    return time.perf_counter() - start
+    return time.process_time() - start

@@ -12,8 +12,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 
-from rich.console import Console
-from rich.table import Table
+from benchmarks.timing import Figure, show
 
 ROUNDS = 3
 _NEEDED = "import numpy, flint, scipy.special, typer"
@@ -60,7 +59,7 @@ _COMMANDS = {
 }
 
 
-def table() -> None:
+def table() -> list[Figure]:
     """Print seconds of processors, and their ratio to the floor."""
     python = [sys.executable, "-c"]
     rows = {f"{_NEEDED}, a process": _seconds([*python, _NEEDED])}
@@ -80,11 +79,7 @@ def table() -> None:
         changed = ("forecast, ε moved", "forecast, participants moved", "the plan then")
         for what, seconds in zip(changed, map(float, run.stdout.split()), strict=True):
             rows[f"session, {name}: {what}"] = seconds
-    floor = next(iter(rows.values()))
-    shown = Table("", "s", "ratio to the floor", title="a plan", title_justify="left")
-    for name, seconds in rows.items():
-        shown.add_row(name, f"{seconds:.2f}", f"{seconds / floor:.1f}")
-    Console().print(shown)
+    return show("a plan", "s", 1.0, rows, next(iter(rows)))
 
 
 def _seconds(command: Sequence[str], rounds: int = ROUNDS) -> float:

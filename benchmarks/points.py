@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import psutil
 
+from benchmarks.timing import Figure, show
 from geoveil.aggregator.domain.lane import Lane
 from geoveil.aggregator.domain.layout import Layout
 from geoveil.aggregator.domain.passes import Passes
@@ -39,9 +40,9 @@ _BATCH = 4_096
 _AT_ONCE = 16
 
 
-def table() -> None:
+def table() -> list[Figure]:
     """Print what many questions take, then time and peak memory for each number of points."""
-    _many()
+    found = _many()
     context = multiprocessing.get_context("spawn")
     told = f"{len(_questions())} thresholds of a value campaign, jointly"
     print(f"{told}, from all of its points in SQLite:")
@@ -58,9 +59,10 @@ def table() -> None:
             f" ({micros / first:.2f} × the first), {megabytes:.0f} MB at most",
             flush=True,
         )
+    return found
 
 
-def _many() -> None:
+def _many() -> list[Figure]:
     """Print what many questions of stored points take, without reading them, and what bounds it."""
     random = np.random.default_rng(1)
     size = MOST // 10
@@ -75,21 +77,38 @@ def _many() -> None:
     density = [
         PointQuestion(f"{x} {y}", GaussianKernel((x, y), 16_000)) for x in ticks for y in ticks
     ]
-    print(f"{size:,} points, in ns of processors per point:")
-    for name, campaign, values, questions, joint in (
-        ("1 threshold", line, points, shares[:1], False),
-        ("200 thresholds", line, points, shares, False),
-        ("200 thresholds, jointly", line, points, shares, True),
-        ("1 kernel in the plane", plane, places, density[:1], False),
-        ("61 × 61 kernels in the plane", plane, places, density, False),
-        ("61 kernels in the plane, jointly", plane, places, density[:61], True),
+    found = []
+    for kind, campaign, values, asked in (
+        (
+            "numbers",
+            line,
+            points,
+            {
+                "1 threshold": (shares[:1], False),
+                "200 thresholds": (shares, False),
+                "200 thresholds, jointly": (shares, True),
+            },
+        ),
+        (
+            "places",
+            plane,
+            places,
+            {
+                "1 kernel": (density[:1], False),
+                "61 × 61 kernels": (density, False),
+                "61 kernels, jointly": (density[:61], True),
+            },
+        ),
     ):
         packed = _packed(np.rint(values / campaign.point_mechanism.step).astype(np.int64))
         layout = Layout.of(campaign)
-        floor = _nanoseconds(partial(_sorted, packed), size)
-        found = _nanoseconds(partial(_asked, layout, packed, questions, size, joint=joint), size)
-        told = "" if len(questions) == 1 else f", {found / len(questions):.2f} each"
-        print(f"  {name}: {found:.1f}{told} ({found / floor:.1f} × sorting the points)", flush=True)
+        times = {"sorting them": _nanoseconds(partial(_sorted, packed), size)}
+        for name, (questions, joint) in asked.items():
+            times[name] = _nanoseconds(
+                partial(_asked, layout, packed, questions, size, joint=joint), size
+            )
+        found += show(f"{size:,} stored {kind}", "ns of processors each", 1, times, "sorting them")
+    return found
 
 
 def _packed(values: np.ndarray[Any, np.dtype[np.int64]]) -> list[bytes]:

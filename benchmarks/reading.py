@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from benchmarks.serving import Requests, campaign_of_load
-from benchmarks.timing import medians, show
+from benchmarks.timing import Figure, medians, show
 from geoveil.aggregator.domain.campaign_cache import Publication, publish
 from geoveil.aggregator.domain.preparation import prepare
 from geoveil.aggregator.grpc.submissions import UnreadReports, read_batch
@@ -20,7 +20,7 @@ SIZES = (1, 40, 100, 1_000, 4_096)
 REPORTS = 20_000
 
 
-def table() -> None:
+def table() -> list[Figure]:
     """Print microseconds per report."""
     campaign = campaign_of_load()
     record, _ = publish(seal(encode(campaign)), None)
@@ -35,9 +35,11 @@ def table() -> None:
             reports = SubmitReportsRequest.FromString(message).reports
             prepare(publication, UnreadReports(reports), 0)
 
+    found = []
     for size in SIZES:
         messages = [Requests(campaign, size).draw()] * (REPORTS // size)
         contestants = {"protobuf": partial(protobuf, messages), "ours": partial(ours, messages)}
         scale = 1e6 / (size * len(messages))
         title = f"reading requests of {size:,} reports"
-        show(title, "µs/report", scale, medians(contestants), "protobuf")
+        found += show(title, "µs/report", scale, medians(contestants), "protobuf")
+    return found

@@ -1,6 +1,5 @@
 """Exact release of one report, against OpenDP's Laplace and the same report in 50-digit mpmath."""
 
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import mpmath
 import numpy as np
 
-from benchmarks.timing import medians, show
+from benchmarks.timing import Figure, medians, show
 from geoveil.gp import (
     DebiasedLaplace,
     FormulaProfile,
@@ -71,7 +70,7 @@ def contestants() -> dict[str, tuple[Any, Any]]:
     }
 
 
-def table() -> None:
+def table() -> list[Figure]:
     """Print microseconds of the processor per release, called one by one as by a device."""
     runs: dict[str, Callable[[], object]] = {"mpmath, 50 digits": _mpmath_laplace}
     scalar_laplace = _opendp_laplace()
@@ -82,21 +81,22 @@ def table() -> None:
         name: (lambda m=mechanism, x=point: [m.release(x) for _ in range(N)])
         for name, (mechanism, point) in contestants().items()
     }
-    times = medians(runs, clock=time.process_time)
-    show("exact release, one core", "µs per report", 1e6 / N, times, reference)
+    times = medians(runs)
+    found = show("exact release, one core", "µs per report", 1e6 / N, times, reference)
     many = {
         name: partial(mechanism.release_many, _crowd(point))
         for name, (mechanism, point) in contestants().items()
     }
     floor = "drawing 128 bits"
     drawn = {floor: lambda: SystemSource().bits(128 * CROWD)}
-    together = medians(drawn | many, rounds=3, clock=time.process_time)
-    show(
+    together = medians(drawn | many, rounds=3)
+    found += show(
         f"exact release of {CROWD:,} points together", "µs per report", 1e6 / CROWD, together, floor
     )
     for name in many:
         ratio = times[name] / N / (together[name] / CROWD)
         print(f"  {name}: {ratio:.1f} times the speed of one by one")
+    return found
 
 
 def _crowd(point: Any) -> np.ndarray[Any, Any]:

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from benchmarks.timing import medians, show
+from benchmarks.timing import Figure, medians, show
 from geoveil.gp.estimation import Accumulator
 from geoveil.simulation.demo import experiments
 from geoveil.simulation.scale import BlockedWork, Computer, Sums, computer, simulated, total
@@ -48,7 +48,7 @@ class _Nothing(BlockedWork):
         return ""
 
 
-def table() -> None:
+def table() -> list[Figure]:
     """Print nanoseconds per device, the cost per group, and the times that follow."""
     experiment = experiments(datetime(2026, 1, 1, tzinfo=UTC))[0]
     people = experiment.population
@@ -64,16 +64,18 @@ def table() -> None:
                 "Dask, 2 workers": lambda: results.append(total(work, two, group_size=4)),
             },
             rounds=ROUNDS,
+            clock=time.perf_counter,
         )
         assert all(sums == results[0] for sums in results), "the bits depend on the workers"
         handing_out = _seconds(_Nothing(), two, 1) / _Nothing().blocks
         small = simulated(experiment.campaign, people, 1, seed=1)
         start = min(_seconds(small, two, 1) for _ in range(ROUNDS))
-    show(f"{N:,} simulated devices", "ns per device", 1e9 / N, times, reference)
+    found = show(f"{N:,} simulated devices", "ns per device", 1e9 / N, times, reference)
     device = times["Dask, 1 worker"] / N
     print(f"Efficiency of 2 workers: {times['Dask, 1 worker'] / times['Dask, 2 workers'] / 2:.0%}")
     print(f"Start of a run: {1e3 * start:.0f} ms. Handing out a group: {1e3 * handing_out:.2f} ms.")
     _extrapolate(device, handing_out, start, DEVICES)
+    return found
 
 
 def _seconds(work: BlockedWork, compute: Computer, group_size: int) -> float:

@@ -21,6 +21,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.timing import Figure
 from geoveil.selection.contrib.forest import PrivateRandomForest
 from geoveil.selection.contrib.graphs import Graph, egocentric_betweenness
 from geoveil.selection.contrib.transmission_sensitivity import (
@@ -58,11 +59,11 @@ class TimedPair(NamedTuple):
     """The part of the work that the reference does, in (0, 1]."""
 
 
-def table() -> None:
+def table() -> list[Figure]:
     """Print seconds of the processor, those of the reference, and the ratio."""
-    result = Table(
-        "", "s", "at most", "reference", "s", "ratio", title="selection", title_justify="left"
-    )
+    title = "selection"
+    result = Table("", "s", "at most", "reference", "s", "ratio", title=title, title_justify="left")
+    found = []
     for row in (*_trees(), *_nodes(), *_variants()):
         seconds, known = _median(row.run), _median(row.straightforward) / row.share
         result.add_row(
@@ -73,7 +74,18 @@ def table() -> None:
             f"{known:.2f}",
             f"{seconds / known:.4f}",
         )
+        found.append(
+            Figure(
+                table=title,
+                row=row.name,
+                unit="s",
+                value=seconds,
+                reference=row.reference,
+                ratio=seconds / known,
+            )
+        )
     Console().print(result)
+    return found
 
 
 def _median(run: Run) -> float:

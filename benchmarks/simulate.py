@@ -5,7 +5,7 @@ import tracemalloc
 
 import numpy as np
 
-from benchmarks.timing import medians, show
+from benchmarks.timing import Figure, medians, show
 from geoveil.gp import (
     DebiasedLaplace,
     Disc,
@@ -21,7 +21,7 @@ N = 10_000_000
 ROUNDS = 3
 
 
-def table() -> None:
+def table() -> list[Figure]:
     """Print nanoseconds per report, and how much memory a call needs beyond its input."""
     rng = np.random.default_rng(1)
     incomes = rng.lognormal(11.5, 0.8, N)
@@ -68,7 +68,7 @@ def table() -> None:
     )
     for name, (_, points) in mechanisms.items():
         times[name] *= N / len(points)
-    show(f"simulate, {N:,} points, one core", "ns per report", 1e9 / N, times, reference)
+    found = show(f"simulate, {N:,} points, one core", "ns per report", 1e9 / N, times, reference)
     print("Peak memory of a call, its reports included, in arrays of the length of its input:")
     for name, (mechanism, points) in mechanisms.items():
         tracemalloc.start()
@@ -76,3 +76,4 @@ def table() -> None:
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         print(f"  {name:<40}{peak / (8 * len(points)):6.2f}")
+    return found

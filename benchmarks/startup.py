@@ -12,8 +12,7 @@ import subprocess
 import sys
 import tempfile
 
-from rich.console import Console
-from rich.table import Table
+from benchmarks.timing import Figure, show
 
 FIRST_REPORT = """
 from datetime import UTC, datetime, timedelta
@@ -39,11 +38,11 @@ from geoveil.cli import main
 sys.argv = ["geoveil", "--version"]
 main()
 """
-NEEDED = "import numpy, flint, sqlite3, geoveil.proto.v1.collector_pb2"
+_NEEDED = "import numpy, flint, sqlite3, protobuf"
 SCRIPTS = {
     "python, nothing imported": "pass",
     "import numpy": "import numpy",
-    "import numpy, flint, sqlite3, protobuf": NEEDED,
+    _NEEDED: "import numpy, flint, sqlite3, geoveil.proto.v1.collector_pb2",
     "import geoveil.client": "import geoveil.client",
     "... and a first report": FIRST_REPORT,
     "geoveil --version": VERSION,
@@ -57,7 +56,7 @@ print(json.dumps([time.process_time(), memory]), file=sys.stderr)
 """
 
 
-def table() -> None:
+def table() -> list[Figure]:
     """Print milliseconds of the processor, and the most memory."""
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in SCRIPTS}
     with tempfile.TemporaryDirectory() as folder:
@@ -66,11 +65,14 @@ def table() -> None:
         for _ in range(1 + ROUNDS):
             for name, script in SCRIPTS.items():
                 found[name].append(_run(script, environment))
-    shown = Table("", "processor, ms", "memory, MiB", title="start-up, whole process")
-    for name, costs in found.items():
-        seconds, memory = (statistics.median(values) for values in zip(*costs[1:], strict=True))
-        shown.add_row(name, f"{1e3 * seconds:,.0f}", f"{memory / 2**20:.0f}")
-    Console().print(shown)
+    seconds, memory = (
+        {name: statistics.median(cost[i] for cost in costs[1:]) for name, costs in found.items()}
+        for i in range(2)
+    )
+    return [
+        *show("start-up, whole process", "ms of the processor", 1e3, seconds, _NEEDED),
+        *show("memory of a start-up", "MiB at most", 2**-20, memory, _NEEDED),
+    ]
 
 
 def _run(script: str, environment: dict[str, str]) -> tuple[float, float]:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.timing import medians, show
+from benchmarks.timing import Figure, medians, show
 from geoveil.aggregator.domain.reports import ANSWER_BYTES, PackedColumns, pack
 from geoveil.aggregator.store import CampaignRecord, Outcome, Store, Submission, open_store
 from geoveil.aggregator.store.postgres_counting import BytesArray, UuidArray, register
@@ -32,7 +32,7 @@ _REFERENCE = "sqlite3 executemany"
 _ANSWERS = b"".join([pack([(i % QUERIES, i * 1_234_567)]) for i in range(BATCH)])
 
 
-def table() -> None:
+def table() -> list[Figure]:
     """Print microseconds per report, empty and filled, and the memory it takes."""
     with tempfile.TemporaryDirectory() as folder, _postgres() as (url, server):
         with open_store(Path(folder) / "a.db") as file, open_store(url) as postgres:
@@ -41,8 +41,8 @@ def table() -> None:
             for name, store in (("SQLite", file), ("PostgreSQL", postgres)):
                 store.create_campaign(_campaign("short"))
                 contestants[name] = partial(_commit_all, store)
-            times = medians(contestants)
-        show(
+            times = medians(contestants, clock=time.perf_counter)
+        found = show(
             f"{BATCH * BATCHES:,} new reports in batches of {BATCH:,}",
             "µs per report",
             1e6 / (BATCH * BATCHES),
@@ -51,6 +51,7 @@ def table() -> None:
         )
         for name, database in (("SQLite", Path(folder) / "filled.db"), ("PostgreSQL", url)):
             _print_filling(name, database, None if name == "SQLite" else server)
+    return found
 
 
 def _print_filling(name: str, database: Path | str, server: psutil.Process | None) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import grpc
 
-from benchmarks.timing import medians, show
+from benchmarks.timing import Figure, medians, show
 from geoveil.campaign import Attribute, Question, StatisticCampaign, digest, encode
 from geoveil.gp import GeoPrivacy, Threshold
 from geoveil.proto.v1 import (
@@ -28,7 +28,7 @@ from geoveil.simulation.local_server import local_server
 BATCH, BATCHES = 4_096, 10
 
 
-def table() -> None:
+def table() -> list[Figure]:
     """Print microseconds per report."""
     now = datetime.now(UTC)
     campaign = encode(
@@ -60,7 +60,7 @@ def table() -> None:
             },
             rounds=5,
         )
-    show(
+    return show(
         f"durable submission of {BATCH * BATCHES:,} reports",
         "µs per report",
         1e6 / (BATCH * BATCHES),

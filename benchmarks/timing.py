@@ -4,22 +4,37 @@ import gc
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from rich.console import Console
 from rich.table import Table
 
 
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """One line of a table: what something takes, beside the reference of the same run."""
+
+    table: str
+    row: str
+    unit: str
+    value: float
+    reference: str
+    ratio: float
+    """To the reference: what can be compared between runs and machines."""
+
+
 def medians(
     contestants: Mapping[str, Callable[[], object]],
     rounds: int = 7,
-    clock: Callable[[], float] = time.perf_counter,
+    clock: Callable[[], float] = time.process_time,
 ) -> dict[str, float]:
     """Return the median seconds of each contestant, run in turn so that drift hits all alike.
 
     Args:
         contestants: what to run.
         rounds: how often to run each, after once that is not counted.
-        clock: seconds; `time.process_time` where other processes are busy.
+        clock: seconds, of the processor by default, as other processes may be busy;
+            `time.perf_counter` where the work is done by other processes.
     """
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     for run in contestants.values():
@@ -33,9 +48,34 @@ def medians(
     return {name: statistics.median(times) for name, times in seconds.items()}
 
 
-def show(title: str, unit: str, scale: float, times: Mapping[str, float], reference: str) -> None:
-    """Print medians and their ratio to the reference."""
+def show(
+    title: str, unit: str, scale: float, times: Mapping[str, float], reference: str
+) -> list[Figure]:
+    """Print numbers and their ratio to the reference, and return them.
+
+    Args:
+        title: of the table.
+        unit: of the numbers once they are scaled.
+        scale: what a number is multiplied by.
+        times: numbers by what they are of, such as seconds.
+        reference: which of them the others are divided by.
+    """
     table = Table("", unit, f"ratio to {reference}", title=title, title_justify="left")
-    for name, seconds in times.items():
-        table.add_row(name, f"{seconds * scale:,.1f}", f"{seconds / times[reference]:.2f}")
+    found = []
+    for name, number in times.items():
+        ratio = number / times[reference]
+        table.add_row(
+            name, f"{number * scale:,.{1 if number * scale >= 10 else 2}f}", f"{ratio:.2f}"
+        )
+        found.append(
+            Figure(
+                table=title,
+                row=name,
+                unit=unit,
+                value=number * scale,
+                reference=reference,
+                ratio=ratio,
+            )
+        )
     Console().print(table)
+    return found
