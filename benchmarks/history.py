@@ -123,9 +123,7 @@ def draw(runs: Mapping[str, Sequence[Figure]], file: Path) -> None:
         _draw_table(axes, table, rows, names)
     for axes in panels.flat[len(of_rows) :]:
         axes.axis("off")
-    made.supylabel(
-        "ratio to the reference, beside that of the first release (logarithmic)"
-    )
+    made.supylabel("ratio to the reference, beside that of the first release (logarithmic)")
     made.savefig(file)
     plt.close(made)
 

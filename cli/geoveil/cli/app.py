@@ -27,7 +27,7 @@ COMMANDS = (
         "estimate",
         "plan",
     ),
-    *("demo", "audit", "simulate"),
+    *("demo", "audit", "simulate", "compare"),
 )
 """In the order of the help; each is a module here, with an `app` or a function of its name."""
 _GROUP = "geoveil.commands"

@@ -1,0 +1,95 @@
+"""geoveil compare: geoveil beside other packages, at one task."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from geoveil.audit import mechanisms_in
+from geoveil.cli.console import err, out, print_json, table_80
+from geoveil.cli.simulate_run import Quick, Seed
+from geoveil.gp.version import __version__
+from geoveil.simulation.peers.comparison import PeerRow, compare_peers, peers_page
+from geoveil.simulation.peers.contestants import PACKAGES, version_of
+
+_QUICK = {"n": 1_000, "repetitions": 5, "samples": 1_000}
+
+
+def compare(
+    n: Annotated[int, typer.Option("--participants", "-n", help="People, at least 100.")] = 5_000,
+    repetitions: Annotated[
+        int, typer.Option(help="How often each of them reports, at least 2.")
+    ] = 40,
+    samples: Annotated[
+        int, typer.Option(help="Reports of each income that the audit looks at, at least 1,000.")
+    ] = 10_000,
+    module: Annotated[
+        Path | None,
+        typer.Option(help="Add the mechanisms of this Python file; it is run."),
+    ] = None,
+    directory: Annotated[
+        Path | None, typer.Option("--out", help="Directory for peers.md; none by default.")
+    ] = None,
+    seed: Seed = 1,
+    quick: Quick = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
+) -> None:
+    """Compare geoveil with other packages: the error, the time and the audited ε of each.
+
+    OpenDP, diffprivlib and pure-LDP take part if they are installed: pip install 'geoveil[peers]'.
+    All learn the share of incomes above $100,000, and the shares above ten thresholds, from one
+    report of each person. It takes about two minutes of one processor, and seconds with --quick.
+    """
+    own = {} if module is None else mechanisms_in(module)
+    sizes = _QUICK if quick else {"n": n, "repetitions": repetitions, "samples": samples}
+    rows = []
+    with err.status("comparing") as shown:
+        for row in compare_peers(**sizes, seed=seed, own=own):
+            rows.append(row)
+            shown.update(f"comparing: {row.name} is done")
+    missing = [name for name in PACKAGES if version_of(name) is None]
+    if missing:
+        err.print(f"not installed: {', '.join(missing)}; pip install 'geoveil[peers]'")
+    if directory is not None:
+        directory.mkdir(parents=True, exist_ok=True)
+        page = directory / "peers.md"
+        about = (
+            f"{datetime.now(UTC):%Y-%m-%d}, geoveil {__version__}: {sizes['n']:,} people, each of"
+            f" whom reported {sizes['repetitions']} times; the audit saw {sizes['samples']:,}"
+            " reports of each income."
+        )
+        page.write_text(peers_page(rows, about), encoding="utf-8")
+        err.print(f"written: {page}")
+    if as_json:
+        print_json([asdict(row) for row in rows])
+    else:
+        _show(rows)
+
+
+def _show(rows: Sequence[PeerRow]) -> None:
+    table = table_80(
+        "contestant", "one", "ten", "µs", "drawn", "proven", wrapped=[0], right=[1, 2, 3, 5]
+    )
+    for promise in dict.fromkeys(row.promise for row in rows):
+        table.add_row(Text(promise, style="bold"))
+        for row in rows:
+            if row.promise == promise:
+                table.add_row(
+                    Text(row.name + ("*" if row.called == "array" else "")),
+                    f"{row.rmse:.4f}",
+                    f"{row.rmse_many:.4f}",
+                    f"{row.micros:,.1f}",
+                    row.drawn,
+                    f"{row.proven:.2f}",
+                )
+        table.add_row()
+    out.print(table)
+    out.print(
+        "one, ten: root mean squared error of the hard share of participants above one threshold,"
+        " and above each of ten. µs: of a processor for a report; * over an array. proven: the part"
+        " of the promised ε that outputs prove to be used; above 1 the promise is broken."
+    )

@@ -1,0 +1,1 @@
+"""Other packages and published formulas beside geoveil, at one task: `geoveil compare`."""

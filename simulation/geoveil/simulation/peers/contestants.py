@@ -1,0 +1,324 @@
+"""Who is compared: geoveil's ways, the papers' formulas, and what installed packages offer.
+
+The task is the share of people whose income is above a threshold, from one report of each person.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module, metadata
+from types import MappingProxyType
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from geoveil.audit.own import MakeMechanism
+from geoveil.gp import (
+    DebiasedLaplace,
+    GeoPrivacy,
+    LipschitzMechanism,
+    LocalPrivacy,
+    PlanarLaplace,
+    Threshold,
+)
+from geoveil.simulation.comparison import Setting
+from geoveil.simulation.distribution.square_wave import SquareWave
+from geoveil.simulation.experiments.contestants import GENERALIZED_CAUCHY, STUDENT_T
+
+Array = NDArray[np.float64]
+Draw: TypeAlias = Callable[[Array], Array]
+"""Incomes in dollars, shape (n,) → one number for each report, (n,)."""
+DrawFor: TypeAlias = Callable[[float], Draw]
+"""A threshold in dollars → what draws reports for it."""
+Share: TypeAlias = Callable[[Array, float], float]
+"""The numbers of all reports, and a threshold → the estimated share above it."""
+
+PRIVACY = GeoPrivacy(1.0, 8_000.0, "dollar")
+FOOTINGS = (8_000.0, 40_000.0)
+"""Distances at which contestants of ε-LDP promise as much as `PRIVACY`."""
+PACKAGES = ("opendp", "diffprivlib", "pure-ldp")
+"""Names on PyPI; `pip install 'geoveil[peers]'` installs them."""
+_BAND, _SMOOTH_BAND = 16_000.0, 24_000.0
+_CELLS = 256
+_HIGHEST = 400_000.0
+"""Incomes above count as this where a protocol needs ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """A way to learn the share from one report of each person."""
+
+    name: str
+    promise: GeoPrivacy | LocalPrivacy
+    draw_for: DrawFor
+    share: Share
+    answers_all: bool = False
+    """Whether one report answers for every threshold."""
+    package: str | None = None
+    """Whose code draws a report; None if ours."""
+    exact: bool = False
+    """Whether the draw is one of integers or of exact bits, as its authors say; else of floats."""
+    one_by_one: bool = True
+    """Whether a draw makes a call for each person, as devices do."""
+
+
+class Simulated(Protocol):
+    """What draws a report for each income of an array."""
+
+    def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Array:
+        """Return one report per income."""
+        ...
+
+
+def contestants(
+    rng: np.random.Generator, own: Mapping[str, MakeMechanism] = MappingProxyType({})
+) -> Iterator[Peer]:
+    """Yield all of them, one's own first; packages that are not installed are left out.
+
+    Args:
+        rng: draws for those that are formulas. Packages draw from the system's randomness.
+        own: functions of a query and a guarantee, by name; asked at a ramp.
+    """
+    for name, make in own.items():
+        draw_for = _simulated(partial(_made, make), rng)
+        yield Peer(name=name, promise=PRIVACY, draw_for=draw_for, share=_mean, one_by_one=False)
+    yield from _ours()
+    yield from _formulas(rng)
+    for package in PACKAGES:
+        if version_of(package) is not None:
+            yield from _OF_PACKAGES[package]()
+
+
+def version_of(package: str) -> str | None:
+    """Return the version of a package, or None if it is not installed."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _ours() -> Iterator[Peer]:
+    points = PlanarLaplace(PRIVACY, 1)
+    ours = partial(Peer, promise=PRIVACY, exact=True)
+    yield ours(
+        name="geoveil, value campaign",
+        draw_for=lambda _: _released(points),
+        share=_undone,
+        answers_all=True,
+    )
+    yield ours(
+        name="geoveil, debiased threshold",
+        draw_for=lambda at: _released(DebiasedLaplace(_smooth(at), PRIVACY)),
+        share=_mean,
+    )
+    yield ours(
+        name="geoveil, debiased, release_many",
+        draw_for=lambda at: _released_together(DebiasedLaplace(_smooth(at), PRIVACY)),
+        share=_mean,
+        one_by_one=False,
+    )
+    yield ours(
+        name="geoveil, Lipschitz ramp",
+        draw_for=lambda at: _released(LipschitzMechanism(_ramp(at), PRIVACY)),
+        share=_mean,
+    )
+
+
+def _released(mechanism: LipschitzMechanism | DebiasedLaplace | PlanarLaplace) -> Draw:
+    """Release exactly for each person; a report is an integer, of steps of a grid."""
+    step = mechanism.step
+    return _each(lambda income: step * np.asarray(mechanism.release(income)).item())
+
+
+def _released_together(mechanism: DebiasedLaplace) -> Draw:
+    step = mechanism.step
+    return lambda incomes: step * np.asarray(mechanism.release_many(incomes), np.float64)
+
+
+def _formulas(rng: np.random.Generator) -> Iterator[Peer]:
+    """Yield what papers print, in floats: to be compared, never released."""
+    for name, build in (
+        ("[SGP] Student-t", STUDENT_T),
+        ("[SGP] generalized Cauchy", GENERALIZED_CAUCHY),
+    ):
+        yield Peer(
+            name=name,
+            promise=PRIVACY,
+            draw_for=_simulated(partial(_built, build), rng),
+            share=_mean,
+            one_by_one=False,
+        )
+    for footing in FOOTINGS:
+        wave = SquareWave(PRIVACY.local(footing))
+        yield Peer(
+            name="[LWLSS20] square wave, EMS",
+            promise=wave.privacy,
+            draw_for=_waved(wave, rng),
+            share=_of_wave(wave),
+            answers_all=True,
+            one_by_one=False,
+        )
+
+
+def _made(make: MakeMechanism, at: float) -> Simulated:
+    return make(_ramp(at), PRIVACY)
+
+
+def _built(build: Callable[[Setting], Simulated], at: float) -> Simulated:
+    return build(Setting(_smooth(at), _ramp(at), PRIVACY, FOOTINGS[0]))
+
+
+def _simulated(build: Callable[[float], Simulated], rng: np.random.Generator) -> DrawFor:
+    def draw_for(at: float) -> Draw:
+        mechanism = build(at)
+        return lambda incomes: mechanism.simulate(incomes, rng)
+
+    return draw_for
+
+
+def _waved(wave: SquareWave, rng: np.random.Generator) -> DrawFor:
+    return lambda _: lambda incomes: wave.simulate(np.minimum(incomes / _HIGHEST, 1), rng)
+
+
+def _of_wave(wave: SquareWave) -> Share:
+    """Read the share off the distribution, part of the cell in which the threshold lies."""
+
+    def share(reports: Array, at: float) -> float:
+        above = 1 - np.cumsum([0.0, *wave.distribution(reports, _CELLS)])
+        return float(np.interp(_CELLS * at / _HIGHEST, np.arange(_CELLS + 1), above))
+
+    return share
+
+
+def _opendp() -> Iterator[Peer]:
+    dp: Any = import_module("opendp.prelude")
+    dp.enable_features("contrib")
+    laplace = dp.m.make_laplace(
+        dp.atom_domain(T=float, nan=False), dp.absolute_distance(T=float), 1 / PRIVACY.rate
+    )
+    package = partial(Peer, package="opendp", exact=True)
+    yield from _of_incomes(package, "OpenDP make_laplace", laplace)
+    for local in map(PRIVACY.local, FOOTINGS):
+        yield package(
+            name="OpenDP randomized response",
+            promise=local,
+            draw_for=_yes_or_no(dp.m.make_randomized_response_bool(_kept(local))),
+            share=_of_response(local),
+        )
+
+
+def _diffprivlib() -> Iterator[Peer]:
+    mechanisms: Any = import_module("diffprivlib.mechanisms")
+    laplace = mechanisms.Laplace(epsilon=PRIVACY.epsilon, sensitivity=PRIVACY.per)
+    package = partial(Peer, package="diffprivlib")
+    yield from _of_incomes(package, "diffprivlib Laplace", laplace.randomise)
+    for local in map(PRIVACY.local, FOOTINGS):
+        binary = mechanisms.Binary(epsilon=local.epsilon, value0="0", value1="1")
+        yield package(
+            name="diffprivlib Binary",
+            promise=local,
+            draw_for=_yes_or_no(partial(_as_text, binary.randomise)),
+            share=_of_response(local),
+        )
+
+
+def _pure_ldp() -> Iterator[Peer]:
+    direct: Any = import_module("pure_ldp.frequency_oracles.direct_encoding")
+    unary: Any = import_module("pure_ldp.frequency_oracles.unary_encoding")
+    package = partial(Peer, package="pure-ldp")
+    for local in map(PRIVACY.local, FOOTINGS):
+        response = direct.DEClient(epsilon=local.epsilon, d=2)
+        yield package(
+            name="pure-LDP direct encoding",
+            promise=local,
+            draw_for=_yes_or_no(partial(_counted_from_1, response.privatise)),
+            share=_of_response(local),
+        )
+        bits = unary.UEClient(epsilon=local.epsilon, d=2, use_oue=True)
+        yield package(
+            name="pure-LDP unary encoding",
+            promise=local,
+            draw_for=_yes_or_no(partial(_counted_from_1, bits.privatise)),
+            share=_of_unary(local),
+        )
+
+
+_OF_PACKAGES: Mapping[str, Callable[[], Iterator[Peer]]] = MappingProxyType(
+    {"opendp": _opendp, "diffprivlib": _diffprivlib, "pure-ldp": _pure_ldp}
+)
+
+
+def _of_incomes(
+    package: Callable[..., Peer], name: str, perturbed: Callable[[float], Any]
+) -> Iterator[Peer]:
+    """Yield a package's perturbed incomes, read as incomes, and read by geoveil's estimator."""
+    for how, share in (("counted", _counted), ("debiased by geoveil", _undone)):
+        yield package(
+            name=f"{name}, {how}",
+            promise=PRIVACY,
+            draw_for=lambda _: _each(perturbed),
+            share=share,
+            answers_all=True,
+        )
+
+
+def _each(call: Callable[[float], Any]) -> Draw:
+    """Call a function for each person."""
+    return lambda incomes: np.array([call(income) for income in incomes.tolist()], np.float64)
+
+
+def _yes_or_no(call: Callable[[bool], Any]) -> DrawFor:
+    """Call a function with whether the income is above the threshold, for each person."""
+    return lambda at: _each(lambda income: call(income > at))
+
+
+def _as_text(randomise: Callable[[str], str], yes: bool) -> float:
+    return float(randomise("1" if yes else "0"))
+
+
+def _counted_from_1(privatise: Callable[[int], Any], yes: bool) -> float:
+    """Return a category from 0; or of two bits that of "yes", twice, and the other's."""
+    told = np.asarray(privatise(int(yes) + 1))
+    return float(told) if told.ndim == 0 else float(told @ (1, 2))
+
+
+def _smooth(at: float) -> Threshold:
+    return Threshold(at, _SMOOTH_BAND, "smoothstep")
+
+
+def _ramp(at: float) -> Threshold:
+    return Threshold(at, _BAND)
+
+
+def _mean(reports: Array, _: float) -> float:
+    return float(reports.mean())
+
+
+def _counted(reports: Array, at: float) -> float:
+    """Return the share of reports above the threshold, as if they were incomes."""
+    return float((reports > at).mean())
+
+
+def _undone(reports: Array, at: float) -> float:
+    """Return the mean of what undoes the noise of perturbed incomes, at a smoothstep."""
+    estimator = PlanarLaplace(PRIVACY, 1).estimator(_smooth(at), debias=True)
+    return float(estimator.value(reports[:, None]).mean())
+
+
+def _kept(local: LocalPrivacy) -> float:
+    """Return the probability with which randomised response tells the truth."""
+    return 1 / (1 + math.exp(-local.epsilon))
+
+
+def _of_response(local: LocalPrivacy) -> Share:
+    """Undo randomised response of a yes or no."""
+    kept = _kept(local)
+    return lambda reports, _: float((reports.mean() - (1 - kept)) / (2 * kept - 1))
+
+
+def _of_unary(local: LocalPrivacy) -> Share:
+    """Undo optimised unary encoding: a 1 stays with 1/2, a 0 becomes one with 1/(e^ε + 1)."""
+    risen = 1 / (math.exp(local.epsilon) + 1)
+    return lambda reports, _: float(((reports >= 2).mean() - risen) / (0.5 - risen))

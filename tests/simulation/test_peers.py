@@ -1,0 +1,104 @@
+"""geoveil beside other packages: errors against formulas, audits, and who is not installed."""
+
+import json
+import math
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from geoveil.audit import NoisyAnswer
+from geoveil.cli.app import app
+from geoveil.gp import GeoPrivacy, Laplace, ParameterError, Query, Threshold
+from geoveil.simulation import household_incomes
+from geoveil.simulation.peers import contestants as who
+from geoveil.simulation.peers.comparison import AT, compare_peers, peers_page
+from geoveil.simulation.peers.contestants import PACKAGES, PRIVACY, contestants, version_of
+
+PAGE = Path(__file__).parents[2] / "docs" / "peers.md"
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no package installed."""
+    monkeypatch.setattr(who, "version_of", lambda _: None)
+
+
+def lap(factor: float):  # type: ignore[no-untyped-def]  # a function as users write it
+    """Return a mechanism with so many times the noise that the promise takes."""
+
+    def make(query: Query, privacy: GeoPrivacy) -> NoisyAnswer:
+        return NoisyAnswer(query, privacy, Laplace(), factor * query.lipschitz / privacy.rate)
+
+    return make
+
+
+@pytest.mark.usefixtures("alone")
+def test_errors_are_those_of_the_formulas() -> None:
+    """400 repetitions: bias² + variance/n, to four standard errors of a sum of squares."""
+    n, repetitions = 200, 400
+    own = {"once": lap(1.0), "twice": lap(2.0)}
+    once, twice = islice(compare_peers(n, repetitions, 1_000, seed=3, own=own), 2)
+    ramp = Threshold(AT, 16_000.0)
+    incomes = household_incomes().sample(n, np.random.default_rng(3))
+    bias = float(ramp.value(incomes).mean() - (incomes > AT).mean())
+    for row, factor in ((once, 1.0), (twice, 2.0)):
+        variance = 2 * (factor * ramp.lipschitz / PRIVACY.rate) ** 2 / n
+        known = bias**2 + variance
+        spread = math.sqrt((2 * variance**2 + 4 * bias**2 * variance) / repetitions)
+        assert abs(row.rmse**2 - known) < 4 * spread
+        assert abs(row.bias - bias) < 4 * math.sqrt(variance / repetitions)
+    # The control: the other's formula is far off.
+    assert abs(twice.rmse**2 - once.rmse**2) > 0.5 * twice.rmse**2
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_promise_that_is_not_kept_is_refuted() -> None:
+    own = {"sound": lap(1.0), "broken": lap(0.5)}
+    sound, broken = islice(compare_peers(100, 2, 20_000, own=own), 2)
+    assert 0.5 < sound.proven <= 1 < broken.proven < 2
+
+
+def test_every_contestant_estimates_the_share() -> None:
+    """Without noise worth the name, all are right at a threshold where nobody is near."""
+    rng = np.random.default_rng(1)
+    incomes = np.repeat([20_000.0, 180_000.0], [1_200, 400])
+    installed = {name for name in PACKAGES if version_of(name)}
+    seen = set()
+    for peer in contestants(rng):
+        share = peer.share(peer.draw_for(AT)(incomes), AT)
+        assert abs(share - 0.25) < 0.12, peer.name
+        seen.add(peer.package)
+    assert seen - {None} == installed
+
+
+@pytest.mark.usefixtures("alone")
+def test_the_command_names_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("geoveil.cli.compare.version_of", lambda _: None)
+    (tmp_path / "own.py").write_text(
+        "from geoveil.audit import NoisyAnswer\nfrom geoveil.gp import Laplace\n"
+        "def wide(query, privacy):\n    scale = 1.1 * query.lipschitz / privacy.rate\n"
+        "    return NoisyAnswer(query, privacy, Laplace(), scale)\n"
+    )
+    command = ["compare", "--quick", "--module", str(tmp_path / "own.py"), "--out", str(tmp_path)]
+    ran = CliRunner().invoke(app, [*command, "--json"])
+    assert ran.exit_code == 0, ran.output
+    assert all(name in ran.stderr for name in (*PACKAGES, "geoveil[peers]"))
+    rows = json.loads(ran.stdout)
+    assert [row["name"] for row in rows][:2] == ["wide", "geoveil, value campaign"]
+    assert "| wide | ε = 1 per 8000 dollar |" in (tmp_path / "peers.md").read_text()
+
+
+@pytest.mark.parametrize("wrong", [{"n": 99}, {"repetitions": 1}, {"samples": 999}])
+def test_too_little_is_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(ParameterError, match=next(iter(wrong))):
+        next(compare_peers(**wrong))
+
+
+def test_the_page_is_made_by_the_command() -> None:
+    shown = PAGE.read_text(encoding="utf-8")
+    assert shown.startswith(peers_page([], "").split("\n| contestant")[0])
+    for name in PACKAGES:
+        assert f"{name} " in shown.rpartition("Packages:")[2]
