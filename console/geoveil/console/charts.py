@@ -73,7 +73,7 @@ def round_numbers(low: float, high: float) -> list[float]:
 
     Example:
         >>> round_numbers(-3_000.0, 118_000.0)
-        [0.0, 20000.0, 40000.0, 60000.0, 80000.0, 100000.0]
+        [0.0, 25000.0, 50000.0, 75000.0, 100000.0]
     """
     return _Scale(low, high, 0.0, 1.0).ticks
 

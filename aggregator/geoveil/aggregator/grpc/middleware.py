@@ -227,13 +227,11 @@ class Middleware:
         """Return the request of a call that has one."""
         message = await self._next(call, context)
         if message is None:
+            self._count_in_vain(context.peer())
             try:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "there is no request")
             except grpc.aio.InternalError:  # who began it is gone: no defect
                 raise CancelledError from None
-            except grpc.aio.AbortError:
-                self._count_in_vain(context.peer())
-                raise
         self._authorise(method, context)
         return _parsed(method, message)
 

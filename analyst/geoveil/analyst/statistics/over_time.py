@@ -531,7 +531,7 @@ def noise_in_common(lag: float) -> float:
 
     Example:
         >>> [round(noise_in_common(lag), 4) for lag in (0.0, 0.5, 1.0, 2.0)]
-        [2.6667, 0.5208, -0.8333, 0.0]
+        [2.6667, 0.9792, -0.8333, 0.0]
     """
     between("lag", lag, 0, math.inf)
     ages = (np.arange(2_000) + 0.5) / 2_000
