@@ -314,6 +314,7 @@ class Endless(SQLiteStore):
         return StoredAnswers(found.packed, b"again")
 
 
+@pytest.mark.deep
 async def test_a_deadline_ends_the_reading_and_frees_the_next_call(
     start_server: ServerStarter, database: Any
 ) -> None:

@@ -137,7 +137,7 @@ HIDDEN = [
 N = (40, 400, 4_000)
 
 
-@pytest.mark.deep(keep=2)
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize(("people", "above", "heaps", "at"), HIDDEN)
 def test_intervals_for_hard_shares_cover(people, above, heaps, at):
     """2,010 hidden campaigns: 201 of each of these people, of 40, 400 and 4,000 by turns.

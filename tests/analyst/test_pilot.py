@@ -142,6 +142,7 @@ def test_what_is_no_pilot_is_refused():
         pilot_prior(nobody)
 
 
+@pytest.mark.deep
 def test_two_rounds_gain_where_the_prior_is_in_doubt_and_one_of_points_gains_more():
     """n = 200,000: the margin after a pilot is within a tenth of that after another, drawn."""
     law = LogNormalPrior(math.log(98_000), 0.83)

@@ -11,6 +11,7 @@ INCOMES = PublicPrior.of_numbers(LogNormalPrior(11.0, 0.8), "dollar")
 PRIVACY = GeoPrivacy(1.0, per=8_000.0, unit="dollar")
 
 
+@pytest.mark.deep
 def test_of_people_spread_evenly_it_is_the_closed_form() -> None:
     """Uniform in [0, 10^6]: density 10⁻⁶, the share's variance by quadrature over people."""
     x = (np.arange(200_000) + 0.5) * 5.0

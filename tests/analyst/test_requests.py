@@ -120,6 +120,7 @@ def test_the_people_that_are_proposed_for_several_questions_will_do_and_hardly_l
         check_comparison(request, *compared(round(0.98 * people)))
 
 
+@pytest.mark.deep
 def test_an_allocation_that_leaves_an_answer_to_the_prior_is_refused():
     """Only the one that is asked for counts; among a third of the people bands get too wide."""
     request = but(threshold=(60_000.0, 98_000.0, 150_000.0), allocation="partition")

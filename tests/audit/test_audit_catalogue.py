@@ -222,6 +222,7 @@ def test_the_same_seed_gives_the_same_table_and_another_does_not():
     assert audit(rows, samples=5000, seed=8) != first
 
 
+@pytest.mark.deep
 def test_the_failure_probability_is_shared_by_the_whole_table(verdicts):
     """Alone, a row has all of it, and proves more from the same samples."""
     for verdict in audit(catalogue("LocalLaplace"), samples=20_000, seed=3):

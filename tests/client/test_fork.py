@@ -149,6 +149,7 @@ os.waitpid(process, 0)
 """
 
 
+@pytest.mark.deep
 def test_a_fork_waits_for_another_thread_that_loads_grpc() -> None:
     """Else the child would wait for that module for ever."""
     done = subprocess.run(

@@ -3,6 +3,7 @@
 import json
 import math
 
+import pytest
 from typer.testing import CliRunner
 
 from geoveil.cli.app import app
@@ -41,6 +42,7 @@ def test_demo_counts_every_device_and_its_estimates_are_near_the_truth(tmp_path)
     assert figure.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.deep
 def test_demo_prints_tables_of_80_columns(tmp_path):
     arguments = ["demo", "--devices", "100", "--figure", str(tmp_path / "demo.png")]
     result = CliRunner().invoke(app, arguments, catch_exceptions=False, env={"COLUMNS": "80"})

@@ -163,6 +163,7 @@ def test_a_lattice_says_what_estimators_say(dimension: int, b: float) -> None:
     assert abs(exact(moved, points, noise.step)[0] - means(found["3"])[0]) > 1e-12 * greatest
 
 
+@pytest.mark.deep(keep=2)
 @pytest.mark.parametrize(("dimension", "b"), [(1, 1e-3), (1, 2.0), (2, 1e-3), (2, 1.0)])
 def test_a_lattice_is_right_at_every_single_point(dimension: int, b: float) -> None:
     """To 1e-11 of the greatest g: what the interpolation alone may cost."""

@@ -78,6 +78,7 @@ def test_studies_are_averaged_with_their_standard_error():
         assert together[name].standard_error == pytest.approx(np.std(values, ddof=1) / 2)
 
 
+@pytest.mark.deep
 def test_tables_and_figures_come_out_of_the_command(tmp_path):
     arguments = ["simulate", "selection", "--application", "tdt", "--quick", "--processes", "1"]
     result = runner.invoke(app, [*arguments, "--out", str(tmp_path)], catch_exceptions=False)

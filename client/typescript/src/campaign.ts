@@ -91,6 +91,10 @@ export class Campaign {
     for (const name of ["attribute", "privacy", "mechanism", "grid", "opens", "closes"] as const) {
       if (!message[name]) throw new ParameterError(name, "none", "in every campaign");
     }
+    // To draw anew each time would keep less than the campaign asks for; nothing is read for it.
+    if (message.readings) {
+      throw new UnsupportedError("the campaign asks for values that are read once an epoch, which this version does not do");
+    }
     if (message.queries.length > MOST_QUESTIONS) {
       throw new ParameterError("number of queries", message.queries.length, `1 to ${MOST_QUESTIONS}`);
     }

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { Campaign, digest } from "../src/campaign.js";
 import { demandOf } from "../src/demand.js";
 import { hex, type Opened, openEnvelope } from "../src/envelope.js";
-import { GeoveilError, ParameterError } from "../src/errors.js";
+import { GeoveilError, ParameterError, UnsupportedError } from "../src/errors.js";
 import { distortion, loadGeodesics, project } from "../src/gp/plane.js";
 import { vectors } from "./files.js";
 import { agrees, bytesOf, type Tuple } from "./tuples.js";
@@ -110,6 +110,17 @@ test("campaigns are read, priced and refused as the vectors say", compareCampaig
 test("where the platform does not know Ed25519, the library gives the same verdicts", async (t) => {
   t.mock.method(crypto.subtle, "importKey", () => Promise.reject(new DOMException("no such curve", "NotSupportedError")));
   await compareCampaigns();
+});
+
+test("a campaign that asks for readings of epochs is refused, as values would be drawn anew", async () => {
+  const told = vectors<Told>("epochs.json", "epochs").filter(({ envelope, verdict }) => envelope && verdict === "sound");
+  const plain = told.filter(({ name }) => name.endsWith("readings = None"));
+  assert.ok(plain.length > 0 && told.length > plain.length + 5);
+  for (const one of told) {
+    const { campaign } = await openEnvelope(bytesOf(one.envelope));
+    if (plain.includes(one)) assert.equal(new Campaign(campaign).id, one.campaign_id);
+    else assert.throws(() => new Campaign(campaign), UnsupportedError, one.name);
+  }
 });
 
 test("every bit of a signed envelope counts", async () => {

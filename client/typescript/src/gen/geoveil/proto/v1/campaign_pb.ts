@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file geoveil/proto/v1/campaign.proto.
  */
 export const file_geoveil_proto_v1_campaign: GenFile = /*@__PURE__*/
-  fileDesc("Ch9nZW92ZWlsL3Byb3RvL3YxL2NhbXBhaWduLnByb3RvEhBnZW92ZWlsLnByb3RvLnYxIoYECghDYW1wYWlnbhITCgtjYW1wYWlnbl9pZBgBIAEoCRINCgV0aXRsZRgCIAEoCRIuCglhdHRyaWJ1dGUYAyABKAsyGy5nZW92ZWlsLnByb3RvLnYxLkF0dHJpYnV0ZRIqCgdwcml2YWN5GAQgASgLMhkuZ2VvdmVpbC5wcm90by52MS5Qcml2YWN5EigKB3F1ZXJpZXMYBSADKAsyFy5nZW92ZWlsLnByb3RvLnYxLlF1ZXJ5Ei4KCW1lY2hhbmlzbRgGIAEoCzIbLmdlb3ZlaWwucHJvdG8udjEuTWVjaGFuaXNtEjAKCmFsbG9jYXRpb24YByABKA4yHC5nZW92ZWlsLnByb3RvLnYxLkFsbG9jYXRpb24SJAoEZ3JpZBgIIAEoCzIWLmdlb3ZlaWwucHJvdG8udjEuR3JpZBIpCgVvcGVucxgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKgoGY2xvc2VzGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgZwZXJpb2QYCyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SHAoUbWluaW11bV9wYXJ0aWNpcGFudHMYDCABKAQSKAoGc3RyYXRhGA0gASgLMhguZ2VvdmVpbC5wcm90by52MS5TdHJhdGEiSAoGU3RyYXRhEgwKBG5hbWUYASABKAkSDgoGbGFiZWxzGAIgAygJEhQKB2Vwc2lsb24YAyABKAFIAIgBAUIKCghfZXBzaWxvbiJ/CglBdHRyaWJ1dGUSDAoEbmFtZRgBIAEoCRIMCgR1bml0GAIgASgJEkcKFWF6aW11dGhhbF9lcXVpZGlzdGFudBgDIAEoCzImLmdlb3ZlaWwucHJvdG8udjEuQXppbXV0aGFsRXF1aWRpc3RhbnRIAEINCgtjb29yZGluYXRlcyJVChRBemltdXRoYWxFcXVpZGlzdGFudBIVCg1sb25naXR1ZGVfZGVnGAEgASgBEhQKDGxhdGl0dWRlX2RlZxgCIAEoARIQCghyYWRpdXNfbRgDIAEoASInCgdQcml2YWN5Eg8KB2Vwc2lsb24YASABKAESCwoDcGVyGAIgASgBIv0ECgVRdWVyeRINCgVsYWJlbBgBIAEoCRIwCgl0aHJlc2hvbGQYAiABKAsyGy5nZW92ZWlsLnByb3RvLnYxLlRocmVzaG9sZEgAEjsKD2dhdXNzaWFuX2tlcm5lbBgDIAEoCzIgLmdlb3ZlaWwucHJvdG8udjEuR2F1c3NpYW5LZXJuZWxIABIoCgVyYW5nZRgEIAEoCzIXLmdlb3ZlaWwucHJvdG8udjEuUmFuZ2VIABI+ChF0d29fd2F5X3RocmVzaG9sZBgFIAEoCzIhLmdlb3ZlaWwucHJvdG8udjEuVHdvV2F5VGhyZXNob2xkSAASJgoEZGlzYxgGIAEoCzIWLmdlb3ZlaWwucHJvdG8udjEuRGlzY0gAEiwKB3BvbHlnb24YByABKAsyGS5nZW92ZWlsLnByb3RvLnYxLlBvbHlnb25IABI3Cg1zbW9vdGhlZF9kaXNjGAggASgLMh4uZ2VvdmVpbC5wcm90by52MS5TbW9vdGhlZERpc2NIABI9ChBzbW9vdGhlZF9wb2x5Z29uGAkgASgLMiEuZ2VvdmVpbC5wcm90by52MS5TbW9vdGhlZFBvbHlnb25IABIqCgZyYWRpYWwYCiABKAsyGC5nZW92ZWlsLnByb3RvLnYxLlJhZGlhbEgAEioKBmxpbmVhchgLIAEoCzIYLmdlb3ZlaWwucHJvdG8udjEuTGluZWFySAASMAoJZXh0ZW5zaW9uGA8gASgLMhsuZ2VvdmVpbC5wcm90by52MS5FeHRlbnNpb25IABIsCghzb2Z0bmVzcxgQIAEoCzIaLmdlb3ZlaWwucHJvdG8udjEuU29mdG5lc3NCBgoEa2luZCI2CghTb2Z0bmVzcxIbChNleHBlY3RlZF9kaWZmZXJlbmNlGAEgASgBEg0KBWJvdW5kGAIgASgBIkwKCUV4dGVuc2lvbhIOCgZmYW1pbHkYASABKAkSLwoKcGFyYW1ldGVycxgCIAMoCzIbLmdlb3ZlaWwucHJvdG8udjEuUGFyYW1ldGVyIoUBCglQYXJhbWV0ZXISDAoEbmFtZRgBIAEoCRIQCgZudW1iZXIYAiABKAFIABIRCgdpbnRlZ2VyGAMgASgSSAASDgoEdGV4dBgEIAEoCUgAEiwKB251bWJlcnMYBSABKAsyGS5nZW92ZWlsLnByb3RvLnYxLk51bWJlcnNIAEIHCgV2YWx1ZSIZCgdOdW1iZXJzEg4KBnZhbHVlcxgBIAMoASJSCglUaHJlc2hvbGQSCgoCYXQYASABKAESDQoFd2lkdGgYAiABKAESKgoHcHJvZmlsZRgDIAEoDjIZLmdlb3ZlaWwucHJvdG8udjEuUHJvZmlsZSJdCgVSYW5nZRILCgNsb3cYASABKAESDAoEaGlnaBgCIAEoARINCgV3aWR0aBgDIAEoARIqCgdwcm9maWxlGAQgASgOMhkuZ2VvdmVpbC5wcm90by52MS5Qcm9maWxlImsKD1R3b1dheVRocmVzaG9sZBINCgVmaXJzdBgBIAEoARIOCgZzZWNvbmQYAiABKAESDQoFd2lkdGgYAyABKAESKgoHcHJvZmlsZRgEIAEoDjIZLmdlb3ZlaWwucHJvdG8udjEuUHJvZmlsZSJhCgREaXNjEg4KBmNlbnRlchgBIAMoARIOCgZyYWRpdXMYAiABKAESDQoFd2lkdGgYAyABKAESKgoHcHJvZmlsZRgEIAEoDjIZLmdlb3ZlaWwucHJvdG8udjEuUHJvZmlsZSJyCgdQb2x5Z29uEiwKBXBhcnRzGAEgAygLMh0uZ2VvdmVpbC5wcm90by52MS5Qb2x5Z29uUGFydBINCgV3aWR0aBgCIAEoARIqCgdwcm9maWxlGAMgASgOMhkuZ2VvdmVpbC5wcm90by52MS5Qcm9maWxlIjsKC1BvbHlnb25QYXJ0EiwKBXJpbmdzGAEgAygLMh0uZ2VvdmVpbC5wcm90by52MS5Qb2x5Z29uUmluZyIiCgtQb2x5Z29uUmluZxITCgtjb29yZGluYXRlcxgBIAMoASJBCgxTbW9vdGhlZERpc2MSDgoGY2VudGVyGAEgAygBEg4KBnJhZGl1cxgCIAEoARIRCgliYW5kd2lkdGgYAyABKAEiUgoPU21vb3RoZWRQb2x5Z29uEiwKBXBhcnRzGAEgAygLMh0uZ2VvdmVpbC5wcm90by52MS5Qb2x5Z29uUGFydBIRCgliYW5kd2lkdGgYAiABKAEiMwoOR2F1c3NpYW5LZXJuZWwSDgoGY2VudGVyGAEgAygBEhEKCWJhbmR3aWR0aBgCIAEoASJCCgZSYWRpYWwSDgoGY2VudGVyGAEgAygBEigKB3Byb2ZpbGUYAiABKAsyFy5nZW92ZWlsLnByb3RvLnYxLlRhYmxlIlUKBkxpbmVhchIRCglkaXJlY3Rpb24YASADKAESDgoGb2Zmc2V0GAIgASgBEigKB3Byb2ZpbGUYAyABKAsyFy5nZW92ZWlsLnByb3RvLnYxLlRhYmxlIjMKBVRhYmxlEgoKAmF0GAEgAygBEg4KBnZhbHVlcxgCIAMoARIOCgZzbG9wZXMYAyADKAEi3AIKCU1lY2hhbmlzbRI9ChBkZWJpYXNlZF9sYXBsYWNlGAEgASgLMiEuZ2VvdmVpbC5wcm90by52MS5EZWJpYXNlZExhcGxhY2VIABI/ChFsaXBzY2hpdHpfbGFwbGFjZRgCIAEoCzIiLmdlb3ZlaWwucHJvdG8udjEuTGlwc2NoaXR6TGFwbGFjZUgAEioKBnNtb290aBgDIAEoCzIYLmdlb3ZlaWwucHJvdG8udjEuU21vb3RoSAASOQoOcGxhbmFyX2xhcGxhY2UYBCABKAsyHy5nZW92ZWlsLnByb3RvLnYxLlBsYW5hckxhcGxhY2VIABIuCghjaGFubmVscxgFIAEoCzIaLmdlb3ZlaWwucHJvdG8udjEuQ2hhbm5lbHNIABIwCglleHRlbnNpb24YDyABKAsyGy5nZW92ZWlsLnByb3RvLnYxLkV4dGVuc2lvbkgAQgYKBGtpbmQiEQoPRGViaWFzZWRMYXBsYWNlIhIKEExpcHNjaGl0ekxhcGxhY2UiHwoGU21vb3RoEhUKDWJldGFfZnJhY3Rpb24YASABKAEiIgoNUGxhbmFyTGFwbGFjZRIRCglkaW1lbnNpb24YASABKA0iOAoIQ2hhbm5lbHMSLAoJcGVyX3F1ZXJ5GAEgAygLMhkuZ2VvdmVpbC5wcm90by52MS5DaGFubmVsInEKB0NoYW5uZWwSDQoFZWRnZXMYASADKAESDQoFY2VsbHMYAiADKA0SEAoIYWJzb2x1dGUYAyABKAgSFQoNc3RlcF9leHBvbmVudBgEIAEoERIPCgdvdXRwdXRzGAUgAygSEg4KBmNvdW50cxgGIAMoBCIdCgRHcmlkEhUKDXN0ZXBfZXhwb25lbnQYASABKBEiXAoQQ2FtcGFpZ25FbnZlbG9wZRIQCghjYW1wYWlnbhgBIAEoDBI2CglzaWduYXR1cmUYAiABKAsyIy5nZW92ZWlsLnByb3RvLnYxLkNhbXBhaWduU2lnbmF0dXJlIjoKEUNhbXBhaWduU2lnbmF0dXJlEhIKCnB1YmxpY19rZXkYASABKAwSEQoJc2lnbmF0dXJlGAIgASgMKoEBCgdQcm9maWxlEhcKE1BST0ZJTEVfVU5TUEVDSUZJRUQQABISCg5QUk9GSUxFX0xJTkVBUhABEhYKElBST0ZJTEVfU01PT1RIU1RFUBACEhgKFFBST0ZJTEVfRk9VUlRIX09SREVSEAMSFwoTUFJPRklMRV9TSVhUSF9PUkRFUhAEKm8KCkFsbG9jYXRpb24SGgoWQUxMT0NBVElPTl9VTlNQRUNJRklFRBAAEhgKFEFMTE9DQVRJT05fUEFSVElUSU9OEAESFAoQQUxMT0NBVElPTl9TUExJVBACEhUKEUFMTE9DQVRJT05fUkVQRUFUEAMqfwoNQ2FtcGFpZ25TdGF0ZRIeChpDQU1QQUlHTl9TVEFURV9VTlNQRUNJRklFRBAAEhcKE0NBTVBBSUdOX1NUQVRFX09QRU4QARIaChZDQU1QQUlHTl9TVEFURV9QRU5ESU5HEAISGQoVQ0FNUEFJR05fU1RBVEVfQ0xPU0VEEANiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("Ch9nZW92ZWlsL3Byb3RvL3YxL2NhbXBhaWduLnByb3RvEhBnZW92ZWlsLnByb3RvLnYxIrQECghDYW1wYWlnbhITCgtjYW1wYWlnbl9pZBgBIAEoCRINCgV0aXRsZRgCIAEoCRIuCglhdHRyaWJ1dGUYAyABKAsyGy5nZW92ZWlsLnByb3RvLnYxLkF0dHJpYnV0ZRIqCgdwcml2YWN5GAQgASgLMhkuZ2VvdmVpbC5wcm90by52MS5Qcml2YWN5EigKB3F1ZXJpZXMYBSADKAsyFy5nZW92ZWlsLnByb3RvLnYxLlF1ZXJ5Ei4KCW1lY2hhbmlzbRgGIAEoCzIbLmdlb3ZlaWwucHJvdG8udjEuTWVjaGFuaXNtEjAKCmFsbG9jYXRpb24YByABKA4yHC5nZW92ZWlsLnByb3RvLnYxLkFsbG9jYXRpb24SJAoEZ3JpZBgIIAEoCzIWLmdlb3ZlaWwucHJvdG8udjEuR3JpZBIpCgVvcGVucxgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKgoGY2xvc2VzGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgZwZXJpb2QYCyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SHAoUbWluaW11bV9wYXJ0aWNpcGFudHMYDCABKAQSKAoGc3RyYXRhGA0gASgLMhguZ2VvdmVpbC5wcm90by52MS5TdHJhdGESLAoIcmVhZGluZ3MYDiABKAsyGi5nZW92ZWlsLnByb3RvLnYxLlJlYWRpbmdzIkoKCFJlYWRpbmdzEigKBWV2ZXJ5GAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhQKDGV4dHJhcG9sYXRlZBgCIAEoCCJICgZTdHJhdGESDAoEbmFtZRgBIAEoCRIOCgZsYWJlbHMYAiADKAkSFAoHZXBzaWxvbhgDIAEoAUgAiAEBQgoKCF9lcHNpbG9uIn8KCUF0dHJpYnV0ZRIMCgRuYW1lGAEgASgJEgwKBHVuaXQYAiABKAkSRwoVYXppbXV0aGFsX2VxdWlkaXN0YW50GAMgASgLMiYuZ2VvdmVpbC5wcm90by52MS5BemltdXRoYWxFcXVpZGlzdGFudEgAQg0KC2Nvb3JkaW5hdGVzIlUKFEF6aW11dGhhbEVxdWlkaXN0YW50EhUKDWxvbmdpdHVkZV9kZWcYASABKAESFAoMbGF0aXR1ZGVfZGVnGAIgASgBEhAKCHJhZGl1c19tGAMgASgBIicKB1ByaXZhY3kSDwoHZXBzaWxvbhgBIAEoARILCgNwZXIYAiABKAEi/QQKBVF1ZXJ5Eg0KBWxhYmVsGAEgASgJEjAKCXRocmVzaG9sZBgCIAEoCzIbLmdlb3ZlaWwucHJvdG8udjEuVGhyZXNob2xkSAASOwoPZ2F1c3NpYW5fa2VybmVsGAMgASgLMiAuZ2VvdmVpbC5wcm90by52MS5HYXVzc2lhbktlcm5lbEgAEigKBXJhbmdlGAQgASgLMhcuZ2VvdmVpbC5wcm90by52MS5SYW5nZUgAEj4KEXR3b193YXlfdGhyZXNob2xkGAUgASgLMiEuZ2VvdmVpbC5wcm90by52MS5Ud29XYXlUaHJlc2hvbGRIABImCgRkaXNjGAYgASgLMhYuZ2VvdmVpbC5wcm90by52MS5EaXNjSAASLAoHcG9seWdvbhgHIAEoCzIZLmdlb3ZlaWwucHJvdG8udjEuUG9seWdvbkgAEjcKDXNtb290aGVkX2Rpc2MYCCABKAsyHi5nZW92ZWlsLnByb3RvLnYxLlNtb290aGVkRGlzY0gAEj0KEHNtb290aGVkX3BvbHlnb24YCSABKAsyIS5nZW92ZWlsLnByb3RvLnYxLlNtb290aGVkUG9seWdvbkgAEioKBnJhZGlhbBgKIAEoCzIYLmdlb3ZlaWwucHJvdG8udjEuUmFkaWFsSAASKgoGbGluZWFyGAsgASgLMhguZ2VvdmVpbC5wcm90by52MS5MaW5lYXJIABIwCglleHRlbnNpb24YDyABKAsyGy5nZW92ZWlsLnByb3RvLnYxLkV4dGVuc2lvbkgAEiwKCHNvZnRuZXNzGBAgASgLMhouZ2VvdmVpbC5wcm90by52MS5Tb2Z0bmVzc0IGCgRraW5kIjYKCFNvZnRuZXNzEhsKE2V4cGVjdGVkX2RpZmZlcmVuY2UYASABKAESDQoFYm91bmQYAiABKAEiTAoJRXh0ZW5zaW9uEg4KBmZhbWlseRgBIAEoCRIvCgpwYXJhbWV0ZXJzGAIgAygLMhsuZ2VvdmVpbC5wcm90by52MS5QYXJhbWV0ZXIihQEKCVBhcmFtZXRlchIMCgRuYW1lGAEgASgJEhAKBm51bWJlchgCIAEoAUgAEhEKB2ludGVnZXIYAyABKBJIABIOCgR0ZXh0GAQgASgJSAASLAoHbnVtYmVycxgFIAEoCzIZLmdlb3ZlaWwucHJvdG8udjEuTnVtYmVyc0gAQgcKBXZhbHVlIhkKB051bWJlcnMSDgoGdmFsdWVzGAEgAygBIlIKCVRocmVzaG9sZBIKCgJhdBgBIAEoARINCgV3aWR0aBgCIAEoARIqCgdwcm9maWxlGAMgASgOMhkuZ2VvdmVpbC5wcm90by52MS5Qcm9maWxlIl0KBVJhbmdlEgsKA2xvdxgBIAEoARIMCgRoaWdoGAIgASgBEg0KBXdpZHRoGAMgASgBEioKB3Byb2ZpbGUYBCABKA4yGS5nZW92ZWlsLnByb3RvLnYxLlByb2ZpbGUiawoPVHdvV2F5VGhyZXNob2xkEg0KBWZpcnN0GAEgASgBEg4KBnNlY29uZBgCIAEoARINCgV3aWR0aBgDIAEoARIqCgdwcm9maWxlGAQgASgOMhkuZ2VvdmVpbC5wcm90by52MS5Qcm9maWxlImEKBERpc2MSDgoGY2VudGVyGAEgAygBEg4KBnJhZGl1cxgCIAEoARINCgV3aWR0aBgDIAEoARIqCgdwcm9maWxlGAQgASgOMhkuZ2VvdmVpbC5wcm90by52MS5Qcm9maWxlInIKB1BvbHlnb24SLAoFcGFydHMYASADKAsyHS5nZW92ZWlsLnByb3RvLnYxLlBvbHlnb25QYXJ0Eg0KBXdpZHRoGAIgASgBEioKB3Byb2ZpbGUYAyABKA4yGS5nZW92ZWlsLnByb3RvLnYxLlByb2ZpbGUiOwoLUG9seWdvblBhcnQSLAoFcmluZ3MYASADKAsyHS5nZW92ZWlsLnByb3RvLnYxLlBvbHlnb25SaW5nIiIKC1BvbHlnb25SaW5nEhMKC2Nvb3JkaW5hdGVzGAEgAygBIkEKDFNtb290aGVkRGlzYxIOCgZjZW50ZXIYASADKAESDgoGcmFkaXVzGAIgASgBEhEKCWJhbmR3aWR0aBgDIAEoASJSCg9TbW9vdGhlZFBvbHlnb24SLAoFcGFydHMYASADKAsyHS5nZW92ZWlsLnByb3RvLnYxLlBvbHlnb25QYXJ0EhEKCWJhbmR3aWR0aBgCIAEoASIzCg5HYXVzc2lhbktlcm5lbBIOCgZjZW50ZXIYASADKAESEQoJYmFuZHdpZHRoGAIgASgBIkIKBlJhZGlhbBIOCgZjZW50ZXIYASADKAESKAoHcHJvZmlsZRgCIAEoCzIXLmdlb3ZlaWwucHJvdG8udjEuVGFibGUiVQoGTGluZWFyEhEKCWRpcmVjdGlvbhgBIAMoARIOCgZvZmZzZXQYAiABKAESKAoHcHJvZmlsZRgDIAEoCzIXLmdlb3ZlaWwucHJvdG8udjEuVGFibGUiMwoFVGFibGUSCgoCYXQYASADKAESDgoGdmFsdWVzGAIgAygBEg4KBnNsb3BlcxgDIAMoASLcAgoJTWVjaGFuaXNtEj0KEGRlYmlhc2VkX2xhcGxhY2UYASABKAsyIS5nZW92ZWlsLnByb3RvLnYxLkRlYmlhc2VkTGFwbGFjZUgAEj8KEWxpcHNjaGl0el9sYXBsYWNlGAIgASgLMiIuZ2VvdmVpbC5wcm90by52MS5MaXBzY2hpdHpMYXBsYWNlSAASKgoGc21vb3RoGAMgASgLMhguZ2VvdmVpbC5wcm90by52MS5TbW9vdGhIABI5Cg5wbGFuYXJfbGFwbGFjZRgEIAEoCzIfLmdlb3ZlaWwucHJvdG8udjEuUGxhbmFyTGFwbGFjZUgAEi4KCGNoYW5uZWxzGAUgASgLMhouZ2VvdmVpbC5wcm90by52MS5DaGFubmVsc0gAEjAKCWV4dGVuc2lvbhgPIAEoCzIbLmdlb3ZlaWwucHJvdG8udjEuRXh0ZW5zaW9uSABCBgoEa2luZCIRCg9EZWJpYXNlZExhcGxhY2UiEgoQTGlwc2NoaXR6TGFwbGFjZSIfCgZTbW9vdGgSFQoNYmV0YV9mcmFjdGlvbhgBIAEoASIiCg1QbGFuYXJMYXBsYWNlEhEKCWRpbWVuc2lvbhgBIAEoDSI4CghDaGFubmVscxIsCglwZXJfcXVlcnkYASADKAsyGS5nZW92ZWlsLnByb3RvLnYxLkNoYW5uZWwicQoHQ2hhbm5lbBINCgVlZGdlcxgBIAMoARINCgVjZWxscxgCIAMoDRIQCghhYnNvbHV0ZRgDIAEoCBIVCg1zdGVwX2V4cG9uZW50GAQgASgREg8KB291dHB1dHMYBSADKBISDgoGY291bnRzGAYgAygEIh0KBEdyaWQSFQoNc3RlcF9leHBvbmVudBgBIAEoESJcChBDYW1wYWlnbkVudmVsb3BlEhAKCGNhbXBhaWduGAEgASgMEjYKCXNpZ25hdHVyZRgCIAEoCzIjLmdlb3ZlaWwucHJvdG8udjEuQ2FtcGFpZ25TaWduYXR1cmUiOgoRQ2FtcGFpZ25TaWduYXR1cmUSEgoKcHVibGljX2tleRgBIAEoDBIRCglzaWduYXR1cmUYAiABKAwqgQEKB1Byb2ZpbGUSFwoTUFJPRklMRV9VTlNQRUNJRklFRBAAEhIKDlBST0ZJTEVfTElORUFSEAESFgoSUFJPRklMRV9TTU9PVEhTVEVQEAISGAoUUFJPRklMRV9GT1VSVEhfT1JERVIQAxIXChNQUk9GSUxFX1NJWFRIX09SREVSEAQqbwoKQWxsb2NhdGlvbhIaChZBTExPQ0FUSU9OX1VOU1BFQ0lGSUVEEAASGAoUQUxMT0NBVElPTl9QQVJUSVRJT04QARIUChBBTExPQ0FUSU9OX1NQTElUEAISFQoRQUxMT0NBVElPTl9SRVBFQVQQAyp/Cg1DYW1wYWlnblN0YXRlEh4KGkNBTVBBSUdOX1NUQVRFX1VOU1BFQ0lGSUVEEAASFwoTQ0FNUEFJR05fU1RBVEVfT1BFThABEhoKFkNBTVBBSUdOX1NUQVRFX1BFTkRJTkcQAhIZChVDQU1QQUlHTl9TVEFURV9DTE9TRUQQA2IGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * A campaign is one public question put to many devices. It is all that a
@@ -115,6 +115,15 @@ export type Campaign = Message<"geoveil.proto.v1.Campaign"> & {
    * @generated from field: geoveil.proto.v1.Strata strata = 13;
    */
   strata?: Strata;
+
+  /**
+   * Absent: every report is drawn anew, unless the policy of the app says otherwise.
+   * Only of a value campaign, or of one whose mechanism is debiased_laplace and whose
+   * queries a perturbed number answers (see docs/protocol.md).
+   *
+   * @generated from field: geoveil.proto.v1.Readings readings = 14;
+   */
+  readings?: Readings;
 };
 
 /**
@@ -123,6 +132,37 @@ export type Campaign = Message<"geoveil.proto.v1.Campaign"> & {
  */
 export const CampaignSchema: GenMessage<Campaign> = /*@__PURE__*/
   messageDesc(file_geoveil_proto_v1_campaign, 0);
+
+/**
+ * A value is read, and perturbed, once in a stretch of time that each device lays
+ * for itself; all reports of the stretch are made from that one perturbed point.
+ *
+ * @generated from message geoveil.proto.v1.Readings
+ */
+export type Readings = Message<"geoveil.proto.v1.Readings"> & {
+  /**
+   * How long a stretch is: a minute to ten years.
+   *
+   * @generated from field: google.protobuf.Duration every = 1;
+   */
+  every?: Duration;
+
+  /**
+   * An answer is moved on by what changed since the reading before, in proportion to
+   * its age: where an answer is in [low, high], a report is in
+   * [2 low - high, 2 high - low]. Only of recurring statistic campaigns.
+   *
+   * @generated from field: bool extrapolated = 2;
+   */
+  extrapolated: boolean;
+};
+
+/**
+ * Describes the message geoveil.proto.v1.Readings.
+ * Use `create(ReadingsSchema)` to create a new message.
+ */
+export const ReadingsSchema: GenMessage<Readings> = /*@__PURE__*/
+  messageDesc(file_geoveil_proto_v1_campaign, 1);
 
 /**
  * Groups of which each participant is in one. With m queries (or coordinates), the
@@ -162,7 +202,7 @@ export type Strata = Message<"geoveil.proto.v1.Strata"> & {
  * Use `create(StrataSchema)` to create a new message.
  */
 export const StrataSchema: GenMessage<Strata> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 1);
+  messageDesc(file_geoveil_proto_v1_campaign, 2);
 
 /**
  * A metric space that a person has one point in.
@@ -204,7 +244,7 @@ export type Attribute = Message<"geoveil.proto.v1.Attribute"> & {
  * Use `create(AttributeSchema)` to create a new message.
  */
 export const AttributeSchema: GenMessage<Attribute> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 2);
+  messageDesc(file_geoveil_proto_v1_campaign, 3);
 
 /**
  * Places on the Earth (WGS 84) as metres east and north of a centre: the length
@@ -235,7 +275,7 @@ export type AzimuthalEquidistant = Message<"geoveil.proto.v1.AzimuthalEquidistan
  * Use `create(AzimuthalEquidistantSchema)` to create a new message.
  */
 export const AzimuthalEquidistantSchema: GenMessage<AzimuthalEquidistant> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 3);
+  messageDesc(file_geoveil_proto_v1_campaign, 4);
 
 /**
  * Values at distance d are at most epsilon * d / per distinguishable.
@@ -261,7 +301,7 @@ export type Privacy = Message<"geoveil.proto.v1.Privacy"> & {
  * Use `create(PrivacySchema)` to create a new message.
  */
 export const PrivacySchema: GenMessage<Privacy> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 4);
+  messageDesc(file_geoveil_proto_v1_campaign, 5);
 
 /**
  * @generated from message geoveil.proto.v1.Query
@@ -362,7 +402,7 @@ export type Query = Message<"geoveil.proto.v1.Query"> & {
  * Use `create(QuerySchema)` to create a new message.
  */
 export const QuerySchema: GenMessage<Query> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 5);
+  messageDesc(file_geoveil_proto_v1_campaign, 6);
 
 /**
  * The mean of a soft query minus the share that was really asked for.
@@ -390,7 +430,7 @@ export type Softness = Message<"geoveil.proto.v1.Softness"> & {
  * Use `create(SoftnessSchema)` to create a new message.
  */
 export const SoftnessSchema: GenMessage<Softness> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 6);
+  messageDesc(file_geoveil_proto_v1_campaign, 7);
 
 /**
  * A family of queries or mechanisms that another package adds. What the
@@ -419,7 +459,7 @@ export type Extension = Message<"geoveil.proto.v1.Extension"> & {
  * Use `create(ExtensionSchema)` to create a new message.
  */
 export const ExtensionSchema: GenMessage<Extension> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 7);
+  messageDesc(file_geoveil_proto_v1_campaign, 8);
 
 /**
  * @generated from message geoveil.proto.v1.Parameter
@@ -469,7 +509,7 @@ export type Parameter = Message<"geoveil.proto.v1.Parameter"> & {
  * Use `create(ParameterSchema)` to create a new message.
  */
 export const ParameterSchema: GenMessage<Parameter> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 8);
+  messageDesc(file_geoveil_proto_v1_campaign, 9);
 
 /**
  * @generated from message geoveil.proto.v1.Numbers
@@ -488,7 +528,7 @@ export type Numbers = Message<"geoveil.proto.v1.Numbers"> & {
  * Use `create(NumbersSchema)` to create a new message.
  */
 export const NumbersSchema: GenMessage<Numbers> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 9);
+  messageDesc(file_geoveil_proto_v1_campaign, 10);
 
 /**
  * The share of participants above a threshold, softened over a band.
@@ -517,7 +557,7 @@ export type Threshold = Message<"geoveil.proto.v1.Threshold"> & {
  * Use `create(ThresholdSchema)` to create a new message.
  */
 export const ThresholdSchema: GenMessage<Threshold> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 10);
+  messageDesc(file_geoveil_proto_v1_campaign, 11);
 
 /**
  * The share of participants between two values, softened over bands at both.
@@ -551,7 +591,7 @@ export type Range = Message<"geoveil.proto.v1.Range"> & {
  * Use `create(RangeSchema)` to create a new message.
  */
 export const RangeSchema: GenMessage<Range> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 11);
+  messageDesc(file_geoveil_proto_v1_campaign, 12);
 
 /**
  * The share of participants with two values, both above their thresholds. The
@@ -586,7 +626,7 @@ export type TwoWayThreshold = Message<"geoveil.proto.v1.TwoWayThreshold"> & {
  * Use `create(TwoWayThresholdSchema)` to create a new message.
  */
 export const TwoWayThresholdSchema: GenMessage<TwoWayThreshold> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 12);
+  messageDesc(file_geoveil_proto_v1_campaign, 13);
 
 /**
  * The share of participants within radius of a centre, softened over a band.
@@ -620,7 +660,7 @@ export type Disc = Message<"geoveil.proto.v1.Disc"> & {
  * Use `create(DiscSchema)` to create a new message.
  */
 export const DiscSchema: GenMessage<Disc> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 13);
+  messageDesc(file_geoveil_proto_v1_campaign, 14);
 
 /**
  * The share of participants inside a polygon of the plane, softened over a band.
@@ -651,7 +691,7 @@ export type Polygon = Message<"geoveil.proto.v1.Polygon"> & {
  * Use `create(PolygonSchema)` to create a new message.
  */
 export const PolygonSchema: GenMessage<Polygon> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 14);
+  messageDesc(file_geoveil_proto_v1_campaign, 15);
 
 /**
  * @generated from message geoveil.proto.v1.PolygonPart
@@ -670,7 +710,7 @@ export type PolygonPart = Message<"geoveil.proto.v1.PolygonPart"> & {
  * Use `create(PolygonPartSchema)` to create a new message.
  */
 export const PolygonPartSchema: GenMessage<PolygonPart> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 15);
+  messageDesc(file_geoveil_proto_v1_campaign, 16);
 
 /**
  * @generated from message geoveil.proto.v1.PolygonRing
@@ -689,7 +729,7 @@ export type PolygonRing = Message<"geoveil.proto.v1.PolygonRing"> & {
  * Use `create(PolygonRingSchema)` to create a new message.
  */
 export const PolygonRingSchema: GenMessage<PolygonRing> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 16);
+  messageDesc(file_geoveil_proto_v1_campaign, 17);
 
 /**
  * The share of participants in a disc of the plane, each moved by a Gaussian of
@@ -719,7 +759,7 @@ export type SmoothedDisc = Message<"geoveil.proto.v1.SmoothedDisc"> & {
  * Use `create(SmoothedDiscSchema)` to create a new message.
  */
 export const SmoothedDiscSchema: GenMessage<SmoothedDisc> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 17);
+  messageDesc(file_geoveil_proto_v1_campaign, 18);
 
 /**
  * Likewise, in a polygon of the plane.
@@ -745,7 +785,7 @@ export type SmoothedPolygon = Message<"geoveil.proto.v1.SmoothedPolygon"> & {
  * Use `create(SmoothedPolygonSchema)` to create a new message.
  */
 export const SmoothedPolygonSchema: GenMessage<SmoothedPolygon> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 18);
+  messageDesc(file_geoveil_proto_v1_campaign, 19);
 
 /**
  * exp(-|x - center|^2 / (2 bandwidth^2)); center in campaign coordinates.
@@ -769,7 +809,7 @@ export type GaussianKernel = Message<"geoveil.proto.v1.GaussianKernel"> & {
  * Use `create(GaussianKernelSchema)` to create a new message.
  */
 export const GaussianKernelSchema: GenMessage<GaussianKernel> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 19);
+  messageDesc(file_geoveil_proto_v1_campaign, 20);
 
 /**
  * A function of the distance to a centre: profile(|x - center|).
@@ -795,7 +835,7 @@ export type Radial = Message<"geoveil.proto.v1.Radial"> & {
  * Use `create(RadialSchema)` to create a new message.
  */
 export const RadialSchema: GenMessage<Radial> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 20);
+  messageDesc(file_geoveil_proto_v1_campaign, 21);
 
 /**
  * A function of a signed length: profile(<direction, x>/|direction| - offset).
@@ -824,7 +864,7 @@ export type Linear = Message<"geoveil.proto.v1.Linear"> & {
  * Use `create(LinearSchema)` to create a new message.
  */
 export const LinearSchema: GenMessage<Linear> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 21);
+  messageDesc(file_geoveil_proto_v1_campaign, 22);
 
 /**
  * A function of one number as cubics in pieces, constant before the first and
@@ -861,7 +901,7 @@ export type Table = Message<"geoveil.proto.v1.Table"> & {
  * Use `create(TableSchema)` to create a new message.
  */
 export const TableSchema: GenMessage<Table> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 22);
+  messageDesc(file_geoveil_proto_v1_campaign, 23);
 
 /**
  * @generated from message geoveil.proto.v1.Mechanism
@@ -917,7 +957,7 @@ export type Mechanism = Message<"geoveil.proto.v1.Mechanism"> & {
  * Use `create(MechanismSchema)` to create a new message.
  */
 export const MechanismSchema: GenMessage<Mechanism> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 23);
+  messageDesc(file_geoveil_proto_v1_campaign, 24);
 
 /**
  * Laplace noise before the query, its bias removed exactly. The report is bounded.
@@ -932,7 +972,7 @@ export type DebiasedLaplace = Message<"geoveil.proto.v1.DebiasedLaplace"> & {
  * Use `create(DebiasedLaplaceSchema)` to create a new message.
  */
 export const DebiasedLaplaceSchema: GenMessage<DebiasedLaplace> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 24);
+  messageDesc(file_geoveil_proto_v1_campaign, 25);
 
 /**
  * Laplace noise scaled to the steepest slope of the query.
@@ -947,7 +987,7 @@ export type LipschitzLaplace = Message<"geoveil.proto.v1.LipschitzLaplace"> & {
  * Use `create(LipschitzLaplaceSchema)` to create a new message.
  */
 export const LipschitzLaplaceSchema: GenMessage<LipschitzLaplace> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 25);
+  messageDesc(file_geoveil_proto_v1_campaign, 26);
 
 /**
  * The noise that is best for the query's privacy frontier, scaled to the query's
@@ -969,7 +1009,7 @@ export type Smooth = Message<"geoveil.proto.v1.Smooth"> & {
  * Use `create(SmoothSchema)` to create a new message.
  */
 export const SmoothSchema: GenMessage<Smooth> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 26);
+  messageDesc(file_geoveil_proto_v1_campaign, 27);
 
 /**
  * Noise of density proportional to exp(-|v| * rate) on the point itself, all of
@@ -991,7 +1031,7 @@ export type PlanarLaplace = Message<"geoveil.proto.v1.PlanarLaplace"> & {
  * Use `create(PlanarLaplaceSchema)` to create a new message.
  */
 export const PlanarLaplaceSchema: GenMessage<PlanarLaplace> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 27);
+  messageDesc(file_geoveil_proto_v1_campaign, 28);
 
 /**
  * Tables of probabilities, found by a linear programme where the campaign was
@@ -1014,7 +1054,7 @@ export type Channels = Message<"geoveil.proto.v1.Channels"> & {
  * Use `create(ChannelsSchema)` to create a new message.
  */
 export const ChannelsSchema: GenMessage<Channels> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 28);
+  messageDesc(file_geoveil_proto_v1_campaign, 29);
 
 /**
  * Distributions of the report, for every signed distance s of a query: rows of
@@ -1073,7 +1113,7 @@ export type Channel = Message<"geoveil.proto.v1.Channel"> & {
  * Use `create(ChannelSchema)` to create a new message.
  */
 export const ChannelSchema: GenMessage<Channel> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 29);
+  messageDesc(file_geoveil_proto_v1_campaign, 30);
 
 /**
  * The public grid that every answer lies on: answer = integer * 2^step_exponent.
@@ -1092,7 +1132,7 @@ export type Grid = Message<"geoveil.proto.v1.Grid"> & {
  * Use `create(GridSchema)` to create a new message.
  */
 export const GridSchema: GenMessage<Grid> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 30);
+  messageDesc(file_geoveil_proto_v1_campaign, 31);
 
 /**
  * A campaign as it was published. Its digest is SHA-256 over exactly these
@@ -1121,7 +1161,7 @@ export type CampaignEnvelope = Message<"geoveil.proto.v1.CampaignEnvelope"> & {
  * Use `create(CampaignEnvelopeSchema)` to create a new message.
  */
 export const CampaignEnvelopeSchema: GenMessage<CampaignEnvelope> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 31);
+  messageDesc(file_geoveil_proto_v1_campaign, 32);
 
 /**
  * Ed25519 (RFC 8032), by the analyst who asks.
@@ -1149,7 +1189,7 @@ export type CampaignSignature = Message<"geoveil.proto.v1.CampaignSignature"> & 
  * Use `create(CampaignSignatureSchema)` to create a new message.
  */
 export const CampaignSignatureSchema: GenMessage<CampaignSignature> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 32);
+  messageDesc(file_geoveil_proto_v1_campaign, 33);
 
 /**
  * The shape of a soft step of a given width.
