@@ -39,6 +39,15 @@ def test_pauses_grow_from_a_second_to_five_minutes() -> None:
     assert backoff.next_s() == pytest.approx(0.5)
 
 
+def test_a_pause_of_the_server_that_is_over_at_once_is_no_reason_to_give_up() -> None:
+    backoff = Backoff(Clock(), lambda: 0.0)
+    assert backoff.next_s() is None
+    backoff.failed(SERVER, DOWN)
+    assert backoff.next_s() == 0.0
+    backoff.succeeded("a")
+    assert backoff.next_s() is None
+
+
 @pytest.mark.parametrize("error", [BROKEN, JournalError("/state", "disk full")])
 def test_what_another_try_can_not_mend_waits_the_longest(error: ClientError) -> None:
     backoff = Backoff(Clock(), lambda: 0.5)

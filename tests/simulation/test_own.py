@@ -79,13 +79,13 @@ def test_the_page_is_followed_in_ten_lines_each(tmp_path, monkeypatch):
         assert len(text.splitlines()) <= MOST_LINES, name
         Path(name).write_text(text)
     commands = page_commands()
-    assert len(commands) == 4
+    assert len(commands) == 5
     for command in commands:
         tool, *arguments = command.split()
         if tool == "python":
             subprocess.run([sys.executable, *arguments], check=True)
             continue
-        one = ["--quick", "--processes", "1"]
+        one = ["--quick"] if arguments[0] == "compare" else ["--quick", "--processes", "1"]
         quick = ["--samples", "20000"] if arguments[0] == "audit" else one
         result = runner.invoke(app, [*arguments, *quick])
         assert result.exit_code == 0, result.output

@@ -214,8 +214,8 @@ class Backoff:
         """Return the seconds until something may be tried again; None if nothing is put off."""
         # While the server is put off, it does not matter that a campaign no longer is.
         keys = self._until.keys() - {SERVER} if self.ready(SERVER) else {SERVER}
-        if not keys:
-            return None
+        if not keys:  # a pause of the server that is over is no reason to give up
+            return 0.0 if SERVER in self._until else None
         return max(min(self._until[key] for key in keys) - self.clock(), 0.0)
 
 
@@ -295,7 +295,7 @@ class ReportSender:
             acknowledged += done.acknowledged
             rejected += done.rejected
             wait_s = backoff.next_s()
-            if wait_s is None or wait_s >= deadline.remaining_s():
+            if not done.pending or wait_s is None or wait_s >= deadline.remaining_s():
                 return replace(done, acknowledged=acknowledged, rejected=rejected)
             yield Pause(wait_s)
 

@@ -63,6 +63,7 @@ export class Backoff {
     // While the server is put off, it does not matter that a campaign no longer is.
     const serverReady = this.ready();
     const until = [...this.#putOff].filter(([key]) => (key === SERVER) !== serverReady).map(([, { untilMs }]) => untilMs);
-    return until.length ? Math.max(Math.min(...until) - performance.now(), 0) : undefined;
+    if (until.length) return Math.max(Math.min(...until) - performance.now(), 0);
+    return this.#putOff.has(SERVER) ? 0 : undefined; // a pause that is over is no reason to give up
   }
 }

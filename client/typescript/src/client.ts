@@ -199,7 +199,7 @@ export class Client {
       acknowledged += done.acknowledged;
       rejected += done.rejected;
       const wait = backoff.waitMs();
-      if (wait === undefined || performance.now() + wait >= end) return { ...done, acknowledged, rejected };
+      if (!done.pending || wait === undefined || performance.now() + wait >= end) return { ...done, acknowledged, rejected };
       await new Promise((resolve) => setTimeout(resolve, wait));
     }
   }

@@ -148,6 +148,15 @@ test("a campaign that is put off keeps no other waiting, and the server keeps al
   assert.equal(backoff.waitMs(), undefined);
 });
 
+test("a pause of the server that is over at once is no reason to give up", () => {
+  const backoff = new Backoff(0, 0, Infinity);
+  assert.equal(backoff.waitMs(), undefined);
+  backoff.failed("a", unavailable());
+  assert.equal(backoff.waitMs(), 0);
+  backoff.succeeded("a");
+  assert.equal(backoff.waitMs(), undefined);
+});
+
 test("a list of campaigns leaves out, unread, what asks too much of the device", async () => {
   const limits = { "household income": { campaign: DOLLARS } };
   const shown = async (mostWork: number): Promise<number> =>
