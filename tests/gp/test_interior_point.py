@@ -8,6 +8,8 @@ from geoveil.gp.mechanisms.interior_point import least_cost
 
 ENOUGH = 2e-6
 """Relative; the method ends nearly always at 1e-9, and takes 1e-4 where rounding leaves no more."""
+ROUNDING = 1e-16
+"""Of a probability; what a device draws from is checked in integers."""
 
 
 def by_simplex(costs, ratios, places, means):
@@ -52,6 +54,25 @@ def test_the_optimum_is_that_of_the_simplex_method(rate, seed):
     assert (high <= ratios * low).all()
     assert (low <= ratios * high).all()
     assert found.alpha.sum() + found.beta @ means == pytest.approx(found.cost, rel=ENOUGH)
+
+
+@pytest.mark.parametrize("less", [1e-6, 4e-11, 1e-12])
+def test_two_rows_may_be_all_but_one(less):
+    """They differ by about the rounding of either; the optimum is that of the rows as one."""
+    places, means = np.linspace(-1, 1, 15), np.array([-0.2, -0.1, 0.0, 0.15, 0.15])
+    ratios, weights = np.array([1.6, 1.4, 1.9, 1 + less]), np.array([0.3, 0.2, 0.2, 0.2, 0.1])
+    costs = weights * (places[:, None] - means) ** 2
+    found = least_cost(costs, ratios, places, means)
+    assert found is not None
+    as_one = np.column_stack([costs[:, :3], costs[:, 3:].sum(axis=1)])
+    best = by_simplex(as_one, ratios[:3], places, means[:4])
+    assert found.cost == pytest.approx(best, rel=ENOUGH)
+    assert found.alpha.sum() + found.beta @ means == pytest.approx(best, rel=ENOUGH)
+    assert np.abs(found.table.sum(axis=0) - 1).max() < 1e-9
+    assert np.abs(places @ found.table - means).max() < 1e-9
+    low, high = found.table[:, :-1], found.table[:, 1:]
+    assert (high <= ratios * low + ROUNDING).all()
+    assert (low <= ratios * high + ROUNDING).all()
 
 
 def test_a_cost_changed_by_more_than_that_is_noticed():

@@ -13,8 +13,10 @@ that sees a sparse matrix of n(3M − 4) conditions takes four to eight times as
 **Rounding.** What decides whether the last digits come out is done without cancellation. The pivots
 of H are sums of positive terms. Rows next to each other are nearly alike, so the conditions are
 those of the first row and of differences, and entries of A H⁻¹ Aᵗ are those of differences from the
-start. The step of P solves with the factors of H, not with its inverse, which is not accurate where
-it is stiff. Matrices are multiplied in tiles, for which no BLAS starts threads.
+start. Where r is all but 1, two rows differ by less than the rounding of either. A slack there is
+that difference and (r − 1) P, so differences are numbers of their own, from the elimination on. The
+step of P solves with the factors of H, not with its inverse, which is not accurate where it is
+stiff. Matrices are multiplied in tiles, for which no BLAS starts threads.
 """
 
 from dataclasses import dataclass
@@ -47,7 +49,7 @@ class Optimum(NamedTuple):
     """A point that is optimal, nearly always to `_ENOUGH`, with its dual."""
 
     table: Array
-    """P, (n, M): a row for each output; every ratio has some room left."""
+    """P, (n, M): a row for each output; every ratio has some room left, but for rounding."""
     alpha: Array
     """Of the sums, (M,)."""
     beta: Array
@@ -68,7 +70,8 @@ def least_cost(costs: Array, ratios: Array, places: Array, means: Array) -> Opti
     wanted = np.concatenate([_differences(np.ones(m)), _differences(means)])
     unit = float(costs.max(axis=0).sum()) or 1.0
     programme = _Programme(costs / unit, ratios, places, wanted)
-    table = np.full((n, m), 1 / n)
+    table = np.full((2, n, m), 1 / n)
+    table[1, :, 1:] = 0.0
     slack = _slacks(table, ratios)
     price = max(programme.cost(table), _NO_COST) / slack.size / slack
     point = found = _Point(table, np.zeros(2 * m), slack, price)
@@ -87,11 +90,11 @@ def least_cost(costs: Array, ratios: Array, places: Array, means: Array) -> Opti
     if not best < _GOOD:
         return None
     alpha, beta = (unit * _summed(part) for part in found.dual.reshape(2, m))
-    return Optimum(found.table, alpha, beta, unit * programme.cost(found.table))
+    return Optimum(found.table[0], alpha, beta, unit * programme.cost(found.table))
 
 
 class _Point(NamedTuple):
-    """P (n, M), λ (2M,), and the slacks s and their prices z, (2, n, M − 1) each, > 0."""
+    """P with its differences (2, n, M), λ (2M,), slacks s and their prices z (2, n, M − 1), > 0."""
 
     table: Array
     dual: Array
@@ -111,7 +114,7 @@ class _Programme:
 
     def cost(self, table: Array) -> float:
         """Return c·P."""
-        return float((self.costs * table).sum())
+        return float((self.costs * table[0]).sum())
 
     def off(self, point: _Point) -> float:
         """Return how far a point is from the optimum: relative gap, or what conditions lack."""
@@ -162,7 +165,7 @@ class _Programme:
 
     def _conditions(self, table: Array) -> Array:
         """Return A P: sums and means, of the first row and of differences."""
-        return np.concatenate([_differences(table.sum(axis=0)), _differences(self.places @ table)])
+        return np.concatenate([table[1].sum(axis=0), self.places @ table[1]])
 
     def _priced(self, dual: Array) -> Array:
         """Return Aᵗ λ, (n, M)."""
@@ -189,8 +192,8 @@ def _summed(dual: Array) -> Array:
 
 def _slacks(table: Array, ratios: Array) -> Array:
     """Return r P_j+1 − P_j and r P_j − P_j+1, (2, n, M − 1)."""
-    low, high = table[:, :-1], table[:, 1:]
-    return np.stack([ratios * high - low, ratios * low - high])
+    rows, by = table[0], table[1, :, 1:]
+    return np.stack([(ratios - 1) * rows[:, 1:] + by, (ratios - 1) * rows[:, :-1] - by])
 
 
 def _slacks_transposed(price: Array, ratios: Array) -> Array:
@@ -218,7 +221,7 @@ class _Chain:
     def __init__(self, weights: Array, ratios: Array) -> None:
         (above, below), r = weights.transpose(0, 2, 1), ratios[:, None]
         own, next_own = above + r**2 * below, r**2 * above + below
-        both = above * below * (r**2 - 1) ** 2
+        both = above * below * ((r - 1) * (r + 1)) ** 2
         m, n = len(ratios) + 1, weights.shape[1]
         self.pivots, carried = np.empty((m, n)), np.zeros((m, n))
         for j in range(m - 1):
@@ -231,14 +234,17 @@ class _Chain:
         """1 − `factors`."""
 
     def solve(self, right: Array) -> Array:
-        """Return H⁻¹ v, (n, M)."""
+        """Return H⁻¹ v and its differences, (2, n, M)."""
         x = right.T.copy()
         for j, factor in enumerate(self.factors):
             x[j + 1] += factor * x[j]
         x /= self.pivots
+        differences = np.empty_like(x)
         for j in range(len(self.factors) - 1, -1, -1):
+            differences[j + 1] = self.rest[j] * x[j + 1] - x[j]
             x[j] += self.factors[j] * x[j + 1]
-        return x.T
+        differences[0] = x[0]
+        return np.stack([x.T, differences.T])
 
     def inverse_of_differences(self) -> Array:
         """Return T H⁻¹ Tᵗ, (n, M, M), where T takes `_differences`.
