@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,28 @@ def test_a_process_does_not_see_it_and_its_parent_does() -> None:
     with pytest.raises(KeyboardInterrupt):
         _interrupted(reached)
     assert reached == ["the end of the block"]
+
+
+def test_it_waits_for_the_end_of_the_block_though_another_thread_takes_it() -> None:
+    over = threading.Event()
+    other = threading.Thread(target=over.wait)
+    other.start()
+    reached: list[str] = []
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            _interrupted_elsewhere(reached)
+    finally:
+        over.set()
+        other.join()
+    assert reached == ["the end of the block"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def _interrupted_elsewhere(reached: list[str]) -> None:
+    with unreached_by_ctrl_c():
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.05)
+        reached.append("the end of the block")
 
 
 def _interrupted(reached: list[str]) -> None:
