@@ -28,6 +28,7 @@ from geoveil.aggregator.store import CampaignRecord, Outcome, Submission, open_s
 from geoveil.aggregator.store.maintenance import Upgrade, backup, check, upgrade
 from geoveil.aggregator.store.migrate import VERSION_TABLE
 from geoveil.aggregator.store.migrations import versions
+from geoveil.aggregator.store.private_file import make_private_database
 from geoveil.aggregator.store.schema import METADATA, SCHEMA_VERSION, tables_of
 from geoveil.aggregator.store.sql import SQLStore
 from geoveil.campaign import seal
@@ -168,6 +169,13 @@ def test_stores_opened_at_the_same_moment_make_the_tables_once(target: Path | st
         for future in [pool.submit(work) for _ in range(6)]:
             future.result(60)
     assert check(target).faults == ()
+
+
+def test_a_new_file_has_its_log_before_it_has_its_name(tmp_path: Path) -> None:
+    make_private_database(tmp_path / "reports.sqlite")
+    header = (tmp_path / "reports.sqlite").read_bytes()[:20]
+    assert header[18:] == b"\x02\x02"  # a write-ahead log, says the format of SQLite's files
+    assert [file.name for file in tmp_path.iterdir()] == ["reports.sqlite"]
 
 
 @pytest.fixture

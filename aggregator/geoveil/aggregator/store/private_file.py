@@ -1,9 +1,10 @@
 """Files that only their owner may read: databases, their logs and their copies."""
 
 import os
+import sqlite3
 import stat
 import tempfile
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
@@ -27,15 +28,20 @@ def new_private_file(folder: Path, name: str) -> Path:
 
 
 def make_private_database(path: Path) -> None:
-    """Make an empty SQLite file of mode 0600 if there is none.
+    """Make an empty SQLite file of mode 0600 with a write-ahead log if there is none.
 
     It is never opened by its name: to close it would give up the locks that another connection of
     this process holds on it. What can't be done is left, for SQLite to say.
+
+    The log is switched on before the file has its name, as SQLite lets one connection alone do
+    that, and tells others that the file is locked, however long they would wait.
     """
-    with suppress(OSError):
+    with suppress(OSError, sqlite3.Error):
         if not path.exists():
             empty = new_private_file(path.parent, path.name)
             try:
+                with closing(sqlite3.connect(empty)) as connection:
+                    connection.execute("PRAGMA journal_mode = WAL")
                 os.link(empty, path)  # fails if another process made it meanwhile
             finally:
                 empty.unlink()
