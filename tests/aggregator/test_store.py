@@ -10,7 +10,7 @@ import pytest
 
 from geoveil.aggregator import Code, ServiceError, SQLiteStore, Store
 from geoveil.aggregator.domain.reports import PackedReport, pack
-from geoveil.aggregator.store import CampaignRecord, Outcome, Submission
+from geoveil.aggregator.store import CampaignRecord, Outcome, Progress, Submission
 from geoveil.aggregator.store.postgres import PostgresStore
 from geoveil.gp.estimation import Accumulator
 
@@ -191,6 +191,33 @@ class StoreContract(ABC):
             thread.join()
         assert sorted(outcomes.count(o) for o in (ACCEPTED, DUPLICATE)) == [300, 300]
         assert store.totals("a")[0] == Accumulator.of(range(300))
+
+    def test_days_and_plans_are_kept(self, store: Store, open_store: Opener) -> None:
+        store.create_campaign(record("b", b"b"))
+        store.note_day(100)
+        store.commit([submission(report(1, (0, 5))), submission(report(1, (0, 5)), to="b")])
+        for day in (101, 102):  # on the second there is nothing new to note
+            store.note_day(day)
+        store.commit([submission(report(2, (0, 5)), report(3, (0, 5)))])
+        with open_store() as other:  # another server of the same database
+            other.note_day(103)
+        store.commit([submission(report(4, (0, 5)))])
+        store.note_day(103)
+        store.plan_participants("a", 7)
+        store.plan_participants("a", 2**40)
+        store.plan_participants("b", 5)
+        store.plan_participants("b", None)
+        assert store.progress(["a", "b", "c", "\0"]) == {
+            "a": Progress(2**40, [(101, 1), (103, 4)]),
+            "b": Progress(None, [(101, 1)]),
+        }
+        assert store.progress([]) == {}
+        with pytest.raises(ServiceError) as caught:
+            store.plan_participants("c", 5)
+        assert caught.value.code is Code.CAMPAIGN_NOT_FOUND
+        assert store.list_campaigns()[0].reports == 4
+        assert store.extent().size_bytes > 4_000
+        assert store.extent().writers == 1
 
     def test_closing_twice_is_harmless(self, open_store: Opener) -> None:
         opened = open_store()

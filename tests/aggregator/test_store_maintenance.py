@@ -129,7 +129,7 @@ def test_later_versions_are_refused(
 ) -> None:
     open_store(target).close()
     execute(f"UPDATE {VERSION_TABLE} SET version_num = '0099'")
-    assert "version 99, this version of geoveil needs 4: install a later geoveil" in refusal(target)
+    assert "version 99, this version of geoveil needs 5: install a later geoveil" in refusal(target)
     for function in (upgrade, check):
         with pytest.raises(ServiceError, match="install a later geoveil"):
             function(target)
@@ -217,11 +217,11 @@ def test_version_1_is_upgraded_without_loss(
     database: Path, old: dict[str, dict[bytes, list[tuple[int, int]]]], tmp_path: Path
 ) -> None:
     backup(database, tmp_path / "copy")
-    assert "version 1, this version of geoveil needs 4: run `geoveil db upgrade`" in refusal(
+    assert "version 1, this version of geoveil needs 5: run `geoveil db upgrade`" in refusal(
         database
     )
-    assert upgrade(database) == Upgrade(before=1, after=4)
-    assert upgrade(tmp_path / "copy") == Upgrade(before=1, after=4)
+    assert upgrade(database) == Upgrade(before=1, after=5)
+    assert upgrade(tmp_path / "copy") == Upgrade(before=1, after=5)
     assert check(database).faults == ()
     assert check(database).reports == 2001
     with open_store(database) as store:
@@ -279,12 +279,14 @@ def test_version_2_is_upgraded_without_loss(
         store.create_campaign(CampaignRecord(campaign_id="new", published=b"n", queries=32))
         before = [store.totals(name) for name in ("a", "new")]
     execute("ALTER TABLE campaign DROP COLUMN block_key")
+    for later in ("report_day", "campaign_plan"):
+        execute(f"DROP TABLE {later}")
     if isinstance(target, str):
         for statement in _OLD_REPORTS:
             execute(statement)
     execute(f"UPDATE {VERSION_TABLE} SET version_num = '0002'")
-    assert "version 2, this version of geoveil needs 4" in refusal(target)
-    assert upgrade(target) == Upgrade(before=2, after=4)
+    assert "version 2, this version of geoveil needs 5" in refusal(target)
+    assert upgrade(target) == Upgrade(before=2, after=5)
     assert check(target).faults == ()
     with open_store(target) as store:
         assert [store.totals(name) for name in ("a", "new")] == before

@@ -7,6 +7,7 @@ colours in the dark; a file that is saved keeps those that stand here.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from geoveil.analyst import Curve, DensityMap, DistrictShares, PartitionShares, Result
 from geoveil.analyst.outlines import lines_of, outlines_of
 from geoveil.analyst.pictures import COLOR
+from geoveil.console.progress import ReportsOverTime
 
 Array = NDArray[np.float64]
 
@@ -215,6 +217,40 @@ def over_time(title: str, rows: Sequence[Mapping[str, Any]], names: Sequence[str
             f' fill="{COLOR}"/>'
         )
     return _svg(title, height, parts)
+
+
+def filling(result: ReportsOverTime) -> Markup | None:
+    """Return the reports over time, and the plan as a dashed line; None if there is nothing yet."""
+    line = [*result.line()]
+    if len(line) < 2 and result.planned is None:
+        return None
+    height, left = 260.0, 74.0
+    opens, closes = result.campaign.opens, result.campaign.closes
+    x = _Scale(opens.timestamp(), closes.timestamp(), left, _WIDTH - _RIGHT - 30)
+    ends = [float(count) for _, count in line]
+    y = _scale([*ends, float(result.planned or 1)], height - _BOTTOM, _TOP, zero=True)
+    points = [(x.at(when.timestamp()), y.at(count)) for when, count in line]
+    parts = [_horizontal_grid(y, left)]
+    for part in (0.0, 0.25, 0.5, 0.75, 1.0):
+        when = opens + part * (closes - opens)
+        told = f"{when:%Y-%m-%d}" if closes - opens > timedelta(days=5) else f"{when:%d %b %H:%M}"
+        parts.append(_text(x.at(when.timestamp()), height - 26, told, "middle", soft=True))
+    if result.planned is not None:
+        parts.append(
+            f'<path class="other" d="M{x.begin:.1f} {y.at(0):.1f}L{x.end:.1f}'
+            f' {y.at(result.planned):.1f}" stroke="{OTHER}" stroke-width="1.6" fill="none"'
+            ' stroke-dasharray="6 4"/>'
+        )
+        parts.append(_text(left, 20, "reports in all; dashed: the plan", soft=True))
+    else:
+        parts.append(_text(left, 20, "reports in all", soft=True))
+    drawn = " ".join(f"{a:.1f},{b:.1f}" for a, b in points)
+    parts.append(
+        f'<polyline class="one" points="{drawn}" fill="none" stroke="{COLOR}" stroke-width="2.5"/>'
+    )
+    a, b = points[-1]
+    parts.append(f'<circle class="one" cx="{a:.1f}" cy="{b:.1f}" r="5" fill="{COLOR}"/>')
+    return _svg(result.title, height, parts)
 
 
 def density_map(result: DensityMap) -> Markup:

@@ -1,12 +1,12 @@
 """What a page is asked with and answers, and the routes by which it is found."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from email.parser import BytesParser
 from email.policy import HTTP
 from enum import Enum
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import parse_qs
 
 from geoveil.gp import GeoVeilError, ParameterError
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 PREFIX = "/console"
 """Under which all pages of the console are."""
 _MOST_FIELDS = 2_000
+_Result = TypeVar("_Result")
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 
 
@@ -85,6 +86,8 @@ class Request:
     """Of the server; what is read there is for those whose token permits it."""
     standing: "Callable[[str], PublishedCampaign]" = field(repr=False)
     """Tells how a survey stands whose estimates the reader may see; its argument is the id."""
+    awaited: Callable[[Coroutine[Any, Any, _Result]], _Result] = field(repr=False)
+    """Runs something on the event loop of the server, and returns what it returns."""
     render: Callable[..., Response] = field(repr=False)
     """Makes a page of the name of a template and what stands in it."""
     note: Callable[..., None] = field(repr=False)

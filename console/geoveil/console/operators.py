@@ -13,9 +13,11 @@ from threading import Lock
 
 from prometheus_client import CollectorRegistry
 
+from geoveil.aggregator.domain.errors import ServiceError
 from geoveil.aggregator.ops.authorizer import Denial, DeniedError
 from geoveil.aggregator.ops.settings import Settings
 from geoveil.aggregator.ops.tokens import Scope
+from geoveil.aggregator.store import Extent
 from geoveil.analyst.results import shown
 from geoveil.console.http import Request, Response, Route
 from geoveil.console.rendering import date_text, span_text
@@ -138,13 +140,17 @@ class Operators:
             raise DeniedError(Denial.OTHER_CAMPAIGN)
         now, before = self._sampled(inside.metrics.registry)
         settings = inside.settings
+        try:
+            extent = request.awaited(inside.service.extent())
+        except ServiceError:
+            extent = None  # the page says elsewhere that the database can't be reached
         expires = now.get("geoveil_tls_certificate_expires_timestamp_seconds")
         return request.render(
             "operators.html",
             version=next(iter(now.by("geoveil_build_info", "version")), ""),
             ready=bool(now.get("geoveil_ready")),
             warnings=[*warnings_of(now, settings, inside.clock())],
-            server=[*_server(now, settings, expires, inside.clock())],
+            server=[*_server(now, settings, extent, expires, inside.clock())],
             reports=_counts(now, before, "geoveil_reports_total", "outcome"),
             rejected=_counts(now, before, "geoveil_reports_rejected_total", "reason"),
             denied=_counts(now, before, "geoveil_rpcs_denied_total", "reason"),
@@ -192,7 +198,9 @@ def _counts(now: Sample, before: Sample | None, name: str, label: str) -> Sequen
     return found
 
 
-def _server(now: Sample, settings: Settings, expires: float, time_now: datetime) -> Iterator[Line]:
+def _server(
+    now: Sample, settings: Settings, extent: Extent | None, expires: float, time_now: datetime
+) -> Iterator[Line]:
     """Yield how the server stands."""
     started = now.get("process_start_time_seconds")
     if started:
@@ -212,7 +220,9 @@ def _server(now: Sample, settings: Settings, expires: float, time_now: datetime)
         yield Line("99 % of them are done within", f"{shown(slow)} s")
         reports = now.get("geoveil_commit_reports_sum")
         yield Line("Reports in one, on average", f"{reports / commits:,.1f}")
-    yield Line("Store", _store(settings.database))
+    kind = "SQLite" if isinstance(settings.database, Path) else "PostgreSQL"
+    size = "of which the size can't be read now" if extent is None else _size(extent.size_bytes)
+    yield Line("Store", f"{kind}, {size}")
     if expires:
         ends = datetime.fromtimestamp(expires, UTC)
         left = span_text(ends - time_now)
@@ -223,17 +233,16 @@ def _server(now: Sample, settings: Settings, expires: float, time_now: datetime)
         "Replicas",
         "one: SQLite has one server"
         if isinstance(settings.database, Path)
-        else "any number may share the database; these numbers are of the one that you reached",
+        else f"{_replicas(extent)}; all other numbers here are of the one that you reached",
     )
 
 
-def _store(database: object) -> str:
-    """Return what reports are kept in, and how large it is where that can be seen."""
-    if not isinstance(database, Path):
-        return "PostgreSQL, which knows its size"
-    files = [database, *(database.with_name(database.name + end) for end in ("-wal", "-shm"))]
-    size = sum(file.stat().st_size for file in files if file.exists())
-    return f"SQLite, {_size(size)}"
+def _replicas(extent: Extent | None) -> str:
+    """Return how many servers share a database, as far as that is known."""
+    if extent is None:
+        return "unknown now"
+    number = "one server is" if extent.writers == 1 else f"{extent.writers} servers are"
+    return f"{number} connected that took reports (one that took none yet is not counted)"
 
 
 def warnings_of(now: Sample, settings: Settings, time_now: datetime) -> Iterator[str]:

@@ -13,8 +13,10 @@ from geoveil.analyst import CampaignEstimates, Result, ServerError, compare
 from geoveil.analyst.labelled_estimate import LabelledEstimate
 from geoveil.analyst.results import cells, shown
 from geoveil.campaign import Campaign, ValueCampaign
-from geoveil.console.charts import intervals, over_time
-from geoveil.console.http import RefusedError, Request, Response, Route
+from geoveil.console.charts import filling, intervals, over_time
+from geoveil.console.http import RefusedError, Request, Response, Route, seen_at
+from geoveil.console.progress import over_time as reports_over_time
+from geoveil.console.progress import plan_participants
 from geoveil.console.rendering import date_text, privacy_words
 from geoveil.console.results import file_of, json_text, shown_result
 from geoveil.console.surveys import asks_of, pace_words, signer_words
@@ -66,6 +68,7 @@ def survey(request: Request) -> Response:
     """Return the page of a survey."""
     campaign_id = request.named["campaign_id"]
     campaign = request.analyst.campaign(campaign_id)
+    filled = reports_over_time(request, request.standing(campaign_id))
     found = _estimates(request, campaign_id)
     doubt = request.number("contamination", 0.01) or 0.0
     people = request.text("people", "same")
@@ -81,6 +84,9 @@ def survey(request: Request) -> Response:
         groups=[pair for pair in shown_parts if not pair[0].name.startswith("change")],
         changes=[pair for pair in shown_parts if pair[0].name.startswith("change")],
         people=people,
+        filled=shown_result(filled, picture=filling(filled)),
+        against_plan=filled.words,
+        planned="" if filled.planned is None else filled.planned // campaign.periods,
         code=code_for(request, f"found = analyst.estimate({campaign_id!r})"),
     )
 
@@ -119,6 +125,21 @@ def saved(request: Request) -> Response:
     found = request.analyst.estimate(campaign_id)
     request.note("download", campaign=campaign_id, form=request.named["kind"])
     return file_of(found, request.named["kind"], campaign_id, _picture(found))
+
+
+def saved_reports(request: Request) -> Response:
+    """Return how a survey fills as a file."""
+    campaign_id, kind = request.named["campaign_id"], request.named["kind"]
+    filled = reports_over_time(request, request.standing(campaign_id))
+    request.note("download", campaign=campaign_id, form=kind, what="reports")
+    return file_of(filled, kind, f"{campaign_id}-reports", filling(filled))
+
+
+def planned(request: Request) -> Response:
+    """Keep how many participants are planned."""
+    campaign_id = request.named["campaign_id"]
+    plan_participants(request, campaign_id, request.integer("planned"))
+    return seen_at(f"/surveys/{campaign_id}")
 
 
 def code_for(request: Request, *lines: str) -> str:
@@ -342,5 +363,7 @@ def _at_error(value: float | None, row: LabelledEstimate) -> str:
 ROUTES = (
     Route("GET", "/surveys/{campaign_id}", survey),
     Route("GET", "/surveys/{campaign_id}/estimate.{kind}", saved),
+    Route("GET", "/surveys/{campaign_id}/reports.{kind}", saved_reports),
+    Route("POST", "/surveys/{campaign_id}/planned", planned),
     Route("GET", "/surveys/{campaign_id}/parts/{name}.{kind}", saved_part),
 )

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
+from geoveil.aggregator.store import Progress
 from geoveil.analyst import PublishedCampaign
 from geoveil.campaign import Campaign, SignatureInvalid, StatisticCampaign, signer
 from geoveil.console.http import Request, Response, Route
+from geoveil.console.progress import ReportsOverTime, progress_of
 from geoveil.console.rendering import date_text, privacy_words, span_text
 from geoveil.gp import GeoVeilError
 from geoveil.proto.v1 import campaign_pb2
@@ -16,6 +18,7 @@ STATES = ("open", "pending", "closed")
 ON_PAGE = 50
 _SHOWN_OF_KEY = len("ed25519:") + 12
 _SOON = timedelta(days=2)
+_UNKNOWN = Progress(None, ())
 _WORDS = MappingProxyType({"open": "open", "pending": "not open yet", "closed": "closed"})
 
 
@@ -42,6 +45,7 @@ class Row:
     filled: int
     """Per cent of the answers that must come before anything is shown."""
     pace: str
+    against_plan: str
     dates: str
     privacy: str
     signer: str
@@ -66,7 +70,9 @@ def listed(request: Request) -> Response:
     pages = max(-(-len(found) // ON_PAGE), 1)
     page = min(max(request.integer("page", 1) or 1, 1), pages)
     now = request.inside.clock()
-    rows = [row_of(one, now) for one in found[(page - 1) * ON_PAGE : page * ON_PAGE]]
+    some = found[(page - 1) * ON_PAGE : page * ON_PAGE]
+    known = progress_of(request, [_id_of(one) for one in some])
+    rows = [row_of(one, known.get(_id_of(one), _UNKNOWN), now) for one in some]
     return request.render(
         "surveys.html",
         rows=rows,
@@ -91,7 +97,7 @@ def asks_of(campaign: Campaign) -> Sequence[str]:
     ]
 
 
-def row_of(one: PublishedCampaign, now: datetime) -> Row:
+def row_of(one: PublishedCampaign, progress: Progress, now: datetime) -> Row:
     """Return what the list says of a survey, also of one that can't be read."""
     signed = signer_words(one)
     try:
@@ -100,9 +106,10 @@ def row_of(one: PublishedCampaign, now: datetime) -> Row:
         said = campaign_pb2.Campaign.FromString(one.envelope.campaign)
         return Row(
             said.campaign_id, said.title, "", one.state, _WORDS.get(one.state, one.state),
-            one.reports, 0, 0, "", "", "", signed, Health(f"can't be read: {error}", "bad"),
+            one.reports, 0, 0, "", "", "", "", signed, Health(f"can't be read: {error}", "bad"),
         )  # fmt: skip
     answers = one.reports / max(campaign.periods, 1)
+    filling = ReportsOverTime.of(one, progress, now)
     least = campaign.minimum_participants
     return Row(
         campaign_id=campaign.campaign_id,
@@ -114,14 +121,15 @@ def row_of(one: PublishedCampaign, now: datetime) -> Row:
         minimum=least,
         filled=100 if answers >= least else int(100 * answers / least),
         pace=pace_words(one.reports, campaign.opens, campaign.closes, now, one.state),
+        against_plan=filling.words,
         dates=f"{date_text(campaign.opens)} to {date_text(campaign.closes)}",
         privacy=privacy_words(campaign.report_privacy),
         signer=signed,
-        health=health_of(one, now),
+        health=health_of(one, filling, now),
     )
 
 
-def health_of(one: PublishedCampaign, now: datetime) -> Health:
+def health_of(one: PublishedCampaign, filling: ReportsOverTime, now: datetime) -> Health:
     """Return what a survey needs most."""
     campaign = one.campaign
     try:
@@ -138,6 +146,8 @@ def health_of(one: PublishedCampaign, now: datetime) -> Health:
             return Health(f"no report in {span_text(lasted)}", "look")
         if short and left < _SOON:
             return Health(f"closes in {span_text(left)} with too few answers", "bad")
+        if filling.behind:
+            return Health(f"behind its plan: {filling.words}", "look")
         if left < _SOON:
             return Health(f"closes in {span_text(left)}", "look")
     return Health("", "good") if signed else Health("nobody signed it", "look")
@@ -174,6 +184,10 @@ def signer_words(one: PublishedCampaign) -> str:
     except SignatureInvalid:
         return "a signature that is not valid"
     return "nobody" if key is None else f"{str(key)[:_SHOWN_OF_KEY]}…"
+
+
+def _id_of(one: PublishedCampaign) -> str:
+    return campaign_pb2.Campaign.FromString(one.envelope.campaign).campaign_id
 
 
 def _holds(one: PublishedCampaign, words: Sequence[str]) -> bool:

@@ -1,9 +1,9 @@
 """What the aggregator does, whatever carries the requests to it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -32,7 +32,14 @@ from geoveil.aggregator.domain.watching import PollTimer, watch
 from geoveil.aggregator.grpc.submissions import UnreadReports
 from geoveil.aggregator.ops.rates import RateLimits
 from geoveil.aggregator.ops.settings import Settings
-from geoveil.aggregator.store import CampaignPage, CampaignRecord, Outcome, Submission
+from geoveil.aggregator.store import (
+    CampaignPage,
+    CampaignRecord,
+    Extent,
+    Outcome,
+    Progress,
+    Submission,
+)
 from geoveil.aggregator.store.reader import Reader
 from geoveil.aggregator.store.writer import Writer
 from geoveil.campaign import Campaign, PointQuestion, PublicKey, State
@@ -41,6 +48,7 @@ from geoveil.gp.estimation import Accumulator
 
 __all__ = ["CampaignStatus", "Clock", "Service", "Snapshot", "utc_now"]
 
+_FIRST_DAY = datetime(1970, 1, 1, tzinfo=UTC).toordinal()
 _WIDTH = 2
 _REPORT_BYTES = 32
 """What an ordinary report of one answer takes on the wire."""
@@ -159,6 +167,23 @@ class Service:
         """
         read = partial(self._read_page, only=only)
         return await page(read, self._clock(), size, token, closed=True)
+
+    async def note_day(self) -> None:
+        """Note how many reports each campaign has by now, as the latest that is known of today."""
+        today = self._clock().astimezone(UTC).date().toordinal() - _FIRST_DAY
+        await self._writer.call(lambda store: store.note_day(today))
+
+    async def plan_participants(self, campaign_id: str, participants: int | None) -> None:
+        """Keep how many participants the analyst of a campaign expects; None: nobody knows."""
+        await self._writer.call(lambda store: store.plan_participants(campaign_id, participants))
+
+    async def progress(self, campaign_ids: Collection[str]) -> Mapping[str, Progress]:
+        """Return how campaigns fill from day to day, of those that there are."""
+        return await self._reader.call(lambda store: store.progress(campaign_ids))
+
+    async def extent(self) -> Extent:
+        """Return how large the database is, and how many servers write to it."""
+        return await self._reader.call(lambda store: store.extent())
 
     async def count_open_campaigns(self) -> int:
         """Return how many campaigns take reports."""

@@ -60,6 +60,8 @@ _KEEPALIVE_MS, _KEEPALIVE_TIMEOUT_MS = 60_000, 20_000
 """Other sides that stand still with calls under way are noticed by a ping that has no answer."""
 _COUNT_CAMPAIGNS_S = 60.0
 """Between two counts of the open campaigns, which read all of them."""
+_NOTE_FIRST_S, _NOTE_S = 10.0, 600.0
+"""Until it is noted how many reports there are, and between two times of that."""
 
 _NO_MOUNTS: "Mapping[str, Callable[[Inside], Mounted]]" = MappingProxyType({})
 
@@ -138,7 +140,7 @@ class Aggregator:
         self._health = Health(_SERVICES)
         self._server: grpc.aio.Server | None = None
         self._door: Door | None = None
-        self._counting: asyncio.Task[None] | None = None
+        self._counting: list[asyncio.Task[None]] = []
         self._address = self._web_address = ""
         self._ready: bool | None = None
 
@@ -175,6 +177,7 @@ class Aggregator:
             await self.stop(grace_s=0)
             raise
         self._readiness.start()
+        self._counting.append(asyncio.create_task(self._note_days(), name="note days"))
         self._describe(tls, gate)
         return self._address
 
@@ -199,10 +202,10 @@ class Aggregator:
             closing = [] if door is None else [door.stop(grace)]
             await asyncio.gather(server.stop(grace), *closing)
             await self._keeper.stop()
-        counting, self._counting = self._counting, None
-        if counting is not None:
-            counting.cancel()
-            await asyncio.gather(counting, return_exceptions=True)
+        counting, self._counting = self._counting, []
+        for one in counting:
+            one.cancel()
+        await asyncio.gather(*counting, return_exceptions=True)
         await self._writer.stop()
         await self._reader.stop()
         metrics_server, self._metrics_server = self._metrics_server, None
@@ -342,7 +345,8 @@ class Aggregator:
             self._metrics_server = MetricsServer(
                 self._metrics, self._settings.metrics_host, self._settings.metrics_port
             )
-            self._counting = asyncio.create_task(self._count_campaigns(), name="count campaigns")
+            counting = asyncio.create_task(self._count_campaigns(), name="count campaigns")
+            self._counting.append(counting)
 
     async def _count_campaigns(self) -> None:
         while True:
@@ -353,6 +357,15 @@ class Aggregator:
             else:
                 self._metrics.campaigns_open.set(opened)
             await asyncio.sleep(_COUNT_CAMPAIGNS_S)
+
+    async def _note_days(self) -> None:
+        await asyncio.sleep(_NOTE_FIRST_S)
+        while True:
+            try:
+                await self._service.note_day()
+            except ServiceError:
+                _LOG.warning("reports_of_today_not_noted")
+            await asyncio.sleep(_NOTE_S)
 
     def _describe(self, tls: Certificates | None, gate: Authorizer) -> None:
         """Log what operators should know of a server that others can reach."""

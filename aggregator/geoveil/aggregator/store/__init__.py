@@ -3,7 +3,9 @@
 from geoveil.aggregator.store.base import (
     CampaignPage,
     CampaignRecord,
+    Extent,
     Outcome,
+    Progress,
     Store,
     StoredAnswers,
     Submission,
@@ -14,7 +16,9 @@ from geoveil.aggregator.store.sqlite import SQLiteStore
 __all__ = [
     "CampaignPage",
     "CampaignRecord",
+    "Extent",
     "Outcome",
+    "Progress",
     "SQLiteStore",
     "Store",
     "StoredAnswers",

@@ -34,6 +34,24 @@ class CampaignRecord:
     """Counted so far."""
 
 
+class Progress(NamedTuple):
+    """How a campaign fills."""
+
+    planned: int | None
+    """Participants that its analyst expects; None: nobody said."""
+    days: Sequence[tuple[int, int]]
+    """Days since 1970-01-01 in UTC, increasing, and the reports in all that were last noted then;
+    those alone on which there were more. Day 0 stands for all before days were noted."""
+
+
+class Extent(NamedTuple):
+    """How large a database is, and who shares it."""
+
+    size_bytes: int
+    writers: int
+    """Servers that have counted reports to it and are still connected; at least 1."""
+
+
 class Submission(NamedTuple):
     """Validated reports to one campaign, counted together."""
 
@@ -146,6 +164,26 @@ class Store(ABC):
             page = self.campaign_page(found[-1].campaign_id)
             found += page.records
         return found
+
+    @abstractmethod
+    def note_day(self, day: int) -> None:
+        """Note how many reports each campaign has, as the latest that is known of a day.
+
+        Args:
+            day: since 1970-01-01, in UTC.
+        """
+
+    @abstractmethod
+    def plan_participants(self, campaign_id: str, participants: int | None) -> None:
+        """Keep how many participants are expected; None: that is not known any more."""
+
+    @abstractmethod
+    def progress(self, campaign_ids: Collection[str]) -> Mapping[str, Progress]:
+        """Return how campaigns fill, of those that there are."""
+
+    @abstractmethod
+    def extent(self) -> Extent:
+        """Return how large the database is, and how many servers write to it."""
 
     @abstractmethod
     def probe(self) -> None:

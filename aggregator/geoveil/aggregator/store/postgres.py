@@ -30,10 +30,11 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from geoveil.aggregator.domain.errors import Code, ServiceError
-from geoveil.aggregator.store.base import Outcome, StoredAnswers, Submission
+from geoveil.aggregator.store.base import Extent, Outcome, StoredAnswers, Submission
 from geoveil.aggregator.store.postgres_counting import (
     CAMPAIGN_LOCKS,
     SCHEMA_LOCK,
+    SHARD_LOCKS,
     count,
     register,
 )
@@ -137,6 +138,10 @@ shown), got database='...'
             following = rows[-1].report_id.bytes if len(rows) == limit else None
         return StoredAnswers(b"".join([row.answers for row in rows]), following)
 
+    def extent(self) -> Extent:
+        row = self.run(lambda connection: connection.execute(_EXTENT, {"space": SHARD_LOCKS}).one())
+        return Extent(int(row[0]), max(int(row[1]), 1))
+
     def prepare_copy(self) -> None:
         _require_dump(self.run(_server_version))
 
@@ -157,6 +162,14 @@ shown), got database='...'
     def _cause(self, error: SQLAlchemyError) -> SQLAlchemyError | None:
         # What the server refuses it may quote; what has no state never reached it.
         return None if getattr(getattr(error, "orig", None), "sqlstate", None) else error
+
+
+_EXTENT = text(
+    "SELECT pg_database_size(current_database()), (SELECT count(*) FROM pg_locks"
+    " WHERE locktype = 'advisory' AND granted AND classid::bigint = :space"
+    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))"
+)
+"""Each server that has counted reports holds the lock of its shard for as long as it is there."""
 
 
 def _in_slots(key: int) -> Any:

@@ -31,7 +31,7 @@ from geoveil.gp.estimation import Accumulator
 
 CAMPAIGN_LOCKS = 0x67656F76
 """The class of advisory locks of campaigns: commits share them, a close takes them alone."""
-_SHARD_LOCKS = CAMPAIGN_LOCKS + 1
+SHARD_LOCKS = CAMPAIGN_LOCKS + 1
 """The class of advisory locks of shards, held by the connection that writes the shard."""
 SCHEMA_LOCK = CAMPAIGN_LOCKS << 32
 """Advisory lock of whoever changes the schema."""
@@ -70,7 +70,7 @@ _STORED_BESIDE = """
 """
 _SHARD = f"""
     SELECT shard FROM generate_series(0, {_SHARDS - 1}) AS shard
-    WHERE pg_try_advisory_lock({_SHARD_LOCKS}, shard) LIMIT 1
+    WHERE pg_try_advisory_lock({SHARD_LOCKS}, shard) LIMIT 1
 """  # noqa: S608 - no input in it
 _ADD_COUNT = """
     INSERT INTO report_count AS old VALUES (%(key)s, %(shard)s, %(reports)s)

@@ -1,4 +1,4 @@
-"""The tables. Whoever sent a report, from where and when, has no column.
+"""The tables. Who sent a report, from where and when, has no column; of each day there is a count.
 
 Reports lie in order of their random ids: in PostgreSQL of a part of them, in an index; in SQLite
 within a page.
@@ -27,7 +27,7 @@ from sqlalchemy import (
 
 from geoveil.campaign.admission import REPORT_ID_BYTES
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """Raised by every revision in `geoveil.aggregator.store.migrations`."""
 
 
@@ -73,6 +73,26 @@ REPORT_COUNT = Table(
     Column("campaign_key", Integer, primary_key=True, autoincrement=False),
     Column("shard", Integer, primary_key=True, autoincrement=False),
     Column("reports", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+# Of a whole day, so that it says little of when somebody took part.
+REPORT_DAY = Table(
+    "report_day",
+    METADATA,
+    Column("campaign_key", Integer, primary_key=True, autoincrement=False),
+    Column(
+        "day", Integer, primary_key=True, autoincrement=False
+    ),  # since 1970-01-01, in UTC; 0: earlier
+    Column("reports", BigInteger, nullable=False),  # in all, when they were last noted that day
+    sqlite_with_rowid=False,
+)
+
+CAMPAIGN_PLAN = Table(
+    "campaign_plan",
+    METADATA,
+    Column("campaign_key", Integer, primary_key=True, autoincrement=False),
+    Column("participants", BigInteger, nullable=False),
     sqlite_with_rowid=False,
 )
 
@@ -148,7 +168,7 @@ def tables_of(dialect: str) -> list[Table]:
 
     Example:
         >>> [table.name for table in tables_of("sqlite")]
-        ['campaign', 'query_sum', 'report_count', 'report_page']
+        ['campaign', 'campaign_plan', 'query_sum', 'report_count', 'report_day', 'report_page']
     """
     tables = METADATA.tables.values()
     return sorted(

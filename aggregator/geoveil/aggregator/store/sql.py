@@ -8,7 +8,20 @@ from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Engine, false, func, select, update
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Engine,
+    cast,
+    delete,
+    false,
+    func,
+    literal,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.exc import SQLAlchemyError
 
 from geoveil.aggregator.domain.errors import Code, ServiceError
@@ -16,12 +29,19 @@ from geoveil.aggregator.store.base import (
     CampaignPage,
     CampaignRecord,
     Outcome,
+    Progress,
     Store,
     StoredAnswers,
     Submission,
 )
 from geoveil.aggregator.store.migrate import require_current, schema_version, upgrade_schema
-from geoveil.aggregator.store.schema import CAMPAIGN, QUERY_SUM, REPORT_COUNT
+from geoveil.aggregator.store.schema import (
+    CAMPAIGN,
+    CAMPAIGN_PLAN,
+    QUERY_SUM,
+    REPORT_COUNT,
+    REPORT_DAY,
+)
 from geoveil.gp.estimation import Accumulator
 
 _LOG = logging.getLogger(__name__)
@@ -119,6 +139,62 @@ class SQLStore(Store):
             query = select(*_RECORD).where(key.in_([number for number, _ in fitting])).order_by(key)
             rows = connection.execute(query).all()
             return CampaignPage([_record(row) for row in rows], len(fitting) < len(found))
+
+        return self.run(work)
+
+    def note_day(self, day: int) -> None:
+        key = REPORT_COUNT.c.campaign_key
+        total = cast(func.sum(REPORT_COUNT.c.reports), BigInteger)
+        noted = (
+            select(func.max(REPORT_DAY.c.reports))
+            .where(REPORT_DAY.c.campaign_key == key)
+            .correlate(REPORT_COUNT)
+            .scalar_subquery()
+        )
+        grown = select(key, literal(day, BigInteger), total).group_by(key)
+        grown = grown.having(or_(noted.is_(None), noted < total))
+        change = self._insert(REPORT_DAY).from_select([*REPORT_DAY.c], grown)
+        change = change.on_conflict_do_update(
+            index_elements=[REPORT_DAY.c.campaign_key, REPORT_DAY.c.day],
+            set_={"reports": change.excluded.reports},
+        )
+        self.run(lambda connection: connection.execute(change), write=True)
+
+    def plan_participants(self, campaign_id: str, participants: int | None) -> None:
+
+        def work(connection: Connection) -> None:
+            key = _find(connection, campaign_id).campaign_key
+            connection.execute(delete(CAMPAIGN_PLAN).where(CAMPAIGN_PLAN.c.campaign_key == key))
+            if participants is not None:
+                values = {"campaign_key": key, "participants": participants}
+                connection.execute(self._insert(CAMPAIGN_PLAN).values(values))
+
+        self.run(work, write=True)
+
+    def progress(self, campaign_ids: Collection[str]) -> Mapping[str, Progress]:
+        key = CAMPAIGN.c.campaign_key
+        asked = CAMPAIGN.c.campaign_id.in_([one for one in campaign_ids if "\0" not in one])
+        plans = (
+            select(CAMPAIGN.c.campaign_id, CAMPAIGN_PLAN.c.participants)
+            .outerjoin(CAMPAIGN_PLAN, CAMPAIGN_PLAN.c.campaign_key == key)
+            .where(asked)
+        )
+        days = (
+            select(CAMPAIGN.c.campaign_id, REPORT_DAY.c.day, REPORT_DAY.c.reports)
+            .join(REPORT_DAY, REPORT_DAY.c.campaign_key == key)
+            .where(asked)
+            .order_by(REPORT_DAY.c.day)
+        )
+
+        def work(connection: Connection) -> Mapping[str, Progress]:
+            found = {
+                campaign_id: Progress(planned, [])
+                for campaign_id, planned in connection.execute(plans)
+            }
+            noted: dict[str, list[tuple[int, int]]] = {}
+            for campaign_id, day, reports in connection.execute(days):
+                noted.setdefault(campaign_id, []).append((day, int(reports)))
+            return {name: one._replace(days=noted.get(name, [])) for name, one in found.items()}
 
         return self.run(work)
 

@@ -14,7 +14,14 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from geoveil.aggregator.domain.errors import Code, ServiceError
 from geoveil.aggregator.domain.reports import PackedReport, in_columns, joined
-from geoveil.aggregator.store.base import Outcome, StoredAnswers, Submission, admitted, judge
+from geoveil.aggregator.store.base import (
+    Extent,
+    Outcome,
+    StoredAnswers,
+    Submission,
+    admitted,
+    judge,
+)
 from geoveil.aggregator.store.id_index import IdIndex
 from geoveil.aggregator.store.private_file import make_private_database, protect_database
 from geoveil.aggregator.store.schema import REPORT_PAGE
@@ -192,6 +199,11 @@ class SQLiteStore(SQLStore):
         first = int.from_bytes(after)
         packed, following = read_answers(connection, key, first, limit)
         return StoredAnswers(packed, None if following is None else following.to_bytes(8))
+
+    def extent(self) -> Extent:
+        name = self._path.name
+        files = [self._path.with_name(name + end) for end in ("", "-wal", "-shm")]
+        return Extent(sum(file.stat().st_size for file in files if file.exists()), 1)
 
     def protect(self) -> None:
         protect_database(self._path)

@@ -19,6 +19,7 @@ from geoveil.campaign import Campaign, ValueCampaign, decode, open_envelope, sig
 from geoveil.console.http import Lane, RefusedError, Request, Response, Route, download, seen_at
 from geoveil.console.planning.process import Message, PlanningProcess, refused
 from geoveil.console.planning.wish import PEOPLE, PLACES, QUESTIONS, Wish
+from geoveil.console.progress import plan_participants
 from geoveil.console.rendering import date_text, privacy_words
 from geoveil.gp import GeoPrivacy, GeoVeilError, ParameterError
 
@@ -75,6 +76,8 @@ class Planning:
     def __init__(self) -> None:
         self._process = PlanningProcess()
         self._kept = Kept()
+        self._expected: OrderedDict[bytes, str] = OrderedDict()
+        """SHA-256 of a campaign that was made here → how many participants are planned."""
         self._pilots: OrderedDict[tuple[str, str], Mapping[str, Any]] = OrderedDict()
         self.routes = (
             Route("GET", "/plan", self._begun),
@@ -191,7 +194,12 @@ class Planning:
         )
         if "refused" in answer:
             return self._page(request, answer)
-        key = self._kept.keep(request.session.form_token, base64.b64decode(answer["envelope"]))
+        content = base64.b64decode(answer["envelope"])
+        key = self._kept.keep(request.session.form_token, content)
+        made = hashlib.sha256(open_envelope(content).campaign).digest()
+        self._expected[made] = request.text("participants")
+        while len(self._expected) > _MOST_KEPT:
+            self._expected.popitem(last=False)
         return seen_at(f"/plan/sign/{key}")
 
     def _to_sign(self, request: Request) -> Response:
@@ -231,13 +239,18 @@ class Planning:
         envelope = open_envelope(self._own(request, key))
         campaign = decode(envelope.campaign)
         return request.render(
-            "publish.html", key=key, signer=str(signer(envelope)), **_said_by(campaign)
+            "publish.html",
+            key=key,
+            signer=str(signer(envelope)),
+            planned=self._expected.get(hashlib.sha256(envelope.campaign).digest(), ""),
+            **_said_by(campaign),
         )
 
     def _published(self, request: Request) -> Response:
         content = self._own(request, request.named["key"])
         envelope = open_envelope(content)
         campaign = decode(envelope.campaign)
+        planned = request.integer("planned")
         made = request.analyst.publish(content)
         request.note(
             "publish",
@@ -245,6 +258,8 @@ class Planning:
             sha256=made.hex(),
             signer=str(signer(envelope)),
         )
+        if planned is not None:
+            plan_participants(request, campaign.campaign_id, planned)
         return seen_at(f"/surveys/{campaign.campaign_id}")
 
     def _own(self, request: Request, key: str) -> bytes:

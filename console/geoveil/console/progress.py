@@ -1,0 +1,164 @@
+"""How a survey fills from day to day, against what its analyst planned.
+
+The server keeps one number of a day and a survey, noted every ten minutes: when anybody took part
+is not to be found in it, only on which day how many did.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from geoveil.aggregator.ops.authorizer import Denial, DeniedError
+from geoveil.aggregator.ops.tokens import Scope
+from geoveil.aggregator.store import Progress
+from geoveil.analyst import PublishedCampaign, Result
+from geoveil.campaign import Campaign
+from geoveil.console.http import Request
+from geoveil.gp import validation
+
+_FIRST = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY = timedelta(days=1)
+_MOST_PEOPLE = 10**10
+_BEHIND, _EARLY = 0.8, 0.1
+"""Below which part of its plan a survey is behind, and in which part of its time that is not yet
+said."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportsOverTime(Result):
+    """Reports to a survey by the end of each day on which there were more, and by now."""
+
+    campaign: Campaign
+    planned: int | None
+    """Reports by its end; None if nobody said."""
+    days: Sequence[tuple[int, int]]
+    """Days since 1970-01-01, and the reports in all that were last noted then."""
+    reports: int
+    """By now."""
+    now: datetime
+
+    @classmethod
+    def of(cls, one: PublishedCampaign, progress: Progress, now: datetime) -> "ReportsOverTime":
+        """Return how a survey fills."""
+        campaign = one.campaign
+        planned = None if progress.planned is None else progress.planned * campaign.periods
+        return cls(
+            campaign=campaign,
+            planned=planned,
+            days=progress.days,
+            reports=one.reports,
+            now=min(max(now, campaign.opens), campaign.closes),
+        )
+
+    @property
+    def title(self) -> str:
+        return "Reports over time" + ("" if self.planned is None else ", against the plan")
+
+    @property
+    def notes(self) -> Sequence[str]:
+        said = [
+            "The server counts reports by the day (UTC), to within ten minutes, and keeps no time"
+            " of any report."
+        ]
+        if self.planned is not None:
+            said.append("The plan is taken to be spread evenly over the days of the survey.")
+        if self._before:
+            said.append(f"{self._before:,} came before this server counted by the day.")
+        return said
+
+    def rows(self) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = []
+        before = self._before
+        for day, reports in self._by_day:
+            expected = self.planned_by(self._ends(day))
+            rows.append(
+                {
+                    "day": f"{_FIRST + day * _DAY:%Y-%m-%d}",
+                    "reports": reports - before,
+                    "in_all": reports,
+                    "planned_in_all": None if expected is None else round(expected),
+                }
+            )
+            before = reports
+        return rows
+
+    def planned_by(self, when: datetime) -> float | None:
+        """Return how many reports the plan has by a moment; None if there is no plan."""
+        if self.planned is None:
+            return None
+        opens, closes = self.campaign.opens, self.campaign.closes
+        part = (when - opens) / (closes - opens)
+        return self.planned * min(max(part, 0.0), 1.0)
+
+    def line(self) -> Iterator[tuple[datetime, int]]:
+        """Yield moments, and how many reports there were."""
+        yield self.campaign.opens, 0
+        before: tuple[int, int] | None = None
+        for day, reports in self._by_day:
+            if before is not None and day > before[0] + 1:
+                yield _FIRST + day * _DAY, before[1]  # nothing came on the days between
+            yield self._ends(day), reports
+            before = day, reports
+        if before is not None and self._ends(before[0]) < self.now:
+            yield self.now, self.reports
+
+    @property
+    def words(self) -> str:
+        """How it stands against the plan."""
+        expected = self.planned_by(self.now)
+        if expected is None or not expected:
+            return ""
+        part = 100 * self.reports / expected
+        return f"{part:.0f} % of the {expected:,.0f} that the plan has by now"
+
+    @property
+    def behind(self) -> bool:
+        """Whether far fewer have come than the plan has by now."""
+        expected, planned = self.planned_by(self.now), self.planned
+        if expected is None or planned is None or expected < _EARLY * planned:
+            return False
+        return self.reports < _BEHIND * expected
+
+    @property
+    def _by_day(self) -> Sequence[tuple[int, int]]:
+        """The days that were noted, and today."""
+        today = (self.now - _FIRST) // _DAY
+        known = [(day, reports) for day, reports in self.days if day not in (0, today)]
+        last = known[-1][1] if known else self._before
+        return [*known, (today, self.reports)] if self.reports > last else known
+
+    @property
+    def _before(self) -> int:
+        """Reports that came before days were noted."""
+        return next((reports for day, reports in self.days if day == 0), 0)
+
+    def _ends(self, day: int) -> datetime:
+        return max(min(_FIRST + (day + 1) * _DAY, self.now), self.campaign.opens)
+
+
+def progress_of(request: Request, ids: Sequence[str]) -> Mapping[str, Progress]:
+    """Return how surveys fill that their reader may see."""
+    return request.awaited(request.inside.service.progress(ids))
+
+
+def over_time(request: Request, one: PublishedCampaign) -> ReportsOverTime:
+    """Return how a survey fills that its reader may see."""
+    known = progress_of(request, [one.campaign.campaign_id])[one.campaign.campaign_id]
+    return ReportsOverTime.of(one, known, request.inside.clock())
+
+
+def plan_participants(request: Request, campaign_id: str, participants: int | None) -> None:
+    """Keep how many participants are planned, for somebody who may publish the survey.
+
+    Raises:
+        DeniedError: if they may not.
+        ParameterError: if it is no such number.
+    """
+    if participants is not None:
+        validation.between("participants", participants, 1, _MOST_PEOPLE)
+    token = request.inside.gate.permit(Scope.CREATE, request.session.authorization)
+    if token is not None and token.campaigns is not None and campaign_id not in token.campaigns:
+        raise DeniedError(Denial.OTHER_CAMPAIGN)
+    request.awaited(request.inside.service.plan_participants(campaign_id, participants))
+    request.note("plan participants", campaign=campaign_id, participants=participants)
