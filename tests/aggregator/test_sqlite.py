@@ -70,6 +70,8 @@ def test_no_column_could_tell_who_sent_a_report_or_when(store: SQLiteStore, data
             *("campaign_key", "shard", "query_index", "n", "total", "total_of_squares"),
         },
         "report_count": {"campaign_key", "shard", "reports"},
+        "report_day": {"campaign_key", "day", "reports"},  # in all, by the end of whole days
+        "campaign_plan": {"campaign_key", "participants"},
         "report_page": {"campaign_key", "first", "ids", "answers"},
         "report": {"slot", "report_id", "answers"},  # in PostgreSQL, as the next
         "report_beside": {"campaign_key", "report_id", "answers"},

@@ -220,8 +220,9 @@ def _server(
         yield Line("99 % of them are done within", f"{shown(slow)} s")
         reports = now.get("geoveil_commit_reports_sum")
         yield Line("Reports in one, on average", f"{reports / commits:,.1f}")
-    kind = "SQLite" if isinstance(settings.database, Path) else "PostgreSQL"
-    size = "of which the size can't be read now" if extent is None else _size(extent.size_bytes)
+    scheme = "" if isinstance(settings.database, Path) else str(settings.database).partition(":")[0]
+    kind = {"": "SQLite", "postgresql": "PostgreSQL"}.get(scheme, scheme)
+    size = "of which the size is not known" if extent is None else _size(extent.size_bytes)
     yield Line("Store", f"{kind}, {size}")
     if expires:
         ends = datetime.fromtimestamp(expires, UTC)
@@ -240,7 +241,7 @@ def _server(
 def _replicas(extent: Extent | None) -> str:
     """Return how many servers share a database, as far as that is known."""
     if extent is None:
-        return "unknown now"
+        return "how many share the database is not known"
     number = "one server is" if extent.writers == 1 else f"{extent.writers} servers are"
     return f"{number} connected that took reports (one that took none yet is not counted)"
 

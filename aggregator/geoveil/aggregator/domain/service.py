@@ -181,8 +181,8 @@ class Service:
         """Return how campaigns fill from day to day, of those that there are."""
         return await self._reader.call(lambda store: store.progress(campaign_ids))
 
-    async def extent(self) -> Extent:
-        """Return how large the database is, and how many servers write to it."""
+    async def extent(self) -> Extent | None:
+        """Return how large the database is, and how many servers write to it, if that is known."""
         return await self._reader.call(lambda store: store.extent())
 
     async def count_open_campaigns(self) -> int:

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from geoveil.aggregator.domain.reports import ANSWER_BYTES, PackedColumns, PackedReport
+from geoveil.gp import UnsupportedError
 from geoveil.gp.estimation import Accumulator
 from geoveil.gp.shown import member
 
@@ -165,25 +166,28 @@ class Store(ABC):
             found += page.records
         return found
 
-    @abstractmethod
-    def note_day(self, day: int) -> None:
+    def note_day(self, day: int) -> None:  # noqa: B027 - a store need not
         """Note how many reports each campaign has, as the latest that is known of a day.
 
         Args:
-            day: since 1970-01-01, in UTC.
+            day: since 1970-01-01, in UTC. By default nothing is kept of it.
         """
 
-    @abstractmethod
     def plan_participants(self, campaign_id: str, participants: int | None) -> None:
-        """Keep how many participants are expected; None: that is not known any more."""
+        """Keep how many participants are expected; None: that is not known any more.
 
-    @abstractmethod
+        Raises:
+            UnsupportedError: by default, as nothing is kept.
+        """
+        raise UnsupportedError("this kind of database keeps no plans")
+
     def progress(self, campaign_ids: Collection[str]) -> Mapping[str, Progress]:
-        """Return how campaigns fill, of those that there are."""
+        """Return how campaigns fill, of those that there are; by default nothing is known."""
+        return {campaign_id: Progress(None, ()) for campaign_id in campaign_ids}
 
-    @abstractmethod
-    def extent(self) -> Extent:
-        """Return how large the database is, and how many servers write to it."""
+    def extent(self) -> Extent | None:
+        """Return how large the database is, and how many servers write to it, if that is known."""
+        return None
 
     @abstractmethod
     def probe(self) -> None:

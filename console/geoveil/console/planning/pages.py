@@ -7,6 +7,7 @@ import secrets
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -21,7 +22,7 @@ from geoveil.console.planning.process import Message, PlanningProcess, refused
 from geoveil.console.planning.wish import PEOPLE, PLACES, QUESTIONS, Wish
 from geoveil.console.progress import plan_participants
 from geoveil.console.rendering import date_text, privacy_words
-from geoveil.gp import GeoPrivacy, GeoVeilError, ParameterError
+from geoveil.gp import GeoPrivacy, GeoVeilError, ParameterError, UnsupportedError
 
 _MOST_KEPT, _MOST_KEPT_BYTES = 256, 48 << 20
 _APART = (0.25, 1.0, 4.0)
@@ -259,7 +260,8 @@ class Planning:
             signer=str(signer(envelope)),
         )
         if planned is not None:
-            plan_participants(request, campaign.campaign_id, planned)
+            with suppress(UnsupportedError):  # it is published, whatever the store keeps beside
+                plan_participants(request, campaign.campaign_id, planned)
         return seen_at(f"/surveys/{campaign.campaign_id}")
 
     def _own(self, request: Request, key: str) -> bytes:
