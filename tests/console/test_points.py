@@ -16,7 +16,8 @@ import pytest
 
 from geoveil.analyst import Districts, new_york_boroughs
 from geoveil.campaign import Attribute, Question, Strata
-from geoveil.gp import GeoPrivacy, Threshold
+from geoveil.console.layer import layer_in
+from geoveil.gp import GeoPrivacy, ParameterError, Threshold
 
 from .served import NOW, Served, form_token, numbers, places, served, survey
 
@@ -101,7 +102,8 @@ async def test_groups_periods_and_doubts_are_asked_too(console: Served) -> None:
             {"what": "mean", "group": "north"},
             {"what": "histogram", "said": "50000", "contamination": "0.01", "period": 1},
             {"what": "threshold", "said": "50000", "contamination": "0.02"},
-            {"what": "changes", "said": "50000", "people": "different"},
+            {"what": "changes", "said": "50000, 90000", "people": "different"},
+            {"what": "changes-range", "said": "50000, 90000"},
         ):
             page = await ask(client, "incomes", **more)
             assert problem_in(page) == "", more
@@ -182,6 +184,83 @@ async def test_districts_come_from_a_file_and_are_not_kept(console: Served) -> N
         assert answer.status_code == 413
 
 
+@pytest.mark.deep
+async def test_files_are_ranked_compared_and_drawn_on_the_map(console: Served) -> None:
+    campaign = places(opens=NOW - timedelta(days=15), period=timedelta(days=7))
+    await console.publish(campaign)
+    for period in (0, 1):
+        await console.report(campaign, 400, period=period)
+    boroughs = new_york_boroughs()
+    spots = {
+        "type": "FeatureCollection",
+        "features": [
+            *boroughs["features"],
+            {
+                "type": "Feature",
+                "properties": {"name": f"Battery {FORGED}"},
+                "geometry": {"type": "Point", "coordinates": [-74.017, 40.703]},
+            },
+        ],
+    }
+    async with console.signed_in() as client:
+        token = form_token(await ask(client, "places", what="map"))
+        path = "/console/surveys/places/ask"
+        for what, content in (
+            ("top-districts", boroughs), ("changes-districts", boroughs), ("map", spots)
+        ):  # fmt: skip
+            told = {"what": what, "form_token": token, "count": "2", "period": "0"}
+            files = {"file": ("x.geojson", json.dumps(content).encode())}
+            page = (await client.post(path, data=told, files=files)).text
+            assert problem_in(page) == "", what
+            assert "<img" not in page
+            (code,) = code_in(page)
+            text = "json.loads(boroughs)"
+            code = code.replace('json.load(open("districts.geojson"))', text)
+            code = code.replace(
+                "import json\n", f"import json\nboroughs = {json.dumps(boroughs)!r}\n"
+            )
+            made = await run(console, code)
+            saved = await client.post(path, data=told | {"save": "0.json"}, files=files)
+            assert saved.json() == json.loads(json.dumps(made.to_dict())), what
+            svg = (await client.post(path, data=told | {"save": "0.svg"}, files=files)).text
+            assert ("Battery &lt;img" in svg) == (what == "map")
+        page = await ask(client, "places", what="changes-places", said=SPOTS)
+        assert problem_in(page) == ""
+        (code,) = code_in(page)
+        assert len((await run(console, code)).rows()) == 3
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        None,
+        [],
+        {"type": "Point"},
+        {"type": "Point", "coordinates": [1.0]},
+        {"type": "Point", "coordinates": [1.0, 91.0]},
+        {"type": "Point", "coordinates": [1.0, True]},
+        {"type": "Point", "coordinates": [10**400, 1]},
+        {"type": "Point", "coordinates": [float("nan"), 1.0]},
+        {"type": "LineString", "coordinates": [[1.0, 1.0]]},
+        {"type": "Polygon", "coordinates": [[[[1.0, 1.0]]]]},
+        {"type": "FeatureCollection", "features": []},
+        {"type": "MultiPoint", "coordinates": [[1.0, 1.0]] * 2_001},
+        {"type": "LineString", "coordinates": [[1.0, 1.0]] * 50_001},
+    ],
+)
+def test_a_layer_that_is_none_is_refused(content: Any) -> None:
+    with pytest.raises(ParameterError, match="file"):
+        layer_in(content)
+
+
+def test_collections_without_end_are_refused() -> None:
+    content: dict[str, Any] = {"type": "Point", "coordinates": [1.0, 1.0]}
+    for _ in range(20):
+        content = {"type": "GeometryCollection", "geometries": [content]}
+    with pytest.raises(ParameterError, match="file"):
+        layer_in(content)
+
+
 async def test_labels_that_are_formulas_or_markup_do_nothing(console: Served) -> None:
     for sign in "=+-@":
         campaign = survey(
@@ -212,7 +291,8 @@ async def test_a_survey_without_enough_answers_shows_none_of_its_points(console:
     async with console.signed_in() as client:
         page = (await client.get("/console/surveys/incomes")).text
         assert "Nothing is shown yet" in page
-        assert "<svg" not in page
+        assert "<svg" not in page.partition("How it fills")[0]
+        assert page.count("<svg") == 1  # how many reports there are is no secret
         asked = await ask(client, "incomes", what="curve")
         assert "500" in problem_in(asked)
         assert "<svg" not in asked

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from http.cookies import CookieError, SimpleCookie
@@ -266,7 +266,7 @@ class Console:
             note=note,
             inside=self._inside,
             standing=lambda campaign_id: self._standing(session, campaign_id),
-            awaited=self._awaited,
+            loop=self._loop,
         )
         return await self._workers.run(route.lane, lambda: route.answer(request))
 
@@ -320,13 +320,10 @@ class Console:
     def _standing(self, session: Session, campaign_id: str) -> PublishedCampaign:
         """Return how a survey stands; on a thread."""
         self._permit(session, campaign_id)
-        found = self._awaited(self._inside.service.get_campaign(campaign_id))
+        asking = self._inside.service.get_campaign(campaign_id)
+        found = asyncio.run_coroutine_threadsafe(asking, self._loop).result()
         envelope = CampaignEnvelope.FromString(found.record.published)
         return PublishedCampaign(envelope, found.state.value, found.record.reports)
-
-    def _awaited(self, asking: Coroutine[Any, Any, Any]) -> Any:
-        """Run something of the server on its loop; on a thread."""
-        return asyncio.run_coroutine_threadsafe(asking, self._loop).result()
 
     # What is around them
 
@@ -349,7 +346,7 @@ class Console:
         elif isinstance(error, ServerError):
             status, text = _STATUS.get(error.code, 503), error.detail or error.code
         elif isinstance(error, DeniedError):
-            status = 403
+            status = _STATUS.get(error.denial.value.status, 503)
         return self._render("refused.html", session, status=status, code=status, text=text)
 
     def _note(self, who: str, action: str, **about: object) -> None:

@@ -5,7 +5,7 @@ colours in the dark; a file that is saved keeps those that stand here.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from geoveil.analyst import Curve, DensityMap, DistrictShares, PartitionShares, Result
 from geoveil.analyst.outlines import lines_of, outlines_of
 from geoveil.analyst.pictures import COLOR
+from geoveil.console.layer import Part
 from geoveil.console.progress import ReportsOverTime
 
 Array = NDArray[np.float64]
@@ -43,6 +44,11 @@ class _Scale:
     def at(self, value: float) -> float:
         part = (value - self.low) / (self.high - self.low)
         return self.begin + min(max(part, -0.02), 1.02) * (self.end - self.begin)
+
+    def free(self, value: float) -> float:
+        """Return the place of a number that may lie far from the axis."""
+        part = (value - self.low) / (self.high - self.low)
+        return self.begin + min(max(part, -50.0), 50.0) * (self.end - self.begin)
 
     @property
     def ticks(self) -> list[float]:
@@ -253,8 +259,13 @@ def filling(result: ReportsOverTime) -> Markup | None:
     return _svg(result.title, height, parts)
 
 
-def density_map(result: DensityMap) -> Markup:
-    """Return the density on its grid, what is surely denser framed, and outlines that ship."""
+def density_map(result: DensityMap, layer: Sequence[Part] = ()) -> Markup:
+    """Return the density on its grid, what is surely denser framed, and outlines that ship.
+
+    Args:
+        result: a density.
+        layer: what else is drawn: places with their names, and lines.
+    """
     west, south, east, north = result.bounds
     stretch = math.cos(math.radians((south + north) / 2))
     left, width = 74.0, _WIDTH - _RIGHT - 74.0
@@ -295,11 +306,37 @@ def density_map(result: DensityMap) -> Markup:
             f' height="{height:.1f}"/></clipPath><path class="soft" clip-path="url(#area)"'
             f' d="{lines}" stroke="{SOFT}" stroke-width="0.8" fill="none"/>'
         )
+    parts += _layer(layer, result.bounds, x, y)
     parts += [_vertical_ticks(x, _TOP + height, "°"), _horizontal_ticks(y, left, "°")]
     told = f"Framed: surely denser than {result.compared_with}. Darkest: {number(most)} per km²."
     parts.append(_text(left, 20, told, soft=True))
     parts.append(_text(left, _TOP + height + 40, source, soft=True))
     return _svg(result.title, _TOP + height + _BOTTOM + 4, parts)
+
+
+def _layer(layer: Sequence[Part], bounds: Sequence[float], x: _Scale, y: _Scale) -> Iterator[str]:
+    """Yield places and lines, as far as they lie on a map."""
+    west, south, east, north = bounds
+    clip = f"M{x.begin:.1f} {y.begin:.1f}H{x.end:.1f}V{y.end:.1f}H{x.begin:.1f}Z"
+    lines, names = [], []
+    for part in layer:
+        inside = [(a, b) for a, b in part.points if west <= a <= east and south <= b <= north]
+        if len(part.points) > 1 and inside:
+            at = "L".join(f"{x.free(a):.1f} {y.free(b):.1f}" for a, b in part.points)
+            lines.append(f"M{at}")
+        elif inside:
+            ((a, b),) = inside
+            names += [
+                f'<circle class="ink" cx="{x.at(a):.1f}" cy="{y.at(b):.1f}" r="4" fill="{INK}"/>',
+                _text(x.at(a) + 7, y.at(b) + 4, _cut(part.name, 24), halo=True),
+            ]
+    if lines:
+        yield (
+            f'<clipPath id="layer"><path d="{clip}"/></clipPath><path class="ink"'
+            f' clip-path="url(#layer)" d="{"".join(lines)}" stroke="{INK}" stroke-width="1.4"'
+            ' fill="none"/>'
+        )
+    yield from names
 
 
 def district_map(result: DistrictShares) -> Markup:

@@ -1,5 +1,6 @@
 """What a page is asked with and answers, and the routes by which it is found."""
 
+import asyncio
 import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -86,12 +87,16 @@ class Request:
     """Of the server; what is read there is for those whose token permits it."""
     standing: "Callable[[str], PublishedCampaign]" = field(repr=False)
     """Tells how a survey stands whose estimates the reader may see; its argument is the id."""
-    awaited: Callable[[Coroutine[Any, Any, _Result]], _Result] = field(repr=False)
-    """Runs something on the event loop of the server, and returns what it returns."""
+    loop: asyncio.AbstractEventLoop = field(repr=False)
+    """Of the server."""
     render: Callable[..., Response] = field(repr=False)
     """Makes a page of the name of a template and what stands in it."""
     note: Callable[..., None] = field(repr=False)
     """Writes an action into the audit log: its name, and words about it."""
+
+    def awaited(self, asking: Coroutine[Any, Any, _Result]) -> _Result:
+        """Run something of the server on its event loop, and return what it returns."""
+        return asyncio.run_coroutine_threadsafe(asking, self.loop).result()
 
     def text(self, name: str, default: str = "") -> str:
         """Return what was sent for a name, by a form or else in the address, without blanks."""

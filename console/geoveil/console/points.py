@@ -11,12 +11,14 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from geoveil.analyst import (
     AnalystQuestion,
     ChosenBands,
     Contaminated,
     Density,
+    DensityMap,
     DistributionCurve,
     DistributionFunction,
     Districts,
@@ -28,6 +30,7 @@ from geoveil.analyst import (
     Nearest,
     Quantiles,
     Result,
+    ShareInside,
     SmoothedDistribution,
     Statistic,
     Top,
@@ -41,8 +44,9 @@ from geoveil.analyst import (
 from geoveil.analyst.results import shown
 from geoveil.analyst.vocabulary import numbers_in, place_in
 from geoveil.campaign import Campaign, ValueCampaign
-from geoveil.console.charts import round_numbers
+from geoveil.console.charts import density_map, round_numbers
 from geoveil.console.http import Lane, RefusedError, Request, Response, Route
+from geoveil.console.layer import layer_in
 from geoveil.console.results import code_of, file_of, shown_result
 from geoveil.console.survey import code_for, standing_of, told_of
 from geoveil.gp import GeoVeilError, ParameterError
@@ -52,6 +56,7 @@ _TIMEOUT_S = 60.0
 _MOST_PERIODS = 60
 _MOST_RESULTS = 12
 _PLACES = "one a line, as Name=longitude,latitude"
+_DISTRICTS = "a GeoJSON file of polygons that are apart"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +71,10 @@ class Choice:
     """What is said unless the reader says something else."""
     lines: bool = False
     """Whether that is several lines."""
-    file: bool = False
-    """Whether a GeoJSON file goes with it."""
+    file: str = ""
+    """What the GeoJSON file is of that goes with it; nothing if none does."""
+    optional: bool = False
+    """Whether it can be asked without the file."""
 
 
 NUMBERS = (
@@ -83,16 +90,26 @@ NUMBERS = (
     Choice("smoothed", "Distribution, smoothed (nearer, but biased)"),
 )
 PLACES = (
-    Choice("map", "Density map"),
     Choice(
-        "districts", "Shares of districts", "a GeoJSON file of polygons that are apart", file=True
+        "map",
+        "Density map",
+        file="GeoJSON of places or outlines to draw on the map, if you like",
+        optional=True,
     ),
+    Choice("districts", "Shares of districts", file=_DISTRICTS),
+    Choice("top-districts", "Districts where most live, and how surely", file=_DISTRICTS),
     Choice("top", "Densest places, and how surely", f"places, {_PLACES}", lines=True),
     Choice("nearest", "To whom which place is nearest", f"places, {_PLACES}", lines=True),
     Choice("circle", "Share within a circle", "longitude, latitude, radius in metres"),
 )
-_CHANGES = Choice(
-    "changes", "What changed from period to period", "the share above this value; or circle"
+CHANGES_OF_NUMBERS = (
+    Choice("changes", "Changes: shares above values", "the values, with commas"),
+    Choice("changes-range", "Changes: share between two values", "the two values, with a comma"),
+)
+CHANGES_OF_PLACES = (
+    Choice("changes", "Changes: share within a circle", "longitude, latitude, radius in metres"),
+    Choice("changes-places", "Changes: density at places", f"places, {_PLACES}", lines=True),
+    Choice("changes-districts", "Changes: shares of districts", file=_DISTRICTS),
 )
 
 
@@ -107,18 +124,21 @@ def asked(request: Request) -> Response:
     choice = next((one for one in choices if one.word == word), choices[0])
     said = request.text("said", choice.example)
     results: list[tuple[Result, str]] = []
+    drawn: Markup | None = None
     problem, geojson = "", ""
     if choice.file:
         sent = request.files.get("file", b"").decode("utf-8", "replace")
         geojson = sent or request.text("geojson")
-    if _complete(choice, said, geojson, campaign):
+    if _complete(choice, said, geojson):
         try:
             results = [*_found(request, campaign, choice, said, geojson)]
+            if choice.word == "map" and geojson:
+                drawn = _with_layer(results, _geojson(geojson))
         except GeoVeilError as error:
             problem = str(error)
     wanted = request.text("save")
     if wanted:
-        return _saved(request, campaign_id, choice, results, wanted, problem)
+        return _saved(request, campaign_id, choice, results, wanted, problem, drawn)
     strata = campaign.strata
     return request.render(
         "points.html",
@@ -134,7 +154,9 @@ def asked(request: Request) -> Response:
         group_name="" if strata is None else strata.name,
         group=request.text("group"),
         contamination=request.number("contamination", 0.0) or 0.0,
-        results=[shown_result(result, code) for result, code in results[:_MOST_RESULTS]],
+        count=request.integer("count", 1) or 1,
+        people=request.text("people", "same"),
+        results=[shown_result(result, code, drawn) for result, code in results[:_MOST_RESULTS]],
         dragged=_dragged(results),
         problem=problem,
         query={
@@ -149,17 +171,21 @@ def choices_of(campaign: Campaign) -> Sequence[Choice]:
     """Return what can be asked of the points of a survey."""
     if not isinstance(campaign, ValueCampaign):
         return ()
+    found: Sequence[Choice]
+    changes: Sequence[Choice]
     if campaign.attribute.coordinates is not None:
-        found: tuple[Choice, ...] = PLACES
+        found, changes = PLACES, CHANGES_OF_PLACES
+    elif campaign.dimension == 1:
+        found, changes = NUMBERS, CHANGES_OF_NUMBERS
     else:
-        found = NUMBERS if campaign.dimension == 1 else ()
-    return (*found, _CHANGES) if found and campaign.period is not None else found
+        return ()
+    return found if campaign.period is None else (*found, *changes)
 
 
-def _complete(choice: Choice, said: str, geojson: str, campaign: Campaign) -> bool:
+def _complete(choice: Choice, said: str, geojson: str) -> bool:
     """Return whether enough was said to ask."""
     if choice.file:
-        return bool(geojson)
+        return bool(geojson) or choice.optional
     return bool(said) or not choice.said or choice.word == "histogram"
 
 
@@ -172,8 +198,8 @@ def _found(
     group, doubt = request.text("group"), request.number("contamination", 0.0) or 0.0
     how: dict[str, Any] = {"period": period, "timeout_s": _TIMEOUT_S}
     more = "" if period is None else f", period={period}"
-    if choice.word == "changes":
-        yield _changed(request, campaign, said)
+    if choice.word.startswith("changes"):
+        yield _changed(request, campaign, choice, said, geojson)
         return
     if choice.word in ("threshold", "range"):
         # A sharp question of numbers: the width of its band is chosen from the reports.
@@ -229,9 +255,9 @@ def _statistic(
     if choice.word == "districts":
         return Districts(_geojson(geojson))
     if choice.word == "top":
-        places = questions_in({"place": _lines(said)})
-        count = request.integer("count", 1) or 1
-        return Top(count, places)
+        return Top(request.integer("count", 1) or 1, questions_in({"place": _lines(said)}))
+    if choice.word == "top-districts":
+        return Top(request.integer("count", 1) or 1, _districts(geojson))
     if choice.word == "circle":
         return _means(campaign, _circle(said))
     return _STATISTICS[choice.word](said)
@@ -264,9 +290,15 @@ def _means(campaign: ValueCampaign, questions: Sequence[AnalystQuestion]) -> Mea
     return Means(asked_of_points(campaign, questions, softness_of_points(campaign)))
 
 
-def _code_of_means(questions: Sequence[AnalystQuestion]) -> str:
-    of_points = f"asked_of_points(campaign, {code_of(questions)}, softness_of_points(campaign))"
-    return f"Means({of_points})"
+def _code_of_means(questions: str) -> str:
+    return f"Means(asked_of_points(campaign, {questions}, softness_of_points(campaign)))"
+
+
+def _districts(geojson: str) -> Sequence[AnalystQuestion]:
+    return [one for one in Districts(_geojson(geojson)).districts if isinstance(one, ShareInside)]
+
+
+_READ_DISTRICTS = 'Districts(json.load(open("districts.geojson"))).districts'
 
 
 def _lines(said: str) -> list[str]:
@@ -297,10 +329,29 @@ def _geojson(text: str) -> Any:
     return found
 
 
-def _changed(request: Request, campaign: ValueCampaign, said: str) -> tuple[Result, str]:
-    """Return how a share changed from each period to the next."""
-    places = campaign.attribute.coordinates is not None
-    questions = _circle(said) if places else questions_in({"threshold": [said]})
+def _compared(
+    campaign: ValueCampaign, choice: Choice, said: str, geojson: str
+) -> tuple[Sequence[AnalystQuestion], str]:
+    """Return the questions whose answers are compared, and the Python that makes them."""
+    if choice.file:
+        return _districts(geojson), _READ_DISTRICTS
+    if choice.word == "changes-places":
+        found = questions_in({"place": _lines(said)})
+    elif choice.word == "changes-range":
+        found = questions_in({"range": [said.replace(" ", "")]})
+    elif campaign.attribute.coordinates is not None:
+        found = _circle(said)
+    else:
+        values = _several("values", said)
+        found = questions_in({"threshold": [f"{value:.15g}" for value in values]})
+    return found, code_of(found)
+
+
+def _changed(
+    request: Request, campaign: ValueCampaign, choice: Choice, said: str, geojson: str
+) -> tuple[Result, str]:
+    """Return how shares changed from each period to the next."""
+    questions, told = _compared(campaign, choice, said, geojson)
     periods = range(max(_begun(request, campaign) - _MOST_PERIODS, 0), _begun(request, campaign))
     found = []
     for period in periods:
@@ -323,7 +374,7 @@ def _changed(request: Request, campaign: ValueCampaign, said: str) -> tuple[Resu
     code = code_for(
         request,
         f"campaign = analyst.campaign({campaign.campaign_id!r})",
-        f"asked = {_code_of_means(questions)}",
+        f"asked = {_code_of_means(told)}",
         f"periods = {[period for period, _ in found]}",
         f"joints = [analyst.ask({campaign.campaign_id!r}, asked, period=p) for p in periods]",
         f"found = compare(*joints, people={people!r}, names={names!r})",
@@ -332,14 +383,25 @@ def _changed(request: Request, campaign: ValueCampaign, said: str) -> tuple[Resu
 
 
 def _code_of(statistic: Statistic[Any], choice: Choice, said: str) -> str:
-    if choice.file:
+    if choice.word == "districts":
         return 'Districts(json.load(open("districts.geojson")))'
-    return _code_of_means(_circle(said)) if choice.word == "circle" else code_of(statistic)
+    if isinstance(statistic, Top) and choice.file:
+        return f"Top({statistic.count}, {_READ_DISTRICTS})"
+    if choice.word == "circle":
+        return _code_of_means(code_of(_circle(said)))
+    return code_of(statistic)
 
 
 def _begun(request: Request, campaign: Campaign) -> int:
     """Return how many periods have begun."""
     return campaign.period_at(request.inside.clock()) + 1
+
+
+def _with_layer(results: Sequence[tuple[Result, str]], content: Any) -> Markup | None:
+    """Return the map with what a file says drawn upon it, if there is one map."""
+    layer = layer_in(content)
+    maps = [result for result, _ in results if isinstance(result, DensityMap)]
+    return density_map(maps[0], layer) if len(results) == 1 and maps else None
 
 
 def _dragged(results: Sequence[tuple[Result, str]]) -> Sequence[Sequence[Any]]:
@@ -367,6 +429,7 @@ def _saved(
     results: Sequence[tuple[Result, str]],
     wanted: str,
     problem: str,
+    drawn: Markup | None,
 ) -> Response:
     """Return one of the results as a file; `wanted` is its number and the kind: "0.csv"."""
     number, _, kind = wanted.partition(".")
@@ -375,7 +438,7 @@ def _saved(
     if not number.isascii() or not number.isdigit() or int(number) >= len(results):
         raise RefusedError(404, "there is no such result")
     request.note("download", campaign=campaign_id, form=kind[:20], what=choice.word)
-    return file_of(results[int(number)][0], kind, f"{campaign_id}-{choice.word}")
+    return file_of(results[int(number)][0], kind, f"{campaign_id}-{choice.word}", drawn)
 
 
 _PATH = "/surveys/{campaign_id}/ask"
