@@ -328,6 +328,7 @@ def test_nothing_that_is_shown_is_private(fixed_bits: Any) -> None:
     source = SeededSource(31_415)
     for mechanism in MECHANISMS + PLANAR:
         x = SECRET if mechanism.query.dimension == 1 else (SECRET, SECRET)
+        mechanism.release(x, source)  # which prepares it to count
         before = repr(vars(mechanism))
         released = [mechanism.release(x, source), mechanism.release(x, source)]
         mechanism.simulate([x], np.random.default_rng(1))

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.gp.arithmetic import Arithmetic, Exact, Real
+from geoveil.gp.exact import BALL, BITS, round_up, upper, working_precision
 
 Array = NDArray[np.float64]
 
@@ -25,9 +26,9 @@ _ABOVE = 1 + 2.0**-46
 two small errors."""
 _TINY = 2.0**-1000
 """Above what underflow loses."""
-_SERIES = 2.0**-50
-"""Bound on the error of logarithm and exponential, relative to them, and of cosine and sine: 8
-units, of which less than 7 are used [MATH §10]."""
+_EXP, _NEAR_EXPM1, _LOG, _NEAR_LOG, _TURN = (units * _UNIT for units in (5, 3, 7, 4.5, 8))
+"""Bounds on the errors of exponential and logarithm, relative to them, the second where the series
+is all there is; and of cosine and sine, relative to 1 [MATH §10]."""
 _LN2_HIGH = float.fromhex("0x1.62e42feep-1")
 """The first 32 bits of log 2: its product with an exponent is exact."""
 _LN2_LOW = float.fromhex("0x1.a39ef35793c76p-33")
@@ -96,7 +97,7 @@ class Enclosed:
     def __getattr__(self, name: str) -> object:
         raise Undecided(name)
 
-    def _undecided(self, *_: object) -> "bool":
+    def _undecided(self, *_: object) -> bool:
         raise Undecided
 
     __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __float__ = __pow__ = __rpow__ = _undecided
@@ -121,6 +122,12 @@ def _given(middle: Array) -> Enclosed:
     return Enclosed(middle, np.zeros(()))
 
 
+def _next_to(ball: Real) -> Enclosed:
+    middle = float(ball.mid())
+    off = round_up(upper(abs(ball - BALL.private(middle))))
+    return Enclosed(np.array(middle), np.array(off))
+
+
 def _rounded(middle: Array, radius: Array) -> Enclosed:
     """Return the result of one rounded operation: `radius` is what its operands are off by."""
     return Enclosed(middle, (radius + np.abs(middle) * _UNIT) * _ABOVE + _TINY)
@@ -138,7 +145,8 @@ _SINE = tuple((-1) ** j / math.factorial(2 * j + 1) for j in range(10))
 def _series(x: Array, coefficients: Sequence[float]) -> Array:
     total = np.full(np.shape(x), coefficients[-1])
     for coefficient in coefficients[-2::-1]:
-        total = total * x + coefficient
+        total *= x
+        total += coefficient
     return total
 
 
@@ -174,6 +182,11 @@ class EnclosedArithmetic(Arithmetic):
         middle = np.array(number)
         return _given(middle) if Fraction(number) == value else _rounded(middle, np.zeros(()))
 
+    def known(self, find: Callable[[Arithmetic], Sequence[Real]]) -> Sequence[Enclosed]:
+        """Return public numbers that are found in balls: each next to its double."""
+        with working_precision(BITS):
+            return [_next_to(ball) for ball in find(BALL)]
+
     def private(self, values: Array) -> Enclosed:
         """Return doubles, exactly."""
         return _given(values)
@@ -189,39 +202,35 @@ class EnclosedArithmetic(Arithmetic):
         return self._exponential(x, 0.0)
 
     def expm1(self, x: Real) -> Enclosed:
-        found = self._exponential(x, 1.0)
         near = np.abs(x.middle) <= _NARROW
         at = np.where(near, x.middle, 0.0)
         value = at * _series(at, _INVERSE_FACTORIAL[1:])
-        radius = np.abs(value) * _SERIES + 1.5 * _growth(x.radius)
-        return Enclosed(
-            np.where(near, value, found.middle),
-            np.where(near, radius * _ABOVE + _TINY, found.radius),
-        )
+        radius = np.abs(value) * _NEAR_EXPM1 + 1.5 * _growth(x.radius)
+        found = Enclosed(value, radius * _ABOVE + _TINY)
+        return _elsewhere(near, found, x, lambda far: self._exponential(far, 1.0))
 
     def _exponential(self, x: Enclosed, less: float) -> Enclosed:
         """Return e^x − `less`."""
         known = np.abs(x.middle) <= 700
         value = _exp(np.where(known, x.middle, 0.0))
-        radius = value * (_SERIES + _growth(x.radius)) + _TINY
+        radius = value * (_EXP + _growth(x.radius)) + _TINY
         return _rounded(value - less, np.where(known, radius, math.inf))
 
     def log(self, x: Real) -> Enclosed:
         known = (x.middle > 2.0**-1000) & (x.middle < 2.0**1000)
         value = _log(np.where(known, x.middle, 1.0))
         part = x.radius / x.middle
-        radius = np.abs(value) * _SERIES + part / (1 - part)
+        radius = np.abs(value) * _LOG + part / (1 - part)
         return _rounded(value, np.where(known & (part < 0.5), radius, math.inf))
 
     def log1p(self, x: Real) -> Enclosed:
-        far = self.log(1 + x)
         near = np.abs(x.middle) <= _NARROW
         at = np.where(near, x.middle, 0.0)
         value = _artanh(at / (2 + at))
         part = x.radius / (1 + at)
-        radius = np.abs(value) * _SERIES + part / (1 - part)
-        radius = np.where(part < 0.5, radius * _ABOVE + _TINY, math.inf)
-        return Enclosed(np.where(near, value, far.middle), np.where(near, radius, far.radius))
+        radius = np.abs(value) * _NEAR_LOG + part / (1 - part)
+        found = Enclosed(value, np.where(part < 0.5, radius * _ABOVE + _TINY, math.inf))
+        return _elsewhere(near, found, x, lambda far: self.log(1 + far))
 
     def sqrt(self, x: Real) -> Enclosed:
         """Return the square root of what is ≥ 0: |√x − √m| ≤ |x − m|/√m."""
@@ -235,7 +244,7 @@ class EnclosedArithmetic(Arithmetic):
         angle = _TWO_PI * (u.middle - quarter / 4)  # the difference is exact
         square = angle * angle
         cosine, sine = _series(square, _COSINE), angle * _series(square, _SINE)
-        odd, radius = quarter % 2 == 1, (u.radius * 7 + _SERIES) * _ABOVE
+        odd, radius = quarter % 2 == 1, (u.radius * 7 + _TURN) * _ABOVE
         x, y = np.where(odd, -sine, cosine), np.where(odd, cosine, sine)
         turned = np.where(quarter % 4 >= 2, -1.0, 1.0)
         return Enclosed(turned * x, radius), Enclosed(turned * y, radius)
@@ -254,11 +263,11 @@ class EnclosedArithmetic(Arithmetic):
 
     def minimum(self, x: Real, y: Real) -> Enclosed:
         x, y = _enclosed(x), _enclosed(y)
-        return Enclosed(np.minimum(x.middle, y.middle), np.maximum(x.radius, y.radius))
+        return Enclosed(np.minimum(x.middle, y.middle), _of_one(x.middle < y.middle, x, y))
 
     def maximum(self, x: Real, y: Real) -> Enclosed:
         x, y = _enclosed(x), _enclosed(y)
-        return Enclosed(np.maximum(x.middle, y.middle), np.maximum(x.radius, y.radius))
+        return Enclosed(np.maximum(x.middle, y.middle), _of_one(x.middle > y.middle, x, y))
 
     def sign(self, x: Real) -> Enclosed:
         told = np.abs(x.middle) > x.radius
@@ -280,6 +289,29 @@ class EnclosedArithmetic(Arithmetic):
             middle = np.where(below, value.middle, middle)
             radius = np.where(told, np.where(below, value.radius, radius), math.inf)
         return Enclosed(middle, radius)
+
+
+def _elsewhere(
+    near: NDArray[np.bool_], found: Enclosed, x: Enclosed, other: Callable[[Enclosed], Enclosed]
+) -> Enclosed:
+    """Return what was found near 0, and what `other` finds of the numbers elsewhere."""
+    far = np.flatnonzero(~near)
+    if len(far):
+        middle, radius = (np.array(np.broadcast_to(part, near.shape)).ravel()
+                          for part in (found.middle, found.radius))  # fmt: skip
+        rest = other(
+            Enclosed(x.middle.ravel()[far], np.broadcast_to(x.radius, near.shape).ravel()[far])
+        )
+        middle[far], radius[far] = rest.middle, rest.radius
+        found = Enclosed(middle.reshape(near.shape), radius.reshape(near.shape))
+    return found
+
+
+def _of_one(first: NDArray[np.bool_], x: Enclosed, y: Enclosed) -> Array:
+    """Return the radius of the one that is taken where that is certain, else of either."""
+    told = np.abs(x.middle - y.middle) > 2 * (x.radius + y.radius)
+    either = np.maximum(x.radius, y.radius)
+    return np.where(told, np.where(first, x.radius, y.radius), either)
 
 
 def _growth(radius: Array) -> Array:

@@ -27,7 +27,7 @@ from numbers import Rational
 from typing import ClassVar, TypeVar
 
 import numpy as np
-from flint import arb, ctx, fmpq, fmpz
+from flint import arb, ctx, fmpq
 from numpy.typing import NDArray
 
 from geoveil.gp import validation
@@ -37,6 +37,8 @@ from geoveil.gp.not_private import warn_caller
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 _GUARD_BITS = 32
+SHORT_PRECISION = 64
+"""Working precision that tells nearly all reports, far from where rounding changes."""
 _SURE_BITS = 1152
 """More than the exponents of points, grids and scales are apart: what these many bits leave open,
 the random bits do, and not the arithmetic."""
@@ -73,7 +75,8 @@ class SystemSource(RandomSource):
     is_secure: ClassVar[bool] = True
 
     def bits(self, count: int) -> int:
-        validation.require_count("count", count, 0)
+        if type(count) is not int or count < 0:
+            validation.require_count("count", count, 0)
         return secrets.randbits(count)
 
 
@@ -136,16 +139,16 @@ class LazyUniform:
 
     Args:
         source: where the bits come from.
-        first: the first 128, if they are drawn already, as two words of 64.
+        first: the first 128, if they are drawn already.
     """
 
     FIRST = 128
     MORE = 64
 
-    def __init__(self, source: RandomSource, first: Sequence[int] | None = None) -> None:
+    def __init__(self, source: RandomSource, first: int | None = None) -> None:
         self._source = source
         self.count = self.FIRST
-        self.numerator = source.bits(self.FIRST) if first is None else first[0] << 64 | first[1]
+        self.numerator = source.bits(self.FIRST) if first is None else first
 
     def refine(self) -> None:
         """Draw more bits; those known stay as they are."""
@@ -216,10 +219,10 @@ class BallArithmetic(Arithmetic):
         """Return a double, exactly, and remember nothing."""
         return arb(value)
 
-    def uniform(self, numerator: int, count: int) -> arb:
+    def uniform(self, numerator: int | Real, count: int) -> Real:
         """Return the ball of all numbers in [numerator, numerator + 1] / 2^count."""
-        scale = _power_of_two(-count - 1, ctx.prec)
-        return arb(fmpz(2 * numerator + 1), fmpz(1)) * scale
+        known = arb(numerator) if isinstance(numerator, int) else numerator
+        return known * _power_of_two(-count, ctx.prec) + _first_of(count, ctx.prec)
 
     def turn(self, u: Real) -> tuple[Real, Real]:
         """Return the cosine and sine of u full turns."""
@@ -290,12 +293,21 @@ def _power_of_two(exponent: int, precision: int) -> arb:
     return arb(2) ** exponent
 
 
+@lru_cache(maxsize=64)
+def _first_of(count: int, precision: int) -> arb:
+    """Return the ball of all numbers in [0, 1] / 2^count."""
+    half = arb(2) ** (-count - 1)
+    return arb(half.mid(), half.mid())
+
+
+def on_grid(value: Real, step_exponent: int) -> Real:
+    """Return the number whose floor is the integer nearest to value/step."""
+    return value * _power_of_two(-step_exponent, ctx.prec) + _HALF
+
+
 def round_to_grid(value: arb, step_exponent: int) -> int | None:
     """Return the integer k that every number y in the ball rounds to, y/step = k ± 1/2, if one."""
-    shifted = value * _power_of_two(-step_exponent, ctx.prec) + _HALF
-    if not shifted.is_finite():
-        return None
-    integer = shifted.floor().unique_fmpz()
+    integer = on_grid(value, step_exponent).floor().unique_fmpz()
     return None if integer is None else int(integer)
 
 
@@ -400,13 +412,40 @@ def release_integers(
                 balls = evaluate([BALL.uniform(u.numerator, u.count) for u in uniforms])
                 integers = [round_to_grid(ball, step_exponent) for ball in balls]
             if None not in integers:
-                return tuple(min(max(k, INT64_MIN), INT64_MAX) for k in integers if k is not None)
+                return tuple(_saturated(k) for k in integers if k is not None)
         if many >= _MOST_BITS:
             # A fair source gets here with probability below 2^-60000.
             raise GeoVeilError("the random source is broken: its bits decide nothing")
         coarse_bits = None
         for uniform in uniforms:
             uniform.refine()
+
+
+def release_at_once(
+    line: Callable[..., Sequence[arb]], point: Sequence[float], drawn: Sequence[int]
+) -> tuple[int, ...] | None:
+    """Return what `release_integers` returns, if the first bits and a short precision tell.
+
+    Args:
+        line: encloses output/step + 1/2 at `SHORT_PRECISION`, given balls of the coordinates and
+            of the first bits of each uniform number, as an integer.
+        point: coordinates.
+        drawn: the first bits of each uniform number.
+    """
+    with _lock:  # as `working_precision`, in half of its time
+        before = ctx.prec
+        ctx.prec = SHORT_PRECISION
+        try:
+            balls = line(*map(arb, point), *map(arb, drawn))
+            floors = [ball.floor().unique_fmpz() for ball in balls]
+        finally:
+            ctx.prec = before
+    # None: there are several integers, or the ball is not finite.
+    return None if None in floors else tuple([_saturated(int(k)) for k in floors if k is not None])
+
+
+def _saturated(k: int) -> int:
+    return k if INT64_MIN <= k <= INT64_MAX else INT64_MAX if k > 0 else INT64_MIN
 
 
 def grid_around(low: Real, high: Real, step_exponent: int) -> tuple[int, int]:

@@ -21,20 +21,25 @@ from geoveil.gp.exact import (
     BALL,
     INT64_MAX,
     INT64_MIN,
+    SHORT_PRECISION,
     LazyUniform,
     RandomSource,
     chosen_source,
     first_words,
+    on_grid,
+    release_at_once,
     release_integers,
     step_exponent_of,
 )
 from geoveil.gp.intervals import UNLIMITED, Limits
+from geoveil.gp.lazy import lazy
 from geoveil.gp.not_private import Simulated, warn_beside_holder
 from geoveil.gp.privacy import GeoPrivacy, LocalPrivacy
 from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.profiles import Profile
 from geoveil.gp.report_moments import ReportMoments
 from geoveil.gp.shown import ValueObject
+from geoveil.gp.straight_line import Often, StraightLine, straight_line
 
 Array = NDArray[np.float64]
 Report = TypeVar("Report")
@@ -119,9 +124,9 @@ class Mechanism(ValueObject, ABC, Generic[Report]):
             UnsupportedError: if the noise has no closed-form quantile, or none in this dimension.
         """
         source = chosen_source(source)
-        uniforms = [[LazyUniform(source) for _ in range(n)] for n in self._uniforms]
-        point = PrivatePoint(validation.point(x, self.dimension))
-        return self._report(self._integers(point, uniforms))
+        drawn = [source.bits(LazyUniform.FIRST) for _ in range(sum(self._uniforms))]
+        point = validation.point(x, self.dimension)
+        return self._report(self._released_one(point, drawn, source))
 
     def release_many(self, x: ArrayLike, source: RandomSource | None = None) -> NDArray[np.int64]:
         """Return one exact, private report for each of many points: what `release` returns.
@@ -205,20 +210,61 @@ class Mechanism(ValueObject, ABC, Generic[Report]):
         drawn = drawn.reshape(len(points), -1, 2)
         reports, decided = self._decided(points, drawn)
         for index in np.flatnonzero(~decided).tolist():
-            words = iter(drawn[index].tolist())
-            uniforms = [
-                [LazyUniform(source, next(words)) for _ in range(n)] for n in self._uniforms
-            ]
-            point = PrivatePoint(np.atleast_1d(points[index]).tolist())
-            integers = self._integers(point, uniforms)
+            point = np.atleast_1d(points[index]).tolist()
+            words = [high << 64 | low for high, low in drawn[index].tolist()]
+            integers = self._released_one(point, words, source)
             reports[index] = integers if self._shape else integers[0]
         return reports
+
+    def _released_one(
+        self, point: list[float], drawn: list[int], source: RandomSource
+    ) -> tuple[int, ...]:
+        """Return what is released for a point, from the first bits of its uniform numbers."""
+        often = self._often
+        line = often.line if often.left <= 0 else often.counted(self._taken_down)
+        integers = None if line is None else release_at_once(line, point, drawn)
+        if integers is not None:
+            return integers
+        first = iter(drawn)
+        uniforms = [[LazyUniform(source, next(first)) for _ in range(n)] for n in self._uniforms]
+        return self._integers(PrivatePoint(point), uniforms)
+
+    @lazy
+    def _often(self) -> Often:
+        return Often()
+
+    def _taken_down(self) -> StraightLine | None:
+        """Return what a short precision can tell, as a straight line; None if it has no such."""
+
+        def gridded(given: Sequence[Real], ops: Arithmetic) -> Sequence[Real]:
+            x, drawn = given[: self.dimension], given[self.dimension :]
+            numbers = [*x, *[BALL.uniform(n, LazyUniform.FIRST) for n in drawn]]
+            return [on_grid(y, self.step_exponent) for y in self._formula(numbers, ops)]
+
+        return straight_line(gridded, self.dimension + sum(self._uniforms), SHORT_PRECISION)
 
     def _decided(
         self, points: Array, drawn: NDArray[np.uint64]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Return the reports of points that doubles can tell, and which these are: here none."""
-        return np.zeros((len(points), *self._shape), np.int64), np.zeros(len(points), np.bool_)
+        """Return the reports of points that doubles can tell, and which these are."""
+        axes = [ENCLOSED.private(axis) for axis in points.reshape(len(points), -1).T]
+        uniforms = [ENCLOSED.uniform(words) for words in drawn.swapaxes(0, 1)]
+        try:
+            with np.errstate(all="ignore"):  # what overflows is not decided
+                ideal = self._formula([*axes, *uniforms], ENCLOSED)
+                found = [round_where_decided(y, self.step_exponent) for y in ideal]
+        except Undecided:
+            return np.zeros((len(points), *self._shape), np.int64), np.zeros(len(points), np.bool_)
+        integers, decided = zip(*found, strict=True)
+        together = np.stack(integers, axis=-1).reshape(len(points), *self._shape)
+        return together, np.all(decided, axis=0)
+
+    def _formula(self, numbers: Sequence[Real], ops: Arithmetic) -> Sequence[Real]:
+        """Return the ideal outputs for a point and its uniform numbers, all in a row.
+
+        `Undecided` where the outputs are not one formula of them all, or `ops` can't enclose it.
+        """
+        raise Undecided
 
     def _integers(
         self, point: PrivatePoint, uniforms: Sequence[Sequence[LazyUniform]]
@@ -244,9 +290,9 @@ class Mechanism(ValueObject, ABC, Generic[Report]):
     def _uniforms(self) -> tuple[int, ...]:
         """Number of uniform numbers for each part that is rounded by itself."""
 
-    @abstractmethod
     def _ideals(self, point: PrivatePoint) -> Sequence[Ideal]:
         """Return, for each part, the ideal outputs as a function of its uniform numbers."""
+        return (lambda u: self._formula([*point.balls, *u], BALL),)
 
     @abstractmethod
     def _report(self, integers: tuple[int, ...]) -> Report:
@@ -402,21 +448,10 @@ class QueryMechanism(Mechanism[int]):
     def _uniforms(self) -> tuple[int, ...]:
         return (1,)
 
-    def _decided(
-        self, points: Array, drawn: NDArray[np.uint64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        axes = [ENCLOSED.private(axis) for axis in points.reshape(len(points), -1).T]
-        try:
-            with np.errstate(all="ignore"):  # what overflows is not decided
-                s = self.query.signed_distance(axes if len(axes) > 1 else axes[0], ENCLOSED)
-                ideal = self._ideal(s, ENCLOSED.uniform(drawn[:, 0]), ENCLOSED)
-                return round_where_decided(ideal, self.step_exponent)
-        except Undecided:
-            return super()._decided(points, drawn)
-
-    def _ideals(self, point: PrivatePoint) -> Sequence[Ideal]:
-        query, ideal = self.query, self._ideal
-        return (lambda u: (ideal(point.distance(query), u[0], BALL),),)
+    def _formula(self, numbers: Sequence[Real], ops: Arithmetic) -> Sequence[Real]:
+        *x, u = numbers
+        s = self.query.signed_distance(x if len(x) > 1 else x[0], ops)
+        return (self._ideal(s, u, ops),)
 
     def _report(self, integers: tuple[int, ...]) -> int:
         return integers[0]

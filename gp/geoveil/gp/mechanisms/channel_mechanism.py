@@ -21,6 +21,7 @@ from geoveil.gp.mechanisms.distance_prior import is_even
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
 from geoveil.gp.report_moments import ReportMoments
+from geoveil.gp.straight_line import NEVER, Often
 
 AS_GOOD_AS_NONE = 2.0**-40
 """A bias below this is the rounding of φ."""
@@ -214,6 +215,10 @@ class ChannelMechanism(QueryMechanism):
     def _levels(self) -> set[float]:
         """Return no level, as all outputs lie on the grid, whatever it is."""
         return set()
+
+    @lazy
+    def _often(self) -> Often:
+        return NEVER  # the formula looks at its balls; doubles decide nearly all
 
     @lazy
     def _exact_outputs(self) -> tuple[Fraction, ...]:

@@ -11,15 +11,14 @@ from itertools import count
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from geoveil.gp import validation
-from geoveil.gp.arithmetic import Real
+from geoveil.gp.arithmetic import Arithmetic, Real
 from geoveil.gp.deconvolution import PointEstimator, SmoothedRegion, point_estimator
-from geoveil.gp.enclosed import ENCLOSED, EnclosedArithmetic, round_where_decided
 from geoveil.gp.errors import ParameterError, UnsupportedError
-from geoveil.gp.exact import BALL, BallArithmetic, step_exponent_of, working_precision
-from geoveil.gp.mechanisms.base import Array, Ideal, Mechanism, PrivatePoint, exponent_below
+from geoveil.gp.exact import BALL, step_exponent_of, working_precision
+from geoveil.gp.mechanisms.base import Array, Mechanism, exponent_below
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
 
@@ -30,28 +29,25 @@ _REACH_BITS = 128
 """Working precision for a radius at a public probability."""
 
 
-_Ops = BallArithmetic | EnclosedArithmetic
-
-
-def _sign(u: Sequence[Real], ops: _Ops) -> list[Real]:
+def _sign(u: Sequence[Real], ops: Arithmetic) -> list[Real]:
     """Return −1 or 1."""
     one = ops.constant(1)
     return [ops.piecewise(u[0], [ops.constant(0.5)], [lambda _: -one, lambda _: one])]
 
 
-def _angle(u: Sequence[Real], ops: _Ops) -> list[Real]:
+def _angle(u: Sequence[Real], ops: Arithmetic) -> list[Real]:
     """Return a point of the circle."""
     return list(ops.turn(u[0]))
 
 
-def _height_and_angle(u: Sequence[Real], ops: _Ops) -> list[Real]:
+def _height_and_angle(u: Sequence[Real], ops: Arithmetic) -> list[Real]:
     """Return a point of the sphere, whose height is uniform in [−1, 1]."""
     height = 2 * u[0] - 1
     ring = ops.sqrt(4 * u[0] * (1 - u[0]))
     return [ring * part for part in ops.turn(u[1])] + [height]
 
 
-DIRECTIONS: Mapping[int, tuple[int, Callable[[Sequence[Real], _Ops], list[Real]]]] = (
+DIRECTIONS: Mapping[int, tuple[int, Callable[[Sequence[Real], Arithmetic], list[Real]]]] = (
     MappingProxyType({1: (1, _sign), 2: (1, _angle), 3: (2, _height_and_angle)})
 )
 """Number of coordinates → how many uniform numbers make a uniform direction, and how."""
@@ -65,7 +61,7 @@ def uniforms_needed(dimension: int) -> int:
     return dimension + DIRECTIONS[dimension][0]
 
 
-def planar_noise(u: Sequence[Real], ops: _Ops) -> list[Real]:
+def planar_noise(u: Sequence[Real], ops: Arithmetic) -> list[Real]:
     """Return the coordinates of a noise vector, from the uniform numbers for its dimension."""
     dimension = next(k for k in DIMENSIONS if uniforms_needed(k) == len(u))
     radius = -ops.log(u[0])
@@ -133,22 +129,8 @@ class PlanarLaplace(Mechanism[tuple[int, ...]]):
             raise UnsupportedError(f"points are released in {DIMENSIONS} dimensions")
         return (uniforms_needed(self.dimension),)
 
-    def _ideals(self, point: PrivatePoint) -> Sequence[Ideal]:
-        return [lambda u: self._moved(point.balls, u, BALL)]
-
-    def _decided(
-        self, points: Array, drawn: NDArray[np.uint64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        axes = [ENCLOSED.private(axis) for axis in points.reshape(len(points), -1).T]
-        uniforms = [ENCLOSED.uniform(words) for words in drawn.swapaxes(0, 1)]
-        with np.errstate(all="ignore"):  # what overflows is not decided
-            moved = self._moved(axes, uniforms, ENCLOSED)
-            found = [round_where_decided(axis, self.step_exponent) for axis in moved]
-        integers, decided = zip(*found, strict=True)
-        return np.stack(integers, axis=-1), np.all(decided, axis=0)
-
-    def _moved(self, point: Sequence[Real], u: Sequence[Real], ops: _Ops) -> list[Real]:
-        """Return the coordinates of a point with its noise."""
+    def _formula(self, numbers: Sequence[Real], ops: Arithmetic) -> Sequence[Real]:
+        point, u = numbers[: self.dimension], numbers[self.dimension :]
         b = ops.constant(1 / self.privacy.exact_rate)
         return [c + b * n for c, n in zip(point, planar_noise(u, ops), strict=True)]
 

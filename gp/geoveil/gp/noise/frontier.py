@@ -152,12 +152,16 @@ class LaplacePareto(FrontierNoise):
 @lru_cache(maxsize=256)
 def _pareto(noise: LaplacePareto, ops: Arithmetic, precision: int) -> tuple[Real, ...]:
     """Return the constants of a quantile: ε, a, and e^{−(1+a)}, mass and tail in units of 1/ε."""
-    a = ops.constant(Fraction(noise.epsilon) / Fraction(noise.beta))
-    decay = ops.exp(-(1 + a))
-    mass = 2 * (1 + decay / a)
-    knee_tail = decay * (1 + a) / a
-    p_knee = ops.positive(knee_tail / mass)
-    return ops.constant(noise.epsilon), a, decay, mass, knee_tail, p_knee
+
+    def find(ops: Arithmetic) -> tuple[Real, ...]:
+        a = ops.constant(Fraction(noise.epsilon) / Fraction(noise.beta))
+        decay = ops.exp(-(1 + a))
+        mass = 2 * (1 + decay / a)
+        knee_tail = decay * (1 + a) / a
+        p_knee = ops.positive(knee_tail / mass)
+        return ops.constant(noise.epsilon), a, decay, mass, knee_tail, p_knee
+
+    return tuple(ops.known(find))
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,13 +265,17 @@ def _power(noise: PowerLaw, ops: Arithmetic, precision: int) -> tuple[Real, ...]
 
     The mass is in units of 1/ε, and the last is (1−1/a)^a.
     """
-    a = ops.constant(Fraction(noise.epsilon) / Fraction(noise.beta))
-    flat = noise.epsilon == noise.beta  # the core's survival at the knee is 0
-    knee_density = ops.constant(1) if flat else ops.exp((a - 1) * ops.log1p(-1 / a))
-    mass = 2 * (1 + 2 / a * knee_density)
-    p_knee = knee_density * (1 + 1 / a) / mass
-    core_knee = knee_density * (1 - 1 / a)
-    return ops.constant(noise.epsilon), ops.constant(noise.beta), a, mass, p_knee, core_knee
+
+    def find(ops: Arithmetic) -> tuple[Real, ...]:
+        a = ops.constant(Fraction(noise.epsilon) / Fraction(noise.beta))
+        flat = noise.epsilon == noise.beta  # the core's survival at the knee is 0
+        knee_density = ops.constant(1) if flat else ops.exp((a - 1) * ops.log1p(-1 / a))
+        mass = 2 * (1 + 2 / a * knee_density)
+        p_knee = knee_density * (1 + 1 / a) / mass
+        core_knee = knee_density * (1 - 1 / a)
+        return ops.constant(noise.epsilon), ops.constant(noise.beta), a, mass, p_knee, core_knee
+
+    return tuple(ops.known(find))
 
 
 def _x_log1p_y(x: float, y: Array | float) -> Array | float:
