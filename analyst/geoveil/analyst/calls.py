@@ -6,6 +6,7 @@ Clients send them, whether they wait for the answer or not.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from itertools import cycle
 from typing import Any, Generic, TypeVar
 
 from geoveil.analyst.estimates import CampaignEstimates
@@ -154,7 +155,7 @@ def ask_label(
     campaign: Campaign,
     questions: Sequence[PointQuestion],
     confidence: float,
-    period: int,
+    period: int | None,
     timeout_s: float,
     stratum: int,
 ) -> Call[Sequence[analyst_pb2.Estimate]]:
@@ -168,11 +169,12 @@ def by_group(
     questions: Sequence[PointQuestion],
     of_labels: Sequence[Sequence[analyst_pb2.Estimate]],
 ) -> tuple[GroupEstimates, ...]:
-    """Return the means within groups, question after question."""
-    found = [group_estimates(campaign, of, of_points=True) for of in zip(*of_labels, strict=True)]
+    """Return the means within groups, question after question, period after period."""
+    # Not strict: a period may begin between two calls.
+    found = [group_estimates(campaign, of, of_points=True) for of in zip(*of_labels, strict=False)]
     return tuple(
         replace(of_question, limits=next(with_laws(campaign, [question], [of_question.limits])))
-        for question, of_question in zip(questions, found, strict=True)
+        for question, of_question in zip(cycle(questions), found, strict=False)
         if of_question is not None
     )
 

@@ -336,16 +336,17 @@ class Analyst(_Connection):
             campaign_id: id of the campaign.
             asked: questions in the campaign's coordinates, or a statistic.
             confidence: of the intervals, in (0, 1).
-            period: of a recurring campaign, from 0.
+            period: of a recurring campaign, from 0; of questions all that have begun by default.
             timeout_s: seconds for each time that every report is read.
 
         Returns:
-            The means within groups, question after question, without those of which nothing can be
-            told; or the statistic of each group.
+            The means within groups, question after question and period after period, without those
+            of which nothing can be told; or the statistic of each group.
         """
         campaign = self.campaign(campaign_id)
-        of, strata = period_of(campaign, calls.checked(period)), strata_of(campaign)
+        strata = strata_of(campaign)
         if isinstance(asked, Statistic):
+            period_of(campaign, calls.checked(period))
             how: Asking = {"timeout_s": timeout_s}
             found: dict[str, Result | UnsupportedError] = {}
             for label in strata.labels:
@@ -356,7 +357,7 @@ class Analyst(_Connection):
                     found[label] = error
             return by_group(strata, found, confidence)
         of_labels = [
-            self._unary(calls.ask_label(campaign, asked, confidence, of, timeout_s, label))
+            self._unary(calls.ask_label(campaign, asked, confidence, period, timeout_s, label))
             for label in range(len(strata.labels))
         ]
         return calls.by_group(campaign, asked, of_labels)
@@ -558,8 +559,9 @@ class AsyncAnalyst(_Connection):
     ) -> Any:
         """Return what the points say of each group; arguments as of `Analyst.ask_by_group`."""
         campaign = await self.campaign(campaign_id)
-        of, strata = period_of(campaign, calls.checked(period)), strata_of(campaign)
+        strata = strata_of(campaign)
         if isinstance(asked, Statistic):
+            period_of(campaign, calls.checked(period))
             how: Asking = {"timeout_s": timeout_s}
             found: dict[str, Result | UnsupportedError] = {}
             for label in strata.labels:
@@ -570,7 +572,9 @@ class AsyncAnalyst(_Connection):
                     found[label] = error
             return by_group(strata, found, confidence)
         of_labels = [
-            await self._unary(calls.ask_label(campaign, asked, confidence, of, timeout_s, label))
+            await self._unary(
+                calls.ask_label(campaign, asked, confidence, period, timeout_s, label)
+            )
             for label in range(len(strata.labels))
         ]
         return calls.by_group(campaign, asked, of_labels)

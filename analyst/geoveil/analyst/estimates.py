@@ -63,6 +63,7 @@ class CampaignEstimates(Result):
         self,
         question: str | None = None,
         *,
+        groups: Sequence[GroupEstimates] = (),
         confidence: float = 0.95,
         false_alarms: float = FALSE_ALARMS,
     ) -> OverTime:
@@ -70,6 +71,8 @@ class CampaignEstimates(Result):
 
         Args:
             question: its label; the only one by default.
+            groups: where questions were asked of points and devices tell when they read: what
+                `ask_by_group` returns of the same questions. By default those of `groups`.
             confidence: that all intervals hold at once, in (0, 1).
             false_alarms: the probability of any flag in the curve while the mean drifts as it did.
 
@@ -83,7 +86,7 @@ class CampaignEstimates(Result):
         return over_time(
             self.campaign,
             self.estimates,
-            self.groups,
+            groups or self.groups,
             question,
             confidence=confidence,
             false_alarms=false_alarms,

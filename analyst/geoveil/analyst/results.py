@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["GeoResult", "Result", "cells", "rows_of", "shown"]
 
-_MEASURED = ("estimate", "standard_error")
+_INTERVALS = {"ci": "interval", "cohort": "cohort_interval"}
+"""Of which columns "…_low" and "…_high" are the ends → the name of the cell that has both."""
+_MEASURED = ("estimate", "standard_error", "cohort")
 """Columns whose decimals are those that the standard error calls for, as an interval's are."""
 
 
@@ -149,10 +151,12 @@ def cells(row: Mapping[str, Any]) -> dict[str, str]:
     decimals = max(1 - math.floor(math.log10(error)), 0) if 0 < error < math.inf else None
     told = {}
     for key, value in row.items():
-        if key == "ci_low":
-            ends = [shown(row[end], decimals) for end in ("ci_low", "ci_high")]
-            told["interval"] = "–" if value is None else " – ".join(ends)
-        elif key != "ci_high":
+        of, _, end = key.rpartition("_")
+        if of in _INTERVALS and end == "low":
+            ends = [shown(row[f"{of}_{end}"], decimals) for end in ("low", "high")]
+            known = value is not None and value == value
+            told[_INTERVALS[of]] = " – ".join(ends) if known else "–"
+        elif of not in _INTERVALS or end != "high":
             told[key] = shown(value, decimals if key in _MEASURED else None)
     return told
 

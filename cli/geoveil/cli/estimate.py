@@ -203,6 +203,25 @@ def estimate(
     watch: Annotated[
         bool, typer.Option("--watch", help="Print again when reports come, until it is closed.")
     ] = False,
+    over_time: Annotated[
+        bool,
+        typer.Option(
+            "--over-time",
+            help="Of a campaign that recurs: the curve over its periods, with intervals that hold"
+            " all of it at once, and flags where those who have just read moved otherwise.",
+        ),
+    ] = False,
+    label: Annotated[
+        str | None,
+        typer.Option(help="With --over-time: the only question that is wanted; all by default."),
+    ] = None,
+    change: Annotated[
+        str | None,
+        typer.Option(
+            help="With --over-time: also how far the mean moved between two periods: 'FIRST,LAST',"
+            " from 0."
+        ),
+    ] = None,
     *,
     statistics: Mapping[str, Sequence[str]],
     form: Form,
@@ -220,6 +239,8 @@ def estimate(
     Example: geoveil estimate incomes --quantile 0.5 --curve
 
     Example: geoveil estimate incomes --quantile 0.5 --by region --weights census.csv
+
+    Example: geoveil estimate weekly --over-time --change 0,51 --label "above 100k"
     """
 
     def as_wanted(found: CampaignEstimates) -> Result:
@@ -249,6 +270,20 @@ def estimate(
                 raise ParameterError(name, given, "left out beside --by: groups have their own")
     elif weights is not None:
         raise ParameterError("weights", str(weights), "given beside --by, which names the groups")
+    if over_time:
+        named = {
+            "period": period,
+            "interval": interval,
+            "contamination": contamination,
+            "by": by,
+            "top": top,
+            "watch": watch,
+        }
+        _alone_over_time(named, [*statistics], campaign_id)
+    else:
+        for name, said in (("label", label), ("change", change)):
+            if said is not None:
+                raise ParameterError(name, said, "given beside --over-time, whose curve it is of")
     if watch and (asked or wanted):
         raise ParameterError("watch", watch, "left out: an estimate from points is read once")
     if not asked:
@@ -299,6 +334,20 @@ def estimate(
             together = partial(analyst.ask, campaign_id, **how, sizes=sizes)
             show([*_by_group(groups, wanted, sizes, apart, together)])
             return
+        if over_time:
+            _refused(slope_bound, heap)
+            campaign = analyst.campaign(campaign_id)
+            questions = _questions(campaign, asked, width, bandwidth)
+            cohorts: tuple[GroupEstimates, ...] = ()
+            if questions and campaign.tells_cohorts:
+                cohorts = analyst.ask_by_group(campaign_id, questions, **how)
+            found = (
+                analyst.ask(campaign_id, questions, **how)
+                if questions
+                else analyst.estimate(campaign_id, confidence)
+            )
+            show([*_over_time(found, cohorts, confidence, label, change)])
+            return
         results: list[Result] = []
         if asked:
             campaign = analyst.campaign(campaign_id)
@@ -311,6 +360,46 @@ def estimate(
                 form.show(as_wanted(shown))
         else:
             form.show(as_wanted(analyst.estimate(campaign_id, confidence, period)))
+
+
+def _alone_over_time(
+    given: Mapping[str, object], statistics: Sequence[str], campaign_id: str
+) -> None:
+    """Refuse what a curve over periods does not go with."""
+    for name, value in given.items():
+        if value:
+            raise ParameterError(name, value, "left out beside --over-time")
+    if statistics:
+        expected = "left out beside --over-time: a curve is of means, as of --threshold"
+        raise ParameterError(statistics[0], True, expected)
+    if campaign_id.endswith(_EXPORTED):
+        expected = "the id of a campaign on a server: a file is asked period by period"
+        raise ParameterError("campaign_id", campaign_id, expected)
+
+
+def _over_time(
+    found: CampaignEstimates,
+    cohorts: Sequence[GroupEstimates],
+    confidence: float,
+    label: str | None,
+    change: str | None,
+) -> Iterator[Result]:
+    """Yield the curve of each question, or of one, and its change between two periods."""
+    labels = dict.fromkeys(row.label for row in found.estimates)
+    between = None if change is None else _two_periods(change)
+    for one in [label] if label or not labels else labels:
+        curve = found.over_time(one, groups=cohorts, confidence=confidence)
+        yield curve
+        if between is not None:
+            yield curve.change(*between)
+
+
+def _two_periods(said: str) -> tuple[int, int]:
+    try:
+        first, last = map(int, said.split(","))
+    except ValueError:
+        raise ParameterError("change", said, "two periods: 'FIRST,LAST', from 0") from None
+    return first, last
 
 
 def _check_strata(campaign: Campaign, by: str) -> None:

@@ -16,6 +16,7 @@ from geoveil.gp import ParameterError
 
 _MOST_ROWS = 1_000
 """Rows that a table may have: of more, a file or a picture is read."""
+_LONGEST_WORD = 12
 _PICTURES = (".png", ".svg", ".pdf")
 _OPTIONS: dict[str, tuple[Any, Any]] = {
     "as_json": (AsJson, False),
@@ -148,4 +149,8 @@ def _print_table(result: Result) -> None:
         )
         for line in lines:
             table.add_row(*line.values())
+        for place, column in enumerate(table.columns):
+            if text[place]:  # words stay whole: a date is one
+                words = (len(word) for line in lines for word in [*line.values()][place].split())
+                column.min_width = min(max(words, default=0), _LONGEST_WORD)
         out.print(table)

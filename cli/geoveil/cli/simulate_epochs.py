@@ -15,6 +15,7 @@ from geoveil.simulation.epochs.experiment import (
     FRESH,
     PEOPLE,
     REPETITIONS,
+    SHOCKED,
     SPLIT,
     THRESHOLDS,
     YEARS,
@@ -22,6 +23,7 @@ from geoveil.simulation.epochs.experiment import (
     rows,
     run,
 )
+from geoveil.simulation.epochs.page import coverage_of
 from geoveil.simulation.figures.epochs import draw_curves
 from geoveil.simulation.result_tables import write_tables
 
@@ -33,7 +35,10 @@ def epochs(
     ] = None,
     participants: Annotated[int, typer.Option(help="Number of people, n.")] = PEOPLE,
     repetitions: Annotated[
-        int, typer.Option(help="Runs of each strategy, with and without a shock; 2 or more.")
+        int,
+        typer.Option(
+            help=f"Runs of each strategy without a shock, 2 or more; with one at most {SHOCKED}."
+        ),
     ] = REPETITIONS,
     directory: Out = RESULTS,
     seed: Seed = 1,
@@ -45,7 +50,9 @@ def epochs(
     read their value once an epoch answer every week from the same point, carried on or
     extrapolated. In other runs one household in twenty loses half of its income at once.
 
-    Minutes. Example: geoveil simulate epochs --threshold 100000
+    A quarter of an hour, or minutes with --repetitions 200.
+
+    Example: geoveil simulate epochs --threshold 100000
     """
     asked = tuple(threshold or (THRESHOLDS[:1] if quick else THRESHOLDS))
     n, runs = (20_000, min(repetitions, 4)) if quick else (participants, repetitions)
@@ -94,7 +101,7 @@ def _show(table: Sequence[EpochRow]) -> None:
                 f"{row.epsilon:g}",
                 f"{row.error:.2g}",
                 "" if row.strategy == ALONE else f"{row.error / fresh.error:,.3g}",
-                "" if row.coverage is None else f"{row.coverage:.1%}",
+                coverage_of(row),
                 "" if row.after_shock is None else f"{row.after_shock:.2g}",
                 _flag(row),
             )
@@ -104,9 +111,10 @@ def _show(table: Sequence[EpochRow]) -> None:
         "ε a year: per $8,000. error: root mean square over the weeks of a year of slow drift,"
         " against the participants' own mean; sampling is not in it, and is the error of their mean"
         f" alone in the first line. {SPLIT}: each week at 1/52 of the ε. coverage: of the"
-        " population's mean by 95 % intervals of extrapolated answers. after a shock: the error in"
-        " the eight weeks after one in twenty lost half. flagged within: the weeks in which that is"
-        " seen with probability 0.9, by each week's cohort beside those before it, and how often"
+        " population's mean by 95 % intervals of extrapolated answers, ± its standard error between"
+        " runs, in hundredths. after a shock: the error in the eight weeks after one in twenty lost"
+        " half. flagged within: the weeks in which that is seen with probability 0.9, by a week's"
+        " cohort beside those before it, and how often"
         f" it was; years with a false alarm, of which {FALSE_ALARMS:.0%} are permitted:"
         f" {sum(alarms) / len(alarms):.1%}."
     )

@@ -175,23 +175,36 @@ class OverTime(Result):
                 else "are as old as the last reading of each device"
             )
             said.append(f"Answers {how}. A reading costs {self.privacy}, once.")
-        if self.cohorts is None:
-            said.append("Devices do not tell when they read: no shock is seen before it is old.")
         else:
-            raised = [p for p, flag in zip(self.periods, self.flags, strict=True) if flag == 1]
-            which = f"periods {', '.join(map(str, raised))}" if raised else "no period"
+            said.append(f"Every answer has noise of its own, and costs {self.privacy} each time.")
+        if self.cohorts is None and self.epoch:
+            said.append("Devices do not tell when they read: no shock is seen before it is old.")
+        elif self.cohorts is not None:
             said.append(
-                "Cohort: only those who read within the last periods. Flagged, as they changed"
-                f" otherwise than those before: {which}; any flag in the curve has a probability of"
-                f" {self.false_alarms:.0%} at most while the mean drifts as it did. From a flag on,"
-                " believe the cohort."
+                "Cohort: only those whose epoch began in the last part of an epoch that was over"
+                " when the period began. " + self._of_flags()
             )
         return tuple(said)
+
+    def _of_flags(self) -> str:
+        """Return what is said of flags: which, or why there can't be any yet."""
+        if np.isnan(self.flags).all():
+            return (
+                "No period can be flagged yet: it takes two reports of each cohort in each of more"
+                " than two epochs on end."
+            )
+        raised = [p for p, flag in zip(self.periods, self.flags, strict=True) if flag == 1]
+        which = f"periods {', '.join(map(str, raised))}" if raised else "no period"
+        return (
+            f"Flagged, as they changed otherwise than those before: {which}; any flag in the curve"
+            f" has a probability of {self.false_alarms:.2g} at most while the mean drifts as it"
+            " did. From a flag on, believe the cohort."
+        )
 
     def rows(self) -> list[dict[str, Any]]:
         columns: dict[str, Any] = {
             "period": self.periods,
-            "begins": [when.isoformat() for when in self.begins],
+            "begins": [f"{when:%Y-%m-%d %H:%M}" for when in self.begins],
             "estimate": self.values,
             "standard_error": self.standard_errors,
             "ci_low": self.low,
@@ -222,7 +235,9 @@ class OverTime(Result):
         between("confidence", level, 0, 1, low_open=True, high_open=True)
         for name, period in (("first", first), ("last", last)):
             if period not in self.periods:
-                raise ParameterError(name, period, f"one of {self.periods}")
+                ends = f"{self.periods[0]} to {self.periods[-1]}"
+                expected = f"one of the {len(self.periods)} periods from {ends} with an estimate"
+                raise ParameterError(name, period, expected)
         if first >= last:
             raise ParameterError("last", last, f"more than first={first}")
         a, b = self.periods.index(first), self.periods.index(last)
@@ -283,7 +298,8 @@ class OverTime(Result):
             )
             raised = self.flags == 1
             ax.plot(at[raised], self.cohort[raised], "v", ms=8, color=_FLAG_COLOR, label="flagged")
-            ax.legend(frameon=False)
+            # Below the picture: the bars of the cohorts fill it.
+            ax.legend(frameon=False, ncols=2, loc="upper left", bbox_to_anchor=(0, -0.14))
         return ax
 
     def _of_latest(self, part: Any) -> Array:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from geoveil.simulation.epochs.experiment import ALONE, FRESH, EpochRow
+from geoveil.simulation.epochs.experiment import ALONE, FRESH, SHOCKED, EpochRow
 
 _HEAD = """## Over time: one perturbed number an epoch
 
@@ -21,8 +21,8 @@ are the devices that read in that very week. Incomes are Californian households'
 ± 8 % a year in a week of its own; ε = 1 per $8,000 a reading, a smoothstep of $32,000, n =
 {people:,}, {runs}. An error is a root mean square over weeks, against the participants' own mean,
 so that sampling is in the first line only. Coverage: of the population's mean, by 95 % intervals of
-extrapolated answers; within ± 1 % or so, as the weeks of a run hang together. After a shock: the
-eight weeks after one household in twenty lost half.
+extrapolated answers, ± its standard error, which is that between runs: the weeks of a run hang
+together. After a shock: the eight weeks after one household in twenty lost half, of {struck} runs.
 
 | above | strategy | ε a year | error | ÷ fresh | coverage | after a shock | flagged |
 |---|---|---|---|---|---|---|---|
@@ -56,7 +56,8 @@ def epochs_section(rows: Sequence[EpochRow]) -> str:
         max(r.error for r in split if r.threshold == row.threshold) / row.error for row in yearly
     ]
     alarms = [row.false_alarms for row in best if row.false_alarms is not None]
-    head = _HEAD.format(people=rows[0].n, runs=f"{rows[0].repetitions} runs")
+    runs = rows[0].repetitions
+    head = _HEAD.format(people=rows[0].n, runs=f"{runs:,} runs", struck=min(runs, SHOCKED))
     notes = _NOTES.format(
         least=min(factors), most=max(factors), split=min(worst), alarms=sum(alarms) / len(alarms)
     )
@@ -74,8 +75,16 @@ def _line(row: EpochRow, rows: Sequence[EpochRow]) -> str:
         f"{row.epsilon:g}",
         f"{row.error:.5f}",
         "" if row.strategy == ALONE else f"{row.error / fresh.error:,.3g}",
-        "" if row.coverage is None else f"{row.coverage:.1%}",
+        coverage_of(row),
         "" if row.after_shock is None else f"{row.after_shock:.4f}",
         flagged,
     )
     return "| " + " | ".join(cells) + " |"
+
+
+def coverage_of(row: EpochRow) -> str:
+    """Return the coverage of a row and its standard error, as text; "" for none."""
+    if row.coverage is None:
+        return ""
+    error = "" if row.coverage_error is None else f" ± {100 * row.coverage_error:.1f}"
+    return f"{row.coverage:.1%}{error}"

@@ -1,0 +1,146 @@
+"""The curve over periods by command: what Python's `over_time` says, to the digit."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+
+from geoveil.analyst import Analyst, asked_of_points, softness_of_points
+from geoveil.analyst.questions import ShareAbove
+from geoveil.campaign import (
+    Allocation,
+    Attribute,
+    PlanarLaplaceSpec,
+    Question,
+    Readings,
+    StatisticCampaign,
+    Strata,
+    ValueCampaign,
+)
+from geoveil.campaign.connection import TLS
+from geoveil.client import Client, Limit, Policy, Timing
+from geoveil.gp import GeoPrivacy, ParameterError, Threshold
+
+DAY = timedelta(days=1)
+DAYS, EPOCH, DEVICES = 14, 4, 24
+PRIVACY = GeoPrivacy(1.0, 8_000.0, "dollar")
+CELLS = Strata(name="reading", labels=tuple("abcd"))
+
+
+def published(server, name, **changes):
+    now = datetime.now(UTC)
+    fields = {
+        "campaign_id": name,
+        "title": "Incomes by day",
+        "attribute": Attribute(name="income", unit="dollar"),
+        "privacy": PRIVACY,
+        "opens": now - DAYS * DAY,
+        "closes": now + 30 * DAY,
+        "period": DAY,
+        "readings": Readings(every=EPOCH * DAY),
+        "strata": CELLS,
+    } | changes
+    points = "questions" not in fields
+    made = (
+        ValueCampaign(**fields, mechanism=PlanarLaplaceSpec(1))
+        if points
+        else StatisticCampaign(**fields, allocation=Allocation.REPEAT)
+    )
+    with Analyst(server) as analyst:
+        analyst.create(made)
+    return made
+
+
+def two_questions():
+    above = (Threshold(at, 32_000, "smoothstep") for at in (50_000, 100_000))
+    return {"questions": tuple(Question(f"above {q.at:g}", q) for q in above)}
+
+
+def answered(server, campaigns, days=DAYS):
+    """Let devices live through all periods, each with a clock of its own."""
+    rng = np.random.default_rng(5)
+    most = GeoPrivacy(100.0, 8_000.0, "dollar")
+    for _ in range(DEVICES):
+        income = float(rng.lognormal(11, 0.5))
+        at = [campaigns[0].opens]
+        timing = Timing(now=lambda at=at: at[0])
+        policy = Policy({"income": Limit(campaign=most)})
+        with Client(
+            server,
+            policy=policy,
+            tls=TLS(insecure=True),
+            timing=timing,
+            release_floor_s=0,
+            background=False,
+        ) as client:
+            for one in campaigns:
+                client.fetch(one.campaign_id)
+            for day in range(days):
+                at[0] = campaigns[0].opens + (day + 0.5) * DAY
+                for one in campaigns:
+                    client.contribute(one.campaign_id, income * (1 - 0.5 * (day >= 11)))
+            client.flush(30.0)
+
+
+@pytest.mark.deep
+def test_the_command_says_what_python_says(geoveil, server, tmp_path):
+    """Devices over 14 days that read every fourth: answers extrapolated, and points."""
+    moving = {"readings": Readings(every=EPOCH * DAY, extrapolated=True)}
+    asked = published(server, "daily", **two_questions(), **moving)
+    points = published(server, "daily-points")
+    assert isinstance(points, ValueCampaign)
+    answered(server, [asked, points])
+    with Analyst(server) as analyst:
+        found = analyst.estimate("daily", 0.9)
+        curves = [found.over_time(label, confidence=0.9) for label in asked.labels]
+        above = [ShareAbove(60_000)]
+        soft = asked_of_points(points, above, softness_of_points(points, None, None))
+        of_points = analyst.ask("daily-points", soft).over_time(
+            groups=analyst.ask_by_group("daily-points", soft)
+        )
+    told = of(geoveil, "daily", "--confidence", "0.9", "--change", "3,13")
+    assert told["results"] == [
+        one.to_dict() for curve in curves for one in (curve, curve.change(3, 13))
+    ]
+    assert of(geoveil, "daily", "--confidence", "0.9", "--label", "above 50000") == (
+        curves[0].to_dict()
+    )
+    assert of(geoveil, "daily-points", "--threshold", "60000") == of_points.to_dict()
+    for curve in (*curves, of_points):
+        assert len(curve.periods) == DAYS
+        assert sum(row["cohort"] is not None for row in curve.to_dict()["rows"]) > EPOCH
+    picture = tmp_path / "curve.svg"
+    drawn = ["estimate", "daily-points", "--over-time", "--threshold", "60000", "-q"]
+    assert not geoveil(*drawn, "--plot", str(picture)).stdout
+    assert "those who have just read" in picture.read_text()
+
+
+def of(geoveil, name, *asked):
+    return json.loads(geoveil("estimate", name, "--over-time", "--json", *asked).stdout)
+
+
+def test_what_can_not_be_said_is_named(geoveil, server):
+    """No reports, one period, no readings, no cohorts; and options that are of no curve."""
+    once = published(server, "no-curve-once", **two_questions(), period=None, strata=None,
+                     readings=None)  # fmt: skip
+    fresh = published(server, "no-curve-fresh", **two_questions(), strata=None, readings=None)
+    published(server, "no-curve-yet", **two_questions())
+    for name, match in ((once.campaign_id, "recurs"), ("no-curve-yet", "two reports")):
+        with pytest.raises(ParameterError, match=match):
+            of(geoveil, name, "--label", "above 50000")
+    with pytest.raises(ParameterError, match="above 50000, above 100000"):
+        of(geoveil, fresh.campaign_id, "--label", "no such")
+    for option, match in (
+        (["--mean"], "curve is of means"),
+        (["--period", "1"], "left out"),
+        (["--interval", "student"], "left out"),
+        (["--change", "a,b"], "FIRST,LAST"),
+        (["--change", "5"], "FIRST,LAST"),
+    ):
+        with pytest.raises(ParameterError, match=match):
+            of(geoveil, "no-curve-yet", *option)
+    with pytest.raises(ParameterError, match="period by period"):
+        geoveil("estimate", "x.parquet", "--over-time", to_server=False)
+    with pytest.raises(ParameterError, match="beside --over-time"):
+        geoveil("estimate", "no-curve-yet", "--change", "0,1")
