@@ -7,6 +7,7 @@ relative to sup |G|.
 """
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -16,10 +17,15 @@ from geoveil.gp.noise.base import Laplace
 
 Array = NDArray[np.float64]
 
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 _BLOCK = 8192
 _NARROW = 1e-3
 """Scale of the noise, relative to the length scale, below which it is integrated point by point."""
+
+
+@lru_cache(maxsize=16)
+def gauss_legendre(count: int) -> tuple[Array, Array]:
+    """Return nodes in [−1, 1] and weights, of which the sum is 2; devices never ask."""
+    return np.polynomial.legendre.leggauss(count)
 
 
 def laplace_expectation(
@@ -180,10 +186,10 @@ def _panel(
     function: Callable[[Array], Array], low: Array, high: Array, scale: float, center: Array
 ) -> Array:
     """Return ∫ function(v) e^{−|v−center|/scale} dv / (2 scale) over [low, high]."""
-    half = (high - low) / 2
-    nodes = (low + half)[..., None] + half[..., None] * _NODES
+    half, (places, shares) = (high - low) / 2, gauss_legendre(20)
+    nodes = (low + half)[..., None] + half[..., None] * places
     weight = np.exp(-np.abs(nodes - center[..., None]) / scale)
-    return np.asarray((function(nodes) * weight) @ _WEIGHTS * half / (2 * scale))
+    return np.asarray((function(nodes) * weight) @ shares * half / (2 * scale))
 
 
 def _one_sided(

@@ -100,7 +100,7 @@ class Coarsening:
             uniforms, lambda u: self._moved(start, u), self.coarser.step_exponent
         )
 
-    def simulate(self, points: ArrayLike, rng: np.random.Generator) -> Simulated:
+    def simulate(self, points: ArrayLike, rng: "np.random.Generator") -> Simulated:
         """Return coarser points from finer ones, in float64. NOT private: for experiments.
 
         Args:

@@ -9,15 +9,14 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from geoveil.gp._convolution import gauss_legendre
 from geoveil.gp.deconvolution.base import PlugIn, PointEstimator, any_query, point_estimator
 from geoveil.gp.queries.indicator import Disc
 from geoveil.gp.queries.profiles.soft_step import SoftStep
 
 Array = NDArray[np.float64]
 
-_BAND, _BAND_WEIGHTS = np.polynomial.legendre.leggauss(20)
 _EDGES = math.pi * np.array([0, 2**-7, 2**-6, 2**-5, 2**-4, 2**-3, 2**-2, 2**-1, 1])
-_ARC, _ARC_WEIGHTS = np.polynomial.legendre.leggauss(12)
 _AROUND = np.array([-40.0, -12.0, -4.0, -1.0, 0.0, 1.0, 4.0, 12.0, 40.0])
 _BLOCK = 64
 
@@ -46,16 +45,17 @@ class DiscEstimator(PlugIn):
         low, high = query.radius - query.width / 2, query.radius + query.width / 2
         edges = np.clip(flat + b * _AROUND, low, high)
         edges[:, 0], edges[:, -1] = low, high
+        band, band_weights = gauss_legendre(20)
         result = np.zeros(flat.shape[0])
         for begin, end in zip(edges.T[:-1, :, None], edges.T[1:, :, None], strict=True):
             half = (end - begin) / 2
-            a = begin + half * (1 + _BAND)
+            a = begin + half * (1 + band)
             slope = profile.slope(query.radius - a)
             weight = power * np.asarray(profile.value(query.radius - a)) ** (power - 1) * slope
             for start in range(0, flat.shape[0], _BLOCK):
                 part = slice(start, start + _BLOCK)
                 within = landing_within(a[part] / b, flat[part] / b, query.dimension)
-                result[part] += half[part, 0] * ((weight[part] * within) @ _BAND_WEIGHTS)
+                result[part] += half[part, 0] * ((weight[part] * within) @ band_weights)
         return np.asarray(result.reshape(r.shape))
 
 
@@ -74,8 +74,9 @@ def landing_within(a: Array, r: Array, dimension: int) -> Array:
     a, r = np.broadcast_arrays(a, r)
     inside = _gamma_cdf(np.maximum(a - r, 0.0), dimension)
     half = np.diff(_EDGES)[:, None] / 2
-    psi = (_EDGES[:-1, None] + half * (1 + _ARC)).ravel()
-    weight = (half * _ARC_WEIGHTS).ravel()
+    arc, arc_weights = gauss_legendre(12)
+    psi = (_EDGES[:-1, None] + half * (1 + arc)).ravel()
+    weight = (half * arc_weights).ravel()
     near, far = np.minimum(a, r)[..., None], np.maximum(a, r)[..., None]
     s = (far - near) + 2 * near * np.sin(psi / 2) ** 2
     # sin²(θ/2) = (a² − (r − s)²)/(4rs), its factors written without cancellation.

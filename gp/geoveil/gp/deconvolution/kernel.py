@@ -29,6 +29,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from geoveil.gp._convolution import gauss_legendre
 from geoveil.gp.deconvolution.base import PointEstimator, any_query, point_estimator
 from geoveil.gp.deconvolution.line import ProfileEstimator, radial_on_the_line
 from geoveil.gp.errors import UnsupportedError
@@ -180,8 +181,6 @@ def _bell_table(c: float, dimension: int) -> InterpolationTable:
     return InterpolationTable(lambda r: bell_by_mixture(r, c, dimension), 1.0, reach(c), _BELL_STEP)
 
 
-_RADIUS_NODES, _RADIUS_WEIGHTS = np.polynomial.legendre.leggauss(8)
-_ANGLES, _ANGLE_WEIGHTS = np.polynomial.legendre.leggauss(40)
 _FADE = 40.0
 """Parts of the integrand below e^{−40} of its largest are left out."""
 _CELLS = 200_000
@@ -202,19 +201,20 @@ def planar_expectation(
     Returns:
         An array of shape (n,), accurate to about 1e-7 of itself if the function is positive.
     """
-    phi = math.pi / 2 * (1 + _ANGLES)
+    (radii_at, radius_weights), (angles, angle_weights) = gauss_legendre(8), gauss_legendre(40)
+    phi = math.pi / 2 * (1 + angles)
     tangent = np.tan(phi / 2)
     norm = math.gamma(dimension / 2) / (math.sqrt(math.pi) * math.gamma((dimension - 1) / 2))
     result = np.empty_like(r)
-    radii = _edges(r[:1], c).shape[1] * _RADIUS_NODES.size if r.size else 1
+    radii = _edges(r[:1], c).shape[1] * radii_at.size if r.size else 1
     block = max(1, _CELLS // (radii * phi.size))
     for start in range(0, r.size, block):
         at = r[start : start + block, None]
         edges = _edges(at[:, 0], c)
         half = np.diff(edges, axis=1)[..., None] / 2
-        s = (edges[:, :-1, None] + half * (1 + _RADIUS_NODES)).reshape(at.size, -1)
+        s = (edges[:, :-1, None] + half * (1 + radii_at)).reshape(at.size, -1)
         density = (s / c) ** (dimension - 1) * np.exp(-s / c) / (math.gamma(dimension) * c)
-        weight = density * (half * _RADIUS_WEIGHTS).reshape(s.shape)
+        weight = density * (half * radius_weights).reshape(s.shape)
         # tan(θ/2) = λ tan(φ/2) spreads the arc near the centre over all φ.
         product = at * s
         narrow = 1 / np.sqrt(np.maximum(1.0, product))[..., None]
@@ -223,7 +223,7 @@ def planar_expectation(
         rho = np.sqrt((at - s)[..., None] ** 2 + 4 * product[..., None] * sine2)
         jacobian = narrow * (1 + tangent**2) / (1 + square)
         sine = 2 * np.sqrt(sine2 * (1 - sine2)) if dimension > 2 else np.ones_like(sine2)
-        around = norm * math.pi / 2 * jacobian * sine ** (dimension - 2) * _ANGLE_WEIGHTS
+        around = norm * math.pi / 2 * jacobian * sine ** (dimension - 2) * angle_weights
         inner = np.sum(function(rho, at[..., None]) * around, axis=-1)
         result[start : start + block] = np.sum(inner * weight, axis=1)
     return result

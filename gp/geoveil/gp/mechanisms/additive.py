@@ -84,7 +84,7 @@ class AdditiveMechanism(QueryMechanism):
     def _scale(self, s: Real, ops: Arithmetic) -> Real:
         """Return scale(x) for the distance s."""
 
-    def _simulate(self, s: Array, rng: np.random.Generator) -> Array:
+    def _simulate(self, s: Array, rng: "np.random.Generator") -> Array:
         value = self.query.profile.value(s, FLOAT)
         return np.asarray(value + self._scale(s, FLOAT) * self.noise.sample(rng, s.shape))
 

@@ -165,7 +165,7 @@ class Mechanism(ValueObject, ABC, Generic[Report]):
             reports[block] = self._released(points[block], source)
         return reports
 
-    def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Simulated:
+    def simulate(self, x: ArrayLike, rng: "np.random.Generator") -> Simulated:
         """Return one float64 report per point. NOT private on a computer: for experiments.
 
         Float noise has gaps and spacings that betray x [MATH §10]; `geoveil audit --attack` shows
@@ -299,7 +299,7 @@ class Mechanism(ValueObject, ABC, Generic[Report]):
         """Return the integers as what `release` returns."""
 
     @abstractmethod
-    def _draw(self, points: Array, rng: np.random.Generator) -> Array:
+    def _draw(self, points: Array, rng: "np.random.Generator") -> Array:
         """Return float64 reports for points of shape (n,) or (n, k)."""
 
 
@@ -456,7 +456,7 @@ class QueryMechanism(Mechanism[int]):
     def _report(self, integers: tuple[int, ...]) -> int:
         return integers[0]
 
-    def _draw(self, points: Array, rng: np.random.Generator) -> Array:
+    def _draw(self, points: Array, rng: "np.random.Generator") -> Array:
         reports = np.empty(len(points))
         for start in range(0, len(points), _BLOCK):
             block = slice(start, start + _BLOCK)
@@ -465,7 +465,7 @@ class QueryMechanism(Mechanism[int]):
         return reports
 
     @abstractmethod
-    def _simulate(self, s: Array, rng: np.random.Generator) -> Array:
+    def _simulate(self, s: Array, rng: "np.random.Generator") -> Array:
         """Return reports for the distances s."""
 
     @abstractmethod

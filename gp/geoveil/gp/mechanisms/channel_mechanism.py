@@ -128,7 +128,7 @@ class ChannelMechanism(QueryMechanism):
     def _mean(self, s: Array) -> Array:
         return self.channel.grid.mix(self._means, self._folded(s))
 
-    def _simulate(self, s: Array, rng: np.random.Generator) -> Array:
+    def _simulate(self, s: Array, rng: "np.random.Generator") -> Array:
         """Return reports: a row by its share, then an output of that row."""
         first, shares = self.channel.grid.locate(self._folded(s))
         pick = rng.random(s.shape)

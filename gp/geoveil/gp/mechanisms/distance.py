@@ -91,7 +91,7 @@ class DistanceLaplace(QueryMechanism):
         left, right = self._g(np.array([breakpoints[0] - width, breakpoints[-1] + width])).tolist()
         return left, right
 
-    def _simulate(self, s: Array, rng: np.random.Generator) -> Array:
+    def _simulate(self, s: Array, rng: "np.random.Generator") -> Array:
         return self._g(s + self.scale * rng.laplace(size=s.shape))
 
     def _ideal(self, s: Real, u: Real, ops: Arithmetic) -> Real:

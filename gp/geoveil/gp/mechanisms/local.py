@@ -121,7 +121,7 @@ class RandomizedResponse(QueryMechanism):
         above = (value - float(least)) + float(least - self._low)
         return below / span, above / span
 
-    def _simulate(self, s: Array, rng: np.random.Generator) -> Array:
+    def _simulate(self, s: Array, rng: "np.random.Generator") -> Array:
         low, high = self.atoms
         below, _ = self._shares(s)
         return np.where(rng.random(s.shape) < below, low, high)

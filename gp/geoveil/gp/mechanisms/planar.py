@@ -137,7 +137,7 @@ class PlanarLaplace(Mechanism[tuple[int, ...]]):
     def _report(self, integers: tuple[int, ...]) -> tuple[int, ...]:
         return integers
 
-    def _draw(self, points: Array, rng: np.random.Generator) -> Array:
+    def _draw(self, points: Array, rng: "np.random.Generator") -> Array:
         scale = 1 / self.privacy.rate
         if self.dimension == 1:
             return points + rng.laplace(scale=scale, size=points.shape)

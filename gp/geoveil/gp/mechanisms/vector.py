@@ -206,7 +206,7 @@ class VectorSmoothMechanism(SmoothlyScaled, Mechanism[tuple[int, ...]]):
     def _report(self, integers: tuple[int, ...]) -> tuple[int, ...]:
         return integers
 
-    def _draw(self, points: Array, rng: np.random.Generator) -> Array:
+    def _draw(self, points: Array, rng: "np.random.Generator") -> Array:
         distances = self._distances(points)
         value = self._value(distances)
         noise = self.noise.sample(rng, value.shape)

@@ -138,7 +138,9 @@ class StudentT(AlgebraicNoise):
         middle = special.stdtrit(self.nu, np.clip(p, FAR_TAIL, 1 - FAR_TAIL))
         return self._with_far_tail(p, np.abs(middle))
 
-    def sample(self, rng: np.random.Generator, size: int | tuple[int, ...] | None = None) -> Array:
+    def sample(
+        self, rng: "np.random.Generator", size: int | tuple[int, ...] | None = None
+    ) -> Array:
         return np.asarray(rng.standard_t(self.nu, size))
 
     @property

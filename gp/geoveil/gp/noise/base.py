@@ -143,7 +143,9 @@ class Noise(ABC):
         edge = np.where(p == 0, -math.inf, np.where(p == 1, math.inf, math.nan))
         return np.where(inside, z, edge)
 
-    def sample(self, rng: np.random.Generator, size: int | tuple[int, ...] | None = None) -> Array:
+    def sample(
+        self, rng: "np.random.Generator", size: int | tuple[int, ...] | None = None
+    ) -> Array:
         """Return float64 draws. Not private on a computer: for simulation only [MATH §10]."""
         return np.asarray(self._ppf(1 - rng.random(size)))
 

@@ -154,7 +154,7 @@ def _enclosed(coefficients: tuple[int, ...], divisor: int) -> SlopeCells:
     )
 
 
-def _bounds(polynomial: np.polynomial.Polynomial) -> Array:
+def _bounds(polynomial: "np.polynomial.Polynomial") -> Array:
     """Return bounds of a polynomial on each cell of [−1, 1], (2, n).
 
     Between the ends of a cell it differs from the chord by at most h²/8 of its largest curvature,
