@@ -25,6 +25,7 @@ from geoveil.campaign import (
     DebiasedLaplaceSpec,
     LipschitzLaplaceSpec,
     Question,
+    Readings,
     SigningKey,
     StatisticCampaign,
     Strata,
@@ -390,6 +391,86 @@ async def test_two_tabs_draw_once(survey: Survey, context: BrowserContext) -> No
     await asyncio.gather(*(counted(tab) for tab in tabs))
     assert len({_report(one) for one in sent}) == 1
     assert await survey.counted() == {"income": 1}
+
+
+_APP = """async ([place, ids, value]) => {
+  const { Client, IndexedDbStorage, Policy } = await import("/pages/geoveil-client.js");
+  const dollars = (epsilon) => ({ epsilon, per: 8_000, unit: "dollar" });
+  const epoch = { privacy: dollars(1), lengthMs: 365 * 86_400_000 };
+  const limit = { campaign: dollars(1), lifetime: dollars(1), epoch };
+  const kept = await IndexedDbStorage.open(place);
+  const add = async (journal, entry) => {
+    await globalThis.drawn?.();
+    await journal.add(entry);
+  };
+  const storage = {
+    persistent: false,
+    exclusively: (work) => kept.exclusively((journal) =>
+      work({ ...journal, add: (entry) => add(journal, entry) })),
+  };
+  const policy = new Policy({ limits: { "household income": limit } });
+  const client = new Client({ server: location.origin, policy, storage, background: false });
+  const told = await Promise.all(ids.map((id) => client.contribute(id, value)));
+  await client.flush();
+  const entries = await kept.exclusively((journal) => journal.entries());
+  return {
+    reports: told.map((one) => `${one.campaignId} ${one.reportId} ${one.epoch.getTime()}`).sort(),
+    fresh: told.filter((one) => one.fresh).length,
+    spent: (await client.budgets())[0].spent,
+    readings: entries.filter((one) => one.reading).length,
+    points: entries.flatMap((one) => one.points).length,
+  };
+}"""
+_UNTIL_DRAWN = f"""(given) => new Promise((resolve) => {{
+  globalThis.drawn = () => new Promise(() => resolve());
+  void ({_APP})(given);
+}})"""
+_RACES = 3
+
+
+async def test_tabs_that_race_share_one_point_an_epoch(
+    survey: Survey, context: BrowserContext
+) -> None:
+    """Each asks all campaigns at once; one more, killed between draw and write, leaves nothing."""
+    ids = ["a", "b", "c"]
+    for campaign_id, epsilon in zip(ids, (1.0, 0.5, 0.75), strict=True):
+        privacy = GeoPrivacy(epsilon, 8_000.0, "dollar")
+        await survey.create(campaign_of(campaign_id, privacy=privacy))
+    tabs = [await context.new_page() for _ in range(2)]
+    for race in range(_RACES):
+        place = f"app {race}"
+        killed = await context.new_page()
+        for tab in (*tabs, killed):
+            await tab.goto(survey.url())
+        await killed.evaluate(_UNTIL_DRAWN, [place, ids[race:], 10_000.0])
+        given = [[place, order, 60_000.0 + race] for order in (ids, ids[::-1])]
+        racing = [tab.evaluate(_APP, one) for tab, one in zip(tabs, given, strict=True)]
+        first, second, _ = await asyncio.gather(*racing, killed.close())
+        assert first["reports"] == second["reports"]
+        assert len({one.split()[2] for one in first["reports"]}) == 1
+        assert first["fresh"] + second["fresh"] == len(ids)
+        assert {one["spent"] for one in (first, second)} == {1.0}
+        assert {(one["readings"], one["points"]) for one in (first, second)} == {(1, len(ids))}
+    assert await survey.counted() == {"income": 0} | dict.fromkeys(ids, _RACES)
+
+
+async def test_a_survey_that_reads_once_in_a_while_says_so(survey: Survey, page: Page) -> None:
+    cohorts = Strata(name="reading", labels=("1", "2", "3"))
+    readings = Readings(every=timedelta(days=2), extrapolated=True)
+    changes: dict[str, Any] = {"period": timedelta(hours=12), "readings": readings}
+    await survey.create(campaign_of("daily", strata=cohorts, **changes))
+    await page.goto(survey.url("daily"))
+    await page.wait_for_selector("#survey:not([hidden])")
+    told = await page.inner_text("#sent")
+    assert f"{readings} In all: ε = 3 per 8,000 dollar." in told
+    assert "When in that time your device reads, it draws itself and tells the server." in told
+    assert not await page.is_visible("#group")
+    assert await axe(page) == []
+    await answer(page)
+    await counted(page)
+    assert "once for all answers from the same reading" in await page.inner_text("#history")
+    assert (await page.inner_text("#spent")).endswith("this survey may take ε = 2 more")
+    assert (await survey.counted())["daily"] == 1
 
 
 async def _killed_tabs(survey: Survey, context: BrowserContext, times: int, seed: int) -> None:

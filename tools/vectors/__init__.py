@@ -2,7 +2,8 @@
 
 It writes proto/vectors, which is the same each time. `python -m tools.vectors --stream N SEED`
 prints N more tuples of a campaign, a point and bits with their answers, a line each, without end of
-new ones as the seed changes. What the fields are is said by docs/protocol.md.
+new ones as the seed changes; with `--epochs` of readings instead. What the fields are is said by
+docs/protocol.md.
 """
 
 import json

@@ -6,14 +6,16 @@ from pathlib import Path
 
 from tools import vectors
 from tools.vectors.chance import tuples
+from tools.vectors.epochs import nested_tuples
 
 parser = ArgumentParser(prog="python -m tools.vectors", description=__doc__)
 kept = Path(__file__).parents[2] / "proto" / "vectors"
 parser.add_argument("folder", nargs="?", type=Path, default=kept, help="where they are written")
 parser.add_argument("--stream", nargs=2, type=int, metavar=("N", "SEED"), help="print N tuples")
+parser.add_argument("--epochs", action="store_true", help="those of epochs, and sequences of them")
 asked = parser.parse_args()
 if asked.stream:
-    for found in tuples(*asked.stream):
+    for found in (nested_tuples if asked.epochs else tuples)(*asked.stream):
         print(json.dumps(found))
 else:
     for name in vectors.MAKERS:

@@ -10,6 +10,8 @@ from geoveil.campaign import (
     Allocation,
     Attribute,
     Campaign,
+    DebiasedLaplaceSpec,
+    LipschitzLaplaceSpec,
     PlanarLaplaceSpec,
     Question,
     Readings,
@@ -22,11 +24,12 @@ from geoveil.campaign import (
 )
 from geoveil.client.device_session import DeviceSession, Timing
 from geoveil.client.errors import BudgetExceeded, PolicyRefused
-from geoveil.client.policy import Epoch, Limit, Policy
+from geoveil.client.policy import Epoch, Limit, Policy, Window
 from geoveil.client.reports import AcceptedCampaign, Reading, ReportBuilder
 from geoveil.gp import (
     GaussianKernel,
     GeoPrivacy,
+    GeoVeilError,
     Linear,
     PlanarLaplace,
     Range,
@@ -35,7 +38,7 @@ from geoveil.gp import (
 )
 from geoveil.proto.v1 import report_pb2
 from tools.vectors.campaigns import told_of
-from tools.vectors.chance import OPENS, PARIS
+from tools.vectors.chance import OPENS, PARIS, any_campaign
 from tools.vectors.examples import every_campaign, small_campaign
 from tools.vectors.hostile import changed
 from tools.vectors.ledgers import pair as _pair
@@ -43,6 +46,7 @@ from tools.vectors.ledgers import us as _us
 from tools.vectors.tape import Tape
 
 _LENGTH, _INCOME = timedelta(days=91), "household income"
+_WEEK, _MICROSECOND = timedelta(days=7), timedelta(microseconds=1)
 
 
 def _point(integers: Sequence[int]) -> list[str]:
@@ -94,9 +98,12 @@ def epoch_vectors() -> list[dict[str, Any]]:
     draw, found = Random(11), list[dict[str, Any]]()
     for name, campaign in _campaigns():
         told = {"name": name, "campaign": encode(campaign).hex(), "cases": list[Any]()}
-        for i, times in enumerate((1.0, 1.25, 4.0, 1000.0)):
-            rate = GeoPrivacy(campaign.answer_privacy.epsilon * times, campaign.privacy.per,
-                              campaign.privacy.unit)  # fmt: skip
+        cases = [(1.0, ""), (1.25, ""), (4.0, ""), (1000.0, "")]
+        if isinstance(campaign, ValueCampaign):  # the second U is all ones: no logarithm of it
+            cases.append((3.0, "01" * 64 + "1" * 128))
+        asked = campaign.answer_privacy
+        for i, (times, given) in enumerate(cases):
+            rate = GeoPrivacy(asked.epsilon * times, asked.per, asked.unit)
             readings = []
             for _ in range(2):
                 middle = 45_000 if isinstance(campaign, StatisticCampaign) else 0
@@ -104,9 +111,30 @@ def epoch_vectors() -> list[dict[str, Any]]:
                 around = [draw.gauss(middle, spread) for _ in range(campaign.dimension)]
                 near = [round(x / PlanarLaplace(rate).step) for x in around]
                 readings.append(tuple(near))
-            told["cases"].append(_nested(campaign, rate, readings, f"{name}/{i}"))
+            told["cases"].append(_nested(campaign, rate, readings, f"{name}/{i}", given))
         found.append(told)
+    found.append(_beyond_64_bits())
     return [*found, *_envelopes(), *_sequences()]
+
+
+def _beyond_64_bits() -> dict[str, Any]:
+    """Return reports of the finest grid that are moved on beyond both ends of 64 bits."""
+    question = Question("above", Threshold(50_000.0, 8_000.0, "smoothstep"))
+    campaign = replace(
+        small_campaign("finest", questions=(question,)),
+        period=_WEEK,
+        readings=Readings(every=_LENGTH, extrapolated=True),
+        step_exponent=-59,
+    )
+    step = campaign.point_mechanism.step
+    low, high = ((round((50_000.0 + apart) / step),) for apart in (-3_990.0, 3_990.0))
+    orders = enumerate(((low, high), (high, low)))
+    cases = [
+        _nested(campaign, campaign.answer_privacy, readings, f"finest/{i}", days=90)
+        for i, readings in orders
+    ]
+    assert {case["answers"][0][1] for case in cases} == {str(2**63 - 1), str(-(2**63))}
+    return {"name": "beyond 64 bits", "campaign": encode(campaign).hex(), "cases": cases}
 
 
 def _envelopes() -> Iterator[dict[str, Any]]:
@@ -137,7 +165,12 @@ def _envelopes() -> Iterator[dict[str, Any]]:
 
 
 def _nested(
-    campaign: Campaign, rate: GeoPrivacy, readings: Sequence[tuple[int, ...]], seed: str
+    campaign: Campaign,
+    rate: GeoPrivacy,
+    readings: Sequence[tuple[int, ...]],
+    seed: str,
+    given: str = "",
+    days: int = 30,
 ) -> dict[str, Any]:
     accepted = AcceptedCampaign(
         campaign,
@@ -158,17 +191,21 @@ def _nested(
             point=point,
             drawn=begins + timedelta(days=2),
         )
-        tape = Tape(f"{seed}/{label}")
+        tape = Tape(f"{seed}/{label}", given)
         made = _builder(tape).coarsen(accepted, kept, kept.drawn)
         points.append(made)
         told[label] = {
             "reading": _point(point),
             "bits": tape.hexadecimal,
             "point": _point(made.point),
+            "begins_us": _us(begins),
             "read_us": _us(kept.drawn),
         }
     extrapolated = campaign.readings is not None and campaign.readings.extrapolated
-    tape, now = Tape(f"{seed}/report"), points[1].drawn + timedelta(days=30, microseconds=7)
+    tape, now = (
+        Tape(f"{seed}/report", given),
+        points[1].drawn + timedelta(days=days, microseconds=7),
+    )
     report = _builder(tape).answer(
         accepted, points[1], points[0] if extrapolated else None, now=now, period=1
     )
@@ -176,7 +213,7 @@ def _nested(
     return {
         "rate": _pair(rate),
         **told,
-        "length_us": _LENGTH // timedelta(microseconds=1),
+        "length_us": _LENGTH // _MICROSECOND,
         "now_us": _us(now),
         "bits": tape.hexadecimal,
         "id": message.report_id.hex(),
@@ -194,83 +231,165 @@ def _sequences() -> Iterator[dict[str, Any]]:
     """Yield contributions by dates, and which reading answers each, or that it is refused."""
     draw = Random(13)
     for number in range(8):
-        length = timedelta(days=draw.choice([30, 91, 365]))
-        lifetime = _dollars(draw.choice([2.0, 3.0, 50.0]))
-        most = _dollars(draw.choice([1.0, 2.0, 50.0]))
-        finest = draw.choice([None, _dollars(0.5)])
-        limit = Limit(
-            campaign=most,
-            lifetime=lifetime,
-            epoch=Epoch(privacy=_dollars(1.0), length=length, finest=finest),
+        yield _sequence(draw, f"sequence {number}", operations=25)
+
+
+def _limit(draw: Random, own: bool) -> Limit:
+    length = timedelta(days=draw.choice([30, 91, 365]))
+    privacy = _dollars(draw.choice([1.0, 1.0, 0.5]))
+    finest = draw.choice([None, _dollars(0.5)])
+    windows = [Window(limit=_dollars(2.0), length=timedelta(days=draw.choice([90, 200])))]
+    return Limit(
+        campaign=_dollars(draw.choice([1.0, 2.0, 50.0])),
+        lifetime=_dollars(draw.choice([2.0, 3.0, 50.0])),
+        windows=tuple(windows if draw.random() < 0.3 else ()),
+        epoch=None if own else Epoch(privacy=privacy, length=length, finest=finest),
+    )
+
+
+def _sequence(draw: Random, name: str, operations: int) -> dict[str, Any]:
+    """Return contributions to campaigns of all kinds, under limits that change at times."""
+    limits = [_limit(draw, own=draw.random() < 0.25) for _ in range(draw.choice([1, 1, 2]))]
+    every = timedelta(days=draw.choice([30, 91, 365]))
+    campaigns = {
+        campaign_id: replace(
+            small_campaign(
+                campaign_id,
+                questions=(Question("above", Threshold(50_000.0, 40_000.0, "smoothstep")),),
+                privacy=_dollars(epsilon),
+                mechanism=DebiasedLaplaceSpec() if nests else LipschitzLaplaceSpec(),
+            ),
+            closes=OPENS + timedelta(days=3_000),
+            period=_WEEK,
+            readings=extrapolated
+            and Readings(every=every, extrapolated=extrapolated == "moved on"),
         )
-        campaigns = {}
-        for name, epsilon, extrapolated in (
-            ("a", 0.5, False),
-            ("b", 0.25, True),
-            ("c", 1.0, False),
-        ):
-            asked = Question("above", Threshold(50_000.0, 40_000.0 / epsilon, "smoothstep"))
-            campaigns[name] = replace(
-                small_campaign(name, questions=(asked,), privacy=_dollars(epsilon)),
-                closes=OPENS + timedelta(days=3_000),
-                period=timedelta(days=7),
-                readings=Readings(every=length, extrapolated=extrapolated),
-            )
-        clock = [OPENS]
-        session = DeviceSession(
-            policy=Policy({_INCOME: limit}),
-            state_dir=None,
-            source=None,
-            most_pending=1_000,
-            most_pending_bytes=1 << 20,
-            floor_s=0,
-            timing=Timing(now=lambda clock=clock: clock[0]),
+        for campaign_id, epsilon, extrapolated, nests in (
+            ("a", 0.5, "carried", True),
+            ("b", 0.25, "moved on", True),
+            ("c", 1.0, "carried", True),
+            ("d", 0.5, None, True),
+            ("e", 0.125, None, False),
         )
-        # When epochs begin is drawn: by a source whose numbers are written down.
-        session.builder._source = Tape(f"sequence {number}")
-        operations = []
-        for _ in range(25):
-            jump = draw.choice([1, 7, 7, 7, length.days // 2, length.days, 2 * length.days, -40])
-            last = OPENS + timedelta(days=2_999)
-            clock[0] = min(max(clock[0] + timedelta(days=jump), OPENS), last)
-            name = draw.choice("abc")
-            told: dict[str, Any] = {"at_us": _us(clock[0]), "campaign": name}
-            kept = session.journal.readings(_INCOME, "dollar", "Number()")
-            try:
-                session.remember(session.builder.accept(name, seal(encode(campaigns[name]))))
-                receipt = session.contribute(name, 50_000.0)
-                assert receipt.epoch is not None
-                told |= {"verdict": "kept", "fresh": receipt.fresh}
-                told["begins_us"] = _us(receipt.epoch)
-                told["read"] = len(session.journal.readings(_INCOME, "dollar", "Number()")) > len(
-                    kept
-                )
-            except PolicyRefused:
-                told["verdict"] = "not permitted"
-            except BudgetExceeded as error:
-                told |= {"verdict": "refused", "scope": error.scope}
-            told["spent"] = next(b.spent for b in session.budgets() if b.scope == "lifetime")
-            operations.append(told)
-        yield {
-            "name": f"sequence {number}",
-            "limit": {
-                "campaign": _pair(most),
-                "lifetime": _pair(lifetime),
-                "epoch": _pair(_dollars(1.0)),
-                "length_us": length // timedelta(microseconds=1),
-                "finest": finest and _pair(finest),
-            },
-            "campaigns": {
-                name: {
-                    "rate": _pair(asked.privacy),
-                    "extrapolated": asked.readings is not None and asked.readings.extrapolated,
-                }
-                for name, asked in campaigns.items()
-            },
-            "opens_us": _us(OPENS),
-            "period_us": 7 * 86_400_000_000,
-            "operations": operations,
-        }
+    }
+    clock = [OPENS]
+    session = DeviceSession(
+        policy=Policy({_INCOME: limits[0]}),
+        state_dir=None,
+        source=None,
+        most_pending=1_000,
+        most_pending_bytes=1 << 20,
+        floor_s=0,
+        timing=Timing(now=lambda: clock[0]),
+    )
+    # When epochs begin is drawn: by a source whose numbers are written down.
+    session.builder._source = Tape(name)
+
+    def readings() -> int:
+        spaces = ("Number()", *(f"Number() for {name}" for name in campaigns))
+        return sum(len(session.journal.readings(_INCOME, "dollar", space)) for space in spaces)
+
+    told = []
+    days = (1, 7, 7, 7, every.days // 2, every.days, 2 * every.days, -40)
+    for _ in range(operations):
+        last = OPENS + timedelta(days=2_999)
+        clock[0] = min(max(clock[0] + timedelta(days=draw.choice(days)), OPENS), last)
+        of, campaign_id = draw.randrange(len(limits)), draw.choice("aabbccde")
+        session.builder.policy = Policy({_INCOME: limits[of]})
+        one: dict[str, Any] = {"at_us": _us(clock[0]), "campaign": campaign_id, "limit": of}
+        kept = readings()
+        try:
+            envelope = seal(encode(campaigns[campaign_id]))
+            session.remember(session.builder.accept(campaign_id, envelope))
+            receipt = session.contribute(campaign_id, 50_000.0)
+            one |= {"verdict": "kept", "fresh": receipt.fresh, "read": readings() > kept}
+            one["begins_us"] = receipt.epoch and _us(receipt.epoch)
+        except PolicyRefused:
+            one["verdict"] = "not permitted"
+        except BudgetExceeded as error:
+            one |= {"verdict": "refused", "scope": error.scope}
+            one["frees_us"] = error.frees and _us(error.frees)
+        one["spent"] = next(b.spent for b in session.budgets() if b.scope == "lifetime")
+        told.append(one)
+    return {
+        "name": name,
+        "limits": [_told_limit(limit) for limit in limits],
+        "campaigns": {
+            campaign_id: {
+                "rate": _pair(asked.privacy),
+                "nests": asked.nests,
+                "every_us": asked.readings and asked.readings.every // _MICROSECOND,
+                "extrapolated": asked.readings is not None and asked.readings.extrapolated,
+            }
+            for campaign_id, asked in campaigns.items()
+        },
+        "opens_us": _us(OPENS),
+        "period_us": _WEEK // _MICROSECOND,
+        "operations": told,
+    }
+
+
+def _told_limit(limit: Limit) -> dict[str, Any]:
+    assert limit.lifetime is not None
+    epoch, windows = limit.epoch, limit.windows
+    return {
+        "campaign": _pair(limit.campaign),
+        "lifetime": _pair(limit.lifetime),
+        "windows": [_pair(w.limit) | {"length_us": w.length // _MICROSECOND} for w in windows],
+        "epoch": epoch
+        and _pair(epoch.privacy)
+        | {
+            "length_us": epoch.length // _MICROSECOND,
+            "finest": epoch.finest and _pair(epoch.finest),
+        },
+    }
+
+
+def nested_tuples(count: int, seed: int) -> Iterator[dict[str, Any]]:
+    """Yield readings and bits with what is made of them, and a sequence after each hundred.
+
+    The campaign comes with the first of its own.
+    """
+    draw, made = Random(seed), 0
+    while made < count:
+        try:
+            campaign = _nesting_by_chance(draw)
+        except GeoVeilError:
+            continue
+        told = {"campaign": encode(campaign).hex()}
+        for _ in range(min(draw.choice([1, 10, 100]), count - made)):
+            times = draw.choice([1.0, draw.uniform(1.0, 1.001), 10.0 ** draw.uniform(0, 8)])
+            privacy = campaign.answer_privacy
+            rate = GeoPrivacy(privacy.epsilon * times, privacy.per, privacy.unit)
+            step = PlanarLaplace(rate, campaign.dimension).step
+            around = privacy.per / privacy.epsilon * draw.choice([0.0, 1.0, 3.0, 1e3])
+            drawn = [draw.gauss(0.0, around) / step for _ in range(2 * campaign.dimension)]
+            points = tuple(min(max(round(k), -(2**63)), 2**63 - 1) for k in drawn)
+            readings = [points[: campaign.dimension], points[campaign.dimension :]]
+            ends = ["0" * 128, "1" * 128, "0" * 192, f"{draw.getrandbits(128):0128b}"]
+            given = "".join(draw.choices(ends, k=5)) if draw.random() < 0.1 else ""
+            yield told | _nested(campaign, rate, readings, f"{seed}/{made}", given)
+            told = {}
+            made += 1
+            if made % 100 == 0:
+                yield _sequence(draw, f"{seed}/{made}", operations=draw.choice([10, 40]))
+
+
+def _nesting_by_chance(draw: Random) -> Campaign:
+    """Return a campaign that is answered from readings.
+
+    Raises:
+        GeoVeilError: if the campaign that chance made is none.
+    """
+    campaign, _ = any_campaign(draw)
+    cohorts = Strata(name="reading", labels=tuple(f"c{i}" for i in range(draw.randint(2, 64))))
+    every = timedelta(microseconds=draw.randint(60_000_000, 3660 * 86_400_000_000))
+    recurs = isinstance(campaign, StatisticCampaign) and campaign.period is not None
+    return replace(
+        campaign,
+        strata=draw.choice([None, cohorts]),
+        readings=Readings(every=every, extrapolated=recurs and draw.random() < 0.7),
+    )
 
 
 def _dollars(epsilon: float) -> GeoPrivacy:

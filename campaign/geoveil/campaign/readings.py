@@ -5,6 +5,7 @@ from datetime import timedelta
 from fractions import Fraction
 
 from geoveil.gp import ParameterError
+from geoveil.gp.exact import INT64_MAX, INT64_MIN
 
 COHORT = "reading"
 """The name of strata that devices fill in themselves, by when in an epoch they read."""
@@ -55,7 +56,7 @@ class Readings:
 
 
 def moved_on(latest: int, before: int, age: timedelta, gap: timedelta) -> int:
-    """Return latest + (age/gap)(latest − before), rounded, ties up; exactly.
+    """Return latest + (age/gap)(latest − before), rounded, ties up; exactly, within 64 bits.
 
     Args:
         latest: the answer of the last reading.
@@ -68,7 +69,8 @@ def moved_on(latest: int, before: int, age: timedelta, gap: timedelta) -> int:
         13
     """
     share = min(max(Fraction(age // _MICROSECOND, gap // _MICROSECOND), Fraction(0)), Fraction(1))
-    return latest + int((share * (latest - before) * 2 + 1) // 2)
+    moved = latest + int((share * (latest - before) * 2 + 1) // 2)
+    return min(max(moved, INT64_MIN), INT64_MAX)
 
 
 _MICROSECOND = timedelta(microseconds=1)

@@ -16,12 +16,13 @@ import {
   type Strata as StrataMessage,
 } from "./gen/geoveil/proto/v1/campaign_pb.js";
 import { Channel, channelMechanism } from "./gp/channel.js";
-import { debiasedLaplace, exactRate, lipschitzLaplace, type Mechanism, planarLaplace, type Privacy, smooth } from "./gp/mechanism.js";
+import { answerFrom, debiasedLaplace, lipschitzLaplace, type Mechanism, PlanarLaplace, type Privacy, repeated, smooth } from "./gp/mechanism.js";
 import { inPlane, type Plane, requirePlane } from "./gp/plane.js";
 import { readRegion } from "./gp/polygon.js";
 import { LEAST, MOST, positive } from "./gp/profile.js";
 import * as queries from "./gp/query.js";
 import { Table } from "./gp/table.js";
+import { COHORT, DAY_US, movedOn, Readings } from "./readings.js";
 import { plain } from "./text.js";
 
 const MOST_BYTES = 1 << 20;
@@ -30,7 +31,8 @@ const MOST_SLOTS = 100_000n;
 const MOST_LABELS = 64;
 const MOST_CHANNELS = 64;
 const MOST_EPSILON = 16;
-const DAY_US = 86_400_000_000n;
+/** What a perturbed number answers, asked of one coordinate. */
+const NESTING = new Set(["threshold", "range", "gaussianKernel", "linear"]);
 
 export interface Question {
   readonly label: string;
@@ -76,8 +78,11 @@ export class Campaign {
   readonly periodUs: bigint | undefined;
   readonly minimumParticipants: bigint;
   readonly strata: Strata | undefined;
+  /** How often a value is read; undefined: for every report, unless the app's policy says otherwise. */
+  readonly readings: Readings | undefined;
   /** Coordinates of a value, as queries take it. */
   readonly dimension: number;
+  readonly #queries: readonly queries.Query[];
   readonly #mechanisms: readonly Mechanism[];
   readonly #ofPoints: boolean;
 
@@ -90,10 +95,6 @@ export class Campaign {
     }
     for (const name of ["attribute", "privacy", "mechanism", "grid", "opens", "closes"] as const) {
       if (!message[name]) throw new ParameterError(name, "none", "in every campaign");
-    }
-    // To draw anew each time would keep less than the campaign asks for; nothing is read for it.
-    if (message.readings) {
-      throw new UnsupportedError("the campaign asks for values that are read once an epoch, which this version does not do");
     }
     if (message.queries.length > MOST_QUESTIONS) {
       throw new ParameterError("number of queries", message.queries.length, `1 to ${MOST_QUESTIONS}`);
@@ -120,11 +121,12 @@ export class Campaign {
     const read = message.queries.map((q, i) => questionOf(q, `queries[${i}]`));
     this.questions = read.map(({ question }) => question);
     this.dimension = this.#ofPoints ? dimensionOf(message) : (read[0]?.query.dimension ?? 0);
-    this.#requireQuestions(read.map(({ query }) => query));
+    this.#queries = read.map(({ query }) => query);
+    this.#requireQuestions(this.#queries);
     [this.opensUs, this.closesUs] = [microseconds("opens", message.opens), microseconds("closes", message.closes)];
     if (!(this.opensUs < this.closesUs)) throw new ParameterError("closes", this.closesUs, `after ${this.opensUs}`);
     if (this.closesUs - this.opensUs > 3660n * DAY_US) throw new ParameterError("closes", this.closesUs, "within ten years");
-    this.periodUs = message.period && duration(message.period.seconds, message.period.nanos);
+    this.periodUs = message.period && duration("period", message.period);
     this.minimumParticipants = message.minimumParticipants;
     if (this.minimumParticipants > 10n ** 12n) {
       throw new ParameterError("minimum_participants", this.minimumParticipants, "an integer from 0 to 10^12");
@@ -135,8 +137,12 @@ export class Campaign {
     if (BigInt(this.columns * this.groups) * this.periods > MOST_SLOTS) {
       throw new ParameterError("period", this.periods, "so few that queries times labels times periods are at most 100,000");
     }
+    const { readings } = message;
+    this.readings =
+      readings && new Readings(duration("readings.every", readings.every ?? { seconds: 0n, nanos: 0 }), readings.extrapolated);
     positive("privacy", this.totalPrivacy.epsilon);
-    this.#mechanisms = this.#build(message, read.map(({ query }) => query));
+    this.#mechanisms = this.#build(message, this.#queries);
+    this.#requireReadings();
   }
 
   get columns(): number {
@@ -163,18 +169,56 @@ export class Campaign {
     return new Date(Number(this.closesUs / 1000n));
   }
 
+  /** What one answer, or one point, spends, over true distances. */
+  get answerPrivacy(): Privacy {
+    if (this.#ofPoints || this.allocation !== "split") return this.privacy;
+    const part = Rational.from(this.privacy.epsilon).div(Rational.of(BigInt(this.columns))).roundDown();
+    return { epsilon: positive("epsilon", part), per: this.privacy.per };
+  }
   /** What one report spends, all its answers together, over true distances. */
   get reportPrivacy(): Privacy {
+    if (this.readings) return this.answerPrivacy; // all answers are made from one point
     const times = this.allocation === "repeat" && !this.#ofPoints ? BigInt(this.columns) : 1n;
     return repeated(this.privacy, times);
   }
   /** What somebody spends who answers in every period. */
   get totalPrivacy(): Privacy {
-    return repeated(this.reportPrivacy, this.periods);
+    let times = this.periods;
+    if (this.readings && this.periodUs !== undefined) {
+      const touched = this.readings.most(times * this.periodUs);
+      if (touched < times) times = touched;
+    }
+    return repeated(this.reportPrivacy, times);
   }
   /** What one label spends; undefined: it is not asked for, or not protected. */
   get labelPrivacy(): Privacy | undefined {
     return this.strata?.epsilon === undefined ? undefined : { epsilon: this.strata.epsilon, per: 1 };
+  }
+
+  /** Whether reports can be made from one perturbed point, at the rate of one answer. */
+  get nests(): boolean {
+    if (this.#ofPoints) return true;
+    const asked = this.questions.every(({ query }) => NESTING.has(query.kind));
+    return asked && this.dimension === 1 && this.mechanism === "debiasedLaplace";
+  }
+  /** Whether a report's label is when in an epoch its device reads, which it drew itself. */
+  get tellsCohorts(): boolean {
+    return this.readings !== undefined && this.strata?.name === COHORT;
+  }
+  /** The label, from 0, of devices whose epoch began at a time. */
+  cohort(beginsUs: bigint): number {
+    const every = this.readings!.everyUs;
+    const since = (beginsUs - this.opensUs) % every;
+    return Number((BigInt(this.groups) * (since < 0n ? since + every : since)) / every);
+  }
+  /** What perturbs a point at a rate over true distances, on the grid of that rate. */
+  reader(privacy: Privacy): PlanarLaplace {
+    return new PlanarLaplace(this.#inPlane(privacy), this.dimension);
+  }
+  /** What perturbs a point at the rate of one answer. */
+  get pointMechanism(): PlanarLaplace {
+    const grid = this.#ofPoints ? this.stepExponent : undefined;
+    return new PlanarLaplace(this.#inPlane(this.answerPrivacy), this.dimension, grid);
   }
 
   stateAt(nowUs: bigint): State {
@@ -197,15 +241,50 @@ export class Campaign {
    * @param group - which label, from 0; undefined without strata.
    */
   draw(point: readonly number[], group: number | undefined, source: BitSource): Drawn {
+    return this.#drawn(group, source, (columns) => {
+      if (this.readings) return this.#answersFrom(this.pointMechanism.release(point, source), columns, source);
+      if (this.#ofPoints) return this.#mechanisms[0]!.release(point, source);
+      return columns.flatMap((column) => this.#mechanisms[column]!.release(point, source));
+    });
+  }
+
+  /**
+   * Draw the answers and the id of one report from the campaign's point of an epoch.
+   *
+   * @param latest - the point of the epoch.
+   * @param before - that of an earlier one, the age of the latest and the time between both; undefined: answers
+   *   are not moved on.
+   * @param group - which label, from 0; undefined without strata.
+   */
+  answer(latest: readonly bigint[], before: Before | undefined, group: number | undefined, source: BitSource): Drawn {
+    return this.#drawn(group, source, (columns) => {
+      const answers = this.#answersFrom(latest, columns, source);
+      if (!before) return answers;
+      const earlier = this.#answersFrom(before.point, columns, source);
+      return answers.map((y, i) => movedOn(y, earlier[i]!, before.ageUs, before.gapUs));
+    });
+  }
+
+  #drawn(group: number | undefined, source: BitSource, release: (columns: readonly number[]) => readonly bigint[]): Drawn {
     const columns = this.answersAll
       ? Array.from({ length: this.columns }, (_, i) => i)
       : [Number(below(source, BigInt(this.columns)))];
     const first = this.#firstIndex(group, source);
     const id = source.bits(128);
-    const values = this.#ofPoints
-      ? this.#mechanisms[0]!.release(point, source)
-      : columns.flatMap((column) => this.#mechanisms[column]!.release(point, source));
+    const values = release(columns);
     return { id, answers: columns.map((column, i) => ({ queryIndex: first + column, value: values[i]! })) };
+  }
+
+  #answersFrom(point: readonly bigint[], columns: readonly number[], source: BitSource): bigint[] {
+    if (this.#ofPoints) return columns.map((column) => point[column]!);
+    const { privacy, stepExponent } = this.pointMechanism;
+    return columns.map((column) =>
+      answerFrom(point[0]!, stepExponent, this.#queries[column]!, privacy, this.stepExponent, source),
+    );
+  }
+
+  #inPlane(privacy: Privacy): Privacy {
+    return this.attribute.coordinates ? inPlane(privacy, this.attribute.coordinates) : privacy;
   }
 
   #firstIndex(group: number | undefined, source: BitSource): number {
@@ -236,16 +315,21 @@ export class Campaign {
     }
   }
 
+  #requireReadings(): void {
+    if (!this.readings) return;
+    const { everyUs, extrapolated } = this.readings;
+    if (!this.nests) throw new ParameterError("readings", everyUs, "left out: such questions are not answered from one reading");
+    if (extrapolated && (this.#ofPoints || this.periodUs === undefined)) {
+      throw new ParameterError("readings.extrapolated", extrapolated, "false, but of recurring questions");
+    }
+    if (this.tellsCohorts && this.strata?.epsilon !== undefined) {
+      throw new ParameterError("strata.epsilon", this.strata.epsilon, `left out where the strata are named ${COHORT}`);
+    }
+  }
+
   #build(message: CampaignMessage, asked: readonly queries.Query[]): readonly Mechanism[] {
-    let privacy = this.privacy;
-    if (this.allocation === "split") {
-      const part = Rational.from(privacy.epsilon).div(Rational.of(BigInt(this.columns))).roundDown();
-      privacy = { epsilon: positive("epsilon", part), per: privacy.per };
-    }
-    if (this.attribute.coordinates) {
-      privacy = inPlane(privacy, this.attribute.coordinates);
-      positive("epsilon", privacy.epsilon);
-    }
+    const privacy = this.#inPlane(this.answerPrivacy);
+    positive("epsilon", privacy.epsilon);
     const kind = message.mechanism!.kind;
     switch (kind.case) {
       case "debiasedLaplace":
@@ -255,7 +339,7 @@ export class Campaign {
       case "smooth":
         return asked.map((q) => smooth(q, privacy, kind.value.betaFraction, this.stepExponent));
       case "planarLaplace":
-        return [planarLaplace(privacy, this.dimension, this.stepExponent)];
+        return [new PlanarLaplace(privacy, this.dimension, this.stepExponent)];
       case "channels": {
         const tables = kind.value.perQuery;
         if (tables.length < 1 || tables.length > MOST_CHANNELS) {
@@ -276,6 +360,13 @@ export interface Answer {
   readonly value: bigint;
 }
 
+/** What an answer is moved on from. */
+export interface Before {
+  readonly point: readonly bigint[];
+  readonly ageUs: bigint;
+  readonly gapUs: bigint;
+}
+
 export interface Drawn {
   readonly id: bigint;
   readonly answers: readonly Answer[];
@@ -287,11 +378,6 @@ function truthWeight(epsilon: number): bigint {
     const [low] = exp(constant(epsilon)).scaled(32).ends();
     return low.n / low.d;
   });
-}
-
-function repeated(privacy: Privacy, times: bigint): Privacy {
-  const rate = exactRate(privacy).mul(Rational.of(times));
-  return { epsilon: rate.mul(Rational.from(privacy.per)).roundUp(), per: privacy.per };
 }
 
 export function parse<T extends Message>(schema: GenMessage<T>, bytes: Uint8Array, name: string): T {
@@ -360,12 +446,12 @@ function microseconds(name: string, stamp: { seconds: bigint; nanos: number } | 
   return seconds * 1_000_000n + BigInt(nanos / 1000);
 }
 
-function duration(seconds: bigint, nanos: number): bigint {
+function duration(name: string, { seconds, nanos }: { seconds: bigint; nanos: number }): bigint {
   if (seconds < -LONGEST_S || seconds > LONGEST_S || Math.abs(nanos) >= 1e9) {
-    throw new ParameterError("period", seconds, "at most ten years");
+    throw new ParameterError(name, seconds, "at most ten years");
   }
   if (nanos % 1000 || (seconds > 0n && nanos < 0) || (seconds < 0n && nanos > 0)) {
-    throw new UnsupportedError("period is not in canonical form: whole microseconds of one sign");
+    throw new UnsupportedError(`${name} is not in canonical form: whole microseconds of one sign`);
   }
   return seconds * 1_000_000n + BigInt(nanos / 1000);
 }

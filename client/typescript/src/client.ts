@@ -3,6 +3,7 @@ import { Backoff, pauseMs } from "./backoff.js";
 import { Campaign, digest } from "./campaign.js";
 import { type Demand, demandOf } from "./demand.js";
 import { hex, openEnvelope, type PublicKey, unhex } from "./envelope.js";
+import { Epochs } from "./epoch.js";
 import { GeoveilError, PrivateValueError } from "./errors.js";
 import { type BitSource, systemSource } from "./exact/bits.js";
 import { loadGeodesics, project } from "./gp/plane.js";
@@ -161,10 +162,13 @@ export class Client {
       const state = campaign.stateAt(nowUs);
       if (state !== "open") throw new GeoveilError("campaign-not-open", `campaign ${id} is ${state}`);
       this.#checkRoom(id, entries);
-      this.#checkLimits(campaign, limit, entries, nowUs);
-      const drawn = await paced(() => {
+      const epochs = Epochs.of(campaign, limit, entries, nowUs);
+      this.#checkLimits(campaign, limit, entries, nowUs, epochs);
+      const { drawn, kept } = await paced(() => {
         const group = groupOf(campaign, label);
-        return campaign.draw(pointOf(campaign, value), group, this.#source);
+        const point = (): number[] => pointOf(campaign, value);
+        if (epochs) return epochs.report(point, group, this.#source);
+        return { drawn: campaign.draw(point(), group, this.#source), kept: campaign.reportPrivacy };
       }, this.#options.releaseFloorMs ?? RELEASE_FLOOR_MS);
       const { strata } = campaign;
       const entry: Entry = {
@@ -174,7 +178,7 @@ export class Client {
         report: reportBytes(drawn, period),
         attribute: campaign.attribute.name,
         unit: campaign.attribute.unit,
-        ...campaign.reportPrivacy,
+        ...kept,
         stepExponent: campaign.stepExponent,
         ...(strata?.epsilon !== undefined && { label: { name: strata.name, epsilon: strata.epsilon } }),
         closesUs: campaign.closesUs.toString(),
@@ -333,13 +337,14 @@ export class Client {
     }
   }
 
-  #checkLimits(campaign: Campaign, limit: Limit, entries: readonly Entry[], nowUs: bigint): void {
+  #checkLimits(campaign: Campaign, limit: Limit, entries: readonly Entry[], nowUs: bigint, epochs?: Epochs): void {
     const { strata, labelPrivacy, attribute, id } = campaign;
     const ofLabel = strata && labelLimit(this.#options.policy, strata.name);
     if (strata && ofLabel && labelPrivacy) {
       checkLedger(labelPrivacy, ofLabel, labelSpendings(entries, strata.name), id, nowUs);
     }
-    checkLedger(campaign.reportPrivacy, limit, spendings(entries, attribute.name, attribute.unit), id, nowUs);
+    const asked = epochs ? epochs.asked : campaign.reportPrivacy;
+    checkLedger(asked, limit, spendings(entries, attribute.name, attribute.unit), id, nowUs, epochs?.paid);
   }
 
   /** One round over what waits and is not put off, one report a request. */
@@ -422,8 +427,8 @@ function invalid(id: string, reason: string): GeoveilError {
   return new GeoveilError("campaign-invalid", `campaign ${id} is not sound: ${reason}`);
 }
 
-function groupOf({ strata }: Campaign, label: string | undefined): number | undefined {
-  if (!strata) {
+function groupOf({ strata, tellsCohorts }: Campaign, label: string | undefined): number | undefined {
+  if (!strata || tellsCohorts) {
     if (label !== undefined) throw new GeoveilError("parameter", "the campaign asks for no label: leave it out");
     return undefined;
   }
@@ -449,10 +454,16 @@ function pointOf({ attribute, dimension }: Campaign, value: Value): number[] {
   return numbers as number[];
 }
 
+/** Reports with noise of their own count everywhere, readings over all campaigns, and points for their campaign. */
 function spendings(entries: readonly Entry[], attribute: string, unit: string): Spending[] {
   return entries
     .filter((entry) => entry.attribute === attribute && entry.unit === unit)
-    .map(({ campaignId, epsilon, per, drawnUs }) => ({ campaignId, privacy: { epsilon, per }, drawnUs: BigInt(drawnUs) }));
+    .flatMap(({ campaignId, epsilon, per, epochUs, reading, points = [], drawnUs }) => {
+      const at = { privacy: { epsilon, per }, drawnUs: BigInt(drawnUs) };
+      if (epochUs === undefined) return [{ ...at, campaignId }];
+      const own = points.map((point): Spending => ({ ...at, campaignId, paid: true, privacy: { epsilon: point.epsilon, per: point.per } }));
+      return reading ? [at, ...own] : own;
+    });
 }
 
 function labelSpendings(entries: readonly Entry[], name: string): Spending[] {

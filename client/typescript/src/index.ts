@@ -7,6 +7,8 @@ export { type Code, GeoveilError, ParameterError, PrivateValueError, Unsupported
 export { type Budget, BudgetExceeded } from "./ledger.js";
 export {
   type Area,
+  describeEpoch,
+  type Epoch,
   type GeoPrivacy,
   type Limit,
   number,
@@ -17,6 +19,7 @@ export {
   type ValueKind,
   type Window,
 } from "./policy.js";
+export { Readings } from "./readings.js";
 export type { PerturbedAnswer, Receipt } from "./report.js";
 export { IndexedDbStorage, MemoryStorage, type Status, type Storage } from "./storage.js";
 export { type Transport, TransportError, transportTo } from "./transport.js";

@@ -6,7 +6,10 @@ import type { GeoPrivacy, Limit } from "./policy.js";
 
 /** An answer that counts against the limits of an attribute. */
 export interface Spending {
-  readonly campaignId: string;
+  /** The campaign whose limit it counts against; undefined: none, but all over campaigns, as a reading. */
+  readonly campaignId?: string | undefined;
+  /** Whether a reading paid for it: it counts against the limit of its campaign alone. */
+  readonly paid?: boolean | undefined;
   readonly privacy: Privacy;
   /** When it was drawn, in microseconds since 1970. */
   readonly drawnUs: bigint;
@@ -57,13 +60,13 @@ function scopes(limit: Limit, campaignId?: string): Scope[] {
 
 function counted(history: readonly Spending[], scope: Scope, nowUs: bigint): Spending[] {
   return history.filter(
-    ({ campaignId, drawnUs }) =>
-      (scope.campaignId === undefined || campaignId === scope.campaignId) &&
+    ({ campaignId, paid, drawnUs }) =>
+      (scope.campaignId === undefined ? !paid : campaignId === scope.campaignId) &&
       (scope.lengthUs === undefined || drawnUs > nowUs - scope.lengthUs),
   );
 }
 
-function total(spendings: readonly Spending[]): Rational {
+function total(spendings: readonly Pick<Spending, "privacy">[]): Rational {
   return spendings.reduce((sum, { privacy }) => sum.add(exactRate(privacy)), ZERO);
 }
 
@@ -71,17 +74,26 @@ function over(rate: Rational, limit: GeoPrivacy): number {
   return rate.mul(Rational.from(limit.per)).toNumber();
 }
 
-/** Refuse an answer that would exceed a limit; of several, by the one that holds longest. */
+/**
+ * Refuse an answer that would exceed a limit; of several, by the one that holds longest.
+ *
+ * @param asked - what the answer costs; undefined: nothing that others have not paid for.
+ * @param paid - of the readings that it is made from, those that others have paid for: they count
+ *   against the limit of this campaign alone.
+ */
 export function checkLedger(
-  asked: Privacy,
+  asked: Privacy | undefined,
   limit: Limit,
   history: readonly Spending[],
   campaignId: string,
   nowUs: bigint,
+  paid: readonly Privacy[] = [],
 ): void {
   const refusals: BudgetExceeded[] = [];
-  const rate = exactRate(asked);
   for (const scope of scopes(limit, campaignId)) {
+    const prices = [...(asked ? [asked] : []), ...(scope.campaignId === undefined ? [] : paid)];
+    if (!prices.length) continue;
+    const rate = total(prices.map((privacy) => ({ privacy })));
     const mine = counted(history, scope, nowUs);
     const most = exactRate(scope.limit);
     let spent = total(mine);

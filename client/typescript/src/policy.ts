@@ -3,10 +3,11 @@ import type { Campaign } from "./campaign.js";
 import type { Demand } from "./demand.js";
 import type { PublicKey } from "./envelope.js";
 import { GeoveilError, ParameterError } from "./errors.js";
-import { Rational } from "./exact/rational.js";
-import { exactRate, type Privacy } from "./gp/mechanism.js";
+import { floorDiv, Rational } from "./exact/rational.js";
+import { exactRate, type Privacy, repeated } from "./gp/mechanism.js";
 import { geodesicDistance } from "./gp/plane.js";
 import { positive } from "./gp/profile.js";
+import { inDays } from "./readings.js";
 
 /** A guarantee with the unit of its distance: values `per` apart are at most `epsilon` apart. */
 export interface GeoPrivacy extends Privacy {
@@ -39,6 +40,27 @@ export interface Window {
   readonly lengthMs: number;
 }
 
+/**
+ * A value is read once in a stretch of time, and perturbed once for all that is asked in it, at the rate
+ * of `privacy`: campaigns about points, and about one number with debiased Laplace noise. When the
+ * first stretch begins, the device draws.
+ */
+export interface Epoch {
+  /** What one reading costs. */
+  readonly privacy: GeoPrivacy;
+  readonly lengthMs: number;
+  /** The largest rate that a campaign may ask for; that of `privacy` if left out. A smaller one makes
+   * every campaign's point a coarser one, so that two campaigns seldom see the same. */
+  readonly finest?: GeoPrivacy | undefined;
+}
+
+/** What to tell people of an epoch, after the name of the value. */
+export function describeEpoch({ privacy, lengthMs }: Epoch): string {
+  const days = inDays(BigInt(Math.round(lengthMs * 1000)));
+  const length = days >= 1 ? `${days} days` : `${Number((lengthMs / 3_600_000).toPrecision(6))} hours`;
+  return `everything asked within ${length} costs at most ${words(privacy, privacy.unit)}`;
+}
+
 /** How much privacy one attribute may cost. */
 export interface Limit {
   /** The most that one campaign may cost, with all its periods. */
@@ -48,6 +70,9 @@ export interface Limit {
   readonly windows?: readonly Window[];
   /** What the attribute is; one number if left out. */
   readonly value?: ValueKind;
+  /** How long one perturbed value answers campaigns; undefined: every report is drawn anew, unless the
+   * campaign asks for readings of its own. */
+  readonly epoch?: Epoch | undefined;
 }
 
 export interface PolicyOptions {
@@ -65,6 +90,7 @@ export interface PolicyOptions {
   readonly strata?: Readonly<Record<string, number | "openly">>;
 }
 
+const LONGEST_MS = 36_525 * 86_400_000;
 const MOST_QUERIES = 100;
 const MOST_WORK = 10_000;
 
@@ -75,15 +101,17 @@ export class Policy {
 
   constructor(readonly options: PolicyOptions) {
     for (const [name, limit] of Object.entries(options.limits)) {
-      const all = [limit.campaign, limit.lifetime, ...(limit.windows ?? []).map((w) => w.limit)].filter((l) => l !== undefined);
+      const { campaign, lifetime, windows = [], epoch } = limit;
+      const all = [campaign, lifetime, ...windows.map((w) => w.limit), epoch?.privacy, epoch?.finest].filter((l) => l !== undefined);
       for (const { epsilon, per, unit } of all) {
         positive(`limits[${name}].epsilon`, epsilon);
         positive(`limits[${name}].per`, per);
         if (!unit || unit !== limit.campaign.unit) throw new ParameterError(`limits[${name}].unit`, unit, "the same in all, not empty");
       }
-      for (const { lengthMs } of limit.windows ?? []) {
-        if (!(lengthMs > 0 && lengthMs <= 36_525 * 86_400_000)) throw new ParameterError("lengthMs", lengthMs, "> 0, at most a century");
+      for (const { lengthMs } of epoch ? [...windows, epoch] : windows) {
+        if (!(lengthMs >= 0.001 && lengthMs <= LONGEST_MS)) throw new ParameterError("lengthMs", lengthMs, "from 0.001 to a century");
       }
+      if (epoch) requireEpoch(`limits[${name}].epoch`, epoch, limit);
       if (limit.value?.kind === "place" && limit.campaign.unit !== "metre") {
         throw new ParameterError(`limits[${name}].unit`, limit.campaign.unit, "'metre' for a place");
       }
@@ -92,14 +120,26 @@ export class Policy {
     this.strata = new Map(Object.entries(options.strata ?? {}));
   }
 
-  /** What somebody permits who was shown a campaign and agreed: it, in all its periods. */
-  static permitting({ campaign, demand }: { readonly campaign: Campaign; readonly demand: Demand }): Policy {
+  /**
+   * What somebody permits who was shown a campaign and agreed: it, in all its periods.
+   *
+   * @param epoch - how long one perturbed value answers it and others; undefined: as it asks.
+   */
+  static permitting({ campaign, demand }: { readonly campaign: Campaign; readonly demand: Demand }, epoch?: Epoch): Policy {
     const { name, unit } = campaign.attribute;
+    let most = campaign.totalPrivacy;
+    if (epoch && campaign.nests) {
+      // As many readings as its dates touch, and one before them.
+      const lengthUs = BigInt(Math.round(epoch.lengthMs * 1000));
+      const touched = 1n - floorDiv(campaign.opensUs - campaign.closesUs, lengthUs);
+      const readings = repeated(epoch.privacy, touched + 1n);
+      if (exactRate(readings).compare(exactRate(most)) > 0) most = readings;
+    }
     const { strata } = campaign;
     const periods = Rational.of(campaign.periods);
     const label = strata?.epsilon === undefined ? "openly" : Rational.from(strata.epsilon).mul(periods).roundUp();
     return new Policy({
-      limits: { [name]: { campaign: { ...campaign.totalPrivacy, unit }, value: kindOf(campaign) } },
+      limits: { [name]: { campaign: { ...most, unit }, value: kindOf(campaign), epoch } },
       mostQueries: Math.max(demand.queries, MOST_QUERIES),
       mostWork: Math.max(demand.work, MOST_WORK),
       ...(strata && { strata: { [strata.name]: label } }),
@@ -128,11 +168,14 @@ export class Policy {
     }
     const limit = this.limits.get(attribute.name);
     if (!limit) throw refused(id, "attribute", attribute.name, [...this.limits.keys()].join(", ") || "nothing");
-    const asked = campaign.reportPrivacy;
-    if (attribute.unit !== limit.campaign.unit || exactRate(asked).compare(exactRate(limit.campaign)) > 0) {
-      const words = ({ epsilon, per }: Privacy, unit: string): string => `ε = ${epsilon} per ${per} ${unit}`;
-      throw refused(id, "privacy loss", words(asked, attribute.unit), `at most ${words(limit.campaign, limit.campaign.unit)}`);
-    }
+    const epoch = campaign.nests ? limit.epoch : undefined;
+    const asked = epoch ? campaign.answerPrivacy : campaign.reportPrivacy;
+    const within = (aspect: string, most: GeoPrivacy): void => {
+      if (attribute.unit === most.unit && exactRate(asked).compare(exactRate(most)) <= 0) return;
+      throw refused(id, aspect, words(asked, attribute.unit), `at most ${words(most, most.unit)}`);
+    };
+    within("privacy loss", limit.campaign);
+    if (epoch) within("privacy loss in an epoch", epoch.finest ?? epoch.privacy);
     this.#checkStrata(campaign);
     const found = kindOf(campaign);
     if (!permits(limit.value ?? number, found)) {
@@ -141,8 +184,8 @@ export class Policy {
     return limit;
   }
 
-  #checkStrata({ id, strata }: Campaign): void {
-    if (!strata) return;
+  #checkStrata({ id, strata, tellsCohorts }: Campaign): void {
+    if (!strata || tellsCohorts) return;
     const permitted = this.strata.get(strata.name);
     if (permitted === "openly") return;
     if (permitted !== undefined && strata.epsilon !== undefined && strata.epsilon <= permitted) return;
@@ -173,7 +216,21 @@ function described(kind: ValueKind): string {
   return `a place within ${kind.area.radiusM} m of longitude ${kind.area.longitudeDeg}, latitude ${kind.area.latitudeDeg}`;
 }
 
-function refused(id: string, aspect: string, asked: string, permitted: string): GeoveilError {
+function requireEpoch(name: string, { privacy, finest }: Epoch, { campaign, value }: Limit): void {
+  const within = (part: string, asked: GeoPrivacy, most: GeoPrivacy): void => {
+    if (exactRate(asked).compare(exactRate(most)) <= 0) return;
+    throw new ParameterError(`${name}.${part}`, words(asked, asked.unit), `at most ${words(most, most.unit)}`);
+  };
+  within("privacy", privacy, campaign);
+  if (finest) within("finest", finest, privacy);
+  if (value?.kind === "point" && value.dimension > 3) throw new ParameterError(name, value.dimension, "of at most 3 coordinates");
+}
+
+export function words({ epsilon, per }: Privacy, unit: string): string {
+  return `ε = ${epsilon} per ${per} ${unit}`;
+}
+
+export function refused(id: string, aspect: string, asked: string, permitted: string): GeoveilError {
   return new GeoveilError(
     "policy-refused",
     `campaign ${id} is refused: its ${aspect} is ${asked}, the policy permits ${permitted}`,

@@ -28,6 +28,9 @@ export interface Receipt {
   readonly answers: readonly PerturbedAnswer[];
   /** What it cost, all its answers together. */
   readonly privacy: { readonly epsilon: number; readonly per: number };
+  /** When the epoch began whose one perturbed value answered: all that was answered from it cost
+   * `privacy` together. Undefined: the report has noise of its own. */
+  readonly epoch: Date | undefined;
   /** Whether it was drawn just now, by the call that returned it. */
   readonly fresh: boolean;
   readonly drawn: Date;
@@ -66,6 +69,7 @@ export function receiptOf(entry: Entry, fresh = false): Receipt {
     digest: entry.digest,
     answers: answers.map(({ queryIndex, value }) => ({ queryIndex, value, perturbed: Number(value) * 2 ** entry.stepExponent })),
     privacy: { epsilon: entry.epsilon, per: entry.per },
+    epoch: date(entry.epochUs),
     fresh,
     drawn: date(entry.drawnUs)!,
     status: entry.status,

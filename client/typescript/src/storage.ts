@@ -8,6 +8,18 @@ import { GeoveilError } from "./errors.js";
 
 export type Status = "pending" | "acknowledged" | "rejected" | "expired";
 
+/** A perturbed point, integers on a grid, and the epoch that it answers for. */
+export interface KeptPoint {
+  /** What the coordinates are, so that no point is taken for one of another plane. */
+  readonly space: string;
+  /** When the epoch began, in microseconds since 1970. */
+  readonly beginsUs: string;
+  /** What the reading cost that it is, or was made from. */
+  readonly epsilon: number;
+  readonly per: number;
+  readonly point: readonly string[];
+}
+
 /** A report and what became of it. All but the last five fields never change. */
 export interface Entry {
   readonly campaignId: string;
@@ -23,6 +35,12 @@ export interface Entry {
   readonly stepExponent: number;
   /** What the label cost, of an attribute of its own. */
   readonly label?: { readonly name: string; readonly epsilon: number } | undefined;
+  /** When the epoch began whose reading answered: the price is that of the reading, and paid once. */
+  readonly epochUs?: string | undefined;
+  /** That reading, if it was drawn for this report: kept with it, or not at all. */
+  readonly reading?: (KeptPoint & { readonly endsUs: string }) | undefined;
+  /** The campaign's points of readings that were drawn for this report. */
+  readonly points?: readonly KeptPoint[] | undefined;
   /** Microseconds since 1970. */
   readonly closesUs: string;
   readonly drawnUs: string;

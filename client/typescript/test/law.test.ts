@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { test } from "node:test";
 import type { BitSource } from "../src/exact/bits.js";
-import { debiasedLaplace, lipschitzLaplace, type Mechanism, planarLaplace, smooth } from "../src/gp/mechanism.js";
+import { debiasedLaplace, lipschitzLaplace, type Mechanism, PlanarLaplace, smooth } from "../src/gp/mechanism.js";
 import { threshold } from "../src/gp/query.js";
 
 const N = Number(process.env.GEOVEIL_RELEASES ?? 4_000);
@@ -99,7 +99,7 @@ test("noise for the slope nearby, with a heavy tail", () => {
 });
 
 test("noise on the point: the radius is a gamma variable, and the angle uniform", () => {
-  const made = planarLaplace(privacy, 2, -20);
+  const made = new PlanarLaplace(privacy, 2, -20);
   const source = seeded("planar");
   const points = Array.from({ length: N }, () => made.release([5, -7], source).map((k) => Number(k) * 2 ** -20));
   const radius = points.map(([x, y]) => Math.hypot(x! - 5, y! + 7));

@@ -1,7 +1,9 @@
 /** Reads tuples of a campaign, a point, bits and answers, a line each, and counts those that differ. */
 import { createInterface } from "node:readline";
-import { Campaign } from "../src/campaign.js";
+import { Campaign, type Drawn } from "../src/campaign.js";
+import { answered, type CampaignPoint, coarser, type Reading } from "../src/epoch.js";
 import type { BitSource } from "../src/exact/bits.js";
+import { replayed, type Sequence } from "./sequences.js";
 
 /** Bits that were written down; to ask for more than there are is an error. */
 export class Tape implements BitSource {
@@ -30,16 +32,49 @@ export interface Tuple {
   answers: [number, string][];
 }
 
+/** A report of an epoch: readings and bits, and what is made of them. */
+export interface Nested extends Omit<Tuple, "point" | "group"> {
+  rate: { epsilon: number; per: number };
+  before: Kept;
+  latest: Kept;
+  length_us: number;
+  now_us: number;
+}
+
+interface Kept {
+  reading: string[];
+  bits: string;
+  point: string[];
+  begins_us: number;
+  read_us: number;
+}
+
 /** Whether a device draws what a tuple says, of exactly its bits. */
-export function agrees(campaign: Campaign, tuple: Tuple): boolean {
+export function agrees(campaign: Campaign, tuple: Tuple | Nested): boolean {
   const tape = new Tape(tuple.bits);
-  const drawn = campaign.draw(tuple.point, tuple.group ?? undefined, tape);
-  const answers = drawn.answers.map(({ queryIndex, value }) => [queryIndex, value.toString()]);
+  const drawn = "latest" in tuple ? nested(campaign, tuple, tape) : campaign.draw(tuple.point, tuple.group ?? undefined, tape);
+  const answers = drawn?.answers.map(({ queryIndex, value }) => [queryIndex, value.toString()]);
   return (
     JSON.stringify(answers) === JSON.stringify(tuple.answers) &&
-    drawn.id.toString(16).padStart(32, "0") === tuple.id &&
+    drawn?.id.toString(16).padStart(32, "0") === tuple.id &&
     tape.left === 0
   );
+}
+
+/** The report of an epoch; undefined if a campaign's point is another one. */
+function nested(campaign: Campaign, tuple: Nested, tape: Tape): Drawn | undefined {
+  const made: CampaignPoint[] = [];
+  for (const { reading, bits, point, begins_us, read_us } of [tuple.latest, tuple.before]) {
+    const beginsUs = BigInt(begins_us);
+    const times = { beginsUs, endsUs: beginsUs + BigInt(tuple.length_us), drawnUs: BigInt(read_us) };
+    const kept: Reading = { ...times, privacy: tuple.rate, point: reading.map(BigInt) };
+    const own = new Tape(bits);
+    const found = coarser(campaign, kept, own);
+    if (found.point.join() !== point.join() || own.left) return undefined;
+    made.push(found);
+  }
+  const before = campaign.readings?.extrapolated ? made[1] : undefined;
+  return answered(campaign, made[0]!, before, BigInt(tuple.now_us), undefined, tape);
 }
 
 export function bytesOf(hexadecimal: string): Uint8Array {
@@ -47,12 +82,17 @@ export function bytesOf(hexadecimal: string): Uint8Array {
 }
 
 if (process.argv[1]?.endsWith("tuples.js")) {
-  let [count, unequal, micros] = [0, 0, 0];
+  let [count, sequences, unequal, micros] = [0, 0, 0, 0];
   let campaign: Campaign | undefined;
   for await (const line of createInterface({ input: process.stdin })) {
-    const tuple = JSON.parse(line) as Tuple;
-    count += 1;
+    const tuple = JSON.parse(line) as Tuple | Nested | Sequence;
     try {
+      if ("operations" in tuple) {
+        sequences += 1;
+        await replayed(tuple);
+        continue;
+      }
+      count += 1;
       if (tuple.campaign) campaign = new Campaign(bytesOf(tuple.campaign));
       const start = performance.now();
       const same = agrees(campaign!, tuple);
@@ -63,6 +103,6 @@ if (process.argv[1]?.endsWith("tuples.js")) {
       if (unequal <= 10) console.error(count, campaign?.mechanism, campaign?.questions.map((q) => q.query.kind), String(error));
     }
   }
-  console.log(JSON.stringify({ count, unequal, meanMicroseconds: Math.round(micros / count) }));
+  console.log(JSON.stringify({ count, unequal, sequences, meanMicroseconds: Math.round(micros / count) }));
   process.exitCode = unequal ? 1 : 0;
 }

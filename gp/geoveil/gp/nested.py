@@ -282,7 +282,13 @@ def _on_grid(integer: int, exponent: int) -> Real:
 
 def _beyond(u: Real, atom: Real) -> Real:
     """Return 0 with the probability `atom`, else an exponential number: both from one U."""
-    return BALL.maximum(BALL.constant(0), BALL.log((1 - atom) / (1 - u)))
+    zero = BALL.constant(0)
+    # Where the atom is near 1 the share may reach below 0: it is then 0 without a logarithm.
+    return BALL.piecewise(
+        (1 - atom) / (1 - u),
+        [BALL.constant(1)],
+        [lambda _: zero, lambda share: BALL.maximum(zero, BALL.log(share))],
+    )
 
 
 def _rest_on_line(u: Sequence[Real], share: Real) -> list[Real]:

@@ -48,6 +48,7 @@ export function releaseIntegers(
   }
 }
 
-function saturated(k: bigint): bigint {
+/** The nearer end of 64 bits for what lies beyond it. */
+export function saturated(k: bigint): bigint {
   return k < INT64_MIN ? INT64_MIN : k > INT64_MAX ? INT64_MAX : k;
 }

@@ -18,6 +18,12 @@ export function exactRate({ epsilon, per }: Privacy): Rational {
   return Rational.from(epsilon).div(Rational.from(per));
 }
 
+/** What so many answers spend together, rounded up. */
+export function repeated(privacy: Privacy, times: bigint): Privacy {
+  const rate = exactRate(privacy).mul(Rational.of(times));
+  return { epsilon: rate.mul(Rational.from(privacy.per)).roundUp(), per: privacy.per };
+}
+
 export interface Mechanism {
   /** The integers for one point, its first bits drawn before the point is looked at. */
   release(x: readonly number[], source: BitSource): bigint[];
@@ -110,39 +116,74 @@ export function smooth(query: Query, privacy: Privacy, betaFraction: number, ste
   });
 }
 
-/** Uniform numbers for the direction of a noise vector, by the number of coordinates. */
-const FOR_DIRECTION = [0, 1, 1, 2];
+/**
+ * What a debiased mechanism reports of a number that was perturbed at its rate, a point of the grid of
+ * 2^grid: what rounding took from the number, uniform over a step, is drawn again.
+ */
+export function answerFrom(
+  point: bigint,
+  grid: number,
+  query: Query,
+  privacy: Privacy,
+  stepExponent: number,
+  source: BitSource,
+): bigint {
+  const b = RATIONAL_ONE.div(exactRate(privacy));
+  const ideal = ([u]: readonly Interval[]): Interval[] => {
+    const z = constant(point).add(u!).sub(HALF).scaled(grid);
+    return [query.profile.debiased(query.distance([z]), b)];
+  };
+  return releaseIntegers([new LazyUniform(source)], ideal, stepExponent)[0]!;
+}
+
+/** Uniform numbers for a direction, by the number of coordinates. */
+export const FOR_DIRECTION = [0, 1, 1, 2];
+
+/** A uniform direction, from the uniform numbers for its dimension. */
+export function direction(u: readonly Interval[], dimension: number): Interval[] {
+  const [first, second] = u as [Interval, Interval];
+  if (dimension === 1) return [piecewise(first, [HALF], [() => ONE.neg(), () => ONE])];
+  if (dimension === 2) return turn(first);
+  const ring = sqrt(first.scaled(2).mul(ONE.sub(first)));
+  return [...turn(second).map((part) => ring.mul(part)), first.scaled(1).sub(ONE)];
+}
 
 /** A vector of density ∝ e^{−|v|}, from the uniform numbers for its dimension. */
 function noiseVector(u: readonly Interval[], dimension: number): Interval[] {
   const radius = u.slice(0, dimension).reduce((sum, share) => sum.sub(log(share)), NOUGHT);
-  const [first, second] = u.slice(dimension) as [Interval, Interval];
-  let direction: Interval[];
-  if (dimension === 1) {
-    direction = [piecewise(first, [HALF], [() => ONE.neg(), () => ONE])];
-  } else if (dimension === 2) {
-    direction = turn(first);
-  } else {
-    const ring = sqrt(first.scaled(2).mul(ONE.sub(first)));
-    direction = [...turn(second).map((part) => ring.mul(part)), first.scaled(1).sub(ONE)];
-  }
-  return direction.map((part) => radius.mul(part));
+  return direction(u.slice(dimension), dimension).map((part) => radius.mul(part));
 }
 
-export function planarLaplace(privacy: Privacy, dimension: number, stepExponent: number): Mechanism {
-  const b = RATIONAL_ONE.div(exactRate(privacy));
-  // A noise that no grid resolves.
-  const finest = exponentBelow(1 / (privacy.epsilon / privacy.per), 20);
-  if (!Number.isFinite(finest)) throw new ParameterError("privacy", privacy.per, "a scale of noise that doubles hold");
-  const many = dimension + FOR_DIRECTION[dimension]!;
-  return {
-    release(x, source) {
-      const uniforms = Array.from({ length: many }, () => new LazyUniform(source));
-      return releaseIntegers(
-        uniforms,
-        (u) => noiseVector(u, dimension).map((n, i) => Interval.exactly(x[i]!).add(constant(b).mul(n))),
-        stepExponent,
-      );
-    },
-  };
+const STEP_BITS = 20;
+const MOST_EXPONENT = 200;
+
+/** What perturbs a point; its grid is 2^-20 of the scale of the noise, rounded to a power of two, if none is given. */
+export class PlanarLaplace implements Mechanism {
+  readonly stepExponent: number;
+  readonly scale: Rational;
+
+  constructor(
+    readonly privacy: Privacy,
+    readonly dimension: number,
+    stepExponent?: number,
+  ) {
+    this.scale = RATIONAL_ONE.div(exactRate(privacy));
+    // A noise that no grid resolves.
+    const finest = exponentBelow(1 / (privacy.epsilon / privacy.per), STEP_BITS);
+    if (!Number.isFinite(finest)) throw new ParameterError("privacy", privacy.per, "a scale of noise that doubles hold");
+    this.stepExponent = stepExponent ?? finest;
+    if (Math.abs(this.stepExponent) > MOST_EXPONENT) {
+      throw new ParameterError("step", `2^${this.stepExponent}`, "a power of two in [2^-200, 2^200]");
+    }
+  }
+
+  release(x: readonly number[], source: BitSource): bigint[] {
+    const many = this.dimension + FOR_DIRECTION[this.dimension]!;
+    const uniforms = Array.from({ length: many }, () => new LazyUniform(source));
+    return releaseIntegers(
+      uniforms,
+      (u) => noiseVector(u, this.dimension).map((n, i) => Interval.exactly(x[i]!).add(constant(this.scale).mul(n))),
+      this.stepExponent,
+    );
+  }
 }

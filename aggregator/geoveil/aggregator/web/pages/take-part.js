@@ -88,7 +88,8 @@ async function ask(client, offer) {
     if (campaign.dimension > 1) say("value-label", `${sentence(name)}, first number`);
     show("number");
   }
-  if (campaign.strata) {
+  const grouped = campaign.strata && !campaign.tellsCohorts;
+  if (grouped) {
     say("group-label", sentence(campaign.strata.name));
     at("label").append(new Option("", ""), ...campaign.strata.labels.map((label) => new Option(label, label)));
     const { epsilon } = campaign.strata;
@@ -121,7 +122,7 @@ async function ask(client, offer) {
   at("form").addEventListener("submit", async (event) => {
     event.preventDefault();
     const value = read(coordinates);
-    const label = campaign.strata ? at("label").value : undefined;
+    const label = grouped ? at("label").value : undefined;
     const problem = wrong(value, label, coordinates, unit);
     if (problem) return say("problem", problem);
     at("send").disabled = true;
@@ -210,6 +211,11 @@ function tellWhatIsSent(campaign) {
     "A random number that names this report, and which survey it is for.",
     `Not your answer, and nothing that names you. As with any page, the server sees your address.`,
   ];
+  if (campaign.readings) {
+    const { epsilon, per } = campaign.totalPrivacy;
+    lines.push(`${campaign.readings} In all: ε = ${number(epsilon)} per ${distanceText(per, campaign.attribute.unit)}.`);
+  }
+  if (campaign.tellsCohorts) lines.push("When in that time your device reads, it draws itself and tells the server.");
   at("sent").replaceChildren(...lines.map(item));
 }
 
@@ -253,8 +259,9 @@ function receipt(campaign, own) {
 /** What all answers about this have cost, and what this survey may still take. */
 async function spent(reckoning, { campaign, price }) {
   const [inAll] = await reckoning.budgets();
-  const own = (await reckoning.history()).filter((one) => one.campaignId === campaign.id).length;
-  const left = Math.max(0, campaign.totalPrivacy.epsilon - own * price.epsilon);
+  const own = (await reckoning.history()).filter((one) => one.campaignId === campaign.id);
+  const paid = new Set(own.map(({ epoch, period }) => epoch?.getTime() ?? period)).size;
+  const left = Math.max(0, campaign.totalPrivacy.epsilon - paid * price.epsilon);
   const { name, unit } = campaign.attribute;
   const more = left ? `, and this survey may take ε = ${number(left)} more` : ", and this survey takes no more";
   say("spent", `ε = ${number(inAll.spent)} per ${distanceText(campaign.totalPrivacy.per, unit)} on ${name}, in all surveys${more}`);
@@ -270,7 +277,8 @@ async function history(client) {
     const answers = one.answers.map(({ perturbed }) => number(perturbed)).join(", ");
     const made = item("");
     made.append(name, `: ${state}, ${date(one.drawn)}. Sent ${answers}, perturbed.`
-      + ` Spent ε = ${number(one.privacy.epsilon)} per ${distanceText(one.privacy.per, one.unit)}.`);
+      + ` Spent ε = ${number(one.privacy.epsilon)} per ${distanceText(one.privacy.per, one.unit)}`
+      + `${one.epoch ? ", once for all answers from the same reading" : ""}.`);
     return made;
   }));
   show("past", past.length > 0);

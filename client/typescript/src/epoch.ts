@@ -1,0 +1,161 @@
+/** Epochs: a value is read and perturbed once in a stretch of time, and all reports of it are made from that. */
+import type { Before, Campaign, Drawn } from "./campaign.js";
+import { below, type BitSource } from "./exact/bits.js";
+import { coarsen } from "./gp/nested.js";
+import { exactRate, type Privacy } from "./gp/mechanism.js";
+import { kindOf, type Limit, refused, words } from "./policy.js";
+import type { Entry } from "./storage.js";
+
+/** One perturbed value. It was released like a report, and holds neither the value nor its noise. */
+export interface Reading {
+  readonly beginsUs: bigint;
+  readonly endsUs: bigint;
+  readonly privacy: Privacy;
+  /** On the grid of `Campaign.reader`. */
+  readonly point: readonly bigint[];
+  readonly drawnUs: bigint;
+}
+
+/** A reading made as coarse as a campaign asks, once in an epoch. */
+export interface CampaignPoint {
+  readonly reading: Reading;
+  /** On the grid of `Campaign.pointMechanism`. */
+  readonly point: readonly bigint[];
+}
+
+/** A report, what it costs, and what else is to be kept with it. */
+export interface Made {
+  readonly drawn: Drawn;
+  readonly kept: Pick<Entry, "epsilon" | "per" | "epochUs" | "reading" | "points">;
+}
+
+/** What a campaign has once an epoch: the readings that answer it, and its points of them. */
+export class Epochs {
+  readonly readings: readonly Reading[];
+  readonly #points: CampaignPoint[];
+  readonly #current: Reading | undefined;
+
+  private constructor(
+    readonly campaign: Campaign,
+    /** What a reading costs. */
+    readonly privacy: Privacy,
+    readonly lengthUs: bigint,
+    readonly space: string,
+    entries: readonly Entry[],
+    readonly nowUs: bigint,
+  ) {
+    const { name, unit } = campaign.attribute;
+    const found: Reading[] = [];
+    for (const { attribute, unit: of, reading, drawnUs } of entries) {
+      if (!reading || attribute !== name || of !== unit || reading.space !== space) continue;
+      const { beginsUs, endsUs, epsilon, per, point } = reading;
+      const times = { beginsUs: BigInt(beginsUs), endsUs: BigInt(endsUs), drawnUs: BigInt(drawnUs) };
+      found.push({ ...times, privacy: { epsilon, per }, point: point.map(BigInt) });
+    }
+    this.readings = found.sort((a, b) => (a.beginsUs < b.beginsUs ? -1 : 1));
+    this.#points = entries
+      .filter(({ campaignId }) => campaignId === campaign.id)
+      .flatMap(({ points }) => points ?? [])
+      .flatMap(({ space: of, beginsUs, point }) => {
+        const reading = found.find((one) => of === space && one.beginsUs === BigInt(beginsUs));
+        return reading ? [{ reading, point: point.map(BigInt) }] : [];
+      });
+    this.#current = this.readings.findLast(({ beginsUs, endsUs }) => beginsUs <= nowUs && nowUs < endsUs);
+  }
+
+  /** Those of a campaign that is permitted; undefined: every report has noise of its own. */
+  static of(campaign: Campaign, limit: Limit, entries: readonly Entry[], nowUs: bigint): Epochs | undefined {
+    const { readings, answerPrivacy, id } = campaign;
+    const { epoch } = limit;
+    if (!campaign.nests) return undefined;
+    const kind = JSON.stringify(kindOf(campaign));
+    if (epoch) return new Epochs(campaign, epoch.privacy, BigInt(Math.round(epoch.lengthMs * 1000)), kind, entries, nowUs);
+    // By its own wish: no campaign decides how coarse, or how old, another's answers are.
+    return readings && new Epochs(campaign, answerPrivacy, readings.everyUs, `${kind} for ${id}`, entries, nowUs);
+  }
+
+  /** What a reading would cost that is to be made; undefined: there is one. */
+  get asked(): Privacy | undefined {
+    return this.#current ? undefined : this.privacy;
+  }
+
+  /** Of the readings that a report is made from, those that others have paid for. */
+  get paid(): Privacy[] {
+    const before = this.#before(this.#current?.drawnUs ?? this.nowUs);
+    return [this.#current, before].filter((r) => r !== undefined && !this.#pointOf(r)).map((r) => r!.privacy);
+  }
+
+  /** Make a report; the value is looked at if the epoch has no reading. */
+  report(pointOf: () => readonly number[], group: number | undefined, source: BitSource): Made {
+    const { campaign, nowUs, space } = this;
+    const latest = this.#current ?? this.#read(pointOf, source);
+    const before = this.#before(latest.drawnUs);
+    const found = (before ? [latest, before] : [latest]).map((one) => this.#pointOf(one) ?? coarser(campaign, one, source));
+    const drawn = answered(campaign, found[0]!, found[1], nowUs, group, source);
+    const points = found
+      .filter(({ reading }) => !this.#pointOf(reading))
+      .map(({ reading, point }) => ({ ...reading.privacy, space, beginsUs: `${reading.beginsUs}`, point: point.map(String) }));
+    const { privacy, beginsUs, endsUs, point } = latest;
+    const reading = { ...privacy, space, beginsUs: `${beginsUs}`, endsUs: `${endsUs}`, point: point.map(String) };
+    return { drawn, kept: { ...privacy, epochUs: `${beginsUs}`, ...(!this.#current && { reading }), points } };
+  }
+
+  /** The reading that an answer is moved on from, beside a later one. */
+  #before(drawnUs: bigint): Reading | undefined {
+    if (!this.campaign.readings?.extrapolated) return undefined;
+    return this.readings
+      .filter((one) => one.drawnUs < drawnUs && serves(one, this.campaign))
+      .reduce<Reading | undefined>((last, one) => (last && last.drawnUs >= one.drawnUs ? last : one), undefined);
+  }
+
+  #pointOf(reading: Reading): CampaignPoint | undefined {
+    return this.#points.find((one) => one.reading === reading);
+  }
+
+  /** Perturb the value, once for all campaigns of the epoch; when the first epoch begins is drawn. */
+  #read(pointOf: () => readonly number[], source: BitSource): Reading {
+    const { campaign, privacy, lengthUs, nowUs } = this;
+    const last = this.readings.at(-1);
+    const beginsUs =
+      last && nowUs >= last.endsUs
+        ? last.endsUs + ((nowUs - last.endsUs) / lengthUs) * lengthUs
+        : nowUs - below(source, lengthUs);
+    const point = campaign.reader(privacy).release(pointOf(), source);
+    return { beginsUs, endsUs: beginsUs + lengthUs, privacy, point, drawnUs: nowUs };
+  }
+}
+
+/** Whether a reading is as fine as a campaign asks. */
+function serves({ privacy }: Reading, { answerPrivacy }: Campaign): boolean {
+  return exactRate(answerPrivacy).compare(exactRate(privacy)) <= 0;
+}
+
+/** The campaign's point of an epoch: drawn anew by each call, so that only one may be used. */
+export function coarser(campaign: Campaign, reading: Reading, source: BitSource): CampaignPoint {
+  if (!serves(reading, campaign)) {
+    const { id, answerPrivacy, attribute } = campaign;
+    const until = new Date(Number(reading.endsUs / 1000n)).toISOString();
+    const most = `at most ${words(reading.privacy, attribute.unit)} until ${until}`;
+    throw refused(id, "privacy loss in an epoch", words(answerPrivacy, attribute.unit), most);
+  }
+  return { reading, point: coarsen(reading.point, campaign.reader(reading.privacy), campaign.pointMechanism, source) };
+}
+
+/** A report made from the campaign's points: of the epoch and, if answers are moved on, of one before. */
+export function answered(
+  campaign: Campaign,
+  { reading, point }: CampaignPoint,
+  earlier: CampaignPoint | undefined,
+  nowUs: bigint,
+  group: number | undefined,
+  source: BitSource,
+): Drawn {
+  let before: Before | undefined;
+  if (earlier) {
+    const apart = reading.drawnUs - earlier.reading.drawnUs;
+    const lengthUs = reading.endsUs - reading.beginsUs;
+    before = { point: earlier.point, ageUs: nowUs - reading.drawnUs, gapUs: apart > lengthUs ? apart : lengthUs };
+  }
+  const label = campaign.tellsCohorts ? campaign.cohort(reading.beginsUs) : group;
+  return campaign.answer(point, before, label, source);
+}

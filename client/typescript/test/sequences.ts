@@ -1,0 +1,157 @@
+/** Contributions over epochs, replayed: which reading answers each, what is spent, what is refused. */
+import assert from "node:assert/strict";
+import { create, toBinary } from "@bufbuild/protobuf";
+import { Client } from "../src/client.js";
+import { GeoveilError } from "../src/errors.js";
+import { type BitSource, systemSource } from "../src/exact/bits.js";
+import {
+  Allocation,
+  CampaignEnvelopeSchema,
+  CampaignSchema,
+  Profile,
+} from "../src/gen/geoveil/proto/v1/campaign_pb.js";
+import { BudgetExceeded } from "../src/ledger.js";
+import { type GeoPrivacy, type Limit, Policy } from "../src/policy.js";
+import { MemoryStorage, type Storage } from "../src/storage.js";
+import type { Transport } from "../src/transport.js";
+
+interface Pair {
+  epsilon: number;
+  per: number;
+}
+
+interface Asked {
+  rate: Pair;
+  nests: boolean;
+  every_us: number | null;
+  extrapolated: boolean;
+}
+
+export interface Sequence {
+  name: string;
+  limits: {
+    campaign: Pair;
+    lifetime: Pair;
+    windows: (Pair & { length_us: number })[];
+    epoch: (Pair & { length_us: number; finest: Pair | null }) | null;
+  }[];
+  campaigns: Record<string, Asked>;
+  opens_us: number;
+  period_us: number;
+  operations: {
+    at_us: number;
+    campaign: string;
+    limit: number;
+    verdict: "kept" | "refused" | "not permitted";
+    fresh?: boolean;
+    read?: boolean;
+    begins_us?: number | null;
+    scope?: string;
+    frees_us?: number | null;
+    spent: number;
+  }[];
+}
+
+const seconds = (us: number): { seconds: bigint; nanos: number } => ({ seconds: BigInt(Math.floor(us / 1e6)), nanos: (us % 1e6) * 1000 });
+
+/** The envelope of a recurring question about one income. */
+export function incomes(campaignId: string, asked: Asked, opensUs: number, periodUs: number): Uint8Array {
+  const campaign = create(CampaignSchema, {
+    campaignId,
+    title: "above",
+    attribute: { name: "household income", unit: "dollar" },
+    privacy: asked.rate,
+    queries: [{ label: "above", kind: { case: "threshold", value: { at: 50_000, width: 40_000, profile: Profile.SMOOTHSTEP } } }],
+    mechanism: { kind: { case: asked.nests ? "debiasedLaplace" : "lipschitzLaplace", value: {} } },
+    allocation: Allocation.PARTITION,
+    grid: { stepExponent: -26 },
+    opens: seconds(opensUs),
+    closes: seconds(opensUs + 3_000 * 86_400e6),
+    period: seconds(periodUs),
+    ...(asked.every_us !== null && { readings: { every: seconds(asked.every_us), extrapolated: asked.extrapolated } }),
+  });
+  return toBinary(CampaignEnvelopeSchema, create(CampaignEnvelopeSchema, { campaign: toBinary(CampaignSchema, campaign) }));
+}
+
+/** Answers with campaigns, and counts nothing. */
+export function publishing(envelopes: Record<string, Uint8Array>): Transport {
+  return {
+    campaign: (id) => Promise.resolve({ envelope: envelopes[id]!, closed: false }),
+    browse: () => Promise.resolve([]),
+    submit: () => Promise.reject(new Error("nothing is sent")),
+  };
+}
+
+/** The limit that a sequence states. */
+function limitOf({ campaign, lifetime, windows, epoch }: Sequence["limits"][number]): Limit {
+  const dollars = (rate: Pair): GeoPrivacy => ({ epsilon: rate.epsilon, per: rate.per, unit: "dollar" });
+  return {
+    campaign: dollars(campaign),
+    lifetime: dollars(lifetime),
+    windows: windows.map((w) => ({ limit: dollars(w), lengthMs: w.length_us / 1000 })),
+    epoch: epoch
+      ? { privacy: dollars(epoch), lengthMs: epoch.length_us / 1000, finest: epoch.finest ? dollars(epoch.finest) : undefined }
+      : undefined,
+  };
+}
+
+/** Live through a sequence; throws where something else comes of it. */
+export async function replayed(sequence: Sequence, storage: Storage = new MemoryStorage()): Promise<void> {
+  const entries = Object.entries(sequence.campaigns);
+  const server = publishing(
+    Object.fromEntries(entries.map(([id, asked]) => [id, incomes(id, asked, sequence.opens_us, sequence.period_us)])),
+  );
+  // When an epoch begins is drawn where none goes on: these bits, which have a length of their own.
+  let planned: bigint | undefined;
+  const lengths = new Set<number>();
+  const source: BitSource = {
+    bits: (count) => {
+      if (!lengths.has(count)) return systemSource.bits(count);
+      assert.ok(planned !== undefined, "the beginning of an epoch is drawn that goes on");
+      return planned;
+    },
+  };
+  const ends: [end: number, space: string][] = [];
+  for (const [i, told] of sequence.operations.entries()) {
+    const where = `${sequence.name}, ${i}`;
+    const limit = limitOf(sequence.limits[told.limit]!);
+    const asked = sequence.campaigns[told.campaign]!;
+    const policy = new Policy({ limits: { "household income": limit } });
+    const client = new Client({ server, policy, storage, source, background: false, releaseFloorMs: 0, now: () => told.at_us / 1000 });
+    const space = limit.epoch ? "all" : told.campaign;
+    const length = limit.epoch ? limit.epoch.lengthMs * 1000 : (asked.every_us ?? 0);
+    lengths.clear();
+    if (length) lengths.add((BigInt(length) - 1n).toString(2).length);
+    if (told.read) {
+      const begins = told.begins_us!;
+      const last = ends.filter(([, of]) => of === space).at(-1)?.[0];
+      const goesOn = last !== undefined && begins >= last && (begins - last) % length === 0;
+      planned = goesOn ? undefined : BigInt(told.at_us - begins);
+      ends.push([begins + length, space]);
+      ends.sort(([a], [b]) => a - b);
+    } else {
+      planned = undefined;
+    }
+    const before = await readings(storage);
+    try {
+      const receipt = await client.contribute(told.campaign, 50_000);
+      const epoch = (await client.history()).find((one) => one.reportId === receipt.reportId)!.epoch;
+      assert.equal("kept", told.verdict, where);
+      assert.equal(receipt.fresh, told.fresh, where);
+      assert.equal((await readings(storage)) > before, told.read, where);
+      assert.equal(epoch?.getTime(), told.begins_us === null ? undefined : Math.floor(told.begins_us! / 1000), where);
+    } catch (error) {
+      if (!(error instanceof GeoveilError)) throw error;
+      assert.equal(error.code, told.verdict === "refused" ? "budget-exceeded" : "policy-refused", `${where}: ${error.message}`);
+      if (error instanceof BudgetExceeded) {
+        assert.equal(error.scope, told.scope!.replace(/ days,.*/, " days"), where);
+        assert.equal(error.freesUs ?? null, told.frees_us == null ? null : BigInt(told.frees_us), where);
+      }
+    }
+    assert.equal((await client.budgets()).find(({ scope }) => scope === "lifetime")!.spent, told.spent, where);
+  }
+}
+
+async function readings(storage: Storage): Promise<number> {
+  return (await storage.exclusively((journal) => journal.entries())).filter(({ reading }) => reading).length;
+}
