@@ -44,7 +44,10 @@ WAY: dict[str, tuple[str, tuple[Step, ...]]] = {
             Step("checks the signature and its own policy", "geoveil.client:Policy.check"),
             Step("is given a private value", "geoveil.client:Client.contribute"),
             Step("draws the noise, exactly", "geoveil.gp.exact:release_integers"),
-            Step("keeps the report before it leaves", "geoveil.client.journal:Journal.record"),
+            Step(
+                "writes the report to disk before it leaves",
+                "geoveil.client.journal:Journal.record",
+            ),
             Step(
                 "sends it until it is acknowledged",
                 "geoveil.client.report_sender:ReportSender.flush",
@@ -58,10 +61,11 @@ WAY: dict[str, tuple[str, tuple[Step, ...]]] = {
             Step("judges the report", "geoveil.campaign.admission:Admission.fault"),
             Step("gathers reports that wait", "geoveil.aggregator.store.writer:Writer"),
             Step(
-                "keeps and counts them in one transaction",
+                "writes and counts them in one transaction",
                 "geoveil.aggregator.store.sql:SQLStore.commit",
             ),
-            Step("computes the estimate and its interval", "geoveil.gp.estimation:estimate"),
+            Step("computes the estimate", "geoveil.gp.estimation:estimate"),
+            Step("computes its interval", "geoveil.gp.intervals:interval_of_mean"),
             Step(
                 "discloses it if enough people took part",
                 "geoveil.aggregator.domain.estimates:disclose",
