@@ -23,7 +23,7 @@ from geoveil.analyst.statistics.groups import GroupEstimates
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.reports import ReportRows
 from geoveil.analyst.statistics.separate import SeparateEstimates
-from geoveil.analyst.statistics.statistic import Separately
+from geoveil.analyst.statistics.statistic import Separately, too_few
 from geoveil.campaign import (
     Campaign,
     PointQuestion,
@@ -145,6 +145,9 @@ def ask_for(
     call.request.joint = not isinstance(asked, Separately)
 
     def read(answer: analyst_pb2.GetEstimateResponse) -> JointEstimates | SeparateEstimates:
+        n = max((one.n for one in answer.estimates), default=0)
+        if n < 2:
+            raise too_few(campaign, n, period, stratum)
         found = joint_in(answer) if call.request.joint else separate_in(answer)
         return replace(found, limits=tuple(with_laws(campaign, questions, found.limits)))
 

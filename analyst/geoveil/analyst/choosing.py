@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from geoveil.analyst.contamination import liars_in
 from geoveil.analyst.least import boundary, enough
 from geoveil.analyst.plan_files import Chosen
 from geoveil.analyst.planner.kinds import PointReports
@@ -24,7 +25,10 @@ _FEWEST, _MOST = 2, 1e10
 
 
 def participants_to_name_the_top(
-    planned: PlannedQuestions, count: int = 1, confidence: float = 0.95
+    planned: PlannedQuestions,
+    count: int = 1,
+    confidence: float = 0.95,
+    contamination: float = 0.0,
 ) -> int | None:
     """Return how many people it takes so that the k greatest estimates are the true top k.
 
@@ -36,10 +40,12 @@ def participants_to_name_the_top(
         planned: for several questions, with mechanisms and an allocation, which are kept.
         count: k, less than the number of questions.
         confidence: how often the top is to be named, in (0, 1).
+        contamination: the fraction of the participants who may be liars, in [0, 1); it is to be
+            named whatever these do.
 
     Returns:
         The number of people, to three digits; None if no number does, as questions asked softly
-        have another order, or two are equal.
+        have another order, or two are equal, or liars can make them so.
 
     Raises:
         ParameterError: if an argument is out of range, or there is one question only.
@@ -55,6 +61,8 @@ def participants_to_name_the_top(
     errors = normal_draws(_covariance(planned.request, chosen), _DRAWS, _SEED)
 
     inside = np.isin(np.arange(m), list(top))
+    moved = np.array([one.moved for one in liars_in(planned, contamination)])
+    means = np.where(inside, means - moved, means + moved)
 
     def missed(n: float) -> float:
         estimates = means + errors / np.sqrt(n)

@@ -271,8 +271,8 @@ class Analyst(_Connection):
 
         def answer(questions: Asked) -> Answered:
             answers = [
-                self._answer(campaign, questions, confidence, of, label, timeout_s)
-                for label in people.labels
+                self._answer(campaign, part, confidence, of, label, timeout_s)
+                for label, part in people.parts(questions)
             ]
             return people.combined(answers)
 
@@ -355,7 +355,7 @@ class Analyst(_Connection):
                     found[label] = self.ask(campaign_id, asked, confidence, period, **how)
                 except UnsupportedError as error:
                     found[label] = error
-            return by_group(strata, found, confidence)
+            return by_group(strata, found, confidence, asked)
         of_labels = [
             self._unary(calls.ask_label(campaign, asked, confidence, period, timeout_s, label))
             for label in range(len(strata.labels))
@@ -500,8 +500,8 @@ class AsyncAnalyst(_Connection):
 
         async def answer(questions: Asked) -> Answered:
             answers = [
-                await self._answer(campaign, questions, confidence, of, label, timeout_s)
-                for label in people.labels
+                await self._answer(campaign, part, confidence, of, label, timeout_s)
+                for label, part in people.parts(questions)
             ]
             return people.combined(answers)
 
@@ -570,7 +570,7 @@ class AsyncAnalyst(_Connection):
                     found[label] = await self.ask(campaign_id, asked, confidence, period, **how)
                 except UnsupportedError as error:
                     found[label] = error
-            return by_group(strata, found, confidence)
+            return by_group(strata, found, confidence, asked)
         of_labels = [
             await self._unary(
                 calls.ask_label(campaign, asked, confidence, period, timeout_s, label)

@@ -4,9 +4,13 @@ A mean of n reports of which a fraction η says anything within its range [lo, h
 mean of honest ones in their place by at most η·(hi − lo), whatever the liars know. Those who hand
 a false value to an honest app send what another person might have sent: on average they move it by
 at most η·(the greatest less the least mean), which is η for a share.
+
+Where reports do not all count the same, as those of groups that are weighted to a census, liars say
+that they are of the group whose reports count most.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +23,30 @@ if TYPE_CHECKING:
     from geoveil.analyst.planning import PlanOutcome
 
 
+Weights = tuple[tuple[float, float], ...]
+"""Shares of all reports, and how much each of these counts at most, in multiples of the average."""
+ALIKE: Weights = ((1.0, 1.0),)
+"""Every report counts the same."""
+
+
+def at_most(fraction: float, weights: Iterable[tuple[float, float]]) -> float:
+    """Return how much a fraction of the reports can count for, whichever they are.
+
+    Args:
+        fraction: of all reports, in [0, 1).
+        weights: shares of them, and how much each of these counts at most.
+
+    Example:
+        >>> at_most(0.02, [(0.75, 0.4), (0.24, 2.5), (0.01, 10.0)])  # all of the rare, and others
+        0.125
+    """
+    found, left = 0.0, fraction
+    for share, weight in sorted(weights, key=lambda pair: -pair[1]):
+        taken = min(left, share)
+        found, left = found + taken * weight, left - taken
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Contamination:
     """How far a fraction of false reports can move an estimate.
@@ -27,6 +55,7 @@ class Contamination:
         fraction: η, of the reports that an estimate is from, in [0, 1).
         width: hi − lo of what a report counts for.
         means: the least and the greatest mean over any people.
+        weights: how much reports count for; all the same by default.
 
     Raises:
         ParameterError: if the fraction is out of range, or nothing bounds what a report counts for.
@@ -42,6 +71,7 @@ class Contamination:
     fraction: float
     width: float
     means: tuple[float, float] = (-math.inf, math.inf)
+    weights: Weights = ALIKE
 
     def __post_init__(self) -> None:
         validation.between("contamination", self.fraction, 0, 1, high_open=True)
@@ -52,13 +82,15 @@ class Contamination:
     @property
     def moved(self) -> float:
         """How far reports that say anything can move the estimate."""
-        return self.fraction * self.width
+        return at_most(self.fraction, self.weights) * self.width
 
     @property
     def moved_by_values(self) -> float:
         """How far false values, perturbed as true ones, can move what is expected of it."""
         low, high = self.means
-        return min(self.fraction * (high - low), self.moved) if self.fraction else 0.0
+        if not self.fraction:
+            return 0.0
+        return min(at_most(self.fraction, self.weights) * (high - low), self.moved)
 
     def widened(self, low: float, high: float) -> tuple[float, float]:
         """Return what holds the mean over honest people if an interval holds what is estimated.
@@ -92,20 +124,27 @@ def planned_contamination(planned: "PlanOutcome", fraction: float) -> list[dict[
         ParameterError: if the fraction is out of range.
         UnsupportedError: if campaigns cannot hold what was chosen.
     """
+    return [
+        {"question": label, "fraction_of_participants": fraction} | found.to_dict()
+        for label, found in zip(planned.request.labels, liars_in(planned, fraction), strict=True)
+    ]
+
+
+def liars_in(planned: "PlanOutcome", fraction: float) -> list[Contamination]:
+    """Return what a fraction of the participants can do to each estimate; see above."""
     validation.between("contamination", fraction, 0, 1, high_open=True)
     chosen = planned.chosen()
     campaign = as_if_published(planned.request, chosen)
     each = 1
     if chosen.allocation is Allocation.PARTITION and not isinstance(campaign, ValueCampaign):
         each = campaign.columns
-    rows = []
-    for column, (label, asked) in enumerate(zip(planned.request.labels, chosen.asked, strict=True)):
+    found = []
+    for column, asked in enumerate(chosen.asked):
         if isinstance(asked.reports, PointReports):
             limits = asked.reports.estimator.limits
             width, means = limits.reports[1] - limits.reports[0], limits.means
         else:
             width, means = campaign.most_from_one(column), campaign.limits[column].means
         of_answers = fraction / (fraction + (1 - fraction) / each)
-        found = Contamination(of_answers, width, means)
-        rows.append({"question": label, "fraction_of_participants": fraction} | found.to_dict())
-    return rows
+        found.append(Contamination(of_answers, width, means))
+    return found

@@ -120,7 +120,8 @@ class CampaignEstimates(Result):
         """
         for row in self.estimates:
             row.contaminated(fraction)
-        return replace(self, contamination=fraction)
+        groups = tuple(group.contaminated(fraction) for group in self.groups)
+        return replace(self, contamination=fraction, groups=groups)
 
     def joint(
         self, labels: Sequence[str] | None = None, period: int | None = None

@@ -1,5 +1,6 @@
 """The messages of a server, read: campaigns, estimates, reports."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -110,6 +111,7 @@ def group_estimates(
         POINTS_EXPONENT if of_points else campaign.grid_exponent,
         confidence=first.confidence,
         limits=_limits(campaign, first, of_points),
+        width=math.inf if of_points else campaign.most_from_one(campaign.labels.index(first.label)),
         question=first.label,
         privacy=campaign.report_privacy,
         period=None if campaign.period is None else first.period,
@@ -120,13 +122,11 @@ def joint_in(message: analyst_pb2.GetEstimateResponse) -> JointEstimates:
     """Return what a message says of questions to the points of one period, with covariances.
 
     Raises:
-        UnsupportedError: if there are none: too few points, or a server that does not know them.
+        UnsupportedError: if there are none: a server that does not know them.
     """
     found = estimates_in(message, of_points=True)
     if not message.covariances:
-        reports = max((estimate.n for estimate in found.estimates), default=0)
-        told = "have no covariances" if reports < 2 else "came without covariances: an old server"
-        raise UnsupportedError(f"estimates of {reports} reports {told}")
+        raise UnsupportedError("the estimates came without covariances: an old server")
     size = len(found.estimates)
     covariance = np.zeros((size, size))
     covariance[np.tril_indices(size)] = message.covariances[0].lower_triangle
@@ -135,18 +135,11 @@ def joint_in(message: analyst_pb2.GetEstimateResponse) -> JointEstimates:
 
 
 def separate_in(message: analyst_pb2.GetEstimateResponse) -> SeparateEstimates:
-    """Return what a message says of questions to the points of one period.
-
-    Raises:
-        UnsupportedError: if there are too few points.
-    """
+    """Return what a message says of questions to the points of one period, two or more."""
     found = estimates_in(message, of_points=True)
     rows = found.estimates
     values = [row.value for row in rows if row.value is not None]
     errors = [row.standard_error for row in rows if row.standard_error is not None]
-    if len(errors) < len(rows) or not rows:
-        reports = max((row.n for row in rows), default=0)
-        raise UnsupportedError(f"estimates of {reports} reports have no standard error")
     return SeparateEstimates(
         labels=tuple(row.label for row in rows),
         values=np.array(values),

@@ -2,14 +2,16 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from geoveil.analyst.contamination import liars_in
 from geoveil.analyst.planner.kinds import PointReports
 from geoveil.analyst.planning import PlannedQuestion, PlannedQuestions
-from geoveil.analyst.statistics.groups import shares_of
+from geoveil.analyst.statistics.groups import heaviest, shares_of
 from geoveil.analyst.statistics.simultaneous import critical_value
 from geoveil.campaign import Allocation
 from geoveil.gp import ParameterError
@@ -24,6 +26,7 @@ def planned_groups(
     planned: PlannedQuestion | PlannedQuestions,
     sizes: Mapping[str, float],
     epsilon: float | None = None,
+    contamination: float = 0.0,
 ) -> list[dict[str, Any]]:
     """Return the error of each group's estimate, and of each difference, for each question.
 
@@ -34,10 +37,12 @@ def planned_groups(
         planned: a plan of which a campaign can be made.
         sizes: label of a group → its people, or its share of those who take part; two or more.
         epsilon: ε between any two labels; None: they are sent as they are.
+        contamination: the fraction of the participants who may be liars, in [0, 1).
 
     Returns:
         For each question its groups, with half the width of each 95 % interval by itself, and the
-        differences of all pairs, with that of intervals which hold all at once.
+        differences of all pairs, with that of intervals which hold all at once; of each also how
+        far liars move it at most (`moved`), who may say that they are of any group.
 
     Raises:
         ParameterError: if there are not two groups, a size is not > 0 or ε is out of range.
@@ -50,7 +55,8 @@ def planned_groups(
     chosen = planned.chosen()
     of_points = all(isinstance(one.reports, PointReports) for one in chosen.asked)
     parts = len(chosen.asked) if chosen.allocation is Allocation.PARTITION and not of_points else 1
-    covariance = _of_one_report(shares, epsilon)
+    sent, counted = _of_one_report(shares, epsilon)
+    covariance = (counted * sent) @ counted.T
     errors = np.sqrt(np.diag(covariance))
     pairs = [(i, j) for j in range(len(labels)) for i in range(j + 1, len(labels))]
     contrasts = np.array([np.eye(len(labels))[i] - np.eye(len(labels))[j] for i, j in pairs])
@@ -58,39 +64,57 @@ def planned_groups(
     apart = np.sqrt(np.diag(of_pairs))
     critical = critical_value(of_pairs / np.outer(apart, apart))
     rows = []
-    for question, asked in zip(planned.request.labels, chosen.asked, strict=True):
+    liars = liars_in(planned, contamination)
+
+    def moved(contrast: Array, column: int) -> float:
+        weights = zip(sent.tolist(), heaviest(contrast[:, None] * counted).tolist(), strict=True)
+        return replace(liars[column], weights=tuple(weights)).moved
+
+    for column, (question, asked) in enumerate(
+        zip(planned.request.labels, chosen.asked, strict=True)
+    ):
         found = asked.prediction
         one = math.sqrt((found.noise + found.varied) * parts / planned.found.n)
         rows.append(
             {
                 "question": question,
                 "groups": [
-                    {"group": label, "share": float(share), "error_95": _NORMAL_95 * one * error}
-                    for label, share, error in zip(
-                        labels, shares.tolist(), errors.tolist(), strict=True
+                    {
+                        "group": label,
+                        "share": float(share),
+                        "error_95": _NORMAL_95 * one * error,
+                        "moved": moved(contrast, column),
+                    }
+                    for label, share, error, contrast in zip(
+                        labels, shares.tolist(), errors.tolist(), np.eye(len(labels)), strict=True
                     )
                 ],
                 "differences": [
-                    {"group": labels[i], "other": labels[j], "error_95": critical * one * error}
-                    for (i, j), error in zip(pairs, apart.tolist(), strict=True)
+                    {
+                        "group": labels[i],
+                        "other": labels[j],
+                        "error_95": critical * one * error,
+                        "moved": moved(contrast, column),
+                    }
+                    for (i, j), error, contrast in zip(
+                        pairs, apart.tolist(), contrasts, strict=True
+                    )
                 ],
             }
         )
     return rows
 
 
-def _of_one_report(shares: Array, epsilon: float | None) -> Array:
-    """Return the covariance of groups' means from one report of variance 1, (groups, groups).
+def _of_one_report(shares: Array, epsilon: float | None) -> tuple[Array, Array]:
+    """Return how often each label is sent, P(l), and what a report with it counts for each group.
 
-    A label l is sent with probability P(l); the report counts w(g, l)/s(g) for group g, w the
-    inverse of the randomisation, so that it is Σ P(l) w(g, l) w(h, l)/(s(g) s(h)). Labels that are
-    sent as they are have P = s and w the identity: 1/s(g), and 0 between groups.
+    That is w(g, l)/s(g), w the inverse of the randomisation: so that groups' means from one report
+    of variance 1 have the covariance Σ P(l) w(g, l) w(h, l)/(s(g) s(h)). Labels that are sent as
+    they are have P = s and w the identity: 1/s(g), and 0 between groups.
     """
     told = np.eye(len(shares))
     if epsilon is not None:
         truth = float(RandomizedLabels(len(shares), epsilon).truth)
         told = np.full(told.shape, (1 - truth) / (len(shares) - 1))
         np.fill_diagonal(told, truth)
-    undone = np.linalg.inv(told)
-    found = (undone * (told @ shares)) @ undone.T
-    return np.asarray(found / np.outer(shares, shares))
+    return np.asarray(told @ shares), np.asarray(np.linalg.inv(told) / shares[:, None])

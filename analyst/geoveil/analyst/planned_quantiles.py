@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from geoveil.analyst.contamination import Contamination
 from geoveil.analyst.questions import Softness
 from geoveil.analyst.request import PublicPrior
 from geoveil.analyst.statistics.distribution import checked_levels
@@ -24,6 +25,7 @@ def planned_quantiles(
     participants: float,
     levels: Sequence[float] = (0.25, 0.5, 0.75),
     width: float | None = None,
+    contamination: float = 0.0,
 ) -> list[dict[str, Any]]:
     """Return where quantiles are by a prior, and how closely a value campaign will find them.
 
@@ -35,10 +37,12 @@ def planned_quantiles(
         participants: people who will report, at least 2.
         levels: increasing, in (0, 1).
         width: of the soft thresholds, in the unit of the numbers; three noise scales by default.
+        contamination: the fraction of the participants who may be liars, in [0, 1).
 
     Returns:
-        For each level the quantile of blurred values by the prior, and half the width of its 95 %
-        interval by itself, both in the unit of the numbers.
+        For each level the quantile of blurred values by the prior, half the width of its 95 %
+        interval by itself, and how far liars move it at most (`moved`; None if anywhere), all in
+        the unit of the numbers.
 
     Raises:
         ParameterError: if an argument is out of range, or the prior is of places or has nobody near
@@ -66,12 +70,15 @@ def planned_quantiles(
         x, share_of = prior.nodes((at - soft / 2, at + soft / 2))
         return float(share_of @ Threshold(at, soft, "smoothstep").value(np.ravel(x)))
 
+    def place(level: float, start: float) -> float:
+        return _root(lambda t: share(t) - (1 - level), start, soft)
+
     rows = []
     order = np.argsort(numbers)
     for level in checked_levels(levels).tolist():
         below = int(np.searchsorted(np.cumsum(weights[order]), level))
         start = float(numbers[order[min(below, len(order) - 1)]])
-        at = _root(lambda t, level=level: share(t) - (1 - level), start, soft)
+        at = place(level, start)
         step = _STEP * soft
         density = (share(at - step) - share(at + step)) / (2 * step)
         if density * soft < _LEAST:
@@ -84,7 +91,12 @@ def planned_quantiles(
         varied = share_of @ question.value(x) ** 2 - (1 - level) ** 2
         variance = float(share_of @ estimator.variance(x) + varied)
         error = _NORMAL_95 * math.sqrt(variance / n) / density
-        rows.append({"level": level, "value": at, "error_95": error, "width": soft})
+        low, high = estimator.limits.reports
+        most = Contamination(contamination, high - low).moved
+        moved = None
+        if most < min(level, 1 - level):
+            moved = max(abs(place(level + sign * most, at) - at) for sign in (1, -1)) if most else 0
+        rows.append({"level": level, "value": at, "error_95": error, "width": soft, "moved": moved})
     return rows
 
 

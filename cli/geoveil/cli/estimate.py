@@ -264,7 +264,7 @@ def estimate(
     if contamination is not None:
         wanted = [Contaminated(one, contamination) for one in wanted]
     if by is not None:
-        own = {"interval": interval, "contamination": contamination, "watch": watch}
+        own = {"interval": interval, "watch": watch}
         for name, given in own.items():
             if given:
                 raise ParameterError(name, given, "left out beside --by: groups have their own")
@@ -310,7 +310,7 @@ def estimate(
             groups = reports.ask_by_group(questions, confidence, period) if asked else ()
             apart = partial[Any](reports.ask_by_group, confidence=confidence, period=period)
             together = partial(reports.ask, confidence=confidence, period=period, sizes=sizes)
-            show([*_by_group(groups, wanted, sizes, apart, together)])
+            show([*_by_group(groups, wanted, sizes, contamination, apart, together)])
             return
         told: list[Result] = []
         if asked:
@@ -332,7 +332,7 @@ def estimate(
                 groups = analyst.estimate(campaign_id, confidence, period).groups
             apart = partial[Any](analyst.ask_by_group, campaign_id, **how)
             together = partial(analyst.ask, campaign_id, **how, sizes=sizes)
-            show([*_by_group(groups, wanted, sizes, apart, together)])
+            show([*_by_group(groups, wanted, sizes, contamination, apart, together)])
             return
         if over_time:
             _refused(slope_bound, heap)
@@ -420,6 +420,7 @@ def _by_group(
     groups: Sequence[GroupEstimates],
     wanted: Sequence[Statistic[Any]],
     sizes: Mapping[str, float] | None,
+    contamination: float | None,
     apart: Callable[[Statistic[Any]], ByGroup],
     together: Callable[[Statistic[Any]], Result],
 ) -> Iterator[Result]:
@@ -429,10 +430,13 @@ def _by_group(
         groups: of each question.
         wanted: statistics of each group.
         sizes: group → its people; None: nothing is weighted.
+        contamination: the fraction of false reports that `groups` hold with; statistics say it
+            themselves.
         apart: asks a statistic of each group.
         together: asks it of all people, weighted.
     """
     for group in groups:
+        group = group if contamination is None else group.contaminated(contamination)
         yield group
         yield group.differences()
         if sizes is not None:

@@ -235,7 +235,10 @@ def plan(
         _answer("epsilon", epsilon, ask), _answer("per", per, ask), source.unit or str(unit)
     )
     levels = sorted({x for said in quantile or () for x in numbers_in("quantile", said)})
-    found = planned_quantiles(source, privacy, people, levels, width) if levels else []
+    found = []
+    doubt = contamination or 0.0
+    if levels:
+        found = planned_quantiles(source, privacy, people, levels, width, doubt)
     if found:  # points are asked for them
         asked = asked or [
             ShareAbove(row["value"], f"above quantile {row['level']:g}") for row in found
@@ -269,11 +272,11 @@ def plan(
         if contamination is not None:
             report["contamination"] = planned_contamination(planned, contamination)
         if sizes is not None:
-            report["groups"] = planned_groups(planned, sizes, strata_epsilon)
+            report["groups"] = planned_groups(planned, sizes, strata_epsilon, doubt)
         if top is not None:
             if isinstance(planned, PlannedQuestion):
                 raise ParameterError("top", top, "left out unless there are several questions")
-            people_for_top = participants_to_name_the_top(planned, top)
+            people_for_top = participants_to_name_the_top(planned, top, contamination=doubt)
             report["top"] = {"count": top, "confidence": 0.95, "participants": people_for_top}
         if out_file is not None:
             planned.write(out_file)

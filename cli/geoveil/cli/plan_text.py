@@ -140,7 +140,19 @@ def print_top(report: Record, console: PlainConsole) -> None:
 
 def print_liars(report: Record, console: PlainConsole) -> None:
     """Say what false reports can do to the estimates, if it was asked."""
-    for row in report.get("contamination", ()):
+    doubted = report.get("contamination", ())
+    for row in report.get("quantiles", ()) if doubted else ():
+        moved = "anywhere" if row["moved"] is None else f"by at most {row['moved']:,.4g}"
+        console.tell(f"Liars, quantile {row['level']:g}: whatever they send, it moves {moved}.")
+    for row in report.get("groups", ()) if doubted else ():
+        groups = ", ".join(f"{one['group']} by {one['moved']:.3g}" for one in row["groups"])
+        most = max(row["differences"], key=lambda one: one["moved"])
+        console.tell(
+            f"Liars, groups, {row['question']}: who may say that they are of any group, they move"
+            f" {groups} at most, and the difference between {most['group']} and {most['other']} by"
+            f" {most['moved']:.3g}."
+        )
+    for row in doubted:
         console.tell(
             f"Liars, {row['question']}: if {100 * row['fraction_of_participants']:g} % of the"
             f" participants send anything, the estimate moves by at most {row['moved']:.3g}; if"

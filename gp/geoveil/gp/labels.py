@@ -116,7 +116,12 @@ class RandomizedLabels:
         return other + (other >= label)
 
     def means(
-        self, sums: Sequence[Accumulator], step_exponent: int, confidence: float, limits: Limits
+        self,
+        sums: Sequence[Accumulator],
+        step_exponent: int,
+        confidence: float,
+        limits: Limits,
+        moved: Array | None = None,
     ) -> GroupMeans:
         """Return the means within groups, from the sums of the reports that came with each label.
 
@@ -128,6 +133,8 @@ class RandomizedLabels:
             step_exponent: of the grid.
             confidence: of the intervals, in (0, 1).
             limits: what means can be.
+            moved: how far false reports can move the sum of each group's people, (groups,), with
+                which its interval is to hold.
         """
         from scipy.special import ndtri
 
@@ -155,15 +162,22 @@ class RandomizedLabels:
         of_both = more * ((shares**2) @ totals - people * sum_ / n)
         of_sums = more * ((shares**2) @ squares - sum_**2 / n)
         lead = people**2 - z2 * of_people
-        middle = people * sum_ - z2 * of_both
-        rest = sum_**2 - z2 * of_sums
+        off = np.zeros(k) if moved is None else np.asarray(moved)
+
+        def end(sign: int) -> Array:
+            """Return the lower (−1) or the upper end: that of the sum moved that way."""
+            shifted = (sum_ + sign * off)[told]
+            middle = people[told] * shifted - z2 * of_both[told]
+            rest = shifted**2 - z2 * of_sums[told]
+            root = np.sqrt(np.maximum(middle**2 - lead[told] * rest, 0.0))
+            return np.asarray((middle + sign * root) / lead[told] + offset)
+
         told = (people > 0) & (lead > 0)
         offset = centre * step
         means = sum_[told] / people[told]
         values[told] = means + offset
-        root = np.sqrt(np.maximum(middle[told] ** 2 - lead[told] * rest[told], 0.0))
-        low[told] = np.maximum((middle[told] - root) / lead[told] + offset, limits.means[0])
-        high[told] = np.minimum((middle[told] + root) / lead[told] + offset, limits.means[1])
+        low[told] = np.maximum(end(-1), limits.means[0])
+        high[told] = np.minimum(end(1), limits.means[1])
         weights = shares[told] / people[told][:, None]
         products = (
             squares

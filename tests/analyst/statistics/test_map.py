@@ -82,7 +82,7 @@ def test_the_town_is_surely_denser_and_the_rest_less_dense(found: DensityMap) ->
     assert len(rows) == 120
     assert rows[5 * 12 + 6]["surely"] == "more"
     assert "700 m" in found.notes[1]
-    assert "Šidák" in found.notes[2]
+    assert "hold at once" in found.notes[2]
 
 
 def test_liars_widen_every_interval(reports: Reports, found: DensityMap) -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from geoveil.analyst import (
     ByGroup,
-    Contaminated,
     DistributionFunction,
     Histogram,
     Map,
@@ -251,7 +250,6 @@ def test_curves_of_groups_are_drawn_together(reports: Reports) -> None:
     [
         (MeanValue(), {"sizes": {"north": 1.0}}, "groups of the sizes"),
         (MeanValue(), {"sizes": SIZES, "stratum": "north"}, "sizes"),
-        (Contaminated(Quantiles(), 0.01), {"sizes": SIZES}, "sizes"),
         (MeanValue(), {"stratum": "west"}, "stratum"),
     ],
 )
@@ -268,8 +266,6 @@ def test_what_has_no_groups_of_its_own_is_refused(reports: Reports) -> None:
         reports.ask(SmoothedDistribution(), sizes=SIZES)
     with pytest.raises(UnsupportedError, match="without weights"):
         held(epsilon=1.0).ask_by_group(SmoothedDistribution())
-    with pytest.raises(ParameterError, match="contamination"):
-        held(epsilon=1.0).ask(Contaminated(Quantiles(), 0.01), stratum="north")
     with pytest.raises(UnsupportedError, match="'north' can't be told"):
         held(epsilon=0.1, counts=(20, 20)).ask(MeanValue(), stratum="north")
     plain = reports_of(next(iter(reports.blocks())), campaign())

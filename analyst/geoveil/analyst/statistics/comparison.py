@@ -7,7 +7,7 @@ at most the sum of both, which is what is stated.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geoveil.analyst.results import Result, rows_of
-from geoveil.analyst.statistics.joint import POPULATION, JointEstimates
+from geoveil.analyst.statistics.joint import POPULATION, JointEstimates, notes_of_liars
 from geoveil.analyst.statistics.simultaneous import critical_value
 from geoveil.gp import GeoPrivacy, ParameterError
 from geoveil.gp.shown import member
@@ -63,6 +63,8 @@ class Changes(Result):
     """People, in each of what is compared."""
     privacy: GeoPrivacy
     """What a whole report promises."""
+    about: tuple[str, ...] = ()
+    """Further sentences."""
 
     @property
     def title(self) -> str:
@@ -80,6 +82,7 @@ class Changes(Result):
             said[self.people],
             f"The intervals hold all differences at once at {self.confidence:.4g}; adjusted p is by"
             " Holm's rule.",
+            *self.about,
         )
 
     def rows(self) -> list[dict[str, Any]]:
@@ -127,7 +130,8 @@ def compare(
         spread = np.concatenate([np.hypot(errors[a], errors[b]) for a, b in pairs])
         critical = critical_value(_correlations(estimates, pairs, spread), estimates[0].confidence)
     level = math.erf(critical / math.sqrt(2))
-    ends = [one.intervals(level) for one in estimates]
+    ends = [_honest(one).intervals(level) for one in estimates]
+    moved = np.concatenate([estimates[a].moved + estimates[b].moved for a, b in pairs])
     below, above = (
         np.concatenate(
             [
@@ -141,7 +145,8 @@ def compare(
         )
         for side in (0, 1)
     )
-    p_values = _p_values(values, np.where(values > 0, below, above) / critical)
+    left = np.sign(values) * np.maximum(np.abs(values) - moved, 0.0)  # what liars can't have done
+    p_values = _p_values(left, np.where(values > 0, below, above) / critical)
     single = m == 1 and estimates[0].labels[0]
     return Changes(
         labels=tuple(
@@ -151,14 +156,15 @@ def compare(
         ),
         values=values,
         standard_errors=spread,
-        low=values - below,
-        high=values + above,
+        low=values - below - moved,
+        high=values + above + moved,
         p_values=p_values,
         adjusted=holm(p_values),
         people=kind,
         confidence=estimates[0].confidence,
         n=tuple(one.n for one in estimates),
         privacy=estimates[0].privacy,
+        about=_of_liars(estimates),
     )
 
 
@@ -187,6 +193,8 @@ class Trends(Result):
     """People at each time."""
     privacy: GeoPrivacy
     """What a whole report promises."""
+    about: tuple[str, ...] = ()
+    """Further sentences."""
 
     @property
     def title(self) -> str:
@@ -199,6 +207,7 @@ class Trends(Result):
             POPULATION,
             f"Errors of different times are taken as {told}.",
             f"The intervals hold all slopes at once at {self.confidence:.4g}.",
+            *self.about,
         )
 
     def rows(self) -> list[dict[str, Any]]:
@@ -253,12 +262,14 @@ def trend(
         scale = np.divide(1.0, errors, out=np.zeros_like(errors), where=errors > 0)
         critical = critical_value(covariance * np.outer(scale, scale), estimates[0].confidence)
     level = math.erf(critical / math.sqrt(2))
-    ends = np.array([one.intervals(level) for one in estimates])  # (times, 2, m)
+    ends = np.array([_honest(one).intervals(level) for one in estimates])  # (times, 2, m)
+    moved = (np.abs(c) * [one.moved for one in estimates]).sum(axis=0)
     margins = np.abs(ends - values[:, None])
     rising = np.where((c > 0)[:, None], margins, margins[:, ::-1])
     parts = np.abs(c)[:, None] * rising
     below, above = parts.sum(axis=0) if kind is People.SAME else np.sqrt((parts**2).sum(axis=0))
-    p_values = _p_values(slopes, np.where(slopes > 0, below, above) / critical)
+    left = np.sign(slopes) * np.maximum(np.abs(slopes) - moved, 0.0)
+    p_values = _p_values(left, np.where(slopes > 0, below, above) / critical)
     mean = (weights * values).sum(axis=0) / weights.sum(axis=0)
     q = (weights * (values - mean - slopes * away) ** 2).sum(axis=0)
     freedom = len(t) - 2
@@ -267,14 +278,15 @@ def trend(
         labels=estimates[0].labels,
         slopes=slopes,
         standard_errors=errors,
-        low=slopes - below,
-        high=slopes + above,
+        low=slopes - below - moved,
+        high=slopes + above + moved,
         adjusted=holm(p_values),
         bent=np.asarray(chdtrc(freedom, q)) if told else np.full(len(q), np.nan),
         people=kind,
         confidence=estimates[0].confidence,
         n=tuple(one.n for one in estimates),
         privacy=estimates[0].privacy,
+        about=_of_liars(estimates),
     )
 
 
@@ -298,13 +310,23 @@ def _check(estimates: Sequence[JointEstimates], names: Sequence[str]) -> None:
         raise ParameterError("estimates", len(estimates), "two or more")
     if names and len(names) != len(estimates):
         raise ParameterError("names", list(names), f"{len(estimates)} of them")
-    first = estimates[0].without_liars("a comparison")
+    first = estimates[0]
     for one in estimates[1:]:
-        one.without_liars("a comparison")
         if one.labels != first.labels:
             raise ParameterError("labels", one.labels[:5], f"as of the first: {first.labels[:5]}")
         if one.confidence != first.confidence:
             raise ParameterError("confidence", one.confidence, f"{first.confidence}")
+
+
+def _honest(estimates: JointEstimates) -> JointEstimates:
+    """Return the same, as if no report were false."""
+    return replace(estimates, contamination=0.0)
+
+
+def _of_liars(estimates: Sequence[JointEstimates]) -> tuple[str, ...]:
+    """Return what to say of false reports, of which there may be most in any of the estimates."""
+    worst = max(estimates, key=lambda one: one.contamination)
+    return tuple(notes_of_liars(worst.contamination, worst.weights))
 
 
 def _people(people: People | str) -> People:

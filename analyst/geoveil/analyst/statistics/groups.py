@@ -6,12 +6,13 @@ all at once; weighted to known sizes the groups make one estimate of the whole p
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from geoveil.analyst.contamination import Contamination, Weights
 from geoveil.analyst.results import Result
 from geoveil.analyst.statistics.joint import Quantity
 from geoveil.analyst.statistics.simultaneous import (
@@ -73,6 +74,16 @@ class GroupEstimates(Result):
     """What a whole report promises; None if that is not known."""
     period: int | None = None
     """The period of a recurring campaign, from 0; else None."""
+    contamination: float = 0.0
+    """The fraction of false reports, of all groups, that intervals hold with, in [0, 1)."""
+    width: float = math.inf
+    """The most that one report counts for, if that is less than what `limits` says."""
+    margins: Array | None = None
+    """How far the ends of each interval are from its estimate, below and above, at `confidence`,
+    shape (2, groups), where they were found in another way; None: they follow from the rest."""
+    moved: Array | None = None
+    """How far false reports can move each mean, down and up, shape (2, groups); None: it follows
+    from `contamination`."""
 
     def __post_init__(self) -> None:
         labels, groups = tuple(self.labels), len(self.labels)
@@ -135,6 +146,7 @@ class GroupEstimates(Result):
             "Each row is of the people of that group, of whom those who took part are a random"
             f" sample; each {self.confidence:.0%} interval holds by itself, and all bands hold at"
             " once. `differences` compares them.",
+            *_of_liars(self.contamination),
         )
 
     def rows(self) -> list[dict[str, Any]]:
@@ -164,6 +176,35 @@ class GroupEstimates(Result):
         They are those of `interval_of_mean`, which don't collapse where few reports differ; normal
         ones where the number of reports is not known.
         """
+        low, high = self._of_honest(confidence)
+        below, above = self._moved(np.eye(len(self.labels)))
+        least, greatest = self.limits.means
+        return (
+            np.where(below > 0, np.maximum(low - below, np.minimum(least, low)), low),
+            np.where(above > 0, np.minimum(high + above, np.maximum(greatest, high)), high),
+        )
+
+    def contaminated(self, fraction: float) -> Self:
+        """Return the same with intervals that hold although some of the reports are false.
+
+        Liars may be anywhere: all of one group, or as they do most harm to what is stated.
+
+        Args:
+            fraction: of the reports of all groups, in [0, 1).
+
+        Raises:
+            ParameterError: if it is out of range, or nothing bounds what a report counts for, or
+                the number of reports is not known.
+        """
+        made = replace(self, contamination=between("contamination", fraction, 0, 1, high_open=True))
+        made._moved(np.eye(len(self.labels)))
+        return made
+
+    def _of_honest(self, confidence: float) -> tuple[Array, Array]:
+        """Return the limits of the groups' means if all reports are true."""
+        if self.margins is not None:
+            scale = _normal_quantile(confidence) / _normal_quantile(self.confidence)
+            return self.values - scale * self.margins[0], self.values + scale * self.margins[1]
         if self.n is None or min(self.n) < 2:
             reach = _normal_quantile(confidence) * self.standard_errors
             return self.values - reach, self.values + reach
@@ -206,6 +247,9 @@ class GroupEstimates(Result):
         """
         from geoveil.analyst.statistics.weighting import raking_weights  # which gives groups
 
+        if self.contamination:
+            told = "left out: false reports would change how many people each group has, too"
+            raise ParameterError("contamination", self.contamination, told)
         if self.n is None:
             raise ParameterError("n", None, "the number of reports of each group, for raking")
         shares = raking_weights(variables, margins, np.array(self.n, np.float64))
@@ -241,18 +285,47 @@ class GroupEstimates(Result):
         value, error = float(shares @ self.values), math.sqrt(max(variance, 0.0))
         reach = _normal_quantile(self.confidence) * error
         below, above = _recovered(self, shares[None, :], self.confidence)
+        down, up = self._moved(shares[None, :])
         least, greatest = self.limits.means
         return Quantity(
             label=self.question,
             value=value,
             standard_error=error,
-            ci_low=max(value - max(reach, float(below[0])), min(least, value)),
-            ci_high=min(value + max(reach, float(above[0])), max(greatest, value)),
+            ci_low=max(value - max(reach, float(below[0])) - float(down[0]), min(least, value)),
+            ci_high=min(value + max(reach, float(above[0])) + float(up[0]), max(greatest, value)),
             confidence=self.confidence,
             n=0 if self.n is None else sum(self.n),
             privacy=self.privacy,
-            about=(WEIGHTED,),
+            about=(WEIGHTED, *_of_liars(self.contamination)),
         )
+
+    def _moved(self, contrasts: Array) -> tuple[Array, Array]:
+        """Return how far false reports can move contrasts of the groups, down and up, (k,) each."""
+        if self.moved is not None:
+            down, up = self.moved
+            above, below, size = contrasts > 0, contrasts < 0, np.abs(contrasts)
+            size = np.where(size > 0, size, 1.0)  # of which nothing is taken
+            return tuple(
+                (np.where(above, size * a, 0.0) + np.where(below, size * b, 0.0)).sum(axis=1)
+                for a, b in ((down, up), (up, down))
+            )
+        found = np.zeros(len(contrasts))
+        if self.contamination:
+            low, high = self.limits.reports
+            width = min(high - low, self.width)
+            for k, contrast in enumerate(contrasts):
+                liars = Contamination(self.contamination, width, weights=self._weights(contrast))
+                found[k] = liars.moved
+        return found, found
+
+    def _weights(self, contrast: Array) -> Weights:
+        """Return how much reports count for in a contrast of the groups."""
+        if self.n is None:
+            told = "left out: the number of reports of each group is not known"
+            raise ParameterError("contamination", self.contamination, told)
+        counts = np.array(self.n, np.float64)
+        n = counts.sum()
+        return _pairs(counts / n, n * np.abs(contrast) / counts)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -314,11 +387,52 @@ class RandomizedGroupEstimates(GroupEstimates):
         )
 
     def intervals(self, confidence: float) -> tuple[Array, Array]:
-        found = self.lies.means(self.sums, self.step_exponent, confidence, self.limits)
+        return self._fieller(confidence, self.contamination)
+
+    def _of_honest(self, confidence: float) -> tuple[Array, Array]:
+        return self._fieller(confidence, 0.0)
+
+    def _fieller(self, confidence: float, fraction: float) -> tuple[Array, Array]:
+        """Return Fieller's intervals, with a fraction of false reports."""
+        moved = None
+        if fraction:
+            least, greatest = self.limits.reports
+            width, counts = min(greatest - least, self.width), self._counts
+            n = counts.sum()
+            of_groups = [_pairs(counts / n, n * np.abs(row)) for row in self.lies.towards]
+            moved = np.array([Contamination(fraction, width, weights=w).moved for w in of_groups])
+        found = self.lies.means(self.sums, self.step_exponent, confidence, self.limits, moved)
         told = list(self.told)
         least, greatest = self.limits.means
         low, high = found.low[told], found.high[told]  # NaN where it is told no more at this one
         return np.where(np.isnan(low), least, low), np.where(np.isnan(high), greatest, high)
+
+    @property
+    def _counts(self) -> Array:
+        return np.array([float(one.n) for one in self.sums])
+
+    def _weights(self, contrast: Array) -> Weights:
+        counts, towards = self._counts, self.lies.towards[list(self.told)]
+        of_reports = (contrast / (towards @ counts))[:, None] * towards
+        n = counts.sum()
+        return _pairs(counts / n, n * heaviest(of_reports))
+
+
+def heaviest(counted: Array) -> Array:
+    """Return how much the reports with each label count for at most, (labels,).
+
+    A report y counts a(g)·(y − m(g)) for each group, which is most, over all y and m(g) of a range,
+    with y at one end of it: the sum of the a above 0, or of those below, times its width.
+
+    Args:
+        counted: a, (groups, labels).
+    """
+    above, below = np.maximum(counted, 0).sum(axis=0), np.maximum(-counted, 0).sum(axis=0)
+    return np.asarray(np.maximum(above, below))
+
+
+def _pairs(shares: Array, counted: Array) -> Weights:
+    return tuple(zip(shares.tolist(), counted.tolist(), strict=True))
 
 
 def shares_of(sizes: Mapping[str, float], labels: Sequence[str]) -> Array:
@@ -386,6 +500,8 @@ class Differences(Result):
     confidence: float
     question: str = ""
     """What the groups' means are of."""
+    contamination: float = 0.0
+    """The fraction of false reports that intervals and p values hold with, in [0, 1)."""
 
     @property
     def title(self) -> str:
@@ -398,6 +514,7 @@ class Differences(Result):
             if self.rule == "single"
             else f"All {self.confidence:.0%} intervals hold at once, and the p values count all"
             f" {len(self.pairs)} differences ({self.rule}).",
+            *_of_liars(self.contamination),
         )
 
     def rows(self) -> list[dict[str, Any]]:
@@ -427,20 +544,24 @@ class Differences(Result):
             contrasts[row, i], contrasts[row, j] = 1.0, -1.0
         values = contrasts @ groups.values
         errors = np.sqrt(np.einsum("ki,ij,kj->k", contrasts, groups.covariance, contrasts))
+        down, up = groups._moved(contrasts)
+        # What liars can't have done is left of a difference.
+        left = np.maximum(np.where(values > 0, values - down, -values - up), 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
-            scores = np.where(errors > 0, abs(values) / errors, np.where(values != 0, np.inf, 0.0))
+            scores = np.where(errors > 0, left / errors, np.where(left != 0, np.inf, 0.0))
         confidence, p_values = _together(groups, contrasts, scores, rule)
         below, above = _recovered(groups, contrasts, confidence)
         return cls(
             pairs=tuple((groups.labels[i], groups.labels[j]) for i, j in chosen),
             values=values,
             standard_errors=errors,
-            ci_low=values - below,
-            ci_high=values + above,
+            ci_low=values - below - down,
+            ci_high=values + above + up,
             p_values=p_values,
             rule=rule,
             confidence=groups.confidence,
             question=groups.question,
+            contamination=groups.contamination,
         )
 
 
@@ -471,7 +592,7 @@ def _recovered(groups: GroupEstimates, contrasts: Array, confidence: float) -> t
     The method of variance estimates recovery [ZD08]: each group's margin stands for
     its error, so that no interval collapses where a group's doesn't.
     """
-    low, high = groups.intervals(confidence)
+    low, high = groups._of_honest(confidence)
     down, up = groups.values - low, high - groups.values
     correlations = correlations_of(groups.covariance)
 
@@ -481,6 +602,16 @@ def _recovered(groups: GroupEstimates, contrasts: Array, confidence: float) -> t
 
     positive, negative = np.maximum(contrasts, 0), np.minimum(contrasts, 0)
     return reach(positive * down + negative * up), reach(positive * up + negative * down)
+
+
+def _of_liars(fraction: float) -> Sequence[str]:
+    """Return what to say of intervals that hold with false reports."""
+    if not fraction:
+        return ()
+    return (
+        f"Intervals hold also if {100 * fraction:.4g} % of the reports of all groups say anything,"
+        " and that they are of any group.",
+    )
 
 
 def _is_covariance(matrix: Array, groups: int) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.analyst.contamination import Contamination
+from geoveil.analyst.contamination import ALIKE, Contamination, Weights, at_most
 from geoveil.analyst.results import Result, rows_of
 from geoveil.analyst.statistics.simultaneous import correlations_of, critical_value
 from geoveil.gp import GeoPrivacy, ParameterError, validation
@@ -121,6 +121,8 @@ class JointEstimates(Result):
     """Answers to each question, at least 2; None: everybody answered every question."""
     contamination: float = 0.0
     """The fraction of false reports that intervals hold with, in [0, 1)."""
+    weights: Weights = ALIKE
+    """How much reports count for: see `Contamination`."""
     population: str = POPULATION
     """A sentence: whose numbers these are."""
 
@@ -149,7 +151,7 @@ class JointEstimates(Result):
     @property
     def notes(self) -> Sequence[str]:
         told = f"Each interval covers at {100 * self.confidence:.4g} % by itself."
-        return (self.population, told, *notes_of_liars(self.contamination))
+        return (self.population, told, *notes_of_liars(self.contamination, self.weights))
 
     def rows(self) -> list[dict[str, Any]]:
         low, high = self.intervals()
@@ -200,7 +202,7 @@ class JointEstimates(Result):
         level = self.confidence if confidence is None else confidence
         limits = self.limits[i]
         found = interval_of_mean(n, float(self.values[i]), variance, level, limits)
-        return with_liars(found, self.contamination, limits)
+        return with_liars(found, self.contamination, limits, self.weights)
 
     def intervals(self, confidence: float | None = None) -> tuple[Array, Array]:
         """Return the lower and the upper ends of all intervals, each by itself, (m,) and (m,)."""
@@ -225,6 +227,19 @@ class JointEstimates(Result):
         return critical_value(
             self.correlations, self.confidence if confidence is None else confidence
         )
+
+    @property
+    def moved(self) -> Array:
+        """How far the false reports can move each estimate, (m,).
+
+        Raises:
+            ParameterError: if there are some, and nothing bounds what one counts for.
+        """
+        if not self.contamination:
+            return np.zeros(len(self.labels))
+        ends = [one.reports for one in self.limits]
+        liars = [Contamination(self.contamination, b - a, weights=self.weights) for a, b in ends]
+        return np.array([one.moved for one in liars])
 
     def combined(
         self, weights: ArrayLike, labels: Sequence[str], limits: Sequence[Limits] | None = None
@@ -278,31 +293,20 @@ class JointEstimates(Result):
         weights[j] -= 1
         return self.contrast(weights, label or f"{self.labels[i]} − {self.labels[j]}")
 
-    def without_liars(self, statistic: str) -> "JointEstimates":
-        """Return the same.
-
-        Raises:
-            ParameterError: if false reports are counted with, and a statistic can't do that.
-        """
-        if self.contamination:
-            raise ParameterError(
-                "contamination", self.contamination, f"left out: nothing bounds {statistic}"
-            )
-        return self
-
     def ratio(self, a: str | int, b: str | int, label: str = "") -> Quantity:
         """Return the estimate of the mean of one question in multiples of that of another.
 
         Its interval is Fieller's: the whole line where the reports do not tell the denominator
         from 0.
         """
-        self.without_liars("a ratio")
         i, j = self.index(a), self.index(b)
+        moved = self.moved
         return ratio_of(
             float(self.values[i]),
             float(self.values[j]),
             self.covariance[np.ix_([i, j], [i, j])],
             self._quantity(label or f"{self.labels[i]} / {self.labels[j]}", 0.0, 0.0, 0.0, 0.0),
+            (float(moved[i]), float(moved[j])),
         )
 
     def _quantity(
@@ -321,13 +325,16 @@ class JointEstimates(Result):
         )
 
 
-def with_liars(found: Interval, contamination: float, limits: Limits) -> Interval:
+def with_liars(
+    found: Interval, contamination: float, limits: Limits, weights: Weights = ALIKE
+) -> Interval:
     """Return an interval that holds the mean over honest people, with a fraction of false reports.
 
     Args:
         found: what holds what is estimated.
         contamination: the fraction.
         limits: what answers and means can be.
+        weights: how much reports count for.
 
     Raises:
         ParameterError: if there are false reports, and nothing bounds what one counts for.
@@ -335,15 +342,22 @@ def with_liars(found: Interval, contamination: float, limits: Limits) -> Interva
     if not contamination:
         return found
     low, high = limits.reports
-    liars = Contamination(contamination, high - low, limits.means)
+    liars = Contamination(contamination, high - low, limits.means, weights)
     return Interval(*liars.widened(found.low, found.high), found.method)
 
 
-def notes_of_liars(contamination: float) -> Sequence[str]:
+def notes_of_liars(contamination: float, weights: Weights = ALIKE) -> Sequence[str]:
     """Return what to say of intervals that hold with a fraction of false reports."""
     if not contamination:
         return ()
-    return (f"Intervals hold also if {100 * contamination:.4g} % of the reports say anything.",)
+    told = f"Intervals hold also if {100 * contamination:.4g} % of the reports say anything"
+    if weights == ALIKE:
+        return (f"{told}.",)
+    most = 100 * at_most(contamination, weights)
+    return (
+        f"{told}, and all that they are of the group whose reports count most: then they can count"
+        f" for {most:.3g} % here.",
+    )
 
 
 def _fewest(answers: Sequence[int], weights: Array) -> tuple[int, ...]:
@@ -352,7 +366,13 @@ def _fewest(answers: Sequence[int], weights: Array) -> tuple[int, ...]:
     return tuple(np.minimum(counts.min(axis=1), max(answers)).tolist())
 
 
-def ratio_of(a: float, b: float, covariance: Array, like: Quantity) -> Quantity:
+def ratio_of(
+    a: float,
+    b: float,
+    covariance: Array,
+    like: Quantity,
+    moved: tuple[float, float] = (0.0, 0.0),
+) -> Quantity:
     """Return the ratio of two estimates with its interval.
 
     Args:
@@ -360,6 +380,7 @@ def ratio_of(a: float, b: float, covariance: Array, like: Quantity) -> Quantity:
         b: the denominator.
         covariance: of both, (2, 2).
         like: what label, confidence, n and privacy are taken from.
+        moved: how far false reports can move each.
     """
     from scipy.special import ndtri
 
@@ -369,7 +390,7 @@ def ratio_of(a: float, b: float, covariance: Array, like: Quantity) -> Quantity:
     error = (
         math.sqrt(max(aa - 2 * value * ab + value * value * bb, 0.0)) / abs(b) if b else math.inf
     )
-    low, high = _fieller(a, b, (aa, ab, bb), quantile)
+    low, high = _fieller(a, b, (aa, ab, bb), quantile, moved)
     return replace(
         like,
         value=value,
@@ -385,21 +406,38 @@ def ratio_of(a: float, b: float, covariance: Array, like: Quantity) -> Quantity:
 
 
 def _fieller(
-    a: float, b: float, covariance: tuple[float, float, float], quantile: float
+    a: float,
+    b: float,
+    covariance: tuple[float, float, float],
+    quantile: float,
+    moved: tuple[float, float],
 ) -> tuple[float, float]:
-    """Return the ends of all r with (a − r b)² ≤ z² Var(a − r b).
+    """Return the ends of all r with |a − r b| ≤ z·√Var(a − r b) + Δa + |r| Δb.
 
-    Where b is not told from 0 that set is no interval, and the whole line is returned.
+    Where b is not told from 0 that set is no interval, and the whole line is returned. An end is
+    that of a and b moved by Δ, in the direction that its sign asks for.
     """
-    aa, ab, bb = covariance
-    square = quantile**2
-    # lead·r² − 2·half·r + last ≤ 0
-    lead, half, last = b * b - square * bb, a * b - square * ab, a * a - square * aa
-    inside = half * half - lead * last
-    if lead <= 0 or inside < 0:
+    if b < 0:
+        a, b = -a, -b
+    (by_a, by_b), (aa, ab, bb) = moved, covariance
+    if (b - by_b) <= quantile * math.sqrt(bb):
         return -math.inf, math.inf
-    root = math.sqrt(inside)
-    return (half - root) / lead, (half + root) / lead
+
+    def end(sign: int) -> float:
+        """Return the least such r (−1), or the greatest."""
+        found = 0.0
+        for of_r in (1, -1):  # the sign of r
+            top, bottom = a + sign * by_a, b - sign * of_r * by_b
+            square = quantile**2
+            # bottom·r − top = sign·z·√Var: lead·r² − 2·half·r + last = 0
+            lead, half = bottom**2 - square * bb, top * bottom - square * ab
+            inside = half * half - lead * (top * top - square * aa)
+            found = (half + sign * math.sqrt(max(inside, 0.0))) / lead
+            if found * of_r >= 0:
+                break
+        return found
+
+    return end(-1), end(1)
 
 
 def _limits_of_sum(limits: Sequence[Limits], weights: Array) -> Limits:

@@ -17,7 +17,8 @@ from geoveil.analyst.outlines import lines_of, outlines_of
 from geoveil.analyst.results import GeoResult
 from geoveil.analyst.statistics.joint import POPULATION
 from geoveil.analyst.statistics.separate import SeparateEstimates
-from geoveil.analyst.statistics.statistic import Separately, Statistic, Steps
+from geoveil.analyst.statistics.simultaneous import critical_value_of_field, critical_value_of_many
+from geoveil.analyst.statistics.statistic import Separately, Statistic, Steps, noise_scale
 from geoveil.campaign import Campaign, PointQuestion, ValueCampaign
 from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError, UnsupportedError, validation
 from geoveil.gp.coordinates import AzimuthalEquidistant
@@ -98,7 +99,7 @@ class Map(Statistic["DensityMap"]):
             level = _spread_evenly(plane, bounds, places.reshape(-1, 2), bandwidth)
         per_km2 = _KM2 / (2 * math.pi * bandwidth**2)
         shape = (len(latitudes), len(longitudes))
-        low, high = found.band()
+        low, high = found.band(_critical(found, centers, bandwidth, noise_scale(campaign, 2)))
         return DensityMap(
             longitudes=longitudes,
             latitudes=latitudes,
@@ -179,8 +180,8 @@ class DensityMap(GeoResult):
             self.population,
             "Densities are shares of the people per square kilometre, seen through bells of"
             f" {self.bandwidth:,.4g} m.",
-            f"All intervals hold at once with {often} confidence, whatever the correlations of"
-            " neighbouring places (Šidák's inequality).",
+            f"All intervals hold at once with {often} confidence, by the law of the largest error"
+            " of a map so smooth.",
             f"Against {self.compared_with}: surely denser in {count[1]:,} places, surely less dense"
             f" in {count[-1]:,}.",
             *self.about,
@@ -281,6 +282,27 @@ class DensityMap(GeoResult):
     @property
     def _axes(self) -> tuple[Array, Array]:
         return self.longitudes, self.latitudes
+
+
+def _critical(found: SeparateEstimates, centers: Array, bandwidth: float, noise: float) -> float:
+    """Return how many standard errors hold all densities at once [MATH §8].
+
+    Args:
+        found: the estimates.
+        centers: of the bells, (rows, columns, 2), in metres.
+        bandwidth: of the bells, in metres.
+        noise: its scale, in metres.
+    """
+    rows, columns = (np.linalg.norm(np.diff(centers, axis=k), axis=-1) for k in (0, 1))
+    lengths = float(rows.sum(axis=0).max()), float(columns.sum(axis=1).max())
+    # Terms of (1 + b²t²)³, the square of what undoes the noise, in the correlations' λ.
+    terms = [math.comb(3, k) * math.factorial(k) * (noise / bandwidth) ** (2 * k) for k in range(4)]
+    more = sum(k * term for k, term in enumerate(terms)) / sum(terms)
+    bending = (1 + more) / (2 * bandwidth**2)
+    return min(
+        critical_value_of_many(len(found.labels), found.confidence),
+        critical_value_of_field(lengths, bending, found.confidence),
+    )
 
 
 def _middles(low: float, high: float, count: int) -> Array:

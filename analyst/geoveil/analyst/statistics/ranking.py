@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.analyst.campaigns import asked_of_points, softness_of_points
-from geoveil.analyst.contamination import Contamination
 from geoveil.analyst.questions import AnalystQuestion
 from geoveil.analyst.results import Result
 from geoveil.analyst.statistics.joint import JointEstimates
@@ -300,11 +299,7 @@ class _Comparisons:
     @cached_property
     def _moved_by_liars(self) -> Array:
         """How far false reports can move each difference, (m, m)."""
-        fraction = self._estimates.contamination
-        if not fraction:
-            return np.zeros((self.number, self.number))
-        ends = [one.reports for one in self._estimates.limits]
-        moved = np.array([Contamination(fraction, high - low).moved for low, high in ends])
+        moved = self._estimates.moved
         return np.asarray(moved[:, None] + moved)
 
     def intervals(self, family: Flags, probability: float) -> dict[int, Interval]:

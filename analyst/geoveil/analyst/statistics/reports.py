@@ -35,6 +35,7 @@ from geoveil.analyst.statistics.statistic import (
     driven,
     noise_scale,
     period_of,
+    too_few,
 )
 from geoveil.analyst.statistics.strata import ByGroup, by_group, strata_of, whose
 from geoveil.campaign import (
@@ -145,8 +146,8 @@ class Reports:
         people = whose(self.campaign, wanted, stratum, sizes)
 
         def answer(questions: Asked) -> Answered:
-            answers = [self._answer(questions, confidence, of, label) for label in people.labels]
-            return people.combined(answers)
+            parts = people.parts(questions)
+            return people.combined([self._answer(q, confidence, of, label) for label, q in parts])
 
         return driven(wanted, self.campaign, confidence, answer)
 
@@ -191,7 +192,7 @@ class Reports:
             found = {
                 label: self._of_label(asked, confidence, period, label) for label in strata.labels
             }
-            return by_group(strata, found, confidence)
+            return by_group(strata, found, confidence, asked)
         estimators, of = self._estimators(asked), period_of(self.campaign, period)
         sums = [
             self._summed(estimators, of, label, together=False)[0]
@@ -325,7 +326,7 @@ class Reports:
         labels = tuple(by_label)
         n = sums[labels[0]].n
         if n < 2:
-            raise UnsupportedError(f"{n} reports of period {period} have no standard error")
+            raise too_few(self.campaign, n, period, group)
         told: dict[str, Any] = {
             "labels": labels,
             "values": np.array([ldexp(sums[label].total / n, GRID_EXPONENT) for label in labels]),

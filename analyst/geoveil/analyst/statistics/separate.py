@@ -1,11 +1,14 @@
 """Estimates of many questions from the same reports, without their covariances [MATH §8]."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from geoveil.analyst.contamination import ALIKE, Weights
 from geoveil.analyst.statistics.joint import POPULATION, with_liars
+from geoveil.analyst.statistics.simultaneous import critical_value_of_many
 from geoveil.gp import GeoPrivacy
 from geoveil.gp.intervals import Limits, interval_of_mean
 
@@ -44,21 +47,26 @@ class SeparateEstimates:
     """The period of a recurring campaign, from 0; else None."""
     contamination: float = 0.0
     """The fraction of false reports that intervals hold with, in [0, 1)."""
+    weights: Weights = ALIKE
+    """How much reports count for: see `Contamination`."""
     population: str = POPULATION
     """A sentence: whose numbers these are."""
 
-    def band(self) -> tuple[Array, Array]:
+    def band(self, critical: float | None = None) -> tuple[Array, Array]:
         """Return the ends of intervals that cover all means at once, (m,) and (m,).
 
-        Of m normal errors, whatever their correlations, all are within their intervals with
-        probability γ or more if each is with γ^(1/m) [Sid67].
+        Args:
+            critical: how many standard errors hold all at once; by default what does whatever
+                their correlations: see `critical_value_of_many`.
         """
-        each = self.confidence ** (1 / len(self.labels))
+        critical = critical or critical_value_of_many(len(self.labels), self.confidence)
+        each = math.erf(critical / math.sqrt(2))
         found = [
             with_liars(
                 interval_of_mean(self.n, value, error**2 * (self.n - 1), each, limits),
                 self.contamination,
                 limits,
+                self.weights,
             )
             for value, error, limits in zip(
                 self.values.tolist(), self.standard_errors.tolist(), self.limits, strict=True

@@ -1,11 +1,20 @@
 """How far the largest of several errors that go together is from 0 [MATH §8]."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.gp import ParameterError, validation
 
-__all__ = ["correlations_of", "critical_value", "largest_errors", "normal_draws"]
+__all__ = [
+    "correlations_of",
+    "critical_value",
+    "critical_value_of_field",
+    "critical_value_of_many",
+    "largest_errors",
+    "normal_draws",
+]
 
 Array = NDArray[np.float64]
 
@@ -65,6 +74,55 @@ def largest_errors(correlations: Array) -> Array:
             for _ in range(DRAWS // _AT_ONCE)
         ]
     )
+
+
+def critical_value_of_many(count: int, confidence: float) -> float:
+    """Return how many standard errors hold so many estimates at once, however they go together.
+
+    Each normal error is within with probability γ^{1/m}, and all with γ or more [Sid67].
+
+    Args:
+        count: m, of the estimates.
+        confidence: γ, in (0, 1).
+    """
+    from scipy.special import ndtri
+
+    return float(-ndtri(-np.expm1(np.log(confidence) / count) / 2))
+
+
+def critical_value_of_field(
+    lengths: tuple[float, float], bending: float, confidence: float
+) -> float:
+    """Return how many standard errors hold a smooth map at once, at all of its places.
+
+    The largest error of a normal field exceeds u, high, about as often as the expected Euler
+    characteristic of where it does says, which is a little more [AT07]; |errors| do so at
+    most twice as often.
+
+    Args:
+        lengths: of the two sides of the map.
+        bending: λ: errors of places d apart, near each other, have the correlation 1 − λd²/2.
+        confidence: in (0, 1).
+
+    Example:
+        >>> round(critical_value_of_field((1e-9, 1e-9), 1.0, 0.95), 2)  # a place
+        1.96
+        >>> round(critical_value_of_field((20.0, 20.0), 1.0, 0.95), 1)
+        4.1
+    """
+    from scipy.optimize import brentq
+    from scipy.special import ndtr
+
+    (a, b), root = lengths, np.sqrt(bending)
+
+    def exceeded(u: float) -> float:
+        of_area = a * b * bending * u / np.sqrt(2 * np.pi)
+        of_sides = (a + b) * root
+        density = np.exp(-u * u / 2) / (2 * np.pi)
+        return float(2 * ((of_area + of_sides) * density + ndtr(-u)) - (1 - confidence))
+
+    found: Any = brentq(exceeded, 1.0 if exceeded(1.0) > 0 else 0.0, 40.0)  # more, if asked for
+    return float(found)
 
 
 def correlations_of(covariance: Array) -> Array:

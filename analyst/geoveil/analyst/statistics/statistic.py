@@ -10,12 +10,13 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeAlias, TypedDict, TypeVar, cast
 
+from geoveil.analyst.contamination import ALIKE
 from geoveil.analyst.results import Result
 from geoveil.analyst.statistics.cells import CellCounts, Counts
 from geoveil.analyst.statistics.joint import JointEstimates, notes_of_liars
 from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.campaign import Campaign, PointQuestion, ValueCampaign
-from geoveil.gp import ParameterError, validation
+from geoveil.gp import ParameterError, UnsupportedError, validation
 
 __all__ = ["Contaminated", "Means", "Statistic"]
 
@@ -94,15 +95,17 @@ class Contaminated(Statistic[Found]):
 
     def steps(self, campaign: Campaign, confidence: float) -> Steps[Found]:
         inner = self.of.steps(campaign, confidence)
-        asked = next(inner)
+        asked, weights = next(inner), ALIKE
         while True:
             answered: Answered = yield asked
+            if not isinstance(answered, CellCounts):
+                weights = answered.weights
             try:
                 asked = inner.send(replace(answered, contamination=self.fraction))
             except StopIteration as end:
                 found: Any = end.value
                 if not isinstance(found, JointEstimates):  # they say so themselves
-                    about = (*found.about, *notes_of_liars(self.fraction))
+                    about = (*found.about, *notes_of_liars(self.fraction, weights))
                     found = replace(found, about=about)
                 return cast(Found, found)
 
@@ -175,6 +178,23 @@ def period_of(campaign: Campaign, period: int | None) -> int:
     if period is None and campaign.periods > 1:
         raise ParameterError("period", None, "named, as the campaign recurs: from 0")
     return period or 0
+
+
+def too_few(campaign: Campaign, n: int, period: int, label: int | None) -> UnsupportedError:
+    """Return the error of who asks fewer than two reports.
+
+    Args:
+        campaign: that they are of.
+        n: how many there are.
+        period: that was asked for.
+        label: that they came with, from 0; None: any.
+    """
+    which = "" if label is None or campaign.strata is None else (
+        f" with the label {campaign.strata.labels[label]!r}"
+    )  # fmt: skip
+    when = "" if campaign.period is None else f" in period {period}"
+    told = "1 report" if n == 1 else f"{n} reports"
+    return UnsupportedError(f"{told}{which}{when}: an error needs two or more")
 
 
 def open_stratum(campaign: Campaign, stratum: str | None) -> int | None:

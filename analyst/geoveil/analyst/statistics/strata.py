@@ -5,7 +5,7 @@ each has, are those of the whole population, with their covariances; and so is e
 is made of them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from statistics import NormalDist
@@ -14,16 +14,26 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from geoveil.analyst.contamination import Weights
 from geoveil.analyst.pictures import axes_of, draw_curve
 from geoveil.analyst.results import GeoResult, Result
-from geoveil.analyst.statistics.cells import CellCounts
+from geoveil.analyst.statistics.cells import CellCounts, Counts
 from geoveil.analyst.statistics.distribution import Curve
-from geoveil.analyst.statistics.groups import WEIGHTED, Differences, GroupEstimates, shares_of
-from geoveil.analyst.statistics.joint import JointEstimates
+from geoveil.analyst.statistics.groups import (
+    WEIGHTED,
+    Differences,
+    GroupEstimates,
+    heaviest,
+    shares_of,
+)
+from geoveil.analyst.statistics.joint import JointEstimates, Quantity
+from geoveil.analyst.statistics.quantiles import QuantileEstimates
 from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.analyst.statistics.statistic import (
     Answered,
+    Asked,
     Contaminated,
+    Separately,
     Statistic,
     open_stratum,
 )
@@ -48,6 +58,10 @@ _TOGETHER = (
 )
 
 
+_BY_ITSELF = (JointEstimates, Quantity, QuantileEstimates)
+"""Results whose intervals hold one by one: they say how far a number may be off on either side."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ByGroup(Result):
     """The same statistic of each group of people."""
@@ -62,6 +76,8 @@ class ByGroup(Result):
     """The confidence of the intervals, in (0, 1)."""
     apart: bool = True
     """Whether the groups are of different reports; else their errors go together."""
+    contamination: float = 0.0
+    """The fraction of false reports, of all groups, that intervals hold with, in [0, 1)."""
 
     def __getitem__(self, label: str) -> Result:
         return self.groups[label]
@@ -99,19 +115,38 @@ class ByGroup(Result):
         if len(self.groups) < 2 or not self.apart:
             return ()
         numbers: dict[str, dict[str, tuple[float, float]]] = {}
+        reach = NormalDist().inv_cdf((1 + self.confidence) / 2)
+        apart: dict[str, list[tuple[float, float]]] = {}
+        alone = all(isinstance(one, _BY_ITSELF) for one in self.groups.values())
         for label, one in self.groups.items():
             for row in one.rows():
                 value, error = row.get("estimate"), row.get("standard_error")
                 if value is None or error is None or not np.isfinite([value, error]).all():
                     continue
                 words = [f"{key} {row[key]}" for key in list(row)[: list(row).index("estimate")]]
-                numbers.setdefault(", ".join(words), {})[label] = value, error
+                number = ", ".join(words)
+                numbers.setdefault(number, {})[label] = value, error
+                low, high = row.get("ci_low"), row.get("ci_high")
+                low = value - reach * error if low is None else low
+                high = value + reach * error if high is None else high
+                apart.setdefault(number, []).append((value - low, high - value))
+
+        def found(number: str) -> dict[str, Any]:
+            """Return what the intervals of the groups say of a number's differences."""
+            ends = np.array(apart[number]).T
+            if self.contamination:  # what is beyond the errors of honest reports is of liars
+                errors = np.array([error for _, error in numbers[number].values()])
+                return {"moved": np.maximum(ends - reach * errors, 0.0)}
+            return {"margins": ends} if alone else {}
+
         return tuple(
             GroupEstimates.independent(
                 {label: value for label, (value, _) in told.items()},
                 {label: error for label, (_, error) in told.items()},
                 question=number,
                 confidence=self.confidence,
+                contamination=self.contamination,
+                **found(number),
             ).differences(against)
             for number, told in numbers.items()
             if len(told) == len(self.groups)
@@ -150,7 +185,10 @@ class ByGroup(Result):
 
 
 def by_group(
-    strata: Strata, found: Mapping[str, Result | UnsupportedError], confidence: float
+    strata: Strata,
+    found: Mapping[str, Result | UnsupportedError],
+    confidence: float,
+    asked: Statistic[Any],
 ) -> ByGroup:
     """Return the statistic of each group of which something can be told.
 
@@ -158,6 +196,7 @@ def by_group(
         strata: of the campaign.
         found: label → the statistic of its people, or why it can't be had.
         confidence: of intervals, in (0, 1).
+        asked: the statistic.
 
     Raises:
         UnsupportedError: if nothing can be told of any.
@@ -165,7 +204,8 @@ def by_group(
     told = {label: one for label, one in found.items() if isinstance(one, Result)}
     untold = {label: one for label, one in found.items() if isinstance(one, UnsupportedError)}
     if not told:
-        raise next(iter(untold.values()))
+        reasons = "; ".join(dict.fromkeys(str(error) for error in untold.values()))
+        raise UnsupportedError(f"nothing can be told of any {strata.name}: {reasons}")
     why = {label: str(error) for label, error in untold.items()}
     return ByGroup(
         name=strata.name,
@@ -173,6 +213,7 @@ def by_group(
         untold=why,
         confidence=confidence,
         apart=strata.epsilon is None,
+        contamination=asked.fraction if isinstance(asked, Contaminated) else 0.0,
     )
 
 
@@ -197,12 +238,26 @@ class Whose:
     """Of the people wanted who are in each group; of everybody, (1,)."""
     strata: Strata | None = None
     """If the labels are randomised; then all are needed."""
+    among_all: bool = False
+    """Whether it counts how many reports there are with other labels: liars may choose theirs."""
+
+    def parts(self, asked: Asked) -> Iterator[tuple[int | None, Asked]]:
+        """Yield of whose reports what is needed: what is asked, and at last the number of all."""
+        for label in self.labels:
+            yield label, asked
+        if self.among_all and not isinstance(asked, Counts):
+            questions = asked.questions if isinstance(asked, Separately) else asked
+            yield None, Separately(questions[:1])
 
     def combined(self, answers: Sequence[Answered]) -> Answered:
-        """Return the answer of the people wanted, from those with each label."""
-        if self.strata is None or self.strata.randomized is None:
-            return weighted(self.shares.tolist(), answers)
-        return undone(self.strata, self.shares, answers)
+        """Return the answer of the people wanted, from those of the parts."""
+        if self.strata is not None and self.strata.randomized is not None:
+            return undone(self.strata, self.shares, answers)
+        found = weighted(self.shares.tolist(), answers[: len(self.labels)])
+        if len(answers) == len(self.labels) or isinstance(found, CellCounts):
+            return found
+        share = found.n / answers[-1].n
+        return replace(found, weights=((share, 1 / share), (1 - share, 0.0)))
 
 
 def whose(
@@ -230,11 +285,9 @@ def whose(
     strata = campaign.strata
     lies = strata is not None and strata.epsilon is not None and isinstance(asked, Statistic)
     if sizes is None and (stratum is None or not lies):
-        return Whose((open_stratum(campaign, stratum),), np.ones(1))
+        among_all = stratum is not None and isinstance(asked, Contaminated)
+        return Whose((open_stratum(campaign, stratum),), np.ones(1), among_all=among_all)
     strata = strata_of(campaign)
-    if isinstance(asked, Contaminated):
-        told = "left out: false reports may all be of the group whose reports count most"
-        raise ParameterError("sizes" if stratum is None else "contamination", sizes, told)
     if sizes is None:
         if stratum not in strata.labels:
             raise ParameterError("stratum", stratum, f"of {strata.labels}")
@@ -262,7 +315,10 @@ def weighted(shares: Iterable[float], answers: Sequence[Answered]) -> Answered:
     told = _told(answers)
     values = np.tensordot(weights, [one.values for one in told], 1)
     spread = np.tensordot(np.square(weights), _covariances(told), 1)
-    return _made(told, values, spread, _alike(weights, [one.n for one in told]), WEIGHTED)
+    counts = [one.n for one in told]
+    n = sum(counts)
+    count = tuple((of / n, weight * n / of) for weight, of in zip(weights, counts, strict=True))
+    return _made(told, values, spread, _alike(weights, counts), WEIGHTED, count)
 
 
 def undone(strata: Strata, shares: Array, answers: Sequence[Answered]) -> Answered:
@@ -300,7 +356,10 @@ def undone(strata: Strata, shares: Array, answers: Sequence[Answered]) -> Answer
     between = [_square(middle, within[0].ndim) for middle in middles]
     spread = np.tensordot(np.square(weights), within, 1) + np.tensordot(counts, between, 1)
     alike = max(int(1 / np.abs(weights).max()), 2)
-    return _made(told, wanted @ (people[:, None] * means), spread * n / (n - 1), alike, UNDONE)
+    count = tuple(zip((counts / n).tolist(), (n * heaviest(wanted[:, None] * towards)).tolist(),
+                      strict=True))  # fmt: skip
+    values = wanted @ (people[:, None] * means)
+    return _made(told, values, spread * n / (n - 1), alike, UNDONE, count)
 
 
 def _told(answers: Sequence[Answered]) -> Sequence[JointEstimates] | Sequence[SeparateEstimates]:
@@ -335,6 +394,7 @@ def _made(
     spread: Array,
     alike: int,
     population: str,
+    weights: Weights,
 ) -> Answered:
     """Return an answer that is made of others.
 
@@ -344,6 +404,7 @@ def _made(
         spread: its covariance, or variances.
         alike: how many reports would be as uncertain.
         population: whose it is.
+        weights: how much reports count for.
     """
     first, n = answers[0], sum(one.n for one in answers)
     if isinstance(first, JointEstimates):
@@ -354,9 +415,15 @@ def _made(
             n=n,
             answers=(alike,) * len(first.labels),
             population=population,
+            weights=weights,
         )
     return replace(
-        first, values=values, standard_errors=np.sqrt(spread), n=alike, population=population
+        first,
+        values=values,
+        standard_errors=np.sqrt(spread),
+        n=alike,
+        population=population,
+        weights=weights,
     )
 
 
